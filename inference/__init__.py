@@ -1,0 +1,1 @@
+"""From a completion request to bytes that continue exactly what was typed."""

@@ -1,0 +1,1 @@
+"""From an editor to a completion request and back."""

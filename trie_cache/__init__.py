@@ -1,0 +1,1 @@
+"""What the vocabulary allows after a prefix: its tokens as bytes, sorted, and the masks made of them."""
