@@ -238,7 +238,9 @@ def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
     if "explanation" in values:
         fields: dict[str, Any] = json.loads(_decode(values["explanation"]))
         fields["nodes"] = [ExplainedNode(**node) for node in fields["nodes"]]
-        explanation = Explanation(**{name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()})
+        for name in ("kept_tail", "nodes", "chosen_tokens", "unhealed_tokens"):
+            fields[name] = tuple(fields[name])
+        explanation = Explanation(**fields)
     return CompletionChunk(
         text=_decode(values["text"]),
         candidate=int(values["candidate"]),
