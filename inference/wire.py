@@ -231,9 +231,9 @@ def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
     reason = _decode(values["finish_reason"])
     stats = None
     if "total_ms" in values:
-        stats = CompletionStats(**{
-            field.name: values[field.name].item() for field in dataclasses.fields(CompletionStats)
-        })
+        stats = CompletionStats(
+            **{field.name: values[field.name].item() for field in dataclasses.fields(CompletionStats)}
+        )
     explanation = None
     if "explanation" in values:
         fields: dict[str, Any] = json.loads(_decode(values["explanation"]))
