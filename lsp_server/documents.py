@@ -99,9 +99,9 @@ class Document:
         if first > 0 and not before and self._lines[first - 1].endswith("\r"):
             first -= 1  # what follows may begin with \n, which makes one line end of the two
             before = self._lines[first]
-        lines = split_lines(join_surrogates(before + text + after))
-        if last < len(self._lines) - 1:
-            lines.pop()  # `after` ends with a line end, so the line behind it is the one that is here already
+        lines = _splice(before, text, after)
+        if last < len(self._lines) - 1 and len(lines) > 1 and not lines[-1]:
+            lines.pop()  # `after` ends with a line end, and the line behind it is here already
         self._lines[first : last + 1] = lines
         self._move_anchor(first, last, len(lines))
 
@@ -145,9 +145,27 @@ def split_lines(text: str) -> list[str]:
 
     No other character ends a line (LSP, Text Documents), which rules `str.splitlines` out.
     """
-    if "\n" not in text and "\r" not in text:
+    if not _has_line_end(text):
         return [text]
     lines = io.StringIO(text, newline="").readlines()
     if lines[-1].endswith(("\n", "\r")):
         lines.append("")
     return lines
+
+
+def _splice(before: str, text: str, after: str) -> list[str]:
+    joined = before + text + after
+    if _may_join(before, text) or _may_join(text, after) or _may_join(before, after):
+        joined = join_surrogates(joined)
+    if _has_line_end(before) or _has_line_end(text):
+        return split_lines(joined)
+    return [joined]  # nothing to look for in what may be a line of megabytes
+
+
+def _has_line_end(text: str) -> bool:
+    return "\n" in text or "\r" in text
+
+
+def _may_join(left: str, right: str) -> bool:
+    """True where a surrogate pair's first half ends `left` and its second begins `right`."""
+    return "\ud800" <= left[-1:] <= "\udbff" and "\udc00" <= right[:1] <= "\udfff"

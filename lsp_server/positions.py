@@ -21,8 +21,10 @@ def split_line(line: str, character: int, encoding: PositionEncodingKind) -> tup
     the bytes of a code point means the code point's start. One between the halves of a surrogate pair really
     splits it: UTF-16 editors do send edits of one half, and `join_surrogates` mends what they put together.
     """
-    body = line.rstrip(_LINE_ENDS)
-    head = body[:character]  # a code point is at least one unit, so the split lies in here
+    end = len(line)
+    while end > 0 and line[end - 1] in _LINE_ENDS:
+        end -= 1
+    head = line[: min(character, end)]  # a code point is at least one unit, so the split lies in here
     if line.isascii() or encoding is PositionEncodingKind.Utf32:
         return head, line[len(head) :]
     if encoding is PositionEncodingKind.Utf8:

@@ -18,7 +18,7 @@ class Session:
     At most one request waits and at most one generation runs. A request is answered
 
     1. from the generation at hand, if the text typed since then agrees with what it said (*typed ahead*);
-    2. from the same generation a little later, if that has not come so far yet;
+    2. from the same generation a little later, if that agrees as far as it has come;
     3. else from a new generation, for which the one at hand is cancelled, down to the server.
 
     The first line is answered as soon as it is complete and the generation goes on; the request that follows
@@ -79,6 +79,7 @@ class Session:
             async for chunk in backend.stream(generation.request):
                 if chunk.candidate == 0:
                     generation.text += chunk.text
+                    generation.is_finished = chunk.finish_reason is not None
                     self._answer_waiting()
             generation.is_finished = True
             self._status.working()
@@ -147,7 +148,7 @@ class _Generation:
             return _Not.AGREEING
         typed = request.prefix[len(start) :]
         if not self.text.startswith(typed):
-            is_behind = not self.is_finished and typed.startswith(self.text)
+            is_behind = not self.is_finished and self.text != "" and typed.startswith(self.text)
             return _Not.YET if is_behind else _Not.AGREEING
         rest = self.text[len(typed) :]
         if self.is_finished:
