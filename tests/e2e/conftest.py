@@ -1,33 +1,18 @@
-"""What the end-to-end tests share: the language server as a subprocess, and editors that speak to it."""
+"""What the end-to-end tests share: the language server as a subprocess, and an editor that speaks to it."""
 
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lsprotocol import types
+from pygls.lsp.client import LanguageClient
+
+from tests.e2e.lsp_editor import LspEditor, Script, build_capabilities
 
 _ROOT = Path(__file__).parents[2]
-
-
-@dataclass(frozen=True, slots=True)
-class Script:
-    """A language server whose model answers by rules."""
-
-    command: Sequence[str]  # starts it on stdio
-    folder: Path  # in this folder
-    log: Path
-
-    @property
-    def events(self) -> list[dict[str, str]]:
-        """What the model was asked so far: `event`, `prefix`, `suffix`."""
-        return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
-
-    def count(self, event: str) -> int:
-        """How often something happened: started, finished, cancelled, closed."""
-        return sum(entry["event"] == event for entry in self.events)
 
 
 @pytest.fixture
@@ -40,3 +25,25 @@ def write_script(tmp_path: Path) -> Any:
         return Script((sys.executable, "-m", "tests.lsp_server.scripted_server", str(path)), _ROOT, log)
 
     return write
+
+
+@pytest.fixture
+async def start_editor() -> AsyncIterator[Callable[..., Awaitable[LspEditor]]]:
+    """A function from a Script and capabilities to an editor that has started its language server."""
+    editors: list[LspEditor] = []
+
+    async def start(
+        script: Script, capabilities: types.ClientCapabilities | None = None, options: Any = None, settings: Any = None
+    ) -> LspEditor:
+        client = LanguageClient("editor", "1")
+        await client.start_io(*script.command, cwd=script.folder)
+        editor = LspEditor(client)
+        editors.append(editor)
+        editor.settings = settings
+        await editor.start(capabilities or build_capabilities(), options)
+        return editor
+
+    yield start
+    for editor in editors:
+        await editor.leave()
+        await editor.client.stop()
