@@ -18,8 +18,9 @@ from lsp_server.context import Context
 from lsp_server.positions import num_units
 
 _CLOSER_OF = {"(": ")", "[": "]", "{": "}"}
-_CLOSERS = frozenset(_CLOSER_OF.values())
+_BRACKETS = frozenset(_CLOSER_OF.values())
 _QUOTES = "\"'`"
+CLOSERS = _BRACKETS | frozenset(_QUOTES)  # what editors insert after the cursor on their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ def _count_open(text: str) -> int:
 def _closes_all(first_line: str, line_after: str) -> bool:
     """True where `line_after` is closing brackets and the first line closes them too."""
     unmatched = _match_brackets(first_line)[1]
-    return all(char in _CLOSERS for char in line_after) and unmatched.startswith(line_after)
+    return all(char in _BRACKETS for char in line_after) and unmatched.startswith(line_after)
 
 
 def _match_brackets(text: str) -> tuple[str, str]:
@@ -150,9 +151,9 @@ def _match_brackets(text: str) -> tuple[str, str]:
     for char in text:
         if char in _CLOSER_OF:
             lacking.append(_CLOSER_OF[char])
-        elif char in _CLOSERS and lacking and lacking[-1] == char:
+        elif char in _BRACKETS and lacking and lacking[-1] == char:
             lacking.pop()
-        elif char in _CLOSERS:
+        elif char in _BRACKETS:
             unopened += char
     return "".join(lacking), unopened
 

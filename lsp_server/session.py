@@ -9,6 +9,7 @@ from inference.errors import MidtokenError, ServerError
 from inference.wire import CompletionRequest
 from lsp_server.backend import BackendStarter, CompletionBackend
 from lsp_server.errors import UnexpectedError
+from lsp_server.items import CLOSERS
 from lsp_server.status import Status
 
 
@@ -143,8 +144,10 @@ class _Generation:
 
     def find_answer(self, request: CompletionRequest) -> str | _Not:
         """What is left of the text for a request that may have come later: whole lines while more is to come."""
-        start = self.request.prefix
-        if not request.prefix.startswith(start) or dataclasses.replace(request, prefix=start) != self.request:
+        start, end = self.request.prefix, self.request.suffix
+        if not request.prefix.startswith(start) or not _differ_by_closers(request.suffix, end):
+            return _Not.AGREEING
+        if dataclasses.replace(request, prefix=start, suffix=end) != self.request:
             return _Not.AGREEING
         typed = request.prefix[len(start) :]
         if not self.text.startswith(typed):
@@ -155,3 +158,9 @@ class _Generation:
             return _Not.AGREEING if typed and not rest.strip() else rest  # all accepted: ask what comes next
         whole_lines = rest.rpartition("\n")[0]
         return whole_lines if whole_lines.strip() else _Not.YET
+
+
+def _differ_by_closers(suffix: str, other: str) -> bool:
+    """True for texts that are equal but for closers before one of them, which editors insert and overtype."""
+    shorter, longer = sorted((suffix, other), key=len)
+    return longer.endswith(shorter) and all(char in CLOSERS for char in longer.removesuffix(shorter))

@@ -96,3 +96,114 @@ def test_the_rest_of_the_word_stands_behind_the_cursor(open_editor: OpenEditor, 
     editor.type("Goreturn Nod")
     editor.wait_for_ghost("e")
     assert editor.ghost_place == (len(_NODE), len("    return Nod"))
+
+
+def test_tab_accepts_what_is_shown(open_editor: OpenEditor, write_script: Any) -> None:
+    editor = open_editor(write_script({"ends_with": "return Nod", "texts": ["e(value)"]}).command, _NODE)
+    editor.type("Goreturn Nod")
+    editor.wait_for_ghost("e(value)")
+    editor.type("<Tab>")
+    editor.wait_for(lambda: editor.lines[-1], "    return Node(value)")
+    editor.type("<Esc>")
+    assert editor.nvim.current.window.cursor[1] == len("    return Node(value)") - 1
+
+
+def test_tab_is_a_tab_where_nothing_is_shown(open_editor: OpenEditor, write_script: Any) -> None:
+    editor = open_editor(write_script().command, _NODE)
+    editor.type(":set noexpandtab<CR>Gox<Tab>")
+    editor.wait_for(lambda: editor.lines[-1].lstrip(), "x\t")
+
+
+def test_a_letter_typed_just_before_tab_is_not_left_behind(open_editor: OpenEditor, write_script: Any) -> None:
+    editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e(value)"]}).command, _NODE)
+    editor.type("Goreturn Nod")
+    editor.wait_for_ghost("e(value)")
+    editor.type("e(<Tab>")  # one batch of keys: no new request comes in between
+    editor.wait_for(lambda: editor.lines[-1], "    return Node(value)")
+
+
+def test_another_letter_typed_just_before_tab_keeps_what_was_typed(open_editor: OpenEditor, write_script: Any) -> None:
+    editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e(value)"]}).command, _NODE)
+    editor.type("Goreturn Nod")
+    editor.wait_for_ghost("e(value)")
+    editor.type("x<Tab>")
+    editor.type("y")
+    editor.wait_for(lambda: editor.lines[-1], "    return Nodxy")
+
+
+def test_the_ghost_shrinks_as_it_is_typed_and_the_model_is_asked_once(
+    open_editor: OpenEditor, write_script: Any
+) -> None:
+    script = write_script({"ends_with": "Nod", "texts": ["e(value)"]})
+    editor = open_editor(script.command, _NODE)
+    editor.type("Goreturn Nod")
+    editor.wait_for_ghost("e(value)")
+    for letter, rest in zip("e(v", ("(value)", "value)", "alue)"), strict=True):
+        editor.type(letter)
+        editor.wait_for_ghost(rest)
+        time.sleep(0.3)  # Neovim asks again 200 ms after the letter
+        assert editor.ghost == rest
+    assert [event["prefix"].rpartition(" ")[2] for event in script.events if event["event"] == "started"] == ["Nod"]
+
+
+def test_inside_brackets_the_text_goes_before_the_closing_one(open_editor: OpenEditor, write_script: Any) -> None:
+    editor = open_editor(write_script({"ends_with": "print(na", "texts": ["me)"]}).command, ["print()"])
+    editor.type("f)ina")
+    editor.wait_for_ghost("me")
+    editor.type("m<Tab>")
+    editor.wait_for(lambda: editor.lines, ["print(name)"])
+
+
+def test_a_block_takes_the_closing_bracket_with_it(open_editor: OpenEditor, write_script: Any) -> None:
+    script = write_script({"ends_with": "def f(", "texts": ["self):\n    pass"]})
+    editor = open_editor(script.command, ["def f)"])
+    editor.type("f)i(")
+    editor.wait_for_ghost("self):")
+    editor.type("se<Tab>")
+    editor.wait_for(lambda: editor.lines, ["def f(self):"])
+    editor.wait_for_ghost("\n    pass")
+    assert script.count("started") == 1
+
+
+def test_after_the_first_line_is_accepted_the_rest_is_shown(open_editor: OpenEditor, write_script: Any) -> None:
+    script = write_script(
+        {"ends_with": "if x:", "texts": ["\n    a = 1\n", "    b = 2\n", "    c = 3"], "delay_s": 0.1}
+    )
+    editor = open_editor(script.command, [""])
+    editor.type("iif x:")
+    editor.wait_for_ghost("\n    a = 1")
+    editor.type("<Tab>")
+    editor.wait_for_ghost("\n    b = 2\n    c = 3")
+    editor.type("<Tab>")
+    editor.wait_for(lambda: editor.lines, ["if x:", "    a = 1", "    b = 2", "    c = 3"])
+
+
+def test_the_model_sees_the_text_that_the_person_sees(open_editor: OpenEditor, write_script: Any) -> None:
+    script = write_script({"ends_with": "END", "texts": ["!"]})
+    editor = open_editor(script.command, ["one 😀 two", "", "thrée", "four", "\tfive\x0c six"])
+    for keys in ("ggdd", "u", "jjyyp", ":%s/o/00/g<CR>", "u", "<C-r>", "ggVGd", "u", "Gdd", "ggJx", ":2,3move 0<CR>"):
+        editor.type("<Esc>" + keys)
+    editor.type("<Esc>GAEND")
+    editor.wait_for_ghost("!")
+    assert script.events[-1]["prefix"] == "\n".join(editor.lines)
+
+
+def test_leaving_insert_mode_hides_the_ghost_and_frees_the_model(open_editor: OpenEditor, write_script: Any) -> None:
+    slow = {"ends_with": "Nodx", "texts": ["never"], "delay_s": 60}
+    script = write_script({"ends_with": "Nod", "texts": ["e"]}, slow)
+    editor = open_editor(script.command, _NODE)
+    editor.type("Goreturn Nod")
+    editor.wait_for_ghost("e")
+    editor.type("x")
+    editor.wait_for(lambda: script.count("started"), 2)
+    editor.type("<Esc>")
+    editor.wait_for(lambda: (editor.ghost, script.count("cancelled")), (None, 1))
+
+
+def test_the_language_server_ends_with_neovim(open_editor: OpenEditor, write_script: Any) -> None:
+    script = write_script({"ends_with": "Nod", "texts": ["e"]})
+    editor = open_editor(script.command, _NODE)
+    editor.type("Goreturn Nod")
+    editor.wait_for_ghost("e")
+    editor.nvim.command("qall!", async_=True)
+    editor.wait_for(lambda: script.count("closed"), 1)

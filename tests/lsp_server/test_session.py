@@ -77,7 +77,7 @@ async def test_deleted_text_that_was_typed_ahead_is_served_too(bench: Bench) -> 
     assert bench.prefixes == ["ret"]
 
 
-@pytest.mark.parametrize(("prefix", "suffix"), [("rex", ""), ("re", ""), ("other", ""), ("retu", ")")])
+@pytest.mark.parametrize(("prefix", "suffix"), [("rex", ""), ("re", ""), ("other", ""), ("retu", "x")])
 async def test_anything_else_is_asked_anew(bench: Bench, prefix: str, suffix: str) -> None:
     await ask_and_finish(bench, "ret", "urn")
     task = bench.ask(prefix, suffix)
@@ -85,6 +85,22 @@ async def test_anything_else_is_asked_anew(bench: Bench, prefix: str, suffix: st
     bench.backend.streams[-1].finish("new")
     assert await task == "new"
     assert bench.prefixes == ["ret", prefix]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "prefix", "new_suffix", "rest"),
+    [("\n", "f(", ")\n", "x)"), (")\n", "f(x)", "\n", None), ('"]\n', "f(", "\n", "x)")],
+)
+async def test_brackets_and_quotes_that_the_editor_closes_are_no_disagreement(
+    bench: Bench, suffix: str, prefix: str, new_suffix: str, rest: str | None
+) -> None:
+    task = bench.ask("f", suffix)
+    await settle()
+    bench.backend.streams[0].finish("(x)")
+    await task
+    task = bench.ask(prefix, new_suffix)
+    await settle()
+    assert (task.done() and task.result()) == (rest or False)
 
 
 async def test_after_all_is_accepted_the_model_is_asked_what_comes_next(bench: Bench) -> None:
