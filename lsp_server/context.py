@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from lsprotocol.types import Position
 
 from lsp_server.documents import Document
-from lsp_server.positions import replace_surrogates
+from lsp_server.positions import join_surrogates, replace_surrogates
 from lsp_server.settings import Settings
 
 
@@ -35,6 +35,8 @@ def cut_context(document: Document, position: Position, settings: Settings) -> C
     Raises OutOfStepError.
     """
     line, before, after = document.split_at(position)
+    if "\ud800" <= before[-1:] <= "\udbff" and "\udc00" <= after[:1] <= "\udfff":  # a cursor within a code point
+        before, after = before[:-1], join_surrogates(before[-1] + after)
     prefix = _cut_prefix(document, line, before, settings.max_prefix_bytes)
     suffix = _cut_suffix(document, line, after, settings.max_suffix_bytes)
     return Context(_clean(prefix), _clean(suffix))

@@ -61,7 +61,7 @@ async def test_no_text_of_the_person_s_reaches_the_log_of_the_process(start_edit
     editor.edit(0, 6, "secret", end=(0, 0))
     change = {"textDocument": {"uri": "secret"}, "contentChanges": "secret"}
     editor.send({"jsonrpc": "2.0", "method": "textDocument/didChange", "params": change})
-    editor.send({"jsonrpc": "secret", "id": "secret", "method": "secret"})
+    editor.send({"jsonrpc": "1.0", "id": 1, "method": "textDocument/x", "params": {"text": "secret"}})
     await editor.ask(0, 6)
     assert await editor.leave() == 0
     written = (await editor.process.stderr.read()).decode()

@@ -2,7 +2,7 @@
 
 import itertools
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
 
@@ -17,6 +17,7 @@ def open_document(text: str) -> Document:
     return Document(TextDocumentItem("file:///a.py", "python", 0, text), PositionEncodingKind.Utf16)
 
 
+@example("a😀", 0, 2, 0)
 @given(st.text("ab\r\né漢😀\ud83d", max_size=400), st.integers(0, 60), st.integers(0, 30), st.integers(0, 60))
 def test_it_is_the_text_around_the_cursor_within_its_bounds(text: str, line: int, character: int, anchor: int) -> None:
     document = open_document(text)
@@ -31,6 +32,10 @@ def test_it_is_the_text_around_the_cursor_within_its_bounds(text: str, line: int
 
 def test_a_small_document_is_sent_whole() -> None:
     assert cut_context(open_document("a\r\nbc\rd"), Position(1, 1), _SMALL) == Context("a\nb", "c\nd")
+
+
+def test_a_cursor_between_the_halves_of_a_pair_stands_before_it() -> None:
+    assert cut_context(open_document("a😀b"), Position(0, 2), _SMALL) == Context("a", "😀b")
 
 
 def test_it_starts_and_ends_at_line_ends() -> None:
