@@ -78,7 +78,9 @@ class CompletionClient:
             async with asyncio.timeout(self._idle_timeout_s):
                 result, error = await anext(responses)
         except TimeoutError:
-            message = f"the server at {self._url} sent nothing for {self._idle_timeout_s:g} s; it may have to be restarted"
+            message = (
+                f"the server at {self._url} sent nothing for {self._idle_timeout_s:g} s; it may have to be restarted"
+            )
             raise ServerError(message) from None
         except StopAsyncIteration:
             raise ServerError(f"the server at {self._url} broke off in the middle of a completion") from None

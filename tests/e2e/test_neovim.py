@@ -81,8 +81,9 @@ def open_editor(tmp_path: Path) -> Iterator[OpenEditor]:
         nvim.exec_lua("require('midtoken').setup({ cmd = ... })", list(command))
         nvim.command(f"edit {file}")
         editor = Editor(nvim)
-        attached = "return #vim.lsp.get_clients({ bufnr = 0, method = 'textDocument/inlineCompletion' })"
-        editor.wait_for(lambda: nvim.exec_lua(attached), 1)
+        # The client is attached a moment before Neovim listens for keys on its behalf.
+        listening = "return #vim.api.nvim_get_autocmds({ event = 'CursorMovedI', buffer = 0 }) > 0"
+        editor.wait_for(lambda: nvim.exec_lua(listening), True)
         return editor
 
     yield open_editor
@@ -207,3 +208,19 @@ def test_the_language_server_ends_with_neovim(open_editor: OpenEditor, write_scr
     editor.wait_for_ghost("e")
     editor.nvim.command("qall!", async_=True)
     editor.wait_for(lambda: script.count("closed"), 1)
+
+
+def test_why_nothing_is_suggested_is_said_once(open_editor: OpenEditor, write_script: Any) -> None:
+    editor = open_editor(write_script(start_error="no tritonserver found").command, _NODE)
+    editor.type("Goreturn Nod")
+    editor.wait_for(lambda: editor.messages.count("no tritonserver found"), 1)
+    editor.type("e")
+    time.sleep(0.5)  # Neovim asks again 200 ms after the letter
+    assert editor.messages.count("no tritonserver found") == 1
+
+
+def test_where_all_is_well_nothing_is_said(open_editor: OpenEditor, write_script: Any) -> None:
+    editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e"]}).command, _NODE)
+    editor.type("Goreturn Nod")
+    editor.wait_for_ghost("e")
+    assert "midtoken" not in editor.messages
