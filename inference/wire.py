@@ -113,7 +113,7 @@ class ExplainedNode:
     parent: int | None  # index into Explanation.nodes; None for the root, which holds the kept tokens
     token: str  # the node's own token; empty for the root
     num_covered_bytes: int  # how many healed bytes the path to this node consumes
-    log_mass: float  # log P(path) + log of the mass of the tokens that leave here
+    log_mass: float | None  # log P(path) + log of the mass of the tokens that leave here; None where none may
     best_token: str | None  # the likeliest token that leaves here, None where none may
     best_log_prob: float | None  # log P(path + that token)
 

@@ -1,0 +1,88 @@
+"""The heal point: where the tokens end that nothing typed later can change.
+
+Naive form: try every continuation of the text, tokenize each, and keep the tokens that all share.
+
+1. Only pre-token boundaries matter: tokens never cross them, and a pre-token that is closed in
+   every continuation keeps its tokens.
+2. A pre-tokenizer looks at the kind of character that follows, not at all that follows, so some
+   thirty continuations stand for all.
+3. What is typed next reaches back no further than the last few pre-tokens and the blanks among
+   them, so only the tail is split again.
+"""
+
+from dataclasses import dataclass
+
+from inference.text_encoder import PreToken, TextEncoder
+
+# One for each way in which a pre-tokenizer's pattern can go on: letters in both cases, blank and
+# letter, digits up to a group of three, line ends with and without indentation, quotes,
+# contractions, marks, wide characters, a combining mark, an emoji and its joiner.
+_PROBES = (
+    "a", "A", "aA", "Aa", " a", " A", "  a", "1", "12", "123", " 1", "\n", "\n\n", "\n a", "\r\n", " \n", "\t", "\ta",
+    " ", "  ", "'", "'s", "'ll a", '"', ".", "=", "(", " (", "_a", "/", "//", "é", "中", " 中", "́", "😀", "\u200d",
+    "\xa0",
+)  # fmt: skip
+_NUM_TAIL_PRE_TOKENS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class HealPoint:
+    """A text taken apart at its heal point."""
+
+    kept_ids: tuple[int, ...]  # tokens of everything before the healed bytes
+    healed: bytes  # what is generated again
+    layouts: tuple[tuple[int, ...], ...]  # the ways in which pre-tokens can end inside `healed`, as byte offsets
+
+
+def find_heal_point(encoder: TextEncoder, text: str) -> HealPoint:
+    """Takes `text` apart where no continuation can change the tokens before."""
+    if not text:
+        return HealPoint((), b"", ((),))
+    text = encoder.lead + text
+    whole = encoder.split(text)
+    anchor = _find_anchor(whole)
+    tail_start = whole[anchor - 1].end if anchor else 0
+    tail = text[tail_start:]
+    splits = [_closed_before(encoder.split(tail + probe), len(tail)) for probe in _PROBES]
+    shared = _shared_beginning(splits)
+    healed_start = shared[-1].end if shared else 0
+    healed = tail[healed_start:]
+    layouts = {
+        tuple(len(tail[healed_start : piece.end].encode()) for piece in split[len(shared) :]) for split in splits
+    }
+    kept = [*whole[:anchor], *shared]
+    kept_ids = tuple(token_id for piece in kept for token_id in encoder.encode(piece.text))
+    return HealPoint(kept_ids, healed.encode(), tuple(sorted(layouts)))
+
+
+def encode_text(encoder: TextEncoder, text: str) -> tuple[int, ...]:
+    """The text's own tokens, nothing healed."""
+    pieces = encoder.split(encoder.lead + text) if text else []
+    return tuple(token_id for piece in pieces for token_id in encoder.encode(piece.text))
+
+
+def _find_anchor(pre_tokens: list[PreToken]) -> int:
+    """How many of the pre-tokens lie too far back for a continuation to reach."""
+    anchor = len(pre_tokens)
+    while anchor and pre_tokens[anchor - 1].text.isspace():
+        anchor -= 1
+    anchor = max(anchor - _NUM_TAIL_PRE_TOKENS, 0)
+    while anchor and pre_tokens[anchor - 1].text.isspace():
+        anchor -= 1
+    return anchor
+
+
+def _closed_before(pre_tokens: list[PreToken], end: int) -> list[PreToken]:
+    return [piece for piece in pre_tokens if piece.end <= end]
+
+
+def _shared_beginning(splits: list[list[PreToken]]) -> list[PreToken]:
+    shared = splits[0]
+    for split in splits[1:]:
+        num_shared = 0
+        for mine, theirs in zip(shared, split, strict=False):
+            if mine != theirs:
+                break
+            num_shared += 1
+        shared = shared[:num_shared]
+    return shared

@@ -1,0 +1,182 @@
+"""The choice of the next token where typed bytes bind it: masks by interval, exact masses.
+
+Every exit of a covering is a row of next-token log-probabilities, cut to the tokens that may
+follow there. Its mass is log P(path) + logsumexp(row): what the model gives to all continuations
+that leave the healed bytes by this path (Vieira et al. 2025, section 3.4).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from trie_cache.trie import Trie
+from trie_cache.vocabulary import Vocabulary
+
+from inference.covering import Exit, Rule
+from inference.tree import TokenTree
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How one request wants its tokens drawn."""
+
+    temperature: float
+    top_p: float
+
+    @property
+    def is_greedy(self) -> bool:
+        return self.temperature == 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What one sequence asks of its rows of logits."""
+
+    tree: TokenTree
+    exits: tuple[Exit, ...]
+    sampling: Sampling
+    generators: tuple[torch.Generator | None, ...] = (None,)  # one for each choice that is wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A token, and the exit that it leaves by."""
+
+    exit: Exit
+    token_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A question's exits, weighed, and the choices among them. Arrays are [num_exits], on the host."""
+
+    log_masses: npt.NDArray[np.float64]  # log P(path) + log of the mass that leaves here
+    best_ids: npt.NDArray[np.int64]
+    best_log_probs: npt.NDArray[np.float64]  # log P(path + best token)
+    choices: tuple[Choice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The exits of all questions, flat."""
+
+    rows: list[int]  # row of logits that each exit reads
+    owners: list[int]  # the question it belongs to
+    exits: list[Exit]
+
+
+class Sampler:
+    """Chooses tokens under interval masks, for many sequences at once."""
+
+    def __init__(self, vocabulary: Vocabulary, trie: Trie, vocab_size: int, device: torch.device) -> None:
+        self._trie = trie
+        self._device = device
+        ranks = np.full(vocab_size, np.iinfo(np.int32).max, dtype=np.int32)
+        ranks[: min(vocab_size, len(trie.rank))] = trie.rank[:vocab_size]
+        self._ranks = torch.from_numpy(ranks).to(device)  # [vocab_size] int32; specials lie beyond every interval
+        known = torch.zeros(vocab_size, dtype=torch.bool)
+        known[: len(vocabulary.token_bytes)] = torch.tensor([bool(data) for data in vocabulary.token_bytes])
+        known[sorted(vocabulary.special_ids)] = True
+        self._known = known.to(device)  # [vocab_size] bool; False for padding rows
+
+    @torch.inference_mode()
+    def choose(self, questions: Sequence[Question], logits: torch.Tensor) -> list[Answer]:
+        """An answer for each question. `logits`: the rows of all trees' nodes, as `Runner.forward` gives them."""
+        flat, first_rows = _lay_flat(questions)
+        log_probs = torch.log_softmax(logits.masked_fill(~self._known, -torch.inf), dim=-1)
+        scores = log_probs[flat.rows]  # [num_exits, vocab_size]
+        if any(exit_.rest for exit_ in flat.exits):
+            scores = scores.masked_fill(~self._build_masks(flat.exits), -torch.inf)
+        best, best_ids = scores.max(dim=-1)
+        masses = torch.logsumexp(scores, dim=-1)
+        edges = _find_edge_log_probs(questions, first_rows, log_probs)
+        host = torch.stack([best.double(), masses.double(), best_ids.double()]).cpu().numpy()
+        answers = []
+        first_exit = 0
+        for question, path_edges in zip(questions, edges, strict=True):
+            here = slice(first_exit, first_exit + len(question.exits))
+            first_exit += len(question.exits)
+            paths = np.array([sum(path_edges[b] for b in question.tree.iter_path(e.node)) for e in question.exits])
+            bests = host[0, here] + paths
+            ids = host[2, here].astype(np.int64)
+            choices = _choose_greedily(question, bests, ids)
+            if choices is None:
+                choices = _draw(question, scores[here] + torch.from_numpy(paths).to(scores)[:, None])
+            answers.append(Answer(host[1, here] + paths, ids, bests, choices))
+        return answers
+
+    def _build_masks(self, exits: Sequence[Exit]) -> torch.Tensor:
+        """[num_exits, vocab_size] bool, device: the tokens that may follow at each exit."""
+        intervals = [self._trie.find_interval(exit_.rest) for exit_ in exits]
+        bounds = torch.tensor([(interval.lo, interval.hi) for interval in intervals], device=self._device)
+        masks = (self._ranks >= bounds[:, :1]) & (self._ranks < bounds[:, 1:])
+        for row, exit_ in enumerate(exits):
+            if not exit_.rest:
+                masks[row] = True
+            elif exit_.rule is Rule.SPELL:
+                masks[row, list(self._trie.find_ancestors(exit_.rest))] = True
+        return masks
+
+
+def _lay_flat(questions: Sequence[Question]) -> tuple[_Rows, list[int]]:
+    flat = _Rows([], [], [])
+    first_rows = []
+    row = 0
+    for owner, question in enumerate(questions):
+        first_rows.append(row)
+        for exit_ in question.exits:
+            flat.rows.append(row + (0 if exit_.node is None else exit_.node + 1))
+            flat.owners.append(owner)
+            flat.exits.append(exit_)
+        row += 1 + len(question.tree.branch_ids)
+    return flat, first_rows
+
+
+def _find_edge_log_probs(
+    questions: Sequence[Question], first_rows: list[int], log_probs: torch.Tensor
+) -> list[list[float]]:
+    """For each question's branches, log P(branch | its parent)."""
+    rows = [
+        first + (0 if parent is None else parent + 1)
+        for question, first in zip(questions, first_rows, strict=True)
+        for parent in question.tree.parents
+    ]
+    if not rows:
+        return [[] for _ in questions]
+    ids = [token_id for question in questions for token_id in question.tree.branch_ids]
+    edges = iter(log_probs[rows, ids].tolist())
+    return [[next(edges) for _ in question.tree.branch_ids] for question in questions]
+
+
+def _choose_greedily(
+    question: Question, bests: npt.NDArray[np.float64], ids: npt.NDArray[np.int64]
+) -> tuple[Choice, ...] | None:
+    """The single best path and token; None where more than that is wanted."""
+    if not question.sampling.is_greedy or len(question.generators) > 1:
+        return None
+    best = int(bests.argmax())
+    return (Choice(question.exits[best], int(ids[best])),)
+
+
+def _draw(question: Question, joint: torch.Tensor) -> tuple[Choice, ...]:
+    """Draws from, or ranks, all paths and tokens at once. `joint`: [num_exits, vocab_size] log-probabilities."""
+    vocab_size = joint.shape[1]
+    flat = joint.flatten()
+    if question.sampling.is_greedy:
+        picks = flat.topk(len(question.generators)).indices.tolist()
+    else:
+        probs = _keep_top(torch.softmax(flat / question.sampling.temperature, dim=0), question.sampling.top_p)
+        picks = [int(torch.multinomial(probs, 1, generator=generator)) for generator in question.generators]
+    return tuple(Choice(question.exits[pick // vocab_size], pick % vocab_size) for pick in picks)
+
+
+def _keep_top(probs: torch.Tensor, top_p: float) -> torch.Tensor:
+    """The smallest set of the likeliest that holds `top_p` of the mass; the others get zero."""
+    if math.isclose(top_p, 1.0):
+        return probs
+    ordered, order = probs.sort(descending=True)
+    beyond = ordered.cumsum(0) - ordered >= top_p
+    return probs.index_fill(0, order[beyond], 0.0)
