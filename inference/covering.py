@@ -16,11 +16,10 @@ healed bytes and whose last token is the first to do so. There are exponentially
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from trie_cache.trie import Trie
-
 from inference.healing import HealPoint
 from inference.text_encoder import TextEncoder
 from inference.tree import TokenTree, TreeBuilder
+from trie_cache.trie import Trie
 
 
 class Rule(Enum):

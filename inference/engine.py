@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from trie_cache.errors import TrieCacheError
-from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary
 
 from inference.config import EngineConfig
 from inference.detokenizer import Detokenizer
@@ -29,6 +26,9 @@ from inference.sequence import Limits, Sequence
 from inference.text_encoder import load_text_encoder
 from inference.tree import TokenTree
 from inference.wire import CompletionRequest, FinishReason
+from trie_cache.errors import TrieCacheError
+from trie_cache.trie import Trie
+from trie_cache.vocabulary import Vocabulary
 
 _log = logging.getLogger(__name__)
 

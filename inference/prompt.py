@@ -11,13 +11,12 @@ covering spells them after the last marker:
 from dataclasses import dataclass
 from enum import StrEnum
 
-from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary
-
 from inference.covering import Covering, Rule, build_covering, build_root_covering
 from inference.healing import encode_text, find_heal_point
 from inference.text_encoder import TextEncoder
 from inference.wire import CompletionRequest, Healing
+from trie_cache.trie import Trie
+from trie_cache.vocabulary import Vocabulary
 
 _MAX_CHARS_PER_TOKEN = 8  # text further back than this many characters a token is not even tokenized
 _WINDOW_BLOCK = 128  # the window's start moves in blocks, or every keystroke would shift all positions

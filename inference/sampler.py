@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
-from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary
 
 from inference.covering import Exit, Rule
 from inference.tree import TokenTree
+from trie_cache.trie import Trie
+from trie_cache.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
