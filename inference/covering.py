@@ -62,8 +62,10 @@ def build_covering(encoder: TextEncoder, trie: Trie, heal_point: HealPoint) -> C
             interval = trie.find_interval(rest)
             if rest and interval.lo == interval.hi:
                 continue
-            for opening in encoder.encode_openings(heal_point.healed[start:offset]):
-                exits[Exit(branches.add_path(closed + opening), rest)] = None
+            opening = encoder.encode_opening(heal_point.healed[start:offset])
+            exits[Exit(branches.add_path(closed + opening), rest)] = None
+        whole = encoder.encode(heal_point.healed[start:].decode())  # if the pre-token ends with the healed bytes
+        exits[Exit(branches.add_path(closed + whole), b"")] = None
     return Covering(branches, tuple(exits))
 
 

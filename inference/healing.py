@@ -16,10 +16,11 @@ from inference.text_encoder import PreToken, TextEncoder
 
 # One for each way in which a pre-tokenizer's pattern can go on: letters in both cases, blank and
 # letter, digits up to a group of three, line ends with and without indentation, quotes,
-# contractions, marks, wide characters, a combining mark, an emoji and its joiner.
+# contractions and what ends one begun ("'" and "s", "'l" and "l", "'r" and "e"), marks, wide
+# characters, a combining mark, an emoji and its joiner.
 _PROBES = (
     "a", "A", "aA", "Aa", " a", " A", "  a", "1", "12", "123", " 1", "\n", "\n\n", "\n a", "\r\n", " \n", "\t", "\ta",
-    " ", "  ", "'", "'s", "'ll a", '"', ".", "=", "(", " (", "_a", "/", "//", "é", "中", " 中", "́", "😀", "\u200d",
+    " ", "  ", "'", "'s", "'ll a", "s", "l", "e", '"', ".", "=", "(", " (", "_a", "/", "//", "é", "中", " 中", "́", "😀", "\u200d",
     "\xa0",
 )  # fmt: skip
 _NUM_TAIL_PRE_TOKENS = 6
@@ -36,9 +37,9 @@ class HealPoint:
 
 def find_heal_point(encoder: TextEncoder, text: str) -> HealPoint:
     """Takes `text` apart where no continuation can change the tokens before."""
+    text = encoder.find_lead(text) + text
     if not text:
         return HealPoint((), b"", ((),))
-    text = encoder.lead + text
     whole = encoder.split(text)
     anchor = _find_anchor(whole)
     tail_start = whole[anchor - 1].end if anchor else 0
@@ -57,8 +58,12 @@ def find_heal_point(encoder: TextEncoder, text: str) -> HealPoint:
 
 def encode_text(encoder: TextEncoder, text: str) -> tuple[int, ...]:
     """The text's own tokens, nothing healed."""
-    pieces = encoder.split(encoder.lead + text) if text else []
-    return tuple(token_id for piece in pieces for token_id in encoder.encode(piece.text))
+    return encode_section(encoder, encoder.find_lead(text) + text) if text else ()
+
+
+def encode_section(encoder: TextEncoder, text: str) -> tuple[int, ...]:
+    """The tokens of text that does not stand at the beginning: the tokenizer puts nothing before it."""
+    return tuple(token_id for piece in encoder.split(text) for token_id in encoder.encode(piece.text))
 
 
 def _find_anchor(pre_tokens: list[PreToken]) -> int:
