@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from trie_cache.vocabulary import Vocabulary
 _Json = Any  # what json.loads gives
 
 END = "<|endoftext|>"
+NARROW_ALPHABET = "as1' \n"
 FIM_NAMES = ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>")
 NUM_PADDING_ROWS = 7
 
@@ -73,6 +75,16 @@ def toy_tokenizer(kind: str, num_tokens: int = 640) -> ToyTokenizer:
     return wrap(kind, train(kind, training_texts(), num_tokens))
 
 
+@cache
+def narrow_tokenizer(kind: str) -> ToyTokenizer:
+    """A tokenizer of that kind with tokens of at most three of NARROW_ALPHABET's characters: few enough to try all."""
+    random = Random(7)
+    words = ["".join(random.choices("aas1'", k=random.randint(1, 5))) for _ in range(60)]
+    gaps = [" ", " ", " ", "  ", "   ", "\n", "\n\n", "\n  ", " \n", "'s ", "1\n"]
+    text = "".join(random.choice(words) + random.choice(gaps) for _ in range(3000))
+    return wrap(kind, train(kind, [text], 256 + 40, max_token_length=3))
+
+
 def wrap(kind: str, spec: _Json) -> ToyTokenizer:
     """What the product makes of a `tokenizer.json`."""
     plain = Tokenizer.from_str(json.dumps({**spec, "added_tokens": [], "post_processor": None}))
@@ -88,14 +100,14 @@ def training_texts() -> list[str]:
     return [*sources, "café naïve Straße 中文字符 日本語 12345 2024 don't they're we'll\r\n\tx\r\n" * 20]
 
 
-def train(kind: str, texts: list[str], num_tokens: int, alphabet: Sequence[str] | None = None) -> _Json:
-    """A `tokenizer.json`. `alphabet` bounds the characters; without it a byte-level one knows every byte."""
+def train(kind: str, texts: list[str], num_tokens: int, max_token_length: int = 16) -> _Json:
+    """A `tokenizer.json`."""
     if kind in SENTENCEPIECE_KINDS:
-        return _train_sentencepiece(kind, texts, num_tokens)
-    return _train_byte_level(kind, texts, num_tokens, alphabet)
+        return _train_sentencepiece(kind, texts, num_tokens, max_token_length)
+    return _train_byte_level(kind, texts, num_tokens, max_token_length)
 
 
-def _train_byte_level(kind: str, texts: list[str], num_tokens: int, alphabet: Sequence[str] | None) -> _Json:
+def _train_byte_level(kind: str, texts: list[str], num_tokens: int, max_token_length: int) -> _Json:
     tokenizer = Tokenizer(models.BPE())
     pattern = {"qwen": _QWEN, "llama3": _LLAMA3, "o200k": _O200K}.get(kind)
     if pattern is None:
@@ -108,9 +120,12 @@ def _train_byte_level(kind: str, texts: list[str], num_tokens: int, alphabet: Se
             ]
         )
     tokenizer.decoder = decoders.ByteLevel()
-    letters = pre_tokenizers.ByteLevel.alphabet() if alphabet is None else list(alphabet)
     trainer = trainers.BpeTrainer(
-        vocab_size=num_tokens, initial_alphabet=letters, special_tokens=[END, *FIM_NAMES], show_progress=False
+        vocab_size=num_tokens,
+        max_token_length=max_token_length,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=[END, *FIM_NAMES],
+        show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
     if kind == "llama3":
@@ -124,19 +139,23 @@ def _train_byte_level(kind: str, texts: list[str], num_tokens: int, alphabet: Se
 def _add_unmerged_words(spec: _Json, tokenizer: Tokenizer, texts: list[str]) -> None:
     """Whole pre-tokens that no merge leads to, found only by the look-up before merging."""
     words = {word for text in texts for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text)}
-    unmerged = sorted(word for word in words if 3 <= len(word) <= 6 and word not in spec["model"]["vocab"])
+    unmerged = sorted(word for word in words if 2 <= len(word) <= 6 and word not in spec["model"]["vocab"])
     for word in unmerged[::7][:40]:
         spec["model"]["vocab"][word] = len(spec["model"]["vocab"])
     spec["model"]["ignore_merges"] = True
 
 
-def _train_sentencepiece(kind: str, texts: list[str], num_tokens: int) -> _Json:
+def _train_sentencepiece(kind: str, texts: list[str], num_tokens: int, max_token_length: int) -> _Json:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.Replace(" ", "▁")
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("▁*[^▁]*"), "isolated")
     specials = ["<unk>", END, *FIM_NAMES]
     trainer = trainers.BpeTrainer(
-        vocab_size=num_tokens - 256, special_tokens=specials, limit_alphabet=110, show_progress=False
+        vocab_size=num_tokens - 256,
+        max_token_length=max_token_length,
+        limit_alphabet=110,
+        special_tokens=specials,
+        show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
     spec = json.loads(tokenizer.to_str())
@@ -223,13 +242,13 @@ def write_model(folder: Path, toy: ToyTokenizer, family: str = "llama", seed: in
 # --- texts ---
 
 _PIECES = (
-    "a", "b", "Z", "é", "e\u0301", "\u0301", "ß", "中", "文字", "日本", "한", "ا", "न", "😀", "\U0001f469\u200d\U0001f4bb",
-    "\u200d", "\xa0", "\u3000", " ", "  ", "    ", "\t", "\t\t", "\n", "\n\n", "\r\n", "\r", " \n", "\n    ",
-    "\n\t", "\x00", "\x0b", "\u2028", "'", '"', "'s", "'S", "'ll", "'re", "'t", "'d", "''", '"""', "`", "1", "12",
-    "123", "\u0663", "\xb2", "_", "__", "-", "->", "=", "==", "(", "((", ")", "):", "[]", "{", "/", "//", "\\", "#",
-    "# ", ".", "...", ",", ";", "!", "▁", "\ufffd", "\ue000", "<|endoftext|>", "<|fim_prefix|>", "<|fim_suffix|>",
-    "<|fim_", "|>", "<0x41>", "<s>", "<unk>", "Ġ", "Ċ", "def ", "return ", "self", " self.", "import os\n",
-    "num_padded", "_num_p", "add", "don't", "they'", "ABCdef", "HTTPServer", "x = 1\n",
+    "a", "b", "Z", "é", "e\u0301", "\u0301", "ß", "中", "文字", "日本", "한", "ا", "न", "😀",
+    "\U0001f469\u200d\U0001f4bb", "\u200d", "\xa0", "\u3000", " ", "  ", "    ", "\t", "\t\t", "\n", "\n\n", "\r\n",
+    "\r", " \n", "\n    ", "\n\t", "\x00", "\x0b", "\u2028", "'", '"', "'s", "'S", "'ll", "'re", "'t", "'d", "''",
+    '"""', "`", "1", "12", "123", "\u0663", "\xb2", "_", "__", "-", "->", "=", "==", "(", "((", ")", "):", "[]", "{",
+    "/", "//", "\\", "#", "# ", ".", "...", ",", ";", "!", "▁", "\ufffd", "\ue000", "<|endoftext|>", "<|fim_prefix|>",
+    "<|fim_suffix|>", "<|fim_", "|>", "<0x41>", "<s>", "<unk>", "Ġ", "Ċ", "def ", "return ", "self", " self.",
+    "import os\n", "num_padded", "_num_p", "add", "don't", "they'", "ABCdef", "HTTPServer", "x = 1\n",
     "class Node:\n    def next(self) -> ", "Nod",
 )  # fmt: skip
 

@@ -1,3 +1,5 @@
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 
@@ -118,3 +120,37 @@ def test_an_empty_text_heals_what_the_tokenizer_puts_before_every_text(kind: str
 
     assert point.kept_ids == ()
     assert point.healed.decode() == encoder.find_lead("")
+
+
+_LONG_TEXTS = {
+    "blanks": "x = 1\n" + " " * 3000,
+    "letters": "x = " + "".join(Random(1).choices("abcde", k=3000)),
+    "wide letters": "# " + "中文字符日本語" * 300,
+    "minified": "var a;" + "a=b(c,d);if(e){f()}" * 150,
+    "line ends": "x" + "\n" * 3000,
+    "a ruler": "# " + "=" * 3000,
+}
+
+
+@kinds
+@pytest.mark.parametrize("text", _LONG_TEXTS.values(), ids=_LONG_TEXTS)
+def test_a_very_long_pre_token_is_healed_at_its_end_only(kind: str, text: str) -> None:
+    toy = toy_tokenizer(kind)
+
+    point = find_heal_point(toy.encoder, text)
+
+    assert len(point.healed) < 400
+    assert toy.join(point.kept_ids) + point.healed == (toy.encoder.find_lead(text) + text).encode()
+
+
+@kinds
+@pytest.mark.parametrize("text", _LONG_TEXTS.values(), ids=_LONG_TEXTS)
+@pytest.mark.parametrize("continuation", ["x", " x", "e", "=", "文a", ";if(e)"])
+def test_kept_tokens_of_a_very_long_pre_token_begin_the_finished_texts_tokens(
+    kind: str, text: str, continuation: str
+) -> None:
+    toy = toy_tokenizer(kind)
+
+    kept_ids = find_heal_point(toy.encoder, text).kept_ids
+
+    assert toy.encode(text + continuation)[: len(kept_ids)] == kept_ids
