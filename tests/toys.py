@@ -16,6 +16,7 @@ import transformers
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from inference.prompt import FimMarkers, FimOrder, PromptBuilder
 from inference.text_encoder import ByteLevelEncoder, SentencePieceEncoder, TextEncoder
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
@@ -211,7 +212,11 @@ def _byte_level_characters() -> dict[int, str]:
     return found | dict(zip(sorted(set(range(256)) - set(found)), others, strict=True))
 
 
-# --- models ---
+def build_prompts(toy: ToyTokenizer, order: FimOrder = FimOrder.PREFIX_SUFFIX) -> PromptBuilder:
+    """As `load_engine` builds it, with the toy's own reading of the vocabulary."""
+    markers = FimMarkers(*(toy.vocabulary.special_tokens[name] for name in (FIM_NAMES[0], FIM_NAMES[2], FIM_NAMES[1])))
+    start_ids = toy.encoder.start_ids or (toy.vocabulary.special_tokens[END],)
+    return PromptBuilder(toy.encoder, toy.vocabulary, toy.trie, start_ids, markers, order)
 
 
 def write_model(folder: Path, toy: ToyTokenizer, family: str = "llama", seed: int = 0, **changes: object) -> Path:
@@ -238,8 +243,6 @@ def write_model(folder: Path, toy: ToyTokenizer, family: str = "llama", seed: in
     (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": END}))
     return folder
 
-
-# --- texts ---
 
 _PIECES = (
     "a", "b", "Z", "é", "e\u0301", "\u0301", "ß", "中", "文字", "日本", "한", "ا", "न", "😀",
