@@ -78,21 +78,24 @@ class Engine:
         self._scheduler: Scheduler[Job] = Scheduler(config.max_sequences, config.cache_tokens)
         self._inbox: queue.SimpleQueue[tuple[CompletionRequest, ChunkSink, float] | None] = queue.SimpleQueue()
         self._is_closed = threading.Event()
+        self._door = threading.Lock()  # nothing comes into the inbox once the engine is closed
         self._thread = threading.Thread(target=self._run, name="midtoken-engine", daemon=True)
         self._thread.start()
 
     def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
         """Takes the request on; its chunks go to `sink`. Raises OverloadedError."""
-        if self._is_closed.is_set():
-            raise OverloadedError("the engine is shutting down")
-        if self._inbox.qsize() + len(self._scheduler) >= self._config.max_waiting + self._config.max_sequences:
-            raise OverloadedError(f"{self._config.max_waiting} requests wait already; try again in a moment")
-        self._inbox.put((request, sink, self._clock()))
+        with self._door:
+            if self._is_closed.is_set():
+                raise OverloadedError("the engine is shutting down")
+            if self._inbox.qsize() + len(self._scheduler) >= self._config.max_waiting + self._config.max_sequences:
+                raise OverloadedError(f"{self._config.max_waiting} requests wait already; try again in a moment")
+            self._inbox.put((request, sink, self._clock()))
 
     def close(self) -> None:
         """Ends what is in flight and the thread."""
-        self._is_closed.set()
-        self._inbox.put(None)
+        with self._door:
+            self._is_closed.set()
+            self._inbox.put(None)
         self._thread.join()
 
     def _run(self) -> None:
@@ -110,7 +113,10 @@ class Engine:
                 _log.exception("a step failed")
                 self._fail_running(error)
         for job in list(self._scheduler):
-            job.sink.fail(ServerError("the server is shutting down"))
+            _fail(job.sink, ServerError("the server is shutting down"))
+        while not self._inbox.empty():
+            if (arrival := self._inbox.get()) is not None:
+                _fail(arrival[1], ServerError("the server is shutting down"))
 
     def _take_inbox(self) -> None:
         """Makes jobs of what has come in; waits for something where there is nothing else to do."""
@@ -125,22 +131,22 @@ class Engine:
             try:
                 self._scheduler.add(self._build_job(request, sink, submitted_at))
             except MidtokenError as error:
-                sink.fail(error)
+                _fail(sink, error)
             except Exception as error:
                 _log.exception("a request could not be prepared")
-                sink.fail(ServerError(f"the request could not be prepared: {type(error).__name__}"))
+                _fail(sink, ServerError(f"the request could not be prepared: {type(error).__name__}"))
 
     def _drop_cancelled(self) -> None:
         now = self._clock()
         for job in list(self._scheduler):
             deadline_ms = job.request.deadline_ms
-            if job.sink.is_cancelled():
+            if _is_cancelled(job.sink):
                 job.finish(FinishReason.CANCELLED)
             elif deadline_ms is not None and 1e3 * (now - job.counters.submitted_at) >= deadline_ms:
                 job.finish(FinishReason.DEADLINE)
             else:
                 continue
-            job.send_ready(now)
+            _send_ready(job, now)
             self._scheduler.remove(job)
 
     def _build_job(self, request: CompletionRequest, sink: ChunkSink, submitted_at: float) -> Job:
@@ -155,7 +161,7 @@ class Engine:
         )
         tree = prompt.covering.build_tree(prompt.context_ids)
         lead = Sequence(0, tree, prompt.covering.exits, limits, Detokenizer(len(prompt.healed)))
-        num_held = len(prompt.context_ids) + len(tree.branch_ids) + request.max_tokens
+        num_held = len(prompt.context_ids) + len(tree.branch_ids) + len(prompt.healed) + request.max_tokens
         counters = Counters(
             submitted_at, num_context_tokens=len(prompt.context_ids), num_tree_nodes=1 + len(tree.branch_ids)
         )
@@ -195,7 +201,7 @@ class Engine:
                 turn.job.num_read += len(turn.step.tree.chain_ids)
         now = self._clock()
         for job in jobs:
-            job.send_ready(now)
+            _send_ready(job, now)
             if job.is_finished:
                 self._scheduler.remove(job)
 
@@ -236,7 +242,7 @@ class Engine:
     def _fail_running(self, error: Exception) -> None:
         for job in self._scheduler.running:
             self._scheduler.remove(job)
-            job.sink.fail(error if isinstance(error, MidtokenError) else ServerError(f"a step failed: {error}"))
+            _fail(job.sink, error if isinstance(error, MidtokenError) else ServerError(f"a step failed: {error}"))
 
 
 def load_engine(config: EngineConfig) -> Engine:
@@ -256,6 +262,30 @@ def load_engine(config: EngineConfig) -> Engine:
     )
     sampler = Sampler(vocabulary, HotPrefixCache(trie), trie, torch.device(config.device))
     return Engine(config, runner, sampler, prompts)
+
+
+# A sink is somebody else's code: whatever it raises ends its own request and no other.
+def _is_cancelled(sink: ChunkSink) -> bool:
+    try:
+        return sink.is_cancelled()
+    except Exception:
+        _log.exception("a sink does not say whether it was cancelled")
+        return True
+
+
+def _send_ready(job: Job, now: float) -> None:
+    try:
+        job.send_ready(now)
+    except Exception:
+        _log.exception("a sink does not take its chunk")
+        job.finish(FinishReason.CANCELLED)
+
+
+def _fail(sink: ChunkSink, error: MidtokenError) -> None:
+    try:
+        sink.fail(error)
+    except Exception:
+        _log.exception("a sink does not take its failure")
 
 
 def _next_step(job: Job, sequence: Sequence, cache: SequenceCache) -> Step:

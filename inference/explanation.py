@@ -3,7 +3,7 @@
 import math
 
 from inference.covering import Exit
-from inference.healing import encode_text
+from inference.healing import encode_section
 from inference.prompt import Prompt, PromptBuilder
 from inference.sampler import Answer
 from inference.tree import TokenTree
@@ -37,14 +37,20 @@ def build_explanation(
         )
     choice = answer.choices[0]
     chosen = [_show(token_bytes[tree.branch_ids[branch]]) for branch in tree.find_path(choice.exit.node)]
-    unhealed = encode_text(prompts.encoder, prompt.healed.decode())
     return Explanation(
         kept_tail=tuple(_name(prompts, token_id) for token_id in prompt.kept_ids[-_NUM_KEPT_SHOWN:]),
-        healed_bytes=_show(prompt.healed),
+        healed_bytes=_show(prompt.healed[len(prompt.healed) - prompt.num_healed_bytes :]),
         nodes=tuple(nodes),
         chosen_tokens=(*chosen, _name(prompts, choice.token_id)),
-        unhealed_tokens=tuple(_show(token_bytes[token_id]) for token_id in unhealed),
+        unhealed_tokens=tuple(_show(token_bytes[token_id]) for token_id in _encode_healed(prompts, prompt.healed)),
     )
+
+
+def _encode_healed(prompts: PromptBuilder, healed: bytes) -> tuple[int, ...]:
+    try:
+        return encode_section(prompts.encoder, healed.decode())
+    except UnicodeDecodeError:  # one token back can be the middle of a code point
+        return prompts.encoder.encode_opening(healed)
 
 
 def _name(prompts: PromptBuilder, token_id: int) -> str:

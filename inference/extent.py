@@ -15,7 +15,7 @@ class LineRule:
     def find_end(self, text: str) -> int | None:
         """Where the completion ends, or None while it may go on."""
         end = text.find("\n")
-        return None if end < 0 else len(text[:end].removesuffix("\r"))
+        return None if end < 0 else _without_cr(text, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,14 @@ class BlockRule:
                 if not (self.closes and body.startswith(_CLOSERS)):
                     return len(text[:start].rstrip())
                 if end >= 0:
-                    return end
+                    return _without_cr(text, end)
             start = end + 1
         return None
+
+
+def _without_cr(text: str, line_feed: int) -> int:
+    """Where the line ends that the line feed belongs to."""
+    return len(text[:line_feed].removesuffix("\r"))
 
 
 def build_extent_rule(extent: Extent, prefix: str, suffix: str) -> LineRule | BlockRule:

@@ -95,7 +95,7 @@ class Job:
                 CompletionChunk(
                     text,
                     candidate=sequence.candidate,
-                    healed_bytes=len(self.prompt.healed),
+                    healed_bytes=self.prompt.num_healed_bytes,
                     finish_reason=sequence.finish_reason,
                     stats=self._build_stats(now) if is_last else None,
                     explanation=self.explanation if is_last else None,

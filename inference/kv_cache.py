@@ -120,14 +120,15 @@ def attend(
     plan: Sequence[Segment] = (),
     sliding_window: int | None = None,
     softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
     **_kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attention of every segment's rows to its own sequence. Returns [1, num_rows, num_heads, head_dim].
 
     The heads that share keys are laid out as further rows, so keys are never copied for them.
     """
-    if softcap:
-        raise ModelError("the model caps its attention scores, which midtoken does not do")
+    if softcap or s_aux is not None:
+        raise ModelError("the model's attention caps its scores or has sinks, which midtoken does not do")
     num_heads, head_dim = query.shape[1], query.shape[3]
     num_kv_heads = key.shape[1]
     group = num_heads // num_kv_heads

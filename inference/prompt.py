@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from inference.covering import Covering, Rule, build_covering, build_root_covering
-from inference.healing import encode_text, find_heal_point
+from inference.healing import encode_section, encode_text, find_heal_point
 from inference.text_encoder import TextEncoder
 from inference.wire import CompletionRequest, Healing
 from trie_cache.trie import Trie
@@ -21,6 +21,7 @@ from trie_cache.vocabulary import Vocabulary
 _MAX_CHARS_PER_TOKEN = 8  # text further back than this many characters a token is not even tokenized
 _WINDOW_BLOCK = 128  # the window's start moves in blocks, or every keystroke would shift all positions
 _SUFFIX_SHARE = 0.25
+_NUM_MARKERS = 3
 
 # The marker names of the families: prefix, suffix, middle.
 _MARKERS = (
@@ -57,6 +58,7 @@ class Prompt:
     covering: Covering
     kept_ids: tuple[int, ...]  # those of the prefix that stand in the context
     healed: bytes
+    num_healed_bytes: int  # of those, how many were typed: the tokenizer's own blank before the text was not
 
 
 def find_fim_markers(vocabulary: Vocabulary) -> FimMarkers | None:
@@ -87,9 +89,11 @@ class PromptBuilder:
         suffix_ids: tuple[int, ...] = ()
         if self.markers is not None and request.suffix.strip():
             num_suffix = int(max_tokens * _SUFFIX_SHARE)
-            suffix_ids = encode_text(self.encoder, request.suffix[: num_suffix * _MAX_CHARS_PER_TOKEN])[:num_suffix]
-        kept = _cut_window(kept, max_tokens - len(suffix_ids) - len(self.start_ids) - 3)
-        return Prompt(self._lay_out(kept, suffix_ids), covering, kept, healed)
+            suffix_ids = encode_section(self.encoder, request.suffix[: num_suffix * _MAX_CHARS_PER_TOKEN])[:num_suffix]
+        num_others = len(suffix_ids) + len(self.start_ids) + _NUM_MARKERS + _count_healing_tokens(covering)
+        kept = _cut_window(kept, max_tokens - num_others)
+        num_healed_bytes = min(len(healed), len(prefix.encode()))
+        return Prompt(self._lay_out(kept, suffix_ids), covering, kept, healed, num_healed_bytes)
 
     def _heal(self, prefix: str, healing: Healing) -> tuple[tuple[int, ...], bytes, Covering]:
         if healing is Healing.EXACT:
@@ -113,6 +117,12 @@ class PromptBuilder:
         if self.order is FimOrder.SUFFIX_PREFIX:
             return (*self.start_ids, markers.prefix, markers.suffix, *suffix_ids, markers.middle, *kept)
         return (*self.start_ids, markers.prefix, *kept, markers.suffix, *suffix_ids, markers.middle)
+
+
+def _count_healing_tokens(covering: Covering) -> int:
+    """At most how many tokens spell healed bytes only."""
+    depths = covering.build_tree(()).find_depths()
+    return max(depths, default=max(len(exit_.rest) for exit_ in covering.exits))
 
 
 def _cut_front(text: str, max_chars: int) -> str:

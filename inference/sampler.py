@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from inference.covering import Exit, Rule
+from inference.covering import Exit, Rule, find_leaving
 from inference.tree import TokenTree
 from trie_cache.hot_prefixes import HotPrefixCache
-from trie_cache.trie import Trie
+from trie_cache.trie import Interval, Trie
 from trie_cache.vocabulary import Vocabulary
 
 
@@ -124,7 +124,7 @@ class Sampler:
 
     def _build_masks(self, flat: _Rows, lookups: list[_Lookups]) -> torch.Tensor:
         """[num_exits, vocab_size] bool, device: the tokens that may follow at each exit."""
-        intervals = [self._trie.find_interval(exit_.rest) for exit_ in flat.exits]
+        intervals = [_find_interval(self._trie, exit_) for exit_ in flat.exits]
         bounds = torch.tensor([(interval.lo, interval.hi) for interval in intervals], device=self._device)
         masks = (self._ranks >= bounds[:, :1]) & (self._ranks < bounds[:, 1:])
         for row, (owner, exit_) in enumerate(zip(flat.owners, flat.exits, strict=True)):
@@ -136,6 +136,10 @@ class Sampler:
                 masks[row, torch.tensor(allowed.ids, device=self._device)] = True
                 lookups[owner].count(was_hit=self._hot_prefixes.num_hits > num_hits)
         return masks
+
+
+def _find_interval(trie: Trie, exit_: Exit) -> Interval:
+    return find_leaving(trie, exit_.rest) if exit_.rule is Rule.LEAVE else trie.find_interval(exit_.rest)
 
 
 def _lay_flat(questions: Sequence[Question]) -> tuple[_Rows, list[int]]:
@@ -179,15 +183,21 @@ def _choose_greedily(
 
 
 def _draw(question: Question, joint: torch.Tensor) -> tuple[Choice, ...]:
-    """Draws from, or ranks, all paths and tokens at once. `joint`: [num_exits, vocab_size] log-probabilities."""
+    """Draws from, or ranks, all paths and tokens at once; fewer than wanted where there are no more to rank.
+
+    `joint`: [num_exits, vocab_size] log-probabilities, -inf for what may not follow.
+    """
     vocab_size = joint.shape[1]
     flat = joint.flatten()
+    allowed = flat.isfinite().nonzero()[:, 0]
+    scores = flat[allowed].double()
     if question.sampling.is_greedy:
-        picks = flat.topk(len(question.generators)).indices.tolist()
+        picks = scores.topk(min(len(question.generators), len(scores))).indices.tolist()
     else:
-        probs = _keep_top(torch.softmax(flat / question.sampling.temperature, dim=0), question.sampling.top_p)
+        probs = _keep_top(torch.softmax(scores / question.sampling.temperature, dim=0), question.sampling.top_p)
         picks = [int(torch.multinomial(probs, 1, generator=generator)) for generator in question.generators]
-    return tuple(Choice(question.exits[pick // vocab_size], pick % vocab_size) for pick in picks)
+    places = allowed[picks].tolist()
+    return tuple(Choice(question.exits[place // vocab_size], place % vocab_size) for place in places)
 
 
 def _keep_top(probs: torch.Tensor, top_p: float) -> torch.Tensor:

@@ -13,7 +13,7 @@ from inference.wire import FinishReason
 class Limits:
     """What ends a candidate besides the model's end token."""
 
-    max_tokens: int
+    max_tokens: int  # those that only spell healed bytes again are not counted
     stops: tuple[str, ...]
     extent: LineRule | BlockRule
 
@@ -28,6 +28,7 @@ class Sequence:
     limits: Limits
     detokenizer: Detokenizer
     token_ids: list[int] = field(default_factory=list)
+    num_new: int = 0  # of those, how many go beyond the healed bytes
     text: str = ""
     num_sent: int = 0  # characters of `text` that have gone out
     finish_reason: FinishReason | None = None
@@ -41,6 +42,7 @@ class Sequence:
     def accept_token(self, exit_: Exit, token_id: int, token_bytes: bytes) -> None:
         """Takes the token that was chosen at `exit_` and lays out what to ask next."""
         self.token_ids.append(token_id)
+        self.num_new += len(token_bytes) > len(exit_.rest)
         rest = exit_.rest[len(token_bytes) :]
         self.tree = TokenTree((token_id,))
         self.exits = (Exit(None, rest, exit_.rule if rest else Rule.EXTEND),)
@@ -67,7 +69,7 @@ class Sequence:
         elif end is not None:
             self.text = self.text[:end]
             self.finish(FinishReason.EXTENT)
-        elif len(self.token_ids) >= self.limits.max_tokens:
+        elif self.num_new >= self.limits.max_tokens:
             self.finish(FinishReason.LENGTH)
 
     def _count_ready(self) -> int:
@@ -77,4 +79,4 @@ class Sequence:
         line_end = self.text.find("\n", body)
         if line_end < 0 or line_end > count_settled(self.text, self.limits.stops):
             return 0
-        return line_end
+        return len(self.text[:line_end].rstrip())  # a block that ends here leaves the blanks behind its line away

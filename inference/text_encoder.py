@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 from inference.errors import ModelError
 
 _BLANK_MARK = "▁"  # SentencePiece writes a blank so
+_SAMPLE = "a é\n"  # what byte-level tokenizers write alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,10 @@ class TextEncoder(Protocol):
     """Splits text into pre-tokens and encodes each. Text in full is the pre-tokens' ids, joined."""
 
     start_ids: tuple[int, ...]  # what the tokenizer puts before every text
-    lead: str  # what the tokenizer puts before the first character; a blank or nothing
+
+    def find_lead(self, text: str) -> str:
+        """What the tokenizer puts before the first character: a blank or nothing."""
+        ...
 
     def split(self, text: str) -> list[PreToken]:
         """The pre-tokens of the text, in order; joined they are the text."""
@@ -40,11 +44,11 @@ class TextEncoder(Protocol):
         """The ids of one whole pre-token."""
         ...
 
-    def encode_openings(self, opening: bytes) -> tuple[tuple[int, ...], ...]:
-        """The ways in which `opening`, ended by a token's edge, begins a pre-token: none, one or two.
+    def encode_opening(self, opening: bytes) -> tuple[int, ...]:
+        """The ids of the beginning of a longer pre-token, where a token ends with `opening`.
 
-        Two where the tokenizer looks a whole pre-token up before it merges (`ignore_merges`, as
-        Llama 3): the opening may be the whole, or the beginning of a longer one.
+        They differ from those of a whole pre-token where the tokenizer looks the whole up before it
+        merges (`ignore_merges`, as Llama 3).
         """
         ...
 
@@ -68,18 +72,19 @@ def load_text_encoder(model_dir: Path) -> TextEncoder:
 class ByteLevelEncoder:
     """Byte-level BPE behind a pre-tokenizer, as GPT-2, Qwen, StarCoder, DeepSeek and Llama 3 have it."""
 
-    lead = ""
-
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Raises ModelError where the tokenizer adds blanks of its own."""
-        if tokenizer.pre_tokenizer is None or tokenizer.pre_tokenizer.pre_tokenize_str("a")[0][0] != "a":
-            raise ModelError("not plain byte-level BPE: the tokenizer has no pre-tokenizer, or one that adds blanks")
+        pieces = [] if tokenizer.pre_tokenizer is None else tokenizer.pre_tokenizer.pre_tokenize_str(_SAMPLE)
+        if "".join(piece for piece, _ in pieces) != _to_alphabet(_SAMPLE.encode()):
+            raise ModelError("not plain byte-level BPE: the tokenizer writes bytes otherwise, or adds blanks")
         self._pre_tokenizer = tokenizer.pre_tokenizer
         self._whole = tokenizer.model
-        self._looks_up_first = bool(tokenizer.model.ignore_merges)
-        self._merged = _without_lookup(tokenizer) if self._looks_up_first else self._whole
+        self._merged = _without_lookup(tokenizer) if tokenizer.model.ignore_merges else self._whole
         self.start_ids = _find_start_ids(tokenizer)
         self.encode = lru_cache(maxsize=65_536)(self._encode)
+
+    def find_lead(self, text: str) -> str:  # noqa: ARG002  # __init__ refused what adds blanks
+        return ""
 
     def split(self, text: str) -> list[PreToken]:
         return [PreToken(text[start:end], end) for _, (start, end) in self._pre_tokenizer.pre_tokenize_str(text)]
@@ -87,13 +92,8 @@ class ByteLevelEncoder:
     def _encode(self, pre_token: str) -> tuple[int, ...]:
         return tuple(token.id for token in self._whole.tokenize(_to_alphabet(pre_token.encode())))
 
-    def encode_openings(self, opening: bytes) -> tuple[tuple[int, ...], ...]:
-        text = _to_alphabet(opening)
-        merged = tuple(token.id for token in self._merged.tokenize(text))
-        if not self._looks_up_first:
-            return (merged,)
-        whole = tuple(token.id for token in self._whole.tokenize(text))
-        return (merged,) if whole == merged else (merged, whole)
+    def encode_opening(self, opening: bytes) -> tuple[int, ...]:
+        return tuple(token.id for token in self._merged.tokenize(_to_alphabet(opening)))
 
 
 class SentencePieceEncoder:
@@ -101,21 +101,26 @@ class SentencePieceEncoder:
 
     Such a tokenizer merges the whole text at once. Where no token goes on from another character
     into a blank, the text falls apart before each run of blanks, and the runs are its pre-tokens.
+    A U+2581 that is in the text itself goes through byte tokens: the tokenizer would turn it into a
+    blank, and the completion would no longer continue what was typed.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Raises ModelError where a token joins a word to the blank after it."""
+        """Raises ModelError where a token joins a word to the blank after it, or a byte has no token."""
         vocabulary = tokenizer.get_vocab(with_added_tokens=False)
         joined = next((token for token in vocabulary if _BLANK_MARK in token.lstrip(_BLANK_MARK)), None)
         if joined is not None:
             raise ModelError(f"the tokenizer joins words ({joined!r}): every keystroke could change all tokens")
         self._model = tokenizer.model
-        self._byte_ids = [vocabulary.get(f"<0x{byte:02X}>") for byte in range(256)]
-        self._characters = {token for token in vocabulary if len(token) == 1}
+        self._byte_ids = _find_byte_ids(vocabulary)
         self._splits_blanks = _splits_blanks(tokenizer)
+        self._lead = " " if _adds_blank(tokenizer, "a") else ""
+        self._lead_before_blank = " " if _adds_blank(tokenizer, " a") else ""
         self.start_ids = _find_start_ids(tokenizer)
-        self.lead = " " if _adds_blank(tokenizer) else ""
         self.encode = lru_cache(maxsize=65_536)(self._encode)
+
+    def find_lead(self, text: str) -> str:
+        return self._lead_before_blank if text.startswith(" ") else self._lead
 
     def split(self, text: str) -> list[PreToken]:
         ends = [
@@ -127,13 +132,21 @@ class SentencePieceEncoder:
         return [PreToken(text[start:end], end) for start, end in zip(starts, [*ends, len(text)], strict=True) if text]
 
     def _encode(self, pre_token: str) -> tuple[int, ...]:
-        return tuple(token.id for token in self._model.tokenize(pre_token.replace(" ", _BLANK_MARK)))
+        first, *others = pre_token.split(_BLANK_MARK)
+        ids = self._merge(first)
+        for part in others:
+            ids += self._spell(_BLANK_MARK.encode()) + self._merge(part)
+        return tuple(ids)
 
-    def encode_openings(self, opening: bytes) -> tuple[tuple[int, ...], ...]:
+    def encode_opening(self, opening: bytes) -> tuple[int, ...]:
         whole = opening.decode(errors="ignore")  # what an unfinished character leaves at the end
-        tail = [self._byte_ids[byte] for byte in opening[len(whole.encode()) :]]
-        ids = self.encode(whole) if whole else ()
-        return ((*ids, *(byte_id for byte_id in tail if byte_id is not None)),)
+        return (*self.encode(whole), *self._spell(opening[len(whole.encode()) :]))
+
+    def _merge(self, text: str) -> list[int]:
+        return [token.id for token in self._model.tokenize(text.replace(" ", _BLANK_MARK))] if text else []
+
+    def _spell(self, data: bytes) -> list[int]:
+        return [self._byte_ids[byte] for byte in data]
 
 
 def _without_lookup(tokenizer: Tokenizer) -> Any:  # tokenizers has no type for its models
@@ -152,9 +165,17 @@ def _find_start_ids(tokenizer: Tokenizer) -> tuple[int, ...]:
     return ()
 
 
-def _adds_blank(tokenizer: Tokenizer) -> bool:
-    first = tokenizer.encode("a", add_special_tokens=False).tokens[0]
-    return bool(first.startswith(_BLANK_MARK))
+def _find_byte_ids(vocabulary: dict[str, int]) -> list[int]:
+    try:
+        return [vocabulary[f"<0x{byte:02X}>"] for byte in range(256)]
+    except KeyError as error:
+        raise ModelError(f"the tokenizer falls back on bytes, but has no token {error}") from None
+
+
+def _adds_blank(tokenizer: Tokenizer, text: str) -> bool:
+    """True where the tokenizer puts a blank before `text` (a Metaspace does not where there is one)."""
+    shown = "".join(tokenizer.encode(text, add_special_tokens=False).tokens)
+    return shown.startswith(_BLANK_MARK + text.replace(" ", _BLANK_MARK)[:-1])
 
 
 def _splits_blanks(tokenizer: Tokenizer) -> bool:
