@@ -52,10 +52,10 @@ def print_rows(title: str, rows: Sequence[Row]) -> None:
     """Prints `rows` as a table. Its columns are the first row's keys; None is shown as a dash."""
     table = Table(title=title)
     for name in rows[0]:
-        table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right")
+        table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right", no_wrap=True)
     for row in rows:
         table.add_row(*(_format(row.get(name)) for name in rows[0]))
-    Console().print(table)
+    Console(width=Console(width=1000).measure(table).maximum).print(table)  # wide tables wrap in a narrow terminal only
 
 
 def find_processor() -> str:
