@@ -9,7 +9,6 @@ import gc
 import itertools
 import multiprocessing
 import random
-import resource
 import statistics
 import time
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ import regex
 from rich.progress import track
 
 from benchmarks.allowed_set_methods import METHODS, Lookup, ids_of_allowed_set
-from benchmarks.report import Row, print_rows, write_report
+from benchmarks.report import Row, format_number, print_rows, write_report
 from models.corpus import iter_held_out
 from trie_cache.hot_prefixes import HotPrefixCache
 from trie_cache.trie import Trie
@@ -126,7 +125,7 @@ def _measure(lookup: Lookup, tails: Sequence[bytes]) -> _Timing:
         examples=tuple(examples),
         p50=statistics.median(float(np.percentile(repeat, 50)) for repeat in repeats),
         p99=statistics.median(p99s),
-        p99_spread=f"{min(p99s):.3g}–{max(p99s):.3g}",
+        p99_spread=f"{format_number(min(p99s))}–{format_number(max(p99s))}",
         num_tails=len(tails),
     )
 
@@ -165,19 +164,18 @@ def _measure_cost(name: str) -> _Cost:
 
 def _send_cost(name: str, sender: Connection) -> None:
     build = METHODS[name].build
-    before = _resident_mb()
+    before = _read_memory_mb("VmRSS")
     start = time.perf_counter()
     lookup = build(Vocabulary.from_tiktoken(_VOCABULARY, _NUM_ROWS))
     seconds = time.perf_counter() - start
     gc.collect()
-    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    sender.send((seconds, _resident_mb() - before, peak_mb - before))
+    sender.send((seconds, _read_memory_mb("VmRSS") - before, _read_memory_mb("VmHWM") - before))
     del lookup
 
 
-def _resident_mb() -> float:
-    num_pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return num_pages * resource.getpagesize() / 2**20
+def _read_memory_mb(field: str) -> float:
+    [kilobytes] = regex.findall(rf"{field}:\s*(\d+) kB", Path("/proc/self/status").read_text())
+    return int(kilobytes) / 1024
 
 
 def _find_worst(trie: Trie) -> float:

@@ -58,6 +58,11 @@ def print_rows(title: str, rows: Sequence[Row]) -> None:
     Console(width=Console(width=1000).measure(table).maximum).print(table)  # wide tables wrap in a narrow terminal only
 
 
+def format_number(value: float) -> str:
+    """Three digits below 100, whole numbers above."""
+    return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
+
+
 def find_processor() -> str:
     """The processor's name and how many cores may be used."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -80,5 +85,5 @@ def _format(value: Value) -> str:
     if value is None:
         return "–"
     if isinstance(value, float):
-        return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
+        return format_number(value)
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
