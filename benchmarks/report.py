@@ -52,10 +52,15 @@ def print_rows(title: str, rows: Sequence[Row]) -> None:
     """Prints `rows` as a table. Its columns are the first row's keys; None is shown as a dash."""
     table = Table(title=title)
     for name in rows[0]:
-        table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right")
+        table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right", no_wrap=True)
     for row in rows:
         table.add_row(*(_format(row.get(name)) for name in rows[0]))
-    Console().print(table)
+    Console(width=Console(width=1000).measure(table).maximum).print(table)  # wide tables wrap in a narrow terminal only
+
+
+def format_number(value: float) -> str:
+    """Three digits below 100, whole numbers above."""
+    return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
 
 
 def find_processor() -> str:
@@ -80,5 +85,5 @@ def _format(value: Value) -> str:
     if value is None:
         return "–"
     if isinstance(value, float):
-        return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
+        return format_number(value)
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
