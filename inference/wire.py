@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inference.errors import InvalidRequestError
+from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
 
 Array = npt.NDArray[Any]  # BYTES tensors are object arrays; each field's dtype stands in the tables below
 
@@ -232,9 +232,9 @@ def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
     reason = _decode(values["finish_reason"])
     stats = None
     if "total_ms" in values:
-        stats = CompletionStats(**{
-            field.name: values[field.name].item() for field in dataclasses.fields(CompletionStats)
-        })
+        stats = CompletionStats(
+            **{field.name: values[field.name].item() for field in dataclasses.fields(CompletionStats)}
+        )
     explanation = None
     if "explanation" in values:
         fields: dict[str, Any] = json.loads(_decode(values["explanation"]))
@@ -250,6 +250,28 @@ def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
         stats=stats,
         explanation=explanation,
     )
+
+
+_INVALID = "invalid request: "
+_OVERLOADED = "overloaded: "
+
+
+def error_to_text(error: MidtokenError) -> str:
+    """The error as a person reads it in a response. Streams carry no error codes, so its kind stands in the text."""
+    if isinstance(error, InvalidRequestError):
+        return f"{_INVALID}{error}"
+    if isinstance(error, OverloadedError):
+        return f"{_OVERLOADED}{error}"
+    return str(error)
+
+
+def error_from_text(text: str) -> MidtokenError:
+    """The error that `error_to_text` wrote; any other text, as Triton's own, is a ServerError."""
+    if text.startswith(_INVALID):
+        return InvalidRequestError(text.removeprefix(_INVALID))
+    if text.startswith(_OVERLOADED):
+        return OverloadedError(text.removeprefix(_OVERLOADED))
+    return ServerError(text)
 
 
 def _to_array(values: tuple[Any, ...], dtype: type) -> Array:
