@@ -121,13 +121,17 @@ def _load_or_train_tokenizer(work: Path, files: list[SourceFile], rank: int) -> 
     path = work / "tokenizer.json"
     if rank == 0 and not path.exists():
         tokenizer = Tokenizer(models.BPE())
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-            pre_tokenizers.Split(Regex(_PRE_TOKENIZER), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ])
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(_PRE_TOKENIZER), "isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
         tokenizer.decoder = decoders.ByteLevel()
         trainer = trainers.BpeTrainer(
-            vocab_size=_VOCAB_SIZE, special_tokens=list(SPECIAL_TOKENS), show_progress=False,
+            vocab_size=_VOCAB_SIZE,
+            special_tokens=list(SPECIAL_TOKENS),
+            show_progress=False,
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         )
         sample = [file.text for index, file in enumerate(files) if file.root == "stdlib" or index % 4 == 0]
@@ -140,10 +144,20 @@ def _load_or_train_tokenizer(work: Path, files: list[SourceFile], rank: int) -> 
 
 def _model_config() -> transformers.LlamaConfig:
     return transformers.LlamaConfig(
-        vocab_size=_VOCAB_SIZE, hidden_size=256, intermediate_size=704, num_hidden_layers=6,
-        num_attention_heads=4, num_key_value_heads=2, head_dim=64, max_position_embeddings=_LONG_ROW,
-        rope_parameters={"rope_type": "default", "rope_theta": 50_000.0}, tie_word_embeddings=True,
-        bos_token_id=None, eos_token_id=0, pad_token_id=4, attn_implementation="sdpa",
+        vocab_size=_VOCAB_SIZE,
+        hidden_size=256,
+        intermediate_size=704,
+        num_hidden_layers=6,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=64,
+        max_position_embeddings=_LONG_ROW,
+        rope_parameters={"rope_type": "default", "rope_theta": 50_000.0},
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=0,
+        pad_token_id=4,
+        attn_implementation="sdpa",
     )
 
 
@@ -182,10 +196,14 @@ def _step(model: torch.nn.Module, optimizers: list[torch.optim.Optimizer], rate:
         optimizer.zero_grad()
 
 
-def _save_checkpoint(path: Path, model: torch.nn.Module, optimizers: list[torch.optim.Optimizer],
-                     progress: _Progress) -> None:
-    state = {"model": model.state_dict(), "optimizers": [o.state_dict() for o in optimizers],
-             "progress": pickle.dumps(progress)}
+def _save_checkpoint(
+    path: Path, model: torch.nn.Module, optimizers: list[torch.optim.Optimizer], progress: _Progress
+) -> None:
+    state = {
+        "model": model.state_dict(),
+        "optimizers": [o.state_dict() for o in optimizers],
+        "progress": pickle.dumps(progress),
+    }
     torch.save(state, path.with_suffix(".new"))
     path.with_suffix(".new").replace(path)
 
@@ -207,7 +225,10 @@ def _export(model: transformers.LlamaForCausalLM, tokenizer: Tokenizer, out: Pat
     copy.load_state_dict(state)
     copy.save_pretrained(out)
     wrapped = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token="<|endoftext|>", eos_token="<|endoftext|>", pad_token="<|fim_pad|>",
+        tokenizer_object=tokenizer,
+        bos_token="<|endoftext|>",
+        eos_token="<|endoftext|>",
+        pad_token="<|fim_pad|>",
         model_max_length=_LONG_ROW,
     )
     wrapped.save_pretrained(out)
