@@ -117,10 +117,10 @@ def _render_node(node: ExplainedNode, healed: str, log_total: float, *, is_root:
         return line.append("  no token of the vocabulary goes on from here", style="dim")
     share = math.exp(node.log_mass - log_total)
     rest = healed.encode()[node.num_covered_bytes :].decode(errors="backslashreplace")
-    wanted = f"then a token that starts with {_visible(rest)!r}" if rest else "then any token"
+    wanted = f"then {_visible(rest)}…" if rest else "then any token"
     line.append(f"  {100 * share:6.2f} % ", style="bold" if share > 0.1 else "")
     line.append("━" * round(_BAR_CELLS * share), style="green")
-    line.append(f"  {wanted}, best ", style="dim")
+    line.append(f"  {wanted}  best ", style="dim")
     return line.append(_visible(node.best_token or ""), style=_TOKEN_STYLES[1])
 
 
