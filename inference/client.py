@@ -14,7 +14,7 @@ from tritonclient.grpc.aio import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
 from inference import wire
-from inference.errors import OverloadedError, ServerError, ServerUnreachableError
+from inference.errors import MidtokenError, OverloadedError, ServerError, ServerUnreachableError
 from inference.wire import CompletionChunk, CompletionRequest
 
 MODEL_NAME = "completion"
@@ -41,14 +41,22 @@ class CompletionClient:
         chunk comes for the idle timeout.
         """
         responses = self._server.stream_infer(_requests(request))
-        is_complete = False
+        end: CompletionChunk | MidtokenError | None = None  # what ends the stream, held back until it has ended
         try:
-            while not is_complete:
-                chunk = await self._next_chunk(responses)
-                is_complete = chunk.is_last
-                yield chunk
+            async for item in self._read(responses):
+                if isinstance(item, MidtokenError) or item.is_last:
+                    end = item
+                else:
+                    yield item
         finally:
-            responses.cancel()
+            # Only an open stream: a cancel that crosses the end of a stream makes Triton 2.51 lose a reference to the
+            # model, and its shutdown then waits in vain until its time is over.
+            if end is None:
+                responses.cancel()
+        if isinstance(end, CompletionChunk):
+            yield end
+        else:
+            raise end or ServerError(f"the server at {self._url} broke off in the middle of a completion")
 
     async def probe(self) -> None:
         """Returns once a real, tiny completion has come back; the only sign of life that does not lie.
@@ -73,23 +81,22 @@ class CompletionClient:
         """Ends the connection and every stream on it."""
         await self._server.close()
 
-    async def _next_chunk(self, responses: Any) -> CompletionChunk:
-        try:
-            async with asyncio.timeout(self._idle_timeout_s):
-                result, error = await anext(responses)
-        except TimeoutError:
-            message = (
-                f"the server at {self._url} sent nothing for {self._idle_timeout_s:g} s; it may have to be restarted"
-            )
-            raise ServerError(message) from None
-        except StopAsyncIteration:
-            raise ServerError(f"the server at {self._url} broke off in the middle of a completion") from None
-        except grpc.RpcError as error:
-            raise self._to_ours(error) from None
-        if error is not None:
-            raise wire.error_from_text(error.message())
-        response = result.get_response()
-        return wire.chunk_from_arrays({output.name: result.as_numpy(output.name) for output in response.outputs})
+    async def _read(self, responses: Any) -> AsyncIterator[CompletionChunk | MidtokenError]:
+        while True:
+            try:
+                async with asyncio.timeout(self._idle_timeout_s):
+                    result, error = await anext(responses)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise ServerError(f"the server at {self._url} sent nothing for {self._idle_timeout_s:g} s") from None
+            except grpc.RpcError as error:
+                raise self._to_ours(error) from None
+            if error is not None:
+                yield wire.error_from_text(error.message())
+            else:
+                outputs = result.get_response().outputs
+                yield wire.chunk_from_arrays({output.name: result.as_numpy(output.name) for output in outputs})
 
     def _to_ours(self, error: Any) -> ServerError:
         if error.code() is grpc.StatusCode.UNAVAILABLE:

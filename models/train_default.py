@@ -11,7 +11,6 @@ import argparse
 import math
 import os
 import pickle
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +21,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from torch.nn.functional import cross_entropy
 from tqdm import tqdm
 
-from models.corpus import SourceFile, iter_held_out, iter_training
+from models.corpus import SourceFile, iter_training
+from models.evaluation import measure_bits_per_byte
 from models.training_stream import SPECIAL_TOKENS, TrainingStream, build_encoder, iter_lengths
 
 _VOCAB_SIZE = 8192
@@ -64,7 +64,6 @@ def main() -> None:
     loss_of = torch.compile(_sum_loss) if options.compile else _sum_loss
     encode = build_encoder(tokenizer)
     bar = tqdm(total=options.tokens, initial=progress.num_tokens, unit="tok", unit_scale=True, disable=rank > 0)
-    saved_at = time.monotonic()
     average = math.nan
     while progress.num_tokens < options.tokens:
         done = progress.num_tokens / options.tokens
@@ -83,13 +82,12 @@ def main() -> None:
         average = loss if math.isnan(average) else 0.95 * average + 0.05 * loss
         bar.update(_BATCH_TOKENS)
         bar.set_postfix(loss=f"{average:.3f}", step=progress.step)
-        if time.monotonic() - saved_at > options.save_seconds:
+        if progress.step % options.save_steps == 0:  # by steps: all processes save the same one
             _save_checkpoint(checkpoint, model, optimizers, progress)
-            saved_at = time.monotonic()
     _save_checkpoint(checkpoint, model, optimizers, progress)
     if rank == 0:
         _export(model, tokenizer, options.out)
-        print(f"held-out bits per byte: {_held_out_bits_per_byte(model, tokenizer):.4f}")
+        print(f"held-out bits per byte: {measure_bits_per_byte(model, tokenizer):.4f}")
 
 
 def _parse_options() -> argparse.Namespace:
@@ -99,7 +97,7 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("models/default"), help="where the model goes")
     parser.add_argument("--tokens", type=int, default=30_000_000)
     parser.add_argument("--micro-tokens", type=int, default=4096, help="tokens in one forward pass")
-    parser.add_argument("--save-seconds", type=float, default=300)
+    parser.add_argument("--save-steps", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
     options = parser.parse_args()
@@ -234,23 +232,6 @@ def _export(model: transformers.LlamaForCausalLM, tokenizer: Tokenizer, out: Pat
         model_max_length=_LONG_ROW,
     )
     wrapped.save_pretrained(out)
-
-
-def _held_out_bits_per_byte(model: transformers.LlamaForCausalLM, tokenizer: Tokenizer) -> float:
-    """Mean over every held-out file, each read in rows that see half a row of what came before."""
-    device = next(model.parameters()).device
-    nats, num_bytes = 0.0, 0
-    with torch.no_grad():
-        for file in iter_held_out():
-            ids = torch.tensor([0, *tokenizer.encode(file.text, add_special_tokens=False).ids], device=device)
-            num_bytes += len(file.text.encode())
-            for start in range(0, len(ids) - 1, _LONG_ROW // 2):
-                first = max(start - _LONG_ROW // 2, 0)
-                row = ids[first : start + _LONG_ROW // 2 + 1]
-                logits = model(input_ids=row[None, :-1], use_cache=False).logits[0].float()
-                fresh = start - first
-                nats += cross_entropy(logits[fresh:], row[1 + fresh :], reduction="sum").item()
-    return nats / math.log(2) / num_bytes
 
 
 if __name__ == "__main__":

@@ -20,8 +20,9 @@ class ChunkSink(Protocol):
 class ScriptedEngine:
     """An engine that does what the prefix says, each request on a thread of its own.
 
-    `slow`: a chunk each 20 ms for ten seconds or until cancelled; `overload`, `refuse`, `raise`, `break`: the ways to
-    fail; anything else: the prefix reversed, in two chunks. What it saw stands in `events.txt` of the model folder.
+    `slow`: a chunk each 20 ms for ten seconds or until cancelled; `silent`: the same without chunks;
+    `overload`, `refuse`, `raise`, `break`: the ways to fail; anything else: the prefix reversed, in two
+    chunks. What it saw stands in `events.txt` of the model folder.
     """
 
     def __init__(self, config: EngineConfig) -> None:
@@ -37,7 +38,7 @@ class ScriptedEngine:
             raise InvalidRequestError("prefix is refused by the script")
         if request.prefix == "raise":
             raise RuntimeError("a bug in the engine")
-        script = self._run_slowly if request.prefix == "slow" else self._answer
+        script = self._run_slowly if request.prefix in ("slow", "silent") else self._answer
         thread = threading.Thread(target=script, args=(request, sink), daemon=True)
         self._threads.append(thread)
         thread.start()
@@ -58,7 +59,7 @@ class ScriptedEngine:
         sink.send(CompletionChunk(text[:1]))
         sink.send(CompletionChunk(text[1:], finish_reason=FinishReason.LENGTH, stats=_STATS))
 
-    def _run_slowly(self, _request: CompletionRequest, sink: ChunkSink) -> None:
+    def _run_slowly(self, request: CompletionRequest, sink: ChunkSink) -> None:
         for number in range(500):
             if self._is_closed.is_set():
                 sink.fail(MidtokenError("the server is stopping"))
@@ -67,7 +68,8 @@ class ScriptedEngine:
                 self._note(f"cancelled after {number}")
                 sink.send(CompletionChunk("", finish_reason=FinishReason.CANCELLED, stats=_STATS))
                 return
-            sink.send(CompletionChunk(f"{number} "))
+            if request.prefix == "slow":
+                sink.send(CompletionChunk(f"{number} "))
             time.sleep(0.02)
         sink.send(CompletionChunk("", finish_reason=FinishReason.END, stats=_STATS))
 

@@ -6,6 +6,7 @@ ends in exactly one response with the FINAL flag, the last chunk or an error, or
 
 import json
 import os
+import threading
 import traceback
 from collections.abc import Callable, Iterable
 from typing import Any  # Triton's objects have no types
@@ -20,9 +21,9 @@ from inference.metrics import METRICS, Observation, Outcome, observe_end, observ
 
 
 def _load_engine(config: EngineConfig) -> Any:
-    from inference.engine import Engine  # here, because it loads torch
+    from inference.engine import load_engine  # here, because it loads torch
 
-    return Engine.load(config)
+    return load_engine(config)
 
 
 class TritonPythonModel:
@@ -57,9 +58,7 @@ class _Sink:
     """Where the engine sends one request's chunks; what comes after the end is dropped."""
 
     def __init__(self, sender: Any, metrics: "_Metrics") -> None:
-        self._sender = sender
-        self._metrics = metrics
-        self._is_ended = False
+        self._sender, self._metrics, self._is_ended = sender, metrics, False
 
     def send(self, chunk: wire.CompletionChunk) -> None:
         tensors = [pb_utils.Tensor(name, array) for name, array in wire.chunk_to_arrays(chunk).items()]
@@ -89,7 +88,7 @@ class _Metrics:
     """`inference.metrics` in Triton's registry."""
 
     def __init__(self) -> None:
-        self._families, self._series = [], {}
+        self._families, self._series, self._lock = [], {}, threading.Lock()
         for metric in METRICS:
             buckets = {"buckets": list(metric.buckets_ms)} if metric.buckets_ms else {}
             kind = pb_utils.MetricFamily.HISTOGRAM if buckets else pb_utils.MetricFamily.COUNTER
@@ -99,9 +98,10 @@ class _Metrics:
                 self._series[metric, outcome] = self._families[-1].Metric(labels=labels, **buckets)
 
     def add(self, observations: Iterable[Observation]) -> None:
-        for seen in observations:
-            series = self._series[seen.metric, seen.outcome]
-            (series.observe if seen.metric.buckets_ms else series.increment)(seen.value)
+        with self._lock:  # two threads in one series at once crash Triton 2.51
+            for seen in observations:
+                series = self._series[seen.metric, seen.outcome]
+                (series.observe if seen.metric.buckets_ms else series.increment)(seen.value)
 
 
 def _read_request(request: Any) -> wire.CompletionRequest:
@@ -114,7 +114,6 @@ def _read_request(request: Any) -> wire.CompletionRequest:
 
 
 def _log_bug(error: Exception) -> ServerError:
-    kind = type(error).__name__
     place = "".join(traceback.format_tb(error.__traceback__))  # without the message, which may hold the request's text
-    pb_utils.Logger.log_error(f"completion: a request failed with {kind} at\n{place}")
-    return ServerError(f"the server failed on this request ({kind}); its log says where")
+    pb_utils.Logger.log_error(f"completion: a request failed with {type(error).__name__} at\n{place}")
+    return ServerError(f"the server failed on this request ({type(error).__name__}); its log says where")
