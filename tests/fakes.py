@@ -21,7 +21,8 @@ class ScriptedEngine:
     """An engine that does what the prefix says, each request on a thread of its own.
 
     `slow`: a chunk each 20 ms for ten seconds or until cancelled; `silent`: the same without chunks;
-    `overload`, `refuse`, `raise`, `break`: the ways to fail; anything else: the prefix reversed, in two chunks. What it saw stands in `events.txt` of the model folder.
+    `overload`, `refuse`, `raise`, `break`: the ways to fail; anything else: the prefix reversed, in two chunks.
+    What it saw stands in `events.txt` of the model folder.
     """
 
     def __init__(self, config: EngineConfig) -> None:
