@@ -23,6 +23,7 @@ class EngineConfig:
     max_waiting: int = 64  # requests that wait for room before new ones are refused
     max_context_tokens: int = 1024  # prompt tokens a request may use; further capped by the model's window
     cache_tokens: int = 65_536  # room of the KV store, all sequences together
+    fim_order: str = "psm"  # prefix-suffix-middle, or "spm"
     warm: bool = True  # run one small completion while loading
 
 

@@ -97,6 +97,7 @@ class CompletionStats:
     total_ms: float = 0.0
     num_tokens: int = 0
     num_forwards: int = 0
+    num_healing_forwards: int = 0  # until the healed bytes were spelled again, of all candidates the most
     num_context_tokens: int = 0
     num_reused_tokens: int = 0
     num_tree_nodes: int = 0
@@ -113,7 +114,7 @@ class ExplainedNode:
     parent: int | None  # index into Explanation.nodes; None for the root, which holds the kept tokens
     token: str  # the node's own token; empty for the root
     num_covered_bytes: int  # how many healed bytes the path to this node consumes
-    log_mass: float  # log P(path) + log of the mass of the tokens that leave here
+    log_mass: float | None  # log P(path) + log of the mass of the tokens that leave here; None where none may
     best_token: str | None  # the likeliest token that leaves here, None where none may
     best_log_prob: float | None  # log P(path + that token)
 

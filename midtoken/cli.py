@@ -8,10 +8,14 @@ import sys
 from types import ModuleType
 
 from inference.errors import MidtokenError
-from midtoken import serve
+from midtoken import complete, demo, explain, lsp, serve
 
 # The first line of a module's docstring is what `midtoken --help` says of its subcommand.
 _SUBCOMMANDS: dict[str, ModuleType] = {
+    "demo": demo,
+    "complete": complete,
+    "explain": explain,
+    "lsp": lsp,
     "serve": serve,
 }
 

@@ -71,8 +71,9 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _find_runtime_dir() -> Path:
-    runtime_dir = platformdirs.user_runtime_path("midtoken")
-    parent = runtime_dir.parent
-    if parent.is_dir() and parent.stat().st_uid == os.getuid():
-        return runtime_dir
-    return platformdirs.user_state_path("midtoken")  # without a login session the former lies in /tmp, open to others
+    """The user's runtime folder; without a login session there is none, and /tmp is open to others."""
+    if "XDG_RUNTIME_DIR" in os.environ:
+        runtime_dir = platformdirs.user_runtime_path("midtoken")
+        if runtime_dir.parent.is_dir() and runtime_dir.parent.stat().st_uid == os.getuid():
+            return runtime_dir
+    return platformdirs.user_state_path("midtoken")

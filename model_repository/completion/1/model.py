@@ -21,9 +21,9 @@ from inference.metrics import METRICS, Observation, Outcome, observe_end, observ
 
 
 def _load_engine(config: EngineConfig) -> Any:
-    from inference.engine import Engine  # here, because it loads torch
+    from inference.engine import load_engine  # here, because it loads torch
 
-    return Engine.load(config)
+    return load_engine(config)
 
 
 class TritonPythonModel:

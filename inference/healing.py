@@ -1,0 +1,133 @@
+"""The heal point: where the tokens end that nothing typed later can change.
+
+Naive form: try every continuation of the text, tokenize each, and keep the tokens that all share.
+
+1. Only pre-token boundaries matter: tokens never cross them, and a pre-token that is closed in
+   every continuation keeps its tokens.
+2. A pre-tokenizer looks at the kind of character that follows, not at all that follows, so some
+   thirty continuations stand for all.
+3. What is typed next reaches back no further than the last few pre-tokens and the blanks among
+   them, so only the tail is split again.
+"""
+
+from dataclasses import dataclass
+from itertools import accumulate, chain, pairwise
+
+from inference.text_encoder import PreToken, TextEncoder
+
+# One for each way in which a pre-tokenizer's pattern can go on: letters in both cases, blank and
+# letter, digits up to a group of three, line ends with and without indentation, quotes,
+# contractions and what ends one begun ("'" and "s", "'l" and "l", "'r" and "e"), marks, wide
+# characters, a combining mark, an emoji and its joiner.
+_PROBES = (
+    "a", "A", "aA", "Aa", " a", " A", "  a", "1", "12", "123", " 1", "\n", "\n\n", "\n a", "\r\n", " \n", "\t", "\ta",
+    " ", "  ", "'", "'s", "'ll a", "s", "l", "e", '"', ".", "=", "(", " (", "_a", "/", "//", "é", "中", " 中", "\u0301",
+    "😀", "\u200d", "\xa0",
+)  # fmt: skip
+_NUM_TAIL_PRE_TOKENS = 6
+
+_MAX_HEALED_BYTES = 256  # beyond are long runs of blanks, base64, a line of CJK, minified code
+_REACH_BYTES = 128  # the longest token of the vocabularies in use: no token that leaves begins further back
+
+
+@dataclass(frozen=True, slots=True)
+class HealPoint:
+    """A text taken apart at its heal point."""
+
+    kept_ids: tuple[int, ...]  # tokens of everything before the healed bytes
+    healed: bytes  # what is generated again
+    layouts: tuple[tuple[int, ...], ...]  # the ways in which pre-tokens can end inside `healed`, as byte offsets
+
+
+def find_heal_point(encoder: TextEncoder, text: str) -> HealPoint:
+    """Takes `text` apart where no continuation can change the tokens before."""
+    text = encoder.find_lead(text) + text
+    if not text:
+        return HealPoint((), b"", ((),))
+    whole = encoder.split(text)
+    anchor = _find_anchor(whole)
+    tail_start = whole[anchor - 1].end if anchor else 0
+    tail = text[tail_start:]
+    splits = [_closed_before(encoder.split(tail + probe), len(tail)) for probe in _PROBES]
+    shared = _shared_beginning(splits)
+    healed_start = shared[-1].end if shared else 0
+    healed = tail[healed_start:]
+    layouts = {
+        tuple(len(tail[healed_start : piece.end].encode()) for piece in split[len(shared) :]) for split in splits
+    }
+    kept = [*whole[:anchor], *shared]
+    kept_ids = tuple(token_id for piece in kept for token_id in encoder.encode(piece.text))
+    return _shorten(encoder, HealPoint(kept_ids, healed.encode(), tuple(sorted(layouts))))
+
+
+def encode_text(encoder: TextEncoder, text: str) -> tuple[int, ...]:
+    """The text's own tokens, nothing healed."""
+    return encode_section(encoder, encoder.find_lead(text) + text) if text else ()
+
+
+def encode_section(encoder: TextEncoder, text: str) -> tuple[int, ...]:
+    """The tokens of text that does not stand at the beginning: the tokenizer puts nothing before it."""
+    return tuple(token_id for piece in encoder.split(text) for token_id in encoder.encode(piece.text))
+
+
+def _shorten(encoder: TextEncoder, point: HealPoint) -> HealPoint:
+    """Keeps the beginning of a very long open pre-token, which has the same tokens however it goes on.
+
+    Where pre-tokens could end there in more ways than one, those of the text as it stands are taken:
+    only here the heal point is not exact, but the tree stays small.
+    """
+    if len(point.healed) <= _MAX_HEALED_BYTES:
+        return point
+    ends = tuple(accumulate(len(piece.text.encode()) for piece in encoder.split(point.healed.decode())))
+    last_cut = len(point.healed) - 2 * _REACH_BYTES
+    for cut in range(last_cut, max(last_cut - _REACH_BYTES, 0), -1):
+        is_inside_character = point.healed[cut] & 0xC0 == 0x80
+        shortened = None if is_inside_character else _cut_at(encoder, point, ends, cut)
+        if shortened is not None:
+            return shortened
+    return point
+
+
+def _cut_at(encoder: TextEncoder, point: HealPoint, ends: tuple[int, ...], cut: int) -> HealPoint | None:
+    """The point with all before `cut` kept; None where no token has its edge there, however the rest goes on."""
+    healed = point.healed
+    closed = tuple(end for end in ends if end < cut)
+    layouts = {layout[len(closed) :] for layout in point.layouts if tuple(e for e in layout if e < cut) == closed}
+    start = closed[-1] if closed else 0
+    stem, following = encoder.encode_opening(healed[start:cut]), encoder.encode_opening(healed[cut:])
+    if not layouts or encoder.encode_opening(healed[start:]) != stem + following:
+        return None
+    ways_to_go_on = {*range(len(healed) - _REACH_BYTES, len(healed)), *(end for layout in layouts for end in layout)}
+    if any(encoder.encode_opening(healed[cut:end])[:1] != following[:1] for end in ways_to_go_on if end > cut):
+        return None
+    closed_ids = (encoder.encode(healed[at:end].decode()) for at, end in pairwise((0, *closed)))
+    kept_ids = (*point.kept_ids, *chain.from_iterable(closed_ids), *stem)
+    shifted = sorted(tuple(end - cut for end in layout if end > cut) for layout in layouts)
+    return HealPoint(kept_ids, healed[cut:], tuple(shifted))
+
+
+def _find_anchor(pre_tokens: list[PreToken]) -> int:
+    """How many of the pre-tokens lie too far back for a continuation to reach."""
+    anchor = len(pre_tokens)
+    while anchor and pre_tokens[anchor - 1].text.isspace():
+        anchor -= 1
+    anchor = max(anchor - _NUM_TAIL_PRE_TOKENS, 0)
+    while anchor and pre_tokens[anchor - 1].text.isspace():
+        anchor -= 1
+    return anchor
+
+
+def _closed_before(pre_tokens: list[PreToken], end: int) -> list[PreToken]:
+    return [piece for piece in pre_tokens if piece.end <= end]
+
+
+def _shared_beginning(splits: list[list[PreToken]]) -> list[PreToken]:
+    shared = splits[0]
+    for split in splits[1:]:
+        num_shared = 0
+        for mine, theirs in zip(shared, split, strict=False):
+            if mine != theirs:
+                break
+            num_shared += 1
+        shared = shared[:num_shared]
+    return shared

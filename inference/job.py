@@ -1,0 +1,121 @@
+"""A request inside the engine: its candidates, where its chunks go, and what it has cost."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+
+from inference.errors import MidtokenError
+from inference.kv_cache import SequenceCache
+from inference.prompt import Prompt
+from inference.sampler import Sampling
+from inference.sequence import Sequence
+from inference.wire import CompletionChunk, CompletionRequest, CompletionStats, Explanation, FinishReason
+
+
+class ChunkSink(Protocol):
+    """Where one request's chunks go. Called from the engine's thread only; ends with one last chunk or one failure."""
+
+    def send(self, chunk: CompletionChunk) -> None:
+        """Takes a chunk; after one that `is_last` nothing comes."""
+        ...
+
+    def fail(self, error: MidtokenError) -> None:
+        """Takes the reason why no last chunk comes."""
+        ...
+
+    def is_cancelled(self) -> bool:
+        """True once nobody waits for the answer any more. Asked between steps."""
+        ...
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a request has cost so far."""
+
+    submitted_at: float
+    started_at: float = 0.0
+    first_chunk_at: float | None = None
+    num_forwards: int = 0
+    num_healing_forwards: int = 0
+    num_context_tokens: int = 0
+    num_reused_tokens: int = 0
+    num_tree_nodes: int = 0
+    num_hot_hits: int = 0
+    num_hot_misses: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A request that the engine has taken on."""
+
+    request: CompletionRequest
+    sink: ChunkSink
+    prompt: Prompt
+    counters: Counters
+    num_tokens: int  # most tokens it can come to hold in the KV store
+    sequences: list[Sequence]  # one until the first choice, then one for each candidate
+    generators: tuple[torch.Generator | None, ...]  # one for each candidate
+    caches: list[SequenceCache] = field(default_factory=list)  # one for each sequence, once it runs
+    num_read: int = 0  # context tokens that have been forwarded
+    explanation: Explanation | None = None
+
+    @property
+    def num_sequences(self) -> int:
+        """Candidates that step together."""
+        return self.request.num_candidates
+
+    @property
+    def sampling(self) -> Sampling:
+        """How its tokens are drawn."""
+        return Sampling(self.request.temperature, self.request.top_p)
+
+    @property
+    def is_finished(self) -> bool:
+        """True when every candidate has ended."""
+        return all(sequence.finish_reason for sequence in self.sequences)
+
+    def finish(self, reason: FinishReason) -> None:
+        """Ends all candidates that still run."""
+        for sequence in self.sequences:
+            sequence.finish(reason)
+
+    def send_ready(self, now: float) -> None:
+        """Sends what the candidates have to say and, when all have ended, the last chunk with the stats."""
+        ended = self.is_finished
+        for sequence in self.sequences:
+            is_last = ended and sequence is self.sequences[-1]
+            text = sequence.take_text()
+            if not (text or is_last or (sequence.finish_reason and not sequence.is_closed)):
+                continue
+            if self.counters.first_chunk_at is None:
+                self.counters.first_chunk_at = now
+            sequence.is_closed = sequence.finish_reason is not None
+            self.sink.send(
+                CompletionChunk(
+                    text,
+                    candidate=sequence.candidate,
+                    healed_bytes=self.prompt.num_healed_bytes,
+                    finish_reason=sequence.finish_reason,
+                    stats=self._build_stats(now) if is_last else None,
+                    explanation=self.explanation if is_last else None,
+                )
+            )
+
+    def _build_stats(self, now: float) -> CompletionStats:
+        counters = self.counters
+        started_at = counters.started_at or now
+        first_chunk_at = now if counters.first_chunk_at is None else counters.first_chunk_at
+        return CompletionStats(
+            queue_ms=1e3 * (started_at - counters.submitted_at),
+            first_chunk_ms=1e3 * (first_chunk_at - counters.submitted_at),
+            total_ms=1e3 * (now - counters.submitted_at),
+            num_tokens=sum(len(sequence.token_ids) for sequence in self.sequences),
+            num_forwards=counters.num_forwards,
+            num_healing_forwards=counters.num_healing_forwards,
+            num_context_tokens=counters.num_context_tokens,
+            num_reused_tokens=counters.num_reused_tokens,
+            num_tree_nodes=counters.num_tree_nodes,
+            num_hot_hits=counters.num_hot_hits,
+            num_hot_misses=counters.num_hot_misses,
+        )

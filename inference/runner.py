@@ -1,0 +1,93 @@
+"""The model on its device: token trees in, next-token logits out.
+
+Several sequences go through in one pass, their new tokens packed in one row; each sees its own
+sequence only (see `kv_cache.attend`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import transformers
+
+from inference.config import EngineConfig
+from inference.errors import ModelError
+from inference.kv_cache import ATTENTION_NAME, CacheShape, SequenceCache, build_segment, register_attention
+from inference.tree import TokenTree
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One sequence's part in a forward pass."""
+
+    cache: SequenceCache
+    tree: TokenTree
+    wants_logits: bool = True  # False while a long prompt is still being read
+
+
+class Runner:
+    """A causal language model that forwards token trees."""
+
+    def __init__(self, model: torch.nn.Module, device: torch.device) -> None:
+        """`model` was loaded with `attn_implementation=ATTENTION_NAME`; `load_runner` does that."""
+        self._model = model.eval()
+        self._device = device
+        config = model.config.get_text_config()  # type: ignore[operator,union-attr]  # transformers is untyped
+        num_heads = config.num_attention_heads
+        self._shape = CacheShape(
+            num_layers=config.num_hidden_layers,
+            num_kv_heads=getattr(config, "num_key_value_heads", None) or num_heads,
+            head_dim=getattr(config, "head_dim", None) or config.hidden_size // num_heads,
+        )
+        self._dtype = next(model.parameters()).dtype
+        self.vocab_size: int = model.get_output_embeddings().weight.shape[0]  # type: ignore[operator]
+        self.max_tokens: int = getattr(config, "max_position_embeddings", 2048)
+
+    def new_cache(self) -> SequenceCache:
+        """An empty cache for one sequence."""
+        return SequenceCache(self._shape, self._dtype, self._device)
+
+    @torch.inference_mode()
+    def forward(self, steps: Sequence[Step]) -> torch.Tensor:
+        """Next-token logits after each node of the steps that want them, step by step.
+
+        Of a step come 1 + num_branches rows: the chain's end, then the branches. Afterwards call
+        `cache.keep` once for each step. Returns [num_nodes, vocab_size] float32, device.
+        """
+        ids: list[int] = []
+        wanted_rows: list[int] = []
+        plan = []
+        for step in steps:
+            step.cache.reserve(step.tree.num_rows)
+            plan.append(build_segment(step.cache, step.tree, len(ids), self._device))
+            ids += [*step.tree.chain_ids, *step.tree.branch_ids]
+            if step.wants_logits:
+                wanted_rows += range(len(ids) - len(step.tree.branch_ids) - 1, len(ids))
+        output = self._model(
+            input_ids=torch.tensor([ids], device=self._device),
+            position_ids=torch.cat([segment.depths for segment in plan])[None],
+            use_cache=False,
+            logits_to_keep=torch.tensor(wanted_rows, dtype=torch.long, device=self._device),
+            plan=plan,
+        )
+        logits: torch.Tensor = output.logits[0].float()
+        return logits
+
+
+def load_runner(config: EngineConfig) -> Runner:
+    """The model of `config.model_dir`, ready on its device. Raises ModelError where that cannot be."""
+    if not (config.model_dir / "config.json").is_file():
+        raise ModelError(f"{config.model_dir} is not a model folder: it has no config.json")
+    register_attention()
+    torch.set_num_threads(config.num_threads)
+    try:
+        device = torch.device(config.device)
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            config.model_dir,
+            dtype=getattr(torch, config.dtype),
+            attn_implementation=ATTENTION_NAME,
+            local_files_only=True,
+        ).to(device)
+    except (OSError, ValueError, RuntimeError, AttributeError, KeyError) as error:
+        raise ModelError(f"cannot load the model in {config.model_dir}: {error}") from error
+    return Runner(model, device)

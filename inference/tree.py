@@ -1,0 +1,65 @@
+"""What a sequence asks of the model in one step: new tokens in a row, and branches below the last."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTree:
+    """A chain of new token ids and a tree of branches that hangs on its last one.
+
+    Branch `i` hangs on branch `parents[i] < i`, or on the chain's end where that is None.
+    A node is named by its branch index; None is the chain's end.
+    """
+
+    chain_ids: tuple[int, ...]  # at least one
+    branch_ids: tuple[int, ...] = ()
+    parents: tuple[int | None, ...] = ()
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the forward pass: the chain's, then the branches'."""
+        return len(self.chain_ids) + len(self.branch_ids)
+
+    def iter_path(self, node: int | None) -> Iterator[int]:
+        """The branches from `node` up to the chain's end, `node` first."""
+        while node is not None:
+            yield node
+            node = self.parents[node]
+
+    def find_path(self, node: int | None) -> list[int]:
+        """The branches from the chain's end down to `node`."""
+        return list(self.iter_path(node))[::-1]
+
+    def find_depths(self) -> list[int]:
+        """Of each branch, how many branches stand on its path, itself included."""
+        depths: list[int] = []
+        for parent in self.parents:
+            depths.append(1 if parent is None else depths[parent] + 1)
+        return depths
+
+
+class TreeBuilder:
+    """Collects paths of token ids; paths that begin alike share their nodes."""
+
+    def __init__(self) -> None:
+        self._ids: list[int] = []
+        self._parents: list[int | None] = []
+        self._children: dict[tuple[int | None, int], int] = {}
+
+    def add_path(self, token_ids: tuple[int, ...]) -> int | None:
+        """The node at the end of the path; None for the empty path."""
+        node: int | None = None
+        for token_id in token_ids:
+            child = self._children.get((node, token_id))
+            if child is None:
+                child = len(self._ids)
+                self._ids.append(token_id)
+                self._parents.append(node)
+                self._children[node, token_id] = child
+            node = child
+        return node
+
+    def build(self, chain_ids: tuple[int, ...]) -> TokenTree:
+        """The tree of all paths so far, below `chain_ids`."""
+        return TokenTree(chain_ids, tuple(self._ids), tuple(self._parents))

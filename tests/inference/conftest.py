@@ -1,0 +1,22 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.toys import toy_tokenizer, write_model
+
+MakeModel = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
+    """The folder of a tiny random model for a kind of tokenizer, made once."""
+    folder = tmp_path_factory.mktemp("models")
+
+    def make(kind: str = "qwen", family: str = "llama", **changes: object) -> Path:
+        name = "-".join([kind, family, *(f"{key}={value}" for key, value in sorted(changes.items()))])
+        if not (folder / name).exists():
+            write_model(folder / name, toy_tokenizer(kind), family, **changes)
+        return folder / name
+
+    return make

@@ -1,0 +1,156 @@
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+
+from inference.healing import find_heal_point
+from tests.toys import KINDS, SENTENCEPIECE_KINDS, cut_texts, texts, toy_tokenizer
+
+kinds = pytest.mark.parametrize("kind", KINDS)
+_many = settings(max_examples=4 * settings.default.max_examples)
+
+
+def _follows_the_tokenizer(kind: str, text: str) -> bool:
+    """SentencePiece takes a typed U+2581 for a blank; the encoder keeps it (see test_text_encoder)."""
+    return kind not in SENTENCEPIECE_KINDS or "▁" not in text
+
+
+@kinds
+@_many
+@given(cut=cut_texts())
+def test_kept_tokens_begin_the_finished_texts_tokens(kind: str, cut: tuple[str, str]) -> None:
+    toy = toy_tokenizer(kind)
+    text, continuation = cut
+    if not text or not _follows_the_tokenizer(kind, text + continuation):
+        return
+
+    kept_ids = find_heal_point(toy.encoder, text).kept_ids
+
+    assert toy.encode(text + continuation)[: len(kept_ids)] == kept_ids
+
+
+@kinds
+@_many
+@given(text=texts)
+def test_kept_tokens_and_healed_bytes_are_the_text(kind: str, text: str) -> None:
+    toy = toy_tokenizer(kind)
+
+    point = find_heal_point(toy.encoder, text)
+
+    assert toy.join(point.kept_ids) + point.healed == (toy.encoder.find_lead(text) + text).encode()
+
+
+@kinds
+@given(text=texts)
+def test_heal_point_never_splits_a_code_point(kind: str, text: str) -> None:
+    point = find_heal_point(toy_tokenizer(kind).encoder, text)
+
+    assert (toy_tokenizer(kind).encoder.find_lead(text) + text).endswith(point.healed.decode())
+
+
+@kinds
+@given(cut=cut_texts())
+def test_the_finished_texts_pre_tokens_end_inside_the_healed_bytes_as_a_layout_says(
+    kind: str, cut: tuple[str, str]
+) -> None:
+    toy = toy_tokenizer(kind)
+    text, continuation = cut
+    lead = toy.encoder.find_lead(text)
+    if not text or lead != toy.encoder.find_lead(text + continuation):
+        return
+
+    point = find_heal_point(toy.encoder, text)
+
+    start, end = len((lead + text).encode()) - len(point.healed), len((lead + text).encode())
+    whole = lead + text + continuation
+    ends = [len(whole[: piece.end].encode()) for piece in toy.encoder.split(whole)]
+    assert tuple(at - start for at in ends if start < at <= end) in {
+        *point.layouts,
+        *((*layout, end - start) for layout in point.layouts),  # a boundary at the cursor changes nothing
+    }
+
+
+@kinds
+@pytest.mark.parametrize(
+    ("text", "healed"),
+    [("class Node:\n    def next(self) -> Nod", "Nod"), ("x = add", "add"), ("x = 'café", "é")],
+)
+def test_the_word_that_is_being_typed_is_healed_and_little_else(kind: str, text: str, healed: str) -> None:
+    point = find_heal_point(toy_tokenizer(kind).encoder, text)
+
+    assert point.healed.decode().endswith(healed)
+    assert len(point.healed.decode().split()) == 1
+
+
+@kinds
+@pytest.mark.parametrize("text", ["x = 1 ", "if x:\n    ", "if x:\n\t\t", "a\r\n  \r\n"])
+def test_trailing_blanks_are_kept_or_healed_but_never_lost(kind: str, text: str) -> None:
+    toy = toy_tokenizer(kind)
+
+    point = find_heal_point(toy.encoder, text)
+
+    assert (toy.join(point.kept_ids) + point.healed).decode().endswith(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "rest", "reaches_back"),
+    [
+        ("gpt2", "they'r", "e", "'r"),
+        ("gpt2", "we'l", "l", "'l"),
+        ("o200k", "don'", "t", "don'"),
+        ("llama3", "x12", "3", "12"),
+        ("qwen", "x\n  ", "\n", "\n  "),
+    ],
+)
+def test_a_pre_token_that_the_next_key_can_join_is_open(kind: str, text: str, rest: str, reaches_back: str) -> None:
+    toy = toy_tokenizer(kind)
+    pre_tokens = [piece.text for piece in toy.encoder.split(text + rest)]
+    assert any(piece.startswith(reaches_back) for piece in pre_tokens), "the case is not what it was meant to be"
+
+    point = find_heal_point(toy.encoder, text)
+
+    assert point.healed.decode().endswith(reaches_back)
+
+
+@kinds
+def test_an_empty_text_heals_what_the_tokenizer_puts_before_every_text(kind: str) -> None:
+    encoder = toy_tokenizer(kind).encoder
+
+    point = find_heal_point(encoder, "")
+
+    assert point.kept_ids == ()
+    assert point.healed.decode() == encoder.find_lead("")
+
+
+_LONG_TEXTS = {
+    "blanks": "x = 1\n" + " " * 3000,
+    "letters": "x = " + "".join(Random(1).choices("abcde", k=3000)),
+    "wide letters": "# " + "中文字符日本語" * 300,
+    "minified": "var a;" + "a=b(c,d);if(e){f()}" * 150,
+    "line ends": "x" + "\n" * 3000,
+    "a ruler": "# " + "=" * 3000,
+}
+
+
+@kinds
+@pytest.mark.parametrize("text", _LONG_TEXTS.values(), ids=_LONG_TEXTS)
+def test_a_very_long_pre_token_is_healed_at_its_end_only(kind: str, text: str) -> None:
+    toy = toy_tokenizer(kind)
+
+    point = find_heal_point(toy.encoder, text)
+
+    assert len(point.healed) < 400
+    assert toy.join(point.kept_ids) + point.healed == (toy.encoder.find_lead(text) + text).encode()
+
+
+@kinds
+@pytest.mark.parametrize("text", _LONG_TEXTS.values(), ids=_LONG_TEXTS)
+@pytest.mark.parametrize("continuation", ["x", " x", "e", "=", "文a", ";if(e)"])
+def test_kept_tokens_of_a_very_long_pre_token_begin_the_finished_texts_tokens(
+    kind: str, text: str, continuation: str
+) -> None:
+    toy = toy_tokenizer(kind)
+
+    kept_ids = find_heal_point(toy.encoder, text).kept_ids
+
+    assert toy.encode(text + continuation)[: len(kept_ids)] == kept_ids

@@ -1,0 +1,125 @@
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trie_cache.trie import Interval, Trie
+from trie_cache.vocabulary import Vocabulary
+
+# Few letters, the greatest byte among them, so that prefixes meet; duplicates and empty tokens are wanted.
+_texts = st.binary(max_size=5).map(lambda text: bytes(b"ab\xff\x00"[byte % 4] for byte in text))
+_vocabularies = st.lists(_texts, max_size=30)
+
+
+def _vocabulary_of(texts: list[bytes], num_special: int = 2, num_padding: int = 3) -> Vocabulary:
+    tokens = dict(enumerate(texts, num_special))
+    special_tokens = {f"<special {index}>": index for index in range(num_special)}
+    return Vocabulary.from_tokens(tokens, special_tokens, num_rows=len(texts) + num_special + num_padding)
+
+
+def _scan_extensions(vocabulary: Vocabulary, prefix: bytes) -> set[int]:
+    return {index for index, text in enumerate(vocabulary.token_bytes) if text and text.startswith(prefix)}
+
+
+def _scan_ancestors(vocabulary: Vocabulary, prefix: bytes) -> set[int]:
+    return {
+        index
+        for index, text in enumerate(vocabulary.token_bytes)
+        if text and prefix.startswith(text) and text != prefix
+    }
+
+
+@given(_vocabularies, _texts)
+def test_interval_holds_exactly_the_tokens_that_start_with_the_prefix(texts: list[bytes], prefix: bytes) -> None:
+    vocabulary = _vocabulary_of(texts)
+    trie = Trie.build(vocabulary)
+
+    lo, hi = trie.find_interval(prefix)
+
+    assert sorted(trie.order[lo:hi].tolist()) == sorted(_scan_extensions(vocabulary, prefix))
+
+
+@given(_vocabularies, _texts)
+def test_ancestors_are_exactly_the_tokens_that_properly_begin_the_prefix(texts: list[bytes], prefix: bytes) -> None:
+    vocabulary = _vocabulary_of(texts)
+
+    found = Trie.build(vocabulary).find_ancestors(prefix)
+
+    assert len(found) == len(set(found))
+    assert set(found) == _scan_ancestors(vocabulary, prefix)
+    assert [len(vocabulary.token_bytes[index]) for index in found] == sorted(
+        len(vocabulary.token_bytes[index]) for index in found
+    )
+
+
+@given(_vocabularies, _texts)
+def test_rank_says_of_every_row_whether_it_is_in_the_interval(texts: list[bytes], prefix: bytes) -> None:
+    vocabulary = _vocabulary_of(texts)
+    trie = Trie.build(vocabulary)
+
+    lo, hi = trie.find_interval(prefix)
+
+    inside = {index for index, rank in enumerate(trie.rank.tolist()) if lo <= rank < hi}
+    assert inside == _scan_extensions(vocabulary, prefix)
+
+
+@given(_vocabularies, st.integers(1, 3))
+def test_iter_prefixes_gives_every_prefix_once_with_its_interval(texts: list[bytes], min_tokens: int) -> None:
+    vocabulary = _vocabulary_of(texts)
+    trie = Trie.build(vocabulary)
+    prefixes = {text[:length] for text in texts for length in range(1, len(text) + 1)}
+    wanted = [prefix for prefix in sorted(prefixes) if len(_scan_extensions(vocabulary, prefix)) >= min_tokens]
+
+    found = sorted(trie.iter_prefixes(min_tokens))
+
+    assert found == [(prefix, trie.find_interval(prefix)) for prefix in wanted]
+
+
+def test_tokens_of_equal_bytes_stand_side_by_side_lower_id_first() -> None:
+    trie = Trie.build(_vocabulary_of([b"b", b"A", b"AB", b"A"], num_special=0))
+
+    assert trie.order.tolist() == [1, 3, 2, 0]
+    assert trie.find_ancestors(b"AB") == (1, 3)
+
+
+def test_special_tokens_and_padding_rows_are_outside_every_interval() -> None:
+    vocabulary = Vocabulary.from_tokens({0: b"a", 1: b"<end>", 2: b""}, {"<fim>": 3}, end_ids=[1], num_rows=6)
+    trie = Trie.build(vocabulary)
+
+    assert trie.find_interval(b"") == Interval(0, 1)
+    assert trie.rank.tolist() == [0, 1, 1, 1, 1, 1]
+    assert trie.find_ancestors(b"<end>x") == ()
+
+
+def test_empty_vocabulary_answers_with_nothing() -> None:
+    trie = Trie.build(_vocabulary_of([]))
+
+    assert trie.find_interval(b"a").num_tokens == trie.find_interval(b"").num_tokens == 0
+    assert trie.find_ancestors(b"a") == ()
+    assert list(trie.iter_prefixes()) == []
+
+
+def test_arrays_cannot_be_written() -> None:
+    trie = Trie.build(_vocabulary_of([b"a"]))
+
+    assert not trie.order.flags.writeable
+    assert not trie.rank.flags.writeable
+
+
+def test_all_prefixes_of_a_large_vocabulary_agree_with_the_definition() -> None:
+    rng = random.Random(1)
+    words = [bytes(rng.choices(b" etaoinsrh_(\n\xe4\xff", k=rng.randint(1, 9))) for _ in range(20_000)]
+    vocabulary = _vocabulary_of([*words, *words[:500]])
+    trie = Trie.build(vocabulary)
+    extensions: dict[bytes, set[int]] = {}
+    for index, text in enumerate(vocabulary.token_bytes):
+        for length in range(1, len(text) + 1):
+            extensions.setdefault(text[:length], set()).add(index)
+    ids_of_text = {text: {i for i in found if vocabulary.token_bytes[i] == text} for text, found in extensions.items()}
+
+    for prefix, wanted in extensions.items():
+        lo, hi = trie.find_interval(prefix)
+        assert set(trie.order[lo:hi].tolist()) == wanted
+        ancestors = set().union(*(ids_of_text[prefix[:length]] for length in range(1, len(prefix))))
+        assert set(trie.find_ancestors(prefix)) == ancestors
+    assert len(extensions) > 40_000

@@ -1,0 +1,248 @@
+"""Token id to bytes, for every kind of tokenizer that is supported. No other file knows a tokenizer's format.
+
+| file | how a token is written | ` not` is |
+|---|---|---|
+| `tokenizer.json`, byte-level BPE | one character of GPT-2's alphabet for each byte | `Ġnot` |
+| `tokenizer.json`, SentencePiece (BPE or Unigram) | `▁` for a blank; with byte fallback `<0xNN>` for a byte | `▁not` |
+| `*.tiktoken`, `tiktoken.model` | base64 of the bytes, a blank, the id | `IG5vdA==` |
+"""
+
+import binascii
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trie_cache.errors import VocabularyError
+
+_Json = Any  # what json.loads gives: its shape is known only once a reader has looked
+
+_BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_TIKTOKEN_NAMES = ("*.tiktoken", "tiktoken.model")
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The bytes of every token, and the ids that stand for no text.
+
+    Different ids may have the same bytes: SentencePiece keeps `<0x41>` beside `A`.
+    """
+
+    token_bytes: tuple[bytes, ...]  # index is the id, one per row of the model's head; empty where an id is no text
+    special_tokens: Mapping[str, int]  # name -> id of special, added and control tokens
+    special_ids: frozenset[int]  # the ids of those, and end_ids; padding rows are not among them
+    end_ids: frozenset[int]  # those that end a text
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the model's head. Every id is below; rows that no token has are padding, with empty bytes."""
+        return len(self.token_bytes)
+
+    def special_id(self, name: str) -> int | None:
+        """The id of the special token that is written `name`, or None where there is no such token."""
+        return self.special_tokens.get(name)
+
+    @classmethod
+    def from_tokens(
+        cls,
+        tokens: Mapping[int, bytes],
+        special_tokens: Mapping[str, int],
+        end_ids: Iterable[int] = (),
+        num_rows: int | None = None,
+    ) -> "Vocabulary":
+        """The vocabulary of `tokens` (id -> bytes), of which `special_tokens` (name -> id) and `end_ids` are no text.
+
+        `num_rows` is the model head's; without it there is a row for every id and none beyond. Special tokens
+        without a row are dropped: no model can read or write them.
+        Raises VocabularyError where an ordinary token has no row.
+        """
+        end_ids = frozenset(end_ids)
+        special_ids = end_ids.union(special_tokens.values())
+        if num_rows is None:
+            num_rows = max([*tokens, *special_ids], default=-1) + 1
+        token_bytes = [b""] * num_rows
+        for token_id, text in tokens.items():
+            if token_id in special_ids:
+                continue
+            if not 0 <= token_id < num_rows:
+                raise VocabularyError(f"token {text!r} has id {token_id}, but the model's head has {num_rows} rows")
+            token_bytes[token_id] = text
+        rows = range(num_rows)
+        return cls(
+            token_bytes=tuple(token_bytes),
+            special_tokens={name: token_id for name, token_id in special_tokens.items() if token_id in rows},
+            special_ids=special_ids.intersection(rows),
+            end_ids=end_ids.intersection(rows),
+        )
+
+    @classmethod
+    def from_folder(cls, model_dir: Path, num_rows: int | None = None) -> "Vocabulary":
+        """The vocabulary of a model folder: its `tokenizer.json`, or else its one tiktoken file.
+
+        `num_rows` is the rows of the model's head; without it `config.json` says, or else the largest id.
+        Every added token is special here, whatever it says of itself (Qwen's `<|fim_prefix|>` says that it is not),
+        except those that are nothing but blanks: they are text (Phi, GPT-NeoX, Gemma).
+        End tokens are those of `config.json`, `generation_config.json` and `tokenizer_config.json` together.
+        Raises VocabularyError.
+        """
+        config = _read_optional_json(model_dir / "config.json")
+        generation_config = _read_optional_json(model_dir / "generation_config.json")
+        tokenizer_config = _read_optional_json(model_dir / "tokenizer_config.json")
+        path = model_dir / "tokenizer.json"
+        if path.exists():
+            tokens, special_tokens = _read_tokenizer_json(path)
+        else:
+            path = _find_tiktoken(model_dir)
+            tokens, special_tokens = _read_tiktoken(path), _find_added(tokenizer_config)
+        end_ids = _find_end_ids(config.get("eos_token_id")) | _find_end_ids(generation_config.get("eos_token_id"))
+        end_ids |= {special_tokens[name] for name in _find_end_names(tokenizer_config) if name in special_tokens}
+        try:
+            return cls.from_tokens(tokens, special_tokens, end_ids, num_rows or config.get("vocab_size"))
+        except VocabularyError as error:
+            raise VocabularyError(f"{path}: {error}") from None
+
+    @classmethod
+    def from_tiktoken(
+        cls, path: Path, num_rows: int | None = None, special_tokens: Mapping[str, int] | None = None
+    ) -> "Vocabulary":
+        """The vocabulary of one tiktoken file, which does not name its special tokens. Raises VocabularyError."""
+        return cls.from_tokens(_read_tiktoken(path), special_tokens or {}, num_rows=num_rows)
+
+
+def _read_tokenizer_json(path: Path) -> tuple[dict[int, bytes], dict[str, int]]:
+    """Ordinary tokens (id -> bytes) and special ones (name -> id). Raises VocabularyError."""
+    content = _read_json(path)
+    try:
+        model = content["model"]
+        if model.get("type", "BPE") not in ("BPE", "Unigram"):
+            raise VocabularyError(f"{path}: {model['type']} tokens do not spell a text byte by byte; BPE or Unigram do")
+        steps = list(_iter_steps(content.get("decoder"), content.get("pre_tokenizer")))
+        pieces, unknown = _read_pieces(model)
+        tokens = _decode_pieces(pieces, steps, model.get("byte_fallback", False))
+        special_tokens = {unknown: pieces[unknown]} if unknown in pieces else {}
+        for added in content.get("added_tokens", []):
+            name, token_id = added["content"], added["id"]
+            if added["special"] or not name.replace("▁", " ").isspace():
+                special_tokens[name] = token_id
+            else:
+                tokens.setdefault(token_id, name.encode())
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise VocabularyError(f"{path}: not as the tokenizers library writes it: {error!r}") from None
+    return tokens, special_tokens
+
+
+def _read_pieces(model: _Json) -> tuple[dict[str, int], str | None]:
+    """How each token is written -> its id, and which of them stands for what has no token."""
+    vocab = model["vocab"]
+    if isinstance(vocab, dict):
+        return vocab, model.get("unk_token")
+    pieces = {piece: token_id for token_id, (piece, _score) in enumerate(vocab)}
+    unknown = model.get("unk_id")
+    return pieces, None if unknown is None else vocab[unknown][0]
+
+
+def _iter_steps(*roots: _Json) -> Iterator[_Json]:
+    """Every decoder or pre-tokenizer below `roots`, sequences opened."""
+    for step in roots:
+        if step is not None:
+            yield step
+            yield from _iter_steps(*step.get("decoders", ()), *step.get("pretokenizers", ()))
+
+
+def _decode_pieces(pieces: Mapping[str, int], steps: list[_Json], byte_fallback: bool) -> dict[int, bytes]:
+    kinds = {step["type"] for step in steps}
+    if "ByteLevel" in kinds:
+        return _decode_byte_level(pieces)
+    if "Metaspace" in kinds or any(step.get("pattern") == {"String": "▁"} for step in steps):
+        return _decode_sentencepiece(pieces, byte_fallback or "ByteFallback" in kinds)
+    raise ValueError("its decoder is neither ByteLevel nor SentencePiece's")
+
+
+def _decode_byte_level(pieces: Mapping[str, int]) -> dict[int, bytes]:
+    table = _build_byte_level_table()
+    tokens = {}
+    for piece, token_id in pieces.items():
+        try:
+            tokens[token_id] = piece.translate(table).encode("latin-1")
+        except UnicodeEncodeError:  # a character outside the alphabet: such a token spells itself, as in the decoder
+            tokens[token_id] = piece.encode()
+    return tokens
+
+
+def _build_byte_level_table() -> dict[int, int]:
+    """For str.translate: character of GPT-2's alphabet -> its byte; any other one below 256 -> one beyond.
+
+    The alphabet writes a printable Latin-1 byte as itself, the rest in order from U+0100 on.
+    """
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {**dict.fromkeys(others, 0xFFFF), **{0x100 + index: byte for index, byte in enumerate(others)}}
+
+
+def _decode_sentencepiece(pieces: Mapping[str, int], byte_fallback: bool) -> dict[int, bytes]:
+    tokens = {token_id: piece.replace("▁", " ").encode() for piece, token_id in pieces.items()}
+    if byte_fallback:
+        for piece, token_id in pieces.items():
+            if match := _BYTE_TOKEN.fullmatch(piece):
+                tokens[token_id] = bytes([int(match[1], 16)])
+    return tokens
+
+
+def _find_tiktoken(model_dir: Path) -> Path:
+    found = [path for name in _TIKTOKEN_NAMES for path in sorted(model_dir.glob(name))]
+    if len(found) != 1:
+        raise VocabularyError(f"{model_dir}: holds no tokenizer.json and {len(found)} tiktoken files; one is needed")
+    return found[0]
+
+
+def _read_tiktoken(path: Path) -> dict[int, bytes]:
+    tokens = {}
+    for number, line in enumerate(_read_file(path).splitlines(), 1):
+        if line:
+            try:
+                text, token_id = line.split()
+                tokens[int(token_id)] = binascii.a2b_base64(text)
+            except ValueError:
+                raise VocabularyError(f"{path}:{number}: not base64, a blank and an id: {line[:80]!r}") from None
+    return tokens
+
+
+def _find_added(tokenizer_config: _Json) -> dict[str, int]:
+    """Names and ids of the special tokens that a tiktoken file leaves to `tokenizer_config.json`."""
+    added = tokenizer_config.get("added_tokens_decoder", {})
+    return {token["content"]: int(token_id) for token_id, token in added.items()}
+
+
+def _find_end_ids(value: _Json) -> set[int]:
+    """`eos_token_id` as the configurations have it: absent, one id, or several."""
+    if value is None:
+        return set()
+    return set(value) if isinstance(value, list) else {value}
+
+
+def _find_end_names(tokenizer_config: _Json) -> list[str]:
+    """`eos_token` as `tokenizer_config.json` has it: absent, its text, or an object that holds its text."""
+    value = tokenizer_config.get("eos_token")
+    if value is None:
+        return []
+    return [value["content"] if isinstance(value, dict) else value]
+
+
+def _read_optional_json(path: Path) -> _Json:
+    return _read_json(path) if path.exists() else {}
+
+
+def _read_json(path: Path) -> _Json:
+    try:
+        return json.loads(_read_file(path))
+    except ValueError as error:  # both json's and the decoder's errors are
+        raise VocabularyError(f"{path}: not JSON: {error}") from None
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise VocabularyError(f"{path}: cannot be read: {error.strerror}") from None
