@@ -1,7 +1,7 @@
 """Real servers for tests: `midtoken serve` as a process, on free ports, with a scripted engine or the real one."""
 
 import contextlib
-import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -75,14 +75,12 @@ def make_scripted(folder: Path) -> Served:
 
 
 def find_real() -> Served | None:
-    """The product as it stands; None while it has no engine or no model."""
+    """The product with its default model, or the one that MIDTOKEN_TEST_MODEL names; None where there is none."""
     try:
-        model_dir = find_default_model()
+        model_dir = Path(os.environ.get("MIDTOKEN_TEST_MODEL") or find_default_model())
     except LaunchError:
         return None
-    if importlib.util.find_spec("inference.engine") is None or not list(model_dir.glob("*.safetensors")):
-        return None
-    return Served(model_dir, find_model_repository())
+    return Served(model_dir, find_model_repository()) if list(model_dir.glob("*.safetensors")) else None
 
 
 @contextlib.contextmanager

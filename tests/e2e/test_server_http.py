@@ -18,7 +18,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp(request.param)
     served = make_scripted(folder) if request.param == "scripted" else find_real()
     if served is None:
-        pytest.skip("no engine or no default model here")
+        pytest.skip("the default model is not here")
     with run_server(served, folder / "state") as running:
         yield running
 
