@@ -90,6 +90,7 @@ Serving completions on {ADDRESS}; Ctrl-C ends it.
   metrics  {endpoint.metrics_url}
 Try:
   curl -s {endpoint.http_url}/v2/models/completion/generate_stream \\
+    -H 'Content-Type: application/json' \\
     -d '{{"prefix": "class Node:\\n    pass\\n\\nreturn Nod"}}'
 """
 

@@ -1,13 +1,13 @@
 """Real servers for tests: `midtoken serve` as a process, on free ports, with a scripted engine or the real one."""
 
 import contextlib
-import importlib.util
+import os
 import shutil
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,14 +75,12 @@ def make_scripted(folder: Path) -> Served:
 
 
 def find_real() -> Served | None:
-    """The product as it stands; None while it has no engine or no model."""
+    """The product with its default model, or the one that MIDTOKEN_TEST_MODEL names; None where there is none."""
     try:
-        model_dir = find_default_model()
+        model_dir = Path(os.environ.get("MIDTOKEN_TEST_MODEL") or find_default_model())
     except LaunchError:
         return None
-    if importlib.util.find_spec("inference.engine") is None or not list(model_dir.glob("*.safetensors")):
-        return None
-    return Served(model_dir, find_model_repository())
+    return Served(model_dir, find_model_repository()) if list(model_dir.glob("*.safetensors")) else None
 
 
 @contextlib.contextmanager
@@ -100,7 +98,7 @@ def run_server(served: Served, state_dir: Path, *arguments: str) -> Iterator[Run
         process.wait(60)
 
 
-def wait_until(condition, timeout_s: float = 60.0) -> None:  # type: ignore[no-untyped-def]
+def wait_until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
     """Returns once the condition holds; fails the test if it never does."""
     end = time.monotonic() + timeout_s
     while not condition():
@@ -108,12 +106,23 @@ def wait_until(condition, timeout_s: float = 60.0) -> None:  # type: ignore[no-u
         time.sleep(0.05)
 
 
-def find_traces(state_dir: Path) -> list[str]:
-    """Processes that still know this state folder, and shared memory of theirs."""
-    traces = []
+def find_processes(folder: Path) -> dict[int, str]:
+    """The command lines, by process id, that name something in the folder."""
+    found = {}
     for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            if str(state_dir) in command:
-                traces.append(command)
-    return traces
+        with contextlib.suppress(OSError):  # processes come and go
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if str(folder) in command:
+                found[int(process.name)] = command
+    return found
+
+
+def find_stubs(folder: Path) -> list[int]:
+    """The processes that run models for a server whose state is in the folder."""
+    return [pid for pid, command in find_processes(folder).items() if command.startswith(str(folder))]
+
+
+def find_abandoned_regions() -> list[str]:
+    """Shared memory of servers that have ended; the number after the namespace is their guardian's process id."""
+    names = [path.name for path in Path("/dev/shm").glob("triton_python_backend_shm_region_midtoken_*")]
+    return [name for name in names if not Path("/proc", name.split("_")[7]).exists()]

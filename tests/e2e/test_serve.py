@@ -10,31 +10,26 @@ import pytest
 from inference.client import CompletionClient
 from inference.errors import LaunchError
 from inference.shared_server import lease_server
-from tests.servers import RunningServer, find_traces, make_scripted, run_server, wait_until
+from tests.servers import (
+    RunningServer,
+    find_abandoned_regions,
+    find_processes,
+    find_stubs,
+    make_scripted,
+    run_server,
+    wait_until,
+)
 
 pytestmark = pytest.mark.e2e
 
 
-def _find_shared_memory() -> set[str]:
-    return set(os.listdir("/dev/shm"))
-
-
-def _find_stub(state_dir: Path) -> int:
-    for process in Path("/proc").glob("[0-9]*"):
-        command = (process / "cmdline").read_bytes() if process.exists() else b""
-        if command.startswith(str(state_dir).encode()):
-            return int(process.name)
-    raise AssertionError("no stub runs")
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_signal_leaves_no_process_and_no_shared_memory(tmp_path: Path, number: signal.Signals) -> None:
-    before = _find_shared_memory()
     with run_server(make_scripted(tmp_path), tmp_path / "state") as server:
         server.process.send_signal(number)
         server.process.wait(30)
-        wait_until(lambda: not find_traces(tmp_path))
-    assert _find_shared_memory() <= before
+        wait_until(lambda: not find_processes(tmp_path))
+    assert find_abandoned_regions() == []
 
 
 def test_a_clean_end_finishes_the_model(tmp_path: Path) -> None:
@@ -46,33 +41,18 @@ def test_a_clean_end_finishes_the_model(tmp_path: Path) -> None:
 
 async def test_a_killed_stub_is_noticed_and_the_server_restarted(tmp_path: Path) -> None:
     with run_server(make_scripted(tmp_path), tmp_path / "state", "--probe-interval=0.5") as server:
-        stub = _find_stub(tmp_path / "state")
-        os.kill(stub, signal.SIGKILL)
-        wait_until(lambda: _has_other_stub(tmp_path / "state", stub))
-        await _wait_until_it_answers(server)
+        killed = find_stubs(tmp_path)
+        os.kill(killed[0], signal.SIGKILL)
+        wait_until(lambda: find_stubs(tmp_path) not in ([], killed))
+        wait_until(lambda: _is_back(server))
+        client = CompletionClient(server.endpoint.grpc_url)
+        await client.probe()
+        await client.close()
 
 
-def _has_other_stub(state_dir: Path, stub: int) -> bool:
+def _is_back(server: RunningServer) -> bool:
     try:
-        return _find_stub(state_dir) != stub
-    except AssertionError:
-        return False
-
-
-async def _wait_until_it_answers(server: RunningServer) -> None:
-    client = CompletionClient(server.endpoint.grpc_url)
-
-    def is_listening() -> bool:
-        return server.read_metric("midtoken_requests_total") > 0
-
-    wait_until(lambda: _succeeds(is_listening))
-    await client.probe()
-    await client.close()
-
-
-def _succeeds(condition) -> bool:  # type: ignore[no-untyped-def]
-    try:
-        return bool(condition())
+        return server.read_metric("midtoken_requests_total") > 0  # by then a first completion has come back
     except OSError:
         return False
 
@@ -88,7 +68,7 @@ async def test_two_editors_share_one_server_that_ends_when_both_have_gone(tmp_pa
     await client.probe()
     await client.close()
     second.close()
-    wait_until(lambda: not entry.is_served() and not find_traces(tmp_path / "state"))
+    wait_until(lambda: not entry.is_served() and not find_processes(tmp_path))
 
 
 async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     served = find_real()
     if served is None:
-        pytest.skip("no engine or no default model here")
+        pytest.skip("the default model is not here")
     with run_server(served, tmp_path_factory.mktemp("real")) as server:
         yield server
 
