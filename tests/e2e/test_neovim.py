@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 import pynvim
 import pytest
+
+from tests.servers import RunningServer
 
 pytestmark = pytest.mark.e2e
 
@@ -97,6 +100,13 @@ def test_the_rest_of_the_word_stands_behind_the_cursor(open_editor: OpenEditor, 
     editor.type("Goreturn Nod")
     editor.wait_for_ghost("e")
     assert editor.ghost_place == (len(_NODE), len("    return Nod"))
+
+
+def test_the_default_model_finishes_the_name_that_is_typed(open_editor: OpenEditor, real_server: RunningServer) -> None:
+    command = [sys.executable, "-m", "midtoken", "lsp", "--server", real_server.endpoint.grpc_url]
+    editor = open_editor(command, _NODE)
+    editor.type("Goreturn Nod")
+    editor.wait_for(lambda: (editor.ghost or "")[:1], "e")
 
 
 def test_tab_accepts_what_is_shown(open_editor: OpenEditor, write_script: Any) -> None:
