@@ -39,7 +39,7 @@ def read_settings(values: Any, base: Settings) -> ReadSettings:
     """
     if isinstance(values, Mapping) and SECTION in values:
         values = values[SECTION]
-    if values is None:
+    if values is None or values == []:  # Lua's empty table arrives as an empty list
         return ReadSettings(base, ())
     if not isinstance(values, Mapping):
         return ReadSettings(base, (f"settings must be an object of names and values, not {_show(values)}",))

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
 from tests.e2e.lsp_editor import LspEditor, Script, build_capabilities
+from tests.servers import RunningServer, find_real, run_server
 
 _ROOT = Path(__file__).parents[2]
 
@@ -47,3 +48,12 @@ async def start_editor() -> AsyncIterator[Callable[..., Awaitable[LspEditor]]]:
     for editor in editors:
         await editor.leave()
         await editor.client.stop()
+
+
+@pytest.fixture(scope="session")
+def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """The whole product behind tritonserver, with the default model."""
+    served = find_real()
+    assert served is not None, "the default model is missing"
+    with run_server(served, tmp_path_factory.mktemp("real")) as server:
+        yield server

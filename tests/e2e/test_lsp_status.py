@@ -1,6 +1,8 @@
 """What a person is told where no suggestion comes."""
 
 import asyncio
+import dataclasses
+import sys
 from typing import Any
 
 import pytest
@@ -27,6 +29,19 @@ async def test_a_server_that_cannot_start_is_told_once(start_editor: Any, write_
     for _ in range(5):
         assert await editor.ask(0, 1) is None
     assert editor.shown == ["midtoken: no tritonserver found; install nvidia-pytriton"]
+
+
+async def test_a_server_that_does_not_answer_is_named_once(start_editor: Any, write_script: Any) -> None:
+    main = "import argparse, sys; from midtoken import lsp; parser = argparse.ArgumentParser(); "
+    main += "lsp.add_arguments(parser); sys.exit(lsp.run(parser.parse_args()))"
+    command = (sys.executable, "-c", main, "--stdio", "--server", "127.0.0.1:1")  # nothing may listen on port 1
+    editor = await start_editor(dataclasses.replace(write_script(), command=command))
+    editor.open("a")
+    for _ in range(3):
+        assert await editor.ask(0, 1) is None
+    await wait_for(lambda: editor.shown != [])
+    assert len(editor.shown) == 1
+    assert editor.shown[0].startswith("midtoken: no server answers at 127.0.0.1:1")
 
 
 async def test_a_bad_setting_is_named_and_the_rest_works(start_editor: Any, write_script: Any) -> None:

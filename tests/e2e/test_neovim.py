@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 import pynvim
 import pytest
+
+from tests.servers import RunningServer
 
 pytestmark = pytest.mark.e2e
 
@@ -81,8 +84,9 @@ def open_editor(tmp_path: Path) -> Iterator[OpenEditor]:
         nvim.exec_lua("require('midtoken').setup({ cmd = ... })", list(command))
         nvim.command(f"edit {file}")
         editor = Editor(nvim)
-        attached = "return #vim.lsp.get_clients({ bufnr = 0, method = 'textDocument/inlineCompletion' })"
-        editor.wait_for(lambda: nvim.exec_lua(attached), 1)
+        # The client is attached a moment before Neovim listens for keys on its behalf.
+        listening = "return #vim.api.nvim_get_autocmds({ event = 'CursorMovedI', buffer = 0 }) > 0"
+        editor.wait_for(lambda: nvim.exec_lua(listening), True)
         return editor
 
     yield open_editor
@@ -96,6 +100,13 @@ def test_the_rest_of_the_word_stands_behind_the_cursor(open_editor: OpenEditor, 
     editor.type("Goreturn Nod")
     editor.wait_for_ghost("e")
     assert editor.ghost_place == (len(_NODE), len("    return Nod"))
+
+
+def test_the_default_model_finishes_the_name_that_is_typed(open_editor: OpenEditor, real_server: RunningServer) -> None:
+    command = [sys.executable, "-m", "midtoken", "lsp", "--server", real_server.endpoint.grpc_url]
+    editor = open_editor(command, _NODE)
+    editor.type("Goreturn Nod")
+    editor.wait_for(lambda: (editor.ghost or "")[:1], "e")
 
 
 def test_tab_accepts_what_is_shown(open_editor: OpenEditor, write_script: Any) -> None:
@@ -207,3 +218,19 @@ def test_the_language_server_ends_with_neovim(open_editor: OpenEditor, write_scr
     editor.wait_for_ghost("e")
     editor.nvim.command("qall!", async_=True)
     editor.wait_for(lambda: script.count("closed"), 1)
+
+
+def test_why_nothing_is_suggested_is_said_once(open_editor: OpenEditor, write_script: Any) -> None:
+    editor = open_editor(write_script(start_error="no tritonserver found").command, _NODE)
+    editor.type("Goreturn Nod")
+    editor.wait_for(lambda: editor.messages.count("no tritonserver found"), 1)
+    editor.type("e")
+    time.sleep(0.5)  # Neovim asks again 200 ms after the letter
+    assert editor.messages.count("no tritonserver found") == 1
+
+
+def test_where_all_is_well_nothing_is_said(open_editor: OpenEditor, write_script: Any) -> None:
+    editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e"]}).command, _NODE)
+    editor.type("Goreturn Nod")
+    editor.wait_for_ghost("e")
+    assert "midtoken" not in editor.messages

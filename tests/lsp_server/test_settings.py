@@ -23,7 +23,7 @@ def test_values_replace_the_base_and_the_rest_stays() -> None:
     assert read.problems == ()
 
 
-@pytest.mark.parametrize("values", [None, {}, {"midtoken": None}, {"midtoken": {}}])
+@pytest.mark.parametrize("values", [None, {}, [], {"midtoken": []}, {"midtoken": None}, {"midtoken": {}}])
 def test_nothing_set_changes_nothing(values: object) -> None:
     assert read_settings(values, _DEFAULTS).settings == _DEFAULTS
 
