@@ -4,6 +4,7 @@ import importlib.util
 import json
 import re
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,17 @@ def test_a_cancel_is_counted(triton: FakeTriton) -> None:
 def test_an_error_is_counted_by_its_kind(triton: FakeTriton) -> None:
     _execute(lambda _, sink: sink.fail(InvalidRequestError("no")), FakeRequest(_prefix()))
     assert triton.metrics["midtoken_requests_total", "invalid"] == [1]
+
+
+def test_two_threads_never_count_at_once(triton: FakeTriton) -> None:
+    model = _make_model(lambda _, sink: sink.send(_LAST))
+    threads = [threading.Thread(target=model.execute, args=([FakeRequest(_prefix())],)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(triton.metrics["midtoken_requests_total", "completed"]) == 4
+    assert not triton.MetricFamily.has_overlapped
 
 
 def test_the_sink_sees_a_cancel() -> None:
