@@ -73,8 +73,6 @@ class Sequence:
             self.finish(FinishReason.LENGTH)
 
     def _count_ready(self) -> int:
-        if self.num_sent:
-            return self.num_sent
         body = len(self.text) - len(self.text.lstrip())
         line_end = self.text.find("\n", body)
         if line_end < 0 or line_end > count_settled(self.text, self.limits.stops):

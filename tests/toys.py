@@ -141,7 +141,7 @@ def _add_unmerged_words(spec: _Json, tokenizer: Tokenizer, texts: list[str]) -> 
     """Whole pre-tokens that no merge leads to, found only by the look-up before merging."""
     words = {word for text in texts for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text)}
     unmerged = sorted(word for word in words if 2 <= len(word) <= 6 and word not in spec["model"]["vocab"])
-    for word in unmerged[::7][:40]:
+    for word in unmerged[:: max(len(unmerged) // 40, 1)]:
         spec["model"]["vocab"][word] = len(spec["model"]["vocab"])
     spec["model"]["ignore_merges"] = True
 
@@ -265,3 +265,14 @@ def cut_texts(draw: st.DrawFn) -> tuple[str, str]:
     text = draw(texts)
     cut = draw(st.integers(0, len(text)))
     return text[:cut], text[cut:]
+
+
+long_texts = {
+    "blanks": "x = 1\n" + " " * 3000,
+    "letters": "x = " + "".join(Random(1).choices("abcde", k=3000)),
+    "wide letters": "# " + "中文字符日本語" * 300,
+    "minified": "var a;" + "a=b(c,d);if(e){f()}" * 150,
+    "line ends": "x" + "\n" * 3000,
+    "a ruler": "# " + "=" * 3000,
+}
+"""Texts that end in a very long pre-token, for one kind of tokenizer or another."""

@@ -13,9 +13,12 @@ from tests.toys import (
     SENTENCEPIECE_KINDS,
     ToyTokenizer,
     cut_texts,
+    long_texts,
     narrow_tokenizer,
     toy_tokenizer,
 )
+from trie_cache.trie import Trie
+from trie_cache.vocabulary import Vocabulary
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 
@@ -27,6 +30,8 @@ _CONTINUATIONS = [
     for length in range(_MAX_CONTINUATION + 1)
     for letters in itertools.product(NARROW_ALPHABET, repeat=length)
 ]
+
+_FOREIGN_CONTINUATIONS = ("\r", "b", "B", "é", ".", "\t", "2", "/")  # what the alphabet has no pair for
 
 
 def _build(toy: ToyTokenizer, text: str) -> tuple[HealPoint, Covering]:
@@ -101,7 +106,8 @@ def test_every_path_is_what_the_tokenizer_makes_of_its_bytes_before_something_by
         for path in _iter_paths(covering):
             ids = point.kept_ids + path
             opened = (before + toy.join(path).decode()).removeprefix(lead)
-            assert any(toy.encode(opened + after)[: len(ids)] == ids for after in _CONTINUATIONS), (text, path)
+            after = (*_CONTINUATIONS, *_FOREIGN_CONTINUATIONS)
+            assert any(toy.encode(opened + more)[: len(ids)] == ids for more in after), (text, path)
 
 
 @kinds
@@ -178,3 +184,38 @@ def test_a_root_covering_has_one_exit_and_no_branches() -> None:
 
     assert covering.build_tree((5,)).branch_ids == ()
     assert [(exit_.node, exit_.rest, exit_.rule) for exit_ in covering.exits] == [(None, b"ab", Rule.SPELL)]
+
+
+@kinds
+@pytest.mark.parametrize("text", long_texts.values(), ids=long_texts)
+def test_what_follows_a_very_long_pre_token_is_covered_by_a_small_tree(kind: str, text: str) -> None:
+    toy = toy_tokenizer(kind)
+
+    point, covering = _build(toy, text)
+
+    for continuation in ("x", " x", "e", "=", "文a", ";if(e)"):
+        assert _allows(toy, covering, _find_member(toy, point, toy.encode(text + continuation))), continuation
+    assert len(covering.build_tree((0,)).branch_ids) < 800
+
+
+def test_a_word_that_only_the_look_up_knows_is_covered_whole_and_opened() -> None:
+    toy = toy_tokenizer("llama3")
+    texts_ = [f"x\n{token.decode()}" for token in toy.vocabulary.token_bytes[640:] if len(token) > 1]
+    cases = [text for text in texts_ if toy.encoder.split(text)[-1].text == text[2:]]
+    assert len(cases) > 10
+    for text in cases:
+        point, covering = _build(toy, text)
+
+        for continuation in ("(", "\n", " x", "x", ""):
+            assert _allows(toy, covering, _find_member(toy, point, toy.encode(text + continuation))), (
+                text,
+                continuation,
+            )
+
+
+def test_the_least_byte_goes_on_too() -> None:
+    trie = Trie.build(Vocabulary.from_tokens({0: b"a", 1: b"a\x00", 2: b"ab", 3: b"a", 4: b"b"}, {}))
+
+    lo, hi = find_leaving(trie, b"a")
+
+    assert trie.order[lo:hi].tolist() == [1, 2]

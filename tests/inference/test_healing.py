@@ -1,10 +1,11 @@
-from random import Random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 
 from inference.healing import find_heal_point
-from tests.toys import KINDS, SENTENCEPIECE_KINDS, cut_texts, texts, toy_tokenizer
+from inference.text_encoder import PreToken
+from tests.toys import KINDS, SENTENCEPIECE_KINDS, cut_texts, long_texts, texts, toy_tokenizer
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 _many = settings(max_examples=4 * settings.default.max_examples)
@@ -122,18 +123,8 @@ def test_an_empty_text_heals_what_the_tokenizer_puts_before_every_text(kind: str
     assert point.healed.decode() == encoder.find_lead("")
 
 
-_LONG_TEXTS = {
-    "blanks": "x = 1\n" + " " * 3000,
-    "letters": "x = " + "".join(Random(1).choices("abcde", k=3000)),
-    "wide letters": "# " + "中文字符日本語" * 300,
-    "minified": "var a;" + "a=b(c,d);if(e){f()}" * 150,
-    "line ends": "x" + "\n" * 3000,
-    "a ruler": "# " + "=" * 3000,
-}
-
-
 @kinds
-@pytest.mark.parametrize("text", _LONG_TEXTS.values(), ids=_LONG_TEXTS)
+@pytest.mark.parametrize("text", long_texts.values(), ids=long_texts)
 def test_a_very_long_pre_token_is_healed_at_its_end_only(kind: str, text: str) -> None:
     toy = toy_tokenizer(kind)
 
@@ -144,13 +135,38 @@ def test_a_very_long_pre_token_is_healed_at_its_end_only(kind: str, text: str) -
 
 
 @kinds
-@pytest.mark.parametrize("text", _LONG_TEXTS.values(), ids=_LONG_TEXTS)
-@pytest.mark.parametrize("continuation", ["x", " x", "e", "=", "文a", ";if(e)"])
-def test_kept_tokens_of_a_very_long_pre_token_begin_the_finished_texts_tokens(
-    kind: str, text: str, continuation: str
-) -> None:
+@pytest.mark.parametrize("text", long_texts.values(), ids=long_texts)
+def test_kept_tokens_of_a_very_long_pre_token_begin_the_finished_texts_tokens(kind: str, text: str) -> None:
     toy = toy_tokenizer(kind)
 
     kept_ids = find_heal_point(toy.encoder, text).kept_ids
 
-    assert toy.encode(text + continuation)[: len(kept_ids)] == kept_ids
+    for continuation in ("x", " x", "e", "=", "文a", ";if(e)"):
+        assert toy.encode(text + continuation)[: len(kept_ids)] == kept_ids, continuation
+
+
+class _UnsteadyEncoder:
+    """Its first boundary moves with what is typed behind the text `xyz`; pre-tokens are tokens."""
+
+    start_ids = ()
+
+    def find_lead(self, text: str) -> str:
+        return "" if text else "?"
+
+    def split(self, text: str) -> list[PreToken]:
+        ends = [1 if text.endswith("a") else 2, 3, len(text)]
+        return [PreToken(text[start:end], end) for start, end in pairwise([0, *ends])]
+
+    def encode(self, pre_token: str) -> tuple[int, ...]:
+        return (len(pre_token),)
+
+    def encode_opening(self, opening: bytes) -> tuple[int, ...]:
+        return (len(opening),)
+
+
+def test_a_boundary_that_moves_with_what_is_typed_is_no_heal_point_and_makes_two_layouts() -> None:
+    point = find_heal_point(_UnsteadyEncoder(), "xyz")
+
+    assert point.kept_ids == ()
+    assert point.healed == b"xyz"
+    assert point.layouts == ((1, 3), (2, 3))
