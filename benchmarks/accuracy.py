@@ -20,7 +20,8 @@ from rich.progress import track
 from benchmarks.cuts import Cut, draw_cuts
 from benchmarks.report import Row, find_processor, print_rows, write_report
 from inference.config import EngineConfig
-from inference.engine import Completer, load_engine
+from inference.engine import Completer
+from inference.engine_loader import load_engine
 from inference.errors import MidtokenError
 from inference.wire import CompletionChunk, CompletionRequest, CompletionStats, Extent, Healing
 from models.corpus import iter_held_out

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from inference.config import EngineConfig
-from inference.engine import Engine, load_engine
+from inference.engine import Engine
+from inference.engine_loader import load_engine
 from inference.errors import InvalidRequestError, ModelError, OverloadedError, ServerError
 from inference.kv_cache import SequenceCache
 from inference.runner import Runner, Step, load_runner

@@ -21,7 +21,7 @@ from inference.metrics import METRICS, Observation, Outcome, observe_end, observ
 
 
 def _load_engine(config: EngineConfig) -> Any:
-    from inference.engine import load_engine  # here, because it loads torch
+    from inference.engine_loader import load_engine  # here, because it loads torch
 
     return load_engine(config)
 
