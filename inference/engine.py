@@ -25,7 +25,7 @@ from inference.scheduler import Scheduler
 from inference.sequence import Limits, Sequence
 from inference.text_encoder import load_text_encoder
 from inference.tree import TokenTree
-from inference.wire import CompletionRequest, FinishReason
+from inference.wire import CompletionChunk, CompletionRequest, FinishReason
 from trie_cache.errors import TrieCacheError
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
@@ -241,6 +241,8 @@ class Engine:
 
 def load_engine(config: EngineConfig) -> Engine:
     """An engine for the model in `config.model_dir`. Raises ModelError where it cannot be used."""
+    if config.fim_order not in list(FimOrder):
+        raise ModelError(f"fim_order must be one of {', '.join(FimOrder)}, not {config.fim_order!r}")
     runner = load_runner(config)
     encoder = load_text_encoder(config.model_dir)
     try:
@@ -255,7 +257,39 @@ def load_engine(config: EngineConfig) -> Engine:
         encoder, vocabulary, trie, start_ids, find_fim_markers(vocabulary), FimOrder(config.fim_order)
     )
     sampler = Sampler(vocabulary, trie, runner.vocab_size, torch.device(config.device))
-    return Engine(config, runner, sampler, prompts)
+    engine = Engine(config, runner, sampler, prompts)
+    if config.warm:
+        _warm(engine)
+    return engine
+
+
+def _warm(engine: Engine) -> None:
+    """Runs one small completion: the first is slow, and a model that cannot step is found out now."""
+    sink = _WarmSink()
+    engine.submit(CompletionRequest("a = b", "\n", max_tokens=2), sink)
+    sink.ended.wait()
+    if sink.error is not None:
+        engine.close()
+        raise ModelError(f"the model cannot be used: {sink.error}") from sink.error
+
+
+class _WarmSink:
+    """Waits for the end."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.error: MidtokenError | None = None
+
+    def send(self, chunk: CompletionChunk) -> None:
+        if chunk.is_last:
+            self.ended.set()
+
+    def fail(self, error: MidtokenError) -> None:
+        self.error = error
+        self.ended.set()
+
+    def is_cancelled(self) -> bool:
+        return False
 
 
 # A sink is somebody else's code: whatever it raises ends its own request and no other.
