@@ -104,6 +104,22 @@ def test_byte_token_is_plain_text_without_byte_fallback(tmp_path: Path) -> None:
     assert vocabulary.token_bytes[3 + 0x41] == b"<0x41>"
 
 
+def test_byte_fallback_of_the_decoder_alone_is_enough(tmp_path: Path) -> None:
+    tokenizer = Tokenizer(models.BPE({"▁": 0, "<0x41>": 1}, []))
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback()])
+    vocabulary = Vocabulary.from_folder(_save(tokenizer, tmp_path))
+
+    assert vocabulary.token_bytes == (b" ", b"A")
+
+
+def test_byte_level_pre_tokenizer_in_a_sequence_is_enough(tmp_path: Path) -> None:
+    tokenizer = Tokenizer(models.BPE({"Ġa": 0}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(), pre_tokenizers.ByteLevel()])
+    vocabulary = Vocabulary.from_folder(_save(tokenizer, tmp_path))
+
+    assert vocabulary.token_bytes == (b" a",)
+
+
 def test_unigram_pieces_are_read_in_their_order(tmp_path: Path) -> None:
     pieces = [("<unk>", 0.0), ("▁", -1.0), ("▁no", -2.0), ("<0x0A>", -3.0)]
     tokenizer = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=True))
@@ -205,10 +221,12 @@ def test_rows_beyond_the_tokens_are_padding(tmp_path: Path) -> None:
 def test_special_token_without_a_row_is_dropped(tmp_path: Path) -> None:
     tokenizer = _byte_level()
     tokenizer.add_special_tokens(["<|late|>"])
-    vocabulary = Vocabulary.from_folder(_save(tokenizer, tmp_path), num_rows=_NUM_TOKENS)
+    folder = _save(tokenizer, tmp_path, tokenizer_config={"eos_token": "<|late|>"})
+    vocabulary = Vocabulary.from_folder(folder, num_rows=_NUM_TOKENS)
 
     assert vocabulary.special_id("<|late|>") is None
     assert max(vocabulary.special_ids) < vocabulary.num_rows == _NUM_TOKENS
+    assert vocabulary.end_ids == frozenset()
 
 
 def test_ordinary_token_without_a_row_is_an_error(tmp_path: Path) -> None:
