@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
 LARGE_VOCABULARY := build/large-vocabulary/dashscope/resources/qwen.tiktoken
+NVIM := build/editors/nvim
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-quick lint train bench-allowed-sets bench-boundary bench-accuracy
@@ -21,7 +22,10 @@ $(READY): pyproject.toml scripts/setup.sh
 run: $(READY)  ## see completion at work: server, language server and a file that is typed into
 	@$(BIN)/midtoken demo
 
-test: $(READY)  ## all tests, end to end ones included
+$(NVIM): scripts/get_neovim.sh
+	@bash scripts/get_neovim.sh $(@D)
+
+test: $(READY) $(NVIM)  ## all tests, end to end ones included
 	@$(BIN)/python -m pytest
 
 test-quick: $(READY)  ## the tests that start no server and no editor

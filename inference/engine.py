@@ -27,6 +27,7 @@ from inference.text_encoder import load_text_encoder
 from inference.tree import TokenTree
 from inference.wire import CompletionChunk, CompletionRequest, FinishReason
 from trie_cache.errors import TrieCacheError
+from trie_cache.hot_prefixes import HotPrefixCache
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
@@ -187,6 +188,8 @@ class Engine:
             for sequence, cache in zip(job.sequences, job.caches, strict=True)
             if not sequence.finish_reason
         ]
+        for job in jobs:
+            job.counters.num_forwards += 1
         logits = self._runner.forward([turn.step for turn in turns])
         choosing = [turn for turn in turns if turn.step.wants_logits]
         questions = [_build_question(turn.job, turn.sequence) for turn in choosing]
@@ -198,13 +201,16 @@ class Engine:
                 turn.job.num_read += len(turn.step.tree.chain_ids)
         now = self._clock()
         for job in jobs:
-            job.counters.num_forwards += 1
             _send_ready(job, now)
             if job.is_finished:
                 self._scheduler.remove(job)
 
     def _accept(self, turn: _Turn, answer: Answer) -> None:
         job, sequence, step = turn.job, turn.sequence, turn.step
+        job.counters.num_hot_hits += answer.num_hot_hits
+        job.counters.num_hot_misses += answer.num_hot_misses
+        if job.prompt.healed and (not sequence.token_ids or sequence.exits[0].rest):
+            job.counters.num_healing_forwards = job.counters.num_forwards
         if job.request.explain and job.explanation is None:
             job.explanation = build_explanation(self._prompts, job.prompt, step.tree, sequence.exits, answer)
         if len(answer.choices) > 1:  # the first choice of several candidates: each goes its own way from here
@@ -256,7 +262,7 @@ def load_engine(config: EngineConfig) -> Engine:
     prompts = PromptBuilder(
         encoder, vocabulary, trie, start_ids, find_fim_markers(vocabulary), FimOrder(config.fim_order)
     )
-    sampler = Sampler(vocabulary, trie, runner.vocab_size, torch.device(config.device))
+    sampler = Sampler(vocabulary, HotPrefixCache(trie), trie, torch.device(config.device))
     engine = Engine(config, runner, sampler, prompts)
     if config.warm:
         _warm(engine)

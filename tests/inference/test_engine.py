@@ -23,6 +23,7 @@ from inference.wire import CompletionRequest, Extent, FinishReason, Healing
 from tests.inference.conftest import MakeModel
 from tests.sinks import CollectingSink, complete, submit
 from tests.toys import FIM_NAMES, KINDS, ToyTokenizer, build_prompts, texts, toy_tokenizer
+from trie_cache.hot_prefixes import HotPrefixCache
 
 _NODE = "class Node:\n    def next(self) -> Nod"
 _LONG = "x = 1\n" * 200
@@ -84,7 +85,7 @@ def _build_bench(folder: Path, kind: str, dtype: str = "float64", **settings_: i
     toy, clock = toy_tokenizer(kind), _Clock()
     config = EngineConfig(folder, dtype=dtype, **settings_)
     runner = _WatchedRunner(load_runner(config)._model)
-    sampler = Sampler(toy.vocabulary, toy.trie, runner.vocab_size, torch.device("cpu"))
+    sampler = Sampler(toy.vocabulary, HotPrefixCache(toy.trie), toy.trie, torch.device("cpu"))
     return _Bench(toy, runner, Engine(config, runner, sampler, build_prompts(toy), clock), clock)
 
 
@@ -309,7 +310,7 @@ def test_a_long_context_is_read_in_pieces_and_answered_as_in_one(make_model: Mak
         ).logits[0, -1]
         for node in (None, *range(len(tree.branch_ids)))
     ]
-    sampler = Sampler(bench.toy.vocabulary, bench.toy.trie, bench.toy.num_rows, torch.device("cpu"))
+    sampler = Sampler(bench.toy.vocabulary, HotPrefixCache(bench.toy.trie), bench.toy.trie, torch.device("cpu"))
     question = Question(tree, prompt.covering.exits, Sampling(0.0, 1.0))
     [choice] = sampler.choose([question], torch.stack(logits).float().detach())[0].choices
     first = bench.toy.vocabulary.token_bytes[choice.token_id][len(choice.exit.rest) :].decode(errors="ignore")
