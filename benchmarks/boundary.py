@@ -343,7 +343,7 @@ def _find_p99(values: list[float]) -> float:
 
 
 def _draw_picture(outcomes: list[Outcome]) -> Figure:
-    """Of each rule the share that it loses (logarithmic: most lose little), against the bytes generated again."""
+    """Of each rule the share of cuts that it loses, against the bytes generated again."""
     figure = Figure(figsize=(9, 4.5))
     lost_axes, bytes_axes = figure.subplots(1, 2, sharey=True)
     rules = [rule for kind, rule in outcomes[0].by_rule if kind == _PLAIN]
@@ -352,10 +352,11 @@ def _draw_picture(outcomes: list[Outcome]) -> Figure:
     for index, (outcome, kind) in enumerate(bars):
         tallies = [outcome.by_rule[kind, rule] for rule in rules]
         places = [place + (index - (len(bars) - 1) / 2) * height for place in range(len(rules))]
-        lost_axes.barh(places, [tally.recovered for tally in tallies], height, label=f"{outcome.name}, {kind}")
+        lost_axes.barh(places, [100 - tally.recovered for tally in tallies], height, label=f"{outcome.name}, {kind}")
         bytes_axes.barh(places, [tally.mean_bytes for tally in tallies], height)
     lost_axes.set_yticks(range(len(rules)), rules)
-    lost_axes.set_xlabel("cuts recovered, %")
+    lost_axes.set_xscale("symlog", linthresh=0.01)
+    lost_axes.set_xlabel("cuts lost, % (logarithmic above 0.01)")
     bytes_axes.set_xlabel("bytes generated again, mean")
     lost_axes.invert_yaxis()
     figure.legend(*lost_axes.get_legend_handles_labels(), loc="upper center", ncols=len(bars), fontsize="small")
