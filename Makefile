@@ -22,8 +22,8 @@ run: $(READY)  ## see completion at work: server, language server and a file tha
 test: $(READY)  ## all tests, end to end ones included
 	@$(BIN)/python -m pytest
 
-test-quick: $(READY)  ## the tests that start no server and no editor
-	@$(BIN)/python -m pytest -m "not e2e"
+test-quick: $(READY)  ## the tests that start no server and no editor, with fewer random inputs
+	@$(BIN)/python -m pytest -m "not e2e" --hypothesis-profile=quick
 
 lint: $(READY)  ## ruff, mypy and the import contracts
 	@$(BIN)/ruff check .

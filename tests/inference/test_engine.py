@@ -442,6 +442,13 @@ def test_a_request_that_could_never_run_is_refused(small_bench: _Bench) -> None:
         complete(small_bench.engine, CompletionRequest("x", num_candidates=3))
 
 
+def test_healed_bytes_that_may_be_spelled_one_by_one_need_room_too(make_model: MakeModel) -> None:
+    bench = _build_bench(make_model("qwen"), "qwen", cache_tokens=120)
+    request = CompletionRequest("x = " + "ab" * 40, max_tokens=50, healing=Healing.GREEDY)
+    with closing(bench.engine), pytest.raises(OverloadedError, match="120"):
+        complete(bench.engine, request)
+
+
 def test_more_tokens_than_the_model_sees_are_refused(bench: _Bench) -> None:
     with pytest.raises(InvalidRequestError, match="512"):
         complete(bench.engine, CompletionRequest("x", max_tokens=510))
