@@ -1,7 +1,14 @@
 """What an engine is built from. Read once at the entry point and handed in."""
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from inference.errors import ModelError
+
+_VARIABLE_PREFIX = "MIDTOKEN_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,3 +25,43 @@ class EngineConfig:
     cache_tokens: int = 65_536  # room of the KV store, all sequences together
     fim_order: str = "psm"  # prefix-suffix-middle, or "spm"
     warm: bool = True  # run one small completion while loading
+
+
+def config_from_strings(strings: Mapping[str, str]) -> EngineConfig:
+    """The config that field names and texts spell; an empty text leaves the default.
+
+    Raises ModelError naming the field that is unknown, missing or of another type.
+    """
+    types = {field.name: field.type for field in dataclasses.fields(EngineConfig)}
+    values: dict[str, Any] = {}
+    for name, text in strings.items():
+        if name not in types:
+            raise ModelError(f"unknown setting {name!r}; known are {', '.join(types)}")
+        if text:
+            values[name] = _parse_value(name, text, types[name])
+    if "model_dir" not in values:
+        raise ModelError(f"model_dir is not set: give it in config.pbtxt or as {_VARIABLE_PREFIX}MODEL_DIR")
+    return EngineConfig(**values)
+
+
+def strings_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The fields that the environment sets: MIDTOKEN_MODEL_DIR for model_dir, and so on."""
+    variables = {field.name: _VARIABLE_PREFIX + field.name.upper() for field in dataclasses.fields(EngineConfig)}
+    return {name: environment[variable] for name, variable in variables.items() if variable in environment}
+
+
+def config_to_environment(config: EngineConfig) -> dict[str, str]:
+    """The variables from which `strings_from_environment` reads this config."""
+    fields = dataclasses.fields(EngineConfig)
+    return {_VARIABLE_PREFIX + field.name.upper(): str(getattr(config, field.name)) for field in fields}
+
+
+def _parse_value(name: str, text: str, kind: Any) -> Any:
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ModelError(f"{name} must be true or false, not {text!r}")
+        return text.lower() == "true"
+    try:
+        return kind(text)
+    except ValueError:
+        raise ModelError(f"{name} must be a whole number, not {text!r}") from None

@@ -13,22 +13,18 @@ import torch
 
 from inference.config import EngineConfig
 from inference.detokenizer import Detokenizer
-from inference.errors import InvalidRequestError, MidtokenError, ModelError, OverloadedError, ServerError
+from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
 from inference.explanation import build_explanation
 from inference.extent import build_extent_rule
 from inference.job import ChunkSink, Counters, Job
 from inference.kv_cache import SequenceCache
-from inference.prompt import FimOrder, PromptBuilder, find_fim_markers
-from inference.runner import Runner, Step, load_runner
+from inference.prompt import PromptBuilder
+from inference.runner import Runner, Step
 from inference.sampler import Answer, Choice, Question, Sampler
 from inference.scheduler import Scheduler
 from inference.sequence import Limits, Sequence
-from inference.text_encoder import load_text_encoder
 from inference.tree import TokenTree
-from inference.wire import CompletionChunk, CompletionRequest, FinishReason
-from trie_cache.errors import TrieCacheError
-from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary
+from inference.wire import CompletionRequest, FinishReason
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +64,7 @@ class Engine:
         prompts: PromptBuilder,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Starts the thread. `load_engine` builds the parts from a model folder."""
+        """Starts the thread. `engine_loader` builds the parts from a model folder."""
         self._config = config
         self._runner = runner
         self._sampler = sampler
@@ -187,6 +183,8 @@ class Engine:
             for sequence, cache in zip(job.sequences, job.caches, strict=True)
             if not sequence.finish_reason
         ]
+        for job in jobs:
+            job.counters.num_forwards += 1
         logits = self._runner.forward([turn.step for turn in turns])
         choosing = [turn for turn in turns if turn.step.wants_logits]
         questions = [_build_question(turn.job, turn.sequence) for turn in choosing]
@@ -198,13 +196,16 @@ class Engine:
                 turn.job.num_read += len(turn.step.tree.chain_ids)
         now = self._clock()
         for job in jobs:
-            job.counters.num_forwards += 1
             _send_ready(job, now)
             if job.is_finished:
                 self._scheduler.remove(job)
 
     def _accept(self, turn: _Turn, answer: Answer) -> None:
         job, sequence, step = turn.job, turn.sequence, turn.step
+        job.counters.num_hot_hits += answer.num_hot_hits
+        job.counters.num_hot_misses += answer.num_hot_misses
+        if job.prompt.healed and (not sequence.token_ids or sequence.exits[0].rest):
+            job.counters.num_healing_forwards = job.counters.num_forwards
         if job.request.explain and job.explanation is None:
             job.explanation = build_explanation(self._prompts, job.prompt, step.tree, sequence.exits, answer)
         if len(answer.choices) > 1:  # the first choice of several candidates: each goes its own way from here
@@ -237,59 +238,6 @@ class Engine:
         for job in self._scheduler.running:
             self._scheduler.remove(job)
             _fail(job.sink, error if isinstance(error, MidtokenError) else ServerError(f"a step failed: {error}"))
-
-
-def load_engine(config: EngineConfig) -> Engine:
-    """An engine for the model in `config.model_dir`. Raises ModelError where it cannot be used."""
-    if config.fim_order not in list(FimOrder):
-        raise ModelError(f"fim_order must be one of {', '.join(FimOrder)}, not {config.fim_order!r}")
-    runner = load_runner(config)
-    encoder = load_text_encoder(config.model_dir)
-    try:
-        vocabulary = Vocabulary.from_folder(config.model_dir, runner.vocab_size)
-    except TrieCacheError as error:
-        raise ModelError(str(error)) from error
-    trie = Trie.build(vocabulary)
-    start_ids = encoder.start_ids or tuple(sorted(vocabulary.end_ids))[:1]
-    if not start_ids:
-        raise ModelError(f"{config.model_dir} names no token that a text begins or ends with")
-    prompts = PromptBuilder(
-        encoder, vocabulary, trie, start_ids, find_fim_markers(vocabulary), FimOrder(config.fim_order)
-    )
-    sampler = Sampler(vocabulary, trie, runner.vocab_size, torch.device(config.device))
-    engine = Engine(config, runner, sampler, prompts)
-    if config.warm:
-        _warm(engine)
-    return engine
-
-
-def _warm(engine: Engine) -> None:
-    """Runs one small completion: the first is slow, and a model that cannot step is found out now."""
-    sink = _WarmSink()
-    engine.submit(CompletionRequest("a = b", "\n", max_tokens=2), sink)
-    sink.ended.wait()
-    if sink.error is not None:
-        engine.close()
-        raise ModelError(f"the model cannot be used: {sink.error}") from sink.error
-
-
-class _WarmSink:
-    """Waits for the end."""
-
-    def __init__(self) -> None:
-        self.ended = threading.Event()
-        self.error: MidtokenError | None = None
-
-    def send(self, chunk: CompletionChunk) -> None:
-        if chunk.is_last:
-            self.ended.set()
-
-    def fail(self, error: MidtokenError) -> None:
-        self.error = error
-        self.ended.set()
-
-    def is_cancelled(self) -> bool:
-        return False
 
 
 # A sink is somebody else's code: whatever it raises ends its own request and no other.

@@ -11,20 +11,20 @@ Naive form: try every continuation of the text, tokenize each, and keep the toke
 """
 
 from dataclasses import dataclass
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, pairwise, takewhile
 
 from inference.text_encoder import PreToken, TextEncoder
 
 # One for each way in which a pre-tokenizer's pattern can go on: letters in both cases, blank and
 # letter, digits up to a group of three, line ends with and without indentation, quotes,
 # contractions and what ends one begun ("'" and "s", "'l" and "l", "'r" and "e"), marks, wide
-# characters, a combining mark, an emoji and its joiner.
+# characters and their punctuation, a combining mark, an emoji and its joiner.
 _PROBES = (
     "a", "A", "aA", "Aa", " a", " A", "  a", "1", "12", "123", " 1", "\n", "\n\n", "\n a", "\r\n", " \n", "\t", "\ta",
-    " ", "  ", "'", "'s", "'ll a", "s", "l", "e", '"', ".", "=", "(", " (", "_a", "/", "//", "é", "中", " 中", "\u0301",
-    "😀", "\u200d", "\xa0",
+    " ", "  ", "'", "'s", "'ll a", "s", "l", "e", '"', ".", "=", "(", " (", "_a", "/", "//", "é", "中", "。", " 中",
+    "\u0301", "😀", "\u200d", "\xa0",
 )  # fmt: skip
-_NUM_TAIL_PRE_TOKENS = 6
+_NUM_TAIL_PRE_TOKENS = 3  # a contraction reaches back over two ("it", "'", "s"), nothing further
 
 _MAX_HEALED_BYTES = 256  # beyond are long runs of blanks, base64, a line of CJK, minified code
 _REACH_BYTES = 128  # the longest token of the vocabularies in use: no token that leaves begins further back
@@ -48,16 +48,13 @@ def find_heal_point(encoder: TextEncoder, text: str) -> HealPoint:
     anchor = _find_anchor(whole)
     tail_start = whole[anchor - 1].end if anchor else 0
     tail = text[tail_start:]
-    splits = [_closed_before(encoder.split(tail + probe), len(tail)) for probe in _PROBES]
-    shared = _shared_beginning(splits)
-    healed_start = shared[-1].end if shared else 0
-    healed = tail[healed_start:]
-    layouts = {
-        tuple(len(tail[healed_start : piece.end].encode()) for piece in split[len(shared) :]) for split in splits
-    }
-    kept = [*whole[:anchor], *shared]
-    kept_ids = tuple(token_id for piece in kept for token_id in encoder.encode(piece.text))
-    return _shorten(encoder, HealPoint(kept_ids, healed.encode(), tuple(sorted(layouts))))
+    ways = {_find_closed_ends(encoder, tail, probe) for probe in _PROBES}
+    shared = _find_shared(ways)
+    healed_start = shared[-1] if shared else 0
+    layouts = {tuple(len(tail[healed_start:end].encode()) for end in way[len(shared) :]) for way in ways}
+    kept = [piece.text for piece in whole[:anchor]] + [tail[at:end] for at, end in pairwise((0, *shared))]
+    healed = tail[healed_start:].encode()
+    return _shorten(encoder, HealPoint(_encode_all(encoder, kept), healed, tuple(sorted(layouts))))
 
 
 def encode_text(encoder: TextEncoder, text: str) -> tuple[int, ...]:
@@ -67,7 +64,11 @@ def encode_text(encoder: TextEncoder, text: str) -> tuple[int, ...]:
 
 def encode_section(encoder: TextEncoder, text: str) -> tuple[int, ...]:
     """The tokens of text that does not stand at the beginning: the tokenizer puts nothing before it."""
-    return tuple(token_id for piece in encoder.split(text) for token_id in encoder.encode(piece.text))
+    return _encode_all(encoder, [piece.text for piece in encoder.split(text)])
+
+
+def _encode_all(encoder: TextEncoder, pre_tokens: list[str]) -> tuple[int, ...]:
+    return tuple(chain.from_iterable(map(encoder.encode, pre_tokens)))
 
 
 def _shorten(encoder: TextEncoder, point: HealPoint) -> HealPoint:
@@ -117,17 +118,12 @@ def _find_anchor(pre_tokens: list[PreToken]) -> int:
     return anchor
 
 
-def _closed_before(pre_tokens: list[PreToken], end: int) -> list[PreToken]:
-    return [piece for piece in pre_tokens if piece.end <= end]
+def _find_closed_ends(encoder: TextEncoder, tail: str, probe: str) -> tuple[int, ...]:
+    """Where pre-tokens end in `tail`, its own end included, if `probe` follows."""
+    return tuple([piece.end for piece in encoder.split(tail + probe) if piece.end <= len(tail)])
 
 
-def _shared_beginning(splits: list[list[PreToken]]) -> list[PreToken]:
-    shared = splits[0]
-    for split in splits[1:]:
-        num_shared = 0
-        for mine, theirs in zip(shared, split, strict=False):
-            if mine != theirs:
-                break
-            num_shared += 1
-        shared = shared[:num_shared]
-    return shared
+def _find_shared(ways: set[tuple[int, ...]]) -> tuple[int, ...]:
+    """The ends with which all ways begin: what the least and the greatest of them share."""
+    pairs = zip(min(ways), max(ways), strict=False)
+    return tuple([end for end, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)])

@@ -37,6 +37,7 @@ class Counters:
     started_at: float = 0.0
     first_chunk_at: float | None = None
     num_forwards: int = 0
+    num_healing_forwards: int = 0
     num_context_tokens: int = 0
     num_reused_tokens: int = 0
     num_tree_nodes: int = 0
@@ -111,6 +112,7 @@ class Job:
             total_ms=1e3 * (now - counters.submitted_at),
             num_tokens=sum(len(sequence.token_ids) for sequence in self.sequences),
             num_forwards=counters.num_forwards,
+            num_healing_forwards=counters.num_healing_forwards,
             num_context_tokens=counters.num_context_tokens,
             num_reused_tokens=counters.num_reused_tokens,
             num_tree_nodes=counters.num_tree_nodes,

@@ -15,6 +15,7 @@ import torch
 
 from inference.covering import Exit, Rule, find_leaving
 from inference.tree import TokenTree
+from trie_cache.hot_prefixes import HotPrefixCache
 from trie_cache.trie import Interval, Trie
 from trie_cache.vocabulary import Vocabulary
 
@@ -57,6 +58,8 @@ class Answer:
     best_ids: npt.NDArray[np.int64]
     best_log_probs: npt.NDArray[np.float64]  # log P(path + best token)
     choices: tuple[Choice, ...]
+    num_hot_hits: int  # lookups of an allowed set that the hot-prefix cache answered, and those it built
+    num_hot_misses: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +71,27 @@ class _Rows:
     exits: list[Exit]
 
 
+@dataclass(slots=True)
+class _Lookups:
+    """How a question's lookups of allowed sets went."""
+
+    num_hits: int = 0
+    num_misses: int = 0
+
+    def count(self, *, was_hit: bool) -> None:
+        self.num_hits += was_hit
+        self.num_misses += not was_hit
+
+
 class Sampler:
     """Chooses tokens under interval masks, for many sequences at once."""
 
-    def __init__(self, vocabulary: Vocabulary, trie: Trie, vocab_size: int, device: torch.device) -> None:
+    def __init__(self, vocabulary: Vocabulary, hot_prefixes: HotPrefixCache, trie: Trie, device: torch.device) -> None:
+        self._hot_prefixes = hot_prefixes
         self._trie = trie
         self._device = device
-        ranks = np.full(vocab_size, np.iinfo(np.int32).max, dtype=np.int32)
-        ranks[: min(vocab_size, len(trie.rank))] = trie.rank[:vocab_size]
-        self._ranks = torch.from_numpy(ranks).to(device)  # [vocab_size] int32; specials lie beyond every interval
-        known = torch.zeros(vocab_size, dtype=torch.bool)
-        known[: len(vocabulary.token_bytes)] = torch.tensor([bool(data) for data in vocabulary.token_bytes])
+        self._ranks = torch.tensor(trie.rank, device=device)  # [vocab_size] int32; specials lie beyond every interval
+        known = torch.tensor([bool(data) for data in vocabulary.token_bytes])
         known[sorted(vocabulary.special_ids)] = True
         self._known = known.to(device)  # [vocab_size] bool; False for padding rows
 
@@ -86,17 +99,18 @@ class Sampler:
     def choose(self, questions: Sequence[Question], logits: torch.Tensor) -> list[Answer]:
         """An answer for each question. `logits`: the rows of all trees' nodes, as `Runner.forward` gives them."""
         flat, first_rows = _lay_flat(questions)
+        lookups = [_Lookups() for _ in questions]
         log_probs = torch.log_softmax(logits.masked_fill(~self._known, -torch.inf), dim=-1)
         scores = log_probs[flat.rows]  # [num_exits, vocab_size]
         if any(exit_.rest for exit_ in flat.exits):
-            scores = scores.masked_fill(~self._build_masks(flat.exits), -torch.inf)
+            scores = scores.masked_fill(~self._build_masks(flat, lookups), -torch.inf)
         best, best_ids = scores.max(dim=-1)
         masses = torch.logsumexp(scores, dim=-1)
         edges = _find_edge_log_probs(questions, first_rows, log_probs)
         host = torch.stack([best.double(), masses.double(), best_ids.double()]).cpu().numpy()
         answers = []
         first_exit = 0
-        for question, path_edges in zip(questions, edges, strict=True):
+        for question, path_edges, looked_up in zip(questions, edges, lookups, strict=True):
             here = slice(first_exit, first_exit + len(question.exits))
             first_exit += len(question.exits)
             paths = np.array([sum(path_edges[b] for b in question.tree.iter_path(e.node)) for e in question.exits])
@@ -105,19 +119,22 @@ class Sampler:
             choices = _choose_greedily(question, bests, ids)
             if choices is None:
                 choices = _draw(question, scores[here] + torch.from_numpy(paths).to(scores)[:, None])
-            answers.append(Answer(host[1, here] + paths, ids, bests, choices))
+            answers.append(Answer(host[1, here] + paths, ids, bests, choices, looked_up.num_hits, looked_up.num_misses))
         return answers
 
-    def _build_masks(self, exits: Sequence[Exit]) -> torch.Tensor:
+    def _build_masks(self, flat: _Rows, lookups: list[_Lookups]) -> torch.Tensor:
         """[num_exits, vocab_size] bool, device: the tokens that may follow at each exit."""
-        intervals = [_find_interval(self._trie, exit_) for exit_ in exits]
+        intervals = [_find_interval(self._trie, exit_) for exit_ in flat.exits]
         bounds = torch.tensor([(interval.lo, interval.hi) for interval in intervals], device=self._device)
         masks = (self._ranks >= bounds[:, :1]) & (self._ranks < bounds[:, 1:])
-        for row, exit_ in enumerate(exits):
+        for row, (owner, exit_) in enumerate(zip(flat.owners, flat.exits, strict=True)):
             if not exit_.rest:
                 masks[row] = True
             elif exit_.rule is Rule.SPELL:
-                masks[row, list(self._trie.find_ancestors(exit_.rest))] = True
+                num_hits = self._hot_prefixes.num_hits
+                allowed = self._hot_prefixes.allowed(exit_.rest)
+                masks[row, torch.tensor(allowed.ids, device=self._device)] = True
+                lookups[owner].count(was_hit=self._hot_prefixes.num_hits > num_hits)
         return masks
 
 

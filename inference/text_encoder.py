@@ -6,10 +6,9 @@ looks like a control token stays text.
 """
 
 import json
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tokenizers import Tokenizer
 
@@ -19,8 +18,7 @@ _BLANK_MARK = "▁"  # SentencePiece writes a blank so
 _SAMPLE = "a é\n"  # what byte-level tokenizers write alike
 
 
-@dataclass(frozen=True, slots=True)
-class PreToken:
+class PreToken(NamedTuple):  # made a thousand times for each keystroke, in a third of a frozen dataclass's time
     """A run of text that is merged by itself. `end` counts characters from the start of the text."""
 
     text: str

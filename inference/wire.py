@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inference.errors import InvalidRequestError
+from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
 
 Array = npt.NDArray[Any]  # BYTES tensors are object arrays; each field's dtype stands in the tables below
 
@@ -97,6 +97,7 @@ class CompletionStats:
     total_ms: float = 0.0
     num_tokens: int = 0
     num_forwards: int = 0
+    num_healing_forwards: int = 0  # until the healed bytes were spelled again, of all candidates the most
     num_context_tokens: int = 0
     num_reused_tokens: int = 0
     num_tree_nodes: int = 0
@@ -231,9 +232,9 @@ def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
     reason = _decode(values["finish_reason"])
     stats = None
     if "total_ms" in values:
-        stats = CompletionStats(**{
-            field.name: values[field.name].item() for field in dataclasses.fields(CompletionStats)
-        })
+        stats = CompletionStats(
+            **{field.name: values[field.name].item() for field in dataclasses.fields(CompletionStats)}
+        )
     explanation = None
     if "explanation" in values:
         fields: dict[str, Any] = json.loads(_decode(values["explanation"]))
@@ -249,6 +250,28 @@ def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
         stats=stats,
         explanation=explanation,
     )
+
+
+_INVALID = "invalid request: "
+_OVERLOADED = "overloaded: "
+
+
+def error_to_text(error: MidtokenError) -> str:
+    """The error as a person reads it in a response. Streams carry no error codes, so its kind stands in the text."""
+    if isinstance(error, InvalidRequestError):
+        return f"{_INVALID}{error}"
+    if isinstance(error, OverloadedError):
+        return f"{_OVERLOADED}{error}"
+    return str(error)
+
+
+def error_from_text(text: str) -> MidtokenError:
+    """The error that `error_to_text` wrote; any other text, as Triton's own, is a ServerError."""
+    if text.startswith(_INVALID):
+        return InvalidRequestError(text.removeprefix(_INVALID))
+    if text.startswith(_OVERLOADED):
+        return OverloadedError(text.removeprefix(_OVERLOADED))
+    return ServerError(text)
 
 
 def _to_array(values: tuple[Any, ...], dtype: type) -> Array:

@@ -11,7 +11,6 @@ import argparse
 import math
 import os
 import pickle
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +21,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from torch.nn.functional import cross_entropy
 from tqdm import tqdm
 
-from models.corpus import SourceFile, iter_held_out, iter_training
+from models.corpus import SourceFile, iter_training
+from models.evaluation import measure_bits_per_byte
 from models.training_stream import SPECIAL_TOKENS, TrainingStream, build_encoder, iter_lengths
 
 _VOCAB_SIZE = 8192
@@ -64,7 +64,6 @@ def main() -> None:
     loss_of = torch.compile(_sum_loss) if options.compile else _sum_loss
     encode = build_encoder(tokenizer)
     bar = tqdm(total=options.tokens, initial=progress.num_tokens, unit="tok", unit_scale=True, disable=rank > 0)
-    saved_at = time.monotonic()
     average = math.nan
     while progress.num_tokens < options.tokens:
         done = progress.num_tokens / options.tokens
@@ -83,13 +82,12 @@ def main() -> None:
         average = loss if math.isnan(average) else 0.95 * average + 0.05 * loss
         bar.update(_BATCH_TOKENS)
         bar.set_postfix(loss=f"{average:.3f}", step=progress.step)
-        if time.monotonic() - saved_at > options.save_seconds:
+        if progress.step % options.save_steps == 0:  # by steps: all processes save the same one
             _save_checkpoint(checkpoint, model, optimizers, progress)
-            saved_at = time.monotonic()
     _save_checkpoint(checkpoint, model, optimizers, progress)
     if rank == 0:
         _export(model, tokenizer, options.out)
-        print(f"held-out bits per byte: {_held_out_bits_per_byte(model, tokenizer):.4f}")
+        print(f"held-out bits per byte: {measure_bits_per_byte(model, tokenizer):.4f}")
 
 
 def _parse_options() -> argparse.Namespace:
@@ -99,7 +97,7 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("models/default"), help="where the model goes")
     parser.add_argument("--tokens", type=int, default=30_000_000)
     parser.add_argument("--micro-tokens", type=int, default=4096, help="tokens in one forward pass")
-    parser.add_argument("--save-seconds", type=float, default=300)
+    parser.add_argument("--save-steps", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
     options = parser.parse_args()
@@ -123,13 +121,17 @@ def _load_or_train_tokenizer(work: Path, files: list[SourceFile], rank: int) -> 
     path = work / "tokenizer.json"
     if rank == 0 and not path.exists():
         tokenizer = Tokenizer(models.BPE())
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-            pre_tokenizers.Split(Regex(_PRE_TOKENIZER), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ])
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(_PRE_TOKENIZER), "isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
         tokenizer.decoder = decoders.ByteLevel()
         trainer = trainers.BpeTrainer(
-            vocab_size=_VOCAB_SIZE, special_tokens=list(SPECIAL_TOKENS), show_progress=False,
+            vocab_size=_VOCAB_SIZE,
+            special_tokens=list(SPECIAL_TOKENS),
+            show_progress=False,
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         )
         sample = [file.text for index, file in enumerate(files) if file.root == "stdlib" or index % 4 == 0]
@@ -142,10 +144,20 @@ def _load_or_train_tokenizer(work: Path, files: list[SourceFile], rank: int) -> 
 
 def _model_config() -> transformers.LlamaConfig:
     return transformers.LlamaConfig(
-        vocab_size=_VOCAB_SIZE, hidden_size=256, intermediate_size=704, num_hidden_layers=6,
-        num_attention_heads=4, num_key_value_heads=2, head_dim=64, max_position_embeddings=_LONG_ROW,
-        rope_parameters={"rope_type": "default", "rope_theta": 50_000.0}, tie_word_embeddings=True,
-        bos_token_id=None, eos_token_id=0, pad_token_id=4, attn_implementation="sdpa",
+        vocab_size=_VOCAB_SIZE,
+        hidden_size=256,
+        intermediate_size=704,
+        num_hidden_layers=6,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=64,
+        max_position_embeddings=_LONG_ROW,
+        rope_parameters={"rope_type": "default", "rope_theta": 50_000.0},
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=0,
+        pad_token_id=4,
+        attn_implementation="sdpa",
     )
 
 
@@ -184,10 +196,14 @@ def _step(model: torch.nn.Module, optimizers: list[torch.optim.Optimizer], rate:
         optimizer.zero_grad()
 
 
-def _save_checkpoint(path: Path, model: torch.nn.Module, optimizers: list[torch.optim.Optimizer],
-                     progress: _Progress) -> None:
-    state = {"model": model.state_dict(), "optimizers": [o.state_dict() for o in optimizers],
-             "progress": pickle.dumps(progress)}
+def _save_checkpoint(
+    path: Path, model: torch.nn.Module, optimizers: list[torch.optim.Optimizer], progress: _Progress
+) -> None:
+    state = {
+        "model": model.state_dict(),
+        "optimizers": [o.state_dict() for o in optimizers],
+        "progress": pickle.dumps(progress),
+    }
     torch.save(state, path.with_suffix(".new"))
     path.with_suffix(".new").replace(path)
 
@@ -209,27 +225,13 @@ def _export(model: transformers.LlamaForCausalLM, tokenizer: Tokenizer, out: Pat
     copy.load_state_dict(state)
     copy.save_pretrained(out)
     wrapped = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token="<|endoftext|>", eos_token="<|endoftext|>", pad_token="<|fim_pad|>",
+        tokenizer_object=tokenizer,
+        bos_token="<|endoftext|>",
+        eos_token="<|endoftext|>",
+        pad_token="<|fim_pad|>",
         model_max_length=_LONG_ROW,
     )
     wrapped.save_pretrained(out)
-
-
-def _held_out_bits_per_byte(model: transformers.LlamaForCausalLM, tokenizer: Tokenizer) -> float:
-    """Mean over every held-out file, each read in rows that see half a row of what came before."""
-    device = next(model.parameters()).device
-    nats, num_bytes = 0.0, 0
-    with torch.no_grad():
-        for file in iter_held_out():
-            ids = torch.tensor([0, *tokenizer.encode(file.text, add_special_tokens=False).ids], device=device)
-            num_bytes += len(file.text.encode())
-            for start in range(0, len(ids) - 1, _LONG_ROW // 2):
-                first = max(start - _LONG_ROW // 2, 0)
-                row = ids[first : start + _LONG_ROW // 2 + 1]
-                logits = model(input_ids=row[None, :-1], use_cache=False).logits[0].float()
-                fresh = start - first
-                nats += cross_entropy(logits[fresh:], row[1 + fresh :], reduction="sum").item()
-    return nats / math.log(2) / num_bytes
 
 
 if __name__ == "__main__":

@@ -25,8 +25,13 @@ class TrainingStream:
     num_pieces: int = 0
     _left_over: list[int] = field(default_factory=list)
 
-    def take_rows(self, count: int, files: Sequence[SourceFile], weights: Sequence[float],
-                  encode: Callable[[str, random.Random], list[int]]) -> list[list[int]]:
+    def take_rows(
+        self,
+        count: int,
+        files: Sequence[SourceFile],
+        weights: Sequence[float],
+        encode: Callable[[str, random.Random], list[int]],
+    ) -> list[list[int]]:
         """The next `count` rows of `row_tokens + 1` ids each, files drawn in proportion to `weights`."""
         width = self.row_tokens + 1
         rows = []
@@ -65,8 +70,9 @@ def build_encoder(tokenizer: Tokenizer) -> Callable[[str, random.Random], list[i
     return encode
 
 
-def _split_at(prefix: str, middle: str, plain: Callable[[str], list[int]],
-              rng: random.Random) -> tuple[list[int], list[int]]:
+def _split_at(
+    prefix: str, middle: str, plain: Callable[[str], list[int]], rng: random.Random
+) -> tuple[list[int], list[int]]:
     """Half the time the cut stands where a token ends, as it does after healing; else anywhere."""
     if rng.random() < 0.5:
         return plain(prefix), plain(middle)

@@ -34,6 +34,6 @@ fi
 echo "[1/3] pip"
 "$venv/bin/python" -m pip install --quiet --upgrade 'pip>=25.1'
 echo "[2/3] torch (the largest part)"
-"$venv/bin/python" -m pip install --progress-bar on --quiet 'torch==2.13.0' 'numpy>=1.26,<2'
+"$venv/bin/python" -m pip install 'torch==2.13.0' 'numpy>=1.26,<2'
 echo "[3/3] midtoken and what its tests need"
-"$venv/bin/python" -m pip install --quiet --editable . --group dev
+PYTHONWARNINGS=ignore "$venv/bin/python" -m pip install --quiet --editable . --group dev

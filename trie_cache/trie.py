@@ -68,11 +68,8 @@ class Trie:
 
     def find_interval(self, prefix: bytes) -> Interval:
         """Where in `order` the tokens are that start with `prefix`, itself included. All of them for `b""`."""
-        tokens = self._tokens
-        lo = bisect_left(tokens, prefix)
-        if lo == len(tokens) or not tokens[lo].startswith(prefix):
-            return Interval(lo, lo)
-        return Interval(lo, bisect_right(tokens, prefix + self._after, lo))
+        lo = bisect_left(self._tokens, prefix)
+        return Interval(lo, bisect_right(self._tokens, prefix + self._after, lo))
 
     def find_ancestors(self, prefix: bytes) -> tuple[int, ...]:
         """Ids of the tokens that are a proper, non-empty beginning of `prefix`, the shortest first."""

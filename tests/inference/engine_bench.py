@@ -15,6 +15,7 @@ from inference.sampler import Sampler
 from inference.tree import TokenTree
 from inference.wire import Extent
 from tests.toys import ToyTokenizer, build_prompts, toy_tokenizer
+from trie_cache.hot_prefixes import HotPrefixCache
 
 UNBOUNDED = Extent.BLOCK  # in a prefix without indentation nothing ends a block
 
@@ -74,7 +75,7 @@ def build_bench(folder: Path, kind: str, dtype: str = "float64", **settings_: in
     toy, clock = toy_tokenizer(kind), Clock()
     config = EngineConfig(folder, dtype=dtype, **settings_)
     runner = WatchedRunner(load_runner(config)._model)
-    sampler = Sampler(toy.vocabulary, toy.trie, runner.vocab_size, torch.device("cpu"))
+    sampler = Sampler(toy.vocabulary, HotPrefixCache(toy.trie), toy.trie, torch.device("cpu"))
     return Bench(toy, runner, Engine(config, runner, sampler, build_prompts(toy), clock), clock)
 
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from inference.config import EngineConfig
-from inference.engine import load_engine
+from inference.engine_loader import load_engine
 from inference.errors import ModelError
 from inference.wire import CompletionRequest, Extent, FinishReason, Healing
 from tests.inference.conftest import MakeModel

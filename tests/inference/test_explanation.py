@@ -8,6 +8,7 @@ from inference.prompt import Prompt
 from inference.sampler import Question, Sampler, Sampling
 from inference.wire import CompletionRequest, Explanation, Healing
 from tests.toys import KINDS, build_prompts, toy_tokenizer
+from trie_cache.hot_prefixes import HotPrefixCache
 
 _PREFIX = "def walk(node):\n    return node.nex"
 
@@ -20,7 +21,7 @@ def _explain(kind: str, prefix: str = _PREFIX, healing: Healing = Healing.EXACT)
     prompt = prompts.build(CompletionRequest(prefix, healing=healing), 256)
     tree = prompt.covering.build_tree(prompt.context_ids)
     logits = torch.randn(1 + len(tree.branch_ids), toy.num_rows, generator=torch.Generator().manual_seed(1))
-    sampler = Sampler(toy.vocabulary, toy.trie, toy.num_rows, torch.device("cpu"))
+    sampler = Sampler(toy.vocabulary, HotPrefixCache(toy.trie), toy.trie, torch.device("cpu"))
     [answer] = sampler.choose([Question(tree, prompt.covering.exits, Sampling(0.0, 1.0))], logits)
     return prompt, build_explanation(prompts, prompt, tree, prompt.covering.exits, answer)
 
@@ -87,7 +88,7 @@ def test_special_tokens_are_shown_by_name() -> None:
     tree = prompt.covering.build_tree(prompt.context_ids)
     logits = torch.zeros(1, toy.num_rows)
     logits[0, toy.vocabulary.special_tokens["<|endoftext|>"]] = 9.0
-    sampler = Sampler(toy.vocabulary, toy.trie, toy.num_rows, torch.device("cpu"))
+    sampler = Sampler(toy.vocabulary, HotPrefixCache(toy.trie), toy.trie, torch.device("cpu"))
     [answer] = sampler.choose([Question(tree, prompt.covering.exits, Sampling(0.0, 1.0))], logits)
 
     explanation = build_explanation(prompts, prompt, tree, prompt.covering.exits, answer)

@@ -16,6 +16,7 @@ from inference.tree import TokenTree
 from inference.wire import CompletionRequest
 from tests.inference.conftest import MakeModel
 from tests.toys import KINDS, ToyTokenizer, build_prompts, texts, toy_tokenizer
+from trie_cache.hot_prefixes import HotPrefixCache
 
 _CPU = torch.device("cpu")
 _GREEDY = Sampling(temperature=0.0, top_p=1.0)
@@ -41,7 +42,7 @@ class _Member:
 
 
 def _sampler(toy: ToyTokenizer) -> Sampler:
-    return Sampler(toy.vocabulary, toy.trie, toy.num_rows, _CPU)
+    return Sampler(toy.vocabulary, HotPrefixCache(toy.trie), toy.trie, _CPU)
 
 
 def _may_follow(toy: ToyTokenizer, token_id: int, exit_: Exit) -> bool:

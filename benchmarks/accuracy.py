@@ -1,0 +1,164 @@
+"""How often a completion spells the rest of what is being typed, by healing strategy.
+
+Cursors are drawn inside identifiers, operators, blanks and strings of held-out files; right is a
+completion that goes on with exactly the characters that stand in the file, up to the end of the
+run. Greedy, prefix only; the strategies take turns at every cursor, so all see the same machine.
+"""
+
+import argparse
+import math
+import statistics
+import threading
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+import transformers
+from rich.progress import track
+
+from benchmarks.cuts import Cut, draw_cuts
+from benchmarks.report import Row, find_processor, print_rows, write_report
+from inference.config import EngineConfig
+from inference.engine import Completer
+from inference.engine_loader import load_engine
+from inference.errors import MidtokenError
+from inference.wire import CompletionChunk, CompletionRequest, CompletionStats, Extent, Healing
+from models.corpus import iter_held_out
+from models.evaluation import measure_bits_per_byte
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_CONTEXT_CHARS = 2000
+_MAX_TOKENS = 12
+_HEALINGS = (Healing.NONE, Healing.SINGLE, Healing.GREEDY, Healing.EXACT)
+
+
+class Collector:
+    """Collects one request's chunks and waits for the last."""
+
+    def __init__(self) -> None:
+        self._done = threading.Event()
+        self._texts: list[str] = []
+        self._stats: CompletionStats | None = None
+        self._error: MidtokenError | None = None
+
+    def send(self, chunk: CompletionChunk) -> None:
+        self._texts.append(chunk.text)
+        if chunk.is_last:
+            self._stats = chunk.stats
+            self._done.set()
+
+    def fail(self, error: MidtokenError) -> None:
+        self._error = error
+        self._done.set()
+
+    def is_cancelled(self) -> bool:
+        return False
+
+    def wait(self) -> tuple[str, CompletionStats]:
+        """The whole text and its stats. Raises what the engine failed with."""
+        self._done.wait()
+        if self._error is not None or self._stats is None:
+            raise self._error or MidtokenError("the last chunk has no stats")
+        return "".join(self._texts), self._stats
+
+
+def main() -> None:
+    options = _parse_options()
+    bits = _measure_bits(options.model)
+    cuts = draw_cuts(iter_held_out(), options.identifiers, options.others, options.seed)
+    engine = load_engine(EngineConfig(options.model, device=options.device, num_threads=options.threads))
+    solved: dict[tuple[Healing, str], list[bool]] = defaultdict(list)
+    costs: dict[Healing, list[CompletionStats]] = defaultdict(list)
+    for cut in track(cuts, "completing"):
+        for healing in _HEALINGS:
+            text, stats = _complete(engine, cut, healing)
+            solved[healing, cut.kind].append(cut.is_solved_by(text))
+            costs[healing].append(stats)
+    engine.close()
+    rows = [_build_row(healing, solved, costs[healing]) for healing in _HEALINGS]
+    print_rows(f"Right rest of the run, {len(cuts)} cursors, {bits:.3f} bits/byte", rows)
+    figures: dict[str, float | bool | None] = {"num_cuts": len(cuts), "bits_per_byte": bits}
+    for healing, row in zip(_HEALINGS, rows, strict=True):
+        for name in ("identifier", "other", "forwards", "ms"):
+            figures[f"{name}_{healing}"] = _number(row[name])
+    device = find_processor() if options.device == "cpu" else options.device
+    write_report("accuracy", rows, figures, _draw(rows), device)
+
+
+def _parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, default=Path("models/default"))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--identifiers", type=int, default=500)
+    parser.add_argument("--others", type=int, default=210)
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args()
+
+
+def _measure_bits(model_dir: Path) -> float:
+    model = transformers.AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32, local_files_only=True)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model_dir, local_files_only=True)
+    return measure_bits_per_byte(model.eval(), tokenizer.backend_tokenizer)
+
+
+def _complete(engine: Completer, cut: Cut, healing: Healing) -> tuple[str, CompletionStats]:
+    start = cut.prefix.find("\n", max(len(cut.prefix) - _CONTEXT_CHARS, 0)) + 1
+    collector = Collector()
+    request = CompletionRequest(
+        cut.prefix[start:], max_tokens=_MAX_TOKENS, healing=healing, extent=Extent.SINGLE_LINE
+    )
+    engine.submit(request, collector)
+    return collector.wait()
+
+
+def _build_row(healing: Healing, solved: dict[tuple[Healing, str], list[bool]], costs: list[CompletionStats]) -> Row:
+    by_kind = {kind: marks for (strategy, kind), marks in solved.items() if strategy is healing}
+    others = [mark for kind, marks in by_kind.items() if kind != "identifier" for mark in marks]
+    times = [stats.total_ms for stats in costs]
+    quartiles = statistics.quantiles(times, n=4)
+    return {
+        "healing": str(healing),
+        "identifier": _percent(by_kind["identifier"]),
+        "± (95 %)": 196 * math.sqrt(0.25 / len(by_kind["identifier"])),
+        "other": _percent(others),
+        **{kind: _percent(marks) for kind, marks in by_kind.items() if kind != "identifier"},
+        "forwards": statistics.mean(stats.num_healing_forwards or 1 for stats in costs),
+        "ms": statistics.median(times),
+        "ms, middle half": quartiles[2] - quartiles[0],
+        "forwards in all": statistics.mean(stats.num_forwards for stats in costs),
+        "tree nodes": statistics.mean(stats.num_tree_nodes for stats in costs),
+    }
+
+
+def _percent(marks: list[bool]) -> float:
+    return 100 * sum(marks) / len(marks)
+
+
+def _number(value: object) -> float:
+    assert isinstance(value, float | int)
+    return round(float(value), 3)
+
+
+def _draw(rows: list[Row]) -> "Figure":
+    from matplotlib.figure import Figure  # only benchmarks that draw need it
+
+    figure = Figure(figsize=(6, 3.2))
+    axes = figure.add_subplot()
+    names = [str(row["healing"]) for row in rows]
+    for offset, kind in ((-0.2, "identifier"), (0.2, "other")):
+        heights = [_number(row[kind]) for row in rows]
+        bars = axes.bar([index + offset for index in range(len(rows))], heights, width=0.38, label=kind)
+        axes.bar_label(bars, fmt="%.0f")
+    axes.set_xticks(range(len(rows)), names)
+    axes.set_ylabel("rest of the run right, %")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    return figure
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""The 151,643-token vocabulary that benchmarks measure with, as a tokenizer that the `tokenizers` library runs.
+
+`make` fetches the vocabulary; it is never committed. A tiktoken file lists tokens by rank, not merges:
+a token's merge is the two parts that BPE makes of its bytes with the tokens of lower rank.
+"""
+
+from itertools import pairwise
+from pathlib import Path
+
+from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers
+from tokenizers.models import BPE
+
+from trie_cache.vocabulary import Vocabulary
+
+_TIKTOKEN_PATH = Path("build/large-vocabulary/dashscope/resources/qwen.tiktoken")
+_FOLDER = Path("build/large-tokenizer")
+
+# Qwen2's: GPT-4's, but with digits one by one.
+_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def build_large_folder() -> Path:
+    """A folder with the vocabulary's `tokenizer.json`, made at the first call.
+
+    Raises SystemExit, with the command that helps, where the vocabulary has not been fetched.
+    """
+    path = _FOLDER / "tokenizer.json"
+    if not path.exists():
+        if not _TIKTOKEN_PATH.exists():
+            raise SystemExit(f"{_TIKTOKEN_PATH} is missing: make {_TIKTOKEN_PATH}")
+        _FOLDER.mkdir(exist_ok=True)
+        build_tokenizer(Vocabulary.from_tiktoken(_TIKTOKEN_PATH).token_bytes).save(str(path))
+    return _FOLDER
+
+
+def build_tokenizer(token_bytes: tuple[bytes, ...]) -> Tokenizer:
+    """Byte-level BPE over tokens in the order of their ranks, with Qwen2's pattern and no special tokens."""
+    ranks = {token: rank for rank, token in enumerate(token_bytes)}
+    alphabet = _build_alphabet()
+    names = {token: "".join(alphabet[byte] for byte in token) for token in ranks}
+    merges = [
+        (names[left], names[right])
+        for token in token_bytes
+        if len(token) > 1
+        for left, right in [_find_merge(token, ranks)]
+    ]
+    tokenizer = Tokenizer(BPE({names[token]: rank for token, rank in ranks.items()}, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_PATTERN), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def _find_merge(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes]:
+    """The two parts that are joined last when `token` is merged from its bytes."""
+    parts = [token[index : index + 1] for index in range(len(token))]
+    while len(parts) > 2:
+        pairs = [ranks.get(left + right, len(ranks)) for left, right in pairwise(parts)]
+        first = min(range(len(pairs)), key=pairs.__getitem__)
+        parts[first : first + 2] = [parts[first] + parts[first + 1]]
+    left, right = parts
+    return left, right
+
+
+def _build_alphabet() -> list[str]:
+    """GPT-2's printable character for each byte: itself where it is printable in Latin-1, the others from U+0100 on."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = iter(range(0x100, 0x200))
+    return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]

@@ -1,0 +1,89 @@
+"""Where a benchmark leaves what it measured: `benchmarks/results/NAME.json`, and a picture beside it."""
+
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Value = str | float | bool | None
+Row = Mapping[str, Value]
+
+_FOLDER = Path(__file__).parent
+_RESULTS = _FOLDER / "results"
+
+
+def write_report(
+    name: str,
+    rows: Sequence[Row],
+    figures: Mapping[str, float | bool | None],
+    picture: "Figure | None" = None,
+    device: str | None = None,
+) -> Path:
+    """Writes `results/NAME.json`, and `results/NAME.svg` where there is a picture; returns the JSON file's path.
+
+    `rows` are the printed table's, `figures` the flat mapping that targets are compared with; None is a figure that
+    could not be had. `device` is what the measured code ran on, by default this machine's processor.
+    """
+    _RESULTS.mkdir(exist_ok=True)
+    report = {
+        "commit": _find_commit(),
+        "device": device or find_processor(),
+        "command": " ".join(["python", *sys.orig_argv[1:]]),
+        "figures": dict(figures),
+        "rows": [dict(row) for row in rows],
+    }
+    path = _RESULTS / f"{name}.json"
+    path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    if picture is not None:
+        picture.savefig(path.with_suffix(".svg"), bbox_inches="tight", metadata={"Date": None})
+    return path
+
+
+def print_rows(title: str, rows: Sequence[Row]) -> None:
+    """Prints `rows` as a table. Its columns are the first row's keys; None is shown as a dash."""
+    table = Table(title=title)
+    for name in rows[0]:
+        table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(_format(row.get(name)) for name in rows[0]))
+    Console(width=Console(width=1000).measure(table).maximum).print(table)  # wide tables wrap in a narrow terminal only
+
+
+def format_number(value: float) -> str:
+    """Three digits below 100, whole numbers above."""
+    return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
+
+
+def find_processor() -> str:
+    """The processor's name and how many cores may be used."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.processor()}, {len(names)} cores"
+
+
+def _find_commit() -> str:
+    """The commit that was measured, with `+` where sources other than results differ from it."""
+    commit = _run_git("rev-parse", "HEAD")
+    changed = _run_git("status", "--porcelain", "--", ":/", f":(exclude,top){_RESULTS.relative_to(_FOLDER.parent)}")
+    return f"{commit}+" if changed else commit
+
+
+def _run_git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=_FOLDER, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _format(value: Value) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return format_number(value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

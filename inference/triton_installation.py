@@ -1,0 +1,84 @@
+"""A tritonserver on this machine, and what it takes to start it."""
+
+import hashlib
+import importlib.util
+import os
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+from inference.errors import LaunchError
+
+
+@dataclass(frozen=True, slots=True)
+class TritonInstallation:
+    """The server's program and the folders it has to be told of."""
+
+    binary: Path
+    backends_dir: Path
+    cache_dir: Path | None = None  # None: where the server itself looks
+    library_dirs: tuple[Path, ...] = ()
+
+
+def find_installation(binary: Path) -> TritonInstallation:
+    """The installation around a given program, as in NVIDIA's container. Raises LaunchError."""
+    if not os.access(binary, os.X_OK) or binary.is_dir():
+        raise LaunchError(f"{binary} is not a program that can be run")
+    backends_dir = binary.resolve().parents[1] / "backends"
+    if not (backends_dir / "python").is_dir():
+        raise LaunchError(f"{binary} has no Python backend: {backends_dir / 'python'} is missing")
+    return TritonInstallation(binary, backends_dir)
+
+
+def link_bundled_installation(links_dir: Path) -> TritonInstallation:
+    """The server that the nvidia-pytriton wheel carries, with the Python backend made ready for this interpreter.
+
+    The backend runs models in a stub process that is built for one Python version and must lie beside the backend;
+    so a folder below `links_dir` links the two together. Raises LaunchError naming what to install.
+    """
+    bundle = _find_bundle()
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    stub = bundle / "python_backend_stubs" / version / "triton_python_backend_stub"
+    if not stub.exists():
+        raise LaunchError(f"the bundled tritonserver has no stub for Python {version}; use Python 3.11 or 3.12")
+    digest = hashlib.sha256(f"{bundle} {version}".encode()).hexdigest()[:12]
+    backend_dir = links_dir / digest / "python"
+    backend_dir.mkdir(parents=True, exist_ok=True)
+    for file in [*(bundle / "backends" / "python").iterdir(), stub]:
+        _link(backend_dir / file.name, file)
+    return TritonInstallation(
+        binary=bundle / "bin" / "tritonserver",
+        backends_dir=backend_dir.parent,
+        cache_dir=bundle / "caches",
+        library_dirs=(bundle.parents[1] / "nvidia_pytriton.libs", _find_libpython(version).parent),
+    )
+
+
+def _find_bundle() -> Path:
+    spec = importlib.util.find_spec("pytriton")
+    if spec is None or spec.origin is None:
+        raise LaunchError("no tritonserver: run `pip install nvidia-pytriton==0.7.0` or name one with --triton-binary")
+    return Path(spec.origin).parent / "tritonserver"
+
+
+def _find_libpython(version: str) -> Path:
+    name = f"libpython{version}.so.1.0"
+    folders = [
+        sysconfig.get_config_var("LIBDIR") or "",
+        f"/usr/lib/{sysconfig.get_config_var('MULTIARCH')}",
+        f"{sys.base_prefix}/lib",
+    ]
+    for folder in folders:
+        if Path(folder, name).exists():
+            return Path(folder, name)
+    raise LaunchError(
+        f"{name} is missing, which Triton's Python backend loads; on Debian: apt install libpython{version}"
+    )
+
+
+def _link(place: Path, target: Path) -> None:
+    if not (place.is_symlink() and place.readlink() == target):
+        fresh = place.with_name(f"{place.name}.{os.getpid()}")
+        fresh.symlink_to(target)
+        fresh.replace(place)  # at once, because another process may be starting from this folder

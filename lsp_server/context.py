@@ -1,0 +1,98 @@
+"""What of a document is sent for a completion at a position."""
+
+from dataclasses import dataclass
+
+from lsprotocol.types import Position
+
+from lsp_server.documents import Document
+from lsp_server.positions import join_surrogates, replace_surrogates
+from lsp_server.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    r"""The text around the cursor, with \n as its only line end and no lone surrogates."""
+
+    prefix: str
+    suffix: str
+
+    @property
+    def line_before(self) -> str:
+        """The cursor's line up to the cursor."""
+        return self.prefix[self.prefix.rfind("\n") + 1 :]
+
+    @property
+    def line_after(self) -> str:
+        """The cursor's line from the cursor on."""
+        return self.suffix.partition("\n")[0]
+
+
+def cut_context(document: Document, position: Position, settings: Settings) -> Context:
+    """The text to send for a completion at `position`, at most so many bytes as the settings say.
+
+    It starts at `document.anchor_line`, which this moves when it has to, and by a quarter of the window at
+    least: a start that crept along with each line typed would shift all that the model has computed already.
+    Raises OutOfStepError.
+    """
+    line, before, after = document.split_at(position)
+    if "\ud800" <= before[-1:] <= "\udbff" and "\udc00" <= after[:1] <= "\udfff":  # a cursor within a code point
+        before, after = before[:-1], join_surrogates(before[-1] + after)
+    prefix = _cut_prefix(document, line, before, settings.max_prefix_bytes)
+    suffix = _cut_suffix(document, line, after, settings.max_suffix_bytes)
+    return Context(_clean(prefix), _clean(suffix))
+
+
+def _cut_prefix(document: Document, line: int, before: str, max_bytes: int) -> str:
+    if _exceeds(before, max_bytes):
+        document.anchor_line = line
+        return _cut_long_line(before, max_bytes)
+    room = max_bytes - _num_bytes(before)
+    start = _find_start(document, line, room)  # the furthest that the window can reach
+    half_start = _find_start(document, line, room - max_bytes // 2)
+    if not start <= document.anchor_line <= half_start:
+        document.anchor_line = _find_start(document, line, room - max_bytes // 4)
+    return "".join(document.lines[document.anchor_line : line]) + before
+
+
+def _find_start(document: Document, line: int, room: int) -> int:
+    """The first line such that it and those up to `line`, without `line` itself, fit into `room` bytes."""
+    while line > 0:
+        room -= _num_bytes(document.lines[line - 1])
+        if room < 0:
+            break
+        line -= 1
+    return line
+
+
+def _cut_long_line(before: str, max_bytes: int) -> str:
+    """The end of a line that is longer than the window, from a multiple of a quarter of the window."""
+    step = max_bytes // 4
+    start = max(0, len(before) - max_bytes)
+    start += -start % step
+    while _exceeds(before[start:], max_bytes):
+        start += step
+    return before[start:]
+
+
+def _cut_suffix(document: Document, line: int, after: str, max_bytes: int) -> str:
+    if _exceeds(after, max_bytes):
+        return after[:max_bytes].encode("utf-8", "replace")[:max_bytes].decode("utf-8", "ignore")
+    parts, room = [after], max_bytes - _num_bytes(after)
+    for number in range(line + 1, len(document.lines)):
+        room -= _num_bytes(document.lines[number])
+        if room < 0:
+            break
+        parts.append(document.lines[number])
+    return "".join(parts)
+
+
+def _exceeds(text: str, max_bytes: int) -> bool:
+    return len(text) > max_bytes or _num_bytes(text) > max_bytes
+
+
+def _num_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _clean(text: str) -> str:
+    return replace_surrogates(text.replace("\r\n", "\n").replace("\r", "\n"))

@@ -1,0 +1,39 @@
+"""Where a person reads what `lsp_server.status` tells: the editor's log, messages and progress."""
+
+import uuid
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+
+
+class LspWindow:
+    """A `Window` on the editor at the other end."""
+
+    def __init__(self, server: LanguageServer) -> None:
+        self._server = server
+        self._progress_token: str | None = None
+
+    def log(self, text: str) -> None:
+        """LSP window/logMessage."""
+        self._server.window_log_message(types.LogMessageParams(types.MessageType.Info, text))
+
+    def show_error(self, text: str) -> None:
+        """LSP window/showMessage."""
+        self._server.window_show_message(types.ShowMessageParams(types.MessageType.Error, text))
+
+    def begin_progress(self, text: str) -> None:
+        """LSP $/progress, where the editor shows any, and the log."""
+        self.log(text)
+        window = self._server.client_capabilities.window
+        if window is not None and window.work_done_progress:
+            self._progress_token = str(uuid.uuid4())
+            self._server.work_done_progress.create(self._progress_token)
+            begin = types.WorkDoneProgressBegin(title="midtoken", message=text, cancellable=False)
+            self._server.work_done_progress.begin(self._progress_token, begin)
+
+    def end_progress(self, text: str) -> None:
+        """The end of what `begin_progress` began, if it did."""
+        self.log(text)
+        if self._progress_token is not None:
+            self._server.work_done_progress.end(self._progress_token, types.WorkDoneProgressEnd(message=text))
+            self._progress_token = None

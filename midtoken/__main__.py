@@ -1,0 +1,7 @@
+"""`python -m midtoken` is `midtoken`."""
+
+import sys
+
+from midtoken.cli import main
+
+sys.exit(main())

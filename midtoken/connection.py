@@ -1,0 +1,68 @@
+"""The way from a subcommand to a completion server: one that is named, or the user's shared one."""
+
+import argparse
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Self
+
+from rich.console import Console
+
+from inference.client import CompletionClient
+from inference.shared_server import ServerLease, lease_server
+from inference.wire import CompletionChunk, CompletionRequest
+from midtoken.server_arguments import ServerArguments, add_server_arguments
+
+_IDLE_S = 900.0  # the shared server outlives its last user so long, for whoever opens an editor again
+
+
+class Connection:
+    """A client and, where the server is the shared one, the lease that keeps it."""
+
+    def __init__(self, url: str, lease: ServerLease | None) -> None:
+        """Use `open`."""
+        self.url = url
+        self._client = CompletionClient(url)
+        self._lease = lease
+
+    @classmethod
+    async def open(cls, options: argparse.Namespace, on_progress: Callable[[str], None]) -> Self:
+        """A connection whose server has completed something. Raises LaunchError or ServerError."""
+        if options.server is not None:
+            connection = cls(options.server, None)
+        else:
+            arguments = ServerArguments.from_options(options)
+            lease = await lease_server(arguments.entry, arguments.build_shared_command(_IDLE_S), on_progress)
+            connection = cls(lease.endpoint.grpc_url, lease)
+        try:
+            await connection._client.probe()
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
+        """The chunks that answer the request: see `CompletionClient.stream`."""
+        return self._client.stream(request)
+
+    async def close(self) -> None:
+        """Ends the connection and the use of a shared server."""
+        await self._client.close()
+        if self._lease is not None:
+            self._lease.close()
+
+
+def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds `--server`, and the arguments by which the shared server is started."""
+    parser.add_argument("--server", metavar="HOST:PORT", help="use the completion server that runs there (gRPC)")
+    add_server_arguments(parser)
+
+
+@asynccontextmanager
+async def open_connection(options: argparse.Namespace) -> AsyncIterator[Connection]:
+    """A connection for one command; while the server starts, a person sees that on stderr."""
+    with Console(stderr=True).status("waiting for the completion server (its first start takes some seconds) …"):
+        connection = await Connection.open(options, on_progress=lambda _line: None)
+    try:
+        yield connection
+    finally:
+        await connection.close()

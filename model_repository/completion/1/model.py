@@ -1,0 +1,119 @@
+"""Triton's face of the engine: tensors to `inference.wire` and back, and nothing else.
+
+Decoupled: `execute` hands each request to the engine and returns; the engine's thread sends the chunks. Every request
+ends in exactly one response with the FINAL flag, the last chunk or an error, or its stream would stay open for ever.
+"""
+
+import json
+import os
+import threading
+import traceback
+from collections.abc import Callable, Iterable
+from typing import Any  # Triton's objects have no types
+
+import triton_python_backend_utils as pb_utils  # its TritonError, Tensor, MetricFamily exist inside methods only
+
+import inference
+from inference import wire
+from inference.config import EngineConfig, config_from_strings, strings_from_environment
+from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
+from inference.metrics import METRICS, Observation, Outcome, observe_end, observe_error
+
+
+def _load_engine(config: EngineConfig) -> Any:
+    from inference.engine_loader import load_engine  # here, because it loads torch
+
+    return load_engine(config)
+
+
+class TritonPythonModel:
+    """The completion model. Its settings are config.pbtxt's parameters, overridden by MIDTOKEN_* variables."""
+
+    def __init__(self, load_engine: Callable[[EngineConfig], Any] = _load_engine) -> None:
+        self._load_engine = load_engine  # makes what completes: an object with `submit(request, sink)` and `close()`
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Loads the model that the settings name. Raises ModelError."""
+        pb_utils.Logger.log_info(f"completion: inference is {inference.__file__}")
+        parameters = json.loads(args["model_config"])["parameters"]
+        strings = {name: value["string_value"] for name, value in parameters.items()}
+        self._engine = self._load_engine(config_from_strings(strings | strings_from_environment(os.environ)))
+        self._metrics = _Metrics()
+
+    def execute(self, requests: Iterable[Any]) -> None:
+        """Hands every request to the engine."""
+        for request in requests:
+            sink = _Sink(request.get_response_sender(), self._metrics)
+            try:
+                self._engine.submit(_read_request(request), sink)
+            except Exception as error:  # what left here would leave the stream open
+                sink.fail(error if isinstance(error, MidtokenError) else _log_bug(error))
+
+    def finalize(self) -> None:
+        """Ends what is in flight and the engine's thread."""
+        self._engine.close()
+
+
+class _Sink:
+    """Where the engine sends one request's chunks; what comes after the end is dropped."""
+
+    def __init__(self, sender: Any, metrics: "_Metrics") -> None:
+        self._sender, self._metrics, self._is_ended = sender, metrics, False
+
+    def send(self, chunk: wire.CompletionChunk) -> None:
+        tensors = [pb_utils.Tensor(name, array) for name, array in wire.chunk_to_arrays(chunk).items()]
+        response = pb_utils.InferenceResponse(output_tensors=tensors)
+        if chunk.is_last:
+            self._end(response, observe_end(chunk))
+        elif not self._is_ended:
+            self._sender.send(response)
+
+    def fail(self, error: MidtokenError) -> None:
+        kinds = pb_utils.TritonError
+        codes = {InvalidRequestError: kinds.INVALID_ARG, OverloadedError: kinds.UNAVAILABLE}
+        triton_error = pb_utils.TritonError(wire.error_to_text(error), codes.get(type(error), kinds.INTERNAL))
+        self._end(pb_utils.InferenceResponse(error=triton_error), observe_error(error))
+
+    def is_cancelled(self) -> bool:
+        return bool(self._sender.is_cancelled())
+
+    def _end(self, response: Any, observations: Iterable[Observation]) -> None:
+        if not self._is_ended:
+            self._is_ended = True
+            self._sender.send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+            self._metrics.add(observations)
+
+
+class _Metrics:
+    """`inference.metrics` in Triton's registry."""
+
+    def __init__(self) -> None:
+        self._families, self._series, self._lock = [], {}, threading.Lock()
+        for metric in METRICS:
+            buckets = {"buckets": list(metric.buckets_ms)} if metric.buckets_ms else {}
+            kind = pb_utils.MetricFamily.HISTOGRAM if buckets else pb_utils.MetricFamily.COUNTER
+            self._families.append(pb_utils.MetricFamily(metric.name, metric.description, kind))
+            for outcome in Outcome if metric.has_outcomes else (None,):
+                labels = {"outcome": outcome.value} if outcome else {}
+                self._series[metric, outcome] = self._families[-1].Metric(labels=labels, **buckets)
+
+    def add(self, observations: Iterable[Observation]) -> None:
+        with self._lock:  # two threads in one series at once crash Triton 2.51
+            for seen in observations:
+                series = self._series[seen.metric, seen.outcome]
+                (series.observe if seen.metric.buckets_ms else series.increment)(seen.value)
+
+
+def _read_request(request: Any) -> wire.CompletionRequest:
+    arrays = dict.fromkeys(json.loads(request.parameters() or "{}"))  # JSON fields that are no inputs: refused below
+    for name in wire.REQUEST_TYPES:
+        tensor = pb_utils.get_input_tensor_by_name(request, name)
+        if tensor is not None:
+            arrays[name] = tensor.as_numpy()
+    return wire.request_from_arrays(arrays)
+
+
+def _log_bug(error: Exception) -> ServerError:
+    place = "".join(traceback.format_tb(error.__traceback__))  # without the message, which may hold the request's text
+    pb_utils.Logger.log_error(f"completion: a request failed with {type(error).__name__} at\n{place}")
+    return ServerError(f"the server failed on this request ({type(error).__name__}); its log says where")

@@ -1,0 +1,59 @@
+"""What the end-to-end tests share: the language server as a subprocess, and an editor that speaks to it."""
+
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lsprotocol import types
+from pygls.lsp.client import LanguageClient
+
+from tests.e2e.lsp_editor import LspEditor, Script, build_capabilities
+from tests.servers import RunningServer, find_real, run_server
+
+_ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def write_script(tmp_path: Path) -> Any:
+    """A function from rules to the Script that follows them."""
+
+    def write(*rules: dict[str, Any], **options: Any) -> Script:
+        path, log = tmp_path / "script.json", tmp_path / "model.log"
+        path.write_text(json.dumps({"rules": rules, "log": str(log), **options}))
+        return Script((sys.executable, "-m", "tests.lsp_server.scripted_server", str(path)), _ROOT, log)
+
+    return write
+
+
+@pytest.fixture
+async def start_editor() -> AsyncIterator[Callable[..., Awaitable[LspEditor]]]:
+    """A function from a Script and capabilities to an editor that has started its language server."""
+    editors: list[LspEditor] = []
+
+    async def start(
+        script: Script, capabilities: types.ClientCapabilities | None = None, options: Any = None, settings: Any = None
+    ) -> LspEditor:
+        client = LanguageClient("editor", "1")
+        await client.start_io(*script.command, cwd=script.folder)
+        editor = LspEditor(client)
+        editors.append(editor)
+        editor.settings = settings
+        await editor.start(capabilities or build_capabilities(), options)
+        return editor
+
+    yield start
+    for editor in editors:
+        await editor.leave()
+        await editor.client.stop()
+
+
+@pytest.fixture(scope="session")
+def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """The whole product behind tritonserver, with the default model."""
+    served = find_real()
+    assert served is not None, "the default model is missing"
+    with run_server(served, tmp_path_factory.mktemp("real")) as server:
+        yield server

@@ -1,0 +1,174 @@
+"""The completion model behind a real tritonserver, over gRPC."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import aclosing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tritonclient.grpc import InferInput
+from tritonclient.grpc.aio import InferenceServerClient
+
+from inference import wire
+from inference.client import CompletionClient
+from inference.errors import InvalidRequestError, OverloadedError, ServerError, ServerUnreachableError
+from inference.wire import CompletionRequest, Extent, FinishReason
+from tests.servers import RunningServer, find_real, make_scripted, run_server
+
+pytestmark = pytest.mark.e2e
+
+_LONG = CompletionRequest("slow", max_tokens=1000, extent=Extent.BLOCK)
+
+
+@pytest.fixture(scope="module")
+def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    folder = tmp_path_factory.mktemp("scripted")
+    with run_server(make_scripted(folder), folder / "state") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    served = find_real()
+    if served is None:
+        pytest.skip("the default model is not here")
+    with run_server(served, tmp_path_factory.mktemp("real")) as server:
+        yield server
+
+
+@pytest.fixture(params=["scripted", "real"])
+def server(request: pytest.FixtureRequest) -> RunningServer:
+    running: RunningServer = request.getfixturevalue(request.param)
+    return running
+
+
+async def _complete(server: RunningServer, request: CompletionRequest) -> list[wire.CompletionChunk]:
+    client = CompletionClient(server.endpoint.grpc_url, idle_timeout_s=30)
+    try:
+        return [chunk async for chunk in client.stream(request)]
+    finally:
+        await client.close()
+
+
+async def _send_raw(server: RunningServer, name: str, kind: str, array: wire.Array) -> str:
+    """The error text for one tensor as it is, past our own client's checks."""
+    tensor = InferInput(name, list(array.shape), kind)
+    tensor.set_data_from_numpy(array)
+
+    async def requests():  # type: ignore[no-untyped-def]
+        yield {"model_name": "completion", "inputs": [tensor]}
+
+    async with InferenceServerClient(server.endpoint.grpc_url) as client:
+        answers = [answer async for answer in client.stream_infer(requests())]
+    assert len(answers) == 1
+    return str(answers[0][1])
+
+
+async def test_only_the_last_chunk_is_last(server: RunningServer) -> None:
+    chunks = await _complete(server, CompletionRequest("def main(", max_tokens=8))
+    assert [chunk.is_last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+
+
+async def test_chunks_arrive_while_the_completion_goes_on(scripted: RunningServer) -> None:
+    client = CompletionClient(scripted.endpoint.grpc_url)
+    async with aclosing(client.stream(_LONG)) as chunks:
+        assert [(await anext(chunks)).text for _ in range(3)] == ["0 ", "1 ", "2 "]
+    await client.close()
+
+
+async def test_closing_the_iterator_cancels_on_the_server(scripted: RunningServer) -> None:
+    cancels = scripted.read_metric("midtoken_cancels_total")
+    client = CompletionClient(scripted.endpoint.grpc_url)
+    async for _ in client.stream(_LONG):
+        break
+    await _wait_for_cancels(scripted, cancels + 1)
+    await client.close()
+
+
+async def test_cancelling_the_task_cancels_on_the_server(scripted: RunningServer) -> None:
+    cancels = scripted.read_metric("midtoken_cancels_total")
+    task = asyncio.create_task(_complete(scripted, _LONG))
+    await asyncio.sleep(0.2)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await _wait_for_cancels(scripted, cancels + 1)
+
+
+async def _wait_for_cancels(server: RunningServer, number: float) -> None:
+    async with asyncio.timeout(30):
+        while server.read_metric("midtoken_cancels_total") < number:
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "text"),
+    [
+        ("overload", OverloadedError, "64 requests are waiting already"),
+        ("refuse", InvalidRequestError, "prefix is refused by the script"),
+        ("break", ServerError, "the engine broke off"),
+        ("raise", ServerError, "the server failed on this request (RuntimeError); its log says where"),
+    ],
+)
+async def test_each_failure_ends_the_stream_with_its_own_error(
+    scripted: RunningServer, script: str, kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        await _complete(scripted, CompletionRequest(script))
+    assert (type(caught.value), str(caught.value)) == (kind, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "array", "text"),
+    [
+        ("prefix", "BYTES", np.array([b"\xff"], np.object_), "prefix is not UTF-8: invalid start byte at byte 0"),
+        ("suffix", "BYTES", np.array([b"a"], np.object_), "prefix is missing"),
+        ("max_tokens", "FP32", np.array([1], np.float32), "data-type is 'FP32'"),
+    ],
+)
+async def test_bad_input_gets_one_clear_error(
+    server: RunningServer, name: str, kind: str, array: wire.Array, text: str
+) -> None:
+    assert text in await _send_raw(server, name, kind, array)
+
+
+async def test_the_first_chunk_time_of_each_completion_is_counted(server: RunningServer) -> None:
+    before = server.read_metric("midtoken_first_chunk_ms_count")
+    await _complete(server, CompletionRequest("def main(", max_tokens=8))
+    async with asyncio.timeout(30):
+        while server.read_metric("midtoken_first_chunk_ms_count") == before:
+            await asyncio.sleep(0.05)
+
+
+async def test_a_length_limit_ends_a_completion(server: RunningServer) -> None:
+    chunks = await _complete(server, CompletionRequest("def main(", max_tokens=1))
+    assert chunks[-1].finish_reason in (FinishReason.LENGTH, FinishReason.EXTENT, FinishReason.END)
+
+
+async def test_without_a_server_the_error_says_so() -> None:
+    client = CompletionClient("127.0.0.1:9")
+    with pytest.raises(ServerUnreachableError, match=r"no server answers at 127\.0\.0\.1:9"):
+        await client.probe()
+    assert not await client.is_ready()
+    await client.close()
+
+
+async def test_a_silent_server_is_given_up(scripted: RunningServer) -> None:
+    client = CompletionClient(scripted.endpoint.grpc_url, idle_timeout_s=0.3)
+    with pytest.raises(ServerError, match=r"sent nothing for 0\.3 s"):
+        [chunk async for chunk in client.stream(CompletionRequest("silent"))]
+    await client.close()
+
+
+async def test_a_server_that_answers_is_ready(server: RunningServer) -> None:
+    client = CompletionClient(server.endpoint.grpc_url)
+    await client.probe()
+    assert await client.is_ready()
+    await client.close()
+
+
+def test_the_model_logs_which_inference_it_runs(scripted: RunningServer) -> None:
+    log_path = next(Path(argument[12:]) for argument in scripted.process.args if argument.startswith("--state-dir="))
+    logs = [path.read_text() for path in log_path.glob("*/tritonserver.log")]
+    assert sum(log.count("completion: inference is ") for log in logs) == 1

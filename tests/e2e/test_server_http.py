@@ -1,0 +1,90 @@
+"""The completion model behind a real tritonserver, over HTTP, as with curl."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.servers import RunningServer, find_real, make_scripted, run_server, wait_until
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module", params=["scripted", "real"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    folder = tmp_path_factory.mktemp(request.param)
+    served = make_scripted(folder) if request.param == "scripted" else find_real()
+    if served is None:
+        pytest.skip("the default model is not here")
+    with run_server(served, folder / "state") as running:
+        yield running
+
+
+def _post(server: RunningServer, body: bytes) -> Iterator[dict[str, Any]]:
+    """The events of the stream; an error's body is one, with or without the words of an event stream."""
+    url = f"{server.endpoint.http_url}/v2/models/completion/generate_stream"
+    # Not curl's default, a form: of 8 MiB or more, Triton 2.51 crashes while it takes the form apart.
+    request = urllib.request.Request(url, data=body, headers={"Content-Type": "application/json"})
+    try:
+        response = urllib.request.urlopen(request, timeout=30)
+    except urllib.error.HTTPError as error:
+        response = error
+    with response:
+        for line in response:
+            if line.strip():
+                yield json.loads(line.removeprefix(b"data: "))
+
+
+def test_a_completion_streams_as_events(server: RunningServer) -> None:
+    events = list(_post(server, b'{"prefix": "def main(", "max_tokens": 8}'))
+    assert all("text" in event for event in events)
+    assert ["total_ms" in event for event in events] == [False] * (len(events) - 1) + [True]
+
+
+def test_stop_takes_several_strings(server: RunningServer) -> None:
+    events = list(_post(server, b'{"prefix": "def main(", "max_tokens": 8, "stop": ["x", "y"]}'))
+    assert "total_ms" in events[-1]
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b'{"max_tokens": 3}', "invalid request: prefix is missing: the text before the cursor"),
+        (b'{"prefix": "a", "max_token": 3}', "invalid request: unknown field 'max_token'; known are prefix, suffix, "),
+        (b'{"prefix": "a\xff"}', "invalid request: prefix is not UTF-8: invalid start byte at byte 1"),
+        (b'{"prefix": "a", "max_tokens": -1}', "invalid request: max_tokens must be between 1 and 4096, not -1"),
+        (b'{"prefix": "a", "num_candidates": 0}', "num_candidates must be between 1 and 16, not 0"),
+        (b'{"prefix": "a", "healing": "magic"}', "healing must be one of exact, greedy, single, none, not 'magic'"),
+        (b'{"prefix": "a", "extent": "page"}', "extent must be one of single_line, block, auto, not 'page'"),
+        (b'{"prefix": "a", "top_p": 0}', "top_p must be above 0 and at most 1, not 0.0"),
+        (b'{"prefix": "a", "stop": [""]}', "stop takes up to 16 strings, none of them empty"),
+        (b'{"prefix": "' + b"a" * (8 * 1024 * 1024 + 1) + b'"}', "prefix has 8388609 bytes; at most 8388608 are taken"),
+        (b'{"prefix": "a", "max_tokens": "many"}', "attempt to access JSON non-signed-integer as signed-integer"),
+        (b'{"prefix": ["a", "b"]}', "can not convert input 'prefix' to tensor with proper shape"),
+        (b'{"prefix": 5}', "attempt to access JSON non-string as string"),
+        (b"prefix=a", "failed to parse the request JSON buffer"),
+    ],
+)
+def test_bad_input_gets_one_clear_error(server: RunningServer, body: bytes, text: str) -> None:
+    events = list(_post(server, body))
+    assert len(events) == 1
+    assert text in events[0]["error"]
+
+
+def test_a_dropped_connection_cancels_on_the_server(server: RunningServer, request: pytest.FixtureRequest) -> None:
+    if "real" in request.node.name:
+        pytest.skip("needs a completion that takes long")
+    cancels = server.read_metric("midtoken_cancels_total")
+    next(events := _post(server, b'{"prefix": "slow"}'))
+    events.close()
+    wait_until(lambda: server.read_metric("midtoken_cancels_total") == cancels + 1)
+
+
+def test_what_no_completion_needs_is_closed(server: RunningServer) -> None:
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(f"{server.endpoint.http_url}/v2/systemsharedmemory/status")
+    caught.value.close()
+    assert caught.value.code == 403

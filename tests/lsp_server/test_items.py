@@ -1,0 +1,75 @@
+"""What an editor inserts, and that it never says twice what is there."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lsprotocol.types import Position, PositionEncodingKind, Range
+
+from lsp_server.context import Context
+from lsp_server.items import Insertion, completion_item, fit, inline_item
+
+UTF8, UTF16 = PositionEncodingKind.Utf8, PositionEncodingKind.Utf16
+
+
+@pytest.mark.parametrize(
+    ("around", "text", "inserted"),
+    [
+        ("return Nod|", "e", "e"),
+        ("x = |\n", "1\n", "1"),
+        ("x = |\n", "  \n", None),
+        ("print(|)", "name)", "name"),
+        ("print(|)", "len(name)", "len(name)"),  # its own bracket stays
+        ("print(|)", "len(name))", "len(name)"),
+        ('print("|")', 'hello")', "hello"),
+        ('print(|, "x")', '"hello", "x")', '"hello"'),
+        ("foo(|, b)", "a,", "a"),
+        ("my_|value", "new_value", "new_"),
+        ("val|ue", "ue", None),
+        ("x = a|else", " + e", " + e"),  # the e is no repetition of else
+        ("if a:\n    |\n    b = 2\n", "a = 1\n    b = 2", "a = 1"),
+        ("def f():\n    |\n    return 1\n", "return 1", None),
+        ("def f():\n    retu|\n    return 1\n", "rn 1", None),
+        ("def f():\n    retu|\n    return 10\n", "rn 1", "rn 1"),
+        ("a = [|]\n", "1,\n    2,\n", "1,"),  # several lines in the middle of one are cut
+        ("if a:|\n", "\n    b()\n", "\n    b()"),
+    ],
+)
+def test_the_text_after_the_cursor_is_not_repeated(around: str, text: str, inserted: str | None) -> None:
+    prefix, suffix = around.split("|")
+    assert fit(text, Context(prefix, suffix)) == (None if inserted is None else Insertion(inserted))
+
+
+def test_a_block_takes_the_place_of_the_brackets_that_it_closes() -> None:
+    assert fit("self):\n    pass\n", Context("def f(", ")\n")) == Insertion("self):\n    pass", ")")
+
+
+@given(st.text("ab()\"' \n,", max_size=12), st.text("ab()\"' \n,", max_size=12))
+def test_only_the_end_of_a_text_is_ever_taken_off(text: str, suffix: str) -> None:
+    insertion = fit(text, Context("", suffix))
+    assert insertion is None or (insertion.text and text.startswith(insertion.text))
+
+
+def test_at_the_end_of_a_line_the_word_being_typed_is_replaced() -> None:
+    item = inline_item(Insertion("e"), Context("x = Nod", "\nmore"), Position(3, 7), UTF16)
+    assert (item.insert_text, item.range) == ("Node", Range(Position(3, 4), Position(3, 7)))
+
+
+def test_in_the_middle_of_a_line_the_text_is_only_inserted() -> None:
+    item = inline_item(Insertion("e"), Context("f(Nod", ")\nmore"), Position(3, 5), UTF16)
+    assert (item.insert_text, item.range) == ("e", Range(Position(3, 5), Position(3, 5)))
+
+
+@pytest.mark.parametrize(("encoding", "cursor", "start"), [(UTF8, 8, 5), (UTF16, 5, 3)])
+def test_ranges_are_in_the_units_of_the_editor(encoding: PositionEncodingKind, cursor: int, start: int) -> None:
+    item = inline_item(Insertion("x"), Context("😀 éa", ""), Position(0, cursor), encoding)
+    assert item.range is not None
+    assert (item.range.start.character, item.range.end.character) == (start, cursor)
+
+
+def test_a_menu_item_passes_the_filters_of_clients() -> None:
+    item = completion_item(Insertion("e(value)\n    x"), Context("return Nod", ""), Position(0, 10), UTF16)
+    assert item.label == "Node(value) …"
+    assert item.filter_text == "Node(value)"
+    assert item.text_edit is not None
+    assert item.text_edit.new_text == "Node(value)\n    x"
+    assert item.documentation == "Node(value)\n    x"

@@ -1,0 +1,220 @@
+"""The completion model with a stand-in for Triton on one side and a scripted engine on the other."""
+
+import importlib.util
+import json
+import re
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from inference import config, wire
+from inference.config import EngineConfig
+from inference.errors import InvalidRequestError, MidtokenError, ModelError
+from inference.installation import find_model_repository
+from inference.wire import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
+from tests.fakes import ChunkSink, FakeRequest, FakeTriton
+
+_FOLDER = find_model_repository() / "completion"
+_PARAMETERS = dict(
+    re.findall(
+        r'parameters \{ key: "(\w+)", value \{ string_value: "(.*)" \} \}', (_FOLDER / "config.pbtxt").read_text()
+    )
+)
+_TYPES = {"BYTES": "TYPE_STRING"}
+_LAST = CompletionChunk("x", finish_reason=FinishReason.END, stats=CompletionStats(num_tokens=1, num_hot_hits=3))
+
+
+class _Engine:
+    """Does with each request what the test says, at once."""
+
+    def __init__(self, act: Callable[[CompletionRequest, ChunkSink], None]) -> None:
+        self._act = act
+        self.is_closed = False
+
+    def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
+        self._act(request, sink)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.fixture(autouse=True)
+def triton(monkeypatch: pytest.MonkeyPatch) -> FakeTriton:
+    fake = FakeTriton()
+    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", fake)  # Triton's module, which exists in it only
+    return fake
+
+
+def _make_model(act: Callable[[CompletionRequest, ChunkSink], None]) -> Any:
+    spec = importlib.util.spec_from_file_location("completion_model", _FOLDER / "1" / "model.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    model = module.TritonPythonModel(lambda _: _Engine(act))
+    parameters = {name: {"string_value": value} for name, value in (_PARAMETERS | {"model_dir": "m"}).items()}
+    model.initialize({"model_config": json.dumps({"parameters": parameters})})
+    return model
+
+
+def _execute(act: Callable[[CompletionRequest, ChunkSink], None], request: FakeRequest) -> list[Any]:
+    """The responses; the flags say which of them is FINAL."""
+    _make_model(act).execute([request])
+    return request.sender.responses
+
+
+def _prefix(text: bytes = b"a") -> dict[str, wire.Array]:
+    return {"prefix": np.array([text], np.object_)}
+
+
+def test_chunks_become_responses_and_the_last_is_final(triton: FakeTriton) -> None:
+    def act(_: CompletionRequest, sink: ChunkSink) -> None:
+        sink.send(CompletionChunk("first"))
+        sink.send(_LAST)
+
+    responses = _execute(act, FakeRequest(_prefix()))
+    assert [wire.chunk_from_arrays(response.arrays) for response in responses] == [CompletionChunk("first"), _LAST]
+    assert [response.flags for response in responses] == [0, triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL]
+
+
+def test_the_engine_gets_the_request_that_the_tensors_spell() -> None:
+    seen = []
+    expected = CompletionRequest("é", stop=("x", "y"), seed=5, explain=True)
+    _execute(lambda request, _: seen.append(request), FakeRequest(wire.request_to_arrays(expected)))
+    assert seen == [expected]
+
+
+@pytest.mark.parametrize(
+    ("error", "text", "code"),
+    [
+        (InvalidRequestError("no"), "invalid request: no", "INVALID_ARG"),
+        (MidtokenError("no"), "no", "INTERNAL"),
+        (RuntimeError("secret"), "the server failed on this request (RuntimeError); its log says where", "INTERNAL"),
+    ],
+)
+def test_an_engine_that_raises_ends_the_stream_with_one_error(
+    triton: FakeTriton, error: Exception, text: str, code: str
+) -> None:
+    def act(_: CompletionRequest, __: ChunkSink) -> None:
+        raise error
+
+    (response,) = _execute(act, FakeRequest(_prefix()))
+    assert (response.error, response.flags) == ((text, code), triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+
+
+def test_the_log_holds_no_text_of_a_request(triton: FakeTriton) -> None:
+    def act(request: CompletionRequest, _: ChunkSink) -> None:
+        raise RuntimeError(request.prefix)
+
+    _execute(act, FakeRequest(_prefix(b"secret")))
+    assert "RuntimeError" in triton.log
+    assert "secret" not in triton.log
+
+
+def test_bad_input_never_reaches_the_engine() -> None:
+    seen: list[CompletionRequest] = []
+    (response,) = _execute(lambda request, _: seen.append(request), FakeRequest(_prefix(b"\xff")))
+    assert response.error[0].startswith("invalid request: prefix is not UTF-8")
+    assert seen == []
+
+
+def test_a_json_field_that_is_no_input_is_refused() -> None:
+    (response,) = _execute(lambda *_: None, FakeRequest(_prefix(), parameters={"max_token": 3}))
+    assert response.error[0].startswith("invalid request: unknown field 'max_token'")
+
+
+def test_nothing_follows_the_end_of_a_stream() -> None:
+    def act(_: CompletionRequest, sink: ChunkSink) -> None:
+        sink.send(_LAST)
+        sink.send(CompletionChunk("late"))
+        sink.fail(MidtokenError("late"))
+        raise RuntimeError("late")
+
+    assert len(_execute(act, FakeRequest(_prefix()))) == 1
+
+
+def test_one_bad_request_leaves_the_others_be() -> None:
+    good, bad = FakeRequest(_prefix()), FakeRequest({})
+    _make_model(lambda _, sink: sink.send(_LAST)).execute([bad, good])
+    assert bad.sender.responses[0].error
+    assert good.sender.responses[0].arrays["text"] == b"x"
+
+
+def test_the_last_chunk_is_counted(triton: FakeTriton) -> None:
+    _execute(lambda _, sink: sink.send(_LAST), FakeRequest(_prefix()))
+    assert triton.metrics["midtoken_requests_total", "completed"] == [1]
+    assert triton.metrics["midtoken_hot_prefix_hits_total", None] == [3]
+    assert triton.metrics["midtoken_first_chunk_ms", None] == [0.0]
+
+
+def test_a_cancel_is_counted(triton: FakeTriton) -> None:
+    last = CompletionChunk("", finish_reason=FinishReason.CANCELLED, stats=CompletionStats())
+    _execute(lambda _, sink: sink.send(last), FakeRequest(_prefix()))
+    assert triton.metrics["midtoken_requests_total", "cancelled"] == [1]
+    assert triton.metrics["midtoken_cancels_total", None] == [1]
+
+
+def test_an_error_is_counted_by_its_kind(triton: FakeTriton) -> None:
+    _execute(lambda _, sink: sink.fail(InvalidRequestError("no")), FakeRequest(_prefix()))
+    assert triton.metrics["midtoken_requests_total", "invalid"] == [1]
+
+
+def test_two_threads_never_count_at_once(triton: FakeTriton) -> None:
+    model = _make_model(lambda _, sink: sink.send(_LAST))
+    threads = [threading.Thread(target=model.execute, args=([FakeRequest(_prefix())],)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(triton.metrics["midtoken_requests_total", "completed"]) == 4
+    assert not triton.MetricFamily.has_overlapped
+
+
+def test_the_sink_sees_a_cancel() -> None:
+    seen = []
+    request = FakeRequest(_prefix())
+    request.sender.cancelled = True
+    _execute(lambda _, sink: seen.append(sink.is_cancelled()), request)
+    assert seen == [True]
+
+
+def test_finalize_closes_the_engine() -> None:
+    model = _make_model(lambda *_: None)
+    model.finalize()
+    assert model._engine.is_closed
+
+
+def test_the_configuration_names_the_tensors_of_the_wire() -> None:
+    text = (_FOLDER / "config.pbtxt").read_text()
+    inputs, outputs = text.split("output [")
+    row = r'name: "(\w+)", data_type: (\w+), dims: \[ (-?1) \](, optional: true)? \}'
+    assert re.findall(row, inputs) == [
+        (
+            name,
+            _TYPES.get(kind, f"TYPE_{kind}"),
+            "-1" if name == "stop" else "1",
+            "" if name == "prefix" else ", optional: true",
+        )
+        for name, (kind, _) in wire.REQUEST_TYPES.items()
+    ]
+    assert re.findall(row, outputs) == [
+        (name, _TYPES.get(kind, f"TYPE_{kind}"), "1", "") for name, (kind, _) in wire.CHUNK_TYPES.items()
+    ]
+
+
+def test_the_configuration_repeats_the_defaults() -> None:
+    assert config.config_from_strings(_PARAMETERS | {"model_dir": "m"}) == EngineConfig(Path("m"))
+
+
+def test_without_a_model_folder_the_error_says_where_to_give_it() -> None:
+    with pytest.raises(ModelError, match=r"model_dir is not set: give it in config\.pbtxt or as MIDTOKEN_MODEL_DIR"):
+        config.config_from_strings(_PARAMETERS)
+
+
+def test_the_model_stays_under_120_lines() -> None:
+    assert len((_FOLDER / "1" / "model.py").read_text().splitlines()) < 120
