@@ -28,8 +28,8 @@ $(NVIM): scripts/get_neovim.sh
 test: $(READY) $(NVIM)  ## all tests, end to end ones included
 	@$(BIN)/python -m pytest
 
-test-quick: $(READY)  ## the tests that start no server and no editor
-	@$(BIN)/python -m pytest -m "not e2e"
+test-quick: $(READY)  ## the tests that start no server and no editor, with fewer random inputs
+	@$(BIN)/python -m pytest -m "not e2e" --hypothesis-profile=quick
 
 lint: $(READY)  ## ruff, mypy and the import contracts
 	@$(BIN)/ruff check .

@@ -1,8 +1,10 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.inference.engine_bench import Bench, build_bench
 from tests.toys import toy_tokenizer, write_model
 
 MakeModel = Callable[..., Path]
@@ -20,3 +22,18 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
         return folder / name
 
     return make
+
+
+@pytest.fixture
+def bench(make_model: MakeModel) -> Iterator[Bench]:
+    bench = build_bench(make_model("qwen"), "qwen")
+    with closing(bench.engine):
+        yield bench
+
+
+@pytest.fixture
+def small_bench(make_model: MakeModel) -> Iterator[Bench]:
+    """Room for two sequences and one more that waits."""
+    bench = build_bench(make_model("qwen"), "qwen", max_sequences=2, max_waiting=1)
+    with closing(bench.engine):
+        yield bench

@@ -2,7 +2,7 @@ import codecs
 import dataclasses
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -13,96 +13,16 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from inference.config import EngineConfig
-from inference.engine import Engine
 from inference.engine_loader import load_engine
-from inference.errors import InvalidRequestError, ModelError, OverloadedError, ServerError
-from inference.kv_cache import SequenceCache
-from inference.runner import Runner, Step, load_runner
-from inference.sampler import Sampler
-from inference.tree import TokenTree
+from inference.errors import ModelError
 from inference.wire import CompletionRequest, Extent, FinishReason, Healing
 from tests.inference.conftest import MakeModel
-from tests.sinks import CollectingSink, complete, submit
+from tests.inference.engine_bench import UNBOUNDED, Bench, assert_soon, build_bench
+from tests.sinks import complete, submit
 from tests.toys import FIM_NAMES, KINDS, ToyTokenizer, build_prompts, texts, toy_tokenizer
-from trie_cache.hot_prefixes import HotPrefixCache
 
 _NODE = "class Node:\n    def next(self) -> Nod"
 _LONG = "x = 1\n" * 200
-_UNBOUNDED = Extent.BLOCK  # in a prefix without indentation nothing ends a block
-
-
-class _WatchedCache(SequenceCache):
-    """Remembers which tokens it keeps."""
-
-    token_ids: list[int]
-
-    def keep(self, tree: TokenTree, node: int | None) -> None:
-        super().keep(tree, node)
-        self.token_ids += [*tree.chain_ids, *(tree.branch_ids[branch] for branch in tree.find_path(node))]
-
-
-class _WatchedRunner(Runner):
-    """A real runner that a test can look into, hold up and break."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        super().__init__(model, torch.device("cpu"))
-        self.caches: list[_WatchedCache] = []  # one for each request, in the order in which they began to run
-        self.batch_sizes: list[int] = []
-        self.before_forward: Callable[[], None] = lambda: None
-
-    def new_cache(self) -> SequenceCache:
-        cache = _WatchedCache(self._shape, self._dtype, self._device)
-        cache.token_ids = []
-        self.caches.append(cache)
-        return cache
-
-    def forward(self, steps: Sequence[Step]) -> torch.Tensor:
-        self.before_forward()
-        self.batch_sizes.append(len(steps))
-        return super().forward(steps)
-
-
-@dataclasses.dataclass
-class _Clock:
-    """Stands still unless it is set."""
-
-    now: float = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@dataclasses.dataclass
-class _Bench:
-    """An engine with its parts in reach."""
-
-    toy: ToyTokenizer
-    runner: _WatchedRunner
-    engine: Engine
-    clock: _Clock
-
-
-def _build_bench(folder: Path, kind: str, dtype: str = "float64", **settings_: int) -> _Bench:
-    toy, clock = toy_tokenizer(kind), _Clock()
-    config = EngineConfig(folder, dtype=dtype, **settings_)
-    runner = _WatchedRunner(load_runner(config)._model)
-    sampler = Sampler(toy.vocabulary, HotPrefixCache(toy.trie), toy.trie, torch.device("cpu"))
-    return _Bench(toy, runner, Engine(config, runner, sampler, build_prompts(toy), clock), clock)
-
-
-@pytest.fixture
-def bench(make_model: MakeModel) -> Iterator[_Bench]:
-    bench = _build_bench(make_model("qwen"), "qwen")
-    with closing(bench.engine):
-        yield bench
-
-
-@pytest.fixture
-def small_bench(make_model: MakeModel) -> Iterator[_Bench]:
-    """Room for two sequences and one more that waits."""
-    bench = _build_bench(make_model("qwen"), "qwen", max_sequences=2, max_waiting=1)
-    with closing(bench.engine):
-        yield bench
 
 
 # What is said
@@ -136,9 +56,9 @@ def test_without_healing_a_completion_is_what_generate_says(
         .tolist()
     )
     expected = codecs.getincrementaldecoder("utf-8")("replace").decode(toy.join(generated))
-    bench = _build_bench(folder, kind)
+    bench = build_bench(folder, kind)
     with closing(bench.engine):
-        sink = complete(bench.engine, CompletionRequest(prefix, max_tokens=12, healing=Healing.NONE, extent=_UNBOUNDED))
+        sink = complete(bench.engine, CompletionRequest(prefix, max_tokens=12, healing=Healing.NONE, extent=UNBOUNDED))
 
     assert sink.text == expected[: len(sink.text)]
     assert sink.finish_reason is FinishReason.EXTENT or sink.text == expected
@@ -180,9 +100,9 @@ def test_an_exact_completion_is_the_best_of_the_whole_covering_and_then_the_best
     kind: str, prefix: str, make_model: MakeModel
 ) -> None:
     folder = make_model(kind)
-    bench = _build_bench(folder, kind)
+    bench = build_bench(folder, kind)
     with closing(bench.engine):
-        sink = complete(bench.engine, CompletionRequest(prefix, max_tokens=3, extent=_UNBOUNDED))
+        sink = complete(bench.engine, CompletionRequest(prefix, max_tokens=3, extent=UNBOUNDED))
 
     expected = codecs.getincrementaldecoder("utf-8")("replace").decode(
         _complete_slowly(bench.toy, _plain_model(folder), prefix, 3)
@@ -232,7 +152,7 @@ def test_a_completion_always_continues_exactly_the_typed_bytes(kind: str, make_m
     What the model was shown and has said begins with the typed bytes, and what it said behind them is
     what was sent, in chunks or not.
     """
-    bench = _build_bench(make_model(kind), kind, dtype="float32", max_sequences=20)
+    bench = build_bench(make_model(kind), kind, dtype="float32", max_sequences=20)
 
     @settings(
         max_examples=settings.default.max_examples,
@@ -269,7 +189,7 @@ def _mixed_requests() -> list[CompletionRequest]:
     prefixes = [_NODE, "for lin", "x = 'caf", _LONG + "y = x", "", "import tex", "\n\n  "]
     return [
         CompletionRequest(
-            prefix, suffix, 6, healing, extent=_UNBOUNDED, temperature=temperature, seed=5, num_candidates=num
+            prefix, suffix, 6, healing, extent=UNBOUNDED, temperature=temperature, seed=5, num_candidates=num
         )
         for prefix in prefixes
         for healing, suffix, temperature, num in (
@@ -282,7 +202,7 @@ def _mixed_requests() -> list[CompletionRequest]:
     ]
 
 
-def test_requests_together_get_the_answers_that_each_gets_alone(bench: _Bench) -> None:
+def test_requests_together_get_the_answers_that_each_gets_alone(bench: Bench) -> None:
     requests = _mixed_requests()
     alone = [complete(bench.engine, request).texts for request in requests]
     bench.runner.batch_sizes.clear()
@@ -296,10 +216,10 @@ def test_requests_together_get_the_answers_that_each_gets_alone(bench: _Bench) -
 def test_a_long_context_is_read_in_pieces_and_answered_as_in_one(make_model: MakeModel) -> None:
     """A context of 800 tokens, by an engine that reads 512 at a time; transformers is the oracle."""
     folder = make_model("qwen", max_position_embeddings=2048)
-    bench = _build_bench(folder, "qwen")
+    bench = build_bench(folder, "qwen")
     prefix = "".join(f"name_{index} = {index}\n" for index in range(90)) + "nam"
     with closing(bench.engine):
-        sink = complete(bench.engine, CompletionRequest(prefix, max_tokens=3, extent=_UNBOUNDED))
+        sink = complete(bench.engine, CompletionRequest(prefix, max_tokens=3, extent=UNBOUNDED))
 
     expected = _complete_slowly(bench.toy, _plain_model(folder), prefix, 3)
     assert sink.stats.num_context_tokens > 512
@@ -308,11 +228,11 @@ def test_a_long_context_is_read_in_pieces_and_answered_as_in_one(make_model: Mak
 
 
 def test_a_request_that_reads_a_long_context_does_not_stop_the_others(make_model: MakeModel) -> None:
-    bench = _build_bench(make_model("qwen", max_position_embeddings=4096), "qwen", max_context_tokens=3000)
+    bench = build_bench(make_model("qwen", max_position_embeddings=4096), "qwen", max_context_tokens=3000)
     long_prefix = "".join(f"name_{index} = {index}\n" for index in range(300))
     with closing(bench.engine):
         hold = threading.Event()
-        bench.runner.before_forward = lambda: assert_set(hold)
+        bench.runner.before_forward = lambda: assert_soon(hold)
         sinks = [submit(bench.engine, CompletionRequest(prefix, max_tokens=2)) for prefix in (long_prefix, "x")]
         hold.set()
         stats = [sink.wait().stats for sink in sinks]
@@ -321,12 +241,8 @@ def test_a_request_that_reads_a_long_context_does_not_stop_the_others(make_model
     assert stats[1].num_forwards <= 3
 
 
-def assert_set(event: threading.Event) -> None:
-    assert event.wait(60)
-
-
-def test_a_seed_gives_the_same_completion_again_and_another_seed_another(bench: _Bench) -> None:
-    request = CompletionRequest("x = ", max_tokens=12, temperature=1.5, extent=_UNBOUNDED)
+def test_a_seed_gives_the_same_completion_again_and_another_seed_another(bench: Bench) -> None:
+    request = CompletionRequest("x = ", max_tokens=12, temperature=1.5, extent=UNBOUNDED)
 
     answers = [complete(bench.engine, dataclasses.replace(request, seed=seed)).text for seed in (1, 1, 2)]
 
@@ -334,9 +250,9 @@ def test_a_seed_gives_the_same_completion_again_and_another_seed_another(bench: 
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_every_candidate_is_answered_and_ends_once(bench: _Bench, temperature: float) -> None:
+def test_every_candidate_is_answered_and_ends_once(bench: Bench, temperature: float) -> None:
     request = CompletionRequest(
-        "x = ", max_tokens=5, num_candidates=4, temperature=temperature, seed=3, extent=_UNBOUNDED
+        "x = ", max_tokens=5, num_candidates=4, temperature=temperature, seed=3, extent=UNBOUNDED
     )
 
     sink = complete(bench.engine, request)
@@ -346,8 +262,8 @@ def test_every_candidate_is_answered_and_ends_once(bench: _Bench, temperature: f
     assert [chunk.is_last for chunk in sink.chunks] == [False] * (len(sink.chunks) - 1) + [True]
 
 
-def test_the_first_greedy_candidate_is_the_greedy_completion(bench: _Bench) -> None:
-    request = CompletionRequest(_NODE, max_tokens=5, extent=_UNBOUNDED)
+def test_the_first_greedy_candidate_is_the_greedy_completion(bench: Bench) -> None:
+    request = CompletionRequest(_NODE, max_tokens=5, extent=UNBOUNDED)
 
     several = complete(bench.engine, dataclasses.replace(request, num_candidates=3)).texts
 
@@ -355,191 +271,12 @@ def test_the_first_greedy_candidate_is_the_greedy_completion(bench: _Bench) -> N
     assert len(several) == 3
 
 
-def test_sampled_candidates_are_those_of_their_own_seeds(bench: _Bench) -> None:
-    request = CompletionRequest("x = ", max_tokens=6, temperature=1.0, seed=7, extent=_UNBOUNDED)
+def test_sampled_candidates_are_those_of_their_own_seeds(bench: Bench) -> None:
+    request = CompletionRequest("x = ", max_tokens=6, temperature=1.0, seed=7, extent=UNBOUNDED)
 
     several = complete(bench.engine, dataclasses.replace(request, num_candidates=3)).texts
 
     assert several == [complete(bench.engine, dataclasses.replace(request, seed=7 + index)).text for index in range(3)]
-
-
-# What ends a request
-
-
-def test_a_cancelled_request_is_gone_after_the_step_that_runs(bench: _Bench) -> None:
-    sink = CollectingSink()
-    steps: list[int] = []
-
-    def cancel_in_the_third() -> None:
-        steps.append(1)
-        if len(steps) == 3:
-            sink.cancelled.set()
-
-    bench.runner.before_forward = cancel_in_the_third
-    bench.engine.submit(CompletionRequest("x = ", max_tokens=200, extent=_UNBOUNDED, healing=Healing.NONE), sink)
-    sink.wait()
-
-    assert sink.finish_reason is FinishReason.CANCELLED
-    assert len(steps) == 3
-
-
-def test_a_request_that_waits_can_be_cancelled_without_a_step(small_bench: _Bench) -> None:
-    hold, waiting = threading.Event(), CollectingSink()
-    small_bench.runner.before_forward = lambda: assert_set(hold)
-    running = submit(small_bench.engine, CompletionRequest("x", max_tokens=2, num_candidates=2))
-    small_bench.engine.submit(CompletionRequest("y", max_tokens=2), waiting)
-    waiting.cancelled.set()
-    hold.set()
-
-    assert waiting.wait().finish_reason is FinishReason.CANCELLED
-    assert waiting.stats.num_forwards == 0
-    running.wait()
-
-
-def test_cancelling_makes_room_for_the_one_that_waits(small_bench: _Bench) -> None:
-    hold = threading.Event()
-    small_bench.runner.before_forward = lambda: assert_set(hold)
-    running = submit(small_bench.engine, CompletionRequest("x", max_tokens=300, num_candidates=2, extent=_UNBOUNDED))
-    waiting = submit(small_bench.engine, CompletionRequest("y", max_tokens=2))
-    running.cancelled.set()
-    hold.set()
-
-    assert waiting.wait().finish_reason is not FinishReason.CANCELLED
-
-
-def test_what_was_said_by_the_deadline_is_sent(bench: _Bench) -> None:
-    def let_time_pass() -> None:
-        bench.clock.now += 0.03
-
-    bench.runner.before_forward = let_time_pass
-    request = CompletionRequest(
-        "x = ", max_tokens=200, deadline_ms=100, extent=_UNBOUNDED, healing=Healing.NONE, temperature=1.0, seed=4
-    )
-    sink = complete(bench.engine, request)
-
-    assert sink.finish_reason is FinishReason.DEADLINE
-    assert sink.stats.num_tokens == sink.stats.num_forwards == 4
-    assert sink.text
-    assert sink.stats.total_ms == pytest.approx(120)
-
-
-def test_an_engine_without_room_refuses(small_bench: _Bench) -> None:
-    hold, is_running = threading.Event(), threading.Event()
-    small_bench.runner.before_forward = lambda: (is_running.set(), assert_set(hold))[1]
-    taken = [submit(small_bench.engine, CompletionRequest("x", max_tokens=2))]
-    assert_set(is_running)
-    taken += [submit(small_bench.engine, CompletionRequest("x", max_tokens=2)) for _ in range(2)]
-
-    with pytest.raises(OverloadedError, match="wait already"):
-        submit(small_bench.engine, CompletionRequest("x"))
-
-    hold.set()
-    for sink in taken:
-        sink.wait()
-    complete(small_bench.engine, CompletionRequest("x", max_tokens=2))
-
-
-def test_a_request_that_could_never_run_is_refused(small_bench: _Bench) -> None:
-    with pytest.raises(OverloadedError, match="3 sequences"):
-        complete(small_bench.engine, CompletionRequest("x", num_candidates=3))
-
-
-def test_more_tokens_than_the_model_sees_are_refused(bench: _Bench) -> None:
-    with pytest.raises(InvalidRequestError, match="512"):
-        complete(bench.engine, CompletionRequest("x", max_tokens=510))
-
-
-@pytest.mark.parametrize("family", ["gpt2", "llama"])
-@pytest.mark.parametrize("healing", Healing)
-@pytest.mark.parametrize("prefix", ["word " * 600 + "wor", "x = '" + "ab" * 400, "x = 1\n" + " " * 900])
-def test_no_token_stands_beyond_the_models_window(
-    family: str, healing: Healing, prefix: str, make_model: MakeModel
-) -> None:
-    """GPT-2 has a table of positions and breaks on the first one beyond."""
-    bench = _build_bench(make_model("qwen", family), "qwen")
-    furthest = 0
-
-    def look() -> None:
-        nonlocal furthest
-        furthest = max(furthest, *(cache.num_tokens for cache in bench.runner.caches))
-
-    bench.runner.before_forward = look
-    with closing(bench.engine):
-        complete(bench.engine, CompletionRequest(prefix, "\nx = 2\n" * 50, 100, healing, extent=_UNBOUNDED))
-
-    assert furthest < 512
-
-
-def test_max_tokens_counts_what_goes_beyond_the_healed_bytes(bench: _Bench) -> None:
-    for healing in Healing:
-        sink = complete(bench.engine, CompletionRequest("x = _num_padd", max_tokens=1, healing=healing))
-
-        assert sink.finish_reason in (FinishReason.END, FinishReason.EXTENT) or sink.text, healing
-
-
-# What goes wrong
-
-
-def test_a_step_that_fails_fails_its_requests_and_the_engine_lives_on(bench: _Bench) -> None:
-    def fail() -> None:
-        raise RuntimeError("out of memory")
-
-    bench.runner.before_forward = fail
-    sinks = [submit(bench.engine, CompletionRequest("x")) for _ in range(3)]
-    for sink in sinks:
-        sink.wait_for_end()
-        assert isinstance(sink.error, ServerError)
-        assert "out of memory" in str(sink.error)
-
-    bench.runner.before_forward = lambda: None
-    assert complete(bench.engine, CompletionRequest("x", max_tokens=2)).chunks
-
-
-class _BrokenSink(CollectingSink):
-    """Raises from one of its methods."""
-
-    def __init__(self, broken: str) -> None:
-        super().__init__()
-        self.raised = threading.Event()
-        setattr(self, broken, self._break)
-
-    def _break(self, *_args: object) -> None:
-        self.raised.set()
-        raise RuntimeError("nobody there")
-
-
-@pytest.mark.parametrize("broken", ["send", "fail", "is_cancelled"])
-def test_a_sink_that_raises_ends_its_own_request_only(bench: _Bench, broken: str) -> None:
-    sink = _BrokenSink(broken)
-    max_tokens = 510 if broken == "fail" else 3  # the first is refused, through `fail`
-    bench.engine.submit(CompletionRequest("x", max_tokens=max_tokens), sink)
-    other = submit(bench.engine, CompletionRequest("x", max_tokens=3))
-
-    assert other.wait().chunks
-    assert_set(sink.raised)
-    assert complete(bench.engine, CompletionRequest("y", max_tokens=2)).chunks
-
-
-def test_closing_answers_every_request_that_was_taken(small_bench: _Bench) -> None:
-    hold = threading.Event()
-    small_bench.runner.before_forward = lambda: assert_set(hold)
-    sinks = [submit(small_bench.engine, CompletionRequest("x", max_tokens=300, extent=_UNBOUNDED)) for _ in range(3)]
-    closer = threading.Thread(target=small_bench.engine.close)
-    closer.start()
-    hold.set()
-    closer.join()
-
-    for sink in sinks:
-        sink.wait_for_end()
-        assert sink.error is None or "shutting down" in str(sink.error)
-
-
-def test_a_closed_engine_refuses(make_model: MakeModel) -> None:
-    bench = _build_bench(make_model("qwen"), "qwen")
-    bench.engine.close()
-
-    with pytest.raises(OverloadedError, match="shutting down"):
-        submit(bench.engine, CompletionRequest("x"))
 
 
 # What it is built from
@@ -548,14 +285,14 @@ def test_a_closed_engine_refuses(make_model: MakeModel) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_folder_gives_an_engine_that_says_what_its_parts_say(kind: str, make_model: MakeModel) -> None:
     folder, request = make_model(kind), CompletionRequest("x = tex", "\n", max_tokens=4)
-    bench = _build_bench(folder, kind, dtype="float32")
+    bench = build_bench(folder, kind, dtype="float32")
     with closing(bench.engine), closing(load_engine(EngineConfig(folder))) as engine:
         assert complete(engine, request).text == complete(bench.engine, request).text
 
 
 def test_a_tokenizer_without_start_token_begins_with_the_end_token(make_model: MakeModel) -> None:
     """transformers' own healing crashes where there is no BOS (#36210)."""
-    bench = _build_bench(make_model("gpt2"), "gpt2")
+    bench = build_bench(make_model("gpt2"), "gpt2")
     with closing(bench.engine):
         complete(bench.engine, CompletionRequest("", max_tokens=2))
 
@@ -583,7 +320,7 @@ def test_a_model_that_cannot_step_is_refused_while_loading(
         load_engine(EngineConfig(make_model("qwen", family, **changes)))
 
 
-def test_an_explanation_comes_with_the_last_chunk_where_it_was_asked_for(bench: _Bench) -> None:
+def test_an_explanation_comes_with_the_last_chunk_where_it_was_asked_for(bench: Bench) -> None:
     asked = complete(bench.engine, CompletionRequest(_NODE, max_tokens=3, explain=True))
     not_asked = complete(bench.engine, CompletionRequest(_NODE, max_tokens=3))
 
@@ -598,7 +335,7 @@ def test_an_explanation_comes_with_the_last_chunk_where_it_was_asked_for(bench: 
 def test_every_strategy_can_be_explained_everywhere(
     kind: str, healing: Healing, prefix: str, make_model: MakeModel
 ) -> None:
-    bench = _build_bench(make_model(kind), kind)
+    bench = build_bench(make_model(kind), kind)
     with closing(bench.engine):
         sink = complete(bench.engine, CompletionRequest(prefix, max_tokens=2, healing=healing, explain=True))
 

@@ -146,12 +146,14 @@ def test_each_strategy_binds_the_next_token_in_its_own_way(healing: Healing, hea
     assert (exit_.node, exit_.rest, exit_.rule) == (None, expected, rule)
 
 
-def test_the_window_moves_in_blocks() -> None:
+@pytest.mark.parametrize("num_typed", [4000, 9000])  # fits the characters that are looked at, and does not
+def test_the_window_moves_in_blocks(num_typed: int) -> None:
     """Or every keystroke would shift the positions of all that is kept."""
     toy = toy_tokenizer("qwen")
-    prompts, text = build_prompts(toy), "".join(f"name_{index} = {index}\n" for index in range(400))
+    prompts, text = build_prompts(toy), "".join(f"name_{index} = {index}\n" for index in range(600))
+    ends = range(num_typed, num_typed + 100, 4)
 
-    firsts = [prompts.build(CompletionRequest(text[:end]), 600).kept_ids[:8] for end in range(4000, 4100)]
+    firsts = [prompts.build(CompletionRequest(text[:end]), 600).kept_ids[:8] for end in ends]
 
     assert sum(before != after for before, after in pairwise(firsts)) <= 2
 
