@@ -82,12 +82,10 @@ class Job:
 
     def send_ready(self, now: float) -> None:
         """Sends what the candidates have to say and, when all have ended, the last chunk with the stats."""
-        ended = self.is_finished
-        for sequence in self.sequences:
-            is_last = ended and sequence is self.sequences[-1]
-            text = sequence.take_text()
-            if not (text or is_last or (sequence.finish_reason and not sequence.is_closed)):
-                continue
+        taken = [(sequence, sequence.take_text()) for sequence in self.sequences]
+        ready = [(each, text) for each, text in taken if text or (each.finish_reason and not each.is_closed)]
+        for number, (sequence, text) in enumerate(ready, 1):
+            is_last = self.is_finished and number == len(ready)
             if self.counters.first_chunk_at is None:
                 self.counters.first_chunk_at = now
             sequence.is_closed = sequence.finish_reason is not None

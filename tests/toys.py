@@ -24,6 +24,7 @@ from trie_cache.vocabulary import Vocabulary
 _Json = Any  # what json.loads gives
 
 END = "<|endoftext|>"
+BEGIN = "<|begin_of_text|>"  # what the Llama 3 kind puts before every text
 NARROW_ALPHABET = "as1' \n"
 FIM_NAMES = ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>")
 NUM_PADDING_ROWS = 7
@@ -125,12 +126,12 @@ def _train_byte_level(kind: str, texts: list[str], num_tokens: int, max_token_le
         vocab_size=num_tokens,
         max_token_length=max_token_length,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        special_tokens=[END, *FIM_NAMES],
+        special_tokens=[END, *FIM_NAMES, BEGIN],
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
     if kind == "llama3":
-        tokenizer.post_processor = processors.TemplateProcessing(single=f"{END} $A", special_tokens=[(END, 0)])
+        tokenizer.post_processor = processors.TemplateProcessing(single=f"{BEGIN} $A", special_tokens=[(BEGIN, 4)])
     spec = json.loads(tokenizer.to_str())
     if kind == "llama3":
         _add_unmerged_words(spec, tokenizer, texts)

@@ -1,10 +1,12 @@
 """How requests end: what they ask for, what becomes of them, what goes wrong."""
 
 import threading
+import time
 from contextlib import closing
 
 import pytest
 
+from inference.engine import Engine
 from inference.errors import InvalidRequestError, OverloadedError, ServerError
 from inference.wire import CompletionRequest, FinishReason, Healing
 from tests.inference.conftest import MakeModel
@@ -173,12 +175,24 @@ def test_a_sink_that_raises_ends_its_own_request_only(bench: Bench, broken: str)
     assert complete(bench.engine, CompletionRequest("y", max_tokens=2)).chunks
 
 
+def _find_refusal(engine: Engine, request: CompletionRequest) -> str:
+    """Why a full engine takes no more."""
+    with pytest.raises(OverloadedError) as caught:
+        submit(engine, request)
+    return str(caught.value)
+
+
 def test_closing_answers_every_request_that_was_taken(small_bench: Bench) -> None:
-    hold = threading.Event()
-    small_bench.runner.before_forward = lambda: assert_soon(hold)
-    sinks = [submit(small_bench.engine, CompletionRequest("x", max_tokens=300, extent=UNBOUNDED)) for _ in range(3)]
+    hold, is_running = threading.Event(), threading.Event()
+    small_bench.runner.before_forward = lambda: (is_running.set(), assert_soon(hold))[1]
+    request = CompletionRequest("x", max_tokens=300, extent=UNBOUNDED)
+    sinks = [submit(small_bench.engine, request)]
+    assert_soon(is_running)
+    sinks += [submit(small_bench.engine, request) for _ in range(2)]  # still in the inbox when the thread ends
     closer = threading.Thread(target=small_bench.engine.close)
     closer.start()
+    while "shutting down" not in _find_refusal(small_bench.engine, request):
+        time.sleep(0.001)
     hold.set()
     closer.join()
 

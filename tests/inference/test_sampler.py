@@ -195,7 +195,7 @@ def test_draws_follow_the_members_probabilities(sampling: Sampling, prefix: str)
     """Chi-squared over the likelier members, seeded; a right sampler fails once in 100,000 seeds."""
     toy = toy_tokenizer("qwen")
     tree, exits = _covering(toy, prefix)
-    logits = _random_logits(toy, tree, 5)
+    logits = _random_logits(toy, tree, 5) / 2
     shares = _expected_shares(_score_all(toy, tree, exits, logits), sampling)
     num_draws = 6000
 
