@@ -194,6 +194,7 @@ class Engine:
             if not turn.step.wants_logits:
                 turn.step.cache.keep(turn.step.tree, None)
                 turn.job.num_read += len(turn.step.tree.chain_ids)
+                turn.job.counters.num_reading_forwards += 1
         now = self._clock()
         for job in jobs:
             _send_ready(job, now)
@@ -205,7 +206,7 @@ class Engine:
         job.counters.num_hot_hits += answer.num_hot_hits
         job.counters.num_hot_misses += answer.num_hot_misses
         if job.prompt.healed and (not sequence.token_ids or sequence.exits[0].rest):
-            job.counters.num_healing_forwards = job.counters.num_forwards
+            job.counters.num_healing_forwards = job.counters.num_forwards - job.counters.num_reading_forwards
         if job.request.explain and job.explanation is None:
             job.explanation = build_explanation(self._prompts, job.prompt, step.tree, sequence.exits, answer)
         if len(answer.choices) > 1:  # the first choice of several candidates: each goes its own way from here

@@ -37,6 +37,7 @@ class Counters:
     started_at: float = 0.0
     first_chunk_at: float | None = None
     num_forwards: int = 0
+    num_reading_forwards: int = 0  # those that read a piece of a long context and chose nothing
     num_healing_forwards: int = 0
     num_context_tokens: int = 0
     num_reused_tokens: int = 0

@@ -97,7 +97,7 @@ class CompletionStats:
     total_ms: float = 0.0
     num_tokens: int = 0
     num_forwards: int = 0
-    num_healing_forwards: int = 0  # until the healed bytes were spelled again, of all candidates the most
+    num_healing_forwards: int = 0  # choices until all candidates had spelled the healed bytes; 1 with `exact`
     num_context_tokens: int = 0
     num_reused_tokens: int = 0
     num_tree_nodes: int = 0

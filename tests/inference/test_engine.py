@@ -230,6 +230,14 @@ def test_a_long_context_is_read_in_pieces_and_answered_as_in_one(make_model: Mak
     assert sink.text == expected[: len(sink.text)]
 
 
+def test_exact_healing_takes_one_choice_however_long_the_context(make_model: MakeModel) -> None:
+    bench = build_bench(make_model("qwen", max_position_embeddings=2048), "qwen")
+    prefix = "".join(f"name_{index} = {index}\n" for index in range(90)) + "nam"
+    with closing(bench.engine):
+        sink = complete(bench.engine, CompletionRequest(prefix, max_tokens=3))
+    assert (sink.stats.num_healing_forwards, sink.stats.num_forwards > 1) == (1, True)
+
+
 def test_a_request_that_reads_a_long_context_does_not_stop_the_others(make_model: MakeModel) -> None:
     bench = build_bench(make_model("qwen", max_position_embeddings=4096), "qwen", max_context_tokens=3000)
     long_prefix = "".join(f"name_{index} = {index}\n" for index in range(300))
