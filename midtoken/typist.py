@@ -25,6 +25,8 @@ class Typist:
     async def start(cls, path: Path, healing: Healing, server_url: str) -> "Typist":
         """Starts `midtoken lsp` on a running completion server and opens the file."""
         client = LanguageClient("midtoken-demo", "1")
+        client.feature(types.WINDOW_LOG_MESSAGE)(_ignore)
+        client.feature(types.WINDOW_SHOW_MESSAGE)(_ignore)
         await client.start_io(sys.executable, "-m", "midtoken", "lsp", "--server", server_url)
         inline = types.InlineCompletionClientCapabilities()
         general = types.GeneralClientCapabilities(position_encodings=[types.PositionEncodingKind.Utf32])
@@ -69,6 +71,10 @@ class Typist:
         await self._client.shutdown_async(None)
         self._client.exit(None)
         await self._client.stop()  # type: ignore[no-untyped-call]
+
+
+def _ignore(_message: types.LogMessageParams | types.ShowMessageParams) -> None:
+    """An editor would log it; here the screen is taken."""
 
 
 def _text_after_cursor(item: types.InlineCompletionItem, character: int) -> str:
