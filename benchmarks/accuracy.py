@@ -8,7 +8,6 @@ run. Greedy, prefix only; the strategies take turns at every cursor, so all see 
 import argparse
 import math
 import statistics
-import threading
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +21,8 @@ from benchmarks.report import Row, find_processor, print_rows, write_report
 from inference.config import EngineConfig
 from inference.engine import Completer
 from inference.engine_loader import load_engine
-from inference.errors import MidtokenError
-from inference.wire import CompletionChunk, CompletionRequest, CompletionStats, Extent, Healing
+from inference.waiting_sink import complete
+from inference.wire import CompletionRequest, CompletionStats, Extent, Healing
 from models.corpus import iter_held_out
 from models.evaluation import measure_bits_per_byte
 
@@ -33,36 +32,6 @@ if TYPE_CHECKING:
 _CONTEXT_CHARS = 2000
 _MAX_TOKENS = 12
 _HEALINGS = (Healing.NONE, Healing.SINGLE, Healing.GREEDY, Healing.EXACT)
-
-
-class Collector:
-    """Collects one request's chunks and waits for the last."""
-
-    def __init__(self) -> None:
-        self._done = threading.Event()
-        self._texts: list[str] = []
-        self._stats: CompletionStats | None = None
-        self._error: MidtokenError | None = None
-
-    def send(self, chunk: CompletionChunk) -> None:
-        self._texts.append(chunk.text)
-        if chunk.is_last:
-            self._stats = chunk.stats
-            self._done.set()
-
-    def fail(self, error: MidtokenError) -> None:
-        self._error = error
-        self._done.set()
-
-    def is_cancelled(self) -> bool:
-        return False
-
-    def wait(self) -> tuple[str, CompletionStats]:
-        """The whole text and its stats. Raises what the engine failed with."""
-        self._done.wait()
-        if self._error is not None or self._stats is None:
-            raise self._error or MidtokenError("the last chunk has no stats")
-        return "".join(self._texts), self._stats
 
 
 def main() -> None:
@@ -107,12 +76,10 @@ def _measure_bits(model_dir: Path) -> float:
 
 def _complete(engine: Completer, cut: Cut, healing: Healing) -> tuple[str, CompletionStats]:
     start = cut.prefix.find("\n", max(len(cut.prefix) - _CONTEXT_CHARS, 0)) + 1
-    collector = Collector()
-    request = CompletionRequest(
-        cut.prefix[start:], max_tokens=_MAX_TOKENS, healing=healing, extent=Extent.SINGLE_LINE
+    prefix = cut.prefix[start:]
+    return complete(
+        engine, CompletionRequest(prefix, max_tokens=_MAX_TOKENS, healing=healing, extent=Extent.SINGLE_LINE)
     )
-    engine.submit(request, collector)
-    return collector.wait()
 
 
 def _build_row(healing: Healing, solved: dict[tuple[Healing, str], list[bool]], costs: list[CompletionStats]) -> Row:

@@ -1,7 +1,5 @@
 """From a model folder to an engine that has completed something."""
 
-import threading
-
 import torch
 
 from inference.config import EngineConfig
@@ -11,7 +9,8 @@ from inference.prompt import FimOrder, PromptBuilder, find_fim_markers
 from inference.runner import load_runner
 from inference.sampler import Sampler
 from inference.text_encoder import load_text_encoder
-from inference.wire import CompletionChunk, CompletionRequest
+from inference.waiting_sink import complete
+from inference.wire import CompletionRequest
 from trie_cache.errors import TrieCacheError
 from trie_cache.hot_prefixes import HotPrefixCache
 from trie_cache.trie import Trie
@@ -44,28 +43,8 @@ def load_engine(config: EngineConfig) -> Engine:
 
 def _warm(engine: Engine) -> None:
     """Runs one small completion: the first is slow, and a model that cannot step is found out now."""
-    sink = _WarmSink()
-    engine.submit(CompletionRequest("a = b", "\n", max_tokens=2), sink)
-    sink.ended.wait()
-    if sink.error is not None:
+    try:
+        complete(engine, CompletionRequest("a = b", "\n", max_tokens=2))
+    except MidtokenError as error:
         engine.close()
-        raise ModelError(f"the model cannot be used: {sink.error}") from sink.error
-
-
-class _WarmSink:
-    """Waits for the end."""
-
-    def __init__(self) -> None:
-        self.ended = threading.Event()
-        self.error: MidtokenError | None = None
-
-    def send(self, chunk: CompletionChunk) -> None:
-        if chunk.is_last:
-            self.ended.set()
-
-    def fail(self, error: MidtokenError) -> None:
-        self.error = error
-        self.ended.set()
-
-    def is_cancelled(self) -> bool:
-        return False
+        raise ModelError(f"the model cannot be used: {error}") from error
