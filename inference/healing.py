@@ -5,7 +5,7 @@ Naive form: try every continuation of the text, tokenize each, and keep the toke
 1. Only pre-token boundaries matter: tokens never cross them, and a pre-token that is closed in
    every continuation keeps its tokens.
 2. A pre-tokenizer looks at the kind of character that follows, not at all that follows, so some
-   thirty continuations stand for all.
+   forty continuations stand for all.
 3. What is typed next reaches back no further than the last few pre-tokens and the blanks among
    them, so only the tail is split again.
 """

@@ -43,7 +43,10 @@ class ServerEntry:
         model_dir = model.model_dir.resolve()
         identity = f"{platform.node()} {model} {list(wire.REQUEST_TYPES)} {list(wire.CHUNK_TYPES)}"
         folder = runtime_dir / f"{model_dir.name}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise LaunchError(f"cannot make {folder}: {error.strerror}; choose another with --state-dir") from None
         if folder.stat().st_uid != os.getuid():
             raise LaunchError(f"{folder} belongs to another user; choose another folder with --state-dir")
         return cls(folder)

@@ -47,7 +47,7 @@ class FinishReason(StrEnum):
     END = "end"  # the model's end token
     EXTENT = "extent"  # the line or block that was asked for is complete
     STOP = "stop"  # a stop string was met; it is not part of the text
-    LENGTH = "length"  # max_tokens, or the model's window
+    LENGTH = "length"  # max_tokens
     DEADLINE = "deadline"
     CANCELLED = "cancelled"
 

@@ -4,6 +4,7 @@ Each subcommand is a module with `add_arguments(parser)` and `run(options)`, whi
 """
 
 import argparse
+import os
 import sys
 from types import ModuleType
 
@@ -30,6 +31,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     return status
 
 
@@ -40,7 +44,3 @@ def _build_parser() -> argparse.ArgumentParser:
         summary = (module.__doc__ or "").partition("\n")[0]
         module.add_arguments(subparsers.add_parser(name, help=summary, description=summary))
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

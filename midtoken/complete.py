@@ -14,9 +14,9 @@ from midtoken.place import Place, read_place
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `run` reads."""
     parser.add_argument("place", metavar="FILE:LINE:COL", help="the cursor; lines and columns count from 1")
-    parser.add_argument("--healing", type=Healing, choices=list(Healing), default=Healing.EXACT)
-    parser.add_argument("--extent", type=Extent, choices=list(Extent), default=Extent.AUTO)
-    parser.add_argument("--max-tokens", type=int, default=64)
+    parser.add_argument("--healing", type=Healing, choices=list(Healing), default=Healing.EXACT, help="default: exact")
+    parser.add_argument("--extent", type=Extent, choices=list(Extent), default=Extent.AUTO, help="default: auto")
+    parser.add_argument("--max-tokens", type=int, default=64, help="default: %(default)s")
     parser.add_argument("--ignore-suffix", action="store_true", help="leave out what stands after the cursor")
     add_connection_arguments(parser)
 
@@ -25,8 +25,8 @@ def run(options: argparse.Namespace) -> int:
     """Prints the completion on stdout as it comes, and what it cost on stderr where that is a terminal."""
     place = read_place(options.place)
     request = CompletionRequest(
-        place.prefix,
-        suffix="" if options.ignore_suffix else place.suffix,
+        place.near_prefix,
+        suffix="" if options.ignore_suffix else place.near_suffix,
         max_tokens=options.max_tokens,
         healing=options.healing,
         extent=options.extent,

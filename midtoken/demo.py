@@ -63,7 +63,7 @@ class _Scene:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `run` reads."""
-    parser.add_argument("--keys-per-second", type=float, default=8.0)
+    parser.add_argument("--keys-per-second", type=_parse_pace, default=8.0, help="default: %(default)s")
     add_connection_arguments(parser)
 
 
@@ -71,6 +71,13 @@ def run(options: argparse.Namespace) -> int:
     """Plays the demo; without a terminal it prints one line for each key."""
     asyncio.run(_play(options))
     return 0
+
+
+def _parse_pace(text: str) -> float:
+    pace = float(text)
+    if not 0 < pace <= 1000:
+        raise argparse.ArgumentTypeError(f"a number above 0, at most 1000, not {text}")
+    return pace
 
 
 async def _play(options: argparse.Namespace) -> None:

@@ -37,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints the explanation."""
     place = read_place(options.place)
-    suffix = "" if options.ignore_suffix else place.suffix
-    answers = asyncio.run(_ask_all(options, place.prefix, suffix))
+    suffix = "" if options.ignore_suffix else place.near_suffix
+    answers = asyncio.run(_ask_all(options, place.near_prefix, suffix))
     Console().print(render(place, answers))
     return 0
 
@@ -53,7 +53,7 @@ def render(place: Place, answers: dict[Healing, Answer]) -> Group:
         Rule(f"{place.path}", align="left", style="dim"),
         _render_line(place, exact.text),
         Text(),
-        _label("kept tokens", _tokens(("…", *explanation.kept_tail))),
+        _label("kept tokens", _tokens(explanation.kept_tail) if explanation.kept_tail else Text("none")),
         _label("typed since", _tokens(explanation.unhealed_tokens) if explanation.unhealed_tokens else Text("nothing")),
         _label("healed", Text(f"{exact.last.healed_bytes} bytes taken back and spelled again by one of these paths:")),
         Text(),
@@ -132,11 +132,14 @@ def _render_strategies(answers: dict[Healing, Answer]) -> Table:
         stats = answer.last.stats
         if stats is None:
             continue
-        passes = f"{stats.num_healing_forwards} pass{'' if stats.num_healing_forwards == 1 else 'es'}"
         table.add_row(
             str(healing),
             Text(_visible(answer.text) or "(nothing)", style="green" if healing is Healing.EXACT else ""),
-            passes if stats.num_healing_forwards else "–",
-            f"{stats.num_forwards} passes, {stats.total_ms:.0f} ms",
+            _count_passes(stats.num_healing_forwards) if stats.num_healing_forwards else "–",
+            f"{_count_passes(stats.num_forwards)}, {stats.total_ms:.0f} ms",
         )
     return table
+
+
+def _count_passes(count: int) -> str:
+    return "1 pass" if count == 1 else f"{count} passes"

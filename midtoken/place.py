@@ -5,6 +5,8 @@ from pathlib import Path
 
 from inference.errors import MidtokenError
 
+_NEAR_CHARS = 1_000_000
+
 
 class PlaceError(MidtokenError):
     """The place is not one in a readable text file. The text says what is wrong."""
@@ -17,6 +19,16 @@ class Place:
     path: Path
     prefix: str
     suffix: str
+
+    @property
+    def near_prefix(self) -> str:
+        """As much before the cursor as any model here can see."""
+        return self.prefix[-_NEAR_CHARS:]
+
+    @property
+    def near_suffix(self) -> str:
+        """As much after the cursor as any model here can see."""
+        return self.suffix[:_NEAR_CHARS]
 
     @property
     def line_before(self) -> str:
@@ -57,9 +69,9 @@ def read_place(text: str) -> Place:
 
 def _split(text: str) -> tuple[str, int, int | None]:
     parts = text.rsplit(":", 2)
-    if len(parts) == 3 and parts[1].isdigit() and parts[2].isdigit():
+    if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
         return parts[0], int(parts[1]), int(parts[2])
     parts = text.rsplit(":", 1)
-    if len(parts) == 2 and parts[1].isdigit():
+    if len(parts) == 2 and parts[1].isdecimal():
         return parts[0], int(parts[1]), None
     raise PlaceError(f"{text!r} is not FILE:LINE:COLUMN, as in app.py:12:9")

@@ -19,9 +19,9 @@ from midtoken.server_arguments import ServerArguments, add_server_arguments
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The server's and its ports'."""
     add_server_arguments(parser)
-    parser.add_argument("--http-port", type=int, default=8000, help="on 127.0.0.1 (default: %(default)s)")
-    parser.add_argument("--grpc-port", type=int, default=8001, help="on 127.0.0.1 (default: %(default)s)")
-    parser.add_argument("--metrics-port", type=int, default=8002, help="on 127.0.0.1 (default: %(default)s)")
+    parser.add_argument("--http-port", type=_parse_port, default=8000, help="on 127.0.0.1 (default: %(default)s)")
+    parser.add_argument("--grpc-port", type=_parse_port, default=8001, help="on 127.0.0.1 (default: %(default)s)")
+    parser.add_argument("--metrics-port", type=_parse_port, default=8002, help="on 127.0.0.1 (default: %(default)s)")
     parser.add_argument("--free-ports", action="store_true", help="take any free ports instead")
     parser.add_argument("--probe-interval", type=float, default=Pace().probe_interval_s, help=argparse.SUPPRESS)
     parser.add_argument(
@@ -80,6 +80,12 @@ async def _run_server(
         supervision.cancel()
         await asyncio.wait([supervision])
         _say("the server has ended")
+
+
+def _parse_port(text: str) -> int:
+    if not (text.isdecimal() and 1 <= int(text) <= 65_535):
+        raise argparse.ArgumentTypeError(f"a port is a number from 1 to 65535, not {text!r}")
+    return int(text)
 
 
 def _describe(endpoint: Endpoint) -> str:

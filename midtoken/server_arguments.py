@@ -10,6 +10,7 @@ from typing import Self
 import platformdirs
 
 from inference.config import EngineConfig
+from inference.errors import LaunchError
 from inference.installation import find_default_model, find_model_repository
 from inference.launcher import ServerOptions
 from inference.shared_server import ServerEntry
@@ -30,6 +31,10 @@ class ServerArguments:
     def from_options(cls, options: argparse.Namespace) -> Self:
         """What `add_server_arguments` has parsed. Raises LaunchError where the default model is missing."""
         model_dir = (options.model or find_default_model()).resolve()
+        if not (model_dir / "config.json").is_file():
+            raise LaunchError(f"{model_dir} is not a model folder: it has no config.json")
+        if options.threads < 1:
+            raise LaunchError(f"--threads must be 1 or more, not {options.threads}")
         model = EngineConfig(model_dir, device=options.device, dtype=options.dtype, num_threads=options.threads)
         repository = (options.model_repository or find_model_repository()).resolve()
         binary = options.triton_binary and options.triton_binary.resolve()
@@ -50,7 +55,7 @@ class ServerArguments:
         """`midtoken serve` on free ports, for `inference.shared_server.lease_server`."""
         optional = {"--triton-binary": self.triton_binary, "--state-dir": self.state_dir}
         return [
-            *(sys.executable, "-m", "midtoken.cli", "serve", "--free-ports", f"--until-idle={idle_s}"),
+            *(sys.executable, "-m", "midtoken", "serve", "--free-ports", f"--until-idle={idle_s}"),
             *(f"--model={self.model.model_dir}", f"--model-repository={self.model_repository}"),
             *(f"--device={self.model.device}", f"--dtype={self.model.dtype}", f"--threads={self.model.num_threads}"),
             *(f"{name}={path}" for name, path in optional.items() if path),

@@ -1,6 +1,6 @@
 """Trains the default model: a tokenizer, then a small decoder, from permissively licensed Python.
 
-    python -m models.train_default --corpus build/corpus --out models/default --tokens 30000000
+    python -m models.train_default --corpus build/corpus --out models/default --tokens 26000000
     torchrun --nproc-per-node 2 -m models.train_default ...      (one process a core, or a GPU)
 
 Stopping and starting again goes on from the last checkpoint in `--work`. The learning rate is flat
@@ -95,7 +95,7 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--corpus", type=Path, default=Path("build/corpus"), help="folder of installed packages")
     parser.add_argument("--work", type=Path, default=Path("build/training"), help="checkpoints and tokenizer")
     parser.add_argument("--out", type=Path, default=Path("models/default"), help="where the model goes")
-    parser.add_argument("--tokens", type=int, default=30_000_000)
+    parser.add_argument("--tokens", type=int, default=26_000_000)
     parser.add_argument("--micro-tokens", type=int, default=4096, help="tokens in one forward pass")
     parser.add_argument("--save-steps", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)

@@ -8,7 +8,7 @@ venv="${VENV:-.venv}"
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 case "$version" in
     3.11 | 3.12) ;;
-    *) echo "midtoken needs Python 3.11 or 3.12; $python is $version. Try: make PYTHON=python3.12 $*" >&2; exit 1 ;;
+    *) echo "midtoken needs Python 3.11 or 3.12; $python is $version. Try: make setup PYTHON=python3.12" >&2; exit 1 ;;
 esac
 
 # Debian and Ubuntu ship venv and the shared libpython (which Triton's Python backend loads) as packages of their own.

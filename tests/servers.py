@@ -38,7 +38,7 @@ class Served:
     def command(self, state_dir: Path, *arguments: str) -> list[str]:
         """`midtoken serve` on free ports."""
         return [
-            *(sys.executable, "-m", "midtoken.cli", "serve", "--free-ports", f"--state-dir={state_dir}"),
+            *(sys.executable, "-m", "midtoken", "serve", "--free-ports", f"--state-dir={state_dir}"),
             *(f"--model={self.model_dir}", f"--model-repository={self.repository}", *arguments),
         ]
 
@@ -71,6 +71,7 @@ def make_scripted(folder: Path) -> Served:
     shutil.copy(IMPORT_ROOT / "tests" / "fakes.py", version_dir)
     model_dir = folder / "model"
     model_dir.mkdir()
+    (model_dir / "config.json").write_text("{}")  # what a model folder is known by
     return Served(model_dir, repository)
 
 

@@ -44,6 +44,7 @@ def test_a_file_name_may_hold_colons(tmp_path: Path) -> None:
     ("place", "message"),
     [
         ("app.py", "is not FILE:LINE:COLUMN"),
+        ("app.py:²", "is not FILE:LINE:COLUMN"),
         ("nowhere.py:1:1", "cannot read nowhere.py: No such file"),
         ("{source}:9:1", "has 3 lines; there is no line 9"),
         ("{source}:0:1", "there is no line 0"),
