@@ -200,7 +200,7 @@ def _build_environment(
         **environment,
         **config_to_environment(model),
         **prepend("PATH", interpreter_dir),
-        **prepend("LD_LIBRARY_PATH", *installation.library_dirs),
+        **prepend("LD_LIBRARY_PATH", *installation.shared_library_dirs),
         **(prepend("PYTHONPATH", IMPORT_ROOT) if is_checkout() else {}),
     }
 

@@ -18,7 +18,7 @@ class TritonInstallation:
     binary: Path
     backends_dir: Path
     cache_dir: Path | None = None  # None: where the server itself looks
-    library_dirs: tuple[Path, ...] = ()
+    shared_library_dirs: tuple[Path, ...] = ()
 
 
 def find_installation(binary: Path) -> TritonInstallation:
@@ -51,7 +51,7 @@ def link_bundled_installation(links_dir: Path) -> TritonInstallation:
         binary=bundle / "bin" / "tritonserver",
         backends_dir=backend_dir.parent,
         cache_dir=bundle / "caches",
-        library_dirs=(bundle.parents[1] / "nvidia_pytriton.libs", _find_libpython(version).parent),
+        shared_library_dirs=(bundle.parents[1] / "nvidia_pytriton.libs", _find_libpython(version).parent),
     )
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fetches Neovim 0.12 into a folder, from the newest suite of the distribution's own package mirror.
-# No root rights, nothing installed: the packages are unpacked into FOLDER/root and started through
+# No root rights, nothing installed: the packages are unpacked into FOLDER/unpacked and started through
 # their own loader, so that an older system's C library does not matter. A second run does nothing.
 #
 # Usage: get_neovim.sh [FOLDER]        FOLDER defaults to build/editors; the command is FOLDER/nvim
@@ -51,7 +51,7 @@ keyring="/usr/share/keyrings/$distribution-archive-keyring.gpg"
 
 echo "Fetching Neovim (suite $suite) into $folder"
 apt="$folder/apt"
-mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial" "$apt/log" "$folder/root"
+mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial" "$apt/log" "$folder/unpacked"
 : >"$apt/state/status" # nothing counts as installed, so every library comes along
 echo "deb [signed-by=$keyring] $mirror $suite $components" >"$apt/sources.list"
 cat >"$apt/apt.conf" <<CONF
@@ -74,20 +74,20 @@ apt-get update -qq || fail "the mirror has no suite $suite that can be verified"
 apt-get install -qq --yes --download-only --no-install-recommends "${packages[@]}" >/dev/null ||
     fail "the packages could not be fetched"
 for package in "$apt"/cache/archives/*.deb; do
-    dpkg-deb --extract "$package" "$folder/root"
+    dpkg-deb --extract "$package" "$folder/unpacked"
 done
 
 write_starter() { # NAME BINARY VARIABLE=VALUE
     local loader
-    loader="$(find "$folder/root/usr/lib" -maxdepth 2 -name 'ld-linux-*.so.*' | sort | tail -1)"
+    loader="$(find "$folder/unpacked/usr/lib" -maxdepth 2 -name 'ld-linux-*.so.*' | sort | tail -1)"
     [ -n "$loader" ] || fail "the unpacked C library has no loader"
     cat >"$folder/$1.partial" <<STARTER
 #!/bin/sh
-$3 exec "$loader" --library-path "$(dirname "$loader")" --argv0 "$1" "$folder/root/$2" "\$@"
+$3 exec "$loader" --library-path "$(dirname "$loader")" --argv0 "$1" "$folder/unpacked/$2" "\$@"
 STARTER
     chmod +x "$folder/$1.partial"
     mv "$folder/$1.partial" "$folder/$1"
 }
-write_starter nvim usr/bin/nvim "VIMRUNTIME='$folder/root/usr/share/nvim/runtime'"
+write_starter nvim usr/bin/nvim "VIMRUNTIME='$folder/unpacked/usr/share/nvim/runtime'"
 rm -rf "$apt"
 "$folder/nvim" --version | head -1
