@@ -40,7 +40,6 @@ class Counters:
     num_reading_forwards: int = 0  # those that read a piece of a long context and chose nothing
     num_healing_forwards: int = 0
     num_context_tokens: int = 0
-    num_reused_tokens: int = 0
     num_tree_nodes: int = 0
     num_hot_hits: int = 0
     num_hot_misses: int = 0
@@ -113,7 +112,6 @@ class Job:
             num_forwards=counters.num_forwards,
             num_healing_forwards=counters.num_healing_forwards,
             num_context_tokens=counters.num_context_tokens,
-            num_reused_tokens=counters.num_reused_tokens,
             num_tree_nodes=counters.num_tree_nodes,
             num_hot_hits=counters.num_hot_hits,
             num_hot_misses=counters.num_hot_misses,

@@ -53,7 +53,7 @@ def render(place: Place, answers: dict[Healing, Answer]) -> Group:
         Rule(f"{place.path}", align="left", style="dim"),
         _render_line(place, exact.text),
         Text(),
-        _label("kept tokens", _tokens(explanation.kept_tail) if explanation.kept_tail else Text("none")),
+        _label("last kept", _tokens(explanation.kept_tail) if explanation.kept_tail else Text("none")),
         _label("typed since", _tokens(explanation.unhealed_tokens) if explanation.unhealed_tokens else Text("nothing")),
         _label("healed", Text(f"{exact.last.healed_bytes} bytes taken back and spelled again by one of these paths:")),
         Text(),

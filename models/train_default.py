@@ -12,6 +12,7 @@ import math
 import os
 import pickle
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import torch
@@ -23,7 +24,7 @@ from tqdm import tqdm
 
 from models.corpus import SourceFile, iter_training
 from models.evaluation import measure_bits_per_byte
-from models.training_stream import SPECIAL_TOKENS, TrainingStream, build_encoder, iter_lengths
+from models.training_stream import SPECIAL_TOKENS, TrainingStream, build_encoder
 
 _VOCAB_SIZE = 8192
 _SHORT_ROW, _LONG_ROW = 512, 2048
@@ -52,7 +53,7 @@ def main() -> None:
         torch.set_num_threads(1)
     device = torch.device("cuda", rank) if torch.cuda.is_available() else torch.device("cpu")
     files = list(iter_training(_package_roots(options.corpus)))
-    weights = list(iter_lengths([_weight(file) for file in files]))
+    running_weights = list(accumulate(_weight(file) for file in files))
     tokenizer = _load_or_train_tokenizer(options.work, files, rank)
     torch.manual_seed(options.seed)
     model = transformers.LlamaForCausalLM(_model_config()).to(device)
@@ -70,7 +71,7 @@ def main() -> None:
         progress.stream.row_tokens = _SHORT_ROW if done < _FLAT_SHARE else _LONG_ROW
         rate = _PEAK_RATE * min(1.0, (progress.step + 1) / _WARMUP_STEPS, max(1 - done, 0.01) / (1 - _FLAT_SHARE))
         num_rows = _BATCH_TOKENS // progress.stream.row_tokens // world
-        rows = torch.tensor(progress.stream.take_rows(num_rows, files, weights, encode), device=device)
+        rows = torch.tensor(progress.stream.take_rows(num_rows, files, running_weights, encode), device=device)
         loss = 0.0
         for part in rows.split(max(options.micro_tokens // progress.stream.row_tokens, 1)):
             part_loss = loss_of(model, part) / (num_rows * progress.stream.row_tokens)

@@ -1,7 +1,7 @@
 """Rows of token ids for training: pieces of source files, some turned into fill-in-the-middle."""
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tokenizers import Tokenizer
@@ -29,17 +29,17 @@ class TrainingStream:
         self,
         count: int,
         files: Sequence[SourceFile],
-        weights: Sequence[float],
+        running_weights: Sequence[float],
         encode: Callable[[str, random.Random], list[int]],
     ) -> list[list[int]]:
-        """The next `count` rows of `row_tokens + 1` ids each, files drawn in proportion to `weights`."""
+        """The next `count` rows of `row_tokens + 1` ids each, files drawn by running sums of their weights."""
         width = self.row_tokens + 1
         rows = []
         while len(rows) < count:
             while len(self._left_over) < width:
                 rng = random.Random(f"{self.seed}/{self.num_pieces}")
                 self.num_pieces += 1
-                [file] = rng.choices(files, cum_weights=weights)
+                [file] = rng.choices(files, cum_weights=running_weights)
                 self._left_over += encode(_cut_piece(file.text, self.row_tokens, rng), rng)
             rows.append(self._left_over[:width])
             del self._left_over[: width - 1]
@@ -103,11 +103,3 @@ def _cut_middle(text: str, rng: random.Random) -> tuple[int, int]:
                 return start, len(text)
         return start, stop
     return start, rng.randint(start, len(text))
-
-
-def iter_lengths(weights: Sequence[float]) -> Iterator[float]:
-    """Running sums, the form in which `take_rows` wants its weights."""
-    total = 0.0
-    for weight in weights:
-        total += weight
-        yield total
