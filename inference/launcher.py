@@ -38,6 +38,11 @@ class Endpoint:
     metrics_port: int
 
     @property
+    def ports(self) -> tuple[int, int, int]:
+        """All of them."""
+        return self.http_port, self.grpc_port, self.metrics_port
+
+    @property
     def grpc_url(self) -> str:
         """As CompletionClient takes it."""
         return f"{ADDRESS}:{self.grpc_port}"
@@ -124,10 +129,11 @@ class TritonServer:
 
     async def _wait_until_it_answers(self, model_dir: Path, on_progress: Progress) -> None:
         on_progress(f"loading the model {model_dir}")
-        while not await _is_listening(self.endpoint.grpc_port):  # the port opens when the model is loaded
-            if self._process.returncode is not None:
-                raise self._error("tritonserver could not start")
-            await asyncio.sleep(0.05)
+        for port in self.endpoint.ports:  # they open when the model is loaded, one after the other
+            while not await _is_listening(port):
+                if self._process.returncode is not None:
+                    raise self._error("tritonserver could not start")
+                await asyncio.sleep(0.05)
         try:
             await self.probe()
         except ServerError as error:
@@ -214,7 +220,7 @@ def _find_free_endpoint() -> Endpoint:
 
 
 def _check_ports(endpoint: Endpoint) -> None:
-    for port in (endpoint.http_port, endpoint.grpc_port, endpoint.metrics_port):
+    for port in endpoint.ports:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
