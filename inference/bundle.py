@@ -105,6 +105,17 @@ class Bundle:
         token_id = int(self._trie.order[self._interval.lo + self.children.num_ended + place])
         return self.string.extend([token_id]), len(self._trie.spell(token_id)) - len(self.rest)
 
+    def find_draft(self, data: bytes) -> tuple[float, bytes]:
+        """The mass of the heaviest token that goes beyond `rest` and `data`, and its bytes from there on."""
+        begun = self.rest + data
+        lo, hi = self._trie.find_interval(begun)
+        ahead = self._log_probs[lo - self._interval.lo : hi - self._interval.lo]
+        for place in np.argsort(-ahead)[:2]:
+            token = self._trie.spell(int(self._trie.order[lo + place]))
+            if len(token) > len(begun):
+                return self.log_mass + float(ahead[place]), token[len(begun) :]
+        return -np.inf, b""
+
     def narrow(self, byte: int) -> "Bundle | None":
         """What is left of the bundle when this byte comes; None where no token goes on so."""
         children = self.children

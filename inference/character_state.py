@@ -72,10 +72,12 @@ class State:
         tally: Tally,
         possible: npt.NDArray[np.bool_] | None = None,
         unread: Sequence[TokenString] = (),
+        drafted: Sequence[TokenString] = (),
     ) -> None:
         """`possible`: which of the 257 ways to go on there are at all; None: all.
 
         `unread`: strings that spell the text, too light to be worth a forward pass. Their mass is spread evenly.
+        `drafted`: strings that were read before they are needed, held here so that they are not forgotten.
         """
         self.covering = covering
         self.reader = reader
@@ -83,6 +85,7 @@ class State:
         self.section = section
         self.tally = tally
         self.unread = tuple(unread)
+        self.drafted = drafted
         self._possible = possible
 
     def advance(self, data: bytes) -> "State":
@@ -141,3 +144,9 @@ def narrow_all(bundles: Sequence[Bundle], byte: int) -> dict[TokenString, Bundle
     """What is left of the bundles when this byte comes, by string."""
     narrowed = [bundle.narrow(byte) for bundle in bundles]
     return {bundle.string: bundle for bundle in narrowed if bundle is not None}
+
+
+def find_draft(bundles: Sequence[Bundle], data: bytes) -> bytes:
+    """What comes after `data` if the heaviest of the tokens is right that go beyond it."""
+    drafts = [bundle.find_draft(data) for bundle in bundles]
+    return max(drafts, key=lambda draft: draft[0], default=(-np.inf, b""))[1]

@@ -28,6 +28,11 @@ class TokenString:
         self.log_end = -np.inf  # of the text to end here
         self._children: WeakValueDictionary[int, TokenString] = WeakValueDictionary()
 
+    @property
+    def is_ready(self) -> bool:
+        """True while its mass and its row are at hand."""
+        return self.log_mass is not None and self.log_probs is not None
+
     def extend(self, token_ids: Iterable[int]) -> "TokenString":
         """The string that goes on with these tokens."""
         string = self
