@@ -47,7 +47,9 @@ class BeamCovering:
             base = root.extend_at_once(point.kept_ids, reader.max_tokens)
             tail = context[sum(len(self._trie.spell(token_id)) for token_id in point.kept_ids) :]
         read_all(reader, [base])
-        return State(self, reader, [Bundle.open(self._trie, base)], Section(base, b""), Tally()).advance(tail)
+        state = State(self, reader, [Bundle.open(self._trie, base)], Section(base, b""), Tally()).advance(tail)
+        given = Tally(0.0, state.tally.log_missed)  # the context is taken as given
+        return State(self, reader, state.bundles, state.section, given, unread=state.unread)
 
     def walk(self, state: State, data: bytes) -> Iterator[State]:
         """The states after each of the bytes. Raises InvalidRequestError where all is followed and it is too much."""

@@ -65,8 +65,8 @@ class Score:
 
     log_probability: float  # that a text begins so, in the model that the covering defines
     log_probability_with_end: float  # that it is the whole text
-    log_mass: float  # of the token strings that were followed: the exact probability is no less
-    log_missed: float | None  # and no more than by this mass; None: not known
+    log_mass: float  # of the token strings that were followed, in all that the context leaves open and the text
+    log_missed: float | None  # the exact mass is greater by no more than this; None: not known
 
 
 _DEFAULT = CoveringSettings()
