@@ -24,7 +24,7 @@ from inference.text_encoder import TextEncoder
 from inference.token_string import TokenReader, TokenString, find_common_beginning, read_all
 from trie_cache.trie import Trie
 
-_MAX_BUNDLES = 20_000
+_MAX_BUNDLES = 4_096  # the new ones among them are read in one forward pass, and hold a row each
 
 
 class BeamCovering:
@@ -109,16 +109,30 @@ class BeamCovering:
         return strings[-1]
 
     def _fit_window(self, state: State) -> State:
-        """The same state, with less of the text before it where another token would not fit."""
+        """The same state, with less of the text before it where another token would not fit.
+
+        What differs from the heaviest further back than a quarter of the window is left out then.
+        """
         strings = [*(bundle.string for bundle in state.bundles), *state.unread]
         max_tokens = state.reader.max_tokens
-        if not strings or max(string.num_tokens for string in strings) < max_tokens:
+        if max((string.num_tokens for string in strings), default=0) < max_tokens:
             return state
-        shared = find_common_beginning(strings)
+        masses = {bundle.string: bundle.log_ahead for bundle in state.bundles}
+        masses |= {string: string.weigh() for string in state.unread}
+        heaviest = max(masses, key=masses.__getitem__)
+        ways = (find_common_beginning(strings), heaviest.find_beginning(max_tokens // 4))
+        shared = max(ways, key=lambda beginning: beginning.num_tokens)
         base = shared.move_window(max_tokens)
-        moved = {string: string.move(shared, base) for string in strings}
-        if max(string.num_tokens for string in moved.values()) >= max_tokens:
-            raise InvalidRequestError("the token strings differ over more than half the model's window")
-        bundles = [bundle.move(moved[bundle.string]) for bundle in state.bundles]
-        unread = [moved[string] for string in state.unread]
-        return State(self, state.reader, bundles, Section(base, b""), state.tally, unread=unread)
+        room = max_tokens - base.num_tokens
+        moved = {
+            string: string.move(shared, base)
+            for string in strings
+            if string.num_tokens - shared.num_tokens < room and find_common_beginning((string, shared)) is shared
+        }
+        missed = [log_mass for string, log_mass in masses.items() if string not in moved]
+        if missed and self._width is None:
+            raise InvalidRequestError("enumerate is for short texts: this one does not fit in the model's window")
+        bundles = [bundle.move(moved[bundle.string]) for bundle in state.bundles if bundle.string in moved]
+        unread = [moved[string] for string in state.unread if string in moved]
+        tally = state.tally.add(0.0, missed)
+        return State(self, state.reader, bundles, Section(base, b""), tally, unread=unread)

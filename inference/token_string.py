@@ -62,8 +62,17 @@ class TokenString:
         while root.parent is not None:
             root = root.parent
         token_ids = self.find_tokens_since(root)
+        if not token_ids:
+            return self
         string = TokenString(token_ids[-max(max_tokens // 2 - root.num_tokens, 1) :], root)
         string.log_mass = self.log_mass
+        return string
+
+    def find_beginning(self, num_tokens: int) -> "TokenString":
+        """The string as it was `num_tokens` ago; no further back than to one that was made of many tokens at once."""
+        string = self
+        while self.num_tokens - string.num_tokens < num_tokens and len(string.token_ids) == 1 and string.parent:
+            string = string.parent
         return string
 
     def move(self, old: "TokenString", new: "TokenString") -> "TokenString":
