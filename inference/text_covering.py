@@ -19,7 +19,7 @@ from functools import cache, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from inference.bundle import END, NUM_WAYS, Bundle
+from inference.bundle import END, NUM_WAYS, Bundle, sum_all
 from inference.character_state import Section, State, Tally, find_draft, narrow_all
 from inference.covering import find_canonical_paths
 from inference.errors import InvalidRequestError
@@ -89,7 +89,7 @@ class TextCovering:
         opening = self._find_opening(context)
         base = root.extend_at_once(opening.settled_ids, reader.max_tokens)
         tally = Tally(0.0, -np.inf if self._is_nested else None)
-        return self._open_at(reader, Section(base, context[opening.num_settled_bytes :]), tally)
+        return self._open_at(reader, Section(base, context[opening.num_settled_bytes :]), tally, is_first=True)
 
     def walk(self, state: State, data: bytes) -> Iterator[State]:
         """The states after each of the bytes. Raises InvalidRequestError where they cannot be text."""
@@ -155,8 +155,11 @@ class TextCovering:
         possible = find_possible(step.section.tail)
         return State(self, state.reader, bundles, step.section, tally, possible, drafted=drafted)
 
-    def _open_at(self, reader: TokenReader, section: Section, tally: Tally) -> State:
-        """The state at the section's end, with nothing known but the mass of its base."""
+    def _open_at(self, reader: TokenReader, section: Section, tally: Tally, is_first: bool = False) -> State:
+        """The state at the section's end, with nothing known but the mass of its base.
+
+        `is_first`: what is missed so far has not been counted.
+        """
         opening = self._find_opening(section.tail)
         paths = [opening.settled_ids + path for path in opening.paths]
         on_the_way = {path[:end] for path in paths for end in range(len(path) + 1)}
@@ -168,6 +171,8 @@ class TextCovering:
         read_all(reader, strings)
         for string in strings[1:]:
             string.weigh_after_parent(self._trie.rank)
+        if is_first and self._is_nested:
+            tally = tally.add(0.0, list(self._iter_missed(section, on_the_way, set(paths))))
         bundles = [
             Bundle.open(self._trie, section.base.extend(path), rest)
             for path, rest in zip(paths, opening.paths.values(), strict=True)
@@ -177,6 +182,23 @@ class TextCovering:
         base = section.base.extend(opening.settled_ids)
         tail = section.tail[opening.num_settled_bytes :]
         return State(self, reader, bundles, Section(base, tail), tally, find_possible(tail))
+
+    def _iter_missed(
+        self, section: Section, on_the_way: set[tuple[int, ...]], paths: set[tuple[int, ...]]
+    ) -> Iterator[float]:
+        """The masses of the strings that leave those on the way, while these have their rows."""
+        for path in on_the_way:
+            string = section.base.extend(path)
+            assert string.log_probs is not None, "it has just been read"
+            rest = section.tail[sum(len(self._trie.spell(token_id)) for token_id in path) :]
+            interval = self._trie.find_interval(rest)
+            num_ended = self._trie.find_children(interval, len(rest)).num_ended
+            ended = self._trie.order[interval.lo : interval.lo + num_ended].tolist()
+            for token_id in (*self._trie.find_ancestors(rest), *ended):
+                if (*path, token_id) not in on_the_way:
+                    yield string.weigh() + float(string.log_probs[self._trie.rank[token_id]])
+            if path not in paths:
+                yield string.weigh() + sum_all(string.log_probs[interval.lo + num_ended : interval.hi])
 
     def _move_window(self, state: State) -> State:
         """The same state, with less of the text before it."""
