@@ -44,7 +44,7 @@ class BeamCovering:
         base, tail = root, context
         if self._width is not None:
             point = find_section_heal_point(self._encoder, split_whole_text(context)[0])
-            base = root.extend_at_once(point.kept_ids, reader.max_tokens)
+            base = root.extend_at_once(point.kept_ids, reader.max_tokens * 3 // 4)
             tail = context[sum(len(self._trie.spell(token_id)) for token_id in point.kept_ids) :]
         read_all(reader, [base])
         state = State(self, reader, [Bundle.open(self._trie, base)], Section(base, b""), Tally()).advance(tail)
@@ -122,7 +122,7 @@ class BeamCovering:
         heaviest = max(masses, key=masses.__getitem__)
         ways = (find_common_beginning(strings), heaviest.find_beginning(max_tokens // 4))
         shared = max(ways, key=lambda beginning: beginning.num_tokens)
-        base = shared.move_window(max_tokens)
+        base = shared.move_window(max_tokens // 2)
         room = max_tokens - base.num_tokens
         moved = {
             string: string.move(shared, base)

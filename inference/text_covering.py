@@ -29,6 +29,7 @@ from inference.token_string import TokenReader, TokenString, read_all
 from trie_cache.trie import Trie
 
 _MAX_BYTES_AT_ONCE = 64  # of known text that are read in one forward pass; each may hold a row of the vocabulary's size
+_TOO_LONG = "the text ends in a word or a run of blanks that is longer than the model's window"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +88,23 @@ class TextCovering:
     def open(self, reader: TokenReader, root: TokenString, context: bytes) -> State:
         """The state after `root` and the context, whose own tokens it takes up to the heal point."""
         opening = self._find_opening(context)
-        base = root.extend_at_once(opening.settled_ids, reader.max_tokens)
+        room = reader.max_tokens - max(map(len, opening.paths)) - _num_bytes_at_once(reader)
+        base = root.extend_at_once(opening.settled_ids, min(room, reader.max_tokens * 3 // 4))
         tally = Tally(0.0, -np.inf if self._is_nested else None)
         return self._open_at(reader, Section(base, context[opening.num_settled_bytes :]), tally, is_first=True)
 
     def walk(self, state: State, data: bytes) -> Iterator[State]:
         """The states after each of the bytes. Raises InvalidRequestError where they cannot be text."""
-        for start in range(0, len(data), _MAX_BYTES_AT_ONCE):
-            for state in self._walk_at_once(state, data[start : start + _MAX_BYTES_AT_ONCE]):  # noqa: B020
+        num_bytes = _num_bytes_at_once(state.reader)
+        for start in range(0, len(data), num_bytes):
+            for state in self._walk_at_once(state, data[start : start + num_bytes]):  # noqa: B020
                 yield state
 
     def _walk_at_once(self, state: State, data: bytes) -> Iterator[State]:
         steps = list(self._iter_steps(state.section, data))
-        if max(string.num_tokens for step in steps for string in step.strings) > state.reader.max_tokens:
-            state = self._move_window(state)
+        num_tokens = max(string.num_tokens for step in steps for string in step.strings)
+        if num_tokens > state.reader.max_tokens:
+            state = self._move_window(state, num_tokens - state.section.base.num_tokens)
             steps = list(self._iter_steps(state.section, data))
         drafted = self._read_steps(state, data, steps)
         for byte, step in zip(data, steps, strict=True):
@@ -165,9 +169,7 @@ class TextCovering:
         on_the_way = {path[:end] for path in paths for end in range(len(path) + 1)}
         strings = [section.base.extend(path) for path in sorted(on_the_way, key=len)]
         if strings[-1].num_tokens > reader.max_tokens:
-            raise InvalidRequestError(
-                "the text ends in a word or a run of blanks that is longer than the model's window"
-            )
+            raise InvalidRequestError(_TOO_LONG)
         read_all(reader, strings)
         for string in strings[1:]:
             string.weigh_after_parent(self._trie.rank)
@@ -200,10 +202,17 @@ class TextCovering:
             if path not in paths:
                 yield string.weigh() + sum_all(string.log_probs[interval.lo + num_ended : interval.hi])
 
-    def _move_window(self, state: State) -> State:
-        """The same state, with less of the text before it."""
-        base = state.section.base.move_window(state.reader.max_tokens)
+    def _move_window(self, state: State, num_needed: int) -> State:
+        """The same state, with less of the text before it: `num_needed` tokens fit behind its base."""
+        max_tokens = state.reader.max_tokens
+        base = state.section.base.move_window(min(max_tokens // 2, max_tokens - num_needed))
+        if base.num_tokens + num_needed > max_tokens:
+            raise InvalidRequestError(_TOO_LONG)
         return self._open_at(state.reader, Section(base, state.section.tail), state.tally)
+
+
+def _num_bytes_at_once(reader: TokenReader) -> int:
+    return min(_MAX_BYTES_AT_ONCE, reader.max_tokens // 4)
 
 
 def split_text(data: bytes) -> tuple[str, bytes]:

@@ -43,28 +43,21 @@ class TokenString:
             string = child
         return string
 
-    def extend_at_once(self, token_ids: tuple[int, ...], max_tokens: int) -> "TokenString":
-        """The string that goes on with the last of these tokens, as many as fit; its mass is this one's.
-
-        Three quarters of the window are filled at most, so that it need not be moved at once.
-        """
-        room = max(max_tokens * 3 // 4 - self.num_tokens, 1)
-        kept = token_ids[-room:] if len(token_ids) > room else token_ids
+    def extend_at_once(self, token_ids: tuple[int, ...], num_tokens: int) -> "TokenString":
+        """The string that goes on with the last of these tokens, `num_tokens` long at most; its mass is this one's."""
+        kept = token_ids[-max(num_tokens - self.num_tokens, 1) :]
         if not kept:
             return self
         string = TokenString(kept, self)
         string.log_mass = self.log_mass
         return string
 
-    def move_window(self, max_tokens: int) -> "TokenString":
-        """The string without its oldest tokens, those of its root aside: half a window is left. It keeps its mass."""
+    def move_window(self, num_tokens: int) -> "TokenString":
+        """The string without its oldest tokens, those of its root aside: `num_tokens` are left. It keeps its mass."""
         root = self
         while root.parent is not None:
             root = root.parent
-        token_ids = self.find_tokens_since(root)
-        if not token_ids:
-            return self
-        string = TokenString(token_ids[-max(max_tokens // 2 - root.num_tokens, 1) :], root)
+        string = root.extend_at_once(self.find_tokens_since(root), num_tokens)
         string.log_mass = self.log_mass
         return string
 
