@@ -125,15 +125,20 @@ class CanonicalStrings:
         """[257]: log probability of the members by the byte with which they go on, or that the text ends."""
         found: list[list[float]] = [[] for _ in range(257)]
         for path, rest in self.find_paths(data).items():
-            log_path = self._weigh(path)
-            log_probs = self._model.find_log_probs(self._start_ids + path)
-            for rank, token_id in enumerate(self._toy.trie.order.tolist()):
-                token = self._toy.trie.spell(token_id)
-                if token.startswith(rest) and len(token) > len(rest):
-                    found[token[len(rest)]].append(log_path + float(log_probs[rank]))
-            if not rest:
-                found[END].append(log_path + float(log_probs[-1]))
+            for place, log_prob in self.iter_leaving(path, rest):
+                found[place].append(log_prob)
         return np.array([logsumexp(masses) for masses in found])
+
+    def iter_leaving(self, path: TokenIds, rest: bytes) -> Iterator[tuple[int, float]]:
+        """Each string one token longer than the path: how it goes on behind the text, and its log probability."""
+        log_path = self._weigh(path)
+        log_probs = self._model.find_log_probs(self._start_ids + path)
+        for rank, token_id in enumerate(self._toy.trie.order.tolist()):
+            token = self._toy.trie.spell(token_id)
+            if token.startswith(rest) and len(token) > len(rest):
+                yield token[len(rest)], log_path + float(log_probs[rank])
+        if not rest:
+            yield END, log_path + float(log_probs[-1])
 
     def find_next(self, data: bytes) -> npt.NDArray[np.float64]:
         """[257]: each next byte's share in the members that go on as UTF-8 can."""
@@ -141,7 +146,7 @@ class CanonicalStrings:
         for byte in range(256):
             if not _can_be_text(data + bytes([byte])):
                 masses[byte] = -np.inf
-        if not _is_text(data):
+        if not is_text(data):
             masses[END] = -np.inf
         return masses - logsumexp(list(masses))
 
@@ -162,7 +167,7 @@ class CanonicalStrings:
             rest = opening[end:]
             tokens = self._toy.vocabulary.token_bytes
             if any(token.startswith(rest) and len(token) > len(rest) for token in tokens):
-                found[before + self._merge(opening[:end])] = rest
+                found[before + self.merge(opening[:end])] = rest
         return found
 
     def _encode(self, piece: str) -> TokenIds:
@@ -171,9 +176,9 @@ class CanonicalStrings:
             whole = [index for index, token in enumerate(self._toy.vocabulary.token_bytes) if token == piece.encode()]
             if whole and piece:
                 return (whole[0],)
-        return self._merge(piece.encode())
+        return self.merge(piece.encode())
 
-    def _merge(self, data: bytes) -> TokenIds:
+    def merge(self, data: bytes) -> TokenIds:
         """The merge that was learned first, wherever it is possible first, until none is."""
         pieces = self._find_letters(data)
         while True:
@@ -195,7 +200,8 @@ class CanonicalStrings:
         return letters + [f"<0x{byte:02X}>" for byte in data[len(whole.encode()) :]]
 
 
-def _is_text(data: bytes) -> bool:
+def is_text(data: bytes) -> bool:
+    """True for whole UTF-8."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -205,10 +211,10 @@ def _is_text(data: bytes) -> bool:
 
 def _can_be_text(data: bytes) -> bool:
     """By the definition: up to three bytes more, and it is."""
-    if _is_text(data):
+    if is_text(data):
         return True
     ways = [bytes([first, *[0x80] * count]) for first in (0x80, 0x90, 0xA0, 0xBF) for count in range(3)]
-    return any(_is_text(data + more) for more in ways)
+    return any(is_text(data + more) for more in ways)
 
 
 def _find_shown() -> list[str]:
