@@ -143,8 +143,11 @@ class CharacterModel:
         string, num_begun = state.draw_member(rng)
         data = self._trie.spell(string.token_ids[-1])[-num_begun:] if num_begun else b""
         for _ in range(max_tokens):
+            if string.num_tokens > state.reader.max_tokens:
+                string = string.move_window(state.reader.max_tokens // 2)
             read_all(state.reader, [string])
             token_id = _draw_token(self._trie, string, rng)
+            string.log_probs = None  # a row for each token is more than a text's worth
             if token_id is None:
                 break
             data += self._trie.spell(token_id)
