@@ -4,7 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -47,15 +47,19 @@ class RandomModel:
     num_tokens_at_most: int | None = None  # the text surely ends where a string is this long
 
     def find_log_probs(self, token_ids: TokenIds) -> LogProbs:
-        log_probs = np.full(self.num_tokens + 1, -np.inf)
         if self.num_tokens_at_most is not None and len(token_ids) >= self.num_tokens_at_most:
-            log_probs[-1] = 0.0
-            return log_probs
-        seen = token_ids if self.num_tokens_seen is None else token_ids[-self.num_tokens_seen :]
-        rng = np.random.default_rng([self.seed, len(seen), *seen])
-        scores = self.sharpness * rng.standard_normal(self.num_tokens + 1)
-        scores[:-1][rng.random(self.num_tokens) < self.share_impossible] = -np.inf
-        return scores - np.logaddexp.reduce(scores)
+            return np.append(np.full(self.num_tokens, -np.inf), 0.0)
+        return _draw_log_probs(self, token_ids if self.num_tokens_seen is None else token_ids[-self.num_tokens_seen :])
+
+
+@lru_cache(maxsize=4096)
+def _draw_log_probs(model: RandomModel, seen: TokenIds) -> LogProbs:
+    rng = np.random.default_rng([model.seed, len(seen), *seen])
+    scores = model.sharpness * rng.standard_normal(model.num_tokens + 1)
+    scores[:-1][rng.random(model.num_tokens) < model.share_impossible] = -np.inf
+    log_probs: LogProbs = scores - np.logaddexp.reduce(scores)
+    log_probs.flags.writeable = False
+    return log_probs
 
 
 class CorpusModel:
@@ -81,7 +85,7 @@ class ToyReader:
 
     def __init__(self, model: TokenModel, max_tokens: int = 10_000) -> None:
         self.max_tokens = max_tokens
-        self.num_reads = 0
+        self.most_rows_held = 0  # at once
         self.strings: WeakSet[TokenString] = WeakSet()  # those that were read, as long as they live
         self._model = model
 
@@ -92,7 +96,6 @@ class ToyReader:
 
     def read(self, strings: Sequence[TokenString]) -> None:
         assert len(set(strings)) == len(strings), "a string is asked for twice"
-        self.num_reads += 1
         for string in strings:
             assert 0 < string.num_tokens <= self.max_tokens, f"{string.num_tokens} tokens do not fit"
             log_probs = self._model.find_log_probs(spell_out(string))
@@ -100,6 +103,7 @@ class ToyReader:
                 log_probs = np.full_like(log_probs, -np.inf)
             string.log_probs, string.log_end = log_probs[:-1].copy(), float(log_probs[-1])
             self.strings.add(string)
+        self.most_rows_held = max(self.most_rows_held, self.num_rows_held)
 
 
 def spell_out(string: TokenString) -> TokenIds:
