@@ -40,6 +40,45 @@ def test_interval_holds_exactly_the_tokens_that_start_with_the_prefix(texts: lis
 
 
 @given(_vocabularies, _texts)
+def test_children_are_the_bytes_that_follow_the_prefix_and_where_their_tokens_start(
+    texts: list[bytes], prefix: bytes
+) -> None:
+    trie = Trie.build(_vocabulary_of(texts))
+    interval = trie.find_interval(prefix)
+
+    children = trie.find_children(interval, len(prefix))
+
+    begun = sorted(text for text in texts if text and text.startswith(prefix))
+    assert children.num_ended == sum(text == prefix for text in begun)
+    followers = [text[len(prefix)] for text in begun if text != prefix]
+    assert children.bytes.tolist() == sorted(set(followers))
+    assert children.starts.tolist() == [children.num_ended + followers.index(byte) for byte in children.bytes.tolist()]
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_children_of_a_prefix_that_many_tokens_share_are_found_once_and_stay_right(seed: int) -> None:
+    rng = random.Random(seed)
+    texts = [b"a" + rng.randbytes(rng.randint(0, 2)) for _ in range(700)]
+    trie = Trie.build(_vocabulary_of(texts))
+    interval = trie.find_interval(b"a")
+
+    first, again = trie.find_children(interval, 1), trie.find_children(interval, 1)
+
+    assert first is again
+    assert first.num_ended == texts.count(b"a")
+    assert first.bytes.tolist() == sorted({text[1] for text in texts if len(text) > 1})
+    assert trie.find_children(interval, 0).bytes.tolist() == [ord("a")]
+
+
+@given(_vocabularies)
+def test_each_token_is_spelled_as_it_was_given_and_other_rows_are_nothing(texts: list[bytes]) -> None:
+    vocabulary = _vocabulary_of(texts)
+    trie = Trie.build(vocabulary)
+
+    assert tuple(map(trie.spell, range(vocabulary.num_rows))) == vocabulary.token_bytes
+
+
+@given(_vocabularies, _texts)
 def test_ancestors_are_exactly_the_tokens_that_properly_begin_the_prefix(texts: list[bytes], prefix: bytes) -> None:
     vocabulary = _vocabulary_of(texts)
 
