@@ -3,7 +3,8 @@
 `enumerate` follows all, as many as there are: for small cases. `beam` keeps the heaviest K bundles (Vieira et al.
 2025, appendix D), and does not read strings whose share is below a threshold (appendix G):
 
-1. One more byte narrows the bundles; the heaviest K stay.
+1. One more byte narrows the bundles; the heaviest K stay. Of those that differ in far-off tokens only, the heaviest
+   goes first: an old fork keeps its share for ever, and would fill the beam with copies of the same.
 2. Where a bundle holds a token that ends with this byte, the string goes on with that token as a new one. All new ones
    are read in one forward pass.
 3. A new string below the threshold is not read. Its mass is spread evenly over what may come next, so that nothing that
@@ -21,10 +22,12 @@ from inference.errors import InvalidRequestError
 from inference.healing import find_section_heal_point
 from inference.text_covering import split_whole_text
 from inference.text_encoder import TextEncoder
-from inference.token_string import TokenReader, TokenString, find_common_beginning, read_all
+from inference.token_string import TokenReader, TokenString, read_all
 from trie_cache.trie import Trie
 
 _MAX_BUNDLES = 20_000
+_NUM_TOKENS_APART = 16  # strings that differ further back only say much the same of what comes
+_NUM_TOKENS_FOLLOWED = 64  # strings that part further back are given up when the window moves
 
 
 class BeamCovering:
@@ -57,7 +60,7 @@ class BeamCovering:
 
     def _advance_by(self, state: State, byte: int) -> State:
         log_prob = float(state.next_log_probs[byte])
-        late = [string for string in state.unread if string.weigh() >= state.log_mass + log_prob + self._log_threshold]
+        late = [string for string in state.unread if string.weigh() >= state.log_mass + log_prob]
         read_all(state.reader, late)
         bundles = [*state.bundles, *(Bundle.open(self._trie, string) for string in late)]
         kept, dropped = self._prune(list(narrow_all(bundles, byte).values()))
@@ -81,7 +84,14 @@ class BeamCovering:
                 )
             return bundles, []
         bundles.sort(key=lambda bundle: -bundle.log_held)
-        return bundles[: self._width], bundles[self._width :]
+        firsts: dict[tuple[tuple[int, ...], bytes], Bundle] = {}
+        for bundle in bundles:
+            firsts.setdefault((bundle.string.find_last(_NUM_TOKENS_APART), bundle.rest), bundle)
+        kept = list(firsts.values())[: self._width]
+        chosen = set(kept)
+        others = [bundle for bundle in bundles if bundle not in chosen]
+        num_free = self._width - len(kept)
+        return kept + others[:num_free], others[num_free:]
 
     def _find_new(self, bundles: Sequence[Bundle]) -> tuple[list[TokenString], list[TokenString]]:
         """The strings whose last token ends here: those to read, and those below the threshold."""
@@ -112,11 +122,10 @@ class BeamCovering:
         max_tokens = state.reader.max_tokens
         if not strings or max(string.num_tokens for string in strings) < max_tokens:
             return state
-        shared = find_common_beginning(strings)
-        base = shared.move_window(max_tokens)
-        moved = {string: string.move(shared, base) for string in strings}
-        if max(string.num_tokens for string in moved.values()) >= max_tokens:
-            raise InvalidRequestError("the token strings differ over more than half the model's window")
-        bundles = [bundle.move(moved[bundle.string]) for bundle in state.bundles]
-        unread = [moved[string] for string in state.unread]
-        return State(self, state.reader, bundles, Section(base, b""), state.tally, unread=unread)
+        old = max(strings, key=TokenString.weigh).find_ancestor(_NUM_TOKENS_FOLLOWED)
+        new = old.move_window(max_tokens)
+        moved = {string: string.move(old, new) for string in strings if string.begins_with(old)}
+        bundles = [bundle.move(moved[bundle.string]) for bundle in state.bundles if bundle.string in moved]
+        unread = [moved[string] for string in state.unread if string in moved]
+        tally = state.tally.add(0.0, [string.weigh() for string in strings if string not in moved])
+        return State(self, state.reader, bundles, Section(new, b""), tally, unread=unread)

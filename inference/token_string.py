@@ -84,6 +84,29 @@ class TokenString:
         assert self.log_mass is not None, "strings are weighed when the one that they go on from has been read"
         return self.log_mass
 
+    def find_last(self, count: int) -> tuple[int, ...]:
+        """The last `count` tokens, or a few more; fewer where there are no more."""
+        found: tuple[int, ...] = ()
+        string: TokenString | None = self
+        while string is not None and len(found) < count:
+            found = string.token_ids[-count:] + found
+            string = string.parent
+        return found
+
+    def find_ancestor(self, count: int) -> "TokenString":
+        """The longest beginning that is at least `count` tokens shorter; the shortest one where none is."""
+        string = self
+        while string.parent is not None and self.num_tokens - string.num_tokens < count:
+            string = string.parent
+        return string
+
+    def begins_with(self, other: "TokenString") -> bool:
+        """True where it is the other string, or goes on from it."""
+        string: TokenString | None = self
+        while string is not None and string.num_tokens > other.num_tokens:
+            string = string.parent
+        return string is other
+
     def find_tokens_since(self, beginning: "TokenString") -> tuple[int, ...]:
         """The tokens that it adds to its beginning."""
         parts = []
@@ -113,16 +136,3 @@ def read_all(reader: TokenReader, strings: Iterable[TokenString]) -> None:
     if unread:
         reader.read(unread)
 
-
-def find_common_beginning(strings: Iterable[TokenString]) -> TokenString:
-    """The longest string with which all begin."""
-    first, *others = strings
-    for other in others:
-        while first is not other:
-            if first.num_tokens >= other.num_tokens:
-                assert first.parent is not None, "strings of one reader share their first tokens"
-                first = first.parent
-            else:
-                assert other.parent is not None, "strings of one reader share their first tokens"
-                other = other.parent
-    return first
