@@ -3,7 +3,8 @@
 `enumerate` follows all, as many as there are: for small cases. `beam` keeps the heaviest K bundles (Vieira et al.
 2025, appendix D), and does not read strings whose share is below a threshold (appendix G):
 
-1. One more byte narrows the bundles; the heaviest K stay.
+1. One more byte narrows the bundles; the heaviest K stay. Of those that differ in far-off tokens only, the heaviest
+   goes first: an old fork keeps its share for ever, and would fill the beam with copies of the same.
 2. Where a bundle holds a token that ends with this byte, the string goes on with that token as a new one. All new ones
    are read in one forward pass.
 3. A new string below the threshold is not read. Its mass is spread evenly over what may come next, so that nothing that
@@ -21,10 +22,12 @@ from inference.errors import InvalidRequestError
 from inference.healing import find_section_heal_point
 from inference.text_covering import split_whole_text
 from inference.text_encoder import TextEncoder
-from inference.token_string import TokenReader, TokenString, find_common_beginning, read_all
+from inference.token_string import TokenReader, TokenString, read_all
 from trie_cache.trie import Trie
 
 _MAX_BUNDLES = 4_096  # the new ones among them are read in one forward pass, and hold a row each
+_NUM_TOKENS_APART = 16  # strings that differ further back only say much the same of what comes
+_NUM_TOKENS_FOLLOWED = 64  # strings that part further back are given up when the window moves
 
 
 class BeamCovering:
@@ -59,7 +62,7 @@ class BeamCovering:
 
     def _advance_by(self, state: State, byte: int) -> State:
         log_prob = float(state.next_log_probs[byte])
-        late = [string for string in state.unread if string.weigh() >= state.log_mass + log_prob + self._log_threshold]
+        late = [string for string in state.unread if string.weigh() >= state.log_mass + log_prob]
         read_all(state.reader, late)
         bundles = [*state.bundles, *(Bundle.open(self._trie, string) for string in late)]
         kept, dropped = self._prune(list(narrow_all(bundles, byte).values()))
@@ -83,7 +86,14 @@ class BeamCovering:
                 )
             return bundles, []
         bundles.sort(key=lambda bundle: -bundle.log_held)
-        return bundles[: self._width], bundles[self._width :]
+        firsts: dict[tuple[tuple[int, ...], bytes], Bundle] = {}
+        for bundle in bundles:
+            firsts.setdefault((bundle.string.find_last(_NUM_TOKENS_APART), bundle.rest), bundle)
+        kept = list(firsts.values())[: self._width]
+        chosen = set(kept)
+        others = [bundle for bundle in bundles if bundle not in chosen]
+        num_free = self._width - len(kept)
+        return kept + others[:num_free], others[num_free:]
 
     def _find_new(self, bundles: Sequence[Bundle]) -> tuple[list[TokenString], list[TokenString]]:
         """The strings whose last token ends here: those to read, and those below the threshold."""
@@ -111,28 +121,28 @@ class BeamCovering:
     def _fit_window(self, state: State) -> State:
         """The same state, with less of the text before it where another token would not fit.
 
-        What differs from the heaviest further back than a quarter of the window is left out then.
+        Strings that part too far back from the heaviest of those that end here are given up then.
         """
-        strings = [*(bundle.string for bundle in state.bundles), *state.unread]
+        num_tokens = {string: string.num_tokens for string in state.unread}  # with the rest spelled in bytes
+        num_tokens |= {bundle.string: bundle.string.num_tokens + len(bundle.rest) for bundle in state.bundles}
         max_tokens = state.reader.max_tokens
-        if max((string.num_tokens for string in strings), default=0) < max_tokens:
+        if max(num_tokens.values(), default=0) < max_tokens:
             return state
         masses = {bundle.string: bundle.log_ahead for bundle in state.bundles}
         masses |= {string: string.weigh() for string in state.unread}
-        heaviest = max(masses, key=masses.__getitem__)
-        ways = (find_common_beginning(strings), heaviest.find_beginning(max_tokens // 4))
-        shared = max(ways, key=lambda beginning: beginning.num_tokens)
-        base = shared.move_window(max_tokens // 2)
-        room = max_tokens - base.num_tokens
+        ended = [*(bundle.string for bundle in state.bundles if not bundle.rest), *state.unread]  # any byte can follow
+        num_followed = min(_NUM_TOKENS_FOLLOWED, max_tokens // 4)
+        old = max(ended, key=masses.__getitem__).find_ancestor(num_followed)
+        new = old.move_window(max_tokens // 2)
+        room = max_tokens - new.num_tokens
         moved = {
-            string: string.move(shared, base)
-            for string in strings
-            if string.num_tokens - shared.num_tokens < room and find_common_beginning((string, shared)) is shared
+            string: string.move(old, new)
+            for string in masses
+            if string.begins_with(old) and num_tokens[string] - old.num_tokens < room
         }
         missed = [log_mass for string, log_mass in masses.items() if string not in moved]
         if missed and self._width is None:
             raise InvalidRequestError("enumerate is for short texts: this one does not fit in the model's window")
         bundles = [bundle.move(moved[bundle.string]) for bundle in state.bundles if bundle.string in moved]
         unread = [moved[string] for string in state.unread if string in moved]
-        tally = state.tally.add(0.0, missed)
-        return State(self, state.reader, bundles, Section(base, b""), tally, unread=unread)
+        return State(self, state.reader, bundles, Section(new, b""), state.tally.add(0.0, missed), unread=unread)

@@ -5,13 +5,15 @@ members are followed as a *covering*: the strings whose last token is the first 
 
 | covering | follows | |
 |---|---|---|
-| `canonical` | what the tokenizer can make of the text and something after it | all that a model was trained on |
+| `canonical` | what the tokenizer can make of the text and something after it | the default: models are trained on it |
 | `beam` | the heaviest K bundles of all strings | the paper's algorithm |
 | `single` | the text's own tokens, the last of them taken back | the usual remedy, for comparison |
 | `enumerate` | every string | exact, and exponential |
 
-All but `enumerate` leave strings out. What they hold is a distribution nonetheless: the probability of each byte is its
-share in what is held, so the next bytes sum to one and probabilities multiply along a text, wherever it is cut.
+`canonical` follows another string, too, while it holds a tenth of the mass (`threshold`; 1: none), and until it differs
+in tokens before the heal point only. All but `enumerate` leave strings out. What they hold is a distribution
+nonetheless: the probability of each byte is its share in what is held, so the next bytes sum to one and probabilities
+multiply along a text, wherever it is cut.
 """
 
 from collections.abc import Callable
@@ -32,6 +34,7 @@ from inference.token_string import TokenReader, TokenString, read_all
 from trie_cache.trie import Trie
 
 MAX_WIDTH = 1024
+_CANONICAL_THRESHOLD = 0.1
 
 
 class CoveringKind(StrEnum):
@@ -49,14 +52,14 @@ class CoveringSettings:
 
     kind: CoveringKind = CoveringKind.CANONICAL
     width: int = 8  # beam: bundles that are kept
-    threshold: float = 0.0  # beam: the share below which a string is not read
+    threshold: float | None = None  # the share below which a string is left aside; None: 0.1 for canonical, 0 for beam
 
     def __post_init__(self) -> None:
         """Raises InvalidRequestError."""
         if not 1 <= self.width <= MAX_WIDTH:
             raise InvalidRequestError(f"width must be between 1 and {MAX_WIDTH}, not {self.width}")
-        if not 0 <= self.threshold < 1:
-            raise InvalidRequestError(f"threshold must be at least 0 and below 1, not {self.threshold}")
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
+            raise InvalidRequestError(f"threshold must be between 0 and 1, not {self.threshold}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +159,12 @@ class CharacterModel:
 
     def _build_covering(self, settings: CoveringSettings) -> Covering:
         if settings.kind is CoveringKind.CANONICAL:
-            return TextCovering(self._encoder, self._trie, find_canonical_opening, is_nested=True)
+            threshold = _CANONICAL_THRESHOLD if settings.threshold is None else settings.threshold
+            return TextCovering(self._encoder, self._trie, find_canonical_opening, True, threshold)
         if settings.kind is CoveringKind.SINGLE:
             return TextCovering(self._encoder, self._trie, find_single_opening, is_nested=False)
         width = settings.width if settings.kind is CoveringKind.BEAM else None
-        return BeamCovering(self._encoder, self._trie, width, settings.threshold)
+        return BeamCovering(self._encoder, self._trie, width, settings.threshold or 0.0)
 
 
 def _draw_token(trie: Trie, string: TokenString, rng: np.random.Generator) -> int | None:

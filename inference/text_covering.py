@@ -12,9 +12,10 @@ the text but the last, which is taken back.
 
 import codecs
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from heapq import nlargest
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,7 @@ from inference.text_encoder import TextEncoder
 from inference.token_string import TokenReader, TokenString, read_all
 from trie_cache.trie import Trie
 
+_MAX_STRAYS = 64
 _MAX_BYTES_AT_ONCE = 64  # of known text that are read in one forward pass; each may hold a row of the vocabulary's size
 _TOO_LONG = "the text ends in a word or a run of blanks that is longer than the model's window"
 
@@ -79,11 +81,17 @@ class _Step:
 class TextCovering:
     """A covering whose strings the text alone decides, for one tokenizer."""
 
-    def __init__(self, encoder: TextEncoder, trie: Trie, find_opening: OpeningFinder, is_nested: bool) -> None:
-        """`is_nested`: a string that is not followed at one byte is followed at none after it."""
+    def __init__(
+        self, encoder: TextEncoder, trie: Trie, find_opening: OpeningFinder, is_nested: bool, threshold: float = 1.0
+    ) -> None:
+        """`is_nested`: a string that is not followed at one byte is followed at none after it.
+
+        `threshold`: the share from which a string is followed that the text does not know of; 1: none is.
+        """
         self._trie = trie
         self._find_opening = lru_cache(maxsize=4096)(lambda tail: find_opening(encoder, trie, tail))
         self._is_nested = is_nested
+        self._log_threshold = np.inf if threshold >= 1 else float(np.log(threshold)) if threshold else -np.inf
 
     def open(self, reader: TokenReader, root: TokenString, context: bytes) -> State:
         """The state after `root` and the context, whose own tokens it takes up to the heal point."""
@@ -139,25 +147,44 @@ class TextCovering:
             yield _Step({base.extend(path): rest for path, rest in opening.paths.items()}, section)
 
     def _advance_by(self, state: State, byte: int, step: _Step, drafted: Sequence[TokenString]) -> State:
-        """The state one byte on; what is new in it has been read."""
+        """The state one byte on; what the text says is new in it has been read."""
         narrowed = narrow_all(state.bundles, byte)
         fresh = {(string.parent, string.token_ids): string for string in step.strings if string not in narrowed}
-        missed = [bundle.log_ahead for string, bundle in narrowed.items() if string not in step.strings]
+        others = {string: bundle.log_ahead for string, bundle in narrowed.items() if string not in step.strings}
         for bundle in narrowed.values():
             for token_id, log_prob in bundle.find_ended():
-                string = fresh.get((bundle.string, (token_id,)))
-                if string is None:
-                    missed.append(bundle.log_mass + log_prob)
-                else:
-                    string.log_mass = bundle.log_mass + log_prob
+                string = fresh.get((bundle.string, (token_id,))) or bundle.string.extend([token_id])
+                string.log_mass = bundle.log_mass + log_prob
+                if string not in step.strings:
+                    others[string] = string.log_mass
+        strays = self._find_strays(narrowed.values(), others, step.section.base, state.reader.max_tokens)
+        missed = [log_mass for string, log_mass in others.items() if string not in strays]
         tally = state.tally.add(float(state.next_log_probs[byte]), missed)
         if step.section.base.log_mass is None or not all(string.is_ready for string in fresh.values()):
+            tally = tally.add(0.0, [others[string] for string in strays])
             return self._open_at(state.reader, state.section.extend(byte), tally)  # the pre-tokens fell in a new way
+        read_all(state.reader, [string for string in strays if string not in narrowed])
         bundles = [
-            narrowed.get(string) or Bundle.open(self._trie, string, rest) for string, rest in step.strings.items()
+            narrowed.get(string) or Bundle.open(self._trie, string, rest)
+            for string, rest in [*step.strings.items(), *((string, b"") for string in strays)]
         ]
         possible = find_possible(step.section.tail)
         return State(self, state.reader, bundles, step.section, tally, possible, drafted=drafted)
+
+    def _find_strays(
+        self, bundles: Iterable[Bundle], others: Mapping[TokenString, float], base: TokenString, max_tokens: int
+    ) -> list[TokenString]:
+        """Which of the strings that the text does not know of are followed all the same, for their share.
+
+        An old fork keeps its share for ever; but one before the base says nothing new.
+        """
+        log_least = sum_all(np.array([bundle.log_held for bundle in bundles])) + self._log_threshold
+        heavy = [
+            string
+            for string, log_mass in others.items()
+            if log_mass >= log_least and string.num_tokens <= max_tokens and string.begins_with(base)
+        ]
+        return nlargest(_MAX_STRAYS, heavy, key=others.__getitem__)
 
     def _open_at(self, reader: TokenReader, section: Section, tally: Tally, is_first: bool = False) -> State:
         """The state at the section's end, with nothing known but the mass of its base.
@@ -208,7 +235,9 @@ class TextCovering:
         base = state.section.base.move_window(min(max_tokens // 2, max_tokens - num_needed))
         if base.num_tokens + num_needed > max_tokens:
             raise InvalidRequestError(_TOO_LONG)
-        return self._open_at(state.reader, Section(base, state.section.tail), state.tally)
+        own = {state.section.base.extend(path) for path in self._find_opening(state.section.tail).paths}
+        tally = state.tally.add(0.0, [bundle.log_ahead for bundle in state.bundles if bundle.string not in own])
+        return self._open_at(state.reader, Section(base, state.section.tail), tally)
 
 
 def _num_bytes_at_once(reader: TokenReader) -> int:

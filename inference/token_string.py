@@ -61,13 +61,6 @@ class TokenString:
         string.log_mass = self.log_mass
         return string
 
-    def find_beginning(self, num_tokens: int) -> "TokenString":
-        """The string as it was `num_tokens` ago; no further back than to one that was made of many tokens at once."""
-        string = self
-        while self.num_tokens - string.num_tokens < num_tokens and len(string.token_ids) == 1 and string.parent:
-            string = string.parent
-        return string
-
     def move(self, old: "TokenString", new: "TokenString") -> "TokenString":
         """The string with `new` in the place of its beginning `old`."""
         string = new.extend(self.find_tokens_since(old))
@@ -85,6 +78,29 @@ class TokenString:
         """`log_mass`, where it is known."""
         assert self.log_mass is not None, "strings are weighed when the one that they go on from has been read"
         return self.log_mass
+
+    def find_last(self, count: int) -> tuple[int, ...]:
+        """The last `count` tokens, or a few more; fewer where there are no more."""
+        found: tuple[int, ...] = ()
+        string: TokenString | None = self
+        while string is not None and len(found) < count:
+            found = string.token_ids[-count:] + found
+            string = string.parent
+        return found
+
+    def find_ancestor(self, count: int) -> "TokenString":
+        """The beginning that is `count` tokens shorter; no shorter than one that was made of many tokens at once."""
+        string = self
+        while self.num_tokens - string.num_tokens < count and len(string.token_ids) == 1 and string.parent:
+            string = string.parent
+        return string
+
+    def begins_with(self, other: "TokenString") -> bool:
+        """True where it is the other string, or goes on from it."""
+        string: TokenString | None = self
+        while string is not None and string.num_tokens > other.num_tokens:
+            string = string.parent
+        return string is other
 
     def find_tokens_since(self, beginning: "TokenString") -> tuple[int, ...]:
         """The tokens that it adds to its beginning."""
@@ -114,17 +130,3 @@ def read_all(reader: TokenReader, strings: Iterable[TokenString]) -> None:
     unread = [string for string in strings if string.log_probs is None]
     if unread:
         reader.read(unread)
-
-
-def find_common_beginning(strings: Iterable[TokenString]) -> TokenString:
-    """The longest string with which all begin."""
-    first, *others = strings
-    for other in others:
-        while first is not other:
-            if first.num_tokens >= other.num_tokens:
-                assert first.parent is not None, "strings of one reader share their first tokens"
-                first = first.parent
-            else:
-                assert other.parent is not None, "strings of one reader share their first tokens"
-                other = other.parent
-    return first

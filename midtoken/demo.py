@@ -99,9 +99,7 @@ async def _play(options: argparse.Namespace) -> None:
     console.print(_render_summary(sides))
 
 
-async def _type_line(
-    lines: tuple[str, ...], row: int, sides: list[_Side], live: Live, keys_per_second: float
-) -> None:
+async def _type_line(lines: tuple[str, ...], row: int, sides: list[_Side], live: Live, keys_per_second: float) -> None:
     text = lines[row]
     start = len(text) - len(text.lstrip())
     for side in sides:

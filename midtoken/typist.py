@@ -34,9 +34,7 @@ class Typist:
             text_document=types.TextDocumentClientCapabilities(inline_completion=inline), general=general
         )
         options: dict[str, Any] = {"healing": str(healing), "extent": "single_line"}
-        await client.initialize_async(
-            types.InitializeParams(capabilities=capabilities, initialization_options=options)
-        )
+        await client.initialize_async(types.InitializeParams(capabilities=capabilities, initialization_options=options))
         client.initialized(types.InitializedParams())
         typist = cls(client, path)
         item = types.TextDocumentItem(typist._uri, "python", 0, path.read_text(encoding="utf-8"))

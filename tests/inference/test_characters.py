@@ -257,7 +257,7 @@ def test_greedy_text_takes_the_likeliest_byte_each_time_up_to_the_end() -> None:
         (lambda: CoveringSettings(CoveringKind.BEAM, width=-3), "width must be between 1 and"),
         (lambda: CoveringSettings(CoveringKind.BEAM, width=100_000), "width must be between 1 and"),
         (lambda: CoveringSettings(CoveringKind.BEAM, threshold=-0.1), "threshold must be"),
-        (lambda: CoveringSettings(CoveringKind.BEAM, threshold=1.0), "threshold must be"),
+        (lambda: CoveringSettings(CoveringKind.BEAM, threshold=1.1), "threshold must be"),
         (lambda: CoveringSettings(CoveringKind.BEAM, threshold=float("nan")), "threshold must be"),
     ],
 )

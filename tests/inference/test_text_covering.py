@@ -18,6 +18,7 @@ from tests.character_toys import (
     train_on,
 )
 from tests.toys import (
+    BYTE_LEVEL_KINDS,
     KINDS,
     NARROW_ALPHABET,
     SENTENCEPIECE_KINDS,
@@ -29,7 +30,8 @@ from tests.toys import (
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 
-_CANONICAL = CoveringSettings()
+_CANONICAL = CoveringSettings(threshold=1.0)  # and nothing else
+_DEFAULT = CoveringSettings()
 _SINGLE = CoveringSettings(CoveringKind.SINGLE)
 _EXACT = {"rtol": 0, "atol": 1e-9}
 
@@ -68,7 +70,7 @@ def test_canonical_gives_each_bytes_share_in_the_canonical_strings(kind: str, da
     oracle = CanonicalStrings(toy, model, find_start_ids(toy))
     characters = open_toy(toy, model)
 
-    for state in (characters.open(text), characters.open(b"").advance(text)):
+    for state in (characters.open(text, _CANONICAL), characters.open(b"", _CANONICAL).advance(text)):
         np.testing.assert_allclose(state.next_log_probs, oracle.find_next(_with_lead(toy, text)), **_EXACT)
 
 
@@ -79,7 +81,7 @@ def test_canonical_holds_the_mass_of_the_canonical_strings(kind: str, data: st.D
     toy = _draw_toy(data, kind)
     model = _draw_model(data, toy)
 
-    state = open_toy(toy, model).open(b"").advance(text)
+    state = open_toy(toy, model).open(b"", _CANONICAL).advance(text)
 
     masses = CanonicalStrings(toy, model, find_start_ids(toy)).find_masses(_with_lead(toy, text))
     np.testing.assert_allclose(state.log_mass, logsumexp(list(masses)), **_EXACT)
@@ -162,7 +164,7 @@ _ENDS = [bytes([first, *[0x80] * count]) for first in (0x80, 0x90, 0xA0) for cou
 def test_the_next_bytes_and_the_end_sum_to_one(kind: str, data: st.DataObject, text: bytes) -> None:
     toy = _draw_toy(data, kind)
     characters = open_toy(toy, _draw_model(data, toy))
-    for covering in (_CANONICAL, _SINGLE):
+    for covering in (_CANONICAL, _DEFAULT, _SINGLE):
         start = characters.open(b"", covering)
 
         for state in (start, *start.walk(text)):
@@ -196,7 +198,7 @@ def test_walked_at_once_and_byte_by_byte_and_again_from_a_kept_state_is_the_same
 ) -> None:
     toy = _draw_toy(data, kind)
     characters = open_toy(toy, _draw_model(data, toy))
-    for covering in (_CANONICAL, _SINGLE):
+    for covering in (_CANONICAL, _DEFAULT, _SINGLE):
         start = characters.open(b"", covering)
         at_once = [start, *start.walk(text)]
         byte_by_byte = [characters.open(b"", covering)]
@@ -228,15 +230,30 @@ def test_the_exact_mass_lies_between_what_is_held_and_that_with_what_was_missed(
     model = _draw_model(data, toy)
     exact = EveryString(model, toy.trie, find_start_ids(toy)).log_prefix(_with_lead(toy, text.encode()))
 
-    score = open_toy(toy, model).score(text.encode())
+    for threshold in (1.0, 0.1, 0.01):
+        score = open_toy(toy, model).score(text.encode(), b"", CoveringSettings(threshold=threshold))
 
-    assert score.log_missed is not None
-    assert score.log_mass <= exact + 1e-9
-    assert exact <= np.logaddexp(score.log_mass, score.log_missed) + 1e-9
+        assert score.log_missed is not None
+        assert score.log_mass <= exact + 1e-9
+        assert exact <= np.logaddexp(score.log_mass, score.log_missed) + 1e-9
+
+
+@pytest.mark.parametrize("kind", [*BYTE_LEVEL_KINDS, "metaspace-bare"])
+@_few
+@given(data=_data, text=st.text("as1 é", max_size=3))
+def test_canonical_is_exact_where_all_other_strings_are_followed_too(kind: str, data: st.DataObject, text: str) -> None:
+    toy = _draw_toy(data, kind)
+    model = _draw_model(data, toy)
+    exact = EveryString(model, toy.trie, find_start_ids(toy)).log_prefix(text.encode())
+
+    score = open_toy(toy, model).score(text.encode(), b"", CoveringSettings(threshold=0.0))
+
+    np.testing.assert_allclose(score.log_mass, exact, **_EXACT)
+    assert score.log_missed == -np.inf
 
 
 @pytest.mark.parametrize("kind", ["qwen", "llama2"])
-@pytest.mark.parametrize("covering", [_CANONICAL, _SINGLE], ids=["canonical", "single"])
+@pytest.mark.parametrize("covering", [_DEFAULT, _SINGLE], ids=["canonical", "single"])
 @_few
 @given(data=_data, words=st.lists(st.sampled_from(["as", "a1", "s", "'s", "\n", "1", "é"]), min_size=1, max_size=60))
 def test_a_model_that_looks_back_two_tokens_does_not_see_the_window_move(
@@ -266,7 +283,7 @@ def test_a_word_that_takes_half_the_window_leaves_room_for_itself(kind: str) -> 
 
 
 @kinds
-@pytest.mark.parametrize("covering", [_CANONICAL, _SINGLE], ids=["canonical", "single"])
+@pytest.mark.parametrize("covering", [_DEFAULT, _SINGLE], ids=["canonical", "single"])
 def test_what_a_long_walk_holds_is_bounded(kind: str, covering: CoveringSettings) -> None:
     toy = narrow_tokenizer(kind)
     state = open_toy(toy, RandomModel(toy.trie.num_tokens, num_tokens_seen=2), max_tokens=64).open(b"", covering)
@@ -278,7 +295,7 @@ def test_what_a_long_walk_holds_is_bounded(kind: str, covering: CoveringSettings
     assert max(held[20:]) <= max(held[:20])
 
 
-@pytest.mark.parametrize("covering", [_CANONICAL, _SINGLE], ids=["canonical", "single"])
+@pytest.mark.parametrize("covering", [_DEFAULT, _SINGLE], ids=["canonical", "single"])
 @pytest.mark.parametrize("text", [b"a\xff", b"\x80", b"a\xc3(", b"\xed\xa0\x80"])
 def test_bytes_that_are_no_text_are_refused(covering: CoveringSettings, text: bytes) -> None:
     toy = narrow_tokenizer("qwen")
