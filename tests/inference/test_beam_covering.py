@@ -137,6 +137,20 @@ def test_the_exact_mass_lies_between_what_a_beam_holds_and_that_with_what_it_mis
         _assert_bracketed(narrow, exact.log_mass)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_what_was_not_read_and_never_came_to_matter_is_missed(seed: int) -> None:
+    tokens = {1: b"a", 2: b"b", 3: b"ab", 4: b"aba"}
+    small = SmallVocabulary(b"ab", Vocabulary.from_tokens(tokens, {"<start>": START, "<end>": 5}, [5]))
+    characters = small.open_model(RandomModel(4, seed))
+    narrow = list(characters.open(b"", _beam(8, 0.3)).walk(b"abaab"))
+    exact = characters.open(b"", _ALL).walk(b"abaab")
+    assert any(state.unread for state in narrow)
+    assert narrow[-1].tally.log_missed != -np.inf
+
+    for state, other in zip(narrow, exact, strict=True):
+        _assert_bracketed(state, other.log_mass)
+
+
 def _beam(width: int, threshold: float = 0.0) -> CoveringSettings:
     return CoveringSettings(CoveringKind.BEAM, width, threshold)
 
