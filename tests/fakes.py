@@ -10,7 +10,8 @@ from typing import Protocol
 
 from inference.config import EngineConfig
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
-from inference.wire import Array, CompletionChunk, CompletionRequest, CompletionStats, FinishReason
+from inference.fields import Array
+from inference.wire import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 
 
 class ChunkSink(Protocol):
