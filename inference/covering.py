@@ -59,16 +59,38 @@ def build_covering(encoder: TextEncoder, trie: Trie, heal_point: HealPoint) -> C
     """The canonical covering of the healed bytes, as a tree."""
     branches = TreeBuilder()
     exits: dict[Exit, None] = {}
+    for path, rest in find_canonical_paths(encoder, trie, heal_point).items():
+        exits[Exit(branches.add_path(path), rest, Rule.LEAVE)] = None
+    return Covering(branches, tuple(exits))
+
+
+def find_canonical_paths(
+    encoder: TextEncoder, trie: Trie, heal_point: HealPoint, unfinished: bytes = b""
+) -> dict[tuple[int, ...], bytes]:
+    """The paths below the kept tokens, each with the bytes that are left to the token that follows it.
+
+    `unfinished` is the beginning of a character that stands behind the healed bytes. It may go on with the open
+    pre-token, or begin one of its own.
+    """
+    paths: dict[tuple[int, ...], bytes] = {}
     for layout in heal_point.layouts:
         closed = _encode_closed(encoder, heal_point.healed, layout)
         last = heal_point.healed[layout[-1] if layout else 0 :]  # of the pre-token that is open
-        for offset in range(len(last) + 1):
-            if find_leaving(trie, last[offset:]).num_tokens:
-                node = branches.add_path(closed + encoder.encode_opening(last[:offset]))
-                exits[Exit(node, last[offset:], Rule.LEAVE)] = None
-        node = branches.add_path(closed + encoder.encode(last.decode()))  # the pre-token may end here too
-        exits[Exit(node, b"", Rule.LEAVE)] = None
-    return Covering(branches, tuple(exits))
+        paths |= _find_opening_paths(encoder, trie, closed, last + unfinished)
+        whole = closed + encoder.encode(last.decode())  # the pre-token may end here too
+        paths |= _find_opening_paths(encoder, trie, whole, unfinished)
+    return paths
+
+
+def _find_opening_paths(
+    encoder: TextEncoder, trie: Trie, closed: tuple[int, ...], opening: bytes
+) -> dict[tuple[int, ...], bytes]:
+    """One path for each offset in an open pre-token where a token that goes beyond it can begin."""
+    return {
+        closed + encoder.encode_opening(opening[:offset]): opening[offset:]
+        for offset in range(len(opening) + 1)
+        if find_leaving(trie, opening[offset:]).num_tokens
+    }
 
 
 def find_leaving(trie: Trie, rest: bytes) -> Interval:

@@ -280,4 +280,3 @@ def _build_question(job: Job, sequence: Sequence) -> Question:
     is_first = not sequence.token_ids
     generators = job.generators if is_first else (job.generators[sequence.candidate],)
     return Question(sequence.tree, sequence.exits, job.sampling, generators)
-

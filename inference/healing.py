@@ -10,7 +10,7 @@ Naive form: try every continuation of the text, tokenize each, and keep the toke
    them, so only the tail is split again.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise, takewhile
 
 from inference.text_encoder import PreToken, TextEncoder
@@ -37,11 +37,17 @@ class HealPoint:
     kept_ids: tuple[int, ...]  # tokens of everything before the healed bytes
     healed: bytes  # what is generated again
     layouts: tuple[tuple[int, ...], ...]  # the ways in which pre-tokens can end inside `healed`, as byte offsets
+    num_settled_bytes: int = 0  # so far back that the rest of the text has the same heal point by itself
+    num_settled_ids: int = 0  # their tokens, the first of `kept_ids`
 
 
 def find_heal_point(encoder: TextEncoder, text: str) -> HealPoint:
     """Takes `text` apart where no continuation can change the tokens before."""
-    text = encoder.find_lead(text) + text
+    return find_section_heal_point(encoder, encoder.find_lead(text) + text)
+
+
+def find_section_heal_point(encoder: TextEncoder, text: str) -> HealPoint:
+    """The same for text that does not stand at the beginning: the tokenizer puts nothing before it."""
     if not text:
         return HealPoint((), b"", ((),))
     whole = encoder.split(text)
@@ -52,9 +58,11 @@ def find_heal_point(encoder: TextEncoder, text: str) -> HealPoint:
     shared = _find_shared(ways)
     healed_start = shared[-1] if shared else 0
     layouts = {tuple(len(tail[healed_start:end].encode()) for end in way[len(shared) :]) for way in ways}
-    kept = [piece.text for piece in whole[:anchor]] + [tail[at:end] for at, end in pairwise((0, *shared))]
-    healed = tail[healed_start:].encode()
-    return _shorten(encoder, HealPoint(_encode_all(encoder, kept), healed, tuple(sorted(layouts))))
+    settled_ids = _encode_all(encoder, [piece.text for piece in whole[:anchor]])
+    kept_ids = settled_ids + _encode_all(encoder, [tail[at:end] for at, end in pairwise((0, *shared))])
+    healed, num_settled_bytes = tail[healed_start:].encode(), len(text[:tail_start].encode())
+    point = HealPoint(kept_ids, healed, tuple(sorted(layouts)), num_settled_bytes, len(settled_ids))
+    return _shorten(encoder, point)
 
 
 def encode_text(encoder: TextEncoder, text: str) -> tuple[int, ...]:
@@ -104,7 +112,7 @@ def _cut_at(encoder: TextEncoder, point: HealPoint, ends: tuple[int, ...], cut: 
     closed_ids = (encoder.encode(healed[at:end].decode()) for at, end in pairwise((0, *closed)))
     kept_ids = (*point.kept_ids, *chain.from_iterable(closed_ids), *stem)
     shifted = sorted(tuple(end - cut for end in layout if end > cut) for layout in layouts)
-    return HealPoint(kept_ids, healed[cut:], tuple(shifted))
+    return replace(point, kept_ids=kept_ids, healed=healed[cut:], layouts=tuple(shifted))
 
 
 def _find_anchor(pre_tokens: list[PreToken]) -> int:

@@ -55,6 +55,10 @@ class SequenceCache:
         self._store[layer, 1, :, self.num_tokens : end] = values
         return self._store[layer, 0, :, :end], self._store[layer, 1, :, :end]
 
+    def find_key_positions(self, depths: torch.Tensor) -> torch.Tensor:
+        """Where each key's token stands in the sequence, those of the new rows at `depths` included."""
+        return torch.cat([torch.arange(self.num_tokens, device=depths.device), depths])
+
     @torch.inference_mode()
     def keep(self, tree: TokenTree, node: int | None) -> None:
         """Keeps the step's chain and the path to `node`; the other branches are forgotten."""
@@ -74,11 +78,59 @@ class SequenceCache:
         return other
 
 
+class RowStore:
+    """The keys and values of many token strings that share their beginnings, one row for each token.
+
+    A row is seen by the strings that its token stands in, and by no other: their masks say so. Rows that no string
+    needs any more are taken again.
+    """
+
+    def __init__(self, shape: CacheShape, dtype: torch.dtype, device: torch.device, capacity: int = 256) -> None:
+        size = (shape.num_layers, 2, shape.num_kv_heads, capacity, shape.head_dim)
+        self._store = torch.zeros(size, dtype=dtype, device=device)  # zeros: a mask does not hide NaN
+        self._positions = torch.zeros(capacity, dtype=torch.long, device=device)
+        self._rows = torch.empty(0, dtype=torch.long, device=device)  # of the step that is being read
+        self._num_keys = 0  # that the step's masks know of
+
+    @property
+    def capacity(self) -> int:
+        """How many rows there are."""
+        return self._store.shape[3]
+
+    @torch.inference_mode()
+    def grow(self, num_rows: int) -> None:
+        """Makes room for `num_rows` in all."""
+        if num_rows > self.capacity:
+            added = num_rows - self.capacity
+            more = self._store.new_zeros(*self._store.shape[:3], added, self._store.shape[4])
+            self._store = torch.cat([self._store, more], dim=3)
+            self._positions = torch.cat([self._positions, self._positions.new_zeros(added)])
+
+    @torch.inference_mode()
+    def build_segment(self, rows: Sequence[int], depths: Sequence[int], visible: torch.Tensor) -> "Segment":
+        """A forward pass over new tokens that are written to `rows`. `visible`: [num_rows, num_keys] bool."""
+        self._rows = torch.tensor(rows, device=self._store.device)
+        self._num_keys = visible.shape[1]
+        positions = torch.tensor(depths, device=self._store.device)
+        self._positions[self._rows] = positions
+        return Segment(self, 0, len(rows), positions, visible.to(self._store.device))
+
+    def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Puts one layer's new rows in their places; returns all keys and all values that the masks know of."""
+        self._store[layer, 0].index_copy_(1, self._rows, keys)
+        self._store[layer, 1].index_copy_(1, self._rows, values)
+        return self._store[layer, 0, :, : self._num_keys], self._store[layer, 1, :, : self._num_keys]
+
+    def find_key_positions(self, depths: torch.Tensor) -> torch.Tensor:  # noqa: ARG002  # they have been written
+        """Where each row's token stands in its string."""
+        return self._positions[: self._num_keys]
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """One sequence's rows in a forward pass."""
 
-    cache: SequenceCache
+    cache: SequenceCache | RowStore
     first_row: int
     num_rows: int
     depths: torch.Tensor  # [num_rows] int64, device: each row's position in its sequence
@@ -153,6 +205,5 @@ def _within_window(segment: Segment, num_keys: int, window: int | None) -> torch
     """The segment's mask, narrowed to the last `window` positions where the layer looks no further back."""
     if window is None or num_keys <= window:
         return segment.mask
-    kept = torch.arange(segment.cache.num_tokens, device=segment.depths.device)
-    near = segment.depths[:, None] - torch.cat([kept, segment.depths])[None] < window
+    near = segment.depths[:, None] - segment.cache.find_key_positions(segment.depths)[None] < window
     return near if segment.mask is None else near & segment.mask

@@ -12,7 +12,15 @@ import transformers
 
 from inference.config import EngineConfig
 from inference.errors import ModelError
-from inference.kv_cache import ATTENTION_NAME, CacheShape, SequenceCache, build_segment, register_attention
+from inference.kv_cache import (
+    ATTENTION_NAME,
+    CacheShape,
+    RowStore,
+    Segment,
+    SequenceCache,
+    build_segment,
+    register_attention,
+)
 from inference.tree import TokenTree
 
 
@@ -47,6 +55,10 @@ class Runner:
         """An empty cache for one sequence."""
         return SequenceCache(self._shape, self._dtype, self._device)
 
+    def new_row_store(self) -> RowStore:
+        """An empty store for strings that share their beginnings."""
+        return RowStore(self._shape, self._dtype, self._device)
+
     @torch.inference_mode()
     def forward(self, steps: Sequence[Step]) -> torch.Tensor:
         """Next-token logits after each node of the steps that want them, step by step.
@@ -56,15 +68,26 @@ class Runner:
         """
         ids: list[int] = []
         wanted_rows: list[int] = []
-        plan = []
+        plan: list[Segment] = []
         for step in steps:
             step.cache.reserve(step.tree.num_rows)
             plan.append(build_segment(step.cache, step.tree, len(ids), self._device))
             ids += [*step.tree.chain_ids, *step.tree.branch_ids]
             if step.wants_logits:
                 wanted_rows += range(len(ids) - len(step.tree.branch_ids) - 1, len(ids))
+        return self._forward(ids, plan, wanted_rows)
+
+    @torch.inference_mode()
+    def forward_segment(self, token_ids: Sequence[int], segment: Segment, wanted_rows: Sequence[int]) -> torch.Tensor:
+        """Next-token logits after the wanted of the segment's rows, whose tokens are `token_ids`.
+
+        Returns [num_wanted, vocab_size] float32, device.
+        """
+        return self._forward(token_ids, [segment], wanted_rows)
+
+    def _forward(self, token_ids: Sequence[int], plan: list[Segment], wanted_rows: Sequence[int]) -> torch.Tensor:
         output = self._model(
-            input_ids=torch.tensor([ids], device=self._device),
+            input_ids=torch.tensor([token_ids], device=self._device),
             position_ids=torch.cat([segment.depths for segment in plan])[None],
             use_cache=False,
             logits_to_keep=torch.tensor(wanted_rows, dtype=torch.long, device=self._device),

@@ -20,6 +20,8 @@ import numpy.typing as npt
 
 from trie_cache.vocabulary import Vocabulary
 
+_MIN_HOT_TOKENS = 512
+
 
 class Interval(NamedTuple):  # a named tuple is made in a third of a frozen dataclass's time, and this is a hot path
     """Ranks `lo` to `hi - 1`; empty where both are equal."""
@@ -31,6 +33,14 @@ class Interval(NamedTuple):  # a named tuple is made in a third of a frozen data
     def num_tokens(self) -> int:
         """How many tokens the interval holds."""
         return self.hi - self.lo
+
+
+class Children(NamedTuple):
+    """What follows a prefix in the tokens that start with it. Arrays have one item for each byte that follows."""
+
+    num_ended: int  # tokens that are the prefix itself; they stand first in its interval
+    bytes: npt.NDArray[np.uint8]  # [num_children], ascending
+    starts: npt.NDArray[np.intp]  # [num_children]: where each one's tokens start, counted from the interval's `lo`
 
 
 class Trie:
@@ -46,6 +56,9 @@ class Trie:
         self._tokens = tokens
         self._ids = ids  # the memory of `order`; single items are had here in a quarter of NumPy's time
         self._parents = _build_parents(tokens)
+        self._text = np.frombuffer(b"".join(tokens) + b"\x00", np.uint8)  # one more: what is read behind the last token
+        self._ends = np.cumsum([0, *map(len, tokens)], dtype=np.int32)  # in `_text`, the first token's start before it
+        self._hot_children: dict[tuple[Interval, int], Children] = {}  # of the few prefixes that many tokens start with
         self._after = b"\xff" * max(map(len, tokens), default=0)  # prefix + this sorts behind all that extend prefix
 
     @classmethod
@@ -70,6 +83,31 @@ class Trie:
         """Where in `order` the tokens are that start with `prefix`, itself included. All of them for `b""`."""
         lo = bisect_left(self._tokens, prefix)
         return Interval(lo, bisect_right(self._tokens, prefix + self._after, lo))
+
+    def find_children(self, interval: Interval, num_bytes: int) -> Children:
+        """What follows a prefix of `num_bytes`, given its interval."""
+        if interval.num_tokens < _MIN_HOT_TOKENS:
+            return self._find_children(interval, num_bytes)
+        found = self._hot_children.get((interval, num_bytes))
+        if found is None:
+            found = self._hot_children[interval, num_bytes] = self._find_children(interval, num_bytes)
+        return found
+
+    def _find_children(self, interval: Interval, num_bytes: int) -> Children:
+        lo, hi = interval
+        num_ended = 0
+        while lo + num_ended < hi and self._ends[lo + num_ended + 1] - self._ends[lo + num_ended] == num_bytes:
+            num_ended += 1
+        following = self._text[self._ends[lo + num_ended : hi] + num_bytes]
+        if not following.size:
+            return Children(num_ended, following, np.empty(0, np.intp))
+        starts = np.concatenate(([0], np.flatnonzero(following[1:] != following[:-1]) + 1))
+        return Children(num_ended, following[starts], starts + num_ended)
+
+    def spell(self, token_id: int) -> bytes:
+        """The token's bytes; none for one that is no text."""
+        rank = self.rank[token_id]
+        return self._tokens[rank] if rank < len(self._tokens) else b""
 
     def find_ancestors(self, prefix: bytes) -> tuple[int, ...]:
         """Ids of the tokens that are a proper, non-empty beginning of `prefix`, the shortest first."""

@@ -1,0 +1,122 @@
+"""Coverings by mass: all token strings that can spell the bytes, or the heaviest of them.
+
+`enumerate` follows all, as many as there are: for small cases. `beam` keeps the heaviest K bundles (Vieira et al.
+2025, appendix D), and does not read strings whose share is below a threshold (appendix G):
+
+1. One more byte narrows the bundles; the heaviest K stay.
+2. Where a bundle holds a token that ends with this byte, the string goes on with that token as a new one. All new ones
+   are read in one forward pass.
+3. A new string below the threshold is not read. Its mass is spread evenly over what may come next, so that nothing that
+   comes has probability zero; and where what comes makes it matter, it is read after all.
+4. Should no string end with the byte, the heaviest bundle's rest is spelled in smaller tokens, for the same reason.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from inference.bundle import Bundle, sum_all
+from inference.character_state import Section, State, Tally, narrow_all
+from inference.errors import InvalidRequestError
+from inference.healing import find_section_heal_point
+from inference.text_covering import split_whole_text
+from inference.text_encoder import TextEncoder
+from inference.token_string import TokenReader, TokenString, find_common_beginning, read_all
+from trie_cache.trie import Trie
+
+_MAX_BUNDLES = 20_000
+
+
+class BeamCovering:
+    """The heaviest `width` bundles; None: all of them."""
+
+    def __init__(self, encoder: TextEncoder, trie: Trie, width: int | None, threshold: float = 0.0) -> None:
+        self._encoder = encoder
+        self._trie = trie
+        self._width = width
+        self._log_threshold = float(np.log(threshold)) if threshold else -np.inf
+
+    def open(self, reader: TokenReader, root: TokenString, context: bytes) -> State:
+        """The state after `root` and the context. The tokens before its heal point are taken as the tokenizer's own.
+
+        Where all is followed, so it is from the context's beginning.
+        """
+        base, tail = root, context
+        if self._width is not None:
+            point = find_section_heal_point(self._encoder, split_whole_text(context)[0])
+            base = root.extend_at_once(point.kept_ids, reader.max_tokens)
+            tail = context[sum(len(self._trie.spell(token_id)) for token_id in point.kept_ids) :]
+        read_all(reader, [base])
+        return State(self, reader, [Bundle.open(self._trie, base)], Section(base, b""), Tally()).advance(tail)
+
+    def walk(self, state: State, data: bytes) -> Iterator[State]:
+        """The states after each of the bytes. Raises InvalidRequestError where all is followed and it is too much."""
+        for byte in data:
+            state = self._advance_by(state, byte)
+            yield state
+
+    def _advance_by(self, state: State, byte: int) -> State:
+        log_prob = float(state.next_log_probs[byte])
+        late = [string for string in state.unread if string.weigh() >= state.log_mass + log_prob + self._log_threshold]
+        read_all(state.reader, late)
+        bundles = [*state.bundles, *(Bundle.open(self._trie, string) for string in late)]
+        kept, dropped = self._prune(list(narrow_all(bundles, byte).values()))
+        missed = [bundle.log_held for bundle in dropped]
+        missed += [string.weigh() for string in state.unread if string not in late]
+        heavy, light = self._find_new(kept)
+        if kept and not heavy and not light:
+            heavy = [self._spell(state.reader, kept[0])]
+        read_all(state.reader, heavy)
+        kept = [bundle for bundle in kept if bundle.goes_on]
+        opened = [Bundle.open(self._trie, string) for string in heavy]
+        tally = state.tally.add(log_prob, missed)
+        return self._fit_window(State(self, state.reader, kept + opened, state.section, tally, unread=light))
+
+    def _prune(self, bundles: list[Bundle]) -> tuple[list[Bundle], list[Bundle]]:
+        """The heaviest first, and those that are left out."""
+        if self._width is None:
+            if len(bundles) > _MAX_BUNDLES:
+                raise InvalidRequestError(
+                    f"enumerate is for short texts: more than {_MAX_BUNDLES} token strings spell it"
+                )
+            return bundles, []
+        bundles.sort(key=lambda bundle: -bundle.log_held)
+        return bundles[: self._width], bundles[self._width :]
+
+    def _find_new(self, bundles: Sequence[Bundle]) -> tuple[list[TokenString], list[TokenString]]:
+        """The strings whose last token ends here: those to read, and those below the threshold."""
+        log_least = sum_all(np.array([bundle.log_held for bundle in bundles])) + self._log_threshold
+        heavy: list[TokenString] = []
+        light: list[TokenString] = []
+        for bundle in bundles:
+            for token_id, log_prob in bundle.find_ended():
+                string = bundle.string.extend([token_id])
+                string.log_mass = bundle.log_mass + log_prob
+                (heavy if string.log_mass >= log_least else light).append(string)
+        return heavy, light
+
+    def _spell(self, reader: TokenReader, bundle: Bundle) -> TokenString:
+        """The bundle's string with its rest in smaller tokens. Their row is at hand."""
+        path = self._encoder.encode_opening(bundle.rest)
+        strings = [bundle.string.extend(path[:end]) for end in range(len(path) + 1)]
+        read_all(reader, strings)
+        for string in strings[1:]:
+            string.weigh_after_parent(self._trie.rank)
+        for string in strings[:-1]:
+            string.log_probs = None
+        return strings[-1]
+
+    def _fit_window(self, state: State) -> State:
+        """The same state, with less of the text before it where another token would not fit."""
+        strings = [*(bundle.string for bundle in state.bundles), *state.unread]
+        max_tokens = state.reader.max_tokens
+        if not strings or max(string.num_tokens for string in strings) < max_tokens:
+            return state
+        shared = find_common_beginning(strings)
+        base = shared.move_window(max_tokens)
+        moved = {string: string.move(shared, base) for string in strings}
+        if max(string.num_tokens for string in moved.values()) >= max_tokens:
+            raise InvalidRequestError("the token strings differ over more than half the model's window")
+        bundles = [bundle.move(moved[bundle.string]) for bundle in state.bundles]
+        unread = [moved[string] for string in state.unread]
+        return State(self, state.reader, bundles, Section(base, b""), state.tally, unread=unread)
