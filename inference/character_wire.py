@@ -30,9 +30,9 @@ from inference.fields import (
 
 END = 256  # where the end of text stands in a distribution, after the 256 bytes
 MAX_TEXT_BYTES = 16 * 1024  # requests are answered one after the other, and each byte may take a step of the model
-MAX_ENUMERATED_BYTES = 16  # the tokenizations double with each byte
+MAX_ENUMERATED_BYTES = 16  # seconds; the tokenizations all but double with each byte
 MAX_CONTEXT_BYTES = 8 * 1024 * 1024
-MAX_WIDTH = 256
+MAX_WIDTH = 1024
 MAX_MEMBERS = 64
 MAX_NEW = 4096  # bytes or tokens
 
@@ -50,7 +50,7 @@ class Ask(StrEnum):
     COMPLETE = "complete"  # tokens that follow the text, the first drawn exactly: the paper's section 3.4
 
 
-class Covering(StrEnum):
+class CoveringKind(StrEnum):
     """Which tokenizations of the text count."""
 
     CANONICAL = "canonical"  # those that the tokenizer writes in some longer text
@@ -66,7 +66,7 @@ class CharacterRequest:
     text: bytes
     context: bytes = b""
     ask: Ask = Ask.NEXT_BYTE
-    covering: Covering = Covering.CANONICAL
+    covering: CoveringKind = CoveringKind.CANONICAL
     width: int = 8  # beam: how many are followed
     threshold: float = 0.0  # beam: those below this share are not
     num_members: int = 0  # next_byte: how many tokenizations to tell
@@ -91,11 +91,21 @@ class CharacterRequest:
             raise InvalidRequestError(f"context has {len(self.context)} bytes; at most {MAX_CONTEXT_BYTES} are taken")
         if not self.text and self.ask in (Ask.SURPRISAL, Ask.PROBABILITY):
             raise InvalidRequestError(f"text is empty; {self.ask} is about its bytes")
-        limit, reason = MAX_TEXT_BYTES, "what stands before them can be given as context"
-        if self.covering is Covering.ENUMERATE:
-            limit, reason = MAX_ENUMERATED_BYTES, f"covering {self.covering} is for small texts"
-        if len(self.text) > limit:
-            raise InvalidRequestError(f"text has {len(self.text)} bytes; at most {limit} are taken: {reason}")
+        if len(self.text) > MAX_TEXT_BYTES:
+            raise InvalidRequestError(
+                f"text has {len(self.text)} bytes; at most {MAX_TEXT_BYTES} are taken, with context before them"
+            )
+        if self.covering is CoveringKind.ENUMERATE:
+            self._check_enumerable()
+
+    def _check_enumerable(self) -> None:
+        num_new_bytes = self.max_bytes if self.ask in (Ask.SAMPLE, Ask.GREEDY) else 0
+        num_bytes = len(self.context) + len(self.text) + num_new_bytes
+        if num_bytes > MAX_ENUMERATED_BYTES:
+            parts = "context, text and max_bytes" if num_new_bytes else "context and text"
+            raise InvalidRequestError(
+                f"{self.covering} takes up to {MAX_ENUMERATED_BYTES} bytes; {parts} are {num_bytes} together"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +207,7 @@ def request_from_arrays(arrays: Mapping[str, Array]) -> CharacterRequest:
     if "text" not in arrays:
         raise InvalidRequestError("text is missing: what is asked about")
     values: dict[str, Any] = {name: to_single(name, array) for name, array in arrays.items()}
-    for name, kind in (("ask", Ask), ("covering", Covering)):
+    for name, kind in (("ask", Ask), ("covering", CoveringKind)):
         if name in values:
             values[name] = to_member(name, to_text(name, values[name]), kind)
     for name in ("text", "context"):
@@ -243,8 +253,8 @@ def _check_effect(names: Mapping[str, Array], request: CharacterRequest) -> None
         asks = _ASKS_OF.get(name, tuple(Ask))
         if request.ask not in asks:
             raise InvalidRequestError(f"{name} has no effect on {request.ask}, only on {' and '.join(asks)}")
-        if name in ("width", "threshold") and request.covering is not Covering.BEAM:
-            raise InvalidRequestError(f"{name} has no effect on covering {request.covering}, only on {Covering.BEAM}")
+        if name in ("width", "threshold") and request.covering is not CoveringKind.BEAM:
+            raise InvalidRequestError(f"{name} has no effect on {request.covering}, only on {CoveringKind.BEAM}")
 
 
 def _read_members(array: Array | None) -> tuple[CoveringMember, ...]:

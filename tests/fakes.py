@@ -123,6 +123,7 @@ class FakeRequest:
 
     def __init__(self, arrays: Mapping[str, Array], parameters: Mapping[str, int] | None = None) -> None:
         self.arrays = arrays
+        self.cancelled = False
         self.sender = FakeSender()
         self._parameters = parameters or {}
 
@@ -133,6 +134,10 @@ class FakeRequest:
     def parameters(self) -> str:
         """As JSON."""
         return json.dumps(self._parameters)
+
+    def is_cancelled(self) -> bool:
+        """What the test says."""
+        return self.cancelled
 
 
 class FakeSender:

@@ -13,7 +13,7 @@ from inference.character_wire import (
     Ask,
     CharacterAnswer,
     CharacterRequest,
-    Covering,
+    CoveringKind,
     CoveringMember,
     Generated,
     NextByte,
@@ -25,8 +25,8 @@ from inference.fields import Array
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 _FRACTIONS = st.floats(0, 1)
-_LOGARITHMS = st.floats(max_value=0, allow_nan=False)
-_BITS = st.floats(min_value=0, allow_nan=False)
+_LOGARITHMS = st.floats(-1e300, 0) | st.just(-math.inf)
+_BITS = st.floats(0, 1e300) | st.just(math.inf)
 _COUNTS = st.integers(1, wire.MAX_NEW)
 _SEEDS = st.none() | st.integers(0, 2**63 - 1)
 
@@ -34,19 +34,20 @@ _SEEDS = st.none() | st.integers(0, 2**63 - 1)
 @st.composite
 def _requests(draw: st.DrawFn) -> CharacterRequest:
     """With the fields that have an effect."""
-    ask, covering = draw(st.sampled_from(Ask)), draw(st.sampled_from(Covering))
+    ask, covering = draw(st.sampled_from(Ask)), draw(st.sampled_from(CoveringKind))
     values: dict[str, st.SearchStrategy[Any]] = {
         Ask.NEXT_BYTE: {"num_members": st.integers(0, wire.MAX_MEMBERS)},
         Ask.SAMPLE: {"max_bytes": _COUNTS, "seed": _SEEDS},
         Ask.GREEDY: {"max_bytes": _COUNTS},
         Ask.COMPLETE: {"max_tokens": _COUNTS, "seed": _SEEDS},
     }.get(ask, {})
-    if covering is Covering.BEAM:
+    if covering is CoveringKind.BEAM:
         values |= {"width": st.integers(1, wire.MAX_WIDTH), "threshold": st.floats(0, 1, exclude_max=True)}
-    text = draw(st.binary(min_size=1, max_size=wire.MAX_ENUMERATED_BYTES))
-    return CharacterRequest(
-        text, draw(st.binary()), ask, covering, **{name: draw(strategy) for name, strategy in values.items()}
-    )
+    limit = 6 if covering is CoveringKind.ENUMERATE else 1000
+    if covering is CoveringKind.ENUMERATE and ask in (Ask.SAMPLE, Ask.GREEDY):
+        values["max_bytes"] = st.integers(1, 4)
+    text, context = draw(st.binary(min_size=1, max_size=limit)), draw(st.binary(max_size=limit))
+    return CharacterRequest(text, context, ask, covering, **{name: draw(strategy) for name, strategy in values.items()})
 
 
 _MEMBERS = st.builds(CoveringMember, st.lists(_TEXTS, max_size=4).map(tuple), _TEXTS, _FRACTIONS)
@@ -107,8 +108,8 @@ def test_what_is_impossible_comes_back_as_infinite() -> None:
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ({"width": 0}, "width must be between 1 and 256, not 0"),
-        ({"width": 257}, "width must be between 1 and 256, not 257"),
+        ({"width": 0}, "width must be between 1 and 1024, not 0"),
+        ({"width": 1025}, "width must be between 1 and 1024, not 1025"),
         ({"threshold": 1.0}, "threshold must be at least 0 and below 1, not 1.0"),
         ({"threshold": -0.1}, "threshold must be at least 0 and below 1, not -0.1"),
         ({"threshold": math.nan}, "threshold must be at least 0 and below 1, not nan"),
@@ -120,11 +121,15 @@ def test_what_is_impossible_comes_back_as_infinite() -> None:
         ({"text": b"", "ask": Ask.PROBABILITY}, "text is empty; probability is about its bytes"),
         (
             {"text": b"a" * 16385},
-            "text has 16385 bytes; at most 16384 are taken: what stands before them can be given as context",
+            "text has 16385 bytes; at most 16384 are taken, with context before them",
         ),
         (
-            {"text": b"a" * 17, "covering": Covering.ENUMERATE},
-            "text has 17 bytes; at most 16 are taken: covering enumerate is for small texts",
+            {"text": b"a" * 9, "context": b"a" * 8, "covering": CoveringKind.ENUMERATE},
+            "enumerate takes up to 16 bytes; context and text are 17 together",
+        ),
+        (
+            {"max_bytes": 16, "covering": CoveringKind.ENUMERATE, "ask": Ask.GREEDY},
+            "enumerate takes up to 16 bytes; context, text and max_bytes are 17 together",
         ),
         ({"context": b"a" * (8 * 1024 * 1024 + 1)}, "context has 8388609 bytes; at most 8388608 are taken"),
     ],
@@ -154,7 +159,7 @@ def _text(*items: bytes) -> Array:
         ),
         ({"text": _text(b"a"), "ask": _text(b"\xff")}, "ask is not UTF-8: invalid start byte at byte 0"),
         ({"text": _text(b"a"), "seed": np.array([1])}, "seed has no effect on next_byte, only on sample and complete"),
-        ({"text": _text(b"a"), "width": np.array([8])}, "width has no effect on covering canonical, only on beam"),
+        ({"text": _text(b"a"), "width": np.array([8])}, "width has no effect on canonical, only on beam"),
     ],
 )
 def test_an_array_that_spells_no_request_is_named(arrays: dict[str, Array], text: str) -> None:
