@@ -1,6 +1,7 @@
 """A stand-in for the character-level model, behind the real service and the real adapter."""
 
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,21 +16,29 @@ _TOKENS = (b"He", b"llo", b"l", b"\xc3")
 class ScriptedCharacterModel:
     """A model of bytes in which each byte comes again with 3/4, or else the text ends; a first byte is `a` or the end.
 
-    `slow` takes two seconds, `refuse` and `raise` fail; each NUL is impossible. Members are always two.
+    Its context says what it does: `slow` takes a second, `refuse` and `raise` fail. NUL is impossible, members are two.
     """
 
-    def __init__(self) -> None:
-        self.events: list[str] = []  # what was opened and advanced
+    def __init__(self, log: Path | None = None) -> None:
+        self.events: list[str] = []  # what was opened and advanced; in the log too, where there is one
+        self._log = log
+
+    def note(self, event: str) -> None:
+        """One more event."""
+        self.events.append(event)
+        if self._log is not None:
+            with self._log.open("a") as log:
+                log.write(event + "\n")
 
     def open(self, context: bytes, settings: object) -> "_State":
         """Raises what the script says."""
-        self.events.append(f"open {context!r}")
+        self.note(f"open {context!r}")
         if context == b"refuse":
             raise InvalidRequestError("the context is refused by the script")
         if context.startswith(b"raise"):
             raise RuntimeError(f"{context!r} {settings}")
         if context == b"slow":
-            time.sleep(2)
+            time.sleep(1)
         return _State(self, context)
 
     def find_surprisals(self, text: bytes, context: bytes, settings: object) -> npt.NDArray[np.float64]:
@@ -71,7 +80,7 @@ class _State:
         self._model = model
 
     def advance(self, data: bytes) -> "_State":
-        self._model.events.append(f"advance {data!r}")
+        self._model.note(f"advance {data!r}")
         return _State(self._model, self.text + data)
 
     @property

@@ -36,7 +36,7 @@ from .character_fakes import ScriptedCharacterModel
 
 class TritonPythonModel(Adapter):
     def __init__(self):
-        super().__init__(lambda config: CharacterService(ScriptedCharacterModel()))
+        super().__init__(lambda config: CharacterService(ScriptedCharacterModel(config.model_dir / "characters.txt")))
 """
 
 
