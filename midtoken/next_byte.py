@@ -52,9 +52,11 @@ def render(text: bytes, answer: NextByte, num_rows: int) -> Group:
     shown = mark_blanks(text.decode(errors="surrogateescape"))
     after = Text("after ", style="dim").append("…" if len(shown) > _NUM_CHARS_SHOWN else "")
     after.append(shown[-_NUM_CHARS_SHOWN:] or "nothing", style="not dim bold")
-    parts: list[Text | Table] = [after, Text(), _render_bytes(answer.probabilities, _find_unfinished(text), num_rows)]
+    bytes_table = _render_bytes(answer.probabilities, _find_unfinished(text), num_rows)
+    parts: list[Text | Table] = [after, Text(), Text("The next byte", style="dim"), bytes_table]
     if answer.members:
-        parts += [Text(), _render_members(answer.members)]
+        title = "The tokenizations that say so, from where they can still change"
+        parts += [Text(), Text(title, style="dim"), _render_members(answer.members)]
     return Group(*parts)
 
 
@@ -85,7 +87,7 @@ async def _ask(options: argparse.Namespace, piece: Piece) -> NextByte:
 
 
 def _render_bytes(probabilities: Sequence[float], unfinished: bytes, num_rows: int) -> Table:
-    table = _new_table("The next byte")
+    table = _new_table()
     ranked = sorted(range(len(probabilities)), key=lambda byte: -probabilities[byte])
     for byte in ranked[:num_rows]:
         if probabilities[byte] > 0:
@@ -115,7 +117,7 @@ def _find_unfinished(text: bytes) -> bytes:
 
 
 def _render_members(members: Sequence[CoveringMember]) -> Table:
-    table = _new_table("The tokenizations that say so, from where they can still change")
+    table = _new_table()
     for member in members:
         table.add_row(*_render_share(member.share), _render_tokens(member), Text())
     return table
@@ -137,8 +139,8 @@ def _render_share(share: float) -> tuple[Text, Text]:
     return Text(percent, style="bold" if share > 0.1 else ""), Text("━" * round(_BAR_CELLS * share), style="green")
 
 
-def _new_table(title: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="dim", box=None, show_header=False, pad_edge=False)
+def _new_table() -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(width=_BAR_CELLS, no_wrap=True)
     table.add_column(overflow="fold")
