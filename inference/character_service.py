@@ -48,6 +48,7 @@ class CharacterService:
 
     def _find_surprisals(self, request: CharacterRequest) -> Surprisals:
         bits = self._model.find_surprisals(request.text, request.context, _find_settings(request))
+        bits = np.where(np.isnan(bits), np.inf, bits)  # what follows something impossible is no likelier
         return Surprisals(tuple(bits.tolist()), float(np.mean(bits)))
 
     def _score(self, request: CharacterRequest) -> TextProbability:

@@ -42,9 +42,11 @@ class ScriptedCharacterModel:
         return _State(self, context)
 
     def find_surprisals(self, text: bytes, context: bytes, settings: object) -> npt.NDArray[np.float64]:
-        """As many bits as the byte says, modulo 8."""
+        """As many bits as the byte says, modulo 8; nothing can be said of a byte behind an impossible one."""
         self.open(context, settings)
-        return np.array([np.inf if byte == 0 else byte % 8 for byte in text])
+        return np.array(
+            [np.nan if 0 in text[:index] else np.inf if byte == 0 else byte % 8 for index, byte in enumerate(text)]
+        )
 
     def score(self, text: bytes, context: bytes, settings: object) -> SimpleNamespace:
         """One bit for each byte, two for the end; a NUL is impossible, and an x leaves the upper bound unknown."""

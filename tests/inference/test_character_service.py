@@ -56,9 +56,9 @@ def test_surprisals_come_with_their_mean(service: CharacterService) -> None:
     assert service.answer(CharacterRequest(b"\x01\x02", ask=Ask.SURPRISAL)) == Surprisals((1.0, 2.0), 1.5)
 
 
-def test_an_impossible_byte_is_infinitely_surprising(service: CharacterService) -> None:
-    answer = service.answer(CharacterRequest(b"\x01\x00", ask=Ask.SURPRISAL))
-    assert answer == Surprisals((1.0, math.inf), math.inf)
+def test_an_impossible_byte_is_infinitely_surprising_and_so_is_what_follows(service: CharacterService) -> None:
+    answer = service.answer(CharacterRequest(b"\x01\x00\x01", ask=Ask.SURPRISAL))
+    assert answer == Surprisals((1.0, math.inf, math.inf), math.inf)
 
 
 def test_probabilities_are_logarithms_to_the_base_two(service: CharacterService) -> None:
