@@ -18,7 +18,6 @@ multiply along a text, wherever it is cut.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import lru_cache
 
 import numpy as np
@@ -27,23 +26,14 @@ import numpy.typing as npt
 from inference.beam_covering import BeamCovering
 from inference.bundle import END, NUM_WAYS
 from inference.character_state import Covering, State
+from inference.character_wire import MAX_WIDTH, CoveringKind
 from inference.errors import InvalidRequestError
 from inference.text_covering import TextCovering, find_canonical_opening, find_single_opening
 from inference.text_encoder import TextEncoder
 from inference.token_string import TokenReader, TokenString, read_all
 from trie_cache.trie import Trie
 
-MAX_WIDTH = 1024
 _CANONICAL_THRESHOLD = 0.1
-
-
-class CoveringKind(StrEnum):
-    """Which token strings are followed."""
-
-    CANONICAL = "canonical"
-    BEAM = "beam"
-    SINGLE = "single"
-    ENUMERATE = "enumerate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +146,10 @@ class CharacterModel:
             data += self._trie.spell(token_id)
             string = string.extend([token_id])
         return data
+
+    def spell(self, token_id: int) -> bytes:
+        """The token as bytes."""
+        return self._trie.spell(token_id)
 
     def _build_covering(self, settings: CoveringSettings) -> Covering:
         if settings.kind is CoveringKind.CANONICAL:

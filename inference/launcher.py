@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from inference import guardian
+from inference.character_client import CharacterClient
 from inference.client import CompletionClient
 from inference.config import EngineConfig, config_to_environment
 from inference.errors import LaunchError, ServerError, ServerUnreachableError
@@ -23,6 +24,7 @@ Progress = Callable[[str], None]  # one line for a person
 
 _DRAIN_S = 10  # an idle server takes 3 s to end
 _PROBE_TIMEOUT_S = 30.0  # a tiny completion, possibly behind others on a slow machine
+_BUSY_TIMEOUT_S = 3.0  # a model that answers one request after the other may be; Triton sees in 1 s that one is dead
 _NUM_LOG_LINES = 15
 
 # What no completion needs is closed to other programs on this machine, web pages that post to loopback included.
@@ -103,14 +105,17 @@ class TritonServer:
         return server
 
     async def probe(self) -> None:
-        """A tiny completion. Raises ServerError if none comes back."""
+        """A tiny completion, and a sign of life of the other model. Raises ServerError where one does not come."""
         if self._process.returncode is not None:
             raise ServerUnreachableError(f"tritonserver has ended; its log is {self._log_path}")
-        client = CompletionClient(self.endpoint.grpc_url, idle_timeout_s=_PROBE_TIMEOUT_S)
-        try:
-            await client.probe()
-        finally:
-            await client.close()
+        for client in (
+            CompletionClient(self.endpoint.grpc_url, idle_timeout_s=_PROBE_TIMEOUT_S),
+            CharacterClient(self.endpoint.grpc_url, timeout_s=_BUSY_TIMEOUT_S),
+        ):
+            try:
+                await client.probe()
+            finally:
+                await client.close()
 
     async def wait_until_ended(self) -> None:
         """Returns when the server's process is gone."""

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Self
 
-from inference import wire
+from inference import character_wire, wire
 from inference.config import EngineConfig
 from inference.errors import LaunchError
 from inference.installation import IMPORT_ROOT, is_checkout
@@ -41,7 +41,8 @@ class ServerEntry:
     def create(cls, runtime_dir: Path, model: EngineConfig) -> Self:
         """The entry for this model, settings and wire; each difference makes another. Raises LaunchError."""
         model_dir = model.model_dir.resolve()
-        identity = f"{platform.node()} {model} {list(wire.REQUEST_TYPES)} {list(wire.CHUNK_TYPES)}"
+        tensors = [wire.REQUEST_TYPES, wire.CHUNK_TYPES, character_wire.REQUEST_TYPES, character_wire.ANSWER_TYPES]
+        identity = f"{platform.node()} {model} {[list(types) for types in tensors]}"
         folder = runtime_dir / f"{model_dir.name}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -12,11 +12,9 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
-
-Array = npt.NDArray[Any]  # BYTES tensors are object arrays; each field's dtype stands in the tables below
+from inference.fields import Array, FieldTypes, check_known, check_range, to_array, to_member, to_single, to_text
 
 MAX_TEXT_BYTES = 8 * 1024 * 1024
 MAX_STOP_STRINGS = 16
@@ -73,15 +71,15 @@ class CompletionRequest:
         """Raises InvalidRequestError where a value is out of range."""
         _check_text("prefix", self.prefix)
         _check_text("suffix", self.suffix)
-        _check_range("max_tokens", self.max_tokens, 1, MAX_NEW_TOKENS)
-        _check_range("num_candidates", self.num_candidates, 1, MAX_CANDIDATES)
-        _check_range("temperature", self.temperature, 0.0, 10.0)
+        check_range("max_tokens", self.max_tokens, 1, MAX_NEW_TOKENS)
+        check_range("num_candidates", self.num_candidates, 1, MAX_CANDIDATES)
+        check_range("temperature", self.temperature, 0.0, 10.0)
         if not 0.0 < self.top_p <= 1.0:
             raise InvalidRequestError(f"top_p must be above 0 and at most 1, not {self.top_p}")
         if self.seed is not None:
-            _check_range("seed", self.seed, 0, 2**63 - 1)
+            check_range("seed", self.seed, 0, 2**63 - 1)
         if self.deadline_ms is not None:
-            _check_range("deadline_ms", self.deadline_ms, 1, 3_600_000)
+            check_range("deadline_ms", self.deadline_ms, 1, 3_600_000)
         if len(self.stop) > MAX_STOP_STRINGS or not all(self.stop):
             raise InvalidRequestError(f"stop takes up to {MAX_STOP_STRINGS} strings, none of them empty")
         for text in self.stop:
@@ -148,7 +146,7 @@ class CompletionChunk:
 
 
 # Input arrays: name -> (Triton type, NumPy type). Shape [1], `stop` [num_stop]. All but `prefix` may be absent.
-REQUEST_TYPES: Mapping[str, tuple[str, type]] = {
+REQUEST_TYPES: FieldTypes = {
     "prefix": ("BYTES", np.object_),
     "suffix": ("BYTES", np.object_),
     "max_tokens": ("INT32", np.int32),
@@ -164,7 +162,7 @@ REQUEST_TYPES: Mapping[str, tuple[str, type]] = {
 }
 
 # Output arrays, each of shape [1]. Those of CompletionStats and `explanation` come with the last chunk only.
-CHUNK_TYPES: Mapping[str, tuple[str, type]] = {
+CHUNK_TYPES: FieldTypes = {
     "text": ("BYTES", np.object_),
     "candidate": ("INT32", np.int32),
     "healed_bytes": ("INT32", np.int32),
@@ -184,30 +182,26 @@ def request_to_arrays(request: CompletionRequest) -> dict[str, Array]:
         value = getattr(request, field.name)
         if field.name == "prefix" or value != field.default:
             values = value if field.name == "stop" else (value,)
-            arrays[field.name] = _to_array(values, REQUEST_TYPES[field.name][1])
+            arrays[field.name] = to_array(values, REQUEST_TYPES[field.name][1])
     return arrays
 
 
 def request_from_arrays(arrays: Mapping[str, Array]) -> CompletionRequest:
     """The request that the arrays spell. Raises InvalidRequestError naming the field and what it should be."""
-    unknown = sorted(set(arrays) - set(REQUEST_TYPES))
-    if unknown:
-        raise InvalidRequestError(f"unknown field {unknown[0]!r}; known are {', '.join(REQUEST_TYPES)}")
+    check_known(arrays, REQUEST_TYPES)
     if "prefix" not in arrays:
         raise InvalidRequestError("prefix is missing: the text before the cursor")
     values: dict[str, Any] = {}
     for name, array in arrays.items():
-        items = array.reshape(-1).tolist()
         if name == "stop":
-            values[name] = tuple(_to_text(name, item) for item in items)
+            values[name] = tuple(to_text(name, item) for item in array.reshape(-1).tolist())
             continue
-        if len(items) != 1:
-            raise InvalidRequestError(f"{name} takes one value, not {len(items)}")
-        values[name] = _to_text(name, items[0]) if REQUEST_TYPES[name][0] == "BYTES" else items[0]
+        item = to_single(name, array)
+        values[name] = to_text(name, item) if REQUEST_TYPES[name][0] == "BYTES" else item
     if "healing" in values:
-        values["healing"] = _to_member("healing", values["healing"], Healing)
+        values["healing"] = to_member("healing", values["healing"], Healing)
     if "extent" in values:
-        values["extent"] = _to_member("extent", values["extent"], Extent)
+        values["extent"] = to_member("extent", values["extent"], Extent)
     return CompletionRequest(**values)
 
 
@@ -223,13 +217,13 @@ def chunk_to_arrays(chunk: CompletionChunk) -> dict[str, Array]:
         values |= {field.name: getattr(chunk.stats, field.name) for field in dataclasses.fields(chunk.stats)}
     if chunk.explanation is not None:
         values["explanation"] = json.dumps(dataclasses.asdict(chunk.explanation))
-    return {name: _to_array((value,), CHUNK_TYPES[name][1]) for name, value in values.items()}
+    return {name: to_array((value,), CHUNK_TYPES[name][1]) for name, value in values.items()}
 
 
 def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
     """The chunk that the arrays spell, as `chunk_to_arrays` wrote them."""
     values = {name: array.reshape(-1)[0] for name, array in arrays.items()}
-    reason = _decode(values["finish_reason"])
+    reason = to_text("finish_reason", values["finish_reason"])
     stats = None
     if "total_ms" in values:
         stats = CompletionStats(
@@ -237,13 +231,13 @@ def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
         )
     explanation = None
     if "explanation" in values:
-        fields: dict[str, Any] = json.loads(_decode(values["explanation"]))
+        fields: dict[str, Any] = json.loads(to_text("explanation", values["explanation"]))
         fields["nodes"] = [ExplainedNode(**node) for node in fields["nodes"]]
         for name in ("kept_tail", "nodes", "chosen_tokens", "unhealed_tokens"):
             fields[name] = tuple(fields[name])
         explanation = Explanation(**fields)
     return CompletionChunk(
-        text=_decode(values["text"]),
+        text=to_text("text", values["text"]),
         candidate=int(values["candidate"]),
         healed_bytes=int(values["healed_bytes"]),
         finish_reason=FinishReason(reason) if reason else None,
@@ -274,30 +268,6 @@ def error_from_text(text: str) -> MidtokenError:
     return ServerError(text)
 
 
-def _to_array(values: tuple[Any, ...], dtype: type) -> Array:
-    if dtype is np.object_:
-        values = tuple(str(value).encode() for value in values)
-    return np.array(values, dtype=dtype)
-
-
-def _decode(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value
-
-
-def _to_text(name: str, item: bytes | str) -> str:
-    try:
-        return _decode(item)
-    except UnicodeDecodeError as error:
-        raise InvalidRequestError(f"{name} is not UTF-8: {error.reason} at byte {error.start}") from None
-
-
-def _to_member(name: str, value: str, kind: type[Healing] | type[Extent]) -> Healing | Extent:
-    try:
-        return kind(value)
-    except ValueError:
-        raise InvalidRequestError(f"{name} must be one of {', '.join(kind)}, not {value!r}") from None
-
-
 def _check_text(name: str, text: str) -> None:
     try:
         num_bytes = len(text.encode())
@@ -305,8 +275,3 @@ def _check_text(name: str, text: str) -> None:
         raise InvalidRequestError(f"{name} holds a lone surrogate at character {error.start}") from None
     if num_bytes > MAX_TEXT_BYTES:
         raise InvalidRequestError(f"{name} has {num_bytes} bytes; at most {MAX_TEXT_BYTES} are taken")
-
-
-def _check_range(name: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:  # false for NaN too
-        raise InvalidRequestError(f"{name} must be between {low} and {high}, not {value}")

@@ -9,13 +9,15 @@ import sys
 from types import ModuleType
 
 from inference.errors import MidtokenError
-from midtoken import complete, demo, explain, lsp, serve
+from midtoken import complete, demo, explain, lsp, next_byte, serve, surprisal
 
 # The first line of a module's docstring is what `midtoken --help` says of its subcommand.
 _SUBCOMMANDS: dict[str, ModuleType] = {
     "demo": demo,
     "complete": complete,
     "explain": explain,
+    "surprisal": surprisal,
+    "next-byte": next_byte,
     "lsp": lsp,
     "serve": serve,
 }

@@ -7,6 +7,8 @@ from typing import Self
 
 from rich.console import Console
 
+from inference.character_client import CharacterClient
+from inference.character_wire import CharacterAnswer, CharacterRequest
 from inference.client import CompletionClient
 from inference.shared_server import ServerLease, lease_server
 from inference.wire import CompletionChunk, CompletionRequest
@@ -16,12 +18,13 @@ _IDLE_S = 900.0  # the shared server outlives its last user so long, for whoever
 
 
 class Connection:
-    """A client and, where the server is the shared one, the lease that keeps it."""
+    """The clients of a server and, where it is the shared one, the lease that keeps it."""
 
     def __init__(self, url: str, lease: ServerLease | None) -> None:
         """Use `open`."""
         self.url = url
         self._client = CompletionClient(url)
+        self._characters = CharacterClient(url)
         self._lease = lease
 
     @classmethod
@@ -44,8 +47,13 @@ class Connection:
         """The chunks that answer the request: see `CompletionClient.stream`."""
         return self._client.stream(request)
 
+    async def ask(self, request: CharacterRequest) -> CharacterAnswer:
+        """The character-level model's answer: see `CharacterClient.ask`."""
+        return await self._characters.ask(request)
+
     async def close(self) -> None:
         """Ends the connection and the use of a shared server."""
+        await self._characters.close()
         await self._client.close()
         if self._lease is not None:
             self._lease.close()

@@ -13,6 +13,7 @@ from rich.tree import Tree
 
 from inference.wire import CompletionChunk, CompletionRequest, ExplainedNode, Explanation, Extent, Healing
 from midtoken.connection import Connection, add_connection_arguments, open_connection
+from midtoken.glyphs import mark_blanks
 from midtoken.place import Place, read_place
 
 _TOKEN_STYLES = ("black on bright_blue", "black on bright_cyan")
@@ -92,12 +93,8 @@ def _tokens(tokens: tuple[str, ...]) -> Text:
     """Tokens in two colours by turns; blanks and line ends made visible."""
     text = Text()
     for index, token in enumerate(tokens):
-        text.append(_visible(token), style=_TOKEN_STYLES[index % 2])
+        text.append(mark_blanks(token), style=_TOKEN_STYLES[index % 2])
     return text
-
-
-def _visible(token: str) -> str:
-    return token.replace(" ", "·").replace("\n", "⏎").replace("\t", "⇥")
 
 
 def _render_tree(explanation: Explanation) -> Tree:
@@ -112,16 +109,16 @@ def _render_tree(explanation: Explanation) -> Tree:
 
 
 def _render_node(node: ExplainedNode, healed: str, log_total: float, *, is_root: bool) -> Text:
-    line = Text("kept tokens", style="dim") if is_root else Text(_visible(node.token), style=_TOKEN_STYLES[0])
+    line = Text("kept tokens", style="dim") if is_root else Text(mark_blanks(node.token), style=_TOKEN_STYLES[0])
     if node.log_mass is None:
         return line.append("  no token of the vocabulary goes on from here", style="dim")
     share = math.exp(node.log_mass - log_total)
     rest = healed.encode()[node.num_covered_bytes :].decode(errors="backslashreplace")
-    wanted = f"then {_visible(rest)}…" if rest else "then any token"
+    wanted = f"then {mark_blanks(rest)}…" if rest else "then any token"
     line.append(f"  {100 * share:6.2f} % ", style="bold" if share > 0.1 else "")
     line.append("━" * round(_BAR_CELLS * share), style="green")
     line.append(f"  {wanted}  best ", style="dim")
-    return line.append(_visible(node.best_token or ""), style=_TOKEN_STYLES[1])
+    return line.append(mark_blanks(node.best_token or ""), style=_TOKEN_STYLES[1])
 
 
 def _render_strategies(answers: dict[Healing, Answer]) -> Table:
@@ -134,7 +131,7 @@ def _render_strategies(answers: dict[Healing, Answer]) -> Table:
             continue
         table.add_row(
             str(healing),
-            Text(_visible(answer.text) or "(nothing)", style="green" if healing is Healing.EXACT else ""),
+            Text(mark_blanks(answer.text) or "(nothing)", style="green" if healing is Healing.EXACT else ""),
             _count_passes(stats.num_healing_forwards) if stats.num_healing_forwards else "–",
             f"{_count_passes(stats.num_forwards)}, {stats.total_ms:.0f} ms",
         )

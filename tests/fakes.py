@@ -10,7 +10,8 @@ from typing import Protocol
 
 from inference.config import EngineConfig
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
-from inference.wire import Array, CompletionChunk, CompletionRequest, CompletionStats, FinishReason
+from inference.fields import Array
+from inference.wire import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 
 
 class ChunkSink(Protocol):
@@ -122,6 +123,7 @@ class FakeRequest:
 
     def __init__(self, arrays: Mapping[str, Array], parameters: Mapping[str, int] | None = None) -> None:
         self.arrays = arrays
+        self.cancelled = False
         self.sender = FakeSender()
         self._parameters = parameters or {}
 
@@ -132,6 +134,10 @@ class FakeRequest:
     def parameters(self) -> str:
         """As JSON."""
         return json.dumps(self._parameters)
+
+    def is_cancelled(self) -> bool:
+        """What the test says."""
+        return self.cancelled
 
 
 class FakeSender:

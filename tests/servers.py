@@ -17,7 +17,7 @@ from inference.installation import IMPORT_ROOT, find_default_model, find_model_r
 from inference.launcher import Endpoint
 from inference.shared_server import ServerEntry
 
-_SCRIPTED_MODEL = """
+_SCRIPTED_COMPLETION = """
 from .adapter import TritonPythonModel as Adapter
 from .fakes import ScriptedEngine
 
@@ -25,6 +25,18 @@ from .fakes import ScriptedEngine
 class TritonPythonModel(Adapter):
     def __init__(self):
         super().__init__(ScriptedEngine)
+"""
+
+_SCRIPTED_CHARACTERS = """
+from inference.character_service import CharacterService
+
+from .adapter import TritonPythonModel as Adapter
+from .character_fakes import ScriptedCharacterModel
+
+
+class TritonPythonModel(Adapter):
+    def __init__(self):
+        super().__init__(lambda config: CharacterService(ScriptedCharacterModel(config.model_dir / "characters.txt")))
 """
 
 
@@ -62,17 +74,22 @@ class RunningServer:
 
 
 def make_scripted(folder: Path) -> Served:
-    """The real configuration and adapter with `tests.fakes.ScriptedEngine` behind them."""
+    """The real configurations and adapters, with `tests.fakes.ScriptedEngine` and its like behind them."""
     repository = folder / "repository"
-    version_dir = repository / "completion" / "1"
-    shutil.copytree(find_model_repository() / "completion", version_dir.parent)
-    (version_dir / "model.py").rename(version_dir / "adapter.py")
-    (version_dir / "model.py").write_text(_SCRIPTED_MODEL)
-    shutil.copy(IMPORT_ROOT / "tests" / "fakes.py", version_dir)
+    _script(repository / "completion", "fakes.py", _SCRIPTED_COMPLETION)
+    _script(repository / "characters", "character_fakes.py", _SCRIPTED_CHARACTERS)
     model_dir = folder / "model"
     model_dir.mkdir()
     (model_dir / "config.json").write_text("{}")  # what a model folder is known by
     return Served(model_dir, repository)
+
+
+def _script(model_folder: Path, fakes: str, model: str) -> None:
+    version_dir = model_folder / "1"
+    shutil.copytree(find_model_repository() / model_folder.name, model_folder)
+    (version_dir / "model.py").rename(version_dir / "adapter.py")
+    (version_dir / "model.py").write_text(model)
+    shutil.copy(IMPORT_ROOT / "tests" / fakes, version_dir)
 
 
 def find_real() -> Served | None:

@@ -1,11 +1,16 @@
 """What a person sees of the commands, on the real server with the default model."""
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from inference.character_client import CharacterClient
+from inference.character_wire import Ask, CharacterRequest, Surprisals
 from tests.servers import RunningServer
 
 pytestmark = pytest.mark.e2e
@@ -28,9 +33,9 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-def _run(server: RunningServer, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def _run(server: RunningServer, *arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "midtoken", *arguments, "--server", server.endpoint.grpc_url]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, **options)
 
 
 def test_complete_prints_what_follows_the_cursor(real_server: RunningServer, source: Path) -> None:
@@ -50,6 +55,52 @@ def test_explain_shows_the_path_that_was_chosen(real_server: RunningServer, sour
 def test_explain_shows_what_each_strategy_says(real_server: RunningServer, source: Path) -> None:
     page = _run(real_server, "explain", f"{source}:8").stdout
     assert all(f"│ {healing} " in page for healing in ("exact", "greedy", "single", "none"))
+
+
+def test_surprisal_prints_a_line_for_each_line(real_server: RunningServer, source: Path) -> None:
+    done = _run(real_server, "surprisal", str(source))
+    rows = [row.split("\t", 2) for row in done.stdout.splitlines()]
+    assert [row[2] for row in rows] == _SOURCE.splitlines()
+    assert float(rows[7][0]) > float(rows[6][0])  # `nod`, where a name that exists was due
+    assert done.stderr.startswith(f"{source}: {len(_SOURCE)} bytes, ")
+
+
+def test_surprisal_is_coloured_for_a_terminal(real_server: RunningServer, source: Path) -> None:
+    done = _run(real_server, "surprisal", str(source), env={**os.environ, "FORCE_COLOR": "1", "COLORTERM": "truecolor"})
+    assert "\x1b[38;2;0;0;0;48;2;" in done.stdout
+    assert "bits for a character" in done.stdout
+
+
+async def test_surprisal_in_pieces_is_that_of_the_whole(real_server: RunningServer, source: Path) -> None:
+    text = (_SOURCE * 7).encode()
+    source.write_bytes(text)
+    told = json.loads(_run(real_server, "surprisal", str(source), "--json").stdout)
+    client = CharacterClient(real_server.endpoint.grpc_url)
+    whole = await client.ask(CharacterRequest(text, ask=Ask.SURPRISAL))
+    await client.close()
+    assert isinstance(whole, Surprisals)
+    assert told["surprisals"] == pytest.approx(whole.surprisals, abs=1e-3)
+
+
+def test_surprisal_draws_a_picture(real_server: RunningServer, source: Path) -> None:
+    picture = source.with_suffix(".svg")
+    assert _run(real_server, "surprisal", str(source), "--plot", str(picture)).returncode == 0
+    assert picture.stat().st_size > 1000
+
+
+def test_next_byte_says_what_and_why(real_server: RunningServer) -> None:
+    lines = _run(real_server, "next-byte", "Hello, worl").stdout.splitlines()
+    assert lines[3].split()[-2:] == ["d", "0x64"]
+    assert any(line.endswith("Hello|,|·world") for line in map(str.rstrip, lines))
+
+
+def test_next_byte_takes_a_cursor_or_standard_input(real_server: RunningServer, source: Path) -> None:
+    at = _run(real_server, "next-byte", "--at", f"{source}:7:15", "--json").stdout
+    before = _SOURCE[: _SOURCE.index("node = Node(value)") + len("node = Nod")]
+    piped = _run(real_server, "next-byte", "-", "--json", input=before).stdout
+    answers = [json.loads(answer)["probabilities"] for answer in (at, piped)]
+    assert answers[0] == pytest.approx(answers[1], abs=1e-4)
+    assert max(range(257), key=answers[0].__getitem__) == ord("e")
 
 
 def test_the_demo_is_more_often_right_healed_than_unhealed(real_server: RunningServer) -> None:

@@ -1,5 +1,6 @@
 """`midtoken serve` and the processes behind it: they start, are watched, are shared and leave nothing behind."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from inference.character_client import CharacterClient
+from inference.character_wire import Ask, CharacterRequest
 from inference.client import CompletionClient
 from inference.errors import LaunchError
 from inference.shared_server import lease_server
@@ -39,15 +42,22 @@ def test_a_clean_end_finishes_the_model(tmp_path: Path) -> None:
     assert (served.model_dir / "events.txt").read_text() == "closed\n"
 
 
-async def test_a_killed_stub_is_noticed_and_the_server_restarted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", ["completion", "characters"])
+async def test_a_killed_stub_is_noticed_and_the_server_restarted(tmp_path: Path, model: str) -> None:
     with run_server(make_scripted(tmp_path), tmp_path / "state", "--probe-interval=0.5") as server:
-        killed = find_stubs(tmp_path)
-        os.kill(killed[0], signal.SIGKILL)
-        wait_until(lambda: find_stubs(tmp_path) not in ([], killed))
+        killed = set(find_stubs(tmp_path))
+        os.kill(_find_stub(tmp_path, model), signal.SIGKILL)
+        wait_until(lambda: len(set(find_stubs(tmp_path)) - killed) == len(killed))
         wait_until(lambda: _is_back(server))
         client = CompletionClient(server.endpoint.grpc_url)
         await client.probe()
         await client.close()
+
+
+def _find_stub(folder: Path, model: str) -> int:
+    commands = find_processes(folder)
+    (found,) = (pid for pid in find_stubs(folder) if f"/{model}/1/model.py" in commands[pid])
+    return found
 
 
 def _is_back(server: RunningServer) -> bool:
@@ -55,6 +65,16 @@ def _is_back(server: RunningServer) -> bool:
         return server.read_metric("midtoken_requests_total") > 0  # by then a first completion has come back
     except OSError:
         return False
+
+
+async def test_a_character_model_that_is_busy_is_no_reason_to_restart(tmp_path: Path) -> None:
+    with run_server(make_scripted(tmp_path), tmp_path / "state", "--probe-interval=0.1") as server:
+        stubs = find_stubs(tmp_path)
+        client = CharacterClient(server.endpoint.grpc_url)
+        slow = CharacterRequest(b"a", b"slow", Ask.SURPRISAL)
+        await asyncio.gather(*(client.ask(slow) for _ in range(4)))
+        await client.close()
+        assert find_stubs(tmp_path) == stubs
 
 
 async def test_two_editors_share_one_server_that_ends_when_both_have_gone(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tritonclient.grpc.aio import InferenceServerClient
 from inference import wire
 from inference.client import CompletionClient
 from inference.errors import InvalidRequestError, OverloadedError, ServerError, ServerUnreachableError
+from inference.fields import Array
 from inference.wire import CompletionRequest, Extent, FinishReason
 from tests.servers import RunningServer, find_real, make_scripted, run_server
 
@@ -51,7 +52,7 @@ async def _complete(server: RunningServer, request: CompletionRequest) -> list[w
         await client.close()
 
 
-async def _send_raw(server: RunningServer, name: str, kind: str, array: wire.Array) -> str:
+async def _send_raw(server: RunningServer, name: str, kind: str, array: Array) -> str:
     """The error text for one tensor as it is, past our own client's checks."""
     tensor = InferInput(name, list(array.shape), kind)
     tensor.set_data_from_numpy(array)
@@ -128,7 +129,7 @@ async def test_each_failure_ends_the_stream_with_its_own_error(
     ],
 )
 async def test_bad_input_gets_one_clear_error(
-    server: RunningServer, name: str, kind: str, array: wire.Array, text: str
+    server: RunningServer, name: str, kind: str, array: Array, text: str
 ) -> None:
     assert text in await _send_raw(server, name, kind, array)
 

@@ -15,6 +15,7 @@ import pytest
 from inference import config, wire
 from inference.config import EngineConfig
 from inference.errors import InvalidRequestError, MidtokenError, ModelError
+from inference.fields import Array
 from inference.installation import find_model_repository
 from inference.wire import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from tests.fakes import ChunkSink, FakeRequest, FakeTriton
@@ -68,7 +69,7 @@ def _execute(act: Callable[[CompletionRequest, ChunkSink], None], request: FakeR
     return request.sender.responses
 
 
-def _prefix(text: bytes = b"a") -> dict[str, wire.Array]:
+def _prefix(text: bytes = b"a") -> dict[str, Array]:
     return {"prefix": np.array([text], np.object_)}
 
 

@@ -1,0 +1,64 @@
+"""One field of a request or an answer as an array, and the sentence for each value that it does not take."""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from inference.errors import InvalidRequestError
+
+Array = npt.NDArray[Any]  # BYTES tensors are object arrays; each field's dtype stands in its table of FieldTypes
+FieldTypes = Mapping[str, tuple[str, type]]  # name -> (Triton type, NumPy type)
+
+_Member = TypeVar("_Member", bound=StrEnum)
+
+
+def to_array(values: Iterable[Any], dtype: type) -> Array:
+    """The values as an array of shape [num_values]; texts as UTF-8."""
+    if dtype is np.object_:
+        values = [value if isinstance(value, bytes) else str(value).encode() for value in values]
+    return np.array(list(values), dtype=dtype)
+
+
+def to_bytes(item: bytes | str) -> bytes:
+    """An item of a BYTES array, which some versions of Triton's libraries give as text."""
+    return item if isinstance(item, bytes) else item.encode()
+
+
+def to_text(name: str, item: bytes | str) -> str:
+    """An item of a BYTES array that must be UTF-8. Raises InvalidRequestError."""
+    try:
+        return to_bytes(item).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(f"{name} is not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def to_member(name: str, value: str, kind: type[_Member]) -> _Member:
+    """The member of the enumeration. Raises InvalidRequestError."""
+    try:
+        return kind(value)
+    except ValueError:
+        raise InvalidRequestError(f"{name} must be one of {', '.join(kind)}, not {value!r}") from None
+
+
+def to_single(name: str, array: Array) -> Any:
+    """The only item of the array. Raises InvalidRequestError."""
+    items = array.reshape(-1).tolist()
+    if len(items) != 1:
+        raise InvalidRequestError(f"{name} takes one value, not {len(items)}")
+    return items[0]
+
+
+def check_known(names: Iterable[str], types: FieldTypes) -> None:
+    """Raises InvalidRequestError for a name that the table does not have."""
+    unknown = sorted(set(names) - set(types))
+    if unknown:
+        raise InvalidRequestError(f"unknown field {unknown[0]!r}; known are {', '.join(types)}")
+
+
+def check_range(name: str, value: float, low: float, high: float) -> None:
+    """Raises InvalidRequestError for a value outside, NaN too."""
+    if not low <= value <= high:
+        raise InvalidRequestError(f"{name} must be between {low} and {high}, not {value}")

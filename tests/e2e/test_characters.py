@@ -1,0 +1,226 @@
+"""The characters model behind a real tritonserver: over HTTP, as with curl, and over gRPC, as our client asks."""
+
+import asyncio
+import json
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inference.character_client import CharacterClient
+from inference.character_wire import (
+    END,
+    Ask,
+    CharacterAnswer,
+    CharacterRequest,
+    CoveringKind,
+    Generated,
+    NextByte,
+    Surprisals,
+    TextProbability,
+)
+from inference.errors import InvalidRequestError, ServerError, ServerUnreachableError
+from inference.launcher import ADDRESS
+from tests.servers import RunningServer, find_stubs, make_scripted, run_server, wait_until
+
+pytestmark = pytest.mark.e2e
+
+_SLOW = CharacterRequest(b"a", b"slow", Ask.SURPRISAL)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("scripted")
+
+
+@pytest.fixture(scope="module")
+def scripted(folder: Path) -> Iterator[RunningServer]:
+    with run_server(make_scripted(folder), folder / "state") as server:
+        yield server
+
+
+@pytest.fixture(params=["scripted", "real_server"])
+def server(request: pytest.FixtureRequest) -> RunningServer:
+    running: RunningServer = request.getfixturevalue(request.param)
+    return running
+
+
+def _post(server: RunningServer, body: bytes | dict[str, Any]) -> dict[str, Any]:
+    url = f"{server.endpoint.http_url}/v2/models/characters/generate"
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json"})
+    try:
+        response = urllib.request.urlopen(request, timeout=60)
+    except urllib.error.HTTPError as error:
+        response = error
+    with response:
+        answer: dict[str, Any] = json.load(response, parse_constant=_refuse_constant)
+    return answer
+
+
+def _refuse_constant(name: str) -> None:
+    raise AssertionError(f"{name} is no JSON")
+
+
+async def _ask(server: RunningServer, request: CharacterRequest, timeout_s: float = 60.0) -> CharacterAnswer:
+    client = CharacterClient(server.endpoint.grpc_url, timeout_s)
+    try:
+        return await client.ask(request)
+    finally:
+        await client.close()
+
+
+def test_the_next_byte_is_a_distribution(server: RunningServer) -> None:
+    probabilities = _post(server, {"text": "import os\nfor name in os.listdi"})["probabilities"]
+    assert (len(probabilities), sum(probabilities)) == (257, pytest.approx(1))
+
+
+def test_the_real_model_knows_what_comes(real_server: RunningServer) -> None:
+    answer = _post(real_server, {"text": "import os\nfor name in os.listdi", "num_members": 3})
+    assert max(range(257), key=answer["probabilities"].__getitem__) == ord("r")
+    members = json.loads(answer["members"])
+    assert (members[0]["ahead"][0], members[0]["tokens"][-1]) == ("r", "dir")
+
+
+def test_each_byte_has_a_surprisal(server: RunningServer) -> None:
+    answer = _post(server, {"text": "def é", "ask": "surprisal"})
+    assert len(answer["surprisals"]) == 6
+    assert answer["bits_per_byte"] == pytest.approx(sum(answer["surprisals"]) / 6)
+
+
+def test_a_probability_has_its_bounds(server: RunningServer) -> None:
+    answer = _post(server, {"text": "def main", "ask": "probability"})
+    assert answer["log2_whole"] < answer["log2_prefix"] < 0
+    assert answer["log2_at_least"] <= answer["log2_at_most"]
+
+
+def test_what_is_impossible_is_a_finite_number_in_json(scripted: RunningServer) -> None:
+    answer = _post(scripted, {"text": "a\0", "ask": "probability"})
+    assert answer["log2_prefix"] == -1.7976931348623157e308
+    assert 2 ** answer["log2_prefix"] == 0
+
+
+@pytest.mark.parametrize("ask", ["sample", "complete"])
+def test_a_seed_repeats_what_is_drawn(server: RunningServer, ask: str) -> None:
+    first, second = (_post(server, {"text": "def ", "ask": ask, "seed": 7}) for _ in range(2))
+    assert first["generated"] == second["generated"]
+
+
+def test_greedy_goes_on_byte_by_byte(real_server: RunningServer) -> None:
+    answer = _post(real_server, {"text": "import os\nfor name in os.listdi", "ask": "greedy", "max_bytes": 2})
+    assert (answer["generated"], answer["generated_bytes"]) == ("r(", [ord("r"), ord("(")])
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b'{"ask": "surprisal"}', "invalid request: text is missing: what is asked about"),
+        (b'{"text": "", "ask": "surprisal"}', "invalid request: text is empty; surprisal is about its bytes"),
+        (b'{"text": "a", "prefix": "b"}', "invalid request: unknown field 'prefix'; known are text, context, ask, "),
+        (b'{"text": "a", "ask": "magic"}', "ask must be one of next_byte, surprisal, probability, sample, greedy, "),
+        (b'{"text": "a", "covering": "all"}', "covering must be one of canonical, beam, single, enumerate, not 'all'"),
+        (b'{"text": "a", "covering": "beam", "width": 0}', "width must be between 1 and 1024, not 0"),
+        (b'{"text": "a", "width": 4}', "invalid request: width has no effect on canonical, only on beam"),
+        (b'{"text": "' + b"a" * 16385 + b'"}', "text has 16385 bytes; at most 16384 are taken, with context before"),
+        (b'{"text": 5}', "attempt to access JSON non-string as string"),
+        (b"text=a", "failed to parse the request JSON buffer"),
+    ],
+)
+def test_bad_input_gets_one_clear_error(server: RunningServer, body: bytes, text: str) -> None:
+    assert text in _post(server, body)["error"]
+
+
+def test_text_that_is_not_utf8_is_refused_where_the_covering_needs_text(real_server: RunningServer) -> None:
+    assert "is not UTF-8" in _post(real_server, b'{"text": "a\xffb", "ask": "surprisal"}')["error"]
+    beam = _post(real_server, b'{"text": "a\xffb", "ask": "surprisal", "covering": "beam"}')
+    assert len(beam["surprisals"]) == 3
+
+
+async def test_the_client_gets_each_kind_of_answer(server: RunningServer) -> None:
+    kinds = {
+        Ask.NEXT_BYTE: NextByte,
+        Ask.SURPRISAL: Surprisals,
+        Ask.PROBABILITY: TextProbability,
+        Ask.SAMPLE: Generated,
+        Ask.GREEDY: Generated,
+        Ask.COMPLETE: Generated,
+    }
+    for ask in Ask:
+        assert type(await _ask(server, CharacterRequest(b"def main", ask=ask))) is kinds[ask]
+
+
+@pytest.mark.parametrize("covering", CoveringKind)
+async def test_each_covering_can_be_asked_for(server: RunningServer, covering: CoveringKind) -> None:
+    answer = await _ask(server, CharacterRequest(b"def m", covering=covering))
+    assert isinstance(answer, NextByte)
+    assert sum(answer.probabilities) == pytest.approx(1)
+    assert 0 < answer.probabilities[END] < 1
+
+
+@pytest.mark.parametrize(
+    ("context", "kind", "text"),
+    [
+        (b"refuse", InvalidRequestError, "the context is refused by the script"),
+        (b"raise", ServerError, "the server failed on this request (RuntimeError); its log says where"),
+    ],
+)
+async def test_each_failure_comes_as_its_own_error(
+    scripted: RunningServer, context: bytes, kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        await _ask(scripted, CharacterRequest(b"a", context))
+    assert (type(caught.value), str(caught.value)) == (kind, text)
+
+
+async def test_without_a_server_the_error_says_so() -> None:
+    client = CharacterClient("127.0.0.1:9")
+    with pytest.raises(ServerUnreachableError, match=r"no server answers at 127\.0\.0\.1:9"):
+        await client.ask(CharacterRequest(b"a"))
+    await client.close()
+
+
+def test_a_connection_that_is_dropped_in_the_middle_of_an_answer_does_no_harm(
+    scripted: RunningServer, folder: Path
+) -> None:
+    _post(scripted, {"text": "a"})
+    stubs = find_stubs(folder)
+    body = json.dumps({"text": "a", "context": "slow", "ask": "surprisal"})
+    head = f"POST /v2/models/characters/generate HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    for _ in range(2):
+        num_slow = _count_slow(folder)
+        with socket.create_connection((ADDRESS, scripted.endpoint.http_port)) as connection:
+            connection.sendall((head + body).encode())
+            wait_until(partial(_has_slow_begun, folder, num_slow))
+    assert sum(_post(scripted, {"text": "a"})["probabilities"]) == pytest.approx(1)
+    assert find_stubs(folder) == stubs
+
+
+async def test_what_is_cancelled_while_it_waits_is_not_read(scripted: RunningServer, folder: Path) -> None:
+    num_slow = _count_slow(folder)
+    tasks = [asyncio.create_task(_ask(scripted, _SLOW)) for _ in range(8)]
+    while not _has_slow_begun(folder, num_slow):
+        await asyncio.sleep(0.02)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(await _ask(scripted, CharacterRequest(b"a")), NextByte)
+    assert _count_slow(folder) <= num_slow + 2  # the one that ran, and perhaps one that was about to
+
+
+def _has_slow_begun(folder: Path, num_before: int) -> bool:
+    return _count_slow(folder) > num_before
+
+
+def _count_slow(folder: Path) -> int:
+    log = folder / "model" / "characters.txt"
+    return log.read_text().count("open b'slow'") if log.exists() else 0
+
+
+async def test_a_slow_answer_is_given_up_in_time(scripted: RunningServer) -> None:
+    with pytest.raises(ServerError, match=r"sent nothing for 0\.3 s"):
+        await _ask(scripted, _SLOW, timeout_s=0.3)
