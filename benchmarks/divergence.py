@@ -1,9 +1,11 @@
 """How far two distributions over the next byte are apart."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-Rows = npt.NDArray[np.floating]  # [num_bytes, 257] natural logarithms of distributions
+Rows = npt.NDArray[np.floating[Any]]  # [num_bytes, 257] natural logarithms of distributions
 
 
 def find_distances(rows: Rows, others: Rows) -> npt.NDArray[np.float64]:
@@ -27,7 +29,8 @@ def find_divergences(rows: Rows, others: Rows) -> npt.NDArray[np.float64]:
     logs, other_logs = _normalize(rows), _normalize(others)
     middle = np.logaddexp(logs, other_logs) - np.log(2)
     nats = (_sum_relative(logs, middle) + _sum_relative(other_logs, middle)) / 2
-    return np.clip(nats / np.log(2), 0, 1)
+    divergences: npt.NDArray[np.float64] = np.clip(nats / np.log(2), 0, 1)
+    return divergences
 
 
 def _normalize(rows: Rows) -> npt.NDArray[np.float64]:

@@ -140,7 +140,7 @@ def _run(job: dict[str, Any], given: bytes, folder: Path) -> dict[str, Any]:
     text, result, path = folder / "given", folder / "result.json", folder / "job.json"
     text.write_bytes(given)
     path.write_text(json.dumps({**job, "given": str(text), "result": str(result)}))
-    command = [_READY.parent.absolute() / "bin/python", "-E", _SCRIPT, path]
+    command = [str(_READY.parent.absolute() / "bin/python"), "-E", str(_SCRIPT), str(path)]
     environment = {**os.environ, **_ONE_THREAD, **_OFFLINE}
     ended = subprocess.run(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
     if ended.returncode:
