@@ -84,12 +84,13 @@ class ReferenceModel:
                 return Walk(text, read["rows"], read["cpu_s"], read["wall_s"], result["failure"])
 
     def walk_once(self, text: bytes, width: int) -> Walk:
-        """`walk`, which goes on from the last time where model and text are still the same.
+        """`walk`, or what it was the last time, where model, text and contestant are still the same.
 
-        For the wide beam that others are compared with: an hour, of which nothing but the distributions is used.
+        For the wide beam that others are compared with. It takes an hour, and only its distributions are used.
         """
-        digest = hashlib.sha256(f"{width} {self._common}".encode() + text)
-        for path in (self._model_dir / "model.safetensors", _SCRIPT, _SCRIPT.with_suffix(".txt")):
+        digest = hashlib.sha256(f"{width}, {self._common['end_ids']}, {self._common['absent_ids']}".encode() + text)
+        sources = (*sorted(_SCRIPT.parent.glob("*.py")), _SCRIPT.with_suffix(".txt"))
+        for path in (self._model_dir / "model.safetensors", *sources):
             digest.update(path.read_bytes())
         path = _KEPT_WALKS / f"{digest.hexdigest()[:16]}.npz"
         if not path.exists():
