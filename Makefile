@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
 LARGE_VOCABULARY := build/large-vocabulary/dashscope/resources/qwen.tiktoken
+GENLM := build/contestants/genlm
+GENLM_READY := $(GENLM)/.ready
 NVIM := build/editors/nvim
 NPROC ?= 2
 
@@ -44,6 +46,16 @@ $(BENCH_READY): pyproject.toml $(READY)
 # 151,643 tokens. The package is here for this one file, so nothing that it depends on is installed.
 $(LARGE_VOCABULARY):
 	@$(BIN)/python -m pip install --quiet --no-deps --no-compile --target build/large-vocabulary dashscope==2.0.2
+	@touch $@
+
+# The paper's own implementation, in an environment of its own: it wants another numpy.
+$(GENLM_READY): benchmarks/contestants/genlm_bytes.txt | $(READY)
+	@echo "[1/3] an environment for genlm-bytes"
+	@$(BIN)/python -m venv $(GENLM)
+	@echo "[2/3] torch (the largest part)"
+	@$(GENLM)/bin/python -m pip install "$$(grep '^torch==' $<)"
+	@echo "[3/3] genlm-bytes and what it needs"
+	@$(GENLM)/bin/python -m pip install --quiet -r $<
 	@touch $@
 
 bench-allowed-sets: $(BENCH_READY) $(LARGE_VOCABULARY)  ## allowed token sets for a prefix, beside other methods
