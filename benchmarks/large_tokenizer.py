@@ -12,7 +12,7 @@ from tokenizers.models import BPE
 
 from trie_cache.vocabulary import Vocabulary
 
-_TIKTOKEN_PATH = Path("build/large-vocabulary/dashscope/resources/qwen.tiktoken")
+LARGE_VOCABULARY = Path("build/large-vocabulary/dashscope/resources/qwen.tiktoken")
 _FOLDER = Path("build/large-tokenizer")
 
 # Qwen2's: GPT-4's, but with digits one by one.
@@ -28,10 +28,10 @@ def build_large_folder() -> Path:
     """
     path = _FOLDER / "tokenizer.json"
     if not path.exists():
-        if not _TIKTOKEN_PATH.exists():
-            raise SystemExit(f"{_TIKTOKEN_PATH} is missing: make {_TIKTOKEN_PATH}")
+        if not LARGE_VOCABULARY.exists():
+            raise SystemExit(f"{LARGE_VOCABULARY} is missing: make {LARGE_VOCABULARY}")
         _FOLDER.mkdir(exist_ok=True)
-        build_tokenizer(Vocabulary.from_tiktoken(_TIKTOKEN_PATH).token_bytes).save(str(path))
+        build_tokenizer(Vocabulary.from_tiktoken(LARGE_VOCABULARY).token_bytes).save(str(path))
     return _FOLDER
 
 

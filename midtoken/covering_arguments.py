@@ -31,7 +31,7 @@ def add_covering_arguments(parser: argparse.ArgumentParser) -> None:
         "--threshold",
         type=float,
         default=_DEFAULTS.threshold,
-        help="the share below which one is left aside: with beam (default 0), or with canonical (default 0.1) where the "
+        help="the share below which one is left aside: with beam (default 0), with canonical (default 0.1) where the "
         "tokenizer would not write it",
     )
     parser.add_argument("--context", metavar="FILE", help="what stands before the text, taken as given")

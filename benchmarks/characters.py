@@ -1,0 +1,284 @@
+"""The character-level model beside the paper's own implementation: how true, and how fast.
+
+Everything reads the same held-out text with the same model in float32 on one thread, and says the distribution of
+the next byte before each byte. Error is the Jensen-Shannon distance to genlm-bytes with a beam of 128. Speed is in
+bytes for each second of processor time, because the machine may be shared.
+
+genlm-bytes stands here in three forms: as it is shipped, tuned by its own options, and with keys and values kept
+between calls, which its CPU backend cannot do by itself; the last is the strongest, and the one that figures name.
+Ours reads known text ahead, many bytes in a forward pass; in the row "unseen" each byte comes as a surprise.
+"""
+
+import argparse
+import math
+import multiprocessing
+import statistics
+import time
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console
+
+from benchmarks.divergence import find_distances, find_divergences
+from benchmarks.held_out_text import find_text
+from benchmarks.large_tokenizer import LARGE_VOCABULARY
+from benchmarks.reference_model import FirstDistribution, Form, ReferenceModel, measure_index
+from benchmarks.report import Row, print_rows, write_report
+from benchmarks.walk import Walk
+from inference.character_state import State
+from inference.character_wire import CoveringKind
+from inference.characters import CharacterModel, CoveringSettings
+from inference.config import EngineConfig
+from inference.model_loader import load_character_model, load_model
+from inference.token_reader import ModelReader
+from inference.token_string import TokenString
+from trie_cache.trie import Trie
+from trie_cache.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_WIDTHS = (2, 4, 8, 16, 32)
+_REFERENCE_WIDTH = 128
+_LENGTHS = (300, 1000, 4000, 16000)
+_NUM_REPEATS = 3
+_NUM_FIRST_REPEATS = 7
+_NUM_BYTES_ANEW = 4  # about a token: what is read where the rest of a context is there already
+_CANONICAL = CoveringSettings()
+_BEAM = CoveringSettings(CoveringKind.BEAM)
+
+
+def main() -> None:
+    options = _parse_options()
+    console = Console()
+    text = find_text(options.bytes)
+    config = EngineConfig(options.model, max_context_tokens=2048)
+    ours, theirs = load_character_model(config), ReferenceModel(options.model)
+    console.print(f"the reference: genlm-bytes with a beam of {_REFERENCE_WIDTH}")
+    reference = theirs.walk_once(text, _REFERENCE_WIDTH)
+    walks: dict[str, list[Walk]] = {}
+    for name, make, num_repeats in _iter_contestants(ours, theirs, text, options.limit_s):
+        console.print(name)
+        walks[name] = [make() for _ in range(num_repeats)]
+    rows: list[Row] = [_to_row(name, repeats, reference) for name, repeats in walks.items()]
+    bits_of_tokens = _measure_bits_of_tokens(config, text)
+    rows.append({"covering": "the tokenizer's own tokens", "bits/byte": bits_of_tokens})
+    print_rows(f"{len(text):,} bytes of held-out text", rows)
+
+    console.print("the first distribution")
+    context = find_text(_LENGTHS[-1])
+    firsts = [*_time_first(ours, context), *_time_first_of(theirs, context, options.first_limit_s)]
+    print_rows("From a loaded model to the first distribution, ms", firsts)
+
+    console.print("the index over 151,643 tokens")
+    index_rows = _measure_indexes()
+    print_rows("The index over the vocabulary", index_rows)
+    figures = _find_figures(rows, firsts, index_rows) | {"bits_per_byte_tokens": bits_of_tokens}
+    write_report("characters", [*rows, *firsts, *index_rows], figures, _draw(rows, bits_of_tokens))
+
+
+def _parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, default=Path("models/default"))
+    parser.add_argument("--bytes", type=int, default=4000)
+    parser.add_argument("--limit-s", type=float, default=600, help="for one walk of genlm-bytes; what is read, counts")
+    parser.add_argument("--first-limit-s", type=float, default=200, help="for one first distribution of genlm-bytes")
+    return parser.parse_args()
+
+
+def _iter_contestants(
+    ours: CharacterModel, theirs: ReferenceModel, text: bytes, limit_s: float
+) -> Iterator[tuple[str, Callable[[], Walk], int]]:
+    """What is walked, under which name, and how often. Ours and theirs take turns."""
+    canonical_alone = CoveringSettings(threshold=1.0)
+    yield "canonical", lambda: _walk(ours, text, _CANONICAL), _NUM_REPEATS
+    yield "canonical, unseen", lambda: _walk(ours, text, _CANONICAL, is_known=False), _NUM_REPEATS
+    yield "canonical, nothing else", lambda: _walk(ours, text, canonical_alone), 1
+    yield "single", lambda: _walk(ours, text, CoveringSettings(CoveringKind.SINGLE)), 1
+    for width in _WIDTHS:
+        settings = CoveringSettings(CoveringKind.BEAM, width)
+        yield f"beam {width}", lambda settings=settings: _walk(ours, text, settings), 1  # type: ignore[misc]
+        yield f"genlm kept {width}", lambda width=width: theirs.walk(text, width, Form.KEPT, limit_s=limit_s), 1  # type: ignore[misc]
+    yield "genlm tuned 8", lambda: theirs.walk(text, 8, Form.TUNED, limit_s=limit_s), 1
+    yield "genlm shipped 8", lambda: theirs.walk(text, 8, Form.SHIPPED, limit_s=limit_s), 1
+
+
+def _walk(model: CharacterModel, text: bytes, settings: CoveringSettings, is_known: bool = True) -> Walk:
+    rows, cpu_s, wall_s = [], [], []
+    cpu_start, wall_start = time.process_time(), time.perf_counter()
+    state = model.open(b"", settings)
+    for next_state in _iter_states(state, text, is_known):
+        rows.append(state.next_log_probs.astype(np.float32))
+        cpu_s.append(time.process_time() - cpu_start)
+        wall_s.append(time.perf_counter() - wall_start)
+        state = next_state
+    return Walk(text, np.array(rows), np.array(cpu_s), np.array(wall_s))
+
+
+def _iter_states(state: State, text: bytes, is_known: bool) -> Iterable[State]:
+    """The states after each byte of the text, which is known from the start, or byte by byte."""
+    if is_known:
+        yield from state.walk(text)
+    else:
+        for byte in text:
+            state = state.advance(bytes([byte]))
+            yield state
+
+
+def _to_row(name: str, repeats: Sequence[Walk], reference: Walk) -> Row:
+    walk = repeats[0]
+    num_bytes = min(len(walk), len(reference))
+    speeds = sorted(repeat.bytes_per_cpu_s for repeat in repeats)
+    pair = walk.rows[:num_bytes], reference.rows[:num_bytes]
+    return {
+        "covering": name,
+        "bits/byte": walk.bits_per_byte,
+        "reference's, same bytes": reference.cut(num_bytes).bits_per_byte,
+        "JS distance": float(find_distances(*pair).mean()),
+        "divergence": float(find_divergences(*pair).mean()),
+        "bytes/CPU s": statistics.median(speeds),
+        "spread": speeds[-1] - speeds[0],
+        "bytes/s": statistics.median(repeat.bytes_per_wall_s for repeat in repeats),
+        "bytes/CPU s, last quarter": statistics.median(map(_find_late_speed, repeats)),
+        "bytes read": len(walk),
+    }
+
+
+def _find_late_speed(walk: Walk) -> float:
+    start = len(walk) * 3 // 4
+    return (len(walk) - start) / float(walk.cpu_s[-1] - walk.cpu_s[start - 1])
+
+
+def _measure_bits_of_tokens(config: EngineConfig, text: bytes) -> float:
+    """Bits per byte of the text's own tokens: the paper's baseline."""
+    loaded = load_model(config)
+    ids = [token_id for piece in loaded.encoder.split(text.decode()) for token_id in loaded.encoder.encode(piece.text)]
+    reader = ModelReader(loaded.runner, loaded.trie, sorted(loaded.vocabulary.end_ids), 2048, 4096)
+    string = TokenString(loaded.start_ids)
+    total = 0.0
+    for token_id in ids:
+        reader.read([string])
+        assert string.log_probs is not None, "it has just been read"
+        total += float(string.log_probs[loaded.trie.rank[token_id]])
+        string.log_probs = None
+        string = string.extend([token_id])
+    return -total / len(text) / math.log(2)
+
+
+def _time_first(model: CharacterModel, context: bytes) -> Iterator[Row]:
+    for name, settings in (("canonical", _CANONICAL), ("beam 8", _BEAM)):
+        model.open(context[:100], settings).next_log_probs  # noqa: B018  # the first pass of all is slow
+        for length in _LENGTHS:
+            cold, cpu, warm = [], [], []
+            for _ in range(_NUM_FIRST_REPEATS):
+                begun, cpu_begun = time.perf_counter(), time.process_time()
+                model.open(context[:length], settings).next_log_probs  # noqa: B018
+                cold.append(1e3 * (time.perf_counter() - begun))
+                cpu.append(1e3 * (time.process_time() - cpu_begun))
+                state = model.open(context[: length - _NUM_BYTES_ANEW], settings)
+                begun = time.perf_counter()
+                state.advance(context[length - _NUM_BYTES_ANEW : length]).next_log_probs  # noqa: B018
+                warm.append(1e3 * (time.perf_counter() - begun))
+            yield _to_first_row(name, length, *map(statistics.median, (cold, cpu, warm)))
+
+
+def _time_first_of(model: ReferenceModel, context: bytes, limit_s: float) -> Iterator[Row]:
+    for form in Form:
+        for first in model.time_first(context, _LENGTHS, form, limit_s=limit_s):
+            yield _to_first_row(f"genlm {form} 8", first.num_bytes, *_find_times(first))
+
+
+def _find_times(first: FirstDistribution) -> tuple[float | None, float | None, float | None]:
+    return first.ms, first.cpu_ms, first.kv_there_ms
+
+
+def _to_first_row(name: str, length: int, cold: float | None, cpu: float | None, warm: float | None) -> Row:
+    return {"first": name, "context bytes": length, "ms": cold, "CPU ms": cpu, "ms, context read before": warm}
+
+
+def _measure_indexes() -> list[Row]:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        build_s, memory_mb = pool.apply(_measure_own_index)
+    theirs = measure_index(Vocabulary.from_tiktoken(LARGE_VOCABULARY).token_bytes)
+    return [
+        {"index": "ours", "build s": build_s, "MB": memory_mb},
+        {"index": "genlm-bytes", "build s": theirs.build_cpu_s, "MB": theirs.memory_mb},
+    ]
+
+
+def _measure_own_index() -> tuple[float, float]:
+    """Seconds of processor time, and the memory that the index keeps."""
+    vocabulary = Vocabulary.from_tiktoken(LARGE_VOCABULARY)
+    begun = time.process_time()
+    Trie.build(vocabulary)
+    build_s = time.process_time() - begun
+    tracemalloc.start()
+    trie = Trie.build(vocabulary)
+    memory_mb = tracemalloc.get_traced_memory()[0] / 1e6
+    assert trie.num_tokens, "it is still here"
+    return build_s, memory_mb
+
+
+def _find_figures(
+    rows: Sequence[Row], firsts: Sequence[Row], index_rows: Sequence[Row]
+) -> dict[str, float | bool | None]:
+    by_name = {row["covering"]: row for row in rows}
+    times = {(first["first"], first["context bytes"]): first for first in firsts}
+    names = {"canonical": "canonical", "canonical_unseen": "canonical, unseen", "beam8": "beam 8"}
+    names |= {"genlm8": "genlm kept 8", "canonical_alone": "canonical, nothing else", "genlm8_tuned": "genlm tuned 8"}
+    figures: dict[str, float | bool | None] = {}
+    for short, name in names.items():
+        figures[f"bits_per_byte_{short}"] = _number(by_name[name]["bits/byte"])
+        figures[f"jsd_{short}"] = _number(by_name[name]["JS distance"])
+        figures[f"bytes_per_cpu_s_{short}"] = _number(by_name[name]["bytes/CPU s"])
+    for length in (300, 16000):
+        figures[f"first_ms_{length}"] = _number(times["canonical", length]["ms, context read before"])
+        figures[f"first_cold_ms_{length}"] = _number(times["canonical", length]["ms"])
+    figures["first_ms_genlm_shipped_300"] = _number(times["genlm shipped 8", 300]["ms"])
+    figures["first_ms_genlm_tuned_300"] = _number(times["genlm tuned 8", 300]["ms, context read before"])
+    figures["first_cold_ms_genlm_tuned_300"] = _number(times["genlm tuned 8", 300]["ms"])
+    return figures | {
+        "index_build_s": _number(index_rows[0]["build s"]),
+        "index_memory_mb": _number(index_rows[0]["MB"]),
+    }
+
+
+def _number(value: object) -> float | None:
+    assert value is None or isinstance(value, float | int)
+    return None if value is None else round(float(value), 5)
+
+
+def _draw(rows: Sequence[Row], bits_of_tokens: float) -> "Figure":
+    from matplotlib.figure import Figure  # only benchmarks that draw need it
+
+    figure = Figure(figsize=(9, 3.6))
+    by_name = {str(row["covering"]): row for row in rows}
+    series = {
+        "beam": [by_name[f"beam {width}"] for width in _WIDTHS],
+        "genlm-bytes, KV kept": [by_name[f"genlm kept {width}"] for width in _WIDTHS],
+        "canonical": [by_name["canonical"]],
+        "canonical, text unseen": [by_name["canonical, unseen"]],
+    }
+    for place, (column, label) in enumerate((("JS distance", "JS distance to K=128"), ("bits/byte", "bits/byte"))):
+        axes = figure.add_subplot(1, 2, place + 1)
+        for name, points in series.items():
+            speeds, values = ([_number(point[key]) or 0.0 for point in points] for key in ("bytes/CPU s", column))
+            axes.plot(speeds, values, "o-", markersize=4, label=name)
+        if column == "bits/byte":
+            axes.axhline(bits_of_tokens, linestyle=":", color="gray", label="the tokenizer's own tokens")
+        else:
+            axes.set_yscale("log")
+        axes.set_xscale("log")
+        axes.set_xlabel("bytes for a second of processor time")
+        axes.set_ylabel(label)
+        axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+    figure.tight_layout()
+    return figure
+
+
+if __name__ == "__main__":
+    main()
