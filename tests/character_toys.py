@@ -222,6 +222,16 @@ def merged_tokenizers(draw: st.DrawFn, kind: str, max_merges: int = 12) -> ToyTo
     return wrap(kind, spec)
 
 
+def merge_by_hand(kind: str, *merges: str) -> ToyTokenizer:
+    """A tokenizer of that kind with just these merges, such as `a b`, the first to come first."""
+    spec = json.loads(json.dumps(_plain_spec(kind)))
+    vocab = spec["model"]["vocab"]
+    spec["model"]["merges"] = [merge.split() for merge in merges]
+    for pair in spec["model"]["merges"]:
+        vocab["".join(pair)] = len(vocab)
+    return wrap(kind, spec)
+
+
 def open_toy(toy: ToyTokenizer, model: TokenModel, max_tokens: int = 10_000) -> CharacterModel:
     """A character-level model over a token model and a toy tokenizer."""
     return CharacterModel(toy.encoder, toy.trie, find_start_ids(toy), lambda: ToyReader(model, max_tokens))

@@ -95,7 +95,7 @@ def test_the_texts_of_a_model_that_soon_ends_are_as_likely_as_all_of_its_strings
     characters = small.open_model(model)
 
     assert sum(probabilities.values()) == pytest.approx(1, abs=1e-12)
-    for text in list(probabilities)[::9]:
+    for text in [text for text in probabilities if len(text) <= 6][::7]:
         score = characters.score(text, b"", _ALL)
         begun = sum(share for other, share in probabilities.items() if other.startswith(text))
         np.testing.assert_allclose(np.exp(score.log_probability), begun, **_EXACT)
@@ -241,6 +241,31 @@ def test_a_model_that_looks_back_two_tokens_does_not_see_the_window_move(
 
     for ours, other in zip(near, far, strict=True):
         _assert_same(ours, other)
+
+
+_AB = SmallVocabulary(b"ab", Vocabulary.from_tokens({1: b"a", 2: b"b", 3: b"ab"}, {"<start>": START, "<end>": 4}, [4]))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_beam_follows_a_new_fork_rather_than_an_old_one_twice(seed: int) -> None:
+    """`ab` is one token or two, at the start and again after twenty letters: four strings, and room for two."""
+    model = RandomModel(3, seed, num_tokens_seen=2)
+    text = b"ab" + 20 * b"b" + b"ab"
+
+    state = _AB.open_model(model).open(b"", _beam(2)).advance(text)
+
+    endings = {member.token_ids[-1] for member in state.find_members(2) if not member.num_bytes_ahead}
+    assert endings == {2, 3}
+
+
+def test_where_there_is_room_an_old_fork_is_followed_too() -> None:
+    characters = _AB.open_model(RandomModel(3, num_tokens_seen=2))
+    text = b"ab" + 20 * b"b" + b"ab"
+
+    narrow, exact = (characters.open(b"", settings).advance(text) for settings in (_beam(6), _ALL))
+
+    assert narrow.tally.log_missed == -np.inf
+    np.testing.assert_allclose(narrow.log_mass, exact.log_mass, **_EXACT)
 
 
 _ONE_LETTER = Vocabulary.from_tokens({1: b"a", 2: b"aa", 3: b"aaa"}, {"<start>": 0, "<end>": 4}, [4])

@@ -1,6 +1,5 @@
 """The paper's own examples, sampling, and what a caller sees of coverings."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 
@@ -20,6 +19,7 @@ from tests.character_toys import (
     SmallVocabulary,
     TokenIds,
     find_start_ids,
+    merge_by_hand,
     open_toy,
     random_models,
     small_vocabularies,
@@ -85,11 +85,7 @@ def test_hello_worl_goes_on_with_a_d() -> None:
     `Hello, worl` is `Hello|,| wor|l`, but `Hello, world` is `Hello|,| world`. Who takes back the `l` alone stays
     behind ` wor`, where the model has only ever seen a slip of the pen: ` wor|l|wide`.
     """
-    spec = json.loads(narrow_tokenizer("gpt2").tokenizer.to_str())
-    vocab = {piece: index for piece, index in spec["model"]["vocab"].items() if index < 256 + 5}
-    merges = [merge.split() for merge in _HELLO_MERGES]
-    spec["model"] |= {"vocab": vocab | {"".join(m): 261 + at for at, m in enumerate(merges)}, "merges": merges}
-    toy = wrap("gpt2", spec)
+    toy = merge_by_hand("gpt2", *_HELLO_MERGES)
     hello = ("Hello", ",")
     assert [toy.join([token]) for token in toy.encode("Hello, worl")] == [b"Hello", b",", b" wor", b"l"]
 
