@@ -19,9 +19,8 @@ def add_covering_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds `--covering` and its like, and `--context`."""
     parser.add_argument(
         "--covering",
-        type=CoveringKind,
-        choices=list(CoveringKind),
-        default=_DEFAULTS.covering,
+        choices=[str(kind) for kind in CoveringKind],
+        default=str(_DEFAULTS.covering),
         help="which tokenizations of the text count (default: %(default)s)",
     )
     parser.add_argument(
@@ -39,7 +38,8 @@ def add_covering_arguments(parser: argparse.ArgumentParser) -> None:
 
 def build_request(options: argparse.Namespace, text: bytes, **fields: Any) -> CharacterRequest:
     """The request about `text` with the covering of the options. Raises InvalidRequestError."""
-    return CharacterRequest(text, covering=options.covering, width=options.width, threshold=options.threshold, **fields)
+    covering = CoveringKind(options.covering)
+    return CharacterRequest(text, covering=covering, width=options.width, threshold=options.threshold, **fields)
 
 
 def read_context(options: argparse.Namespace) -> bytes:

@@ -102,7 +102,7 @@ def test_an_empty_file_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: 
     [
         (("--plot", "a.gif"), "a picture ends in .svg, .png or .pdf, not 'a.gif'"),
         (("--plot", "nowhere/a.svg"), "there is no folder nowhere"),
-        (("--covering", "all"), "invalid CoveringKind value: 'all'"),
+        (("--covering", "all"), "invalid choice: 'all'"),
         (("--covering", "beam", "--width", "0"), "width must be between 1 and 1024, not 0"),
         (("--covering", "beam", "--threshold", "2"), "threshold must be between 0 and 1, not 2.0"),
     ],
