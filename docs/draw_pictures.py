@@ -51,7 +51,7 @@ def _find_nodes(state: State, trie: Trie) -> dict[Path_, _Node]:
     """What the state holds, by the tokens behind the context."""
     nodes = {}
     for bundle in state.bundles:
-        path = tuple(map(trie.spell, bundle.string.find_tokens_since(state.section.base)))
+        path = tuple(map(trie.spell, bundle.string.find_tokens_since(state.beginning)))
         while sum(map(len, path)) + len(bundle.rest) > len(_HEALED):
             path = path[1:]
         interval = trie.find_interval(bundle.rest)

@@ -50,9 +50,9 @@ class BeamCovering:
             base = root.extend_at_once(point.kept_ids, reader.max_tokens * 3 // 4)
             tail = context[sum(len(self._trie.spell(token_id)) for token_id in point.kept_ids) :]
         read_all(reader, [base])
-        state = State(self, reader, [Bundle.open(self._trie, base)], Section(base, b""), Tally()).advance(tail)
+        state = State(self, reader, [Bundle.open(self._trie, base)], [Section(base, b"")], Tally()).advance(tail)
         given = Tally(0.0, state.tally.log_missed)  # the context is taken as given
-        return State(self, reader, state.bundles, state.section, given, unread=state.unread)
+        return State(self, reader, state.bundles, state.sections, given, unread=state.unread)
 
     def walk(self, state: State, data: bytes) -> Iterator[State]:
         """The states after each of the bytes. Raises InvalidRequestError where all is followed and it is too much."""
@@ -75,7 +75,7 @@ class BeamCovering:
         kept = [bundle for bundle in kept if bundle.goes_on]
         opened = [Bundle.open(self._trie, string) for string in heavy]
         tally = state.tally.add(log_prob, missed)
-        return self._fit_window(State(self, state.reader, kept + opened, state.section, tally, unread=light))
+        return self._fit_window(State(self, state.reader, kept + opened, state.sections, tally, unread=light))
 
     def _prune(self, bundles: list[Bundle]) -> tuple[list[Bundle], list[Bundle]]:
         """The heaviest first, and those that are left out."""
@@ -145,4 +145,4 @@ class BeamCovering:
             raise InvalidRequestError("enumerate is for short texts: this one does not fit in the model's window")
         bundles = [bundle.move(moved[bundle.string]) for bundle in state.bundles if bundle.string in moved]
         unread = [moved[string] for string in state.unread if string in moved]
-        return State(self, state.reader, bundles, Section(new, b""), state.tally.add(0.0, missed), unread=unread)
+        return State(self, state.reader, bundles, [Section(new, b"")], state.tally.add(0.0, missed), unread=unread)

@@ -43,7 +43,7 @@ class Tally:
 class Member:
     """One of the token strings that carry a state."""
 
-    token_ids: tuple[int, ...]  # behind the section's base
+    token_ids: tuple[int, ...]  # behind what all of them begin with
     num_bytes_ahead: int  # by how much its last token goes beyond the bytes so far
     share: float  # of the state's mass
 
@@ -68,13 +68,15 @@ class State:
         covering: Covering,
         reader: TokenReader,
         bundles: Sequence[Bundle],
-        section: Section,
+        sections: Sequence[Section],
         tally: Tally,
         possible: npt.NDArray[np.bool_] | None = None,
         unread: Sequence[TokenString] = (),
         drafted: Sequence[TokenString] = (),
     ) -> None:
-        """`possible`: which of the 257 ways to go on there are at all; None: all.
+        """`sections`: the text's end, after each of the ways in which tokens are settled; the heaviest first.
+
+        `possible`: which of the 257 ways to go on there are at all; None: all.
 
         `unread`: strings that spell the text, too light to be worth a forward pass. Their mass is spread evenly.
         `drafted`: strings that were read before they are needed, held here so that they are not forgotten.
@@ -82,7 +84,7 @@ class State:
         self.covering = covering
         self.reader = reader
         self.bundles = tuple(bundles)
-        self.section = section
+        self.sections = tuple(sections)
         self.tally = tally
         self.unread = tuple(unread)
         self.drafted = drafted
@@ -110,9 +112,18 @@ class State:
             found += bundle.find_heaviest(limit)
         found.sort(key=lambda member: -member[0])
         return [
-            Member(string.find_tokens_since(self.section.base), num_ahead, float(np.exp(log_mass - self.log_mass)))
+            Member(string.find_tokens_since(self.beginning), num_ahead, float(np.exp(log_mass - self.log_mass)))
             for log_mass, string, num_ahead in found[:limit]
         ]
+
+    @cached_property
+    def beginning(self) -> TokenString:
+        """What all the strings begin with that are followed."""
+        base, *others = [section.base for section in self.sections]
+        while not all(other.begins_with(base) for other in others):
+            assert base.parent is not None, "all go on from one string"
+            base = base.parent
+        return base
 
     def draw_member(self, rng: np.random.Generator) -> tuple[TokenString, int]:
         """One of the token strings, in proportion to its mass; and by how many bytes it goes beyond those so far."""

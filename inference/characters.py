@@ -10,10 +10,9 @@ members are followed as a *covering*: the strings whose last token is the first 
 | `single` | the text's own tokens, the last of them taken back | the usual remedy, for comparison |
 | `enumerate` | every string | exact, and exponential |
 
-`canonical` follows another string, too, while it holds a tenth of the mass (`threshold`; 1: none), and until it differs
-in tokens before the heal point only. All but `enumerate` leave strings out. What they hold is a distribution
-nonetheless: the probability of each byte is its share in what is held, so the next bytes sum to one and probabilities
-multiply along a text, wherever it is cut.
+`canonical` follows another string, too, while it holds a tenth of the mass (`threshold`; 1: none). All but `enumerate`
+leave strings out. What they hold is a distribution nonetheless: the probability of each byte is its share in what is
+held, so the next bytes sum to one and probabilities multiply along a text, wherever it is cut.
 """
 
 from collections.abc import Callable

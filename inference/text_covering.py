@@ -8,11 +8,15 @@ the text but the last, which is taken back.
 2. One more byte narrows the bundles of the paths that are still there. A path that ends with the new byte is one token
    longer than an older one, whose slice holds that token: so its mass is known before it is read.
 3. The new paths of all bytes at hand are read in one forward pass; then the masses of each byte follow one by one.
+4. A string that the tokenizer would not make is followed while its share is above a threshold: the text behind it is a
+   section of its own, with its own heal point and paths. So there may be several sections, each with other tokens
+   before it. Of those that are settled up to the same byte, only the heaviest goes on: they would say much the same
+   of what comes, and a text's own tokens may by then be the lighter ones.
 """
 
 import codecs
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from heapq import nlargest
@@ -29,7 +33,7 @@ from inference.text_encoder import TextEncoder
 from inference.token_string import TokenReader, TokenString, read_all
 from trie_cache.trie import Trie
 
-_MAX_STRAYS = 64
+_MAX_SECTIONS = 64
 _MAX_BYTES_AT_ONCE = 64  # of known text that are read in one forward pass; each may hold a row of the vocabulary's size
 _TOO_LONG = "the text ends in a word or a run of blanks that is longer than the model's window"
 
@@ -72,10 +76,16 @@ def find_single_opening(encoder: TextEncoder, trie: Trie, section: bytes) -> Ope
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What the text says of the state after one more byte."""
+    """A section one byte on."""
 
     strings: Mapping[TokenString, bytes]  # those to follow, and the bytes that are left behind each
     section: Section
+    unsettled: Section  # the same, from where it began before
+
+    @property
+    def num_tokens(self) -> int:
+        """Of its longest string."""
+        return max([string.num_tokens for string in self.strings])
 
 
 class TextCovering:
@@ -86,7 +96,7 @@ class TextCovering:
     ) -> None:
         """`is_nested`: a string that is not followed at one byte is followed at none after it.
 
-        `threshold`: the share from which a string is followed that the text does not know of; 1: none is.
+        `threshold`: the share from which a string is followed that the tokenizer would not make; 1: none is.
         """
         self._trie = trie
         self._find_opening = lru_cache(maxsize=4096)(lambda tail: find_opening(encoder, trie, tail))
@@ -104,87 +114,103 @@ class TextCovering:
     def walk(self, state: State, data: bytes) -> Iterator[State]:
         """The states after each of the bytes. Raises InvalidRequestError where they cannot be text."""
         num_bytes = _num_bytes_at_once(state.reader)
-        for start in range(0, len(data), num_bytes):
-            for state in self._walk_at_once(state, data[start : start + num_bytes]):  # noqa: B020
-                yield state
-
-    def _walk_at_once(self, state: State, data: bytes) -> Iterator[State]:
-        steps = list(self._iter_steps(state.section, data))
-        num_tokens = max(string.num_tokens for step in steps for string in step.strings)
-        if num_tokens > state.reader.max_tokens:
-            state = self._move_window(state, num_tokens - state.section.base.num_tokens)
-            steps = list(self._iter_steps(state.section, data))
-        drafted = self._read_steps(state, data, steps)
-        for byte, step in zip(data, steps, strict=True):
-            state = self._advance_by(state, byte, step, drafted)
+        for place, byte in enumerate(data):
+            state = self._advance_by(state, byte, data[place + 1 : place + num_bytes])
             yield state
 
-    def _read_steps(self, state: State, data: bytes, steps: Sequence[_Step]) -> Sequence[TokenString]:
-        """Reads what is new in the steps. Returns the strings that were read beyond them, for steps to come.
+    def _advance_by(self, state: State, byte: int, following: bytes) -> State:
+        """The state one byte on; `following` is known of what comes next."""
+        steps = [self._find_step(section, byte) for section in state.sections]
+        if steps[0].num_tokens > state.reader.max_tokens:
+            state = self._move_window(state, steps[0].num_tokens - state.sections[0].base.num_tokens)
+            steps = [self._find_step(state.sections[0], byte)]
+        narrowed = narrow_all(state.bundles, byte)
+        masses = self._weigh(narrowed, steps)
+        chosen = self._choose(steps, narrowed, masses, state.reader.max_tokens)
+        followed = {string: rest for step in chosen for string, rest in step.strings.items() if string in masses}
+        missed = [log_mass for string, log_mass in masses.items() if string not in followed]
+        tally = state.tally.add(float(state.next_log_probs[byte]), missed)
+        first = chosen[0]
+        if first.section.base.log_mass is None or not all(string in masses for string in first.strings):
+            tally = tally.add(0.0, [masses[string] for string in followed if string not in first.strings])
+            return self._open_at(state.reader, first.unsettled, tally)  # the pre-tokens fell in a new way
+        drafted = state.drafted
+        if any(string.log_probs is None for string in followed if string not in narrowed):
+            draft = following + find_draft(state.bundles, bytes([byte]) + following)
+            drafted = self._read_ahead(state.reader, chosen, draft, narrowed)
+        bundles = [narrowed.get(string) or Bundle.open(self._trie, string, rest) for string, rest in followed.items()]
+        sections = [step.section for step in chosen]
+        return State(self, state.reader, bundles, sections, tally, find_possible(first.section.tail), drafted=drafted)
 
-        Where the next byte is not known, the heaviest token is taken for a draft: its bytes are what comes next more
-        often than not, and a few rows more cost a forward pass little.
+    def _find_step(self, section: Section, byte: int) -> _Step:
+        unsettled = section.extend(byte)
+        opening = self._find_opening(unsettled.tail)
+        base = section.base.extend(opening.settled_ids)
+        strings = {base.extend(path): rest for path, rest in opening.paths.items()}
+        return _Step(strings, Section(base, unsettled.tail[opening.num_settled_bytes :]), unsettled)
+
+    def _weigh(self, narrowed: Mapping[TokenString, Bundle], steps: Iterable[_Step]) -> dict[TokenString, float]:
+        """The masses of all strings that are left, those that end here included."""
+        masses = {string: bundle.log_ahead for string, bundle in narrowed.items()}
+        own = {(string.parent, string.token_ids): string for step in steps for string in step.strings}
+        for bundle in narrowed.values():
+            for token_id, log_prob in bundle.find_ended():
+                string = own.get((bundle.string, (token_id,))) or bundle.string.extend([token_id])
+                string.log_mass = masses[string] = bundle.log_mass + log_prob
+        return masses
+
+    def _choose(
+        self,
+        steps: Sequence[_Step],
+        narrowed: Mapping[TokenString, Bundle],
+        masses: Mapping[TokenString, float],
+        max_tokens: int,
+    ) -> list[_Step]:
+        """What goes on, the heaviest first: one section for each byte up to which text is settled.
+
+        The first of the steps fits in the window.
         """
-        known = {bundle.string for bundle in state.bundles}
-        fresh = dict.fromkeys(string for step in steps for string in step.strings if string not in known)
-        if all(string.log_probs is not None for string in fresh):
-            return state.drafted
-        with contextlib.suppress(InvalidRequestError):  # a token may begin as UTF-8 does not go on
-            for step in self._iter_steps(steps[-1].section, find_draft(state.bundles, data)):
-                strings = [string for string in step.strings if string not in known]
-                if max(string.num_tokens for string in strings) > state.reader.max_tokens:
-                    break
-                fresh |= dict.fromkeys(strings)
-        read_all(state.reader, fresh)
+        log_least = self._log_threshold + sum_all(np.array([bundle.log_held for bundle in narrowed.values()]))
+        known = {string for step in steps for string in step.strings}
+        is_whole = not split_text(steps[0].section.tail)[1]  # within a character no section begins
+        forks = [
+            _fork(string)
+            for string, log_mass in masses.items()
+            if log_mass >= log_least and is_whole and string not in known and string not in narrowed
+        ]
+        fitting = [step for step in (*steps, *forks) if step.num_tokens <= max_tokens]
+        weighed: dict[bytes, tuple[float, _Step]] = {}
+        for step in fitting:
+            log_mass = sum_all(np.array([masses[string] for string in step.strings if string in masses]))
+            tail = step.section.tail
+            if tail not in weighed or weighed[tail][0] < log_mass:
+                weighed[tail] = log_mass, step
+        heaviest = nlargest(_MAX_SECTIONS, weighed.values(), key=lambda pair: pair[0])
+        return [step for place, (log_mass, step) in enumerate(heaviest) if not place or log_mass >= log_least]
+
+    def _read_ahead(
+        self, reader: TokenReader, steps: Sequence[_Step], data: bytes, held: Container[TokenString]
+    ) -> Sequence[TokenString]:
+        """Reads what is new in the steps, and in those after them as far as `data` goes. Returns these strings.
+
+        Where the next bytes are not known, those of the heaviest token are taken for a draft: they come more often
+        than not, and a few rows more cost a forward pass little.
+        """
+        fresh = {string: None for step in steps for string in step.strings if string not in held}
+        for step in steps:
+            with contextlib.suppress(InvalidRequestError):  # a token may begin as UTF-8 does not go on
+                for later in self._iter_steps(step.section, data):
+                    if later.num_tokens > reader.max_tokens:
+                        break
+                    fresh |= {string: None for string in later.strings if string not in held}
+        read_all(reader, fresh)
         return tuple(fresh)
 
     def _iter_steps(self, section: Section, data: bytes) -> Iterator[_Step]:
         for byte in data:
-            tail = section.tail + bytes([byte])
-            opening = self._find_opening(tail)
-            base = section.base.extend(opening.settled_ids)
-            section = Section(base, tail[opening.num_settled_bytes :])
-            yield _Step({base.extend(path): rest for path, rest in opening.paths.items()}, section)
-
-    def _advance_by(self, state: State, byte: int, step: _Step, drafted: Sequence[TokenString]) -> State:
-        """The state one byte on; what the text says is new in it has been read."""
-        narrowed = narrow_all(state.bundles, byte)
-        fresh = {(string.parent, string.token_ids): string for string in step.strings if string not in narrowed}
-        others = {string: bundle.log_ahead for string, bundle in narrowed.items() if string not in step.strings}
-        for bundle in narrowed.values():
-            for token_id, log_prob in bundle.find_ended():
-                string = fresh.get((bundle.string, (token_id,))) or bundle.string.extend([token_id])
-                string.log_mass = bundle.log_mass + log_prob
-                if string not in step.strings:
-                    others[string] = string.log_mass
-        strays = self._find_strays(narrowed.values(), others, step.section.base, state.reader.max_tokens)
-        missed = [log_mass for string, log_mass in others.items() if string not in strays]
-        tally = state.tally.add(float(state.next_log_probs[byte]), missed)
-        if step.section.base.log_mass is None or not all(string.is_ready for string in fresh.values()):
-            tally = tally.add(0.0, [others[string] for string in strays])
-            return self._open_at(state.reader, state.section.extend(byte), tally)  # the pre-tokens fell in a new way
-        read_all(state.reader, [string for string in strays if string not in narrowed])
-        bundles = [
-            narrowed.get(string) or Bundle.open(self._trie, string, rest)
-            for string, rest in [*step.strings.items(), *((string, b"") for string in strays)]
-        ]
-        possible = find_possible(step.section.tail)
-        return State(self, state.reader, bundles, step.section, tally, possible, drafted=drafted)
-
-    def _find_strays(
-        self, bundles: Iterable[Bundle], others: Mapping[TokenString, float], base: TokenString, max_tokens: int
-    ) -> list[TokenString]:
-        """Which of the strings that the text does not know of are followed all the same, for their share.
-
-        An old fork keeps its share for ever; but one before the base says nothing new.
-        """
-        log_least = sum_all(np.array([bundle.log_held for bundle in bundles])) + self._log_threshold
-        heavy = [
-            string
-            for string, log_mass in others.items()
-            if log_mass >= log_least and string.num_tokens <= max_tokens and string.begins_with(base)
-        ]
-        return nlargest(_MAX_STRAYS, heavy, key=others.__getitem__)
+            step = self._find_step(section, byte)
+            section = step.section
+            yield step
 
     def _open_at(self, reader: TokenReader, section: Section, tally: Tally, is_first: bool = False) -> State:
         """The state at the section's end, with nothing known but the mass of its base.
@@ -210,7 +236,7 @@ class TextCovering:
             string.log_probs = None  # of those that are only on the way
         base = section.base.extend(opening.settled_ids)
         tail = section.tail[opening.num_settled_bytes :]
-        return State(self, reader, bundles, Section(base, tail), tally, find_possible(tail))
+        return State(self, reader, bundles, (Section(base, tail),), tally, find_possible(tail))
 
     def _iter_missed(
         self, section: Section, on_the_way: set[tuple[int, ...]], paths: set[tuple[int, ...]]
@@ -232,12 +258,18 @@ class TextCovering:
     def _move_window(self, state: State, num_needed: int) -> State:
         """The same state, with less of the text before it: `num_needed` tokens fit behind its base."""
         max_tokens = state.reader.max_tokens
-        base = state.section.base.move_window(min(max_tokens // 2, max_tokens - num_needed))
+        base = state.sections[0].base.move_window(min(max_tokens // 2, max_tokens - num_needed))
         if base.num_tokens + num_needed > max_tokens:
             raise InvalidRequestError(_TOO_LONG)
-        own = {state.section.base.extend(path) for path in self._find_opening(state.section.tail).paths}
+        own = {state.sections[0].base.extend(path) for path in self._find_opening(state.sections[0].tail).paths}
         tally = state.tally.add(0.0, [bundle.log_ahead for bundle in state.bundles if bundle.string not in own])
-        return self._open_at(state.reader, Section(base, state.section.tail), tally)
+        return self._open_at(state.reader, Section(base, state.sections[0].tail), tally)
+
+
+def _fork(string: TokenString) -> _Step:
+    """A string that the tokenizer would not make, as the beginning of a section."""
+    section = Section(string, b"")
+    return _Step({string: b""}, section, section)
 
 
 def _num_bytes_at_once(reader: TokenReader) -> int:
