@@ -3,10 +3,9 @@
 `enumerate` follows all, as many as there are: for small cases. `beam` keeps the heaviest K bundles (Vieira et al.
 2025, appendix D), and does not read strings whose share is below a threshold (appendix G):
 
-1. One more byte narrows the bundles; the heaviest K stay. Of those that differ in far-off tokens only, the heaviest
-   goes first: an old fork keeps its share for ever, and would fill the beam with copies of the same.
+1. One more byte narrows the bundles; the heaviest K stay.
 2. Where a bundle holds a token that ends with this byte, the string goes on with that token as a new one. All new ones
-   are read in one forward pass.
+   are read in one forward pass; where the next two bytes are known, so is what they will make of them.
 3. A new string below the threshold is not read. Its mass is spread evenly over what may come next, so that nothing that
    comes has probability zero; and where what comes makes it matter, it is read after all.
 4. Should no string end with the byte, the heaviest bundle's rest is spelled in smaller tokens, for the same reason.
@@ -26,7 +25,8 @@ from inference.token_string import TokenReader, TokenString, read_all
 from trie_cache.trie import Trie
 
 _MAX_BUNDLES = 4_096  # the new ones among them are read in one forward pass, and hold a row each
-_NUM_TOKENS_APART = 16  # strings that differ further back only say much the same of what comes
+_NUM_BYTES_AHEAD = 2  # that strings are read for in one pass; of those for a third, few are needed
+_MAX_STRINGS_READ_AHEAD = 32  # for more, a forward pass takes as long as all their rows
 _NUM_TOKENS_FOLLOWED = 64  # strings that part further back are given up when the window moves
 
 
@@ -56,11 +56,12 @@ class BeamCovering:
 
     def walk(self, state: State, data: bytes) -> Iterator[State]:
         """The states after each of the bytes. Raises InvalidRequestError where all is followed and it is too much."""
-        for byte in data:
-            state = self._advance_by(state, byte)
+        for place, byte in enumerate(data):
+            state = self._advance_by(state, byte, data[place + 1 : place + 1 + _NUM_BYTES_AHEAD])
             yield state
 
-    def _advance_by(self, state: State, byte: int) -> State:
+    def _advance_by(self, state: State, byte: int, following: bytes) -> State:
+        """The state one byte on; `following` is known of what comes next."""
         log_prob = float(state.next_log_probs[byte])
         late = [string for string in state.unread if string.weigh() >= state.log_mass + log_prob]
         read_all(state.reader, late)
@@ -71,11 +72,38 @@ class BeamCovering:
         heavy, light = self._find_new(kept)
         if kept and not heavy and not light:
             heavy = [self._spell(state.reader, kept[0])]
-        read_all(state.reader, heavy)
+        drafted = state.drafted
+        if any(string.log_probs is None for string in heavy):
+            drafted = self._read_ahead(state.reader, heavy, kept, following)
         kept = [bundle for bundle in kept if bundle.goes_on]
         opened = [Bundle.open(self._trie, string) for string in heavy]
         tally = state.tally.add(log_prob, missed)
-        return self._fit_window(State(self, state.reader, kept + opened, state.sections, tally, unread=light))
+        return self._fit_window(
+            State(self, state.reader, kept + opened, state.sections, tally, unread=light, drafted=drafted)
+        )
+
+    def _read_ahead(
+        self, reader: TokenReader, strings: Sequence[TokenString], bundles: Sequence[Bundle], data: bytes
+    ) -> Sequence[TokenString]:
+        """Reads the strings, and those below them and the bundles that spell the next bytes. Returns all of them.
+
+        `data` is what is known to come, so most of these are needed; and a few rows more cost a forward pass little.
+        """
+        wanted = list(strings)
+        begun = [(bundle.string, bundle.rest) for bundle in bundles] + [(string, b"") for string in strings]
+        if len(begun) <= _MAX_STRINGS_READ_AHEAD:
+            for string, rest in begun:
+                wanted += self._iter_below(string, rest, data)
+        read_all(reader, dict.fromkeys(string for string in wanted if string.num_tokens <= reader.max_tokens))
+        return wanted
+
+    def _iter_below(self, string: TokenString, rest: bytes, data: bytes) -> Iterator[TokenString]:
+        """The longer strings whose tokens spell `rest` and a beginning of `data`."""
+        for end in range(1, len(data) + 1):
+            for token_id in self._trie.find_ids(rest + data[:end]):
+                child = string.extend([token_id])
+                yield child
+                yield from self._iter_below(child, b"", data[end:])
 
     def _prune(self, bundles: list[Bundle]) -> tuple[list[Bundle], list[Bundle]]:
         """The heaviest first, and those that are left out."""
@@ -86,14 +114,7 @@ class BeamCovering:
                 )
             return bundles, []
         bundles.sort(key=lambda bundle: -bundle.log_held)
-        firsts: dict[tuple[tuple[int, ...], bytes], Bundle] = {}
-        for bundle in bundles:
-            firsts.setdefault((bundle.string.find_last(_NUM_TOKENS_APART), bundle.rest), bundle)
-        kept = list(firsts.values())[: self._width]
-        chosen = set(kept)
-        others = [bundle for bundle in bundles if bundle not in chosen]
-        num_free = self._width - len(kept)
-        return kept + others[:num_free], others[num_free:]
+        return bundles[: self._width], bundles[self._width :]
 
     def _find_new(self, bundles: Sequence[Bundle]) -> tuple[list[TokenString], list[TokenString]]:
         """The strings whose last token ends here: those to read, and those below the threshold."""

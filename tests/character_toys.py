@@ -86,6 +86,7 @@ class ToyReader:
     def __init__(self, model: TokenModel, max_tokens: int = 10_000) -> None:
         self.max_tokens = max_tokens
         self.most_rows_held = 0  # at once
+        self.num_passes = 0
         self.strings: WeakSet[TokenString] = WeakSet()  # those that were read, as long as they live
         self._model = model
 
@@ -96,6 +97,7 @@ class ToyReader:
 
     def read(self, strings: Sequence[TokenString]) -> None:
         assert len(set(strings)) == len(strings), "a string is asked for twice"
+        self.num_passes += 1
         for string in strings:
             assert 0 < string.num_tokens <= self.max_tokens, f"{string.num_tokens} tokens do not fit"
             log_probs = self._model.find_log_probs(spell_out(string))

@@ -84,6 +84,15 @@ class Trie:
         lo = bisect_left(self._tokens, prefix)
         return Interval(lo, bisect_right(self._tokens, prefix + self._after, lo))
 
+    def find_ids(self, text: bytes) -> list[int]:
+        """The ids of the tokens that are just this text."""
+        place = bisect_left(self._tokens, text)
+        found = []
+        while place < len(self._tokens) and self._tokens[place] == text:
+            found.append(self._ids[place])
+            place += 1
+        return found
+
     def find_children(self, interval: Interval, num_bytes: int) -> Children:
         """What follows a prefix of `num_bytes`, given its interval."""
         if interval.num_tokens < _MIN_HOT_TOKENS:

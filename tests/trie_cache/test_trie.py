@@ -79,6 +79,17 @@ def test_each_token_is_spelled_as_it_was_given_and_other_rows_are_nothing(texts:
 
 
 @given(_vocabularies, _texts)
+def test_ids_are_those_of_all_tokens_with_just_these_bytes(texts: list[bytes], text: bytes) -> None:
+    vocabulary = _vocabulary_of(texts)
+    trie = Trie.build(vocabulary)
+
+    for wanted in (text, *texts):
+        if wanted:
+            ids = [index for index, token in enumerate(vocabulary.token_bytes) if token == wanted]
+            assert trie.find_ids(wanted) == ids
+
+
+@given(_vocabularies, _texts)
 def test_ancestors_are_exactly_the_tokens_that_properly_begin_the_prefix(texts: list[bytes], prefix: bytes) -> None:
     vocabulary = _vocabulary_of(texts)
 
