@@ -46,6 +46,7 @@ _REFERENCE_WIDTH = 128
 _LENGTHS = (300, 1000, 4000, 16000)
 _NUM_REPEATS = 3
 _NUM_FIRST_REPEATS = 7
+_NUM_BYTES_ON = 500  # that are walked after contexts of each length
 _NUM_BYTES_ANEW = 4  # about a token: what is read where the rest of a context is there already
 _CANONICAL = CoveringSettings()
 _BEAM = CoveringSettings(CoveringKind.BEAM)
@@ -56,11 +57,18 @@ def main() -> None:
     console = Console()
     text = find_text(options.bytes)
     config = EngineConfig(options.model, max_context_tokens=2048)
-    ours, theirs = load_character_model(config), ReferenceModel(options.model)
+    theirs = ReferenceModel(options.model)
+
+    def load() -> CharacterModel:
+        """A new one for each measurement: one that has seen a text has kept something of it."""
+        model = load_character_model(config)
+        model.open(b"import this\n").next_log_probs  # noqa: B018  # the first pass of all is slow
+        return model
+
     console.print(f"the reference: genlm-bytes with a beam of {_REFERENCE_WIDTH}")
     reference = theirs.walk_once(text, _REFERENCE_WIDTH)
     walks: dict[str, list[Walk]] = {}
-    for name, make, num_repeats in _iter_contestants(ours, theirs, text, options.limit_s):
+    for name, make, num_repeats in _iter_contestants(load, theirs, text, options.limit_s):
         console.print(name)
         walks[name] = [make() for _ in range(num_repeats)]
     rows: list[Row] = [_to_row(name, repeats, reference) for name, repeats in walks.items()]
@@ -70,14 +78,18 @@ def main() -> None:
 
     console.print("the first distribution")
     context = find_text(_LENGTHS[-1])
-    firsts = [*_time_first(ours, context), *_time_first_of(theirs, context, options.first_limit_s)]
+    firsts = [*_time_first(load, context), *_time_first_of(theirs, context, options.first_limit_s)]
     print_rows("From a loaded model to the first distribution, ms", firsts)
+
+    console.print("what a byte takes")
+    costs = list(_time_bytes(load))
+    print_rows(f"The same {_NUM_BYTES_ON} bytes after more and more context", costs)
 
     console.print("the index over 151,643 tokens")
     index_rows = _measure_indexes()
     print_rows("The index over the vocabulary", index_rows)
-    figures = _find_figures(rows, firsts, index_rows) | {"bits_per_byte_tokens": bits_of_tokens}
-    write_report("characters", [*rows, *firsts, *index_rows], figures, _draw(rows, bits_of_tokens))
+    figures = _find_figures(rows, firsts, costs, index_rows) | {"bits_per_byte_tokens": bits_of_tokens}
+    write_report("characters", [*rows, *firsts, *costs, *index_rows], figures, _draw(rows, bits_of_tokens))
 
 
 def _parse_options() -> argparse.Namespace:
@@ -90,17 +102,17 @@ def _parse_options() -> argparse.Namespace:
 
 
 def _iter_contestants(
-    ours: CharacterModel, theirs: ReferenceModel, text: bytes, limit_s: float
+    load: Callable[[], CharacterModel], theirs: ReferenceModel, text: bytes, limit_s: float
 ) -> Iterator[tuple[str, Callable[[], Walk], int]]:
     """What is walked, under which name, and how often. Ours and theirs take turns."""
     canonical_alone = CoveringSettings(threshold=1.0)
-    yield "canonical", lambda: _walk(ours, text, _CANONICAL), _NUM_REPEATS
-    yield "canonical, unseen", lambda: _walk(ours, text, _CANONICAL, is_known=False), _NUM_REPEATS
-    yield "canonical, nothing else", lambda: _walk(ours, text, canonical_alone), 1
-    yield "single", lambda: _walk(ours, text, CoveringSettings(CoveringKind.SINGLE)), 1
+    yield "canonical", lambda: _walk(load(), text, _CANONICAL), _NUM_REPEATS
+    yield "canonical, unseen", lambda: _walk(load(), text, _CANONICAL, is_known=False), _NUM_REPEATS
+    yield "canonical, nothing else", lambda: _walk(load(), text, canonical_alone), 1
+    yield "single", lambda: _walk(load(), text, CoveringSettings(CoveringKind.SINGLE)), 1
     for width in _WIDTHS:
         settings = CoveringSettings(CoveringKind.BEAM, width)
-        yield f"beam {width}", lambda settings=settings: _walk(ours, text, settings), 1  # type: ignore[misc]
+        yield f"beam {width}", lambda settings=settings: _walk(load(), text, settings), 1  # type: ignore[misc]
         yield f"genlm kept {width}", lambda width=width: theirs.walk(text, width, Form.KEPT, limit_s=limit_s), 1  # type: ignore[misc]
     yield "genlm tuned 8", lambda: theirs.walk(text, 8, Form.TUNED, limit_s=limit_s), 1
     yield "genlm shipped 8", lambda: theirs.walk(text, 8, Form.SHIPPED, limit_s=limit_s), 1
@@ -168,12 +180,12 @@ def _measure_bits_of_tokens(config: EngineConfig, text: bytes) -> float:
     return -total / len(text) / math.log(2)
 
 
-def _time_first(model: CharacterModel, context: bytes) -> Iterator[Row]:
+def _time_first(load: Callable[[], CharacterModel], context: bytes) -> Iterator[Row]:
     for name, settings in (("canonical", _CANONICAL), ("beam 8", _BEAM)):
-        model.open(context[:100], settings).next_log_probs  # noqa: B018  # the first pass of all is slow
         for length in _LENGTHS:
             cold, cpu, warm = [], [], []
             for _ in range(_NUM_FIRST_REPEATS):
+                model = load()
                 begun, cpu_begun = time.perf_counter(), time.process_time()
                 model.open(context[:length], settings).next_log_probs  # noqa: B018
                 cold.append(1e3 * (time.perf_counter() - begun))
@@ -183,6 +195,23 @@ def _time_first(model: CharacterModel, context: bytes) -> Iterator[Row]:
                 state.advance(context[length - _NUM_BYTES_ANEW : length]).next_log_probs  # noqa: B018
                 warm.append(1e3 * (time.perf_counter() - begun))
             yield _to_first_row(name, length, *map(statistics.median, (cold, cpu, warm)))
+
+
+def _time_bytes(load: Callable[[], CharacterModel]) -> Iterator[Row]:
+    text = find_text(_LENGTHS[-1] + _NUM_BYTES_ON)
+    context, following = text[:-_NUM_BYTES_ON], text[-_NUM_BYTES_ON:]
+    for name, settings in (("canonical", _CANONICAL), ("beam 8", _BEAM)):
+        costs: dict[int, list[float]] = {length: [] for length in _LENGTHS}
+        for _ in range(_NUM_FIRST_REPEATS):
+            for length in _LENGTHS:
+                state = load().open(context[-length:], settings)
+                begun = time.process_time()
+                for next_state in state.walk(following):
+                    next_state.next_log_probs  # noqa: B018
+                costs[length].append(1e3 * (time.process_time() - begun) / _NUM_BYTES_ON)
+        for length, found in costs.items():
+            spread = max(found) - min(found)
+            yield {"byte": name, "context bytes": length, "CPU ms": statistics.median(found), "spread": spread}
 
 
 def _time_first_of(model: ReferenceModel, context: bytes, limit_s: float) -> Iterator[Row]:
@@ -223,7 +252,7 @@ def _measure_own_index() -> tuple[float, float]:
 
 
 def _find_figures(
-    rows: Sequence[Row], firsts: Sequence[Row], index_rows: Sequence[Row]
+    rows: Sequence[Row], firsts: Sequence[Row], costs: Sequence[Row], index_rows: Sequence[Row]
 ) -> dict[str, float | bool | None]:
     by_name = {row["covering"]: row for row in rows}
     times = {(first["first"], first["context bytes"]): first for first in firsts}
@@ -240,6 +269,10 @@ def _find_figures(
     figures["first_ms_genlm_shipped_300"] = _number(times["genlm shipped 8", 300]["ms"])
     figures["first_ms_genlm_tuned_300"] = _number(times["genlm tuned 8", 300]["ms, context read before"])
     figures["first_cold_ms_genlm_tuned_300"] = _number(times["genlm tuned 8", 300]["ms"])
+    for cost in costs:
+        if cost["context bytes"] in (300, 16000):
+            short = str(cost["byte"]).replace(" ", "")
+            figures[f"ms_per_byte_{short}_{cost['context bytes']}"] = _number(cost["CPU ms"])
     return figures | {
         "index_build_s": _number(index_rows[0]["build s"]),
         "index_memory_mb": _number(index_rows[0]["MB"]),

@@ -35,6 +35,7 @@ from trie_cache.trie import Trie
 
 _MAX_SECTIONS = 64
 _MAX_BYTES_AT_ONCE = 64  # of known text that are read in one forward pass; each may hold a row of the vocabulary's size
+_MAX_DRAFT_BYTES = 16  # there are tokens of sixty dashes
 _TOO_LONG = "the text ends in a word or a run of blanks that is longer than the model's window"
 
 
@@ -136,7 +137,7 @@ class TextCovering:
             return self._open_at(state.reader, first.unsettled, tally)  # the pre-tokens fell in a new way
         drafted = state.drafted
         if any(string.log_probs is None for string in followed if string not in narrowed):
-            draft = following + find_draft(state.bundles, bytes([byte]) + following)
+            draft = following + find_draft(state.bundles, bytes([byte]) + following)[:_MAX_DRAFT_BYTES]
             drafted = self._read_ahead(state.reader, chosen, draft, narrowed)
         bundles = [narrowed.get(string) or Bundle.open(self._trie, string, rest) for string, rest in followed.items()]
         sections = [step.section for step in chosen]
