@@ -77,11 +77,11 @@ def find_single_opening(encoder: TextEncoder, trie: Trie, section: bytes) -> Ope
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A section one byte on."""
+    """A section, one byte longer than before."""
 
     strings: Mapping[TokenString, bytes]  # those to follow, and the bytes that are left behind each
     section: Section
-    unsettled: Section  # the same, from where it began before
+    unsettled: Section  # the same, from where it began a byte ago
 
     @property
     def num_tokens(self) -> int:
@@ -121,10 +121,10 @@ class TextCovering:
 
     def _advance_by(self, state: State, byte: int, following: bytes) -> State:
         """The state one byte on; `following` is known of what comes next."""
-        steps = [self._find_step(section, byte) for section in state.sections]
+        steps = [self._settle(section.extend(byte)) for section in state.sections]
         if steps[0].num_tokens > state.reader.max_tokens:
             state = self._move_window(state, steps[0].num_tokens - state.sections[0].base.num_tokens)
-            steps = [self._find_step(state.sections[0], byte)]
+            steps = [self._settle(state.sections[0].extend(byte))]
         narrowed = narrow_all(state.bundles, byte)
         masses = self._weigh(narrowed, steps)
         chosen = self._choose(steps, narrowed, masses, state.reader.max_tokens)
@@ -143,10 +143,10 @@ class TextCovering:
         sections = [step.section for step in chosen]
         return State(self, state.reader, bundles, sections, tally, find_possible(first.section.tail), drafted=drafted)
 
-    def _find_step(self, section: Section, byte: int) -> _Step:
-        unsettled = section.extend(byte)
+    def _settle(self, unsettled: Section) -> _Step:
+        """What the text says of a section."""
         opening = self._find_opening(unsettled.tail)
-        base = section.base.extend(opening.settled_ids)
+        base = unsettled.base.extend(opening.settled_ids)
         strings = {base.extend(path): rest for path, rest in opening.paths.items()}
         return _Step(strings, Section(base, unsettled.tail[opening.num_settled_bytes :]), unsettled)
 
@@ -172,13 +172,7 @@ class TextCovering:
         The first of the steps fits in the window.
         """
         log_least = self._log_threshold + sum_all(np.array([bundle.log_held for bundle in narrowed.values()]))
-        known = {string for step in steps for string in step.strings}
-        is_whole = not split_text(steps[0].section.tail)[1]  # within a character no section begins
-        forks = [
-            _fork(string)
-            for string, log_mass in masses.items()
-            if log_mass >= log_least and is_whole and string not in known and string not in narrowed
-        ]
+        forks = list(self._iter_forks(steps, narrowed, [x for x, log_mass in masses.items() if log_mass >= log_least]))
         fitting = [step for step in (*steps, *forks) if step.num_tokens <= max_tokens]
         weighed: dict[bytes, tuple[float, _Step]] = {}
         for step in fitting:
@@ -188,6 +182,20 @@ class TextCovering:
                 weighed[tail] = log_mass, step
         heaviest = nlargest(_MAX_SECTIONS, weighed.values(), key=lambda pair: pair[0])
         return [step for place, (log_mass, step) in enumerate(heaviest) if not place or log_mass >= log_least]
+
+    def _iter_forks(
+        self, steps: Sequence[_Step], narrowed: Mapping[TokenString, Bundle], heavy: Sequence[TokenString]
+    ) -> Iterator[_Step]:
+        """Sections that begin with those heavy strings that no step has."""
+        known = {string for step in steps for string in step.strings}
+        is_whole = not split_text(steps[0].section.tail)[1]
+        for string in heavy:
+            rest = narrowed[string].rest if string in narrowed else b""
+            begins_character = rest[0] & 0xC0 != 0x80 if rest else is_whole  # within one, no section begins
+            if string not in known and begins_character:
+                fork = self._settle(Section(string, rest))
+                known |= fork.strings.keys()
+                yield fork
 
     def _read_ahead(
         self, reader: TokenReader, steps: Sequence[_Step], data: bytes, held: Container[TokenString]
@@ -209,7 +217,7 @@ class TextCovering:
 
     def _iter_steps(self, section: Section, data: bytes) -> Iterator[_Step]:
         for byte in data:
-            step = self._find_step(section, byte)
+            step = self._settle(section.extend(byte))
             section = step.section
             yield step
 
@@ -265,12 +273,6 @@ class TextCovering:
         own = {state.sections[0].base.extend(path) for path in self._find_opening(state.sections[0].tail).paths}
         tally = state.tally.add(0.0, [bundle.log_ahead for bundle in state.bundles if bundle.string not in own])
         return self._open_at(state.reader, Section(base, state.sections[0].tail), tally)
-
-
-def _fork(string: TokenString) -> _Step:
-    """A string that the tokenizer would not make, as the beginning of a section."""
-    section = Section(string, b"")
-    return _Step({string: b""}, section, section)
 
 
 def _num_bytes_at_once(reader: TokenReader) -> int:

@@ -245,7 +245,9 @@ def test_the_exact_mass_lies_between_what_is_held_and_that_with_what_was_missed(
 @pytest.mark.parametrize("kind", [*BYTE_LEVEL_KINDS, "metaspace-bare"])
 @_few
 @given(
-    data=_data, head=st.text("as1", min_size=2, max_size=6), endings=st.sets(st.text("as1 '\n", max_size=5), min_size=1)
+    data=_data,
+    head=st.text("as1", min_size=2, max_size=6),
+    endings=st.sets(st.text("as1 '\n", max_size=5), min_size=1, max_size=2),
 )
 def test_a_word_that_the_model_has_in_other_tokens_is_followed_from_there(
     kind: str, data: st.DataObject, head: str, endings: set[str]
