@@ -264,11 +264,16 @@ def _find_figures(
         figures[f"jsd_{short}"] = _number(by_name[name]["JS distance"])
         figures[f"bytes_per_cpu_s_{short}"] = _number(by_name[name]["bytes/CPU s"])
     for length in (300, 16000):
-        figures[f"first_ms_{length}"] = _number(times["canonical", length]["ms, context read before"])
         figures[f"first_cold_ms_{length}"] = _number(times["canonical", length]["ms"])
+        figures[f"first_read_before_ms_{length}"] = _number(times["canonical", length]["ms, context read before"])
+    # Nothing is kept as shipped, so short contexts are compared cold; a long one takes what it takes to read it.
+    figures["first_ms_300"], figures["first_ms_16000"] = (
+        figures["first_cold_ms_300"],
+        figures["first_read_before_ms_16000"],
+    )
     figures["first_ms_genlm_shipped_300"] = _number(times["genlm shipped 8", 300]["ms"])
-    figures["first_ms_genlm_tuned_300"] = _number(times["genlm tuned 8", 300]["ms, context read before"])
-    figures["first_cold_ms_genlm_tuned_300"] = _number(times["genlm tuned 8", 300]["ms"])
+    figures["first_ms_genlm_tuned_300"] = _number(times["genlm tuned 8", 300]["ms"])
+    figures["first_read_before_ms_genlm_tuned_300"] = _number(times["genlm tuned 8", 300]["ms, context read before"])
     for cost in costs:
         if cost["context bytes"] in (300, 16000):
             short = str(cost["byte"]).replace(" ", "")
@@ -308,7 +313,7 @@ def _draw(rows: Sequence[Row], bits_of_tokens: float) -> "Figure":
         axes.set_xlabel("bytes for a second of processor time")
         axes.set_ylabel(label)
         axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(1, 0.93))  # below the dotted line
     figure.tight_layout()
     return figure
 

@@ -224,13 +224,18 @@ def merged_tokenizers(draw: st.DrawFn, kind: str, max_merges: int = 12) -> ToyTo
     return wrap(kind, spec)
 
 
-def merge_by_hand(kind: str, *merges: str) -> ToyTokenizer:
-    """A tokenizer of that kind with just these merges, such as `a b`, the first to come first."""
+def merge_by_hand(kind: str, *merges: str, words: Sequence[str] = ()) -> ToyTokenizer:
+    """A tokenizer of that kind with just these merges, such as `a b`, the first to come first.
+
+    `words` are tokens that no merge leads to: whole pre-tokens, for a kind that looks these up first.
+    """
     spec = json.loads(json.dumps(_plain_spec(kind)))
     vocab = spec["model"]["vocab"]
     spec["model"]["merges"] = [merge.split() for merge in merges]
     for pair in spec["model"]["merges"]:
         vocab["".join(pair)] = len(vocab)
+    for word in words:
+        vocab[word] = len(vocab)
     return wrap(kind, spec)
 
 

@@ -270,6 +270,30 @@ def test_a_word_that_the_model_has_in_other_tokens_is_followed_from_there(
             np.testing.assert_allclose(np.exp(state.next_log_probs), _count(weights, text[:cut].encode()), **_EXACT)
 
 
+def test_a_word_that_closed_in_other_tokens_is_followed_through_the_token_behind_it() -> None:
+    """`11` is a token, and the model has `1` `1` and two blanks in one: the first blank closes the word as `11`."""
+    toy = merge_by_hand("llama3", "Ġ Ġ", words=["11"])
+    one, blanks = (toy.vocabulary.token_bytes.index(text) for text in (b"1", b"  "))
+    characters = open_toy(toy, CorpusModel(toy.trie, find_start_ids(toy), {(one, one, blanks): 1.0}))
+
+    surprisals = characters.find_surprisals(b"11  ")
+
+    np.testing.assert_allclose(surprisals, 0, **_EXACT)
+
+
+def test_of_two_ways_to_write_a_word_the_heavier_goes_on_once_the_text_behind_is_settled() -> None:
+    toy = merge_by_hand("llama3", words=["11"])
+    one, word = (toy.vocabulary.token_bytes.index(text) for text in (b"1", b"11"))
+    behind = toy.encode(" a" * 9)
+    weights = {(one, one, *behind): 0.7, (word, *behind): 0.3}
+    start = open_toy(toy, CorpusModel(toy.trie, find_start_ids(toy), weights)).open(b"")
+
+    near, far = start.advance(b"11 a"), start.advance(b"11" + b" a" * 8)
+
+    np.testing.assert_allclose(np.exp(near.log_mass), 1, **_EXACT)
+    np.testing.assert_allclose(np.exp([far.log_mass, far.tally.log_missed]), [0.7, 0.3], **_EXACT)
+
+
 def _count(weights: Mapping[str, float], begun: bytes) -> np.ndarray:
     """[257]: how the texts that begin so go on."""
     expected = np.zeros(257)
