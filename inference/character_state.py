@@ -75,9 +75,7 @@ class State:
         drafted: Sequence[TokenString] = (),
     ) -> None:
         """`sections`: the text's end, after each of the ways in which tokens are settled; the heaviest first.
-
         `possible`: which of the 257 ways to go on there are at all; None: all.
-
         `unread`: strings that spell the text, too light to be worth a forward pass. Their mass is spread evenly.
         `drafted`: strings that were read before they are needed, held here so that they are not forgotten.
         """

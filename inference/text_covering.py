@@ -144,7 +144,7 @@ class TextCovering:
         return State(self, state.reader, bundles, sections, tally, find_possible(first.section.tail), drafted=drafted)
 
     def _settle(self, unsettled: Section) -> _Step:
-        """What the text says of a section."""
+        """A section with the strings to follow in it, and as much of it settled as can be."""
         opening = self._find_opening(unsettled.tail)
         base = unsettled.base.extend(opening.settled_ids)
         strings = {base.extend(path): rest for path, rest in opening.paths.items()}

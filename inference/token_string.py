@@ -28,11 +28,6 @@ class TokenString:
         self.log_end = -np.inf  # of the text to end here
         self._children: WeakValueDictionary[int, TokenString] = WeakValueDictionary()
 
-    @property
-    def is_ready(self) -> bool:
-        """True while its mass and its row are at hand."""
-        return self.log_mass is not None and self.log_probs is not None
-
     def extend(self, token_ids: Iterable[int]) -> "TokenString":
         """The string that goes on with these tokens."""
         string = self
@@ -78,15 +73,6 @@ class TokenString:
         """`log_mass`, where it is known."""
         assert self.log_mass is not None, "strings are weighed when the one that they go on from has been read"
         return self.log_mass
-
-    def find_last(self, count: int) -> tuple[int, ...]:
-        """The last `count` tokens, or a few more; fewer where there are no more."""
-        found: tuple[int, ...] = ()
-        string: TokenString | None = self
-        while string is not None and len(found) < count:
-            found = string.token_ids[-count:] + found
-            string = string.parent
-        return found
 
     def find_ancestor(self, count: int) -> "TokenString":
         """The beginning that is `count` tokens shorter; no shorter than one that was made of many tokens at once."""
