@@ -36,6 +36,7 @@ test-quick: $(READY)  ## the tests that start no server and no editor, with fewe
 
 lint: $(READY)  ## ruff, mypy and the import contracts
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
@@ -49,7 +50,7 @@ $(LARGE_VOCABULARY):
 	@touch $@
 
 # The paper's own implementation, in an environment of its own: it wants another numpy.
-$(GENLM_READY): benchmarks/contestants/genlm_bytes.txt | $(READY)
+$(GENLM_READY): benchmarks/baselines/contestants/genlm_bytes.txt | $(READY)
 	@echo "[1/3] an environment for genlm-bytes"
 	@$(BIN)/python -m venv $(GENLM)
 	@echo "[2/3] torch (the largest part)"
@@ -71,5 +72,5 @@ bench-characters: $(BENCH_READY) $(LARGE_VOCABULARY) $(GENLM_READY)  ## the char
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.characters
 
 train: $(READY)  ## train the default model, two hours on two cores (NPROC=1 on one GPU)
-	@$(BIN)/python -m pip install -q --no-deps --no-compile --target build/corpus -r models/corpus.txt
-	@$(BIN)/torchrun --standalone --nproc-per-node $(NPROC) -m models.train_default
+	@$(BIN)/python -m pip install -q --no-deps --no-compile --target build/corpus -r models/training/corpus.txt
+	@$(BIN)/torchrun --standalone --nproc-per-node $(NPROC) -m models.training.train

@@ -16,15 +16,15 @@ import torch
 import transformers
 from rich.progress import track
 
-from benchmarks.cuts import Cut, draw_cuts
-from benchmarks.report import Row, find_processor, print_rows, write_report
+from benchmarks.corpora.cuts import Cut, draw_cuts
+from benchmarks.measures.report import Row, find_processor, print_rows, write_report
 from inference.config import EngineConfig
-from inference.engine import Completer
-from inference.engine_loader import load_engine
-from inference.waiting_sink import complete
-from inference.wire import CompletionRequest, CompletionStats, Extent, Healing
-from models.corpus import iter_held_out
-from models.evaluation import measure_bits_per_byte
+from inference.engine.engine import Completer
+from inference.engine.loader import load_engine
+from inference.engine.waiting_sink import complete
+from inference.protocol.completion import CompletionRequest, CompletionStats, Extent, Healing
+from models.training.corpus import iter_held_out
+from models.training.evaluation import measure_bits_per_byte
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

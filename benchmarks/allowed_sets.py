@@ -22,9 +22,9 @@ import numpy.typing as npt
 import regex
 from rich.progress import track
 
-from benchmarks.allowed_set_methods import METHODS, Lookup, ids_of_allowed_set
-from benchmarks.report import Row, format_number, print_rows, write_report
-from models.corpus import iter_held_out
+from benchmarks.baselines.allowed_set_methods import METHODS, Lookup, ids_of_allowed_set
+from benchmarks.measures.report import Row, format_number, print_rows, write_report
+from models.training.corpus import iter_held_out
 from trie_cache.hot_prefixes import HotPrefixCache
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary

@@ -24,13 +24,13 @@ from matplotlib.figure import Figure
 from rich.progress import track
 from tokenizers import Tokenizer
 
-from benchmarks.awkward_text import make_awkward_text
-from benchmarks.languages import Sources, load_sources
-from benchmarks.large_tokenizer import build_large_folder
-from benchmarks.report import Row, print_rows, write_report
-from inference.covering import build_covering
-from inference.healing import HealPoint, find_heal_point
-from inference.text_encoder import TextEncoder, load_text_encoder
+from benchmarks.corpora.awkward_text import make_awkward_text
+from benchmarks.corpora.languages import Sources, load_sources
+from benchmarks.corpora.large_tokenizer import build_large_folder
+from benchmarks.measures.report import Row, print_rows, write_report
+from inference.healing.covering import build_covering
+from inference.healing.heal_point import HealPoint, find_heal_point
+from inference.healing.text_encoder import TextEncoder, load_text_encoder
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
@@ -69,7 +69,7 @@ class Text:
 
 
 @dataclass(slots=True)
-class Tally:
+class Totals:
     """What a rule did over many cuts."""
 
     num_cuts: int = 0
@@ -99,8 +99,8 @@ class Outcome:
     """Everything that was measured with one tokenizer."""
 
     name: str
-    by_rule: dict[tuple[str, str], Tally] = field(default_factory=lambda: defaultdict(Tally))  # (kind, rule)
-    by_language: dict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))  # ours
+    by_rule: dict[tuple[str, str], Totals] = field(default_factory=lambda: defaultdict(Totals))  # (kind, rule)
+    by_language: dict[str, Totals] = field(default_factory=lambda: defaultdict(Totals))  # ours
     coverings: dict[str, CoveringTally] = field(default_factory=lambda: defaultdict(CoveringTally))  # by kind
     split_us: list[float] = field(default_factory=list)
     heal_us: list[float] = field(default_factory=list)  # beyond the split, of the same texts
@@ -153,10 +153,10 @@ def measure(subject: Subject, texts: list[Text]) -> Outcome:
                 tallies = [outcome.by_rule[text.kind, rule]]
                 if rule == _OURS and text.kind == _PLAIN:
                     tallies.append(outcome.by_language[text.language])
-                for tally in tallies:
-                    tally.num_cuts += 1
-                    tally.num_recovered += is_recovered
-                    tally.num_bytes += num_typed_bytes - num_kept_bytes
+                for totals in tallies:
+                    totals.num_cuts += 1
+                    totals.num_recovered += is_recovered
+                    totals.num_bytes += num_typed_bytes - num_kept_bytes
                 if rule == _OURS and not is_recovered:
                     outcome.failures.append(f"boundary: {typed[-60:]!r} | {text.text[cut : cut + 20]!r}")
             num_exits = _measure_covering(subject, point, finished_ids, outcome.coverings[text.kind])
@@ -193,20 +193,20 @@ def _apply_rules(subject: Subject, typed: str, point: HealPoint) -> dict[str, tu
     }
 
 
-def _measure_covering(subject: Subject, point: HealPoint, finished_ids: tuple[int, ...], tally: CoveringTally) -> int:
+def _measure_covering(subject: Subject, point: HealPoint, finished_ids: tuple[int, ...], totals: CoveringTally) -> int:
     """By how many exits of the covering the finished text's tokens leave it."""
     started = time.thread_time()
     covering = build_covering(subject.encoder, subject.trie, point)
-    tally.build_us.append(1e6 * (time.thread_time() - started))
+    totals.build_us.append(1e6 * (time.thread_time() - started))
     tree = covering.build_tree((0,))
-    tally.num_nodes.append(len(tree.branch_ids))
+    totals.num_nodes.append(len(tree.branch_ids))
     edges = {
         (parent, token_id): node
         for node, (parent, token_id) in enumerate(zip(tree.parents, tree.branch_ids, strict=True))
     }
     rests = defaultdict(list)
-    for exit_ in covering.exits:
-        rests[exit_.node].append(exit_.rest)
+    for crossing in covering.crossings:
+        rests[crossing.node].append(crossing.rest)
     node: int | None = None
     num_exits = 0
     for token_id in finished_ids[len(point.kept_ids) :]:
@@ -214,7 +214,7 @@ def _measure_covering(subject: Subject, point: HealPoint, finished_ids: tuple[in
         if (node, token_id) not in edges:
             break
         node = edges[node, token_id]
-    tally.num_left_once += num_exits == 1
+    totals.num_left_once += num_exits == 1
     return num_exits
 
 
@@ -292,23 +292,23 @@ def _language_row(source: Sources, outcomes: list[Outcome]) -> Row:
         "cuts": outcomes[0].by_language[source.language].num_cuts,
     }
     for outcome in outcomes:
-        tally = outcome.by_language[source.language]
-        row[f"missed, {outcome.name}"] = tally.num_cuts - tally.num_recovered
-        row[f"bytes, {outcome.name}"] = tally.mean_bytes
+        totals = outcome.by_language[source.language]
+        row[f"missed, {outcome.name}"] = totals.num_cuts - totals.num_recovered
+        row[f"bytes, {outcome.name}"] = totals.mean_bytes
     return row
 
 
 def _covering_row(outcome: Outcome, kind: str) -> Row:
-    tally = outcome.coverings[kind]
+    totals = outcome.coverings[kind]
     return {
         "tokenizer": outcome.name,
         "texts": kind,
-        "cuts": len(tally.num_nodes),
-        "otherwise": len(tally.num_nodes) - tally.num_left_once,
-        "mean nodes": statistics.fmean(tally.num_nodes),
-        "most nodes": max(tally.num_nodes),
-        "build p50 µs": statistics.median(tally.build_us),
-        "build p99 µs": _find_p99(tally.build_us),
+        "cuts": len(totals.num_nodes),
+        "otherwise": len(totals.num_nodes) - totals.num_left_once,
+        "mean nodes": statistics.fmean(totals.num_nodes),
+        "most nodes": max(totals.num_nodes),
+        "build p50 µs": statistics.median(totals.build_us),
+        "build p99 µs": _find_p99(totals.build_us),
     }
 
 
@@ -352,8 +352,8 @@ def _draw_picture(outcomes: list[Outcome]) -> Figure:
     for index, (outcome, kind) in enumerate(bars):
         tallies = [outcome.by_rule[kind, rule] for rule in rules]
         places = [place + (index - (len(bars) - 1) / 2) * height for place in range(len(rules))]
-        lost_axes.barh(places, [100 - tally.recovered for tally in tallies], height, label=f"{outcome.name}, {kind}")
-        bytes_axes.barh(places, [tally.mean_bytes for tally in tallies], height)
+        lost_axes.barh(places, [100 - totals.recovered for totals in tallies], height, label=f"{outcome.name}, {kind}")
+        bytes_axes.barh(places, [totals.mean_bytes for totals in tallies], height)
     lost_axes.set_yticks(range(len(rules)), rules)
     lost_axes.set_xscale("symlog", linthresh=0.01)
     lost_axes.set_xlabel("cuts lost, % (logarithmic above 0.01)")

@@ -22,19 +22,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.console import Console
 
-from benchmarks.divergence import find_distances, find_divergences
-from benchmarks.held_out_text import find_text
-from benchmarks.large_tokenizer import LARGE_VOCABULARY
-from benchmarks.reference_model import FirstDistribution, Form, ReferenceModel, measure_index
-from benchmarks.report import Row, print_rows, write_report
-from benchmarks.walk import Walk
-from inference.character_state import State
-from inference.character_wire import CoveringKind
-from inference.characters import CharacterModel, CoveringSettings
+from benchmarks.baselines.reference_model import FirstDistribution, Form, ReferenceModel, measure_index
+from benchmarks.corpora.held_out_text import find_text
+from benchmarks.corpora.large_tokenizer import LARGE_VOCABULARY
+from benchmarks.measures.divergence import find_distances, find_divergences
+from benchmarks.measures.report import Row, print_rows, write_report
+from benchmarks.measures.walk import Walk
+from inference.characters.loader import load_character_model
+from inference.characters.model import CharacterModel, CoveringSettings
+from inference.characters.model_reader import ModelReader
+from inference.characters.state import State
+from inference.characters.token_string import TokenString
 from inference.config import EngineConfig
-from inference.model_loader import load_character_model, load_model
-from inference.token_reader import ModelReader
-from inference.token_string import TokenString
+from inference.model.loader import load_model
+from inference.protocol.characters import CoveringKind
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 

@@ -9,10 +9,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from inference.character_state import State
-from inference.characters import CharacterModel, CoveringKind, CoveringSettings
+from inference.characters.loader import load_character_model
+from inference.characters.model import CharacterModel, CoveringKind, CoveringSettings
+from inference.characters.state import State
 from inference.config import EngineConfig
-from inference.model_loader import load_character_model, load_model
+from inference.model.loader import load_model
 from trie_cache.trie import Trie
 
 _PICTURES = Path(__file__).parent / "pictures"

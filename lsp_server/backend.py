@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
 from inference.errors import MidtokenError
-from inference.wire import CompletionChunk, CompletionRequest
+from inference.protocol.completion import CompletionChunk, CompletionRequest
 from lsp_server.status import Status
 
 
 class CompletionBackend(Protocol):
-    """Answers completion requests. `inference.client.CompletionClient` is one."""
+    """Answers completion requests. `inference.serving.completion_client.CompletionClient` is one."""
 
     def stream(self, request: CompletionRequest) -> AsyncIterator[CompletionChunk]:
         """The answer in pieces. Cancelling the task that iterates, or `aclose`, frees the sequence.

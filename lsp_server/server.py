@@ -13,7 +13,7 @@ from pygls.io_ import StdinAsyncReader, StdoutWriter, run_async
 from pygls.lsp.server import LanguageServer
 
 from inference.errors import MidtokenError
-from inference.wire import CompletionRequest
+from inference.protocol.completion import CompletionRequest
 from lsp_server.backend import BackendStarter, Connect
 from lsp_server.context import Context, cut_context
 from lsp_server.documents import Documents

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from inference.errors import MidtokenError, ServerError
-from inference.wire import CompletionRequest
+from inference.protocol.completion import CompletionRequest
 from lsp_server.backend import BackendStarter, CompletionBackend
 from lsp_server.errors import UnexpectedError
 from lsp_server.items import CLOSERS

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from inference.wire import MAX_NEW_TOKENS, Extent, Healing
+from inference.protocol.completion import MAX_NEW_TOKENS, Extent, Healing
 
 SECTION = "midtoken"
 

@@ -9,7 +9,7 @@ import sys
 from types import ModuleType
 
 from inference.errors import MidtokenError
-from midtoken import complete, demo, explain, lsp, next_byte, serve, surprisal
+from midtoken.commands import complete, demo, explain, lsp, next_byte, serve, surprisal
 
 # The first line of a module's docstring is what `midtoken --help` says of its subcommand.
 _SUBCOMMANDS: dict[str, ModuleType] = {

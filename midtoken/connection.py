@@ -7,12 +7,12 @@ from typing import Self
 
 from rich.console import Console
 
-from inference.character_client import CharacterClient
-from inference.character_wire import CharacterAnswer, CharacterRequest
-from inference.client import CompletionClient
-from inference.shared_server import ServerLease, lease_server
-from inference.wire import CompletionChunk, CompletionRequest
-from midtoken.server_arguments import ServerArguments, add_server_arguments
+from inference.protocol.characters import CharacterAnswer, CharacterRequest
+from inference.protocol.completion import CompletionChunk, CompletionRequest
+from inference.serving.character_client import CharacterClient
+from inference.serving.completion_client import CompletionClient
+from inference.serving.shared_server import ServerLease, lease_server
+from midtoken.arguments.server import ServerArguments, add_server_arguments
 
 _IDLE_S = 900.0  # the shared server outlives its last user so long, for whoever opens an editor again
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from inference.installation import IMPORT_ROOT, find_model_repository
+from inference.serving.installation import IMPORT_ROOT, find_model_repository
 
 _NAMES = ("trie_cache", "inference", "lsp_server", "midtoken")
 

@@ -10,8 +10,8 @@ import pytest
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
-from tests.e2e.lsp_editor import LspEditor, Script, build_capabilities
-from tests.servers import RunningServer, find_real, run_server
+from tests.support.lsp_editor import LspEditor, Script, build_capabilities
+from tests.support.servers import RunningServer, find_real, run_server
 
 _ROOT = Path(__file__).parents[2]
 
@@ -23,7 +23,7 @@ def write_script(tmp_path: Path) -> Any:
     def write(*rules: dict[str, Any], **options: Any) -> Script:
         path, log = tmp_path / "script.json", tmp_path / "model.log"
         path.write_text(json.dumps({"rules": rules, "log": str(log), **options}))
-        return Script((sys.executable, "-m", "tests.lsp_server.scripted_server", str(path)), _ROOT, log)
+        return Script((sys.executable, "-m", "tests.support.scripted_server", str(path)), _ROOT, log)
 
     return write
 

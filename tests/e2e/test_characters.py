@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from inference.character_client import CharacterClient
-from inference.character_wire import (
+from inference.errors import InvalidRequestError, ServerError, ServerUnreachableError
+from inference.protocol.characters import (
     END,
     Ask,
     CharacterAnswer,
@@ -24,9 +24,9 @@ from inference.character_wire import (
     Surprisals,
     TextProbability,
 )
-from inference.errors import InvalidRequestError, ServerError, ServerUnreachableError
-from inference.launcher import ADDRESS
-from tests.servers import RunningServer, find_stubs, make_scripted, run_server, wait_until
+from inference.serving.character_client import CharacterClient
+from inference.serving.launcher import ADDRESS
+from tests.support.servers import RunningServer, find_stubs, make_scripted, run_server, wait_until
 
 pytestmark = pytest.mark.e2e
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from inference.character_client import CharacterClient
-from inference.character_wire import Ask, CharacterRequest, Surprisals
-from tests.servers import RunningServer
+from inference.protocol.characters import Ask, CharacterRequest, Surprisals
+from inference.serving.character_client import CharacterClient
+from tests.support.servers import RunningServer
 
 pytestmark = pytest.mark.e2e
 

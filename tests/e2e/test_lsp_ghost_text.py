@@ -7,7 +7,7 @@ import pytest
 from lsprotocol.types import Position, Range
 from pygls.exceptions import JsonRpcRequestCancelled
 
-from tests.e2e.lsp_editor import build_capabilities, wait_for
+from tests.support.lsp_editor import build_capabilities, wait_for
 
 pytestmark = pytest.mark.e2e
 

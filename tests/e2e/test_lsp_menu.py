@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from lsprotocol.types import Position, Range
 
-from tests.e2e.lsp_editor import build_capabilities
+from tests.support.lsp_editor import build_capabilities
 
 pytestmark = pytest.mark.e2e
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.lsp_editor import wait_for
+from tests.support.lsp_editor import wait_for
 
 pytestmark = pytest.mark.e2e
 

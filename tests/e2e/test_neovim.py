@@ -11,7 +11,7 @@ from typing import Any
 import pynvim
 import pytest
 
-from tests.servers import RunningServer
+from tests.support.servers import RunningServer
 
 pytestmark = pytest.mark.e2e
 

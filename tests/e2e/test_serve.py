@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from inference.character_client import CharacterClient
-from inference.character_wire import Ask, CharacterRequest
-from inference.client import CompletionClient
 from inference.errors import LaunchError
-from inference.shared_server import lease_server
-from tests.servers import (
+from inference.protocol.characters import Ask, CharacterRequest
+from inference.serving.character_client import CharacterClient
+from inference.serving.completion_client import CompletionClient
+from inference.serving.shared_server import lease_server
+from tests.support.servers import (
     RunningServer,
     find_abandoned_regions,
     find_processes,

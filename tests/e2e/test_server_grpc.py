@@ -10,12 +10,12 @@ import pytest
 from tritonclient.grpc import InferInput
 from tritonclient.grpc.aio import InferenceServerClient
 
-from inference import wire
-from inference.client import CompletionClient
 from inference.errors import InvalidRequestError, OverloadedError, ServerError, ServerUnreachableError
-from inference.fields import Array
-from inference.wire import CompletionRequest, Extent, FinishReason
-from tests.servers import RunningServer, find_real, make_scripted, run_server
+from inference.protocol import completion
+from inference.protocol.arrays import Array
+from inference.protocol.completion import CompletionRequest, Extent, FinishReason
+from inference.serving.completion_client import CompletionClient
+from tests.support.servers import RunningServer, find_real, make_scripted, run_server
 
 pytestmark = pytest.mark.e2e
 
@@ -44,7 +44,7 @@ def server(request: pytest.FixtureRequest) -> RunningServer:
     return running
 
 
-async def _complete(server: RunningServer, request: CompletionRequest) -> list[wire.CompletionChunk]:
+async def _complete(server: RunningServer, request: CompletionRequest) -> list[completion.CompletionChunk]:
     client = CompletionClient(server.endpoint.grpc_url, idle_timeout_s=30)
     try:
         return [chunk async for chunk in client.stream(request)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers import RunningServer, find_real, make_scripted, run_server, wait_until
+from tests.support.servers import RunningServer, find_real, make_scripted, run_server, wait_until
 
 pytestmark = pytest.mark.e2e
 

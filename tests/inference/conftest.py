@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.inference.engine_bench import Bench, build_bench
-from tests.toys import toy_tokenizer, write_model
+from tests.support.engine_bench import Bench, build_bench
+from tests.support.toys import toy_tokenizer, write_model
 
 MakeModel = Callable[..., Path]
 

@@ -5,7 +5,7 @@ import asyncio
 from inference.errors import LaunchError
 from lsp_server.backend import BackendStarter
 from lsp_server.status import Status
-from tests.lsp_server.fakes import FedBackend, RecordingWindow
+from tests.support.lsp_fakes import FedBackend, RecordingWindow
 
 
 class Server:

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from inference.errors import InvalidRequestError, ServerError
-from inference.wire import CompletionRequest
+from inference.protocol.completion import CompletionRequest
 from lsp_server.backend import BackendStarter
 from lsp_server.session import Session
 from lsp_server.status import Status
-from tests.lsp_server.fakes import FedBackend, RecordingWindow
+from tests.support.lsp_fakes import FedBackend, RecordingWindow
 
 
 class Bench:

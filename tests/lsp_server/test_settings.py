@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.wire import Extent, Healing
+from inference.protocol.completion import Extent, Healing
 from lsp_server.settings import Settings, read_settings
 
 _DEFAULTS = Settings()

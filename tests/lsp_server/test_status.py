@@ -2,7 +2,7 @@
 
 from inference.errors import ServerError
 from lsp_server.status import Status
-from tests.lsp_server.fakes import RecordingWindow
+from tests.support.lsp_fakes import RecordingWindow
 
 
 def test_an_error_is_shown_once_until_a_completion_works() -> None:

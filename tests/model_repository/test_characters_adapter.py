@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inference import character_wire as wire
-from inference.character_service import CharacterService
-from inference.character_wire import Ask, CharacterRequest, Generated, Surprisals
+from inference.characters.service import CharacterService
 from inference.config import EngineConfig, config_from_strings
 from inference.errors import ModelError
-from inference.fields import Array
-from inference.installation import find_model_repository
-from tests.character_fakes import ScriptedCharacterModel
-from tests.fakes import FakeRequest, FakeTriton
+from inference.protocol import characters
+from inference.protocol.arrays import Array
+from inference.protocol.characters import Ask, CharacterRequest, Generated, Surprisals
+from inference.serving.installation import find_model_repository
+from tests.support.character_fakes import ScriptedCharacterModel
+from tests.support.fakes import FakeRequest, FakeTriton
 
 _FOLDER = find_model_repository() / "characters"
 _PARAMETERS = dict(
@@ -62,7 +62,7 @@ def _make_model(loader: _Loader | None = None) -> Any:
 
 
 def _request(request: CharacterRequest) -> FakeRequest:
-    return FakeRequest(wire.request_to_arrays(request))
+    return FakeRequest(characters.request_to_arrays(request))
 
 
 def _respond(request: FakeRequest) -> Any:
@@ -76,7 +76,7 @@ def _text(text: bytes = b"a") -> dict[str, Array]:
 
 def test_a_request_has_one_answer() -> None:
     response = _respond(_request(CharacterRequest(b"\x01\x03", ask=Ask.SURPRISAL)))
-    assert wire.answer_from_arrays(response.arrays) == Surprisals((1.0, 3.0), 2.0)
+    assert characters.answer_from_arrays(response.arrays) == Surprisals((1.0, 3.0), 2.0)
 
 
 def test_the_model_is_loaded_with_the_first_request_and_only_then() -> None:
@@ -119,7 +119,7 @@ def test_one_bad_request_leaves_the_others_be() -> None:
     requests = [FakeRequest({}), _request(CharacterRequest(b"ab", ask=Ask.GREEDY))]
     bad, good = _make_model().execute(requests)
     assert bad.error
-    assert wire.answer_from_arrays(good.arrays) == Generated(b"ba")
+    assert characters.answer_from_arrays(good.arrays) == Generated(b"ba")
 
 
 def test_a_request_that_was_cancelled_while_it_waited_is_not_answered() -> None:
@@ -139,10 +139,10 @@ def test_the_configuration_names_the_tensors_of_the_wire() -> None:
     kinds = {"BYTES": "STRING"}
     assert re.findall(row, inputs) == [
         (name, kinds.get(kind, kind), "1", "" if name == "text" else ", optional: true")
-        for name, (kind, _) in wire.REQUEST_TYPES.items()
+        for name, (kind, _) in characters.REQUEST_TYPES.items()
     ]
     assert [name_and_kind[:2] for name_and_kind in re.findall(row, outputs)] == [
-        (name, kinds.get(kind, kind)) for name, (kind, _) in wire.ANSWER_TYPES.items()
+        (name, kinds.get(kind, kind)) for name, (kind, _) in characters.ANSWER_TYPES.items()
     ]
 
 

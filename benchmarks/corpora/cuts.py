@@ -1,0 +1,92 @@
+"""Cursors inside words, operators, blanks and strings of files that the default model never saw."""
+
+import io
+import keyword
+import random
+import tokenize
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from models.training.corpus import SourceFile
+
+_MIN_CONTEXT_CHARS = 400
+_OPERATOR_CHARS = frozenset("=!<>*/+-&|^%:@.")
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A cursor inside a run of like characters: what stands before it, and what is left of the run."""
+
+    kind: str  # identifier, operator, blank, string
+    path: str
+    prefix: str
+    rest: str  # never empty
+    suffix: str  # what follows the rest
+
+    def is_solved_by(self, completion: str) -> bool:
+        """True where the completion begins with the rest of the run, and the run ends there."""
+        return _leading_run(completion, _KINDS[self.kind]) == self.rest
+
+
+def draw_cuts(files: Iterable[SourceFile], num_identifiers: int, num_others: int, seed: int) -> list[Cut]:
+    """Seeded cuts: inside identifiers, and in equal parts inside operators, blanks and the words of strings."""
+    rng = random.Random(seed)
+    by_kind: dict[str, list[Cut]] = {kind: [] for kind in _KINDS}
+    for file in files:
+        for kind, start, end in _iter_runs(file.text):
+            if start >= _MIN_CONTEXT_CHARS and end - start >= 2:
+                at = rng.randrange(start + 1, end)
+                by_kind[kind].append(Cut(kind, file.path, file.text[:at], file.text[at:end], file.text[end:]))
+    others = [kind for kind in _KINDS if kind != "identifier"]
+    counts = {"identifier": num_identifiers, **{kind: num_others // len(others) for kind in others}}
+    return [cut for kind, count in counts.items() for cut in rng.sample(by_kind[kind], count)]
+
+
+def _is_word(char: str) -> bool:
+    return char == "_" or char.isalnum()
+
+
+_KINDS: dict[str, Callable[[str], bool]] = {
+    "identifier": _is_word,
+    "operator": _OPERATOR_CHARS.__contains__,
+    "blank": " \t".__contains__,
+    "string": _is_word,
+}
+
+
+def _leading_run(text: str, belongs: Callable[[str], bool]) -> str:
+    end = next((index for index, char in enumerate(text) if not belongs(char)), len(text))
+    return text[:end]
+
+
+def _iter_runs(text: str) -> Iterator[tuple[str, int, int]]:
+    """(kind, start, end) in characters of every run that Python's own tokenizer finds."""
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    if "\f" in text or "\r" in text:  # lines would be counted differently
+        return
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    except (tokenize.TokenError, SyntaxError):
+        return
+    for token in tokens:
+        start = starts[token.start[0] - 1] + token.start[1]
+        end = starts[token.end[0] - 1] + token.end[1]
+        if token.type == tokenize.NAME and not keyword.iskeyword(token.string):
+            yield "identifier", start, end
+        elif token.type == tokenize.OP:
+            yield "operator", start, end
+        elif token.type == tokenize.INDENT:
+            yield "blank", start, end
+        elif token.type == tokenize.STRING:
+            yield from _iter_words(text, start, end)
+
+
+def _iter_words(text: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:
+    at = start
+    while at < end:
+        word = _leading_run(text[at:end], _is_word)
+        if word:
+            yield "string", at, at + len(word)
+        at += len(word) or 1

@@ -1,0 +1,1 @@
+"""A language model as a model of bytes (Vieira et al. 2025)."""

@@ -1,0 +1,168 @@
+"""A token-level model as a model of bytes (Vieira et al. 2025): what comes next, how likely a text is, samples.
+
+A text can be spelled by many token strings, and the model gives each a probability. That of the text is their sum. Its
+members are followed as a *covering*: the strings whose last token is the first to reach the text's end. Four kinds:
+
+| covering | follows | |
+|---|---|---|
+| `canonical` | what the tokenizer can make of the text and something after it | the default: models are trained on it |
+| `beam` | the heaviest K bundles of all strings | the paper's algorithm |
+| `single` | the text's own tokens, the last of them taken back | the usual remedy, for comparison |
+| `enumerate` | every string | exact, and exponential |
+
+`canonical` follows another string, too, while it holds a tenth of the mass (`threshold`; 1: none). All but `enumerate`
+leave strings out. What they hold is a distribution nonetheless: the probability of each byte is its share in what is
+held, so the next bytes sum to one and probabilities multiply along a text, wherever it is cut.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from inference.characters.beam_covering import BeamCovering
+from inference.characters.bundle import END, NUM_OUTCOMES
+from inference.characters.state import Covering, State
+from inference.characters.text_covering import TextCovering, find_canonical_open_paths, find_single_open_paths
+from inference.characters.token_string import TokenReader, TokenString, read_all
+from inference.errors import InvalidRequestError
+from inference.healing.text_encoder import TextEncoder
+from inference.protocol.characters import MAX_WIDTH, CoveringKind
+from trie_cache.trie import Trie
+
+_CANONICAL_THRESHOLD = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class CoveringSettings:
+    """A covering, and how wide it is."""
+
+    kind: CoveringKind = CoveringKind.CANONICAL
+    width: int = 8  # beam: bundles that are kept
+    threshold: float | None = None  # the share below which a string is left aside; None: 0.1 for canonical, 0 for beam
+
+    def __post_init__(self) -> None:
+        """Raises InvalidRequestError."""
+        if not 1 <= self.width <= MAX_WIDTH:
+            raise InvalidRequestError(f"width must be between 1 and {MAX_WIDTH}, not {self.width}")
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
+            raise InvalidRequestError(f"threshold must be between 0 and 1, not {self.threshold}")
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How likely a text is. Natural logarithms."""
+
+    log_probability: float  # that a text begins so, in the model that the covering defines
+    log_probability_with_end: float  # that it is the whole text
+    log_mass: float  # of the token strings that were followed, in all that the context leaves open and the text
+    log_missed: float | None  # the exact mass is greater by no more than this; None: not known
+
+
+_DEFAULT = CoveringSettings()
+
+
+class CharacterModel:
+    """A model of bytes. One thread at a time."""
+
+    def __init__(
+        self,
+        encoder: TextEncoder,
+        trie: Trie,
+        start_ids: tuple[int, ...],
+        new_reader: Callable[[], TokenReader],
+    ) -> None:
+        """`start_ids`: what every text of this model begins with. A reader is made for each context that is opened."""
+        self._encoder = encoder
+        self._trie = trie
+        self._start_ids = start_ids
+        self._new_reader = new_reader
+        self._dummy_prefix = encoder.find_dummy_prefix("").encode()  # the tokenizer puts it before every text
+        self._find_covering = lru_cache(maxsize=16)(self._build_covering)
+
+    def open(self, context: bytes = b"", settings: CoveringSettings = _DEFAULT) -> State:
+        """Where the model stands after `context`, which it takes as given.
+
+        A context beyond the model's window is cut. Raises InvalidRequestError where the covering needs text and the
+        context is none.
+        """
+        root = TokenString(self._start_ids)
+        root.log_mass = 0.0
+        return self._find_covering(settings).open(self._new_reader(), root, self._dummy_prefix + context)
+
+    def score(self, text: bytes, context: bytes = b"", settings: CoveringSettings = _DEFAULT) -> Score:
+        """How likely the text is after `context`. Raises InvalidRequestError."""
+        state = self.open(context, settings).advance(text)
+        log_probability = state.totals.log_probability
+        log_with_end = log_probability + float(state.next_log_probs[END])
+        return Score(log_probability, log_with_end, state.log_mass, state.totals.log_missed)
+
+    def find_surprisals(
+        self, text: bytes, context: bytes = b"", settings: CoveringSettings = _DEFAULT
+    ) -> npt.NDArray[np.float64]:
+        """[num_bytes]: how many bits each byte of the text tells, given those before it. Raises InvalidRequestError."""
+        start = self.open(context, settings)
+        sums = [start.totals.log_probability, *(state.totals.log_probability for state in start.walk(text))]
+        bits: npt.NDArray[np.float64] = -np.diff(sums) / np.log(2)
+        return bits
+
+    def sample(self, state: State, rng: np.random.Generator, max_bytes: int) -> bytes:
+        """Text that goes on from the state, drawn byte by byte up to its end."""
+        return self._extend(state, max_bytes, lambda log_probs: int(rng.choice(NUM_OUTCOMES, p=np.exp(log_probs))))
+
+    def choose_greedily(self, state: State, max_bytes: int) -> bytes:
+        """Text that goes on from the state, the likeliest byte each time."""
+        return self._extend(state, max_bytes, lambda log_probs: int(np.argmax(log_probs)))
+
+    def _extend(self, state: State, max_bytes: int, choose: Callable[[npt.NDArray[np.float64]], int]) -> bytes:
+        chosen = bytearray()
+        while len(chosen) < max_bytes:
+            way = choose(state.next_log_probs)
+            if way == END:
+                break
+            chosen.append(way)
+            state = state.advance(bytes([way]))
+        return bytes(chosen)
+
+    def complete(self, state: State, rng: np.random.Generator, max_tokens: int) -> bytes:
+        """Text that goes on from the state, drawn token by token up to its end (the paper's section 3.4).
+
+        A member of the covering is drawn in proportion to its mass, and goes on by tokens, `max_tokens` at most. The
+        member's last token may reach beyond the state; what comes back begins exactly there.
+        """
+        string, num_begun = state.draw_member(rng)
+        data = self._trie.spell(string.token_ids[-1])[-num_begun:] if num_begun else b""
+        for _ in range(max_tokens):
+            if string.num_tokens > state.reader.max_tokens:
+                string = string.move_window(state.reader.max_tokens // 2)
+            read_all(state.reader, [string])
+            token_id = _draw_token(self._trie, string, rng)
+            string.log_probs = None  # a row for each token is more than a text's worth
+            if token_id is None:
+                break
+            data += self._trie.spell(token_id)
+            string = string.extend([token_id])
+        return data
+
+    def spell(self, token_id: int) -> bytes:
+        """The token as bytes."""
+        return self._trie.spell(token_id)
+
+    def _build_covering(self, settings: CoveringSettings) -> Covering:
+        if settings.kind is CoveringKind.CANONICAL:
+            threshold = _CANONICAL_THRESHOLD if settings.threshold is None else settings.threshold
+            return TextCovering(self._encoder, self._trie, find_canonical_open_paths, True, threshold)
+        if settings.kind is CoveringKind.SINGLE:
+            return TextCovering(self._encoder, self._trie, find_single_open_paths, is_nested=False)
+        width = settings.width if settings.kind is CoveringKind.BEAM else None
+        return BeamCovering(self._encoder, self._trie, width, settings.threshold or 0.0)
+
+
+def _draw_token(trie: Trie, string: TokenString, rng: np.random.Generator) -> int | None:
+    """A token that follows the string; None for the end of the text."""
+    assert string.log_probs is not None, "the string has been read"
+    probs = np.exp(np.append(string.log_probs, string.log_end).astype(np.float64))
+    rank = int(rng.choice(len(probs), p=probs / probs.sum()))
+    return int(trie.order[rank]) if rank < trie.num_tokens else None

@@ -1,0 +1,95 @@
+"""From a question to the character-level model to its answer."""
+
+import math
+
+import numpy as np
+
+from inference.characters.model import CharacterModel, CoveringSettings
+from inference.characters.state import Member, State
+from inference.characters.state_cache import StateMemory
+from inference.protocol.characters import (
+    Ask,
+    CharacterAnswer,
+    CharacterRequest,
+    CoveringMember,
+    Generated,
+    NextByte,
+    Surprisals,
+    TextProbability,
+)
+
+_NUM_STATES_KEPT = 8  # each holds on to its rows of keys and values
+
+
+class CharacterService:
+    """Answers one request after the other. Not for several threads."""
+
+    def __init__(self, model: CharacterModel) -> None:
+        self._model = model
+        self._states: StateMemory[State] = StateMemory(_NUM_STATES_KEPT)
+
+    def answer(self, request: CharacterRequest) -> CharacterAnswer:
+        """The answer. Raises InvalidRequestError where the model or the covering cannot take the text."""
+        match request.ask:
+            case Ask.NEXT_BYTE:
+                return self._find_next_byte(request)
+            case Ask.SURPRISAL:
+                return self._find_surprisals(request)
+            case Ask.PROBABILITY:
+                return self._score(request)
+            case Ask.SAMPLE | Ask.GREEDY | Ask.COMPLETE:
+                return Generated(self._generate(request))
+
+    def _find_next_byte(self, request: CharacterRequest) -> NextByte:
+        state = self._read(request)
+        members = state.find_members(request.num_members) if request.num_members else []
+        probabilities = np.exp(state.next_log_probs).tolist()
+        return NextByte(tuple(probabilities), tuple(self._describe(member) for member in members))
+
+    def _find_surprisals(self, request: CharacterRequest) -> Surprisals:
+        bits = self._model.find_surprisals(request.text, request.context, _find_settings(request))
+        bits = np.where(np.isnan(bits), np.inf, bits)  # what follows something impossible is no likelier
+        return Surprisals(tuple(bits.tolist()), float(np.mean(bits)))
+
+    def _score(self, request: CharacterRequest) -> TextProbability:
+        score = self._model.score(request.text, request.context, _find_settings(request))
+        log_most = None if score.log_missed is None else float(np.logaddexp(score.log_mass, score.log_missed))
+        return TextProbability(
+            log2_prefix=score.log_probability / math.log(2),
+            log2_whole=score.log_probability_with_end / math.log(2),
+            log2_at_least=score.log_mass / math.log(2),
+            log2_at_most=None if log_most is None else log_most / math.log(2),
+        )
+
+    def _generate(self, request: CharacterRequest) -> bytes:
+        state, rng = self._read(request), np.random.default_rng(request.seed)
+        if request.ask is Ask.COMPLETE:
+            return self._model.complete(state, rng, request.max_tokens)
+        if request.ask is Ask.SAMPLE:
+            return self._model.sample(state, rng, request.max_bytes)
+        return self._model.choose_greedily(state, request.max_bytes)
+
+    def _read(self, request: CharacterRequest) -> State:
+        """The state after the text, from the nearest one that is known."""
+        settings = _find_settings(request)
+        origin = (request.context, settings)
+        known = self._states.find(origin, request.text)
+        if known is None:
+            state = self._model.open(request.context, settings).advance(request.text)
+        else:
+            state = known.state.advance(request.text[known.num_bytes :])
+        self._states.keep(origin, request.text, state)
+        return state
+
+    def _describe(self, member: Member) -> CoveringMember:
+        spelled = [self._model.spell(token_id) for token_id in member.token_ids]
+        ahead = spelled[-1][-member.num_bytes_ahead :] if member.num_bytes_ahead else b""
+        return CoveringMember(tuple(map(_show, spelled)), _show(ahead), member.share)
+
+
+def _find_settings(request: CharacterRequest) -> CoveringSettings:
+    return CoveringSettings(request.covering, request.width, request.threshold)
+
+
+def _show(data: bytes) -> str:
+    return data.decode(errors="backslashreplace")

@@ -1,0 +1,1 @@
+"""From a completion request to the text that answers it."""

@@ -1,0 +1,80 @@
+"""One candidate on its way: what it asks next, what it has said so far, whether it is done."""
+
+from dataclasses import dataclass, field
+
+from inference.engine.detokenizer import Detokenizer
+from inference.engine.stopping import BlockRule, LineRule, count_stable, find_stop
+from inference.healing.covering import Crossing, Rule
+from inference.healing.token_tree import TokenTree
+from inference.protocol.completion import FinishReason
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What ends a candidate besides the model's end token."""
+
+    max_tokens: int  # those that only spell healed bytes again are not counted
+    stops: tuple[str, ...]
+    extent: LineRule | BlockRule
+
+
+@dataclass(slots=True)
+class Candidate:
+    """One candidate's state between steps. Its keys and values are the engine's affair."""
+
+    index: int
+    tree: TokenTree  # to forward next
+    crossings: tuple[Crossing, ...]  # where the next token may leave it
+    limits: Limits
+    detokenizer: Detokenizer
+    token_ids: list[int] = field(default_factory=list)
+    num_new: int = 0  # of those, how many go beyond the healed bytes
+    text: str = ""
+    num_sent: int = 0  # characters of `text` that have gone out
+    finish_reason: FinishReason | None = None
+    has_sent_last: bool = False  # its last chunk has gone out
+
+    def accept_path(self, token_ids: tuple[int, ...], token_bytes: bytes) -> None:
+        """Takes the tokens of the path that was chosen, all of them inside the healed bytes."""
+        self.token_ids += token_ids
+        self.detokenizer.add(token_bytes)
+
+    def accept_token(self, crossing: Crossing, token_id: int, token_bytes: bytes) -> None:
+        """Takes the token that was chosen at `crossing` and lays out what to ask next."""
+        self.token_ids.append(token_id)
+        self.num_new += len(token_bytes) > len(crossing.remaining_bytes)
+        remaining_bytes = crossing.remaining_bytes[len(token_bytes) :]
+        self.tree = TokenTree((token_id,))
+        self.crossings = (Crossing(None, remaining_bytes, crossing.rule if remaining_bytes else Rule.EXTEND),)
+        self.text += self.detokenizer.add(token_bytes)
+        self._find_end()
+
+    def finish(self, reason: FinishReason) -> None:
+        """Ends the candidate; the first reason stands."""
+        self.finish_reason = self.finish_reason or reason
+
+    def take_text(self) -> str:
+        """What may go out now and has not yet: the first line once it is whole, all at the end."""
+        ready = len(self.text) if self.finish_reason else self._count_ready()
+        taken = self.text[self.num_sent : ready]
+        self.num_sent = max(self.num_sent, ready)
+        return taken
+
+    def _find_end(self) -> None:
+        stop = find_stop(self.text, self.limits.stops)
+        end = self.limits.extent.find_end(self.text)
+        if stop is not None and (end is None or stop <= end):
+            self.text = self.text[:stop]
+            self.finish(FinishReason.STOP)
+        elif end is not None:
+            self.text = self.text[:end]
+            self.finish(FinishReason.EXTENT)
+        elif self.num_new >= self.limits.max_tokens:
+            self.finish(FinishReason.LENGTH)
+
+    def _count_ready(self) -> int:
+        body = len(self.text) - len(self.text.lstrip())
+        line_end = self.text.find("\n", body)
+        if line_end < 0 or line_end > count_stable(self.text, self.limits.stops):
+            return 0
+        return len(self.text[:line_end].rstrip())  # a block that ends here leaves the blanks behind its line away

@@ -1,0 +1,64 @@
+"""What healing did at a cursor, for people to read."""
+
+import math
+
+from inference.engine.prompt import Prompt, PromptBuilder
+from inference.healing.covering import Crossing
+from inference.healing.heal_point import encode_section
+from inference.healing.token_tree import TokenTree
+from inference.model.language_model import SampleResult
+from inference.protocol.completion import ExplainedNode, Explanation
+
+_NUM_KEPT_SHOWN = 8
+
+
+def build_explanation(
+    prompts: PromptBuilder, prompt: Prompt, tree: TokenTree, crossings: tuple[Crossing, ...], result: SampleResult
+) -> Explanation:
+    """The kept tokens, the tree with the mass that leaves each node, and the path that was taken."""
+    token_bytes = prompts.vocabulary.token_bytes
+    crossing_at = {crossing.node: index for index, crossing in enumerate(crossings)}
+    nodes = []
+    for node in (None, *range(len(tree.branch_ids))):
+        path = tree.find_path(node)
+        parent = None if node is None else tree.parents[node]
+        index = crossing_at.get(node)
+        mass = -math.inf if index is None else float(result.log_masses[index])
+        weighed = index is not None and math.isfinite(mass)
+        nodes.append(
+            ExplainedNode(
+                parent=None if node is None else (0 if parent is None else parent + 1),
+                token="" if node is None else _show(token_bytes[tree.branch_ids[node]]),
+                num_covered_bytes=sum(len(token_bytes[tree.branch_ids[branch]]) for branch in path),
+                log_mass=mass if weighed else None,
+                best_token=_name(prompts, int(result.best_ids[index])) if weighed and index is not None else None,
+                best_log_prob=float(result.best_log_probs[index]) if weighed and index is not None else None,
+            )
+        )
+    choice = result.choices[0]
+    chosen = [_show(token_bytes[tree.branch_ids[branch]]) for branch in tree.find_path(choice.crossing.node)]
+    return Explanation(
+        kept_tail=tuple(_name(prompts, token_id) for token_id in prompt.kept_ids[-_NUM_KEPT_SHOWN:]),
+        healed_bytes=_show(prompt.healed[len(prompt.healed) - prompt.num_healed_bytes :]),
+        nodes=tuple(nodes),
+        chosen_tokens=(*chosen, _name(prompts, choice.token_id)),
+        unhealed_tokens=tuple(_show(token_bytes[token_id]) for token_id in _encode_healed(prompts, prompt.healed)),
+    )
+
+
+def _encode_healed(prompts: PromptBuilder, healed: bytes) -> tuple[int, ...]:
+    try:
+        return encode_section(prompts.encoder, healed.decode())
+    except UnicodeDecodeError:  # one token back can be the middle of a code point
+        return prompts.encoder.encode_beginning(healed)
+
+
+def _name(prompts: PromptBuilder, token_id: int) -> str:
+    for name, special_id in prompts.vocabulary.special_tokens.items():
+        if special_id == token_id:
+            return name
+    return _show(prompts.vocabulary.token_bytes[token_id])
+
+
+def _show(data: bytes) -> str:
+    return data.decode(errors="backslashreplace")

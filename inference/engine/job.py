@@ -1,0 +1,115 @@
+"""A request inside the engine: its candidates, where its chunks go, and what it has cost."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from inference.engine.candidate import Candidate
+from inference.engine.prompt import Prompt
+from inference.errors import MidtokenError
+from inference.model.language_model import RandomSource, Sampling, SequenceCache
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, Explanation, FinishReason
+
+
+class ChunkSink(Protocol):
+    """Where one request's chunks go. Called from the engine's thread only; ends with one last chunk or one failure."""
+
+    def send(self, chunk: CompletionChunk) -> None:
+        """Takes a chunk; after one that `is_last` nothing comes."""
+        ...
+
+    def fail(self, error: MidtokenError) -> None:
+        """Takes the reason why no last chunk comes."""
+        ...
+
+    def is_cancelled(self) -> bool:
+        """True once nobody waits for the answer any more. Asked between steps."""
+        ...
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a request has cost so far."""
+
+    submitted_at: float
+    started_at: float = 0.0
+    first_chunk_at: float | None = None
+    num_forwards: int = 0
+    num_reading_forwards: int = 0  # those that read a piece of a long context and chose nothing
+    num_healing_forwards: int = 0
+    num_context_tokens: int = 0
+    num_tree_nodes: int = 0
+    num_hot_hits: int = 0
+    num_hot_misses: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A request that the engine has taken on."""
+
+    request: CompletionRequest
+    sink: ChunkSink
+    prompt: Prompt
+    counters: Counters
+    num_tokens: int  # most tokens it can come to hold in the KV store
+    candidates: list[Candidate]  # one until the first choice, then one for each candidate
+    random_sources: tuple[RandomSource | None, ...]  # one for each candidate
+    caches: list[SequenceCache] = field(default_factory=list)  # one for each sequence, once it runs
+    num_read: int = 0  # context tokens that have been forwarded
+    explanation: Explanation | None = None
+
+    @property
+    def num_sequences(self) -> int:
+        """Candidates that step together."""
+        return self.request.num_candidates
+
+    @property
+    def sampling(self) -> Sampling:
+        """How its tokens are drawn."""
+        return Sampling(self.request.temperature, self.request.top_p)
+
+    @property
+    def is_finished(self) -> bool:
+        """True when every candidate has ended."""
+        return all(candidate.finish_reason for candidate in self.candidates)
+
+    def finish(self, reason: FinishReason) -> None:
+        """Ends all candidates that still run."""
+        for candidate in self.candidates:
+            candidate.finish(reason)
+
+    def send_ready(self, now: float) -> None:
+        """Sends what the candidates have to say and, when all have ended, the last chunk with the stats."""
+        taken = [(candidate, candidate.take_text()) for candidate in self.candidates]
+        ready = [(each, text) for each, text in taken if text or (each.finish_reason and not each.has_sent_last)]
+        for number, (candidate, text) in enumerate(ready, 1):
+            is_last = self.is_finished and number == len(ready)
+            if self.counters.first_chunk_at is None:
+                self.counters.first_chunk_at = now
+            candidate.has_sent_last = candidate.finish_reason is not None
+            self.sink.send(
+                CompletionChunk(
+                    text,
+                    candidate=candidate.index,
+                    healed_bytes=self.prompt.num_healed_bytes,
+                    finish_reason=candidate.finish_reason,
+                    stats=self._build_stats(now) if is_last else None,
+                    explanation=self.explanation if is_last else None,
+                )
+            )
+
+    def _build_stats(self, now: float) -> CompletionStats:
+        counters = self.counters
+        started_at = counters.started_at or now
+        first_chunk_at = now if counters.first_chunk_at is None else counters.first_chunk_at
+        return CompletionStats(
+            queue_ms=1e3 * (started_at - counters.submitted_at),
+            first_chunk_ms=1e3 * (first_chunk_at - counters.submitted_at),
+            total_ms=1e3 * (now - counters.submitted_at),
+            num_tokens=sum(len(candidate.token_ids) for candidate in self.candidates),
+            num_forwards=counters.num_forwards,
+            num_healing_forwards=counters.num_healing_forwards,
+            num_context_tokens=counters.num_context_tokens,
+            num_tree_nodes=counters.num_tree_nodes,
+            num_hot_hits=counters.num_hot_hits,
+            num_hot_misses=counters.num_hot_misses,
+        )

@@ -1,0 +1,32 @@
+"""From a model folder to an engine that has completed something."""
+
+from inference.config import EngineConfig
+from inference.engine.engine import Engine
+from inference.engine.prompt import FimOrder, PromptBuilder, find_fim_markers
+from inference.engine.waiting_sink import complete
+from inference.errors import MidtokenError, ModelError
+from inference.model.loader import build_language_model, load_model
+from inference.protocol.completion import CompletionRequest
+
+
+def load_engine(config: EngineConfig) -> Engine:
+    """An engine for the model in `config.model_dir`. Raises ModelError where it cannot be used."""
+    if config.fim_order not in list(FimOrder):
+        raise ModelError(f"fim_order must be one of {', '.join(FimOrder)}, not {config.fim_order!r}")
+    loaded = load_model(config)
+    vocabulary, trie = loaded.vocabulary, loaded.trie
+    markers = find_fim_markers(vocabulary)
+    prompts = PromptBuilder(loaded.encoder, vocabulary, trie, loaded.start_ids, markers, FimOrder(config.fim_order))
+    engine = Engine(config, build_language_model(loaded), prompts)
+    if config.warm:
+        _warm(engine)
+    return engine
+
+
+def _warm(engine: Engine) -> None:
+    """Runs one small completion: the first is slow, and a model that cannot step is found out now."""
+    try:
+        complete(engine, CompletionRequest("a = b", "\n", max_tokens=2))
+    except MidtokenError as error:
+        engine.close()
+        raise ModelError(f"the model cannot be used: {error}") from error

@@ -1,0 +1,88 @@
+"""What the server counts, beside Triton's own metrics, and how a finished request adds to it.
+
+Triton's own queue metrics see nothing here: a decoupled model takes each request at once and lets it wait inside
+the engine. So the numbers come from the statistics of the last chunk.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from inference.errors import InvalidRequestError, MidtokenError, OverloadedError
+from inference.protocol.completion import CompletionChunk, FinishReason
+
+
+class Outcome(StrEnum):
+    """How a request ended; the label of `midtoken_requests_total`."""
+
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+    DEADLINE = "deadline"
+    INVALID = "invalid"
+    OVERLOADED = "overloaded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One family of time series: a histogram if it has buckets, else a counter, by outcome if it says so."""
+
+    name: str
+    description: str
+    has_outcomes: bool = False
+    buckets_ms: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one request adds to a metric."""
+
+    metric: Metric
+    value: float
+    outcome: Outcome | None = None  # where the metric has outcomes
+
+
+_BUCKETS_MS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0)
+_REQUESTS = Metric("midtoken_requests_total", "Completion requests by how they ended", has_outcomes=True)
+_CANCELS = Metric("midtoken_cancels_total", "Completions that were cancelled before they were complete")
+_QUEUE = Metric("midtoken_queue_ms", "Time from a request's arrival to its first step", buckets_ms=_BUCKETS_MS)
+_FIRST_CHUNK = Metric("midtoken_first_chunk_ms", "Time from arrival to the first chunk", buckets_ms=_BUCKETS_MS)
+_HOT_HITS = Metric("midtoken_hot_prefix_hits_total", "Allowed sets found in the hot-prefix cache")
+_HOT_MISSES = Metric("midtoken_hot_prefix_misses_total", "Allowed sets that had to be derived")
+_CONTEXT = Metric("midtoken_context_tokens_total", "Context tokens of all requests")
+_REUSED = Metric("midtoken_reused_tokens_total", "Context tokens whose keys and values were still in the cache")
+
+METRICS = (_REQUESTS, _CANCELS, _QUEUE, _FIRST_CHUNK, _HOT_HITS, _HOT_MISSES, _CONTEXT, _REUSED)
+
+
+def observe_end(chunk: CompletionChunk) -> Iterator[Observation]:
+    """What a request that ended with this last chunk adds."""
+    assert chunk.stats is not None, "only the last chunk ends a request"
+    stats = chunk.stats
+    outcome = _OUTCOMES.get(chunk.finish_reason, Outcome.COMPLETED)
+    yield Observation(_REQUESTS, 1, outcome)
+    if outcome is Outcome.CANCELLED:
+        yield Observation(_CANCELS, 1)
+    yield Observation(_QUEUE, stats.queue_ms)
+    if stats.num_tokens:
+        yield Observation(_FIRST_CHUNK, stats.first_chunk_ms)
+    yield Observation(_HOT_HITS, stats.num_hot_hits)
+    yield Observation(_HOT_MISSES, stats.num_hot_misses)
+    yield Observation(_CONTEXT, stats.num_context_tokens)
+    yield Observation(_REUSED, stats.num_reused_tokens)
+
+
+def observe_error(error: MidtokenError) -> Iterator[Observation]:
+    """What a request that ended in an error adds."""
+    outcome = Outcome.FAILED
+    if isinstance(error, InvalidRequestError):
+        outcome = Outcome.INVALID
+    elif isinstance(error, OverloadedError):
+        outcome = Outcome.OVERLOADED
+    yield Observation(_REQUESTS, 1, outcome)
+
+
+_OUTCOMES: dict[FinishReason | None, Outcome] = {
+    FinishReason.CANCELLED: Outcome.CANCELLED,
+    FinishReason.DEADLINE: Outcome.DEADLINE,
+}

@@ -1,0 +1,198 @@
+"""Text to token ids, one pre-token at a time, as the model's tokenizer would do it.
+
+Going through the pre-tokenizer and the merges directly has three uses: the boundaries between
+pre-tokens are known, the beginning of a pre-token can be encoded by itself, and text that merely
+looks like a control token stays text.
+"""
+
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from tokenizers import Tokenizer
+
+from inference.errors import ModelError
+
+_BLANK_MARK = "▁"  # SentencePiece writes a blank so
+_SAMPLE = "a é\n"  # what byte-level tokenizers write alike
+
+
+class PreToken(NamedTuple):  # made a thousand times for each keystroke, in a third of a frozen dataclass's time
+    """A run of text that is merged by itself. `end` counts characters from the start of the text."""
+
+    text: str
+    end: int
+
+
+class TextEncoder(Protocol):
+    """Splits text into pre-tokens and encodes each. Text in full is the pre-tokens' ids, joined."""
+
+    start_ids: tuple[int, ...]  # what the tokenizer puts before every text
+
+    def find_dummy_prefix(self, text: str) -> str:
+        """What the tokenizer puts before the first character: a blank or nothing."""
+        ...
+
+    def split(self, text: str) -> list[PreToken]:
+        """The pre-tokens of the text, in order; joined they are the text."""
+        ...
+
+    def encode(self, pre_token: str) -> tuple[int, ...]:
+        """The ids of one whole pre-token."""
+        ...
+
+    def encode_beginning(self, beginning: bytes) -> tuple[int, ...]:
+        """The ids of the beginning of a longer pre-token, where a token ends with `beginning`.
+
+        They differ from those of a whole pre-token where the tokenizer looks the whole up before it
+        merges (`ignore_merges`, as Llama 3).
+        """
+        ...
+
+
+def load_text_encoder(model_dir: Path) -> TextEncoder:
+    """The encoder for a folder's `tokenizer.json`. Raises ModelError where its kind has no exact healing."""
+    path = model_dir / "tokenizer.json"
+    try:
+        spec = json.loads(path.read_text(encoding="utf-8"))
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the tokenizers library raises bare Exception
+        raise ModelError(f"cannot read {path}: {error}") from error
+    kind = spec["model"].get("type")
+    if kind != "BPE":
+        raise ModelError(f"{path} is a {kind} tokenizer; midtoken heals byte-level BPE and BPE with byte fallback")
+    if spec["model"].get("byte_fallback"):
+        return SentencePieceEncoder(tokenizer)
+    return ByteLevelEncoder(tokenizer)
+
+
+class ByteLevelEncoder:
+    """Byte-level BPE behind a pre-tokenizer, as GPT-2, Qwen, StarCoder, DeepSeek and Llama 3 have it."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Raises ModelError where the tokenizer adds blanks of its own."""
+        pieces = [] if tokenizer.pre_tokenizer is None else tokenizer.pre_tokenizer.pre_tokenize_str(_SAMPLE)
+        if "".join(piece for piece, _ in pieces) != _to_alphabet(_SAMPLE.encode()):
+            raise ModelError("not plain byte-level BPE: the tokenizer writes bytes otherwise, or adds blanks")
+        self._pre_tokenizer = tokenizer.pre_tokenizer
+        self._whole = tokenizer.model
+        self._merged = _without_lookup(tokenizer) if tokenizer.model.ignore_merges else self._whole
+        self.start_ids = _find_start_ids(tokenizer)
+        self.encode = lru_cache(maxsize=65_536)(self._encode)
+
+    def find_dummy_prefix(self, text: str) -> str:  # noqa: ARG002  # __init__ refused what adds blanks
+        return ""
+
+    def split(self, text: str) -> list[PreToken]:
+        return [PreToken(text[start:end], end) for _, (start, end) in self._pre_tokenizer.pre_tokenize_str(text)]
+
+    def _encode(self, pre_token: str) -> tuple[int, ...]:
+        return tuple(token.id for token in self._whole.tokenize(_to_alphabet(pre_token.encode())))
+
+    def encode_beginning(self, beginning: bytes) -> tuple[int, ...]:
+        return tuple(token.id for token in self._merged.tokenize(_to_alphabet(beginning)))
+
+
+class SentencePieceEncoder:
+    """BPE over characters with byte fallback, blanks written as U+2581, as Llama 2 and CodeLlama have it.
+
+    Such a tokenizer merges the whole text at once. Where no token goes on from another character
+    into a blank, the text falls apart before each run of blanks, and the runs are its pre-tokens.
+    A U+2581 that is in the text itself goes through byte tokens: the tokenizer would turn it into a
+    blank, and the completion would no longer continue what was typed.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Raises ModelError where a token joins a word to the blank after it, or a byte has no token."""
+        vocabulary = tokenizer.get_vocab(with_added_tokens=False)
+        joined = next((token for token in vocabulary if _BLANK_MARK in token.lstrip(_BLANK_MARK)), None)
+        if joined is not None:
+            raise ModelError(f"the tokenizer joins words ({joined!r}): every keystroke could change all tokens")
+        self._model = tokenizer.model
+        self._byte_ids = _find_byte_ids(vocabulary)
+        self._splits_blanks = _splits_blanks(tokenizer)
+        self._dummy_prefix = " " if _adds_blank(tokenizer, "a") else ""
+        self._dummy_prefix_before_blank = " " if _adds_blank(tokenizer, " a") else ""
+        self.start_ids = _find_start_ids(tokenizer)
+        self.encode = lru_cache(maxsize=65_536)(self._encode)
+
+    def find_dummy_prefix(self, text: str) -> str:
+        return self._dummy_prefix_before_blank if text.startswith(" ") else self._dummy_prefix
+
+    def split(self, text: str) -> list[PreToken]:
+        ends = [
+            index
+            for index in range(1, len(text))
+            if text[index] == " " and (self._splits_blanks or text[index - 1] != " ")
+        ]
+        starts = [0, *ends]
+        return [PreToken(text[start:end], end) for start, end in zip(starts, [*ends, len(text)], strict=True) if text]
+
+    def _encode(self, pre_token: str) -> tuple[int, ...]:
+        first, *others = pre_token.split(_BLANK_MARK)
+        ids = self._merge(first)
+        for part in others:
+            ids += self._spell(_BLANK_MARK.encode()) + self._merge(part)
+        return tuple(ids)
+
+    def encode_beginning(self, beginning: bytes) -> tuple[int, ...]:
+        whole = beginning.decode(errors="ignore")  # what an unfinished character leaves at the end
+        return (*self.encode(whole), *self._spell(beginning[len(whole.encode()) :]))
+
+    def _merge(self, text: str) -> list[int]:
+        return [token.id for token in self._model.tokenize(text.replace(" ", _BLANK_MARK))] if text else []
+
+    def _spell(self, data: bytes) -> list[int]:
+        return [self._byte_ids[byte] for byte in data]
+
+
+def _without_lookup(tokenizer: Tokenizer) -> Any:  # tokenizers has no type for its models
+    copy = Tokenizer.from_str(tokenizer.to_str())
+    copy.model.ignore_merges = False
+    return copy.model
+
+
+def _find_start_ids(tokenizer: Tokenizer) -> tuple[int, ...]:
+    """The ids that the tokenizer's post-processor puts before a text; not those that it puts after."""
+    with_marks = tokenizer.encode("a").ids
+    bare = tokenizer.encode("a", add_special_tokens=False).ids
+    for start in range(len(with_marks) - len(bare) + 1):
+        if with_marks[start : start + len(bare)] == bare:
+            return tuple(with_marks[:start])
+    return ()
+
+
+def _find_byte_ids(vocabulary: dict[str, int]) -> list[int]:
+    try:
+        return [vocabulary[f"<0x{byte:02X}>"] for byte in range(256)]
+    except KeyError as error:
+        raise ModelError(f"the tokenizer falls back on bytes, but has no token {error}") from None
+
+
+def _adds_blank(tokenizer: Tokenizer, text: str) -> bool:
+    """True where the tokenizer puts a blank before `text` (a Metaspace does not where there is one)."""
+    shown = "".join(tokenizer.encode(text, add_special_tokens=False).tokens)
+    return shown.startswith(_BLANK_MARK + text.replace(" ", _BLANK_MARK)[:-1])
+
+
+def _splits_blanks(tokenizer: Tokenizer) -> bool:
+    """True where each blank of a run is a pre-token of its own."""
+    if tokenizer.pre_tokenizer is None:
+        return False
+    return len(tokenizer.pre_tokenizer.pre_tokenize_str(f"a{_BLANK_MARK * 3}b")) > 2
+
+
+def _build_alphabet() -> list[str]:
+    """GPT-2's printable stand-in for each byte."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    others = [byte for byte in range(256) if byte not in printable]
+    table = {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
+    return [table[byte] for byte in range(256)]
+
+
+_ALPHABET = _build_alphabet()
+
+
+def _to_alphabet(data: bytes) -> str:
+    return "".join([_ALPHABET[byte] for byte in data])

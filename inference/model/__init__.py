@@ -1,0 +1,1 @@
+"""A language model on its device: forward passes, keys and values, and the choice of tokens."""

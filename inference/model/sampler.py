@@ -1,0 +1,178 @@
+"""The choice of the next token where typed bytes bind it: masks by interval, exact masses.
+
+Every exit of a covering is a row of next-token log-probabilities, cut to the tokens that may
+follow there. Its mass is log P(path) + logsumexp(row): what the model gives to all continuations
+that leave the healed bytes by this path (Vieira et al. 2025, section 3.4).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from inference.healing.covering import Crossing, Rule, find_leaving
+from inference.model.language_model import Choice, RandomSource, SampleRequest, SampleResult
+from trie_cache.hot_prefixes import HotPrefixCache
+from trie_cache.trie import Interval, Trie
+from trie_cache.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The exits of all questions, flat."""
+
+    rows: list[int]  # row of logits that each exit reads
+    owners: list[int]  # the question it belongs to
+    crossings: list[Crossing]
+
+
+@dataclass(slots=True)
+class _Lookups:
+    """How a question's lookups of allowed sets went."""
+
+    num_hits: int = 0
+    num_misses: int = 0
+
+    def count(self, *, was_hit: bool) -> None:
+        self.num_hits += was_hit
+        self.num_misses += not was_hit
+
+
+class Sampler:
+    """Chooses tokens under interval masks, for many sequences at once."""
+
+    def __init__(self, vocabulary: Vocabulary, hot_prefixes: HotPrefixCache, trie: Trie, device: torch.device) -> None:
+        self._hot_prefixes = hot_prefixes
+        self._trie = trie
+        self._device = device
+        self._ranks = torch.tensor(trie.rank, device=device)  # [vocab_size] int32; specials lie beyond every interval
+        known = torch.tensor([bool(data) for data in vocabulary.token_bytes])
+        known[sorted(vocabulary.special_ids)] = True
+        self._known = known.to(device)  # [vocab_size] bool; False for padding rows
+
+    @torch.inference_mode()
+    def choose(self, requests: Sequence[SampleRequest], logits: torch.Tensor) -> list[SampleResult]:
+        """An answer for each question. `logits`: the rows of all trees' nodes, as `Runner.forward` gives them."""
+        flat, first_rows = _lay_flat(requests)
+        lookups = [_Lookups() for _ in requests]
+        log_probs = torch.log_softmax(logits.masked_fill(~self._known, -torch.inf), dim=-1)
+        scores = log_probs[flat.rows]  # [num_exits, vocab_size]
+        if any(crossing.remaining_bytes for crossing in flat.crossings):
+            scores = scores.masked_fill(~self._build_masks(flat, lookups), -torch.inf)
+        best, best_ids = scores.max(dim=-1)
+        masses = torch.logsumexp(scores, dim=-1)
+        edges = _find_edge_log_probs(requests, first_rows, log_probs)
+        host = torch.stack([best.double(), masses.double(), best_ids.double()]).cpu().numpy()
+        results = []
+        first_crossing = 0
+        for request, path_edges, looked_up in zip(requests, edges, lookups, strict=True):
+            here = slice(first_crossing, first_crossing + len(request.crossings))
+            first_crossing += len(request.crossings)
+            paths = np.array([sum(path_edges[b] for b in request.tree.iter_path(e.node)) for e in request.crossings])
+            bests = host[0, here] + paths
+            ids = host[2, here].astype(np.int64)
+            choices = _choose_greedily(request, bests, ids)
+            if choices is None:
+                choices = _draw(request, scores[here] + torch.from_numpy(paths).to(scores)[:, None])
+            results.append(
+                SampleResult(host[1, here] + paths, ids, bests, choices, looked_up.num_hits, looked_up.num_misses)
+            )
+        return results
+
+    def _build_masks(self, flat: _Rows, lookups: list[_Lookups]) -> torch.Tensor:
+        """[num_exits, vocab_size] bool, device: the tokens that may follow at each exit."""
+        intervals = [_find_interval(self._trie, crossing) for crossing in flat.crossings]
+        bounds = torch.tensor([(interval.lo, interval.hi) for interval in intervals], device=self._device)
+        masks = (self._ranks >= bounds[:, :1]) & (self._ranks < bounds[:, 1:])
+        for row, (owner, crossing) in enumerate(zip(flat.owners, flat.crossings, strict=True)):
+            if not crossing.remaining_bytes:
+                masks[row] = True
+            elif crossing.rule is Rule.SPELL:
+                num_hits = self._hot_prefixes.num_hits
+                allowed = self._hot_prefixes.allowed(crossing.remaining_bytes)
+                masks[row, torch.tensor(allowed.ids, device=self._device)] = True
+                lookups[owner].count(was_hit=self._hot_prefixes.num_hits > num_hits)
+        return masks
+
+
+def _find_interval(trie: Trie, crossing: Crossing) -> Interval:
+    return (
+        find_leaving(trie, crossing.remaining_bytes)
+        if crossing.rule is Rule.LEAVE
+        else trie.find_interval(crossing.remaining_bytes)
+    )
+
+
+def _lay_flat(requests: Sequence[SampleRequest]) -> tuple[_Rows, list[int]]:
+    flat = _Rows([], [], [])
+    first_rows = []
+    row = 0
+    for owner, request in enumerate(requests):
+        first_rows.append(row)
+        for crossing in request.crossings:
+            flat.rows.append(row + (0 if crossing.node is None else crossing.node + 1))
+            flat.owners.append(owner)
+            flat.crossings.append(crossing)
+        row += 1 + len(request.tree.branch_ids)
+    return flat, first_rows
+
+
+def _find_edge_log_probs(
+    requests: Sequence[SampleRequest], first_rows: list[int], log_probs: torch.Tensor
+) -> list[list[float]]:
+    """For each question's branches, log P(branch | its parent)."""
+    rows = [
+        first + (0 if parent is None else parent + 1)
+        for request, first in zip(requests, first_rows, strict=True)
+        for parent in request.tree.parents
+    ]
+    if not rows:
+        return [[] for _ in requests]
+    ids = [token_id for request in requests for token_id in request.tree.branch_ids]
+    edges = iter(log_probs[rows, ids].tolist())
+    return [[next(edges) for _ in request.tree.branch_ids] for request in requests]
+
+
+def _choose_greedily(
+    request: SampleRequest, bests: npt.NDArray[np.float64], ids: npt.NDArray[np.int64]
+) -> tuple[Choice, ...] | None:
+    """The single best path and token; None where more than that is wanted."""
+    if not request.sampling.is_greedy or len(request.random_sources) > 1:
+        return None
+    best = int(bests.argmax())
+    return (Choice(request.crossings[best], int(ids[best])),)
+
+
+def _draw(request: SampleRequest, joint: torch.Tensor) -> tuple[Choice, ...]:
+    """Draws from, or ranks, all paths and tokens at once; fewer than wanted where there are no more to rank.
+
+    `joint`: [num_exits, vocab_size] log-probabilities, -inf for what may not follow.
+    """
+    vocab_size = joint.shape[1]
+    flat = joint.flatten()
+    allowed = flat.isfinite().nonzero()[:, 0]
+    scores = flat[allowed].double()
+    if request.sampling.is_greedy:
+        picks = scores.topk(min(len(request.random_sources), len(scores))).indices.tolist()
+    else:
+        probs = _keep_top(torch.softmax(scores / request.sampling.temperature, dim=0), request.sampling.top_p)
+        picks = [_draw_one(probs, source) for source in request.random_sources]
+    places = allowed[picks].tolist()
+    return tuple(Choice(request.crossings[place // vocab_size], place % vocab_size) for place in places)
+
+
+def _draw_one(probs: torch.Tensor, source: RandomSource | None) -> int:
+    assert isinstance(source, torch.Generator), "TorchModel.new_random_source made it"
+    return int(torch.multinomial(probs, 1, generator=source))
+
+
+def _keep_top(probs: torch.Tensor, top_p: float) -> torch.Tensor:
+    """The smallest set of the likeliest that holds `top_p` of the mass; the others get zero."""
+    if math.isclose(top_p, 1.0):
+        return probs
+    ordered, order = probs.sort(descending=True)
+    beyond = ordered.cumsum(0) - ordered >= top_p
+    return probs.index_fill(0, order[beyond], 0.0)

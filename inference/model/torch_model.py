@@ -1,0 +1,42 @@
+"""The language model that runs on torch: a runner and a sampler behind one seam."""
+
+from collections.abc import Sequence
+
+import torch
+
+from inference.model.kv_cache import SequenceCache
+from inference.model.language_model import SampleResult, Step
+from inference.model.runner import Part, Runner
+from inference.model.sampler import Sampler
+
+
+class TorchModel:
+    """A `LanguageModel` on one torch device."""
+
+    def __init__(self, runner: Runner, sampler: Sampler) -> None:
+        self.max_tokens = runner.max_tokens
+        self._runner = runner
+        self._sampler = sampler
+
+    def new_cache(self) -> SequenceCache:
+        """An empty cache for one sequence."""
+        return self._runner.new_cache()
+
+    def new_random_source(self, seed: int | None) -> torch.Generator:
+        """What one candidate is drawn with; `None` seeds it from the system."""
+        generator = torch.Generator(self._runner.device)
+        if seed is None:
+            generator.seed()
+        else:
+            generator.manual_seed(seed)
+        return generator
+
+    def step(self, steps: Sequence[Step]) -> list[SampleResult | None]:
+        """Forwards all steps in one pass; for each, what was chosen, or None where it asked for nothing."""
+        parts = []
+        for step in steps:
+            assert isinstance(step.cache, SequenceCache), "every cache comes from new_cache"
+            parts.append(Part(step.cache, step.tree, wants_logits=step.sample is not None))
+        logits = self._runner.forward(parts)
+        results = iter(self._sampler.choose([step.sample for step in steps if step.sample is not None], logits))
+        return [None if step.sample is None else next(results) for step in steps]

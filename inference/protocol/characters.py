@@ -1,0 +1,279 @@
+"""One question to the character-level model and its answer, as dataclasses and as named arrays.
+
+The characters are bytes, and texts are the bytes themselves: half a character at the end of a text can be asked about.
+The arrays travel as those of `inference.protocol.completion` do. JSON has no infinity, so the logarithm of a
+probability of zero travels as the least number there is; in the dataclasses it is infinite.
+"""
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from inference.errors import InvalidRequestError
+from inference.protocol.arrays import (
+    Array,
+    FieldTypes,
+    check_known,
+    check_range,
+    to_array,
+    to_bytes,
+    to_member,
+    to_single,
+    to_text,
+)
+
+END = 256  # where the end of text stands in a distribution, after the 256 bytes
+MAX_TEXT_BYTES = 16 * 1024  # requests are answered one after the other, and each byte may take a step of the model
+MAX_ENUMERATED_BYTES = 16  # seconds; the tokenizations all but double with each byte
+MAX_CONTEXT_BYTES = 8 * 1024 * 1024
+MAX_WIDTH = 1024
+MAX_MEMBERS = 64
+MAX_NEW = 4096  # bytes or tokens
+
+_LEAST = float(np.finfo(np.float64).min)
+
+
+class Ask(StrEnum):
+    """What is asked about the text, given the context."""
+
+    NEXT_BYTE = "next_byte"  # the distribution of the byte that follows the text
+    SURPRISAL = "surprisal"  # of each byte of the text, in bits
+    PROBABILITY = "probability"  # of the text
+    SAMPLE = "sample"  # bytes that follow the text, drawn one by one
+    GREEDY = "greedy"  # the same, the likeliest each time
+    COMPLETE = "complete"  # tokens that follow the text, the first drawn exactly: the paper's section 3.4
+
+
+class CoveringKind(StrEnum):
+    """Which tokenizations of the text count."""
+
+    CANONICAL = "canonical"  # those that the tokenizer writes in some longer text
+    BEAM = "beam"  # all; at each byte the likeliest of them are followed
+    SINGLE = "single"  # the tokenizer's own tokens, the last one open
+    ENUMERATE = "enumerate"  # all, one by one: for small texts
+
+
+@dataclass(frozen=True, slots=True)
+class CharacterRequest:
+    """A question about `text`, which stands after `context`."""
+
+    text: bytes
+    context: bytes = b""
+    ask: Ask = Ask.NEXT_BYTE
+    covering: CoveringKind = CoveringKind.CANONICAL
+    width: int = 8  # beam: how many are followed
+    threshold: float | None = None  # beam, canonical: the share below which one is left aside; None: the model's own
+    num_members: int = 0  # next_byte: how many tokenizations to tell
+    max_bytes: int = 64  # sample, greedy
+    max_tokens: int = 64  # complete
+    seed: int | None = None  # sample, complete
+
+    def __post_init__(self) -> None:
+        """Raises InvalidRequestError where a value is out of range."""
+        check_range("width", self.width, 1, MAX_WIDTH)
+        check_range("num_members", self.num_members, 0, MAX_MEMBERS)
+        check_range("max_bytes", self.max_bytes, 1, MAX_NEW)
+        check_range("max_tokens", self.max_tokens, 1, MAX_NEW)
+        if self.threshold is not None and not 0.0 <= self.threshold <= 1.0:
+            raise InvalidRequestError(f"threshold must be between 0 and 1, not {self.threshold}")
+        if self.seed is not None:
+            check_range("seed", self.seed, 0, 2**63 - 1)
+        self._check_texts()
+
+    def _check_texts(self) -> None:
+        if len(self.context) > MAX_CONTEXT_BYTES:
+            raise InvalidRequestError(f"context has {len(self.context)} bytes; at most {MAX_CONTEXT_BYTES} are taken")
+        if not self.text and self.ask in (Ask.SURPRISAL, Ask.PROBABILITY):
+            raise InvalidRequestError(f"text is empty; {self.ask} is about its bytes")
+        if len(self.text) > MAX_TEXT_BYTES:
+            raise InvalidRequestError(
+                f"text has {len(self.text)} bytes; at most {MAX_TEXT_BYTES} are taken, with context before them"
+            )
+        if self.covering is CoveringKind.ENUMERATE:
+            self._check_enumerable()
+
+    def _check_enumerable(self) -> None:
+        num_new_bytes = self.max_bytes if self.ask in (Ask.SAMPLE, Ask.GREEDY) else 0
+        num_bytes = len(self.context) + len(self.text) + num_new_bytes
+        if num_bytes > MAX_ENUMERATED_BYTES:
+            parts = "context, text and max_bytes" if num_new_bytes else "context and text"
+            raise InvalidRequestError(
+                f"{self.covering} takes up to {MAX_ENUMERATED_BYTES} bytes; {parts} are {num_bytes} together"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class CoveringMember:
+    """A tokenization of the text, from where its tokens can still change. Bytes that are not UTF-8 show as \\xNN."""
+
+    tokens: tuple[str, ...]
+    ahead: str  # by what the last token goes beyond the text; empty where any token may follow
+    share: float  # of the probability of all; where something is ahead, all of it goes to the next byte there
+
+
+@dataclass(frozen=True, slots=True)
+class NextByte:
+    """The distribution of the byte that follows, and what carries it."""
+
+    probabilities: tuple[float, ...]  # [257]: bytes 0 to 255, then the end of text
+    members: tuple[CoveringMember, ...] = ()  # largest share first; as many as were asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Surprisals:
+    """How many bits each byte of the text costs, given what stands before it."""
+
+    surprisals: tuple[float, ...]  # [num_bytes]
+    bits_per_byte: float  # their mean
+
+
+@dataclass(frozen=True, slots=True)
+class TextProbability:
+    """Logarithms to the base 2."""
+
+    log2_prefix: float  # of the text, whatever follows, under the model that the covering defines
+    log2_whole: float  # of the text with the end of text after it
+    log2_at_least: float  # the exact probability, over all tokenizations, is at least this
+    log2_at_most: float | None  # None where that is not known
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """What follows the text."""
+
+    data: bytes  # the last character may be unfinished where a limit of bytes ended it
+
+
+CharacterAnswer = NextByte | Surprisals | TextProbability | Generated
+
+# Input arrays: name -> (Triton type, NumPy type), each of shape [1]. All but `text` may be absent.
+REQUEST_TYPES: FieldTypes = {
+    "text": ("BYTES", np.object_),
+    "context": ("BYTES", np.object_),
+    "ask": ("BYTES", np.object_),
+    "covering": ("BYTES", np.object_),
+    "width": ("INT32", np.int32),
+    "threshold": ("FP64", np.float64),
+    "num_members": ("INT32", np.int32),
+    "max_bytes": ("INT32", np.int32),
+    "max_tokens": ("INT32", np.int32),
+    "seed": ("INT64", np.int64),
+}
+
+# Output arrays, of shape [1] where nothing else is said. An answer has those of its dataclass only.
+ANSWER_TYPES: FieldTypes = {
+    "probabilities": ("FP64", np.float64),  # [257]
+    "members": ("BYTES", np.object_),  # list of CoveringMember as JSON; where some were asked for
+    "surprisals": ("FP64", np.float64),  # [num_bytes]
+    "bits_per_byte": ("FP64", np.float64),
+    "log2_prefix": ("FP64", np.float64),
+    "log2_whole": ("FP64", np.float64),
+    "log2_at_least": ("FP64", np.float64),
+    "log2_at_most": ("FP64", np.float64),  # absent where it is not known
+    "generated": ("BYTES", np.object_),  # as UTF-8, with bytes that are not as \\xNN
+    "generated_bytes": ("UINT8", np.uint8),  # [num_bytes], as they are
+}
+
+_ASKS_OF: Mapping[str, tuple[Ask, ...]] = {
+    "num_members": (Ask.NEXT_BYTE,),
+    "max_bytes": (Ask.SAMPLE, Ask.GREEDY),
+    "max_tokens": (Ask.COMPLETE,),
+    "seed": (Ask.SAMPLE, Ask.COMPLETE),
+}
+
+_COVERINGS_OF: Mapping[str, tuple[CoveringKind, ...]] = {
+    "width": (CoveringKind.BEAM,),
+    "threshold": (CoveringKind.CANONICAL, CoveringKind.BEAM),
+}
+
+
+def request_to_arrays(request: CharacterRequest) -> dict[str, Array]:
+    """The request's fields that differ from their defaults, and `text`."""
+    arrays = {}
+    for field in dataclasses.fields(CharacterRequest):
+        value = getattr(request, field.name)
+        if field.name == "text" or value != field.default:
+            arrays[field.name] = to_array((value,), REQUEST_TYPES[field.name][1])
+    return arrays
+
+
+def request_from_arrays(arrays: Mapping[str, Array]) -> CharacterRequest:
+    """The request that the arrays spell. Raises InvalidRequestError naming the field and what it should be.
+
+    A field that has no effect on the answer is refused, because whoever gave it expects one.
+    """
+    check_known(arrays, REQUEST_TYPES)
+    if "text" not in arrays:
+        raise InvalidRequestError("text is missing: what is asked about")
+    values: dict[str, Any] = {name: to_single(name, array) for name, array in arrays.items()}
+    for name, kind in (("ask", Ask), ("covering", CoveringKind)):
+        if name in values:
+            values[name] = to_member(name, to_text(name, values[name]), kind)
+    for name in ("text", "context"):
+        if name in values:
+            values[name] = to_bytes(values[name])
+    request = CharacterRequest(**values)
+    _check_effect(arrays, request)
+    return request
+
+
+def answer_to_arrays(answer: CharacterAnswer) -> dict[str, Array]:
+    """The answer's fields. All numbers are finite."""
+    if isinstance(answer, Generated):
+        shown = answer.data.decode(errors="backslashreplace")
+        return {
+            "generated": to_array((shown,), np.object_),
+            "generated_bytes": np.frombuffer(answer.data, np.uint8),
+        }
+    values = {field.name: getattr(answer, field.name) for field in dataclasses.fields(answer)}
+    members = values.pop("members", ())
+    arrays = {name: _to_finite(value) for name, value in values.items() if value is not None}
+    if members:
+        arrays["members"] = to_array((json.dumps([dataclasses.asdict(member) for member in members]),), np.object_)
+    return arrays
+
+
+def answer_from_arrays(arrays: Mapping[str, Array]) -> CharacterAnswer:
+    """The answer that the arrays spell, as `answer_to_arrays` wrote them."""
+    if "generated_bytes" in arrays:
+        return Generated(arrays["generated_bytes"].tobytes())
+    numbers = {name: _from_finite(array) for name, array in arrays.items() if name != "members"}
+    if "probabilities" in arrays:
+        return NextByte(numbers["probabilities"], _read_members(arrays.get("members")))
+    if "surprisals" in arrays:
+        return Surprisals(numbers["surprisals"], numbers["bits_per_byte"][0])
+    logarithms = {name: values[0] for name, values in numbers.items()}
+    log2_at_most = logarithms.pop("log2_at_most", None)
+    return TextProbability(**logarithms, log2_at_most=log2_at_most)
+
+
+def _check_effect(names: Mapping[str, Array], request: CharacterRequest) -> None:
+    for name in names:
+        asks = _ASKS_OF.get(name, tuple(Ask))
+        if request.ask not in asks:
+            raise InvalidRequestError(f"{name} has no effect on {request.ask}, only on {' and '.join(asks)}")
+        coverings = _COVERINGS_OF.get(name, tuple(CoveringKind))
+        if request.covering not in coverings:
+            raise InvalidRequestError(f"{name} has no effect on {request.covering}, only on {' and '.join(coverings)}")
+
+
+def _read_members(array: Array | None) -> tuple[CoveringMember, ...]:
+    if array is None:
+        return ()
+    members = json.loads(to_text("members", array.reshape(-1)[0]))
+    return tuple(CoveringMember(tuple(member["tokens"]), member["ahead"], member["share"]) for member in members)
+
+
+def _to_finite(values: float | Sequence[float]) -> Array:
+    return np.clip(np.atleast_1d(np.array(values, np.float64)), _LEAST, -_LEAST)
+
+
+def _from_finite(array: Array) -> tuple[float, ...]:
+    values: list[float] = array.reshape(-1).tolist()
+    return tuple(math.copysign(math.inf, value) if abs(value) >= -_LEAST else value for value in values)

@@ -1,0 +1,264 @@
+"""One completion request and the chunks that answer it, as dataclasses and as named arrays.
+
+The arrays are what travels: over gRPC as tensors, over HTTP as JSON fields of the same names.
+`inference.serving.completion_client` and the server's model both convert here and nowhere else.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from inference.errors import InvalidRequestError
+from inference.protocol.arrays import (
+    Array,
+    FieldTypes,
+    check_known,
+    check_range,
+    to_array,
+    to_member,
+    to_single,
+    to_text,
+)
+
+MAX_TEXT_BYTES = 8 * 1024 * 1024
+MAX_STOP_STRINGS = 16
+MAX_NEW_TOKENS = 4096
+MAX_CANDIDATES = 16
+
+
+class Healing(StrEnum):
+    """How the text before the cursor is conditioned on."""
+
+    EXACT = "exact"  # the covering tree: exact, one forward pass
+    GREEDY = "greedy"  # back to the heal point, then mask step by step
+    SINGLE = "single"  # one token back; the next token must extend it
+    NONE = "none"  # the text's own tokens as they are
+
+
+class Extent(StrEnum):
+    """How far a completion may go."""
+
+    SINGLE_LINE = "single_line"  # to the end of the line
+    BLOCK = "block"  # to the end of the indented block
+    AUTO = "auto"  # a block where the cursor opens one, else a line
+
+
+class FinishReason(StrEnum):
+    """Why a candidate ended."""
+
+    END = "end"  # the model's end token
+    EXTENT = "extent"  # the line or block that was asked for is complete
+    STOP = "stop"  # a stop string was met; it is not part of the text
+    LENGTH = "length"  # max_tokens
+    DEADLINE = "deadline"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """Complete at the end of `prefix`, with `suffix` standing after the cursor."""
+
+    prefix: str
+    suffix: str = ""
+    max_tokens: int = 64
+    healing: Healing = Healing.EXACT
+    stop: tuple[str, ...] = ()
+    extent: Extent = Extent.AUTO
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int | None = None
+    num_candidates: int = 1
+    deadline_ms: int | None = None
+    explain: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises InvalidRequestError where a value is out of range."""
+        _check_text("prefix", self.prefix)
+        _check_text("suffix", self.suffix)
+        check_range("max_tokens", self.max_tokens, 1, MAX_NEW_TOKENS)
+        check_range("num_candidates", self.num_candidates, 1, MAX_CANDIDATES)
+        check_range("temperature", self.temperature, 0.0, 10.0)
+        if not 0.0 < self.top_p <= 1.0:
+            raise InvalidRequestError(f"top_p must be above 0 and at most 1, not {self.top_p}")
+        if self.seed is not None:
+            check_range("seed", self.seed, 0, 2**63 - 1)
+        if self.deadline_ms is not None:
+            check_range("deadline_ms", self.deadline_ms, 1, 3_600_000)
+        if len(self.stop) > MAX_STOP_STRINGS or not all(self.stop):
+            raise InvalidRequestError(f"stop takes up to {MAX_STOP_STRINGS} strings, none of them empty")
+        for text in self.stop:
+            _check_text("stop", text)
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionStats:
+    """What a request cost, sent with its last chunk."""
+
+    queue_ms: float = 0.0
+    first_chunk_ms: float = 0.0
+    total_ms: float = 0.0
+    num_tokens: int = 0
+    num_forwards: int = 0
+    num_healing_forwards: int = 0  # choices until all candidates had spelled the healed bytes; 1 with `exact`
+    num_context_tokens: int = 0
+    num_reused_tokens: int = 0
+    num_tree_nodes: int = 0
+    num_drafted: int = 0
+    num_accepted: int = 0
+    num_hot_hits: int = 0
+    num_hot_misses: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedNode:
+    """A node of the covering tree and what leaves it. Texts show bytes that are not UTF-8 as \\xNN."""
+
+    parent: int | None  # index into Explanation.nodes; None for the root, which holds the kept tokens
+    token: str  # the node's own token; empty for the root
+    num_covered_bytes: int  # how many healed bytes the path to this node consumes
+    log_mass: float | None  # log P(path) + log of the mass of the tokens that leave here; None where none may
+    best_token: str | None  # the likeliest token that leaves here, None where none may
+    best_log_prob: float | None  # log P(path + that token)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What healing did at the cursor."""
+
+    kept_tail: tuple[str, ...]  # the last kept tokens, as text
+    healed_bytes: str
+    nodes: tuple[ExplainedNode, ...]
+    chosen_tokens: tuple[str, ...]  # the path that was taken, its last token leaving the healed bytes
+    unhealed_tokens: tuple[str, ...]  # what the typed text tokenizes to after the kept tokens
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionChunk:
+    """A piece of one candidate. The texts of a candidate, joined, begin exactly at the cursor."""
+
+    text: str
+    candidate: int = 0
+    healed_bytes: int = 0  # how many bytes before the cursor were taken back and generated again
+    finish_reason: FinishReason | None = None  # set in the candidate's last chunk
+    stats: CompletionStats | None = None  # set in the request's last chunk, and only there
+    explanation: Explanation | None = None  # in the request's last chunk, where it was asked for
+
+    @property
+    def is_last(self) -> bool:
+        """True for the chunk after which nothing more comes for the request."""
+        return self.stats is not None
+
+
+# Input arrays: name -> (Triton type, NumPy type). Shape [1], `stop` [num_stop]. All but `prefix` may be absent.
+REQUEST_TYPES: FieldTypes = {
+    "prefix": ("BYTES", np.object_),
+    "suffix": ("BYTES", np.object_),
+    "max_tokens": ("INT32", np.int32),
+    "healing": ("BYTES", np.object_),
+    "stop": ("BYTES", np.object_),
+    "extent": ("BYTES", np.object_),
+    "temperature": ("FP32", np.float32),
+    "top_p": ("FP32", np.float32),
+    "seed": ("INT64", np.int64),
+    "num_candidates": ("INT32", np.int32),
+    "deadline_ms": ("INT32", np.int32),
+    "explain": ("BOOL", np.bool_),
+}
+
+# Output arrays, each of shape [1]. Those of CompletionStats and `explanation` come with the last chunk only.
+CHUNK_TYPES: FieldTypes = {
+    "text": ("BYTES", np.object_),
+    "candidate": ("INT32", np.int32),
+    "healed_bytes": ("INT32", np.int32),
+    "finish_reason": ("BYTES", np.object_),  # empty until the candidate ends
+    **{
+        field.name: ("FP32", np.float32) if field.name.endswith("_ms") else ("INT32", np.int32)
+        for field in dataclasses.fields(CompletionStats)
+    },
+    "explanation": ("BYTES", np.object_),  # Explanation as JSON
+}
+
+
+def request_to_arrays(request: CompletionRequest) -> dict[str, Array]:
+    """The request's fields that differ from their defaults, and `prefix`."""
+    arrays = {}
+    for field in dataclasses.fields(CompletionRequest):
+        value = getattr(request, field.name)
+        if field.name == "prefix" or value != field.default:
+            values = value if field.name == "stop" else (value,)
+            arrays[field.name] = to_array(values, REQUEST_TYPES[field.name][1])
+    return arrays
+
+
+def request_from_arrays(arrays: Mapping[str, Array]) -> CompletionRequest:
+    """The request that the arrays spell. Raises InvalidRequestError naming the field and what it should be."""
+    check_known(arrays, REQUEST_TYPES)
+    if "prefix" not in arrays:
+        raise InvalidRequestError("prefix is missing: the text before the cursor")
+    values: dict[str, Any] = {}
+    for name, array in arrays.items():
+        if name == "stop":
+            values[name] = tuple(to_text(name, item) for item in array.reshape(-1).tolist())
+            continue
+        item = to_single(name, array)
+        values[name] = to_text(name, item) if REQUEST_TYPES[name][0] == "BYTES" else item
+    if "healing" in values:
+        values["healing"] = to_member("healing", values["healing"], Healing)
+    if "extent" in values:
+        values["extent"] = to_member("extent", values["extent"], Extent)
+    return CompletionRequest(**values)
+
+
+def chunk_to_arrays(chunk: CompletionChunk) -> dict[str, Array]:
+    """The chunk's fields; those of its stats stand beside them, not below."""
+    values: dict[str, Any] = {
+        "text": chunk.text,
+        "candidate": chunk.candidate,
+        "healed_bytes": chunk.healed_bytes,
+        "finish_reason": chunk.finish_reason or "",
+    }
+    if chunk.stats is not None:
+        values |= {field.name: getattr(chunk.stats, field.name) for field in dataclasses.fields(chunk.stats)}
+    if chunk.explanation is not None:
+        values["explanation"] = json.dumps(dataclasses.asdict(chunk.explanation))
+    return {name: to_array((value,), CHUNK_TYPES[name][1]) for name, value in values.items()}
+
+
+def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
+    """The chunk that the arrays spell, as `chunk_to_arrays` wrote them."""
+    values = {name: array.reshape(-1)[0] for name, array in arrays.items()}
+    reason = to_text("finish_reason", values["finish_reason"])
+    stats = None
+    if "total_ms" in values:
+        stats = CompletionStats(
+            **{field.name: values[field.name].item() for field in dataclasses.fields(CompletionStats)}
+        )
+    explanation = None
+    if "explanation" in values:
+        fields: dict[str, Any] = json.loads(to_text("explanation", values["explanation"]))
+        fields["nodes"] = [ExplainedNode(**node) for node in fields["nodes"]]
+        for name in ("kept_tail", "nodes", "chosen_tokens", "unhealed_tokens"):
+            fields[name] = tuple(fields[name])
+        explanation = Explanation(**fields)
+    return CompletionChunk(
+        text=to_text("text", values["text"]),
+        candidate=int(values["candidate"]),
+        healed_bytes=int(values["healed_bytes"]),
+        finish_reason=FinishReason(reason) if reason else None,
+        stats=stats,
+        explanation=explanation,
+    )
+
+
+def _check_text(name: str, text: str) -> None:
+    try:
+        num_bytes = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError(f"{name} holds a lone surrogate at character {error.start}") from None
+    if num_bytes > MAX_TEXT_BYTES:
+        raise InvalidRequestError(f"{name} has {num_bytes} bytes; at most {MAX_TEXT_BYTES} are taken")

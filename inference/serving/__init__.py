@@ -1,0 +1,1 @@
+"""Servers and their clients: starting, guarding, finding and calling them."""

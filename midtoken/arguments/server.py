@@ -1,0 +1,84 @@
+"""The arguments by which every subcommand names its server, and what they mean."""
+
+import argparse
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import platformdirs
+
+from inference.config import EngineConfig
+from inference.errors import LaunchError
+from inference.serving.installation import find_default_model, find_model_repository
+from inference.serving.launcher import ServerOptions
+from inference.serving.shared_server import ServerEntry
+
+_DEFAULTS = EngineConfig(Path())
+
+
+@dataclass(frozen=True, slots=True)
+class ServerArguments:
+    """Which model to serve, by which program, and where its files lie."""
+
+    model: EngineConfig
+    triton_binary: Path | None
+    model_repository: Path
+    state_dir: Path | None  # None: the user's own folders
+
+    @classmethod
+    def from_options(cls, options: argparse.Namespace) -> Self:
+        """What `add_server_arguments` has parsed. Raises LaunchError where the default model is missing."""
+        model_dir = (options.model or find_default_model()).resolve()
+        if not (model_dir / "config.json").is_file():
+            raise LaunchError(f"{model_dir} is not a model folder: it has no config.json")
+        if options.threads < 1:
+            raise LaunchError(f"--threads must be 1 or more, not {options.threads}")
+        model = EngineConfig(model_dir, device=options.device, dtype=options.dtype, num_threads=options.threads)
+        repository = (options.model_repository or find_model_repository()).resolve()
+        binary = options.triton_binary and options.triton_binary.resolve()
+        return cls(model, binary, repository, options.state_dir and options.state_dir.resolve())
+
+    @property
+    def entry(self) -> ServerEntry:
+        """Where other processes of this user find the server."""
+        return ServerEntry.create(self.state_dir or _find_runtime_dir(), self.model)
+
+    @property
+    def server_options(self) -> ServerOptions:
+        """What the launcher takes."""
+        state_dir = (self.state_dir or platformdirs.user_state_path("midtoken")) / self.entry.folder.name
+        return ServerOptions(self.model, self.model_repository, state_dir, self.triton_binary)
+
+    def build_shared_command(self, idle_s: float) -> list[str]:
+        """`midtoken serve` on free ports, for `inference.serving.shared_server.lease_server`."""
+        optional = {"--triton-binary": self.triton_binary, "--state-dir": self.state_dir}
+        return [
+            *(sys.executable, "-m", "midtoken", "serve", "--free-ports", f"--until-idle={idle_s}"),
+            *(f"--model={self.model.model_dir}", f"--model-repository={self.model_repository}"),
+            *(f"--device={self.model.device}", f"--dtype={self.model.dtype}", f"--threads={self.model.num_threads}"),
+            *(f"{name}={path}" for name, path in optional.items() if path),
+        ]
+
+
+def add_server_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds `--model` and its like."""
+    parser.add_argument("--model", type=Path, metavar="DIR", help="a model in Hugging Face layout; the default is ours")
+    parser.add_argument("--device", default=_DEFAULTS.device, help="a torch device: cpu, cuda (default: %(default)s)")
+    parser.add_argument("--dtype", default=_DEFAULTS.dtype, help="a torch dtype (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=_DEFAULTS.num_threads, help="torch threads on the CPU")
+    parser.add_argument("--triton-binary", type=Path, metavar="PATH", help="a tritonserver other than the bundled one")
+    parser.add_argument("--model-repository", type=Path, metavar="DIR", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--state-dir", type=Path, metavar="DIR", help="where logs and locks go, instead of your own folders"
+    )
+
+
+def _find_runtime_dir() -> Path:
+    """The user's runtime folder; without a login session there is none, and /tmp is open to others."""
+    if "XDG_RUNTIME_DIR" in os.environ:
+        runtime_dir = platformdirs.user_runtime_path("midtoken")
+        if runtime_dir.parent.is_dir() and runtime_dir.parent.stat().st_uid == os.getuid():
+            return runtime_dir
+    return platformdirs.user_state_path("midtoken")

@@ -1,0 +1,168 @@
+"""Watch a real file being typed into, with what an editor would draw: healed beside unhealed."""
+
+import argparse
+import asyncio
+import statistics
+import sysconfig
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.columns import Columns
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from inference.protocol.completion import Healing
+from midtoken.commands.typist import Typist
+from midtoken.connection import add_connection_arguments, open_connection
+
+# A file of the standard library that the default model was not trained on, and lines of it to type again.
+_FILE = "sched.py"
+_LINES = (
+    "        return self.enterabs(time, priority, action, argument, kwargs)",
+    "            heapq.heapify(self._queue)",
+    "        timefunc = self.timefunc",
+    "            events = self._queue[:]",
+)
+_NUM_LINES_ABOVE = 8
+_NUM_LINES_BELOW = 2
+_PANEL_CELLS = 76
+
+
+@dataclass(slots=True)
+class _Side:
+    """What one of the two language servers has answered so far."""
+
+    healing: Healing
+    typist: Typist
+    ghost: str = ""
+    took_ms: float = 0.0
+    num_right: int = 0
+    times_ms: list[float] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        return "healed" if self.healing is Healing.EXACT else "unhealed"
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """A line that is being typed, in its file."""
+
+    lines: tuple[str, ...]
+    row: int
+    num_typed: int  # characters of the line that stand there
+
+    @property
+    def rest(self) -> str:
+        return self.lines[self.row][self.num_typed :]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `run` reads."""
+    parser.add_argument("--keys-per-second", type=_parse_pace, default=8.0, help="default: %(default)s")
+    add_connection_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Plays the demo; without a terminal it prints one line for each key."""
+    asyncio.run(_play(options))
+    return 0
+
+
+def _parse_pace(text: str) -> float:
+    pace = float(text)
+    if not 0 < pace <= 1000:
+        raise argparse.ArgumentTypeError(f"a number above 0, at most 1000, not {text}")
+    return pace
+
+
+async def _play(options: argparse.Namespace) -> None:
+    console = Console()
+    lines = (Path(sysconfig.get_path("stdlib")) / _FILE).read_text(encoding="utf-8").split("\n")
+    async with open_connection(options) as connection:
+        with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
+            path = Path(folder) / _FILE
+            path.write_text("\n".join(lines), encoding="utf-8")
+            sides = [
+                _Side(healing, await Typist.start(path, healing, connection.url))
+                for healing in (Healing.EXACT, Healing.NONE)
+            ]
+            with Live(console=console, auto_refresh=False) as live:
+                for line in _LINES:
+                    await _type_line(tuple(lines), lines.index(line), sides, live, options.keys_per_second)
+            for side in sides:
+                await side.typist.leave()
+    console.print(_render_summary(sides))
+
+
+async def _type_line(lines: tuple[str, ...], row: int, sides: list[_Side], live: Live, keys_per_second: float) -> None:
+    text = lines[row]
+    start = len(text) - len(text.lstrip())
+    for side in sides:
+        side.typist.replace(row, start, len(text), "")
+    for column in range(start, len(text)):
+        for side in sides:
+            side.typist.replace(row, column, column, text[column])
+        scene = _Scene(lines, row, column + 1)
+        await _ask_sides(scene, sides)
+        if live.console.is_terminal:
+            live.update(_render_scene(scene, sides), refresh=True)
+            await asyncio.sleep(1 / keys_per_second)
+        else:
+            answers = "   ".join(f"{side.title} {side.ghost!r} {side.took_ms:.0f} ms" for side in sides)
+            print(f"{text[: column + 1].strip()}▏   {answers}", flush=True)
+
+
+async def _ask_sides(scene: _Scene, sides: list[_Side]) -> None:
+    """One after the other: side by side they would share the processor and both look slow."""
+    for side in sides:
+        ghost, side.took_ms = await side.typist.ask(scene.row, scene.num_typed)
+        side.ghost = ghost or ""
+        side.times_ms.append(side.took_ms)
+        side.num_right += _first_word(side.ghost) == _first_word(scene.rest)
+
+
+def _first_word(text: str) -> str:
+    """The rest of the word at the cursor; where a word has just ended, nothing."""
+    end = next((index for index, char in enumerate(text) if not (char.isalnum() or char == "_")), len(text))
+    return text[:end]
+
+
+def _render_scene(scene: _Scene, sides: list[_Side]) -> Columns:
+    return Columns([_render_side(scene, side) for side in sides], padding=(0, 1))
+
+
+def _render_side(scene: _Scene, side: _Side) -> Panel:
+    first = max(scene.row - _NUM_LINES_ABOVE, 0)
+    body = Text(no_wrap=True, overflow="ellipsis")
+    for row in range(first, scene.row + _NUM_LINES_BELOW + 1):
+        body.append(f"{row + 1:4} ", style="dim")
+        if row == scene.row:
+            body.append(scene.lines[row][: scene.num_typed], style="bold")
+            body.append("▏")
+            body.append(side.ghost, style="italic green" if side.healing is Healing.EXACT else "italic red")
+        else:
+            body.append(scene.lines[row], style="dim")
+        body.append("\n")
+    body.rstrip()
+    return Panel(body, title=side.title, subtitle=f"{side.took_ms:.0f} ms", width=_PANEL_CELLS)
+
+
+def _render_summary(sides: list[_Side]) -> Group:
+    table = Table(title="The rest of the word at the cursor, as it stands in the file", title_style="dim")
+    for name in ("", "right", "median", "slowest"):
+        table.add_column(name, justify="right" if name else "left")
+    for side in sides:
+        num = len(side.times_ms)
+        table.add_row(
+            side.title,
+            f"{side.num_right} of {num}",
+            f"{statistics.median(side.times_ms):.0f} ms",
+            f"{max(side.times_ms):.0f} ms",
+        )
+    hint = Text("midtoken explain FILE:LINE:COL shows how a completion came about; README.md has the editors.", "dim")
+    return Group(table, hint)

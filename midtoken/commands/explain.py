@@ -1,0 +1,149 @@
+"""Show what healing did at a cursor, and what each other strategy would have said there."""
+
+import argparse
+import asyncio
+import math
+from dataclasses import dataclass
+
+from rich.console import Console, Group
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from inference.protocol.completion import (
+    CompletionChunk,
+    CompletionRequest,
+    ExplainedNode,
+    Explanation,
+    Extent,
+    Healing,
+)
+from midtoken.arguments.place import Place, read_place
+from midtoken.connection import Connection, add_connection_arguments, open_connection
+from midtoken.display.glyphs import mark_blanks
+
+_TOKEN_STYLES = ("black on bright_blue", "black on bright_cyan")
+_BAR_CELLS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole completion."""
+
+    text: str
+    last: CompletionChunk
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `run` reads."""
+    parser.add_argument("place", metavar="FILE:LINE:COL", help="the cursor; lines and columns count from 1")
+    parser.add_argument("--ignore-suffix", action="store_true", help="leave out what stands after the cursor")
+    add_connection_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the explanation."""
+    place = read_place(options.place)
+    suffix = "" if options.ignore_suffix else place.near_suffix
+    answers = asyncio.run(_ask_all(options, place.near_prefix, suffix))
+    Console().print(render(place, answers))
+    return 0
+
+
+def render(place: Place, answers: dict[Healing, Answer]) -> Group:
+    """The whole page: the cursor, the tokens, the tree with its masses, the strategies side by side."""
+    exact = answers[Healing.EXACT]
+    explanation = exact.last.explanation
+    if explanation is None or exact.last.stats is None:
+        raise ValueError("the exact answer was asked without `explain`")
+    return Group(
+        Rule(f"{place.path}", align="left", style="dim"),
+        _render_line(place, exact.text),
+        Text(),
+        _label("last kept", _tokens(explanation.kept_tail) if explanation.kept_tail else Text("none")),
+        _label("typed since", _tokens(explanation.unhealed_tokens) if explanation.unhealed_tokens else Text("nothing")),
+        _label("healed", Text(f"{exact.last.healed_bytes} bytes taken back and spelled again by one of these paths:")),
+        Text(),
+        _render_tree(explanation),
+        Text(),
+        _label("chosen", _tokens(explanation.chosen_tokens)),
+        Text(),
+        _render_strategies(answers),
+    )
+
+
+async def _ask_all(options: argparse.Namespace, prefix: str, suffix: str) -> dict[Healing, Answer]:
+    async with open_connection(options) as connection:
+        return {healing: await _ask(connection, prefix, suffix, healing) for healing in Healing}
+
+
+async def _ask(connection: Connection, prefix: str, suffix: str, healing: Healing) -> Answer:
+    request = CompletionRequest(
+        prefix, suffix=suffix, healing=healing, extent=Extent.SINGLE_LINE, explain=healing is Healing.EXACT
+    )
+    chunks = [chunk async for chunk in connection.stream(request)]
+    return Answer("".join(chunk.text for chunk in chunks), chunks[-1])
+
+
+def _render_line(place: Place, completion: str) -> Text:
+    line = Text(place.line_before, style="bold")
+    line.append(completion or "▏", style="green")
+    return line.append(place.line_after, style="dim")
+
+
+def _label(name: str, value: Text) -> Text:
+    return Text.assemble((f"{name:<12} ", "dim"), value)
+
+
+def _tokens(tokens: tuple[str, ...]) -> Text:
+    """Tokens in two colours by turns; blanks and line ends made visible."""
+    text = Text()
+    for index, token in enumerate(tokens):
+        text.append(mark_blanks(token), style=_TOKEN_STYLES[index % 2])
+    return text
+
+
+def _render_tree(explanation: Explanation) -> Tree:
+    """The covering tree; beside each node the share of the mass that leaves the healed bytes there."""
+    masses = [node.log_mass for node in explanation.nodes if node.log_mass is not None]
+    total = max(masses) + math.log(sum(math.exp(mass - max(masses)) for mass in masses))
+    branches: list[Tree] = []
+    for index, node in enumerate(explanation.nodes):
+        line = _render_node(node, explanation.healed_bytes, total, is_root=index == 0)
+        branches.append(Tree(line) if node.parent is None else branches[node.parent].add(line))
+    return branches[0]
+
+
+def _render_node(node: ExplainedNode, healed: str, log_total: float, *, is_root: bool) -> Text:
+    line = Text("kept tokens", style="dim") if is_root else Text(mark_blanks(node.token), style=_TOKEN_STYLES[0])
+    if node.log_mass is None:
+        return line.append("  no token of the vocabulary goes on from here", style="dim")
+    share = math.exp(node.log_mass - log_total)
+    rest = healed.encode()[node.num_covered_bytes :].decode(errors="backslashreplace")
+    wanted = f"then {mark_blanks(rest)}…" if rest else "then any token"
+    line.append(f"  {100 * share:6.2f} % ", style="bold" if share > 0.1 else "")
+    line.append("━" * round(_BAR_CELLS * share), style="green")
+    line.append(f"  {wanted}  best ", style="dim")
+    return line.append(mark_blanks(node.best_token or ""), style=_TOKEN_STYLES[1])
+
+
+def _render_strategies(answers: dict[Healing, Answer]) -> Table:
+    table = Table(title="What each strategy says here", title_justify="left", title_style="dim")
+    for name, justify in (("healing", "left"), ("completion", "left"), ("healed by", "right"), ("in all", "right")):
+        table.add_column(name, justify="right" if justify == "right" else "left")
+    for healing, answer in answers.items():
+        stats = answer.last.stats
+        if stats is None:
+            continue
+        table.add_row(
+            str(healing),
+            Text(mark_blanks(answer.text) or "(nothing)", style="green" if healing is Healing.EXACT else ""),
+            _count_passes(stats.num_healing_forwards) if stats.num_healing_forwards else "–",
+            f"{_count_passes(stats.num_forwards)}, {stats.total_ms:.0f} ms",
+        )
+    return table
+
+
+def _count_passes(count: int) -> str:
+    return "1 pass" if count == 1 else f"{count} passes"

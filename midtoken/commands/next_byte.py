@@ -1,0 +1,148 @@
+"""Show which byte comes next after a text, and which tokenizations of the text say so."""
+
+import argparse
+import asyncio
+import codecs
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from inference.errors import ServerError
+from inference.protocol.characters import END, MAX_MEMBERS, CoveringMember, NextByte
+from midtoken.arguments.covering import add_covering_arguments, build_request, read_context, read_file
+from midtoken.arguments.place import read_place
+from midtoken.commands.pieces import Piece, split_tail
+from midtoken.connection import add_connection_arguments, open_connection
+from midtoken.display.glyphs import mark_blanks
+
+_BAR_CELLS = 24
+_NUM_CHARS_SHOWN = 60
+_AHEAD_STYLE = "bold green"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `run` reads."""
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument("text", metavar="TEXT", nargs="?", help="what stands before the byte; - reads standard input")
+    place.add_argument("--at", metavar="FILE:LINE:COL", help="what stands before this cursor; both count from 1")
+    parser.add_argument("--top", type=_parse_count, default=8, help="rows in each table (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print all 257 probabilities as JSON, the end of text last")
+    add_covering_arguments(parser)
+    add_connection_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the distribution and what carries it."""
+    piece = _read_piece(options)
+    answer = asyncio.run(_ask(options, piece))
+    if options.json:
+        print(json.dumps(dataclasses.asdict(answer)))
+    else:
+        Console(highlight=False).print(render(piece.text or piece.context, answer, options.top))
+    return 0
+
+
+def render(text: bytes, answer: NextByte, num_rows: int) -> Group:
+    """The likeliest bytes, and below them the heaviest tokenizations."""
+    shown = mark_blanks(text.decode(errors="surrogateescape"))
+    after = Text("after ", style="dim").append("…" if len(shown) > _NUM_CHARS_SHOWN else "")
+    after.append(shown[-_NUM_CHARS_SHOWN:] or "nothing", style="not dim bold")
+    bytes_table = _render_bytes(answer.probabilities, _find_unfinished(text), num_rows)
+    parts: list[Text | Table] = [after, Text(), Text("The next byte", style="dim"), bytes_table]
+    if answer.members:
+        title = "The tokenizations that say so, from where they can still change"
+        parts += [Text(), Text(title, style="dim"), _render_members(answer.members)]
+    return Group(*parts)
+
+
+def _parse_count(text: str) -> int:
+    if not (text.isdecimal() and 1 <= int(text) <= MAX_MEMBERS):
+        raise argparse.ArgumentTypeError(f"a number from 1 to {MAX_MEMBERS}, not {text!r}")
+    return int(text)
+
+
+def _read_piece(options: argparse.Namespace) -> Piece:
+    """The cursor's line, or the end of a long text, with what stands before as its context."""
+    context = read_context(options)
+    if options.at is not None:
+        place = read_place(options.at)
+        line = place.line_before
+        return split_tail(line.encode(), context + place.prefix[: len(place.prefix) - len(line)].encode())
+    text = read_file("-") if options.text == "-" else os.fsencode(options.text)
+    return split_tail(text, context)
+
+
+async def _ask(options: argparse.Namespace, piece: Piece) -> NextByte:
+    request = build_request(options, piece.text, context=piece.context, num_members=options.top)
+    async with open_connection(options) as connection:
+        answer = await connection.ask(request)
+    if not isinstance(answer, NextByte):
+        raise ServerError("the server has answered another question")
+    return answer
+
+
+def _render_bytes(probabilities: Sequence[float], unfinished: bytes, num_rows: int) -> Table:
+    table = _new_table()
+    ranked = sorted(range(len(probabilities)), key=lambda byte: -probabilities[byte])
+    for byte in ranked[:num_rows]:
+        if probabilities[byte] > 0:
+            table.add_row(*_render_share(probabilities[byte]), *_name_byte(byte, unfinished))
+    return table
+
+
+def _name_byte(byte: int, unfinished: bytes) -> tuple[Text, Text]:
+    """The byte for a person, and a note."""
+    if byte == END:
+        return Text("end of text", style="italic"), Text()
+    data = unfinished + bytes([byte])
+    code = Text(f"0x{byte:02x}", style="dim")
+    if byte < 0x80:
+        return Text(mark_blanks(chr(byte)), style=_AHEAD_STYLE), code
+    try:
+        return Text(mark_blanks(data.decode()), style=_AHEAD_STYLE), code.append(f", the last of {len(data)} bytes")
+    except UnicodeDecodeError:
+        return Text(f"\\x{byte:02x}", style=_AHEAD_STYLE), code.append(f", byte {len(data)} of a character")
+
+
+def _find_unfinished(text: bytes) -> bytes:
+    """The bytes at the end that are a character's first ones."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(text)
+    return decoder.getstate()[0]
+
+
+def _render_members(members: Sequence[CoveringMember]) -> Table:
+    table = _new_table()
+    for member in members:
+        table.add_row(*_render_share(member.share), _render_tokens(member), Text())
+    return table
+
+
+def _render_tokens(member: CoveringMember) -> Text:
+    tokens = list(member.tokens)
+    text = Text()
+    for index, token in enumerate(tokens):
+        text.append("|" if index else "", style="dim")
+        is_last = index + 1 == len(tokens)
+        typed = token.removesuffix(member.ahead) if is_last else token
+        text.append(mark_blanks(typed)).append(mark_blanks(token[len(typed) :]), style=_AHEAD_STYLE)
+    return text if member.ahead else text.append("  then any token" if tokens else "any token", style="dim")
+
+
+def _render_share(share: float) -> tuple[Text, Text]:
+    percent = f"{100 * share:.2f} %" if share >= 0.0001 else f"{share:.0e}"
+    return Text(percent, style="bold" if share > 0.1 else ""), Text("━" * round(_BAR_CELLS * share), style="green")
+
+
+def _new_table() -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(width=_BAR_CELLS, no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
+    return table

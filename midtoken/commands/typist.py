@@ -1,0 +1,82 @@
+"""An editor reduced to a typist: opens a file through the language server and types into it."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from lsprotocol import types
+from pygls.lsp.client import LanguageClient
+
+from inference.protocol.completion import Healing
+
+
+class Typist:
+    """One language server process, one open file, one cursor."""
+
+    def __init__(self, client: LanguageClient, path: Path) -> None:
+        """Use `start`."""
+        self._client = client
+        self._uri = path.as_uri()
+        self._version = 0
+        self._encoding = types.PositionEncodingKind.Utf16
+
+    @classmethod
+    async def start(cls, path: Path, healing: Healing, server_url: str) -> "Typist":
+        """Starts `midtoken lsp` on a running completion server and opens the file."""
+        client = LanguageClient("midtoken-demo", "1")
+        client.feature(types.WINDOW_LOG_MESSAGE)(_ignore)
+        client.feature(types.WINDOW_SHOW_MESSAGE)(_ignore)
+        await client.start_io(sys.executable, "-m", "midtoken", "lsp", "--server", server_url)
+        inline = types.InlineCompletionClientCapabilities()
+        general = types.GeneralClientCapabilities(position_encodings=[types.PositionEncodingKind.Utf32])
+        capabilities = types.ClientCapabilities(
+            text_document=types.TextDocumentClientCapabilities(inline_completion=inline), general=general
+        )
+        options: dict[str, Any] = {"healing": str(healing), "extent": "single_line"}
+        await client.initialize_async(types.InitializeParams(capabilities=capabilities, initialization_options=options))
+        client.initialized(types.InitializedParams())
+        typist = cls(client, path)
+        item = types.TextDocumentItem(typist._uri, "python", 0, path.read_text(encoding="utf-8"))
+        client.text_document_did_open(types.DidOpenTextDocumentParams(item))
+        return typist
+
+    def replace(self, line: int, start: int, end: int, text: str) -> None:
+        """Replaces characters `start` to `end` of a line."""
+        self._version += 1
+        span = types.Range(types.Position(line, start), types.Position(line, end))
+        document = types.VersionedTextDocumentIdentifier(self._version, self._uri)
+        change = types.TextDocumentContentChangePartial(range=span, text=text)
+        self._client.text_document_did_change(types.DidChangeTextDocumentParams(document, [change]))
+
+    async def ask(self, line: int, character: int) -> tuple[str | None, float]:
+        """The ghost text at a position, None where the server has no answer (yet), and how many ms it took."""
+        params = types.InlineCompletionParams(
+            context=types.InlineCompletionContext(types.InlineCompletionTriggerKind.Automatic),
+            text_document=types.TextDocumentIdentifier(self._uri),
+            position=types.Position(line, character),
+        )
+        started_at = time.perf_counter()
+        result = await self._client.text_document_inline_completion_async(params)
+        took_ms = 1e3 * (time.perf_counter() - started_at)
+        if result is None:
+            return None, took_ms
+        items = result.items if isinstance(result, types.InlineCompletionList) else result
+        return (_text_after_cursor(items[0], character) if items else ""), took_ms
+
+    async def leave(self) -> None:
+        """Says goodbye to the language server."""
+        await self._client.shutdown_async(None)
+        self._client.exit(None)
+        await self._client.stop()  # type: ignore[no-untyped-call]
+
+
+def _ignore(_message: types.LogMessageParams | types.ShowMessageParams) -> None:
+    """An editor would log it; here the screen is taken."""
+
+
+def _text_after_cursor(item: types.InlineCompletionItem, character: int) -> str:
+    """What an editor draws: the inserted text without what stands before the cursor already."""
+    text = item.insert_text if isinstance(item.insert_text, str) else item.insert_text.value
+    typed = character - item.range.start.character if item.range else 0
+    return text[typed:]

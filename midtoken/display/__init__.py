@@ -1,0 +1,1 @@
+"""What subcommands draw in a terminal or a picture."""

@@ -1,0 +1,1 @@
+"""How the default model was trained."""

@@ -1,0 +1,28 @@
+"""How well a model predicts files that it has not seen."""
+
+import math
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from torch.nn.functional import cross_entropy
+
+from models.training.corpus import iter_held_out
+
+_STRIDE = 1024
+
+
+def measure_bits_per_byte(model: Any, tokenizer: Tokenizer) -> float:  # any causal model of transformers
+    """Mean over every byte of the held-out files; each row of tokens sees as many before it again."""
+    device = next(model.parameters()).device
+    nats, num_bytes = 0.0, 0
+    for file in iter_held_out():
+        ids = torch.tensor([0, *tokenizer.encode(file.text, add_special_tokens=False).ids], device=device)
+        num_bytes += len(file.text.encode())
+        for start in range(0, len(ids) - 1, _STRIDE):
+            seen = max(start - _STRIDE, 0)
+            row = ids[seen : start + _STRIDE + 1]
+            with torch.inference_mode():
+                logits = model(input_ids=row[None, :-1], use_cache=False).logits[0, start - seen :].float()
+            nats += cross_entropy(logits, row[1 + start - seen :], reduction="sum").item()
+    return nats / math.log(2) / num_bytes

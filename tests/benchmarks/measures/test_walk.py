@@ -1,0 +1,32 @@
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks.measures.walk import Walk
+
+
+def _walk(failure: str | None = None) -> Walk:
+    """One bit for `a`, two for `b`, and a third byte that was not read any more."""
+    rows = np.full((2, 257), -np.inf, np.float32)
+    rows[0, ord("a")], rows[1, ord("b")] = -math.log(2), -2 * math.log(2)
+    return Walk(b"abc", rows, np.array([0.5, 2.0]), np.array([1.0, 4.0]), failure)
+
+
+def test_surprisal_is_of_the_bytes_that_were_read() -> None:
+    assert _walk().bits_per_byte == pytest.approx(1.5)
+
+
+def test_speed_is_over_the_whole_walk() -> None:
+    assert (_walk().bytes_per_cpu_s, _walk().bytes_per_wall_s) == (1.0, 0.5)
+
+
+def test_a_cut_walk_is_the_beginning_of_it() -> None:
+    cut = _walk().cut(1)
+    assert (len(cut), cut.text, cut.bits_per_byte, cut.bytes_per_cpu_s) == (1, b"a", pytest.approx(1), 2.0)
+
+
+def test_a_failure_costs_infinitely_many_bits_but_not_before_it() -> None:
+    failed = _walk("the beam is empty")
+    assert failed.bits_per_byte == failed.cut(3).bits_per_byte == math.inf
+    assert failed.cut(2).bits_per_byte == pytest.approx(1.5)

@@ -1,0 +1,295 @@
+"""`enumerate` and `beam` against a look at every token string."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from inference.characters.model import CoveringKind, CoveringSettings
+from inference.characters.state import State
+from inference.errors import InvalidRequestError
+from tests.support.character_oracles import END, EveryString, find_all_texts
+from tests.support.character_toys import (
+    START,
+    RandomModel,
+    SmallVocabulary,
+    TokenModel,
+    random_models,
+    small_vocabularies,
+)
+from trie_cache.vocabulary import Vocabulary
+
+_ALL = CoveringSettings(CoveringKind.ENUMERATE)
+_WIDE = CoveringSettings(CoveringKind.BEAM, width=1024)
+_EXACT = {"rtol": 0, "atol": 1e-9}
+
+
+@st.composite
+def _cases(
+    draw: st.DrawFn, max_bytes: int = 5, max_tokens: int = 4, **changes: object
+) -> tuple[SmallVocabulary, RandomModel, bytes]:
+    small = draw(small_vocabularies(max_tokens))
+    model = draw(random_models(small.trie, **changes))
+    text = bytes(draw(st.lists(st.sampled_from(sorted(set(small.alphabet))), max_size=max_bytes)))
+    return small, model, text
+
+
+def _every_string(small: SmallVocabulary, model: TokenModel) -> EveryString:
+    return EveryString(model, small.trie, (START,))
+
+
+@given(case=_cases())
+def test_enumerate_gives_the_mass_of_the_whole_covering(case: tuple[SmallVocabulary, RandomModel, bytes]) -> None:
+    small, model, text = case
+
+    state = small.open_model(model).open(b"", _ALL).advance(text)
+
+    expected = _every_string(small, model).log_prefix(text)
+    np.testing.assert_allclose([state.log_mass, state.totals.log_probability], [expected, expected], **_EXACT)
+    assert state.totals.log_missed == -np.inf
+
+
+@given(case=_cases())
+def test_enumerate_gives_ratios_of_prefix_probabilities(case: tuple[SmallVocabulary, RandomModel, bytes]) -> None:
+    small, model, text = case
+    every = _every_string(small, model)
+    assume(every.log_prefix(text) > -np.inf)
+
+    for state in (
+        small.open_model(model).open(b"", _ALL).advance(text),
+        small.open_model(model).open(text, _ALL),
+    ):
+        np.testing.assert_allclose(state.next_log_probs, every.find_next(text), **_EXACT)
+
+
+@given(case=_cases(), cut=st.integers(0, 5))
+def test_a_text_is_as_likely_after_its_context_as_both_are_over_the_context(
+    case: tuple[SmallVocabulary, RandomModel, bytes], cut: int
+) -> None:
+    small, model, whole = case
+    every = _every_string(small, model)
+    context, text = whole[:cut], whole[cut:]
+    assume(every.log_prefix(whole) > -np.inf)
+
+    score = small.open_model(model).score(text, context, _ALL)
+
+    log_context = every.log_prefix(context)
+    np.testing.assert_allclose(score.log_probability, every.log_prefix(whole) - log_context, **_EXACT)
+    np.testing.assert_allclose(score.log_probability_with_end, every.log_whole(whole) - log_context, **_EXACT)
+
+
+@given(case=_cases())
+def test_surprisals_are_the_bits_of_each_byte_after_those_before(
+    case: tuple[SmallVocabulary, RandomModel, bytes],
+) -> None:
+    small, model, text = case
+    every = _every_string(small, model)
+    sums = np.array([every.log_prefix(text[:end]) for end in range(len(text) + 1)])
+    assume(sums[-1] > -np.inf)
+
+    bits = small.open_model(model).find_surprisals(text, b"", _ALL)
+
+    np.testing.assert_allclose(bits, -np.diff(sums) / np.log(2), **_EXACT)
+
+
+@given(small=small_vocabularies(max_tokens=2), seed=st.integers(0, 999))
+def test_the_texts_of_a_model_that_soon_ends_are_as_likely_as_all_of_its_strings_say(
+    small: SmallVocabulary, seed: int
+) -> None:
+    """The slowest oracle: not one word of coverings in it."""
+    model = RandomModel(small.trie.num_tokens, seed, num_tokens_at_most=4)
+    probabilities = find_all_texts(model, small.trie, (START,), 4)
+    characters = small.open_model(model)
+
+    assert sum(probabilities.values()) == pytest.approx(1, abs=1e-12)
+    for text in [text for text in probabilities if len(text) <= 6][::7]:
+        score = characters.score(text, b"", _ALL)
+        begun = sum(share for other, share in probabilities.items() if other.startswith(text))
+        np.testing.assert_allclose(np.exp(score.log_probability), begun, **_EXACT)
+        np.testing.assert_allclose(np.exp(score.log_probability_with_end), probabilities[text], **_EXACT)
+
+
+@given(case=_cases())
+def test_a_wide_beam_is_the_enumeration(case: tuple[SmallVocabulary, RandomModel, bytes]) -> None:
+    small, model, text = case
+    characters = small.open_model(model)
+    wide, every = characters.open(b"", _WIDE), characters.open(b"", _ALL)
+    assume(every.advance(text).log_mass > -np.inf)
+
+    for ours, exact in zip(wide.walk(text), every.walk(text), strict=True):
+        np.testing.assert_allclose(ours.next_log_probs, exact.next_log_probs, **_EXACT)
+        np.testing.assert_allclose(ours.log_mass, exact.log_mass, **_EXACT)
+        assert ours.totals.log_missed == -np.inf
+
+
+def _assert_bracketed(state: State, exact: float) -> None:
+    assert state.totals.log_missed is not None
+    assert state.log_mass <= exact + 1e-9
+    assert exact <= np.logaddexp(state.log_mass, state.totals.log_missed) + 1e-9
+
+
+@given(
+    case=_cases(max_bytes=6, max_tokens=3),
+    width=st.integers(1, 4),
+    threshold=st.sampled_from([0.0, 0.001, 0.1, 0.5, 1.0]),
+)
+def test_the_exact_mass_lies_between_what_a_beam_holds_and_that_with_what_it_missed(
+    case: tuple[SmallVocabulary, RandomModel, bytes], width: int, threshold: float
+) -> None:
+    small, model, text = case
+    characters = small.open_model(model)
+
+    walks = (characters.open(b"", settings).walk(text) for settings in (_beam(width, threshold), _ALL))
+    for narrow, exact in zip(*walks, strict=True):
+        _assert_bracketed(narrow, exact.log_mass)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_was_not_read_and_never_came_to_matter_is_missed(seed: int) -> None:
+    tokens = {1: b"a", 2: b"b", 3: b"ab", 4: b"aba"}
+    small = SmallVocabulary(b"ab", Vocabulary.from_tokens(tokens, {"<start>": START, "<end>": 5}, [5]))
+    characters = small.open_model(RandomModel(4, seed))
+    narrow = list(characters.open(b"", _beam(8, 0.3)).walk(b"abaab"))
+    exact = characters.open(b"", _ALL).walk(b"abaab")
+    assert any(state.unread for state in narrow)
+    assert narrow[-1].totals.log_missed != -np.inf
+
+    for state, other in zip(narrow, exact, strict=True):
+        _assert_bracketed(state, other.log_mass)
+
+
+def _beam(width: int, threshold: float = 0.0) -> CoveringSettings:
+    return CoveringSettings(CoveringKind.BEAM, width, threshold)
+
+
+@given(
+    case=_cases(max_bytes=12, share_impossible=0.0),
+    width=st.integers(1, 2),
+    threshold=st.sampled_from([0.0, 0.01, 0.5, 1.0]),
+)
+def test_a_beam_never_goes_empty(
+    case: tuple[SmallVocabulary, RandomModel, bytes], width: int, threshold: float
+) -> None:
+    small, model, text = case
+    start = small.open_model(model).open(b"", _beam(width, threshold))
+    alphabet = sorted(set(small.alphabet))
+
+    for state in (start, *start.walk(text)):
+        assert np.isfinite(state.next_log_probs[[*alphabet, END]]).all()
+
+
+@given(case=_cases(max_bytes=6, max_tokens=3), width=st.integers(1, 3), threshold=st.sampled_from([0.0, 0.05, 0.5]))
+def test_the_next_bytes_and_the_end_sum_to_one(
+    case: tuple[SmallVocabulary, RandomModel, bytes], width: int, threshold: float
+) -> None:
+    small, model, text = case
+    characters = small.open_model(model)
+    for settings in (_ALL, _beam(width, threshold)):
+        start = characters.open(b"", settings)
+        for state in (start, *start.walk(text)):
+            if state.log_mass > -np.inf:
+                np.testing.assert_allclose(np.exp(state.next_log_probs).sum(), 1, **_EXACT)
+
+
+@given(case=_cases(max_bytes=4, max_tokens=3, share_impossible=0.0), cuts=st.lists(st.integers(0, 4), max_size=3))
+@pytest.mark.parametrize("settings", [_ALL, _beam(2), _beam(3, 0.2)], ids=["all", "two", "three by threshold"])
+def test_walked_at_once_and_byte_by_byte_and_again_from_a_kept_state_is_the_same(
+    settings: CoveringSettings, case: tuple[SmallVocabulary, RandomModel, bytes], cuts: list[int]
+) -> None:
+    small, model, text = case
+    start = small.open_model(model).open(b"", settings)
+    at_once = list(start.walk(text))
+    byte_by_byte = [start]
+    for byte in text:
+        byte_by_byte.append(byte_by_byte[-1].advance(bytes([byte])))
+
+    for ours, other in zip(at_once, byte_by_byte[1:], strict=True):
+        _assert_same(ours, other)
+    for cut in cuts:
+        kept = byte_by_byte[min(cut, len(text))]
+        kept.advance(text[::-1])  # a branch that is dropped
+        if cut < len(text):
+            _assert_same(kept.advance(text[cut:]), at_once[-1])
+
+
+def _assert_same(ours: State, other: State) -> None:
+    np.testing.assert_allclose(ours.next_log_probs, other.next_log_probs, **_EXACT)
+    np.testing.assert_allclose(ours.log_mass, other.log_mass, **_EXACT)
+    assert ours.totals.log_missed is not None
+    assert other.totals.log_missed is not None
+    np.testing.assert_allclose(ours.totals.log_probability, other.totals.log_probability, **_EXACT)
+    np.testing.assert_allclose(np.exp(ours.totals.log_missed), np.exp(other.totals.log_missed), **_EXACT)
+
+
+@given(
+    case=_cases(max_bytes=40, num_tokens_seen=2, share_impossible=0.0),
+    width=st.integers(1, 8),
+    threshold=st.sampled_from([0.0, 0.1]),
+)
+def test_a_beam_walks_far_beyond_a_tiny_window(
+    case: tuple[SmallVocabulary, RandomModel, bytes], width: int, threshold: float
+) -> None:
+    small, model, text = case
+    start = small.open_model(model, max_tokens=12).open(b"", _beam(width, threshold))
+
+    for state in start.walk(text * 3):
+        assert np.isfinite(state.log_mass)
+
+
+@given(case=_cases(max_bytes=12, num_tokens_seen=2, share_impossible=0.0))
+def test_a_model_that_looks_back_two_tokens_does_not_see_the_window_move(
+    case: tuple[SmallVocabulary, RandomModel, bytes],
+) -> None:
+    """Width 1: wider beams may lose what parted too far back."""
+    small, model, text = case
+
+    near = small.open_model(model, max_tokens=20).open(b"", _beam(1)).walk(text * 5)
+    far = small.open_model(model).open(b"", _beam(1)).walk(text * 5)
+
+    for ours, other in zip(near, far, strict=True):
+        _assert_same(ours, other)
+
+
+_AB = SmallVocabulary(b"ab", Vocabulary.from_tokens({1: b"a", 2: b"b", 3: b"ab"}, {"<start>": START, "<end>": 4}, [4]))
+
+
+def test_old_forks_are_followed_as_long_as_there_is_room() -> None:
+    """`ab` is one token or two, at the start and again after twenty letters."""
+    characters = _AB.open_model(RandomModel(3, num_tokens_seen=2))
+    text = b"ab" + 20 * b"b" + b"ab"
+
+    narrow, exact = (characters.open(b"", settings).advance(text) for settings in (_beam(6), _ALL))
+
+    assert narrow.totals.log_missed == -np.inf
+    np.testing.assert_allclose(narrow.log_mass, exact.log_mass, **_EXACT)
+
+
+def test_what_known_text_needs_is_read_ahead() -> None:
+    known, unknown = (_AB.open_model(RandomModel(3)).open(b"", _beam(4)) for _ in range(2))
+
+    known.advance(20 * b"ab")
+    for byte in 20 * b"ab":
+        unknown = unknown.advance(bytes([byte]))
+
+    assert 2 * known.reader.num_passes < unknown.reader.num_passes
+
+
+_ONE_LETTER = Vocabulary.from_tokens({1: b"a", 2: b"aa", 3: b"aaa"}, {"<start>": 0, "<end>": 4}, [4])
+
+
+def test_enumerate_says_when_a_text_is_too_long_for_it() -> None:
+    small = SmallVocabulary(b"a", _ONE_LETTER)
+    state = small.open_model(RandomModel(3, num_tokens_seen=1)).open(b"", _ALL)
+
+    with pytest.raises(InvalidRequestError, match="short texts"):
+        state.advance(b"a" * 40)
+
+
+def test_bytes_that_are_not_utf8_are_bytes_to_a_beam() -> None:
+    vocabulary = Vocabulary.from_tokens({1: b"\xff", 2: b"\x80", 3: b"\xff\x80"}, {"<start>": 0, "<end>": 4}, [4])
+    small = SmallVocabulary(b"\xff\x80", vocabulary)
+    model = RandomModel(3)
+
+    state = small.open_model(model).open(b"\xff\x80", _WIDE)
+
+    np.testing.assert_allclose(state.next_log_probs, _every_string(small, model).find_next(b"\xff\x80"), **_EXACT)

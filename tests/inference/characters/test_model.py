@@ -1,0 +1,283 @@
+"""The paper's own examples, sampling, and what a caller sees of coverings."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from inference.characters.model import CoveringKind, CoveringSettings
+from inference.errors import InvalidRequestError
+from tests.support.character_oracles import EveryString, find_all_texts
+from tests.support.character_toys import (
+    START,
+    CorpusModel,
+    RandomModel,
+    SmallVocabulary,
+    TokenIds,
+    find_start_ids,
+    merge_by_hand,
+    open_toy,
+    random_models,
+    small_vocabularies,
+    train_on,
+)
+from tests.support.toys import ToyTokenizer, narrow_tokenizer, train, wrap
+from trie_cache.vocabulary import Vocabulary
+
+_CANONICAL = CoveringSettings()
+_BEAM = CoveringSettings(CoveringKind.BEAM)
+_SINGLE = CoveringSettings(CoveringKind.SINGLE)
+_ALL = CoveringSettings(CoveringKind.ENUMERATE)
+_EVERY_KIND = [CoveringSettings(kind) for kind in CoveringKind]
+_EXACT = {"rtol": 0, "atol": 1e-9}
+
+
+def _teach(toy: ToyTokenizer, weights: Mapping[tuple[str, ...], float]) -> CorpusModel:
+    """A model that has read these texts so often, in these pieces."""
+    ids = {token: index for index, token in enumerate(toy.vocabulary.token_bytes)}
+    return CorpusModel(
+        toy.trie,
+        find_start_ids(toy),
+        {tuple(ids[piece.encode()] for piece in pieces): weight for pieces, weight in weights.items()},
+    )
+
+
+_KINGDOM = ("In", " the", " kingdom", " of", " the", " blind", ",", " the")
+_PROVERB = (" one", "-", "eyed", " man", " is", " king", ".")
+_ILLS = ("ills", " of", " the", " world", " are", " seen", ".")
+
+
+def test_a_blank_may_stand_on_either_side_of_the_prompts_end() -> None:
+    """The prompt boundary problem.
+
+    `In the kingdom of the blind, the` goes on with ` one-eyed man is king.` But ask a token model what follows
+    `the` and a blank, and it has hardly ever seen a blank there by itself: nothing but ` ills of the world`.
+    """
+    toy = wrap("gpt2", train("gpt2", ["".join(_KINGDOM + _PROVERB), " ".join(_ILLS)] * 9, 400))
+    model = _teach(toy, {_KINGDOM + _PROVERB: 0.98, (*_KINGDOM, " ", *_ILLS): 5e-7, (*_KINGDOM, " man", "."): 0.02})
+    prompt = "".join(_KINGDOM)
+    after_blank = model.find_log_probs(find_start_ids(toy) + toy.encode(prompt + " "))
+    assert toy.trie.spell(int(toy.trie.order[after_blank[:-1].argmax()])) == b"ills", "so says the token model"
+
+    characters = open_toy(toy, model)
+
+    for covering in (_BEAM, _CANONICAL):
+        blank = characters.score(b" ", prompt.encode(), covering).log_probability
+        for remaining_bytes in (b"one-eyed man", b"man."):
+            moved = characters.score(remaining_bytes, prompt.encode() + b" ", covering).log_probability
+            unmoved = characters.score(b" " + remaining_bytes, prompt.encode(), covering).log_probability
+            assert blank + moved == pytest.approx(unmoved, abs=1e-9)
+        assert characters.choose_greedily(characters.open(prompt.encode() + b" ", covering), 7) == b"one-eye"
+
+
+_HELLO_MERGES = (
+    "H e", "l l", "He ll", "Hell o", "o r", "Ġ w", "Ġw or", "l d", "Ġwor ld", "w i", "d e", "wi de", "Ġworld wide",
+)  # fmt: skip
+
+
+def test_hello_worl_goes_on_with_a_d() -> None:
+    """One token is not enough to take back.
+
+    `Hello, worl` is `Hello|,| wor|l`, but `Hello, world` is `Hello|,| world`. Who takes back the `l` alone stays
+    behind ` wor`, where the model has only ever seen a slip of the pen: ` wor|l|wide`.
+    """
+    toy = merge_by_hand("gpt2", *_HELLO_MERGES)
+    hello = ("Hello", ",")
+    assert [toy.join([token]) for token in toy.encode("Hello, worl")] == [b"Hello", b",", b" wor", b"l"]
+
+    characters = open_toy(
+        toy,
+        _teach(toy, {(*hello, " world"): 0.982, (*hello, " worldwide"): 0.007, (*hello, " wor", "l", "wide"): 1e-5}),
+    )
+
+    assert characters.choose_greedily(characters.open(b"Hello, worl", _SINGLE), 1) == b"w"
+    assert characters.choose_greedily(characters.open(b"Hello, worl", _CANONICAL), 9) == b"d"
+    assert characters.choose_greedily(characters.open(b"Hello, worl", _BEAM), 9) == b"d"
+    share = np.exp(characters.open(b"Hello, worl", _BEAM).next_log_probs)
+    assert share[ord("w")] == pytest.approx(1e-5 / (0.982 + 0.007 + 1e-5)), "the slip is not forgotten"
+
+
+@st.composite
+def _cases(draw: st.DrawFn) -> tuple[SmallVocabulary, RandomModel, bytes]:
+    small = draw(small_vocabularies(max_tokens=4))
+    text = bytes(draw(st.lists(st.sampled_from(sorted(set(small.alphabet))), max_size=4)))
+    return small, draw(random_models(small.trie)), text
+
+
+@given(case=_cases())
+def test_the_members_of_an_enumeration_are_the_paper_s_covering(
+    case: tuple[SmallVocabulary, RandomModel, bytes],
+) -> None:
+    small, model, text = case
+    covering = dict(EveryString(model, small.trie, (START,)).iter_members(text))
+    total = np.logaddexp.reduce(list(covering.values()))
+    assume(total > -np.inf)
+
+    members = small.open_model(model).open(text, _ALL).find_members(10_000)
+
+    assert len(members) == len({member.token_ids for member in members})
+    assert [member.share for member in members] == sorted((member.share for member in members), reverse=True)
+    found = {member.token_ids: member.share for member in members}
+    for ids, log_prob in covering.items():
+        assert found.pop(ids, 0.0) == pytest.approx(np.exp(log_prob - total), abs=1e-9)
+    assert not found
+    for member in members:
+        spelled = b"".join(map(small.trie.spell, member.token_ids))
+        assert spelled[: len(spelled) - member.num_bytes_ahead] == text
+
+
+_VOCABULARY = SmallVocabulary(
+    b"ab",
+    Vocabulary.from_tokens(
+        {1: b"a", 2: b"b", 3: b"ab", 4: b"aba", 5: b"ba", 6: b"ab"}, {"<start>": START, "<end>": 7}, [7]
+    ),
+)
+_NUM_TOKENS = 4  # the mark at the start and three more, then the text has ended
+_SHORT = RandomModel(6, seed=5, sharpness=1.0, num_tokens_at_most=_NUM_TOKENS)
+_NUM_SAMPLES = {"by bytes": 500, "by tokens": 1500}
+
+
+@pytest.mark.parametrize("prefix", [b"", b"a", b"ab", b"abab"])
+def test_completion_by_tokens_agrees_with_rejection_sampling(prefix: bytes) -> None:
+    """The paper's section 3.4 against the loop that says what it should do."""
+    characters = _VOCABULARY.open_model(_SHORT)
+    state = characters.open(prefix, _ALL)
+    rng = np.random.default_rng(1)
+
+    completed = Counter(prefix + characters.complete(state, rng, 10) for _ in range(1500))
+
+    accepted = Counter(_sample_by_rejection(prefix, np.random.default_rng(2), 1500))
+    texts = sorted(completed | accepted)
+    ours, theirs = (np.array([counts[text] for text in texts]) for counts in (completed, accepted))
+    _assert_agree(ours, theirs, (ours + theirs) / 2, num_samples=2)
+
+
+@pytest.mark.parametrize("prefix", [b"", b"ab"])
+@pytest.mark.parametrize("way", ["by bytes", "by tokens"])
+def test_samples_are_as_frequent_as_the_texts_are_likely(way: str, prefix: bytes) -> None:
+    exact = find_all_texts(_SHORT, _VOCABULARY.trie, (START,), _NUM_TOKENS)
+    exact = {text: share for text, share in exact.items() if text.startswith(prefix)}
+    characters = _VOCABULARY.open_model(_SHORT)
+    state = characters.open(prefix, _ALL)
+    draw = characters.sample if way == "by bytes" else characters.complete
+    rng = np.random.default_rng(3)
+
+    found = Counter(prefix + draw(state, rng, 50) for _ in range(_NUM_SAMPLES[way]))
+
+    assert set(found) <= set(exact)
+    expected = _NUM_SAMPLES[way] * np.array(list(exact.values())) / sum(exact.values())
+    _assert_agree(np.array([found[text] for text in exact]), expected, expected, num_samples=1)
+
+
+def _assert_agree(
+    ours: npt.NDArray[np.float64], theirs: npt.NDArray[np.float64], expected: npt.NDArray[np.float64], num_samples: int
+) -> None:
+    """A chi-squared test, rare texts taken together. It would reject one true sampler in 10,000."""
+    rare = expected < 10
+    gap = np.append((ours - theirs)[~rare], (ours - theirs)[rare].sum())
+    weight = np.append(expected[~rare], max(expected[rare].sum(), 1.0))
+    freedom = len(gap) - 1
+    assert freedom >= 5, "a test of nothing"
+    statistic = (gap**2 / weight).sum() / num_samples
+    critical = freedom * (1 - 2 / (9 * freedom) + 3.719 * np.sqrt(2 / (9 * freedom))) ** 3  # Wilson and Hilferty
+    assert statistic < critical
+
+
+def test_a_completion_goes_on_beyond_the_window_and_keeps_one_row() -> None:
+    endless = RandomModel(6, seed=10, num_tokens_seen=1)  # it ends one time in twenty
+    characters = _VOCABULARY.open_model(endless, max_tokens=16)
+    for covering in (_ALL, CoveringSettings(CoveringKind.BEAM, 2)):
+        state = characters.open(b"aba", covering)
+        state.reader.most_rows_held = 0
+        rng = np.random.default_rng(0)
+
+        longest = max((characters.complete(state, rng, 200) for _ in range(20)), key=len)
+
+        assert len(longest) > 3 * 16
+        assert state.reader.most_rows_held == 1
+
+
+def test_completions_begin_exactly_where_the_state_stands() -> None:
+    characters = _VOCABULARY.open_model(_SHORT)
+    texts = find_all_texts(_SHORT, _VOCABULARY.trie, (START,), _NUM_TOKENS)
+    rng = np.random.default_rng(4)
+    for prefix in (b"a", b"b", b"abb"):
+        for covering in (_ALL, _BEAM):
+            state = characters.open(prefix, covering)
+            assert all(prefix + characters.complete(state, rng, 10) in texts for _ in range(40))
+
+
+@pytest.mark.parametrize("covering", _EVERY_KIND, ids=list(CoveringKind))
+def test_no_text_at_all_is_certain_to_begin_a_text(covering: CoveringSettings) -> None:
+    toy = narrow_tokenizer("qwen")
+    characters = open_toy(toy, RandomModel(toy.trie.num_tokens))
+
+    state = characters.open(b"", covering)
+    score = characters.score(b"", b"", covering)
+
+    assert score.log_probability == 0
+    assert score.log_probability_with_end == pytest.approx(float(state.next_log_probs[256]))
+    assert characters.find_surprisals(b"", b"as", covering).shape == (0,)
+    assert state.advance(b"") is state
+    assert list(state.walk(b"")) == []
+
+
+@pytest.mark.parametrize("covering", _EVERY_KIND, ids=list(CoveringKind))
+def test_surprisals_add_up_to_the_score(covering: CoveringSettings) -> None:
+    toy = narrow_tokenizer("llama2")
+    characters = open_toy(toy, RandomModel(toy.trie.num_tokens))
+
+    bits = characters.find_surprisals(b"sas1", b"as a", covering)
+
+    score = characters.score(b"sas1", b"as a", covering)
+    np.testing.assert_allclose(-bits.sum() * np.log(2), score.log_probability, **_EXACT)
+
+
+def test_greedy_text_takes_the_likeliest_byte_each_time_up_to_the_end() -> None:
+    toy = narrow_tokenizer("qwen")
+    characters = open_toy(toy, train_on(toy, {"as": 1.0, "a1": 1.5, "s": 2.0}))
+
+    for covering in (_CANONICAL, _BEAM, _ALL):
+        assert characters.choose_greedily(characters.open(b"", covering), 9) == b"a1"
+        assert characters.choose_greedily(characters.open(b"", covering), 1) == b"a"
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: CoveringSettings(CoveringKind.BEAM, width=0), "width must be between 1 and"),
+        (lambda: CoveringSettings(CoveringKind.BEAM, width=-3), "width must be between 1 and"),
+        (lambda: CoveringSettings(CoveringKind.BEAM, width=100_000), "width must be between 1 and"),
+        (lambda: CoveringSettings(CoveringKind.BEAM, threshold=-0.1), "threshold must be"),
+        (lambda: CoveringSettings(CoveringKind.BEAM, threshold=1.1), "threshold must be"),
+        (lambda: CoveringSettings(CoveringKind.BEAM, threshold=float("nan")), "threshold must be"),
+    ],
+)
+def test_settings_out_of_range_are_refused(build: Callable[[], CoveringSettings], message: str) -> None:
+    with pytest.raises(InvalidRequestError, match=message):
+        build()
+
+
+def _sample_by_rejection(prefix: bytes, rng: np.random.Generator, count: int) -> list[bytes]:
+    """`while True: sample a token string; if it begins with the prefix: accept`."""
+    accepted: list[bytes] = []
+    while len(accepted) < count:
+        text = _sample_text(rng)
+        if text.startswith(prefix):
+            accepted.append(text)
+    return accepted
+
+
+def _sample_text(rng: np.random.Generator) -> bytes:
+    trie = _VOCABULARY.trie
+    ids: TokenIds = (START,)
+    while True:
+        probs = np.exp(_SHORT.find_log_probs(ids))
+        rank = int(rng.choice(len(probs), p=probs))
+        if rank == trie.num_tokens:
+            return b"".join(map(trie.spell, ids))
+        ids += (int(trie.order[rank]),)

@@ -1,0 +1,217 @@
+"""A model's rows for trees of token strings against plain forward passes of each string."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from inference.characters.loader import load_character_model
+from inference.characters.model import CharacterModel, CoveringKind, CoveringSettings
+from inference.characters.model_reader import ModelReader
+from inference.characters.token_string import TokenString
+from inference.config import EngineConfig
+from inference.errors import ModelError, OverloadedError
+from inference.model.loader import load_model
+from inference.model.runner import Runner, load_runner
+from tests.inference.conftest import MakeModel
+from tests.support.character_toys import LogProbs, TokenIds, open_toy, spell_out
+from tests.support.toys import END, toy_tokenizer
+
+_FAMILIES: dict[str, dict[str, object]] = {
+    "llama": {},
+    "mistral": {"sliding_window": 5},
+    "starcoder2": {"num_key_value_heads": 2, "sliding_window": 3},
+    "gpt2": {},
+    "qwen3": {"num_key_value_heads": 2, "head_dim": 16},
+}
+_TOY = toy_tokenizer("qwen")
+_END_IDS = sorted(_TOY.vocabulary.end_ids)
+
+
+class PlainModel:
+    """The same model as transformers runs it, the whole string each time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._model = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float64, attn_implementation="eager"
+        ).eval()
+
+    def find_log_probs(self, token_ids: TokenIds) -> LogProbs:
+        """By rank, the end of the text behind them."""
+        with torch.inference_mode():
+            logits = self._model(input_ids=torch.tensor([list(token_ids)]), use_cache=False).logits[0, -1].numpy()
+        log_probs: LogProbs = logits[[*_TOY.trie.order, *_END_IDS]]
+        return log_probs - np.logaddexp.reduce(log_probs)
+
+
+def _load(folder: Path) -> Runner:
+    return load_runner(EngineConfig(folder, dtype="float64"))
+
+
+def _new_reader(runner: Runner, max_tokens: int = 512, max_rows: int = 4096) -> ModelReader:
+    return ModelReader(runner, _TOY.trie, _END_IDS, max_tokens, max_rows)
+
+
+def _assert_read(strings: Sequence[TokenString], plain: PlainModel) -> None:
+    for string in strings:
+        expected = plain.find_log_probs(spell_out(string))
+        assert string.log_probs is not None
+        np.testing.assert_allclose(string.log_probs, expected[:-1], rtol=0, atol=2e-4)
+        np.testing.assert_allclose(string.log_end, expected[-1], rtol=0, atol=2e-4)
+
+
+@pytest.mark.parametrize("family", _FAMILIES)
+@pytest.mark.parametrize("seed", range(2))
+def test_every_string_of_a_growing_tree_gets_the_row_of_a_plain_forward(
+    family: str, seed: int, make_model: MakeModel
+) -> None:
+    """Branches grow anywhere, some are dropped and their rows taken by others, some are read again."""
+    folder = make_model(family=family, **_FAMILIES[family])
+    plain, reader, random = PlainModel(folder), _new_reader(_load(folder)), Random(seed)
+    root = TokenString((0,))
+    base = root.extend_at_once(tuple(random.choices(range(5, 600), k=40)), 512)
+    alive = [root, base]
+    for _ in range(12):
+        new = []
+        for _ in range(random.randint(1, 6)):
+            parent = random.choice(alive)
+            new.append(parent.extend(random.choices(range(5, 600), k=random.choice([1, 1, 2, 7]))))
+        again = random.sample(alive, k=random.choice([0, 0, 1, min(3, len(alive))]))
+        strings = list(dict.fromkeys([*new, *again]))
+
+        reader.read(strings)
+
+        _assert_read(strings, plain)
+        for string in strings:
+            string.log_probs = None
+        alive = random.sample(alive + new, k=min(len(alive + new), 6))
+        del new, strings, again
+
+
+def test_a_row_says_of_every_token_and_of_the_end_how_likely_it_is_and_sums_to_one(make_model: MakeModel) -> None:
+    reader = _new_reader(_load(make_model()))
+    string = TokenString((0, 7, 8))
+
+    reader.read([string])
+
+    assert string.log_probs is not None
+    assert string.log_probs.shape == (_TOY.trie.num_tokens,)
+    assert np.exp(string.log_probs.astype(np.float64)).sum() + np.exp(string.log_end) == pytest.approx(1, abs=1e-6)
+
+
+def test_several_end_tokens_are_one_end(make_model: MakeModel) -> None:
+    folder = make_model()
+    one, two = _new_reader(_load(folder)), ModelReader(_load(folder), _TOY.trie, [0, 3], 512, 4096)
+    ours, other = TokenString((0, 7)), TokenString((0, 7))
+
+    one.read([ours])
+    two.read([other])
+
+    assert ours.log_probs is not None
+    assert other.log_probs is not None
+    shift = other.log_probs - ours.log_probs  # what the second end takes from all others
+    np.testing.assert_allclose(shift, shift[0], atol=1e-5)
+    assert np.exp(other.log_probs.astype(np.float64)).sum() + np.exp(other.log_end) == pytest.approx(1, abs=1e-6)
+
+
+def test_rows_of_strings_that_are_gone_are_taken_again(make_model: MakeModel) -> None:
+    """Twenty times as many tokens go through as there are rows."""
+    folder = make_model()
+    plain, reader = PlainModel(folder), _new_reader(_load(folder), max_rows=400)
+    root, random = TokenString((0,)), Random(5)
+
+    for _ in range(80):
+        string = root.extend(random.choices(range(5, 600), k=100))
+        reader.read([string])
+
+    _assert_read([string], plain)
+
+
+def test_more_states_than_there_is_room_for_are_refused_and_those_that_are_kept_stay_right(
+    make_model: MakeModel,
+) -> None:
+    folder = make_model()
+    plain, reader = PlainModel(folder), _new_reader(_load(folder), max_rows=300)
+    root, random = TokenString((0,)), Random(5)
+    kept = [root.extend(random.choices(range(5, 600), k=100)) for _ in range(9)]
+    with pytest.raises(OverloadedError, match="too many states"):
+        reader.read(kept)
+    reader.read(kept[:2])
+    del kept[1:]
+
+    more = kept[0].extend([9, 10])
+    reader.read([more])
+
+    _assert_read([more], plain)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [CoveringSettings(), CoveringSettings(CoveringKind.SINGLE), CoveringSettings(CoveringKind.BEAM, 3)],
+    ids=lambda settings: settings.kind,
+)
+def test_a_loaded_model_says_of_bytes_what_its_plain_forward_passes_say(
+    settings: CoveringSettings, make_model: MakeModel
+) -> None:
+    folder = make_model(family="mistral", sliding_window=5)
+    ours = load_character_model(EngineConfig(folder, dtype="float64"))
+    plain = open_toy(_TOY, PlainModel(folder))
+    text, context = "def café(self, num_padded): return".encode(), b"import os\nclass Node:\n    "
+
+    for state, other in zip(
+        ours.open(context, settings).walk(text), plain.open(context, settings).walk(text), strict=True
+    ):
+        finite = np.isfinite(other.next_log_probs)
+        np.testing.assert_array_equal(np.isfinite(state.next_log_probs), finite)
+        np.testing.assert_allclose(state.next_log_probs[finite], other.next_log_probs[finite], rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", list(CoveringKind)[:3])
+def test_a_walk_far_beyond_the_window_keeps_no_more_rows_than_one_of_its_length(
+    kind: CoveringKind, make_model: MakeModel
+) -> None:
+    model = _load_small(make_model(max_position_embeddings=64))
+    state = model.open(b"", CoveringSettings(kind, width=2))
+
+    for _ in range(60):
+        state = state.advance(b"x = self.add(1)\n")
+
+    assert np.isfinite(state.log_mass)
+    assert np.exp(state.next_log_probs).sum() == pytest.approx(1, abs=1e-9)
+
+
+def _load_small(folder: Path) -> CharacterModel:
+    return load_character_model(EngineConfig(folder, max_context_tokens=64, cache_tokens=512))
+
+
+def test_dropped_branches_give_their_rows_back(make_model: MakeModel) -> None:
+    model = _load_small(make_model())
+    state = model.open(b"import os\n")
+
+    for number in range(100):
+        state.advance(f"x = {number}\n".encode())
+    kept = state.advance(b"def ")
+
+    np.testing.assert_allclose(kept.next_log_probs, model.open(b"import os\ndef ").next_log_probs, rtol=0, atol=1e-3)
+
+
+def test_a_model_without_an_end_has_no_texts(tmp_path: Path, make_model: MakeModel) -> None:
+    folder = make_model()
+    for name in ("model.safetensors", "tokenizer.json"):
+        (tmp_path / name).symlink_to(folder / name)
+    config = (folder / "config.json").read_text(encoding="utf-8")
+    (tmp_path / "config.json").write_text(
+        config.replace(f'"eos_token_id": {_TOY.vocabulary.special_id(END)}', '"x": 1')
+    )
+
+    with pytest.raises(ModelError, match="names no token that"):
+        load_character_model(EngineConfig(tmp_path))
+
+
+def test_a_loaded_model_starts_with_its_own_mark_or_with_the_end_of_the_text_before(make_model: MakeModel) -> None:
+    assert load_model(EngineConfig(make_model("llama3"))).start_ids == (4,)
+    assert load_model(EngineConfig(make_model("qwen"))).start_ids == tuple(_END_IDS)

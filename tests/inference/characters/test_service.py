@@ -1,0 +1,107 @@
+"""The service with a scripted character-level model behind it."""
+
+import math
+
+import pytest
+
+from inference.characters.service import CharacterService
+from inference.errors import InvalidRequestError
+from inference.protocol.characters import (
+    END,
+    Ask,
+    CharacterRequest,
+    CoveringKind,
+    CoveringMember,
+    Generated,
+    NextByte,
+    Surprisals,
+    TextProbability,
+)
+from tests.support.character_fakes import ScriptedCharacterModel
+
+
+@pytest.fixture
+def model() -> ScriptedCharacterModel:
+    return ScriptedCharacterModel()
+
+
+@pytest.fixture
+def service(model: ScriptedCharacterModel) -> CharacterService:
+    return CharacterService(model)
+
+
+def test_the_next_byte_is_a_distribution_over_bytes_and_the_end(service: CharacterService) -> None:
+    answer = service.answer(CharacterRequest(b"Hel"))
+    assert isinstance(answer, NextByte)
+    assert (len(answer.probabilities), answer.members) == (257, ())
+    assert (answer.probabilities[ord("l")], answer.probabilities[END]) == pytest.approx((0.75, 0.25))
+
+
+def test_members_are_told_as_texts_with_what_is_ahead(service: CharacterService) -> None:
+    answer = service.answer(CharacterRequest(b"Hel", num_members=5))
+    assert isinstance(answer, NextByte)
+    assert answer.members == (
+        CoveringMember(("He", "llo"), "o", 0.75),
+        CoveringMember(("He", "l", "\\xc3"), "", 0.25),
+    )
+
+
+def test_only_as_many_members_are_told_as_were_asked_for(service: CharacterService) -> None:
+    answer = service.answer(CharacterRequest(b"Hel", num_members=1))
+    assert isinstance(answer, NextByte)
+    assert [member.share for member in answer.members] == [0.75]
+
+
+def test_surprisals_come_with_their_mean(service: CharacterService) -> None:
+    assert service.answer(CharacterRequest(b"\x01\x02", ask=Ask.SURPRISAL)) == Surprisals((1.0, 2.0), 1.5)
+
+
+def test_an_impossible_byte_is_infinitely_surprising_and_so_is_what_follows(service: CharacterService) -> None:
+    answer = service.answer(CharacterRequest(b"\x01\x00\x01", ask=Ask.SURPRISAL))
+    assert answer == Surprisals((1.0, math.inf, math.inf), math.inf)
+
+
+def test_probabilities_are_logarithms_to_the_base_two(service: CharacterService) -> None:
+    answer = service.answer(CharacterRequest(b"ab", ask=Ask.PROBABILITY))
+    assert answer == TextProbability(*map(pytest.approx, (-2.0, -4.0, -2.0, -1.0)))
+
+
+def test_an_upper_bound_that_is_not_known_is_absent(service: CharacterService) -> None:
+    answer = service.answer(CharacterRequest(b"x", ask=Ask.PROBABILITY))
+    assert isinstance(answer, TextProbability)
+    assert answer.log2_at_most is None
+
+
+def test_an_impossible_text_has_a_probability_of_zero(service: CharacterService) -> None:
+    answer = service.answer(CharacterRequest(b"\0", ask=Ask.PROBABILITY))
+    assert answer == TextProbability(-math.inf, -math.inf, -math.inf, -math.inf)
+
+
+@pytest.mark.parametrize("ask", [Ask.SAMPLE, Ask.COMPLETE])
+def test_a_seed_repeats_what_is_drawn(service: CharacterService, ask: Ask) -> None:
+    answers = [service.answer(CharacterRequest(b"a", ask=ask, seed=seed)) for seed in (1, 1, 2)]
+    assert answers[0] == answers[1] != answers[2]
+
+
+def test_greedy_goes_on_to_its_limit(service: CharacterService) -> None:
+    answer = service.answer(CharacterRequest(b"def", b"abc", ask=Ask.GREEDY, max_bytes=4))
+    assert answer == Generated(b"fedc")
+
+
+def test_a_growing_text_is_not_read_again(service: CharacterService, model: ScriptedCharacterModel) -> None:
+    for text in (b"He", b"Hel", b"Hello"):
+        service.answer(CharacterRequest(text, b"context"))
+    assert model.events == ["open b'context'", "advance b'He'", "advance b'l'", "advance b'lo'"]
+
+
+def test_another_covering_is_read_on_its_own(service: CharacterService, model: ScriptedCharacterModel) -> None:
+    for covering in (CoveringKind.CANONICAL, CoveringKind.BEAM):
+        service.answer(CharacterRequest(b"He", covering=covering))
+    assert model.events.count("open b''") == 2
+
+
+def test_what_the_model_refuses_is_not_remembered(service: CharacterService, model: ScriptedCharacterModel) -> None:
+    for _ in range(2):
+        with pytest.raises(InvalidRequestError):
+            service.answer(CharacterRequest(b"a", b"refuse"))
+    assert model.events == ["open b'refuse'"] * 2

@@ -1,0 +1,380 @@
+"""`canonical` and `single` against the tokenizer's own words, tried one by one."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from inference.characters.model import CoveringKind, CoveringSettings
+from inference.characters.state import State
+from inference.errors import InvalidRequestError
+from tests.support.character_oracles import END, CanonicalStrings, EveryString, is_text, logsumexp
+from tests.support.character_toys import (
+    CorpusModel,
+    RandomModel,
+    find_start_ids,
+    merge_by_hand,
+    merged_tokenizers,
+    open_toy,
+    random_models,
+    train_on,
+)
+from tests.support.toys import (
+    BYTE_LEVEL_KINDS,
+    KINDS,
+    NARROW_ALPHABET,
+    SENTENCEPIECE_KINDS,
+    ToyTokenizer,
+    narrow_tokenizer,
+    texts,
+    toy_tokenizer,
+)
+
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+_CANONICAL = CoveringSettings(threshold=1.0)  # and nothing else
+_DEFAULT = CoveringSettings()
+_SINGLE = CoveringSettings(CoveringKind.SINGLE)
+_EXACT = {"rtol": 0, "atol": 1e-9}
+
+_few = settings(max_examples=settings.default.max_examples // 4)  # eight kinds, each with as many
+
+_narrow_texts = st.text(NARROW_ALPHABET + "é", max_size=8)
+_data = st.data()
+
+
+@st.composite
+def _cut_bytes(draw: st.DrawFn) -> bytes:
+    """A text, cut after any byte."""
+    whole = draw(_narrow_texts).encode()
+    return whole[: draw(st.integers(0, len(whole)))]
+
+
+def _draw_toy(data: st.DataObject, kind: str) -> ToyTokenizer:
+    """One that was trained, or one whose merges make no sense."""
+    return narrow_tokenizer(kind) if data.draw(st.booleans()) else data.draw(merged_tokenizers(kind))
+
+
+def _draw_model(data: st.DataObject, toy: ToyTokenizer, **changes: object) -> RandomModel:
+    return data.draw(random_models(toy.trie, share_impossible=0.0, **changes))
+
+
+def _with_lead(toy: ToyTokenizer, text: bytes) -> bytes:
+    return toy.encoder.find_dummy_prefix("").encode() + text
+
+
+@kinds
+@_few
+@given(data=_data, text=_cut_bytes())
+def test_canonical_gives_each_bytes_share_in_the_canonical_strings(kind: str, data: st.DataObject, text: bytes) -> None:
+    toy = _draw_toy(data, kind)
+    model = _draw_model(data, toy)
+    oracle = CanonicalStrings(toy, model, find_start_ids(toy))
+    characters = open_toy(toy, model)
+
+    for state in (characters.open(text, _CANONICAL), characters.open(b"", _CANONICAL).advance(text)):
+        np.testing.assert_allclose(state.next_log_probs, oracle.find_next(_with_lead(toy, text)), **_EXACT)
+
+
+@kinds
+@_few
+@given(data=_data, text=_cut_bytes())
+def test_canonical_holds_the_mass_of_the_canonical_strings(kind: str, data: st.DataObject, text: bytes) -> None:
+    toy = _draw_toy(data, kind)
+    model = _draw_model(data, toy)
+
+    state = open_toy(toy, model).open(b"", _CANONICAL).advance(text)
+
+    masses = CanonicalStrings(toy, model, find_start_ids(toy)).find_masses(_with_lead(toy, text))
+    np.testing.assert_allclose(state.log_mass, logsumexp(list(masses)), **_EXACT)
+
+
+@kinds
+@_few
+@given(known=st.lists(texts, min_size=1, max_size=6), data=_data)
+def test_canonical_is_exact_for_a_model_that_was_trained_on_canonical_strings(
+    kind: str, known: list[str], data: st.DataObject
+) -> None:
+    """No covering in the oracle at all: it counts texts. (SentencePiece reads a mark, or a blank in front, its way.)"""
+    known = [text for text in known if kind not in SENTENCEPIECE_KINDS or not ("▁" in text or text[:1] in ("", " "))]
+    assume(known)
+    toy = toy_tokenizer(kind)
+    weights = dict(zip(known, (1.0, 3.0, 0.5, 8.0, 2.0, 1e-6), strict=False))
+    characters = open_toy(toy, train_on(toy, weights))
+    whole = data.draw(st.sampled_from(known)).encode()
+    cut = data.draw(st.integers(0, len(whole)))
+
+    begun = {text.encode(): weight for text, weight in weights.items() if text.encode().startswith(whole[:cut])}
+    expected = np.zeros(257)
+    for text, weight in begun.items():
+        expected[text[cut] if len(text) > cut else END] += weight / sum(begun.values())
+    for state in (characters.open(whole[:cut]), characters.open(b"").advance(whole[:cut])):
+        np.testing.assert_allclose(np.exp(state.next_log_probs), expected, rtol=1e-9, atol=0)
+
+
+@kinds
+@_few
+@given(data=_data, text=_cut_bytes())
+def test_single_holds_the_texts_tokens_and_those_that_could_stand_in_the_lasts_place(
+    kind: str, data: st.DataObject, text: bytes
+) -> None:
+    toy = _draw_toy(data, kind)
+    model = _draw_model(data, toy)
+    characters = open_toy(toy, model)
+    masses = _find_single_masses(toy, model, _with_lead(toy, text))
+
+    for state in (characters.open(text, _SINGLE), characters.open(b"", _SINGLE).advance(text)):
+        possible = np.isfinite(state.next_log_probs)
+        expected = np.where(possible, masses, -np.inf)
+        np.testing.assert_allclose(state.next_log_probs, expected - logsumexp(list(expected)), **_EXACT)
+        assert state.totals.log_missed is None
+
+
+def _find_single_masses(toy: ToyTokenizer, model: RandomModel, data: bytes) -> np.ndarray:
+    oracle = CanonicalStrings(toy, model, find_start_ids(toy))
+    whole = data.decode(errors="ignore")
+    ids = tuple(token_id for piece in toy.encoder.split(whole) for token_id in toy.encoder.encode(piece.text))
+    ids += oracle.merge(data[len(whole.encode()) :])
+    ways = [(ids, b"")] + ([(ids[:-1], data[len(toy.join(ids[:-1])) :])] if ids else [])
+    found: list[list[float]] = [[] for _ in range(257)]
+    for path, remaining_bytes in ways:
+        for place, log_prob in oracle.iter_leaving(path, remaining_bytes):
+            found[place].append(log_prob)
+    return np.array([logsumexp(way) for way in found])
+
+
+@kinds
+@_few
+@given(data=_data, text=_cut_bytes())
+def test_bytes_that_cannot_follow_in_utf8_have_no_probability_and_the_others_have_some(
+    kind: str, data: st.DataObject, text: bytes
+) -> None:
+    toy = _draw_toy(data, kind)
+
+    state = open_toy(toy, _draw_model(data, toy)).open(text)
+
+    possible = [any(is_text(text + bytes([byte]) + more) for more in _ENDS) for byte in range(256)]
+    assert np.isfinite(state.next_log_probs).tolist() == [*possible, is_text(text)]
+
+
+_ENDS = [bytes([first, *[0x80] * count]) for first in (0x80, 0x90, 0xA0) for count in range(3)] + [b""]
+
+
+@kinds
+@_few
+@given(data=_data, text=_cut_bytes())
+def test_the_next_bytes_and_the_end_sum_to_one(kind: str, data: st.DataObject, text: bytes) -> None:
+    toy = _draw_toy(data, kind)
+    characters = open_toy(toy, _draw_model(data, toy))
+    for covering in (_CANONICAL, _DEFAULT, _SINGLE):
+        start = characters.open(b"", covering)
+
+        for state in (start, *start.walk(text)):
+            np.testing.assert_allclose(np.exp(state.next_log_probs).sum(), 1, **_EXACT)
+
+
+@kinds
+@_few
+@given(data=_data, text=_cut_bytes(), cut=st.integers(0, 16))
+def test_the_chain_rule_holds_wherever_a_text_is_split(kind: str, data: st.DataObject, text: bytes, cut: int) -> None:
+    toy = _draw_toy(data, kind)
+    characters = open_toy(toy, _draw_model(data, toy))
+    for covering in (_CANONICAL, _SINGLE):
+        whole = characters.score(text, b"", covering)
+
+        first = characters.score(text[:cut], b"", covering)
+        second = characters.score(text[cut:], text[:cut], covering)
+
+        np.testing.assert_allclose(
+            [first.log_probability + second.log_probability, first.log_probability + second.log_probability_with_end],
+            [whole.log_probability, whole.log_probability_with_end],
+            **_EXACT,
+        )
+
+
+@kinds
+@_few
+@given(data=_data, text=_cut_bytes(), cuts=st.lists(st.integers(0, 16), max_size=3))
+def test_walked_at_once_and_byte_by_byte_and_again_from_a_kept_state_is_the_same(
+    kind: str, data: st.DataObject, text: bytes, cuts: list[int]
+) -> None:
+    toy = _draw_toy(data, kind)
+    characters = open_toy(toy, _draw_model(data, toy))
+    for covering in (_CANONICAL, _DEFAULT, _SINGLE):
+        start = characters.open(b"", covering)
+        at_once = [start, *start.walk(text)]
+        byte_by_byte = [characters.open(b"", covering)]
+        for byte in text:
+            byte_by_byte.append(byte_by_byte[-1].advance(bytes([byte])))
+
+        for ours, other in zip(at_once, byte_by_byte, strict=True):
+            _assert_same(ours, other)
+        for cut in cuts:
+            kept = byte_by_byte[min(cut, len(text))]
+            if is_text(text[:cut]):
+                kept.advance(b"sa1")  # a branch that is dropped
+            _assert_same(kept.advance(text[cut:]), at_once[-1])
+
+
+def _assert_same(ours: State, other: State) -> None:
+    np.testing.assert_allclose(ours.next_log_probs, other.next_log_probs, **_EXACT)
+    np.testing.assert_allclose(ours.log_mass, other.log_mass, **_EXACT)
+    np.testing.assert_allclose(ours.totals.log_probability, other.totals.log_probability, **_EXACT)
+
+
+@kinds
+@_few
+@given(data=_data, text=st.text(NARROW_ALPHABET + "é", max_size=4))
+def test_the_exact_mass_lies_between_what_is_held_and_that_with_what_was_missed(
+    kind: str, data: st.DataObject, text: str
+) -> None:
+    toy = _draw_toy(data, kind)
+    model = _draw_model(data, toy)
+    exact = EveryString(model, toy.trie, find_start_ids(toy)).log_prefix(_with_lead(toy, text.encode()))
+
+    for threshold in (1.0, 0.1, 0.01):
+        score = open_toy(toy, model).score(text.encode(), b"", CoveringSettings(threshold=threshold))
+
+        assert score.log_missed is not None
+        assert score.log_mass <= exact + 1e-9
+        assert exact <= np.logaddexp(score.log_mass, score.log_missed) + 1e-9
+
+
+@pytest.mark.parametrize("kind", [*BYTE_LEVEL_KINDS, "metaspace-bare"])
+@_few
+@given(
+    data=_data,
+    head=st.text("as1", min_size=2, max_size=6),
+    endings=st.sets(st.text("as1 '\n", max_size=5), min_size=1, max_size=2),
+)
+def test_a_word_that_the_model_has_in_other_tokens_is_followed_from_there(
+    kind: str, data: st.DataObject, head: str, endings: set[str]
+) -> None:
+    """The texts begin alike, and the model has seen that beginning letter by letter, or as the tokenizer has it too."""
+    toy = _draw_toy(data, kind)
+    letters = tuple(toy.vocabulary.token_bytes.index(letter.encode()) for letter in head)
+    shares = data.draw(st.sampled_from([{letters: 1.0}, {letters: 0.7, toy.encode(head): 0.3}]))
+    weights = {f"{head} {ending}": 2.0**place for place, ending in enumerate(sorted(endings))}
+    strings = {
+        beginning + toy.encode(text)[len(toy.encode(head)) :]: weight * share
+        for text, weight in weights.items()
+        for beginning, share in shares.items()
+    }
+    characters = open_toy(toy, CorpusModel(toy.trie, find_start_ids(toy), strings))
+
+    for text in weights:
+        for cut in range(len(text) + 1):
+            state = characters.open(b"").advance(text[:cut].encode())
+            np.testing.assert_allclose(np.exp(state.next_log_probs), _count(weights, text[:cut].encode()), **_EXACT)
+
+
+def test_a_word_that_closed_in_other_tokens_is_followed_through_the_token_behind_it() -> None:
+    """`11` is a token, and the model has `1` `1` and two blanks in one: the first blank closes the word as `11`."""
+    toy = merge_by_hand("llama3", "Ġ Ġ", words=["11"])
+    one, blanks = (toy.vocabulary.token_bytes.index(text) for text in (b"1", b"  "))
+    characters = open_toy(toy, CorpusModel(toy.trie, find_start_ids(toy), {(one, one, blanks): 1.0}))
+
+    surprisals = characters.find_surprisals(b"11  ")
+
+    np.testing.assert_allclose(surprisals, 0, **_EXACT)
+
+
+def test_of_two_ways_to_write_a_word_the_heavier_goes_on_once_the_text_behind_is_settled() -> None:
+    toy = merge_by_hand("llama3", words=["11"])
+    one, word = (toy.vocabulary.token_bytes.index(text) for text in (b"1", b"11"))
+    behind = toy.encode(" a" * 9)
+    weights = {(one, one, *behind): 0.7, (word, *behind): 0.3}
+    start = open_toy(toy, CorpusModel(toy.trie, find_start_ids(toy), weights)).open(b"")
+
+    near, far = start.advance(b"11 a"), start.advance(b"11" + b" a" * 8)
+
+    np.testing.assert_allclose(np.exp(near.log_mass), 1, **_EXACT)
+    np.testing.assert_allclose(np.exp([far.log_mass, far.totals.log_missed]), [0.7, 0.3], **_EXACT)
+
+
+def _count(weights: Mapping[str, float], begun: bytes) -> np.ndarray:
+    """[257]: how the texts that begin so go on."""
+    expected = np.zeros(257)
+    for text, weight in weights.items():
+        if text.encode().startswith(begun):
+            expected[(text.encode() + bytes([0]))[len(begun)] if len(text.encode()) > len(begun) else END] += weight
+    return expected / expected.sum()
+
+
+@pytest.mark.parametrize("kind", ["qwen", "llama2"])
+@pytest.mark.parametrize("covering", [_CANONICAL, _SINGLE], ids=["canonical", "single"])
+@_few
+@given(data=_data, words=st.lists(st.sampled_from(["as", "a1", "s", "'s", "\n", "1", "é"]), min_size=1, max_size=60))
+def test_a_model_that_looks_back_two_tokens_does_not_see_the_window_move(
+    kind: str, covering: CoveringSettings, data: st.DataObject, words: list[str]
+) -> None:
+    toy = _draw_toy(data, kind)
+    model = _draw_model(data, toy, num_tokens_seen=2)
+    text = " ".join(words).encode()
+
+    near = open_toy(toy, model, max_tokens=48).open(b"", covering)
+    far = open_toy(toy, model).open(b"", covering)
+
+    for ours, other in zip(near.walk(text), far.walk(text), strict=True):
+        np.testing.assert_allclose(ours.next_log_probs, other.next_log_probs, **_EXACT)
+
+
+@kinds
+def test_a_word_that_takes_half_the_window_leaves_room_for_itself(kind: str) -> None:
+    """Wide letters that the tokenizer spells in bytes: as many tokens as bytes."""
+    toy = narrow_tokenizer(kind)
+    characters = open_toy(toy, RandomModel(toy.trie.num_tokens, num_tokens_seen=1), max_tokens=256)
+    word = "中文字符日本語".encode() * 6
+
+    state = characters.open(b"as " * 300 + word).advance(b" as" * 10 + word)
+
+    assert np.isfinite(state.log_mass)
+
+
+def test_a_string_that_single_took_up_again_is_read_again() -> None:
+    """`ab` and `abcd` are one token, and nothing goes before; `abc` is `ab|c`, and `ab` goes before."""
+    toy = merge_by_hand("gpt2", "a b", "c d", "ab cd")
+    characters = open_toy(toy, RandomModel(toy.trie.num_tokens))
+
+    states = list(characters.open(b"", _SINGLE).walk(b"abcd"))
+
+    for end, state in enumerate(states, 1):
+        opened = characters.open(b"abcd"[:end], _SINGLE)
+        np.testing.assert_allclose(state.next_log_probs, opened.next_log_probs, **_EXACT)
+
+
+@kinds
+@pytest.mark.parametrize("covering", [_DEFAULT, _SINGLE], ids=["canonical", "single"])
+def test_what_a_long_walk_holds_is_bounded(kind: str, covering: CoveringSettings) -> None:
+    toy = narrow_tokenizer(kind)
+    state = open_toy(toy, RandomModel(toy.trie.num_tokens, num_tokens_seen=2), max_tokens=64).open(b"", covering)
+    held = []
+    for _ in range(80):
+        state = state.advance(b"as a1 's\n sas")
+        held.append((len(state.reader.strings), state.reader.num_rows_held))
+
+    assert max(held[40:]) <= max(held[:40])
+
+
+@pytest.mark.parametrize("covering", [_DEFAULT, _SINGLE], ids=["canonical", "single"])
+@pytest.mark.parametrize("text", [b"a\xff", b"\x80", b"a\xc3(", b"\xed\xa0\x80"])
+def test_bytes_that_are_no_text_are_refused(covering: CoveringSettings, text: bytes) -> None:
+    toy = narrow_tokenizer("qwen")
+    characters = open_toy(toy, RandomModel(toy.trie.num_tokens))
+
+    with pytest.raises(InvalidRequestError, match="not UTF-8"):
+        characters.open(text, covering)
+    with pytest.raises(InvalidRequestError, match="not UTF-8"):
+        characters.open(b"", covering).advance(text)
+
+
+def test_a_word_that_is_longer_than_the_window_is_refused() -> None:
+    toy = narrow_tokenizer("gpt2")
+    characters = open_toy(toy, RandomModel(toy.trie.num_tokens), max_tokens=32)
+
+    with pytest.raises(InvalidRequestError, match="window"):
+        characters.open(b"as " * 9 + b"sasa" * 20, _CANONICAL)
+    with pytest.raises(InvalidRequestError, match="window"):
+        characters.open(b"as " * 9, _CANONICAL).advance(b"sasa" * 20)

@@ -1,0 +1,127 @@
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inference.engine.candidate import Candidate, Limits
+from inference.engine.detokenizer import Detokenizer
+from inference.engine.stopping import BlockRule, LineRule
+from inference.healing.covering import Crossing, Rule
+from inference.healing.token_tree import TokenTree
+from inference.protocol.completion import FinishReason
+
+_ANY = Crossing(None, b"", Rule.EXTEND)
+_ENDLESS = BlockRule(0, closes=False)
+
+
+def _sequence(limits: Limits, num_healed_bytes: int = 0) -> Candidate:
+    return Candidate(0, TokenTree((0,)), (_ANY,), limits, Detokenizer(num_healed_bytes))
+
+
+def _limits(max_tokens: int = 100, stops: tuple[str, ...] = (), extent: LineRule | BlockRule = _ENDLESS) -> Limits:
+    return Limits(max_tokens, stops, extent)
+
+
+_pieces = st.lists(
+    st.sampled_from(["a", " ", "  ", "\n", "\r\n", "é", "b:", ")", "}", "\n    ", " \n", "ab", "ba"]), max_size=14
+)
+
+
+@settings(max_examples=5 * settings.default.max_examples)
+@given(
+    pieces=_pieces,
+    cut=st.integers(1, 3),
+    max_tokens=st.integers(1, 40),
+    stops=st.lists(st.sampled_from(["ab", "a\n", ")", "b:a", "\n\n"]), max_size=2),
+    extent=st.sampled_from([LineRule(), BlockRule(0, False), BlockRule(1, True), BlockRule(4, False)]),
+)
+def test_streamed_pieces_joined_are_the_text_that_is_sent_at_once(
+    pieces: list[str], cut: int, max_tokens: int, stops: list[str], extent: LineRule | BlockRule
+) -> None:
+    data = "".join(pieces).encode()
+    tokens = [data[start : start + cut] for start in range(0, len(data), cut)]
+    streaming, at_once = (_sequence(Limits(max_tokens, tuple(stops), extent)) for _ in range(2))
+    streamed = []
+    for token in tokens:
+        if streaming.finish_reason:
+            break
+        streaming.accept_token(_ANY, 1, token)
+        at_once.accept_token(_ANY, 1, token)
+        streamed.append(streaming.take_text())
+    for candidate in (streaming, at_once):
+        candidate.finish(FinishReason.LENGTH)
+    streamed.append(streaming.take_text())
+
+    assert "".join(streamed) == at_once.take_text()
+    assert sum(map(bool, streamed)) <= 2
+
+
+def test_the_first_line_goes_out_as_soon_as_it_is_whole() -> None:
+    candidate = _sequence(_limits())
+    said = []
+    for token in (b"\n  a", b"b", b" \n", b"  c", b"\n"):
+        candidate.accept_token(_ANY, 1, token)
+        said.append(candidate.take_text())
+    candidate.finish(FinishReason.LENGTH)
+
+    assert [*said, candidate.take_text()] == ["", "", "\n  ab", "", "", " \n  c\n"]
+
+
+def test_a_line_that_may_be_the_beginning_of_a_stop_string_is_held_back() -> None:
+    candidate = _sequence(_limits(stops=("b\nc",)))
+    candidate.accept_token(_ANY, 1, b"ab\n")
+
+    assert candidate.take_text() == ""
+
+
+def test_a_stop_string_ends_the_text_before_it() -> None:
+    candidate = _sequence(_limits(stops=("END", "ND")))
+    candidate.accept_token(_ANY, 1, b"ab E")
+    candidate.accept_token(_ANY, 1, b"ND cd")
+
+    assert candidate.finish_reason is FinishReason.STOP
+    assert candidate.take_text() == "ab "
+
+
+def test_what_comes_first_in_the_text_ends_it() -> None:
+    candidate = _sequence(_limits(stops=("c",), extent=LineRule()))
+    candidate.accept_token(_ANY, 1, b"ab\nc")
+
+    assert candidate.finish_reason is FinishReason.EXTENT
+    assert candidate.text == "ab"
+
+
+def test_the_first_reason_stands() -> None:
+    candidate = _sequence(_limits())
+
+    candidate.finish(FinishReason.DEADLINE)
+    candidate.finish(FinishReason.CANCELLED)
+
+    assert candidate.finish_reason is FinishReason.DEADLINE
+
+
+def test_healed_bytes_are_neither_said_nor_counted() -> None:
+    candidate = _sequence(_limits(max_tokens=1), num_healed_bytes=4)
+
+    candidate.accept_path((7, 8), b"No")
+    candidate.accept_token(Crossing(1, b"de", Rule.LEAVE), 9, b"des")
+
+    assert candidate.text == "s"
+    assert candidate.token_ids == [7, 8, 9]
+    assert candidate.finish_reason is FinishReason.LENGTH
+
+
+def test_a_token_inside_the_rest_leaves_what_it_did_not_spell() -> None:
+    candidate = _sequence(_limits(max_tokens=1), num_healed_bytes=4)
+
+    candidate.accept_token(Crossing(None, b"Node", Rule.SPELL), 9, b"No")
+
+    assert candidate.crossings == (Crossing(None, b"de", Rule.SPELL),)
+    assert candidate.tree == TokenTree((9,))
+    assert candidate.finish_reason is None
+
+
+def test_after_the_rest_any_token_may_follow() -> None:
+    candidate = _sequence(_limits(), num_healed_bytes=2)
+
+    candidate.accept_token(Crossing(None, b"No", Rule.LEAVE), 9, b"Node")
+
+    assert [crossing.remaining_bytes for crossing in candidate.crossings] == [b""]

@@ -1,0 +1,365 @@
+import codecs
+import dataclasses
+import shutil
+import threading
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from inference.config import EngineConfig
+from inference.engine.loader import load_engine
+from inference.errors import ModelError
+from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Healing
+from tests.inference.conftest import MakeModel
+from tests.support.engine_bench import UNBOUNDED, Bench, assert_soon, build_bench
+from tests.support.sinks import complete, submit
+from tests.support.toys import FIM_NAMES, KINDS, ToyTokenizer, build_prompts, texts, toy_tokenizer
+
+_NODE = "class Node:\n    def next(self) -> Nod"
+_LONG = "x = 1\n" * 200
+
+
+# What is said
+
+
+def _plain_model(folder: Path) -> transformers.PreTrainedModel:
+    return transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float64, attn_implementation="eager"
+    ).eval()
+
+
+@pytest.mark.parametrize("kind", ["qwen", "llama3", "llama2"])
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neox"])
+@pytest.mark.parametrize("prefix", ["import os\n\ndef walk(", "x = 1\n", "# é"])
+def test_without_healing_a_completion_is_what_generate_says(
+    kind: str, family: str, prefix: str, make_model: MakeModel
+) -> None:
+    toy, folder = toy_tokenizer(kind), make_model(kind, family)
+    context = [*(toy.encoder.start_ids or (toy.vocabulary.special_tokens["<|endoftext|>"],)), *toy.encode(prefix)]
+    bad_ids = [[row] for row in range(toy.num_rows - 7, toy.num_rows)]  # padding: no tokenizer could decode it
+    generated = (
+        _plain_model(folder)
+        .generate(
+            torch.tensor([context]),
+            max_new_tokens=12,
+            do_sample=False,
+            bad_words_ids=bad_ids,
+            eos_token_id=sorted(toy.vocabulary.special_ids),
+            pad_token_id=0,
+        )[0, len(context) :]
+        .tolist()
+    )
+    expected = codecs.getincrementaldecoder("utf-8")("replace").decode(toy.join(generated))
+    bench = build_bench(folder, kind)
+    with closing(bench.engine):
+        sink = complete(bench.engine, CompletionRequest(prefix, max_tokens=12, healing=Healing.NONE, extent=UNBOUNDED))
+
+    assert sink.text == expected[: len(sink.text)]
+    assert sink.finish_reason is FinishReason.EXTENT or sink.text == expected
+
+
+def _complete_slowly(toy: ToyTokenizer, plain: transformers.PreTrainedModel, prefix: str, num_new: int) -> bytes:
+    """The exact choice and what follows it, one plain pass of transformers for each path and each token."""
+    prompt = build_prompts(toy).build(CompletionRequest(prefix), 1024)
+    tree = prompt.covering.build_tree(prompt.context_ids)
+    is_text = torch.tensor([bool(token) for token in toy.vocabulary.token_bytes])
+    is_text[sorted(toy.vocabulary.special_ids)] = True
+
+    def score(ids: Sequence[int]) -> torch.Tensor:
+        with torch.inference_mode():
+            logits = plain(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0, -1]
+        return torch.log_softmax(logits.masked_fill(~is_text, -torch.inf), dim=-1)
+
+    best: tuple[float, list[int], bytes] = (-torch.inf, [], b"")
+    for crossing in prompt.covering.crossings:
+        path = [tree.branch_ids[branch] for branch in tree.find_path(crossing.node)]
+        log_prob = sum(
+            float(score([*prompt.context_ids, *path[:index]])[token_id]) for index, token_id in enumerate(path)
+        )
+        row = score([*prompt.context_ids, *path])
+        for token_id, token in enumerate(toy.vocabulary.token_bytes):
+            leaves = (
+                token.startswith(crossing.remaining_bytes) and token != crossing.remaining_bytes
+                if crossing.remaining_bytes
+                else bool(is_text[token_id])
+            )
+            if leaves and log_prob + float(row[token_id]) > best[0]:
+                best = (log_prob + float(row[token_id]), [*path, token_id], prompt.healed)
+    _, chosen, healed = best
+    num_tokens = len(chosen) - 1 + num_new
+    while len(chosen) < num_tokens and chosen[-1] not in toy.vocabulary.special_ids:
+        chosen.append(int(score([*prompt.context_ids, *chosen]).argmax()))
+    return toy.join(chosen)[len(healed) :]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("prefix", [_NODE, "for lin", "x = 'caf", "    if not sel", "é", ""])
+def test_an_exact_completion_is_the_best_of_the_whole_covering_and_then_the_best_tokens(
+    kind: str, prefix: str, make_model: MakeModel
+) -> None:
+    folder = make_model(kind)
+    bench = build_bench(folder, kind)
+    with closing(bench.engine):
+        sink = complete(bench.engine, CompletionRequest(prefix, max_tokens=3, extent=UNBOUNDED))
+
+    expected = codecs.getincrementaldecoder("utf-8")("replace").decode(
+        _complete_slowly(bench.toy, _plain_model(folder), prefix, 3)
+    )
+    assert sink.text == expected[: len(sink.text)]
+    assert sink.finish_reason is FinishReason.EXTENT or sink.text == expected
+
+
+_Document = tuple[str, str, int]
+
+_documents = st.tuples(texts, texts, st.integers(0, 2**20)).map(
+    lambda drawn: (drawn[0][: drawn[2] % (len(drawn[0]) + 1)], drawn[1] if drawn[2] % 3 == 0 else "", drawn[2])
+)
+"""A prefix cut anywhere, a suffix or none, and a number to pick the rest of a request by."""
+
+
+def _request_of(document: _Document) -> CompletionRequest:
+    prefix, suffix, number = document
+    return CompletionRequest(
+        prefix,
+        suffix,
+        max_tokens=2 + number % 3,
+        healing=list(Healing)[number % 4],
+        extent=list(Extent)[number % 5 % 3],
+        stop=(")", "e =") if number % 7 == 0 else (),
+        temperature=1.0 if number % 2 else 0.0,
+        seed=number,
+    )
+
+
+def _spelled(toy: ToyTokenizer, token_ids: Sequence[int]) -> bytes:
+    """The prefix section and what stands behind the last marker, as bytes."""
+    prefix_id, middle_id, suffix_id = (toy.vocabulary.special_tokens[name] for name in FIM_NAMES)
+    ids = list(token_ids)[1:]  # the start token
+    if ids and ids[0] == prefix_id:
+        middle = ids.index(middle_id)
+        ids = ids[1 : ids.index(suffix_id)] + ids[middle + 1 :]
+    assert toy.vocabulary.special_ids.isdisjoint(ids)
+    return toy.join(ids)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", ["qwen", "gpt2", "llama3", "llama2", "metaspace"])
+def test_a_completion_always_continues_exactly_the_typed_bytes(kind: str, make_model: MakeModel) -> None:
+    """10,000 documents and cursors in full, over five kinds of tokenizer, all strategies, twenty at a time.
+
+    What the model was shown and has said begins with the typed bytes, and what it said behind them is
+    what was sent, in chunks or not.
+    """
+    bench = build_bench(make_model(kind), kind, dtype="float32", max_sequences=20)
+
+    @settings(
+        max_examples=settings.default.max_examples,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+        database=None,
+    )
+    @given(documents=st.lists(_documents, min_size=20, max_size=20))
+    def check(documents: list[_Document]) -> None:
+        bench.runner.caches.clear()
+        sinks = [submit(bench.engine, _request_of(document)) for document in documents]
+        for sink in sinks:
+            sink.wait()
+        for document, sink, cache in zip(documents, sinks, bench.runner.caches, strict=True):
+            first = bench.toy.encoder.find_dummy_prefix(document[0])
+            typed = (
+                (first if document[0] or _request_of(document).healing in (Healing.EXACT, Healing.GREEDY) else "")
+                + document[0]
+            ).encode()
+            spelled = _spelled(bench.toy, cache.token_ids)
+            assert spelled.startswith(typed) or typed.startswith(spelled), document
+            said = codecs.getincrementaldecoder("utf-8")("replace").decode(spelled[len(typed) :])
+            assert sink.text.startswith(said) or said.startswith(sink.text), document
+            assert sink.chunks[0].healed_bytes <= len(document[0].encode())
+
+    with closing(bench.engine):
+        check()
+
+
+# Many at once
+
+
+def _mixed_requests() -> list[CompletionRequest]:
+    prefixes = [_NODE, "for lin", "x = 'caf", _LONG + "y = x", "", "import tex", "\n\n  "]
+    return [
+        CompletionRequest(
+            prefix, suffix, 6, healing, extent=UNBOUNDED, temperature=temperature, seed=5, num_candidates=num
+        )
+        for prefix in prefixes
+        for healing, suffix, temperature, num in (
+            (Healing.EXACT, "", 0.0, 1),
+            (Healing.EXACT, "\nreturn x", 0.8, 3),
+            (Healing.GREEDY, "", 0.0, 1),
+            (Healing.SINGLE, "", 1.0, 1),
+            (Healing.NONE, "", 0.0, 2),
+        )
+    ]
+
+
+def test_requests_together_get_the_answers_that_each_gets_alone(bench: Bench) -> None:
+    requests = _mixed_requests()
+    alone = [complete(bench.engine, request).texts for request in requests]
+    bench.runner.batch_sizes.clear()
+
+    together = [sink.wait().texts for sink in [submit(bench.engine, request) for request in requests]]
+
+    assert together == alone
+    assert max(bench.runner.batch_sizes) > 4
+
+
+def test_a_long_context_is_read_in_pieces_and_answered_as_in_one(make_model: MakeModel) -> None:
+    """A context of 800 tokens, by an engine that reads 512 at a time; transformers is the oracle."""
+    folder = make_model("qwen", max_position_embeddings=2048)
+    bench = build_bench(folder, "qwen")
+    prefix = "".join(f"name_{index} = {index}\n" for index in range(90)) + "nam"
+    with closing(bench.engine):
+        sink = complete(bench.engine, CompletionRequest(prefix, max_tokens=3, extent=UNBOUNDED))
+
+    expected = codecs.getincrementaldecoder("utf-8")("replace").decode(
+        _complete_slowly(bench.toy, _plain_model(folder), prefix, 3)
+    )
+    assert sink.stats.num_context_tokens > 512
+    assert sink.stats.num_forwards > 1
+    assert sink.text
+    assert sink.text == expected[: len(sink.text)]
+
+
+def test_exact_healing_takes_one_choice_however_long_the_context(make_model: MakeModel) -> None:
+    bench = build_bench(make_model("qwen", max_position_embeddings=2048), "qwen")
+    prefix = "".join(f"name_{index} = {index}\n" for index in range(90)) + "nam"
+    with closing(bench.engine):
+        sink = complete(bench.engine, CompletionRequest(prefix, max_tokens=3))
+    assert (sink.stats.num_healing_forwards, sink.stats.num_forwards > 1) == (1, True)
+
+
+def test_a_request_that_reads_a_long_context_does_not_stop_the_others(make_model: MakeModel) -> None:
+    bench = build_bench(make_model("qwen", max_position_embeddings=4096), "qwen", max_context_tokens=3000)
+    long_prefix = "".join(f"name_{index} = {index}\n" for index in range(300))
+    with closing(bench.engine):
+        hold = threading.Event()
+        bench.runner.before_forward = lambda: assert_soon(hold)
+        sinks = [submit(bench.engine, CompletionRequest(prefix, max_tokens=2)) for prefix in (long_prefix, "x")]
+        hold.set()
+        stats = [sink.wait().stats for sink in sinks]
+
+    assert stats[0].num_forwards > 4
+    assert stats[1].num_forwards <= 3
+
+
+def test_a_seed_gives_the_same_completion_again_and_another_seed_another(bench: Bench) -> None:
+    request = CompletionRequest("x = ", max_tokens=12, temperature=1.5, extent=UNBOUNDED)
+
+    answers = [complete(bench.engine, dataclasses.replace(request, seed=seed)).text for seed in (1, 1, 2)]
+
+    assert answers[0] == answers[1] != answers[2]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_every_candidate_is_answered_and_ends_once(bench: Bench, temperature: float) -> None:
+    """Some end long before others: at the end of the line, at a stop string, at `max_tokens`."""
+    request = CompletionRequest(
+        "x = ",
+        max_tokens=30,
+        num_candidates=8,
+        temperature=temperature,
+        seed=3,
+        stop=("e", "t"),
+        extent=Extent.SINGLE_LINE,
+    )
+
+    sink = complete(bench.engine, request)
+
+    ends = [chunk.candidate for chunk in sink.chunks if chunk.finish_reason]
+    assert sorted(ends) == list(range(8))
+    assert ends != sorted(ends), "they end together; the case says little"
+    assert [chunk.is_last for chunk in sink.chunks] == [False] * (len(sink.chunks) - 1) + [True]
+
+
+def test_the_first_greedy_candidate_is_the_greedy_completion(bench: Bench) -> None:
+    request = CompletionRequest(_NODE, max_tokens=5, extent=UNBOUNDED)
+
+    several = complete(bench.engine, dataclasses.replace(request, num_candidates=3)).texts
+
+    assert several[0] == complete(bench.engine, request).text
+    assert len(several) == 3
+
+
+def test_sampled_candidates_are_those_of_their_own_seeds(bench: Bench) -> None:
+    request = CompletionRequest("x = ", max_tokens=6, temperature=1.0, seed=7, extent=UNBOUNDED)
+
+    several = complete(bench.engine, dataclasses.replace(request, num_candidates=3)).texts
+
+    assert several == [complete(bench.engine, dataclasses.replace(request, seed=7 + index)).text for index in range(3)]
+
+
+# What it is built from
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_folder_gives_an_engine_that_says_what_its_parts_say(kind: str, make_model: MakeModel) -> None:
+    folder, request = make_model(kind), CompletionRequest("x = tex", "\n", max_tokens=4)
+    bench = build_bench(folder, kind, dtype="float32")
+    with closing(bench.engine), closing(load_engine(EngineConfig(folder))) as engine:
+        assert complete(engine, request).text == complete(bench.engine, request).text
+
+
+def test_a_tokenizer_without_start_token_begins_with_the_end_token(make_model: MakeModel) -> None:
+    """transformers' own healing crashes where there is no BOS (#36210)."""
+    bench = build_bench(make_model("gpt2"), "gpt2")
+    with closing(bench.engine):
+        complete(bench.engine, CompletionRequest("", max_tokens=2))
+
+    assert bench.runner.caches[0].token_ids[0] == bench.toy.vocabulary.special_tokens["<|endoftext|>"]
+
+
+def test_a_folder_whose_parts_do_not_fit_is_a_model_error(make_model: MakeModel, tmp_path: Path) -> None:
+    shutil.copytree(make_model("qwen"), tmp_path / "model")
+    (tmp_path / "model" / "tokenizer.json").unlink()
+
+    with pytest.raises(ModelError):
+        load_engine(EngineConfig(tmp_path / "model"))
+
+
+def test_an_unknown_fim_order_is_a_model_error(make_model: MakeModel) -> None:
+    with pytest.raises(ModelError, match="fim_order"):
+        load_engine(EngineConfig(make_model("qwen"), fim_order="mps"))
+
+
+@pytest.mark.parametrize(("family", "changes"), [("gemma2", {"num_key_value_heads": 2, "head_dim": 8})])
+def test_a_model_that_cannot_step_is_refused_while_loading(
+    family: str, changes: dict[str, object], make_model: MakeModel
+) -> None:
+    with pytest.raises(ModelError, match="attention"):
+        load_engine(EngineConfig(make_model("qwen", family, **changes)))
+
+
+def test_an_explanation_comes_with_the_last_chunk_where_it_was_asked_for(bench: Bench) -> None:
+    asked = complete(bench.engine, CompletionRequest(_NODE, max_tokens=3, explain=True))
+    not_asked = complete(bench.engine, CompletionRequest(_NODE, max_tokens=3))
+
+    assert asked.chunks[-1].explanation is not None
+    assert not_asked.chunks[-1].explanation is None
+    assert asked.text == not_asked.text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("healing", Healing)
+@pytest.mark.parametrize("prefix", ["", "é", "x = '😀", _NODE])
+def test_every_strategy_can_be_explained_everywhere(
+    kind: str, healing: Healing, prefix: str, make_model: MakeModel
+) -> None:
+    bench = build_bench(make_model(kind), kind)
+    with closing(bench.engine):
+        sink = complete(bench.engine, CompletionRequest(prefix, max_tokens=2, healing=healing, explain=True))
+
+    assert sink.chunks[-1].explanation is not None

@@ -1,0 +1,209 @@
+"""How requests end: what they ask for, what becomes of them, what goes wrong."""
+
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from inference.engine.engine import Engine
+from inference.errors import InvalidRequestError, OverloadedError, ServerError
+from inference.protocol.completion import CompletionRequest, FinishReason, Healing
+from tests.inference.conftest import MakeModel
+from tests.support.engine_bench import UNBOUNDED, Bench, assert_soon, build_bench
+from tests.support.sinks import CollectingSink, complete, submit
+
+
+def test_a_cancelled_request_is_gone_after_the_step_that_runs(bench: Bench) -> None:
+    sink = CollectingSink()
+    steps: list[int] = []
+
+    def cancel_in_the_third() -> None:
+        steps.append(1)
+        if len(steps) == 3:
+            sink.cancelled.set()
+
+    bench.runner.before_forward = cancel_in_the_third
+    bench.engine.submit(CompletionRequest("x = ", max_tokens=200, extent=UNBOUNDED, healing=Healing.NONE), sink)
+    sink.wait()
+
+    assert sink.finish_reason is FinishReason.CANCELLED
+    assert len(steps) == 3
+
+
+def test_a_request_that_waits_can_be_cancelled_without_a_step(small_bench: Bench) -> None:
+    hold, waiting = threading.Event(), CollectingSink()
+    small_bench.runner.before_forward = lambda: assert_soon(hold)
+    running = submit(small_bench.engine, CompletionRequest("x", max_tokens=2, num_candidates=2))
+    small_bench.engine.submit(CompletionRequest("y", max_tokens=2), waiting)
+    waiting.cancelled.set()
+    hold.set()
+
+    assert waiting.wait().finish_reason is FinishReason.CANCELLED
+    assert waiting.stats.num_forwards == 0
+    running.wait()
+
+
+def test_cancelling_makes_room_for_the_one_that_waits(small_bench: Bench) -> None:
+    hold = threading.Event()
+    small_bench.runner.before_forward = lambda: assert_soon(hold)
+    running = submit(small_bench.engine, CompletionRequest("x", max_tokens=300, num_candidates=2, extent=UNBOUNDED))
+    waiting = submit(small_bench.engine, CompletionRequest("y", max_tokens=2))
+    running.cancelled.set()
+    hold.set()
+
+    assert waiting.wait().finish_reason is not FinishReason.CANCELLED
+
+
+def test_what_was_said_by_the_deadline_is_sent(bench: Bench) -> None:
+    def let_time_pass() -> None:
+        bench.clock.now += 0.03
+
+    bench.runner.before_forward = let_time_pass
+    request = CompletionRequest(
+        "x = ", max_tokens=200, deadline_ms=100, extent=UNBOUNDED, healing=Healing.NONE, temperature=1.0, seed=4
+    )
+    sink = complete(bench.engine, request)
+
+    assert sink.finish_reason is FinishReason.DEADLINE
+    assert sink.stats.num_tokens == sink.stats.num_forwards == 4
+    assert sink.text
+    assert sink.stats.total_ms == pytest.approx(120)
+
+
+def test_an_engine_without_room_refuses(small_bench: Bench) -> None:
+    hold, is_running = threading.Event(), threading.Event()
+    small_bench.runner.before_forward = lambda: (is_running.set(), assert_soon(hold))[1]
+    taken = [submit(small_bench.engine, CompletionRequest("x", max_tokens=2))]
+    assert_soon(is_running)
+    taken += [submit(small_bench.engine, CompletionRequest("x", max_tokens=2)) for _ in range(2)]
+
+    with pytest.raises(OverloadedError, match="wait already"):
+        submit(small_bench.engine, CompletionRequest("x"))
+
+    hold.set()
+    for sink in taken:
+        sink.wait()
+    complete(small_bench.engine, CompletionRequest("x", max_tokens=2))
+
+
+def test_a_request_that_could_never_run_is_refused(small_bench: Bench) -> None:
+    with pytest.raises(OverloadedError, match="3 sequences"):
+        complete(small_bench.engine, CompletionRequest("x", num_candidates=3))
+
+
+def test_healed_bytes_that_may_be_spelled_one_by_one_need_room_too(make_model: MakeModel) -> None:
+    bench = build_bench(make_model("qwen"), "qwen", cache_tokens=120)
+    request = CompletionRequest("x = " + "ab" * 40, max_tokens=50, healing=Healing.GREEDY)
+    with closing(bench.engine), pytest.raises(OverloadedError, match="120"):
+        complete(bench.engine, request)
+
+
+def test_more_tokens_than_the_model_sees_are_refused(bench: Bench) -> None:
+    with pytest.raises(InvalidRequestError, match="512"):
+        complete(bench.engine, CompletionRequest("x", max_tokens=510))
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+@pytest.mark.parametrize("healing", Healing)
+@pytest.mark.parametrize("prefix", ["word " * 600 + "wor", "x = '" + "ab" * 400, "x = 1\n" + " " * 900])
+def test_no_token_stands_beyond_the_models_window(
+    family: str, healing: Healing, prefix: str, make_model: MakeModel
+) -> None:
+    """GPT-2 has a table of positions and breaks on the first one beyond."""
+    bench = build_bench(make_model("qwen", family), "qwen")
+    furthest = 0
+
+    def look() -> None:
+        nonlocal furthest
+        furthest = max(furthest, *(cache.num_tokens for cache in bench.runner.caches))
+
+    bench.runner.before_forward = look
+    with closing(bench.engine):
+        complete(bench.engine, CompletionRequest(prefix, "\nx = 2\n" * 50, 100, healing, extent=UNBOUNDED))
+
+    assert furthest < 512
+
+
+def test_max_tokens_counts_what_goes_beyond_the_healed_bytes(bench: Bench) -> None:
+    for healing in Healing:
+        sink = complete(bench.engine, CompletionRequest("x = _num_padd", max_tokens=1, healing=healing))
+
+        assert sink.finish_reason in (FinishReason.END, FinishReason.EXTENT) or sink.text, healing
+
+
+# What goes wrong
+
+
+def test_a_step_that_fails_fails_its_requests_and_the_engine_lives_on(bench: Bench) -> None:
+    def fail() -> None:
+        raise RuntimeError("out of memory")
+
+    bench.runner.before_forward = fail
+    sinks = [submit(bench.engine, CompletionRequest("x")) for _ in range(3)]
+    for sink in sinks:
+        sink.wait_for_end()
+        assert isinstance(sink.error, ServerError)
+        assert "out of memory" in str(sink.error)
+
+    bench.runner.before_forward = lambda: None
+    assert complete(bench.engine, CompletionRequest("x", max_tokens=2)).chunks
+
+
+class _BrokenSink(CollectingSink):
+    """Raises from one of its methods."""
+
+    def __init__(self, broken: str) -> None:
+        super().__init__()
+        self.raised = threading.Event()
+        setattr(self, broken, self._break)
+
+    def _break(self, *_args: object) -> None:
+        self.raised.set()
+        raise RuntimeError("nobody there")
+
+
+@pytest.mark.parametrize("broken", ["send", "fail", "is_cancelled"])
+def test_a_sink_that_raises_ends_its_own_request_only(bench: Bench, broken: str) -> None:
+    sink = _BrokenSink(broken)
+    max_tokens = 510 if broken == "fail" else 3  # the first is refused, through `fail`
+    bench.engine.submit(CompletionRequest("x", max_tokens=max_tokens), sink)
+    other = submit(bench.engine, CompletionRequest("x", max_tokens=3))
+
+    assert other.wait().chunks
+    assert_soon(sink.raised)
+    assert complete(bench.engine, CompletionRequest("y", max_tokens=2)).chunks
+
+
+def _find_refusal(engine: Engine, request: CompletionRequest) -> str:
+    """Why a full engine takes no more."""
+    with pytest.raises(OverloadedError) as caught:
+        submit(engine, request)
+    return str(caught.value)
+
+
+def test_closing_answers_every_request_that_was_taken(small_bench: Bench) -> None:
+    hold, is_running = threading.Event(), threading.Event()
+    small_bench.runner.before_forward = lambda: (is_running.set(), assert_soon(hold))[1]
+    request = CompletionRequest("x", max_tokens=300, extent=UNBOUNDED)
+    sinks = [submit(small_bench.engine, request)]
+    assert_soon(is_running)
+    sinks += [submit(small_bench.engine, request) for _ in range(2)]  # still in the inbox when the thread ends
+    closer = threading.Thread(target=small_bench.engine.close)
+    closer.start()
+    while "shutting down" not in _find_refusal(small_bench.engine, request):
+        time.sleep(0.001)
+    hold.set()
+    closer.join()
+
+    for sink in sinks:
+        sink.wait_for_end()
+        assert sink.error is None or "shutting down" in str(sink.error)
+
+
+def test_a_closed_engine_refuses(make_model: MakeModel) -> None:
+    bench = build_bench(make_model("qwen"), "qwen")
+    bench.engine.close()
+
+    with pytest.raises(OverloadedError, match="shutting down"):
+        submit(bench.engine, CompletionRequest("x"))

@@ -1,0 +1,97 @@
+import math
+
+import pytest
+import torch
+
+from inference.engine.explanation import build_explanation
+from inference.engine.prompt import Prompt
+from inference.model.language_model import SampleRequest, Sampling
+from inference.model.sampler import Sampler
+from inference.protocol.completion import CompletionRequest, Explanation, Healing
+from tests.support.toys import KINDS, build_prompts, toy_tokenizer
+from trie_cache.hot_prefixes import HotPrefixCache
+
+_PREFIX = "def walk(node):\n    return node.nex"
+
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+def _explain(kind: str, prefix: str = _PREFIX, healing: Healing = Healing.EXACT) -> tuple[Prompt, Explanation]:
+    toy = toy_tokenizer(kind)
+    prompts = build_prompts(toy)
+    prompt = prompts.build(CompletionRequest(prefix, healing=healing), 256)
+    tree = prompt.covering.build_tree(prompt.context_ids)
+    logits = torch.randn(1 + len(tree.branch_ids), toy.num_rows, generator=torch.Generator().manual_seed(1))
+    sampler = Sampler(toy.vocabulary, HotPrefixCache(toy.trie), toy.trie, torch.device("cpu"))
+    [result] = sampler.choose([SampleRequest(tree, prompt.covering.crossings, Sampling(0.0, 1.0))], logits)
+    return prompt, build_explanation(prompts, prompt, tree, prompt.covering.crossings, result)
+
+
+@kinds
+def test_what_was_kept_healed_and_chosen_spells_the_text(kind: str) -> None:
+    prompt, explanation = _explain(kind)
+
+    assert (_PREFIX).endswith("".join(explanation.kept_tail) + explanation.healed_bytes)
+    assert "".join(explanation.unhealed_tokens) == explanation.healed_bytes
+    assert "".join(explanation.chosen_tokens).encode().startswith(prompt.healed)
+    assert len("".join(explanation.chosen_tokens).encode()) > len(prompt.healed)
+
+
+@kinds
+def test_the_choice_is_the_best_of_all_nodes(kind: str) -> None:
+    _, explanation = _explain(kind)
+
+    weighed = [node for node in explanation.nodes if node.best_log_prob is not None]
+    best = max(weighed, key=lambda node: node.best_log_prob or -math.inf)
+    assert explanation.chosen_tokens[-1] == best.best_token
+
+
+@kinds
+def test_the_masses_are_shares_of_one_whole(kind: str) -> None:
+    _, explanation = _explain(kind)
+
+    masses = [math.exp(node.log_mass) for node in explanation.nodes if node.log_mass is not None]
+    assert 0 < sum(masses) <= 1
+    for node in explanation.nodes:
+        assert (node.log_mass is None) == (node.best_token is None) == (node.best_log_prob is None)
+
+
+@kinds
+def test_a_node_covers_what_its_parent_covers_and_its_own_token(kind: str) -> None:
+    _, explanation = _explain(kind)
+
+    root, *others = explanation.nodes
+    assert (root.parent, root.token, root.num_covered_bytes) == (None, "", 0)
+    for node in others:
+        assert node.parent is not None
+        covered = explanation.nodes[node.parent].num_covered_bytes
+        assert node.num_covered_bytes == covered + len(node.token.encode())
+
+
+def test_the_tokenizers_own_blank_was_not_typed() -> None:
+    prompt, explanation = _explain("llama2", "wor")
+
+    assert prompt.healed == b" wor"
+    assert explanation.healed_bytes == "wor"
+
+
+def test_half_a_code_point_is_shown_escaped() -> None:
+    _, explanation = _explain("qwen", "x = '😀", Healing.SINGLE)
+
+    assert explanation.healed_bytes.startswith("\\x")
+    assert explanation.unhealed_tokens == (explanation.healed_bytes,)
+
+
+def test_special_tokens_are_shown_by_name() -> None:
+    toy = toy_tokenizer("qwen")
+    prompts = build_prompts(toy)
+    prompt = prompts.build(CompletionRequest("x", healing=Healing.NONE), 256)
+    tree = prompt.covering.build_tree(prompt.context_ids)
+    logits = torch.zeros(1, toy.num_rows)
+    logits[0, toy.vocabulary.special_tokens["<|endoftext|>"]] = 9.0
+    sampler = Sampler(toy.vocabulary, HotPrefixCache(toy.trie), toy.trie, torch.device("cpu"))
+    [result] = sampler.choose([SampleRequest(tree, prompt.covering.crossings, Sampling(0.0, 1.0))], logits)
+
+    explanation = build_explanation(prompts, prompt, tree, prompt.covering.crossings, result)
+
+    assert explanation.chosen_tokens == ("<|endoftext|>",)

@@ -1,0 +1,229 @@
+import itertools
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+
+from inference.healing.covering import CoveringTree, Rule, build_covering, build_root_covering, find_leaving
+from inference.healing.heal_point import HealPoint, find_heal_point
+from tests.support.toys import (
+    KINDS,
+    NARROW_ALPHABET,
+    SENTENCEPIECE_KINDS,
+    ToyTokenizer,
+    cut_texts,
+    long_texts,
+    narrow_tokenizer,
+    toy_tokenizer,
+)
+from trie_cache.trie import Trie
+from trie_cache.vocabulary import Vocabulary
+
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+Member = tuple[tuple[int, ...], int | None]  # a path and the token that leaves by it; None where the text ends
+
+_MAX_CONTINUATION = 4  # a token goes at most two characters beyond the healed bytes; two more decide where it ends
+_CONTINUATIONS = [
+    "".join(letters)
+    for length in range(_MAX_CONTINUATION + 1)
+    for letters in itertools.product(NARROW_ALPHABET, repeat=length)
+]
+
+_FOREIGN_CONTINUATIONS = ("\r", "b", "B", "é", ".", "\t", "2", "/")  # what the alphabet has no pair for
+
+
+def _build(toy: ToyTokenizer, text: str) -> tuple[HealPoint, CoveringTree]:
+    point = find_heal_point(toy.encoder, text)
+    return point, build_covering(toy.encoder, toy.trie, point)
+
+
+def _find_member(toy: ToyTokenizer, point: HealPoint, ids: tuple[int, ...]) -> Member:
+    """The finished text's tokens after the kept ones, up to the first that goes beyond the healed bytes."""
+    ids = ids[len(point.kept_ids) :]
+    for num_ids, token_id in enumerate(ids):
+        if len(toy.join(ids[: num_ids + 1])) > len(point.healed):
+            return ids[:num_ids], token_id
+    return ids, None
+
+
+def _iter_paths(covering: CoveringTree) -> Iterator[tuple[int, ...]]:
+    tree = covering.build_tree((0,))
+    for crossing in covering.crossings:
+        yield tuple(tree.branch_ids[branch] for branch in tree.find_path(crossing.node))
+
+
+def _allows(toy: ToyTokenizer, covering: CoveringTree, member: Member) -> bool:
+    path, token_id = member
+    rests = [
+        crossing.remaining_bytes
+        for crossing, way in zip(covering.crossings, _iter_paths(covering), strict=True)
+        if way == path
+    ]
+    if token_id is None:
+        return rests == [b""]
+    token = toy.vocabulary.token_bytes[token_id]
+    return len(rests) == 1 and token.startswith(rests[0]) and token != rests[0]
+
+
+@kinds
+@settings(max_examples=4 * settings.default.max_examples)
+@given(cut=cut_texts())
+def test_the_finished_texts_tokens_leave_the_tree_by_one_exit(kind: str, cut: tuple[str, str]) -> None:
+    toy = toy_tokenizer(kind)
+    text, continuation = cut
+    if not text or (kind in SENTENCEPIECE_KINDS and "▁" in text + continuation):
+        return
+
+    point, covering = _build(toy, text)
+
+    assert _allows(toy, covering, _find_member(toy, point, toy.encode(text + continuation)))
+
+
+def _narrow_texts(num_texts: int) -> list[str]:
+    random = Random(3)
+    return ["".join(random.choices(NARROW_ALPHABET, k=random.randint(1, 7))) for _ in range(num_texts)]
+
+
+@kinds
+def test_every_canonical_covering_is_allowed_by_brute_force(kind: str) -> None:
+    toy = narrow_tokenizer(kind)
+    for text in _narrow_texts(12):
+        point, covering = _build(toy, text)
+        members = {_find_member(toy, point, toy.encode(text + continuation)) for continuation in _CONTINUATIONS}
+
+        forbidden = [member for member in members if not _allows(toy, covering, member)]
+
+        assert not forbidden, f"{text!r}: {[(toy.join(path), token) for path, token in forbidden]}"
+
+
+@kinds
+def test_every_path_is_what_the_tokenizer_makes_of_its_bytes_before_something_by_brute_force(kind: str) -> None:
+    """So the superset is bounded: only the leaving token may be one that the tokenizer would not put there."""
+    toy = narrow_tokenizer(kind)
+    for text in _narrow_texts(25):
+        point, covering = _build(toy, text)
+        before = toy.join(point.kept_ids).decode()
+        lead = toy.encoder.find_dummy_prefix(text)
+
+        for path in _iter_paths(covering):
+            ids = point.kept_ids + path
+            opened = (before + toy.join(path).decode()).removeprefix(lead)
+            after = (*_CONTINUATIONS, *_FOREIGN_CONTINUATIONS)
+            assert any(toy.encode(opened + more)[: len(ids)] == ids for more in after), (text, path)
+
+
+@kinds
+@given(cut=cut_texts())
+def test_no_token_string_is_counted_twice(kind: str, cut: tuple[str, str]) -> None:
+    toy = toy_tokenizer(kind)
+
+    _, covering = _build(toy, cut[0])
+
+    paths = list(_iter_paths(covering))
+    assert len(paths) == len(set(paths))
+    assert all(crossing.rule is Rule.LEAVE for crossing in covering.crossings)
+
+
+@kinds
+@given(cut=cut_texts())
+def test_each_path_and_what_is_left_are_the_healed_bytes(kind: str, cut: tuple[str, str]) -> None:
+    toy = toy_tokenizer(kind)
+
+    point, covering = _build(toy, cut[0])
+
+    for crossing, path in zip(covering.crossings, _iter_paths(covering), strict=True):
+        assert toy.join(path) + crossing.remaining_bytes == point.healed
+
+
+@kinds
+@given(cut=cut_texts())
+def test_the_text_may_always_end_where_it_stands(kind: str, cut: tuple[str, str]) -> None:
+    _, covering = _build(toy_tokenizer(kind), cut[0])
+
+    assert any(crossing.remaining_bytes == b"" for crossing in covering.crossings)
+
+
+@kinds
+@given(cut=cut_texts())
+def test_every_exit_has_tokens_that_leave(kind: str, cut: tuple[str, str]) -> None:
+    toy = toy_tokenizer(kind)
+
+    _, covering = _build(toy, cut[0])
+
+    assert all(find_leaving(toy.trie, crossing.remaining_bytes).num_tokens for crossing in covering.crossings)
+
+
+@kinds
+@given(cut=cut_texts())
+def test_tokens_that_leave_start_with_the_rest_and_go_on(kind: str, cut: tuple[str, str]) -> None:
+    toy = toy_tokenizer(kind)
+    remaining_bytes = cut[0].encode()[-3:]
+
+    lo, hi = find_leaving(toy.trie, remaining_bytes)
+
+    token_bytes = toy.vocabulary.token_bytes
+    assert sorted(toy.trie.order[lo:hi].tolist()) == [
+        index
+        for index, token in enumerate(token_bytes)
+        if token.startswith(remaining_bytes) and token != remaining_bytes
+    ]
+
+
+def test_a_word_that_is_re_merged_by_its_next_letter_is_covered() -> None:
+    """`_num_p` is `_num|_p`, but `_num_padded` is `_num|_pad|ded`: the tokens differ before the cursor."""
+    toy = toy_tokenizer("qwen")
+    finished = next(
+        word
+        for word in ("_num_padded", "_wrapped", "_tokens", "_expand_tabs", "_indent_lines")
+        if toy.encode(word)[: len(toy.encode(word[:-3]))] != toy.encode(word[:-3])
+    )
+
+    point, covering = _build(toy, finished[:-3])
+
+    assert _allows(toy, covering, _find_member(toy, point, toy.encode(finished)))
+
+
+def test_a_root_covering_has_one_exit_and_no_branches() -> None:
+    covering = build_root_covering(b"ab", Rule.SPELL)
+
+    assert covering.build_tree((5,)).branch_ids == ()
+    assert [(crossing.node, crossing.remaining_bytes, crossing.rule) for crossing in covering.crossings] == [
+        (None, b"ab", Rule.SPELL)
+    ]
+
+
+@kinds
+@pytest.mark.parametrize("text", long_texts.values(), ids=long_texts)
+def test_what_follows_a_very_long_pre_token_is_covered_by_a_small_tree(kind: str, text: str) -> None:
+    toy = toy_tokenizer(kind)
+
+    point, covering = _build(toy, text)
+
+    for continuation in ("x", " x", "e", "=", "文a", ";if(e)"):
+        assert _allows(toy, covering, _find_member(toy, point, toy.encode(text + continuation))), continuation
+    assert len(covering.build_tree((0,)).branch_ids) < 800
+
+
+def test_a_word_that_only_the_look_up_knows_is_covered_whole_and_opened() -> None:
+    toy = toy_tokenizer("llama3")
+    texts_ = [f"x\n{token.decode()}" for token in toy.vocabulary.token_bytes[640:] if len(token) > 1]
+    cases = [text for text in texts_ if toy.encoder.split(text)[-1].text == text[2:]]
+    assert len(cases) > 10
+    for text in cases:
+        point, covering = _build(toy, text)
+
+        for continuation in ("(", "\n", " x", "x", ""):
+            assert _allows(toy, covering, _find_member(toy, point, toy.encode(text + continuation))), (
+                text,
+                continuation,
+            )
+
+
+def test_the_least_byte_goes_on_too() -> None:
+    trie = Trie.build(Vocabulary.from_tokens({0: b"a", 1: b"a\x00", 2: b"ab", 3: b"a", 4: b"b"}, {}))
+
+    lo, hi = find_leaving(trie, b"a")
+
+    assert trie.order[lo:hi].tolist() == [1, 2]

@@ -1,0 +1,172 @@
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+
+from inference.healing.heal_point import find_heal_point
+from inference.healing.text_encoder import PreToken
+from tests.support.toys import KINDS, SENTENCEPIECE_KINDS, cut_texts, long_texts, texts, toy_tokenizer
+
+kinds = pytest.mark.parametrize("kind", KINDS)
+_many = settings(max_examples=4 * settings.default.max_examples)
+
+
+def _follows_the_tokenizer(kind: str, text: str) -> bool:
+    """SentencePiece takes a typed U+2581 for a blank; the encoder keeps it (see test_text_encoder)."""
+    return kind not in SENTENCEPIECE_KINDS or "▁" not in text
+
+
+@kinds
+@_many
+@given(cut=cut_texts())
+def test_kept_tokens_begin_the_finished_texts_tokens(kind: str, cut: tuple[str, str]) -> None:
+    toy = toy_tokenizer(kind)
+    text, continuation = cut
+    if not text or not _follows_the_tokenizer(kind, text + continuation):
+        return
+
+    kept_ids = find_heal_point(toy.encoder, text).kept_ids
+
+    assert toy.encode(text + continuation)[: len(kept_ids)] == kept_ids
+
+
+@kinds
+@_many
+@given(text=texts)
+def test_kept_tokens_and_healed_bytes_are_the_text(kind: str, text: str) -> None:
+    toy = toy_tokenizer(kind)
+
+    point = find_heal_point(toy.encoder, text)
+
+    assert toy.join(point.kept_ids) + point.healed == (toy.encoder.find_dummy_prefix(text) + text).encode()
+
+
+@kinds
+@given(text=texts)
+def test_heal_point_never_splits_a_code_point(kind: str, text: str) -> None:
+    point = find_heal_point(toy_tokenizer(kind).encoder, text)
+
+    assert (toy_tokenizer(kind).encoder.find_dummy_prefix(text) + text).endswith(point.healed.decode())
+
+
+@kinds
+@given(cut=cut_texts())
+def test_the_finished_texts_pre_tokens_end_inside_the_healed_bytes_as_a_layout_says(
+    kind: str, cut: tuple[str, str]
+) -> None:
+    toy = toy_tokenizer(kind)
+    text, continuation = cut
+    lead = toy.encoder.find_dummy_prefix(text)
+    if not text or lead != toy.encoder.find_dummy_prefix(text + continuation):
+        return
+
+    point = find_heal_point(toy.encoder, text)
+
+    start, end = len((lead + text).encode()) - len(point.healed), len((lead + text).encode())
+    whole = lead + text + continuation
+    ends = [len(whole[: piece.end].encode()) for piece in toy.encoder.split(whole)]
+    assert tuple(at - start for at in ends if start < at <= end) in {
+        *point.boundary_sets,
+        *((*boundaries, end - start) for boundaries in point.boundary_sets),  # a boundary at the cursor changes nothing
+    }
+
+
+@kinds
+@pytest.mark.parametrize(
+    ("text", "healed"),
+    [("class Node:\n    def next(self) -> Nod", "Nod"), ("x = add", "add"), ("x = 'café", "é")],
+)
+def test_the_word_that_is_being_typed_is_healed_and_little_else(kind: str, text: str, healed: str) -> None:
+    point = find_heal_point(toy_tokenizer(kind).encoder, text)
+
+    assert point.healed.decode().endswith(healed)
+    assert len(point.healed.decode().split()) == 1
+
+
+@kinds
+@pytest.mark.parametrize("text", ["x = 1 ", "if x:\n    ", "if x:\n\t\t", "a\r\n  \r\n"])
+def test_trailing_blanks_are_kept_or_healed_but_never_lost(kind: str, text: str) -> None:
+    toy = toy_tokenizer(kind)
+
+    point = find_heal_point(toy.encoder, text)
+
+    assert (toy.join(point.kept_ids) + point.healed).decode().endswith(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "rest", "reaches_back"),
+    [
+        ("gpt2", "they'r", "e", "'r"),
+        ("gpt2", "we'l", "l", "'l"),
+        ("o200k", "don'", "t", "don'"),
+        ("llama3", "x12", "3", "12"),
+        ("qwen", "x\n  ", "\n", "\n  "),
+    ],
+)
+def test_a_pre_token_that_the_next_key_can_join_is_open(kind: str, text: str, rest: str, reaches_back: str) -> None:
+    toy = toy_tokenizer(kind)
+    pre_tokens = [piece.text for piece in toy.encoder.split(text + rest)]
+    assert any(piece.startswith(reaches_back) for piece in pre_tokens), "the case is not what it was meant to be"
+
+    point = find_heal_point(toy.encoder, text)
+
+    assert point.healed.decode().endswith(reaches_back)
+
+
+@kinds
+def test_an_empty_text_heals_what_the_tokenizer_puts_before_every_text(kind: str) -> None:
+    encoder = toy_tokenizer(kind).encoder
+
+    point = find_heal_point(encoder, "")
+
+    assert point.kept_ids == ()
+    assert point.healed.decode() == encoder.find_dummy_prefix("")
+
+
+@kinds
+@pytest.mark.parametrize("text", long_texts.values(), ids=long_texts)
+def test_a_very_long_pre_token_is_healed_at_its_end_only(kind: str, text: str) -> None:
+    toy = toy_tokenizer(kind)
+
+    point = find_heal_point(toy.encoder, text)
+
+    assert len(point.healed) < 400
+    assert toy.join(point.kept_ids) + point.healed == (toy.encoder.find_dummy_prefix(text) + text).encode()
+
+
+@kinds
+@pytest.mark.parametrize("text", long_texts.values(), ids=long_texts)
+def test_kept_tokens_of_a_very_long_pre_token_begin_the_finished_texts_tokens(kind: str, text: str) -> None:
+    toy = toy_tokenizer(kind)
+
+    kept_ids = find_heal_point(toy.encoder, text).kept_ids
+
+    for continuation in ("x", " x", "e", "=", "文a", ";if(e)"):
+        assert toy.encode(text + continuation)[: len(kept_ids)] == kept_ids, continuation
+
+
+class _UnsteadyEncoder:
+    """Its first boundary moves with what is typed behind the text `xyz`; pre-tokens are tokens."""
+
+    start_ids = ()
+
+    def find_dummy_prefix(self, text: str) -> str:
+        return "" if text else "?"
+
+    def split(self, text: str) -> list[PreToken]:
+        ends = [1 if text.endswith("a") else 2, 3, len(text)]
+        return [PreToken(text[start:end], end) for start, end in pairwise([0, *ends])]
+
+    def encode(self, pre_token: str) -> tuple[int, ...]:
+        return (len(pre_token),)
+
+    def encode_beginning(self, beginning: bytes) -> tuple[int, ...]:
+        return (len(beginning),)
+
+
+def test_a_boundary_that_moves_with_what_is_typed_is_no_heal_point_and_makes_two_layouts() -> None:
+    point = find_heal_point(_UnsteadyEncoder(), "xyz")
+
+    assert point.kept_ids == ()
+    assert point.healed == b"xyz"
+    assert point.boundary_sets == ((1, 3), (2, 3))

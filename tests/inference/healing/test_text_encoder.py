@@ -1,0 +1,196 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference.errors import ModelError
+from inference.healing.heal_point import encode_text
+from inference.healing.text_encoder import load_text_encoder
+from tests.support.toys import BYTE_LEVEL_KINDS, KINDS, SENTENCEPIECE_KINDS, texts, toy_tokenizer
+
+kinds = pytest.mark.parametrize("kind", KINDS)
+_texts_without_blank_mark = texts.filter(lambda text: "▁" not in text)  # see the last test
+
+
+@kinds
+@given(text=_texts_without_blank_mark)
+def test_a_text_gets_the_ids_that_its_tokenizer_gives_it(kind: str, text: str) -> None:
+    toy = toy_tokenizer(kind)
+
+    assert encode_text(toy.encoder, text) == toy.encode(text)
+
+
+@kinds
+@given(text=texts)
+def test_the_ids_spell_the_text_behind_its_lead(kind: str, text: str) -> None:
+    toy = toy_tokenizer(kind)
+
+    ids = encode_text(toy.encoder, text)
+
+    assert toy.join(ids) == ((toy.encoder.find_dummy_prefix(text) + text) if text else "").encode()
+
+
+@kinds
+@given(text=texts)
+def test_pre_tokens_joined_are_the_text(kind: str, text: str) -> None:
+    pre_tokens = toy_tokenizer(kind).encoder.split(text)
+
+    assert "".join(piece.text for piece in pre_tokens) == text
+    assert [piece.end for piece in pre_tokens] == [
+        sum(len(piece.text) for piece in pre_tokens[: index + 1]) for index in range(len(pre_tokens))
+    ]
+
+
+@kinds
+@given(text=texts, data=st.data())
+def test_an_opening_spells_itself_wherever_it_ends(kind: str, text: str, data: st.DataObject) -> None:
+    toy = toy_tokenizer(kind)
+    beginning = text.encode()[: data.draw(st.integers(0, len(text.encode())))]
+
+    assert toy.join(toy.encoder.encode_beginning(beginning)) == beginning
+
+
+@kinds
+@given(text=texts)
+def test_the_beginning_of_an_opening_is_an_opening_of_its_own(kind: str, text: str) -> None:
+    toy = toy_tokenizer(kind)
+    for pre_token in toy.encoder.split(text):
+        ids = toy.encoder.encode_beginning(pre_token.text.encode())
+
+        for num_ids in range(len(ids)):
+            assert toy.encoder.encode_beginning(toy.join(ids[:num_ids])) == ids[:num_ids]
+
+
+def test_only_the_look_up_of_whole_pre_tokens_tells_them_from_openings() -> None:
+    toy = toy_tokenizer("llama3")
+    unmerged = toy.vocabulary.token_bytes[len(toy.vocabulary.token_bytes) - 8]
+
+    whole, beginning = toy.encoder.encode(unmerged.decode()), toy.encoder.encode_beginning(unmerged)
+
+    assert len(whole) == 1
+    assert len(beginning) > 1
+
+
+@kinds
+@pytest.mark.parametrize("text", ["<|fim_prefix|>", "<|endoftext|>", "a<|fim_middle|>b", "<unk><0x41>"])
+def test_text_that_looks_like_a_control_token_is_encoded_as_plain_text(kind: str, text: str) -> None:
+    toy = toy_tokenizer(kind)
+
+    ids = encode_text(toy.encoder, text)
+
+    assert toy.vocabulary.special_ids.isdisjoint(ids)
+    assert toy.join(ids).decode().removeprefix(" ") == text
+
+
+@pytest.mark.parametrize("kind", SENTENCEPIECE_KINDS)
+@given(text=texts)
+def test_a_blank_mark_that_was_typed_stays_what_was_typed(kind: str, text: str) -> None:
+    toy = toy_tokenizer(kind)
+    text = f"a▁{text}▁"
+
+    ids = encode_text(toy.encoder, text)
+
+    assert toy.join(ids).decode().removeprefix(" ") == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "before_letter", "before_blank"),
+    [
+        ("llama2", " ", " "),
+        ("metaspace", " ", ""),
+        ("metaspace-bare", "", ""),
+        ("metaspace-split", " ", ""),
+        ("qwen", "", ""),
+    ],
+)
+def test_the_lead_is_the_blank_that_the_tokenizer_adds(kind: str, before_letter: str, before_blank: str) -> None:
+    encoder = toy_tokenizer(kind).encoder
+
+    leads = encoder.find_dummy_prefix("a"), encoder.find_dummy_prefix(" a")
+
+    assert leads == (before_letter, before_blank)
+
+
+@pytest.mark.parametrize("kind", [*BYTE_LEVEL_KINDS, *SENTENCEPIECE_KINDS])
+def test_start_ids_are_what_the_tokenizer_puts_before_a_text(kind: str) -> None:
+    toy = toy_tokenizer(kind)
+
+    expected = toy.tokenizer.encode("a").ids[: -len(toy.encode("a"))]
+
+    assert toy.encoder.start_ids == tuple(expected)
+    assert bool(expected) == (kind == "llama3")
+
+
+def _spec_of(kind: str) -> Any:  # json.loads
+    return json.loads(toy_tokenizer(kind).tokenizer.to_str())
+
+
+@kinds
+def test_a_folder_gives_the_encoder_of_its_tokenizer(kind: str, tmp_path: Path) -> None:
+    toy = toy_tokenizer(kind)
+    toy.tokenizer.save(str(tmp_path / "tokenizer.json"))
+
+    encoder = load_text_encoder(tmp_path)
+
+    assert type(encoder) is type(toy.encoder)
+
+
+def _without_pre_tokenizer() -> Any:
+    return _spec_of("qwen") | {"pre_tokenizer": None}
+
+
+def _with_added_blank() -> Any:
+    spec = _spec_of("gpt2")
+    spec["pre_tokenizer"]["add_prefix_space"] = True
+    return spec
+
+
+def _of_words() -> Any:
+    return _spec_of("qwen") | {"pre_tokenizer": {"type": "Whitespace"}}
+
+
+def _with_joined_words() -> Any:
+    spec = _spec_of("llama2")
+    spec["model"]["vocab"]["of▁the"] = len(spec["model"]["vocab"])
+    return spec
+
+
+def _without_a_byte() -> Any:
+    spec = _spec_of("llama2")
+    spec["model"]["vocab"]["<0xZZ>"] = spec["model"]["vocab"].pop("<0x80>")
+    return spec
+
+
+def _of_word_pieces() -> Any:
+    model = {"type": "WordLevel", "vocab": {"a": 0, "[UNK]": 1}, "unk_token": "[UNK]"}
+    return _spec_of("qwen") | {"model": model, "added_tokens": []}
+
+
+@pytest.mark.parametrize(
+    ("build_spec", "complaint"),
+    [
+        (_without_pre_tokenizer, "not plain byte-level"),
+        (_with_added_blank, "adds blanks"),
+        (_of_words, "not plain byte-level"),
+        (_with_joined_words, "of▁the"),
+        (_without_a_byte, "<0x80>"),
+        (_of_word_pieces, "WordLevel"),
+    ],
+)
+def test_a_tokenizer_that_cannot_be_healed_exactly_is_refused(build_spec: Any, complaint: str, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps(build_spec()))
+
+    with pytest.raises(ModelError, match=complaint):
+        load_text_encoder(tmp_path)
+
+
+@pytest.mark.parametrize("content", [None, "{", "{}", '{"model": {}}'])
+def test_a_tokenizer_file_that_cannot_be_read_is_a_model_error(content: str | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "tokenizer.json").write_text(content)
+
+    with pytest.raises(ModelError, match=r"tokenizer\.json"):
+        load_text_encoder(tmp_path)

@@ -1,0 +1,298 @@
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+import torch
+import transformers
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference.config import EngineConfig
+from inference.healing.covering import Crossing, Rule, build_root_covering
+from inference.healing.token_tree import TokenTree
+from inference.model.language_model import SampleRequest, SampleResult, Sampling
+from inference.model.runner import Part, load_runner
+from inference.model.sampler import Sampler
+from inference.protocol.completion import CompletionRequest
+from tests.inference.conftest import MakeModel
+from tests.support.toys import KINDS, ToyTokenizer, build_prompts, texts, toy_tokenizer
+from trie_cache.hot_prefixes import HotPrefixCache
+
+_CPU = torch.device("cpu")
+_GREEDY = Sampling(temperature=0.0, top_p=1.0)
+_EXACT = Sampling(temperature=1.0, top_p=1.0)
+_PREFIXES = (
+    "class Node:\n    def next(self) -> Nod",
+    "x = text.expandt",
+    "import tex",
+    "    return s",
+    "\n  ",
+    "é",
+    "x",
+)
+
+
+@dataclass(frozen=True)
+class _Member:
+    """One member of a covering, scored by itself."""
+
+    crossing: int
+    token_id: int
+    log_prob: float
+
+
+def _sampler(toy: ToyTokenizer) -> Sampler:
+    return Sampler(toy.vocabulary, HotPrefixCache(toy.trie), toy.trie, _CPU)
+
+
+def _may_follow(toy: ToyTokenizer, token_id: int, crossing: Crossing) -> bool:
+    """The rules, by a look at one token."""
+    token = toy.vocabulary.token_bytes[token_id]
+    if not crossing.remaining_bytes:
+        return bool(token) or token_id in toy.vocabulary.special_ids
+    if crossing.rule is Rule.LEAVE:
+        return token.startswith(crossing.remaining_bytes) and token != crossing.remaining_bytes
+    begins = bool(token) and crossing.remaining_bytes.startswith(token) and crossing.rule is Rule.SPELL
+    return token.startswith(crossing.remaining_bytes) or begins
+
+
+def _score_all(
+    toy: ToyTokenizer, tree: TokenTree, crossings: tuple[Crossing, ...], logits: torch.Tensor
+) -> list[_Member]:
+    """Every member of the covering. `logits`: the tree's rows."""
+    is_row_known = torch.tensor(
+        [_may_follow(toy, token_id, Crossing(None, b"", Rule.EXTEND)) for token_id in range(toy.num_rows)]
+    )
+    rows = torch.log_softmax(logits.double().masked_fill(~is_row_known, -torch.inf), dim=-1).tolist()
+    members = []
+    for index, crossing in enumerate(crossings):
+        path_log_prob, row = 0.0, 0
+        for branch in tree.find_path(crossing.node):
+            path_log_prob += rows[row][tree.branch_ids[branch]]
+            row = branch + 1
+        members += [
+            _Member(index, token_id, path_log_prob + rows[row][token_id])
+            for token_id in range(toy.num_rows)
+            if _may_follow(toy, token_id, crossing)
+        ]
+    return members
+
+
+def _random_logits(toy: ToyTokenizer, tree: TokenTree, seed: int) -> torch.Tensor:
+    num_rows = 1 + len(tree.branch_ids)
+    return 3 * torch.randn(num_rows, toy.num_rows, generator=torch.Generator().manual_seed(seed))
+
+
+def _covering(toy: ToyTokenizer, prefix: str) -> tuple[TokenTree, tuple[Crossing, ...]]:
+    prompt = build_prompts(toy).build(CompletionRequest(prefix), 256)
+    return prompt.covering.build_tree(prompt.context_ids), prompt.covering.crossings
+
+
+def _ask(
+    tree: TokenTree, crossings: tuple[Crossing, ...], sampling: Sampling = _GREEDY, num_choices: int = 1, seed: int = 0
+) -> SampleRequest:
+    generator = None if sampling.is_greedy else torch.Generator().manual_seed(seed)
+    return SampleRequest(tree, crossings, sampling, (generator,) * num_choices)
+
+
+def _assert_agrees(result: SampleResult, members: list[_Member], crossings: tuple[Crossing, ...]) -> None:
+    """Masses, best members and the greedy choice are those of the members scored one by one."""
+    for index in range(len(crossings)):
+        here = [member.log_prob for member in members if member.crossing == index]
+        assert result.log_masses[index] == pytest.approx(torch.logsumexp(torch.tensor(here), 0).item(), abs=1e-3)
+        assert result.best_log_probs[index] == pytest.approx(max(here), abs=1e-3)
+    best = max(members, key=lambda member: member.log_prob)
+    [choice] = result.choices
+    assert (crossings.index(choice.crossing), choice.token_id) == (best.crossing, best.token_id)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(prefix=texts, seed=st.integers(0, 1000))
+def test_masses_and_the_best_choice_are_those_of_all_members_scored_alone(kind: str, prefix: str, seed: int) -> None:
+    toy = toy_tokenizer(kind)
+    tree, crossings = _covering(toy, prefix)
+    logits = _random_logits(toy, tree, seed)
+
+    [result] = _sampler(toy).choose([_ask(tree, crossings)], logits)
+
+    _assert_agrees(result, _score_all(toy, tree, crossings, logits), crossings)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("prefix", _PREFIXES)
+def test_the_exact_choice_is_that_of_every_member_run_through_the_model_alone(
+    kind: str, prefix: str, make_model: MakeModel
+) -> None:
+    """The whole way: one forward pass over the tree against one plain pass of transformers for each path."""
+    toy, folder = toy_tokenizer(kind), make_model(kind)
+    runner = load_runner(EngineConfig(folder, dtype="float64"))
+    plain = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float64, attn_implementation="eager"
+    ).eval()
+    tree, crossings = _covering(toy, prefix)
+
+    [result] = _sampler(toy).choose([_ask(tree, crossings)], runner.forward([Part(runner.new_cache(), tree)]))
+
+    rows = []
+    for node in (None, *range(len(tree.branch_ids))):
+        ids = [*tree.chain_ids, *(tree.branch_ids[branch] for branch in tree.find_path(node))]
+        with torch.inference_mode():
+            rows.append(plain(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1])
+    _assert_agrees(result, _score_all(toy, tree, crossings, torch.stack(rows)), crossings)
+
+
+@pytest.mark.parametrize("rule", Rule)
+@given(prefix=texts, seed=st.integers(0, 1000))
+def test_under_every_rule_the_choice_is_the_best_that_may_follow(rule: Rule, prefix: str, seed: int) -> None:
+    toy = toy_tokenizer("qwen")
+    crossings = (Crossing(None, prefix.encode()[-4:], rule),)
+    tree = TokenTree((1,))
+    logits = _random_logits(toy, tree, seed)
+    members = _score_all(toy, tree, crossings, logits)
+    if not members:
+        return
+
+    [result] = _sampler(toy).choose([_ask(tree, crossings)], logits)
+
+    _assert_agrees(result, members, crossings)
+
+
+def test_questions_asked_together_are_answered_as_alone() -> None:
+    toy = toy_tokenizer("llama3")
+    coverings = [_covering(toy, prefix) for prefix in _PREFIXES]
+    coverings.append((TokenTree((4,)), (Crossing(None, b"", Rule.EXTEND),)))
+    coverings.append((TokenTree((4, 5)), build_root_covering(b"tex", Rule.SPELL).crossings))
+    logits = [_random_logits(toy, tree, seed) for seed, (tree, _) in enumerate(coverings)]
+    sampler = _sampler(toy)
+
+    together = sampler.choose([_ask(*covering) for covering in coverings], torch.cat(logits))
+
+    for covering, rows, result in zip(coverings, logits, together, strict=True):
+        [alone] = sampler.choose([_ask(*covering)], rows)
+        assert result.choices == alone.choices
+        assert result.log_masses.tolist() == pytest.approx(alone.log_masses.tolist(), abs=1e-6)
+
+
+def test_nothing_is_answered_where_nothing_is_asked() -> None:
+    toy = toy_tokenizer("qwen")
+
+    assert _sampler(toy).choose([], torch.empty(0, toy.num_rows)) == []
+
+
+def _expected_shares(members: list[_Member], sampling: Sampling) -> dict[tuple[int, int], float]:
+    """Softmax at a temperature over all members, then the likeliest until `top_p` is reached."""
+    weights = {
+        (member.crossing, member.token_id): math.exp(member.log_prob / sampling.temperature) for member in members
+    }
+    total = sum(weights.values())
+    kept: dict[tuple[int, int], float] = {}
+    for key, weight in sorted(weights.items(), key=lambda item: -item[1]):
+        if sum(kept.values()) >= sampling.top_p:
+            break
+        kept[key] = weight / total
+    return {key: share / sum(kept.values()) for key, share in kept.items()}
+
+
+@pytest.mark.parametrize("sampling", [_EXACT, Sampling(0.5, 1.0), Sampling(1.0, 0.7), Sampling(2.0, 0.9)])
+@pytest.mark.parametrize("prefix", ["", "return s", "x = \n  "])
+def test_draws_follow_the_members_probabilities(sampling: Sampling, prefix: str) -> None:
+    """Chi-squared over the likelier members, seeded; a right sampler fails once in 100,000 seeds."""
+    toy = toy_tokenizer("qwen")
+    tree, crossings = _covering(toy, prefix)
+    logits = _random_logits(toy, tree, 5) / 2
+    shares = _expected_shares(_score_all(toy, tree, crossings, logits), sampling)
+    num_draws = 6000
+
+    [result] = _sampler(toy).choose([_ask(tree, crossings, sampling, num_draws, seed=1)], logits)
+
+    drawn = Counter((crossings.index(choice.crossing), choice.token_id) for choice in result.choices)
+    assert set(drawn) <= set(shares)
+    likely = {key: share * num_draws for key, share in shares.items() if share * num_draws >= 5}
+    rare = num_draws - sum(likely.values())
+    cells = [(drawn[key], expected) for key, expected in likely.items()]
+    if rare >= 5:
+        cells.append((num_draws - sum(drawn[key] for key in likely), rare))
+    chi_squared = sum((seen - expected) ** 2 / expected for seen, expected in cells)
+    freedom = len(cells) - 1
+    assert freedom > 0, "the case says nothing"
+    spread = 2 / (9 * freedom)  # Wilson and Hilferty's approximation
+    assert chi_squared <= freedom * (1 - spread + 4.27 * math.sqrt(spread)) ** 3
+
+
+def test_the_same_seed_draws_the_same() -> None:
+    toy = toy_tokenizer("qwen")
+    tree, crossings = _covering(toy, "")
+    logits = _random_logits(toy, tree, 0)
+
+    draws = [_sampler(toy).choose([_ask(tree, crossings, _EXACT, 20, seed)], logits)[0].choices for seed in (3, 3, 4)]
+
+    assert draws[0] == draws[1] != draws[2]
+
+
+def test_greedy_candidates_are_the_best_members_in_order() -> None:
+    toy = toy_tokenizer("qwen")
+    tree, crossings = _covering(toy, "x = tex")
+    logits = _random_logits(toy, tree, 0)
+    members = sorted(_score_all(toy, tree, crossings, logits), key=lambda member: -member.log_prob)
+
+    [result] = _sampler(toy).choose([_ask(tree, crossings, num_choices=5)], logits)
+
+    assert [(crossings.index(choice.crossing), choice.token_id) for choice in result.choices] == [
+        (member.crossing, member.token_id) for member in members[:5]
+    ]
+
+
+@pytest.mark.parametrize("sampling", [_GREEDY, _EXACT])
+def test_no_candidate_is_one_that_may_not_follow_even_where_few_may(sampling: Sampling) -> None:
+    toy = toy_tokenizer("qwen")
+    remaining_bytes = max(toy.vocabulary.token_bytes, key=len)
+    tree, crossings = TokenTree((4,)), (Crossing(None, remaining_bytes, Rule.EXTEND),)
+
+    [result] = _sampler(toy).choose([_ask(tree, crossings, sampling, num_choices=8)], _random_logits(toy, tree, 0))
+
+    assert {toy.vocabulary.token_bytes[choice.token_id] for choice in result.choices} == {remaining_bytes}
+
+
+@pytest.mark.parametrize("remaining_bytes", [b"", b"t"])
+def test_padding_rows_are_never_chosen_however_likely(remaining_bytes: bytes) -> None:
+    toy = toy_tokenizer("qwen")
+    tree, crossings = TokenTree((4,)), (Crossing(None, remaining_bytes, Rule.SPELL),)
+    logits = _random_logits(toy, tree, 0)
+    logits[:, -7:] = 100.0
+
+    [result] = _sampler(toy).choose([_ask(tree, crossings)], logits)
+
+    assert toy.vocabulary.token_bytes[result.choices[0].token_id].startswith(remaining_bytes)
+    assert result.log_masses[0] > -20
+
+
+def test_a_special_token_is_chosen_only_once_the_rest_is_spelled() -> None:
+    toy = toy_tokenizer("qwen")
+    end_id = toy.vocabulary.special_tokens["<|endoftext|>"]
+    logits = _random_logits(toy, TokenTree((4,)), 0)
+    logits[:, end_id] = 50.0
+    sampler, tree = _sampler(toy), TokenTree((4,))
+
+    chosen = [
+        sampler.choose([_ask(tree, (Crossing(None, remaining_bytes, rule),))], logits)[0].choices[0].token_id == end_id
+        for remaining_bytes in (b"", b"t")
+        for rule in Rule
+    ]
+
+    assert chosen == [True] * 3 + [False] * 3
+
+
+def test_a_rare_prefix_keeps_its_mass() -> None:
+    """Where the allowed tokens hold e^-60 of the mass, a difference of running sums would say nothing is left."""
+    toy = toy_tokenizer("qwen")
+    tree, crossings = TokenTree((4,)), (Crossing(None, b"tex", Rule.EXTEND),)
+    logits = _random_logits(toy, tree, 0)
+    lo, hi = toy.trie.find_interval(b"tex")
+    logits[:, toy.trie.order[lo:hi].tolist()] -= 60.0
+
+    [result] = _sampler(toy).choose([_ask(tree, crossings)], logits)
+
+    members = _score_all(toy, tree, crossings, logits)
+    assert members
+    _assert_agrees(result, members, crossings)

@@ -1,0 +1,173 @@
+import dataclasses
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference.errors import InvalidRequestError
+from inference.protocol import characters
+from inference.protocol.arrays import Array
+from inference.protocol.characters import (
+    Ask,
+    CharacterAnswer,
+    CharacterRequest,
+    CoveringKind,
+    CoveringMember,
+    Generated,
+    NextByte,
+    Surprisals,
+    TextProbability,
+)
+
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+_FRACTIONS = st.floats(0, 1)
+_LOGARITHMS = st.floats(-1e300, 0) | st.just(-math.inf)
+_BITS = st.floats(0, 1e300) | st.just(math.inf)
+_COUNTS = st.integers(1, characters.MAX_NEW)
+_SEEDS = st.none() | st.integers(0, 2**63 - 1)
+
+
+@st.composite
+def _requests(draw: st.DrawFn) -> CharacterRequest:
+    """With the fields that have an effect."""
+    ask, covering = draw(st.sampled_from(Ask)), draw(st.sampled_from(CoveringKind))
+    values: dict[str, st.SearchStrategy[Any]] = {
+        Ask.NEXT_BYTE: {"num_members": st.integers(0, characters.MAX_MEMBERS)},
+        Ask.SAMPLE: {"max_bytes": _COUNTS, "seed": _SEEDS},
+        Ask.GREEDY: {"max_bytes": _COUNTS},
+        Ask.COMPLETE: {"max_tokens": _COUNTS, "seed": _SEEDS},
+    }.get(ask, {})
+    if covering is CoveringKind.BEAM:
+        values |= {"width": st.integers(1, characters.MAX_WIDTH), "threshold": st.floats(0, 1, exclude_max=True)}
+    limit = 6 if covering is CoveringKind.ENUMERATE else 1000
+    if covering is CoveringKind.ENUMERATE and ask in (Ask.SAMPLE, Ask.GREEDY):
+        values["max_bytes"] = st.integers(1, 4)
+    text, context = draw(st.binary(min_size=1, max_size=limit)), draw(st.binary(max_size=limit))
+    return CharacterRequest(text, context, ask, covering, **{name: draw(strategy) for name, strategy in values.items()})
+
+
+_MEMBERS = st.builds(CoveringMember, st.lists(_TEXTS, max_size=4).map(tuple), _TEXTS, _FRACTIONS)
+_ANSWERS: st.SearchStrategy[CharacterAnswer] = st.one_of(
+    st.builds(
+        NextByte, st.tuples(*[_FRACTIONS] * 4).map(lambda some: some + (0.0,) * 253), st.lists(_MEMBERS).map(tuple)
+    ),
+    st.builds(Surprisals, st.lists(_BITS, min_size=1).map(tuple), _BITS),
+    st.builds(TextProbability, _LOGARITHMS, _LOGARITHMS, _LOGARITHMS, st.none() | _LOGARITHMS),
+    st.builds(Generated, st.binary()),
+)
+
+
+@given(_requests())
+def test_a_request_survives_the_wire(request: CharacterRequest) -> None:
+    assert characters.request_from_arrays(characters.request_to_arrays(request)) == request
+
+
+@given(_ANSWERS)
+def test_an_answer_survives_the_wire(answer: CharacterAnswer) -> None:
+    assert characters.answer_from_arrays(characters.answer_to_arrays(answer)) == answer
+
+
+@given(_ANSWERS)
+def test_an_answer_is_strict_json(answer: CharacterAnswer) -> None:
+    for array in characters.answer_to_arrays(answer).values():
+        if array.dtype != np.object_:
+            json.dumps(array.tolist(), allow_nan=False)
+
+
+@given(_ANSWERS)
+def test_answer_arrays_have_the_types_of_the_table(answer: CharacterAnswer) -> None:
+    for name, array in characters.answer_to_arrays(answer).items():
+        assert (array.ndim, array.dtype) == (1, characters.ANSWER_TYPES[name][1])
+
+
+@given(_requests())
+def test_request_arrays_have_the_types_of_the_table(request: CharacterRequest) -> None:
+    for name, array in characters.request_to_arrays(request).items():
+        assert (array.shape, array.dtype) == ((1,), characters.REQUEST_TYPES[name][1])
+
+
+def test_the_table_names_every_field_of_a_request() -> None:
+    assert list(characters.REQUEST_TYPES) == [field.name for field in dataclasses.fields(CharacterRequest)]
+
+
+def test_generated_bytes_that_are_not_utf8_show_as_escapes_beside_the_bytes_themselves() -> None:
+    arrays = characters.answer_to_arrays(Generated(b"a\xc3"))
+    assert arrays["generated"].tolist() == [b"a\\xc3"]
+    assert arrays["generated_bytes"].tolist() == [0x61, 0xC3]
+
+
+def test_what_is_impossible_comes_back_as_infinite() -> None:
+    answer = characters.answer_from_arrays(characters.answer_to_arrays(Surprisals((1.0, math.inf), math.inf)))
+    assert answer == Surprisals((1.0, math.inf), math.inf)
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"width": 0}, "width must be between 1 and 1024, not 0"),
+        ({"width": 1025}, "width must be between 1 and 1024, not 1025"),
+        ({"threshold": 1.1}, "threshold must be between 0 and 1, not 1.1"),
+        ({"threshold": -0.1}, "threshold must be between 0 and 1, not -0.1"),
+        ({"threshold": math.nan}, "threshold must be between 0 and 1, not nan"),
+        ({"num_members": 65}, "num_members must be between 0 and 64, not 65"),
+        ({"max_bytes": 0}, "max_bytes must be between 1 and 4096, not 0"),
+        ({"max_tokens": 4097}, "max_tokens must be between 1 and 4096, not 4097"),
+        ({"seed": -1}, f"seed must be between 0 and {2**63 - 1}, not -1"),
+        ({"text": b"", "ask": Ask.SURPRISAL}, "text is empty; surprisal is about its bytes"),
+        ({"text": b"", "ask": Ask.PROBABILITY}, "text is empty; probability is about its bytes"),
+        (
+            {"text": b"a" * 16385},
+            "text has 16385 bytes; at most 16384 are taken, with context before them",
+        ),
+        (
+            {"text": b"a" * 9, "context": b"a" * 8, "covering": CoveringKind.ENUMERATE},
+            "enumerate takes up to 16 bytes; context and text are 17 together",
+        ),
+        (
+            {"max_bytes": 16, "covering": CoveringKind.ENUMERATE, "ask": Ask.GREEDY},
+            "enumerate takes up to 16 bytes; context, text and max_bytes are 17 together",
+        ),
+        ({"context": b"a" * (8 * 1024 * 1024 + 1)}, "context has 8388609 bytes; at most 8388608 are taken"),
+    ],
+)
+def test_a_value_out_of_range_is_named_with_its_range(values: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        CharacterRequest(**{"text": b"a", **values})
+    assert str(caught.value) == text
+
+
+def _text(*items: bytes) -> Array:
+    return np.array(items, np.object_)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "text"),
+    [
+        ({}, "text is missing: what is asked about"),
+        ({"text": _text(b"a", b"b")}, "text takes one value, not 2"),
+        (
+            {"text": _text(b"a"), "ask": _text(b"magic")},
+            "ask must be one of next_byte, surprisal, probability, sample, greedy, complete, not 'magic'",
+        ),
+        (
+            {"text": _text(b"a"), "covering": _text(b"all")},
+            "covering must be one of canonical, beam, single, enumerate, not 'all'",
+        ),
+        ({"text": _text(b"a"), "ask": _text(b"\xff")}, "ask is not UTF-8: invalid start byte at byte 0"),
+        ({"text": _text(b"a"), "seed": np.array([1])}, "seed has no effect on next_byte, only on sample and complete"),
+        ({"text": _text(b"a"), "width": np.array([8])}, "width has no effect on canonical, only on beam"),
+    ],
+)
+def test_an_array_that_spells_no_request_is_named(arrays: dict[str, Array], text: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        characters.request_from_arrays(arrays)
+    assert str(caught.value) == text
+
+
+def test_an_unknown_field_is_named_with_the_known_ones() -> None:
+    with pytest.raises(InvalidRequestError, match="unknown field 'prefix'; known are text, context, ask, "):
+        characters.request_from_arrays({"text": _text(b"a"), "prefix": _text(b"a")})

@@ -1,0 +1,160 @@
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
+from inference.protocol import completion
+from inference.protocol.completion import (
+    CompletionChunk,
+    CompletionRequest,
+    CompletionStats,
+    ExplainedNode,
+    Explanation,
+    Extent,
+    FinishReason,
+    Healing,
+)
+from inference.protocol.error_text import error_from_text, error_to_text
+
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)  # no lone surrogates: those are refused
+_COUNTS = st.integers(0, 2**31 - 1)
+_FLOATS = st.floats(0, 1e6, width=32)
+
+_REQUESTS = st.builds(
+    CompletionRequest,
+    prefix=_TEXTS,
+    suffix=_TEXTS,
+    max_tokens=st.integers(1, completion.MAX_NEW_TOKENS),
+    healing=st.sampled_from(Healing),
+    stop=st.lists(_TEXTS.filter(bool), max_size=completion.MAX_STOP_STRINGS).map(tuple),
+    extent=st.sampled_from(Extent),
+    temperature=st.floats(0, 10, width=32),
+    top_p=st.floats(0, 1, exclude_min=True, width=32),
+    seed=st.none() | st.integers(0, 2**63 - 1),
+    num_candidates=st.integers(1, completion.MAX_CANDIDATES),
+    deadline_ms=st.none() | st.integers(1, 3_600_000),
+    explain=st.booleans(),
+)
+_STATS = st.builds(
+    CompletionStats,
+    **{field.name: _FLOATS if field.name.endswith("_ms") else _COUNTS for field in dataclasses.fields(CompletionStats)},
+)
+_NODES = st.builds(
+    ExplainedNode,
+    parent=st.none() | _COUNTS,
+    token=_TEXTS,
+    num_covered_bytes=_COUNTS,
+    log_mass=st.floats(-1e6, 0),
+    best_token=st.none() | _TEXTS,
+    best_log_prob=st.none() | st.floats(-1e6, 0),
+)
+_TOKENS = st.lists(_TEXTS, max_size=4).map(tuple)
+_EXPLANATIONS = st.builds(
+    Explanation,
+    kept_tail=_TOKENS,
+    healed_bytes=_TEXTS,
+    nodes=st.lists(_NODES, max_size=4).map(tuple),
+    chosen_tokens=_TOKENS,
+    unhealed_tokens=_TOKENS,
+)
+_CHUNKS = st.builds(
+    CompletionChunk,
+    text=_TEXTS,
+    candidate=_COUNTS,
+    healed_bytes=_COUNTS,
+    finish_reason=st.none() | st.sampled_from(FinishReason),
+    stats=st.none() | _STATS,
+    explanation=st.none() | _EXPLANATIONS,
+)
+
+
+@given(_REQUESTS)
+def test_a_request_survives_the_wire(request: CompletionRequest) -> None:
+    assert completion.request_from_arrays(completion.request_to_arrays(request)) == request
+
+
+@given(_CHUNKS)
+def test_a_chunk_survives_the_wire(chunk: CompletionChunk) -> None:
+    assert completion.chunk_from_arrays(completion.chunk_to_arrays(chunk)) == chunk
+
+
+@given(_REQUESTS)
+def test_request_arrays_have_the_types_of_the_table(request: CompletionRequest) -> None:
+    for name, array in completion.request_to_arrays(request).items():
+        assert array.dtype == completion.REQUEST_TYPES[name][1]
+
+
+@given(_CHUNKS)
+def test_chunk_arrays_have_the_types_of_the_table(chunk: CompletionChunk) -> None:
+    for name, array in completion.chunk_to_arrays(chunk).items():
+        assert (array.shape, array.dtype) == ((1,), completion.CHUNK_TYPES[name][1])
+
+
+def test_the_table_names_every_field_of_a_request() -> None:
+    assert list(completion.REQUEST_TYPES) == [field.name for field in dataclasses.fields(CompletionRequest)]
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"max_tokens": 0}, "max_tokens must be between 1 and 4096, not 0"),
+        ({"max_tokens": 4097}, "max_tokens must be between 1 and 4096, not 4097"),
+        ({"num_candidates": 17}, "num_candidates must be between 1 and 16, not 17"),
+        ({"temperature": -0.5}, "temperature must be between 0.0 and 10.0, not -0.5"),
+        ({"temperature": float("nan")}, "temperature must be between 0.0 and 10.0, not nan"),
+        ({"top_p": 0.0}, "top_p must be above 0 and at most 1, not 0.0"),
+        ({"top_p": 1.5}, "top_p must be above 0 and at most 1, not 1.5"),
+        ({"seed": -1}, f"seed must be between 0 and {2**63 - 1}, not -1"),
+        ({"deadline_ms": 0}, "deadline_ms must be between 1 and 3600000, not 0"),
+        ({"stop": ("",)}, "stop takes up to 16 strings, none of them empty"),
+        ({"stop": ("x",) * 17}, "stop takes up to 16 strings, none of them empty"),
+        ({"stop": ("\ud800",)}, "stop holds a lone surrogate at character 0"),
+        ({"prefix": "ab\ud800"}, "prefix holds a lone surrogate at character 2"),
+        ({"suffix": "\udfff"}, "suffix holds a lone surrogate at character 0"),
+        ({"prefix": "é" * (4 * 1024 * 1024 + 1)}, "prefix has 8388610 bytes; at most 8388608 are taken"),
+    ],
+)
+def test_a_value_out_of_range_is_named_with_its_range(values: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        CompletionRequest(**{"prefix": "a", **values})
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(
+    ("arrays", "text"),
+    [
+        ({}, "prefix is missing: the text before the cursor"),
+        ({"prefix": [b"a", b"b"]}, "prefix takes one value, not 2"),
+        ({"prefix": []}, "prefix takes one value, not 0"),
+        ({"prefix": [b"a\xff"]}, "prefix is not UTF-8: invalid start byte at byte 1"),
+        ({"prefix": [b"a"], "stop": [b"x", b"\xff"]}, "stop is not UTF-8: invalid start byte at byte 0"),
+        ({"prefix": [b"a"], "healing": [b"magic"]}, "healing must be one of exact, greedy, single, none, not 'magic'"),
+        ({"prefix": [b"a"], "extent": [b"page"]}, "extent must be one of single_line, block, auto, not 'page'"),
+    ],
+)
+def test_an_array_that_spells_no_request_is_named(arrays: dict[str, list[bytes]], text: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        completion.request_from_arrays({name: np.array(items, np.object_) for name, items in arrays.items()})
+    assert str(caught.value) == text
+
+
+def test_an_unknown_field_is_named_with_the_known_ones() -> None:
+    with pytest.raises(InvalidRequestError, match="unknown field 'max_token'; known are prefix, suffix, max_tokens, "):
+        completion.request_from_arrays({"prefix": np.array([b"a"], np.object_), "max_token": np.array([1])})
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (InvalidRequestError("no"), InvalidRequestError),
+        (OverloadedError("no"), OverloadedError),
+        (MidtokenError("no"), ServerError),
+    ],
+)
+def test_an_error_keeps_its_kind_and_text(error: MidtokenError, kind: type[MidtokenError]) -> None:
+    received = error_from_text(error_to_text(error))
+    assert (type(received), str(received)) == (kind, "no")

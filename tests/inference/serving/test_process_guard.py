@@ -1,0 +1,80 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from inference.serving import process_guard
+
+# A server that takes its orders: it starts a child, as tritonserver starts stubs, and notes a SIGTERM.
+_SERVER = """
+trap 'echo drained; exit 0' TERM
+sleep 60 & echo $!
+while true; do sleep 0.05; done
+"""
+
+
+@pytest.fixture
+def running() -> Iterator["subprocess.Popen[str]"]:
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", process_guard.__file__, "5", "bash", "-c", _SERVER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def _read_child(running: "subprocess.Popen[str]") -> Path:
+    assert running.stdout is not None
+    return Path("/proc", running.stdout.readline().strip())
+
+
+def _has_ended(process: Path) -> bool:
+    end = time.monotonic() + 30
+    while process.exists() and "\nState:\tZ" not in (process / "status").read_text():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_a_closed_pipe_drains_the_server_and_ends_its_children(running: "subprocess.Popen[str]") -> None:
+    child = _read_child(running)
+    output, _ = running.communicate()
+    assert output == "drained\n"
+    assert _has_ended(child)
+
+
+def test_a_byte_kills_at_once(running: "subprocess.Popen[str]") -> None:
+    child = _read_child(running)
+    output, _ = running.communicate("k")
+    assert output == ""
+    assert _has_ended(child)
+
+
+def test_a_server_that_crashes_leaves_no_children(running: "subprocess.Popen[str]") -> None:
+    child = _read_child(running)
+    server = int((child / "stat").read_text().split()[3])
+    os.kill(server, signal.SIGKILL)
+    running.wait(30)
+    assert _has_ended(child)
+
+
+def test_the_region_of_a_guardian_that_has_gone_is_removed() -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    prefix = process_guard._region_prefix()
+    stale, own = Path("/dev/shm", f"{prefix}{ended.pid}_x"), Path("/dev/shm", f"{prefix}{os.getpid()}_x")
+    stale.touch()
+    own.touch()
+    process_guard._remove_stale_regions()
+    assert (stale.exists(), own.exists()) == (False, True)
+    own.unlink()

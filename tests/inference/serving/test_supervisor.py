@@ -1,0 +1,70 @@
+import asyncio
+
+import pytest
+
+from inference.errors import LaunchError
+from inference.serving.supervisor import Pace, keep_running
+from tests.support.fakes import FakeServer
+
+_PACE = Pace(probe_interval_s=0.001, first_backoff_s=0.001, max_failed_starts=3)
+
+
+class _Starts:
+    """Starts of a server, one after the other; an error in the list is a start that fails."""
+
+    def __init__(self, *outcomes: FakeServer | LaunchError) -> None:
+        self._outcomes = iter(outcomes)
+
+    async def __call__(self) -> FakeServer:
+        outcome = next(self._outcomes)
+        if isinstance(outcome, LaunchError):
+            raise outcome
+        return outcome
+
+
+async def _run_until(condition: asyncio.Event, *servers: FakeServer | LaunchError) -> list[str]:
+    """Watches the first server and restarts with the others, until the event; what was said meanwhile."""
+    first, *others = servers
+    assert isinstance(first, FakeServer)
+    said: list[str] = []
+    task = asyncio.create_task(keep_running(first, _Starts(*others), said.append, _PACE))
+    await condition.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    return said
+
+
+async def test_a_server_that_stops_answering_is_replaced() -> None:
+    dead, fresh = FakeServer(num_probes=2), FakeServer()
+    said = await _run_until(fresh.probed, dead, fresh)
+    assert said == ["the server does not answer: no completion; starting it again"]
+
+
+async def test_a_server_that_does_not_answer_is_not_drained() -> None:
+    dead, fresh = FakeServer(num_probes=0), FakeServer()
+    await _run_until(fresh.probed, dead, fresh)
+    assert dead.stops == [False]
+
+
+async def test_a_server_that_has_ended_is_replaced_at_once() -> None:
+    ended, fresh = FakeServer(), FakeServer()
+    ended.ended.set()
+    assert await _run_until(fresh.probed, ended, fresh) == ["the server has ended; starting it again"]
+
+
+async def test_a_cancel_drains_the_server() -> None:
+    server = FakeServer()
+    await _run_until(server.probed, server)
+    assert server.stops == [True]
+
+
+async def test_starts_that_fail_are_tried_again() -> None:
+    dead, fresh = FakeServer(num_probes=0), FakeServer()
+    said = await _run_until(fresh.probed, dead, LaunchError("one"), LaunchError("two"), fresh)
+    assert said[1:] == ["one", "two"]
+
+
+async def test_after_many_failed_starts_the_last_error_is_raised() -> None:
+    failures = [LaunchError(text) for text in ("one", "two", "three")]
+    with pytest.raises(LaunchError, match="three"):
+        await keep_running(FakeServer(num_probes=0), _Starts(*failures), lambda _: None, _PACE)

@@ -1,0 +1,64 @@
+"""FILE:LINE:COLUMN, as a person writes it."""
+
+from pathlib import Path
+
+import pytest
+
+from midtoken.arguments.place import PlaceError, read_place
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "app.py"
+    path.write_bytes("first\r\nzwei é\n\tthird".encode())
+    return path
+
+
+def test_column_one_stands_before_the_first_character(source: Path) -> None:
+    place = read_place(f"{source}:2:1")
+    assert (place.prefix, place.suffix) == ("first\r\n", "zwei é\n\tthird")
+
+
+def test_columns_count_characters_not_bytes(source: Path) -> None:
+    place = read_place(f"{source}:2:7")
+    assert (place.line_before, place.line_after) == ("zwei é", "")
+
+
+def test_without_a_column_the_cursor_stands_at_the_end_of_the_line(source: Path) -> None:
+    place = read_place(f"{source}:1")
+    assert (place.line_before, place.suffix[:2]) == ("first", "\r\n")
+
+
+def test_prefix_and_suffix_are_the_whole_file(source: Path) -> None:
+    place = read_place(f"{source}:3:3")
+    assert (place.prefix + place.suffix).encode() == source.read_bytes()
+
+
+def test_a_file_name_may_hold_colons(tmp_path: Path) -> None:
+    path = tmp_path / "a:1:b.py"
+    path.write_text("x = 1")
+    assert read_place(f"{path}:1:2").prefix == "x"
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("app.py", "is not FILE:LINE:COLUMN"),
+        ("app.py:²", "is not FILE:LINE:COLUMN"),
+        ("nowhere.py:1:1", "cannot read nowhere.py: No such file"),
+        ("{source}:9:1", "has 3 lines; there is no line 9"),
+        ("{source}:0:1", "there is no line 0"),
+        ("{source}:1:7", "has 5 characters; a cursor stands at column 1 to 6"),
+        ("{source}:1:0", "a cursor stands at column 1 to 6"),
+    ],
+)
+def test_a_wrong_place_says_what_is_wrong(source: Path, place: str, message: str) -> None:
+    with pytest.raises(PlaceError, match=message):
+        read_place(place.format(source=source))
+
+
+def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "latin.py"
+    path.write_bytes(b"# caf\xe9")
+    with pytest.raises(PlaceError, match="not UTF-8 at byte 5"):
+        read_place(f"{path}:1:1")

@@ -1,0 +1,88 @@
+"""What `midtoken next-byte` prints."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from inference.protocol.characters import END, CoveringMember, NextByte
+from midtoken.cli import main
+from midtoken.commands.next_byte import render
+
+
+def _render(text: bytes, shares: dict[int, float], *members: CoveringMember) -> list[str]:
+    probabilities = tuple(shares.get(byte, 0.0) for byte in range(257))
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(render(text, NextByte(probabilities, members), 4))
+    return [" ".join(line.split()) for line in console.export_text().splitlines()]
+
+
+def test_the_likeliest_byte_comes_first() -> None:
+    rows = _render(b"Hello, worl", {ord("k"): 0.1, ord("d"): 0.9})
+    assert rows[0] == "after Hello,·worl"
+    assert [row.replace("━", "").split() for row in rows[3:5]] == [
+        ["90.00", "%", "d", "0x64"],
+        ["10.00", "%", "k", "0x6b"],
+    ]
+
+
+def test_what_is_impossible_has_no_row() -> None:
+    assert len(_render(b"a", {ord("d"): 1.0})) == 4
+
+
+def test_a_small_share_is_not_zero() -> None:
+    assert _render(b"a", {ord("d"): 0.00002})[3] == "2e-05 d 0x64"
+
+
+@pytest.mark.parametrize(
+    ("text", "byte", "row"),
+    [
+        (b"a", END, "end of text"),
+        (b"a", ord(" "), "· 0x20"),
+        (b"a", ord("\n"), "⏎ 0x0a"),
+        (b"a", 0x1B, "␛ 0x1b"),
+        (b"a", 0xC3, "\\xc3 0xc3, byte 1 of a character"),
+        (b"caf\xc3", 0xA9, "é 0xa9, the last of 2 bytes"),
+        (b"\xe6\x97", 0xA5, "日 0xa5, the last of 3 bytes"),
+        (b"\xe6", 0x97, "\\x97 0x97, byte 2 of a character"),
+    ],
+)
+def test_each_byte_can_be_read(text: bytes, byte: int, row: str) -> None:
+    assert _render(text, {byte: 0.01})[3] == f"1.00 % {row}"
+
+
+def test_a_tokenization_shows_its_tokens_and_what_is_ahead() -> None:
+    rows = _render(
+        b"Hello, worl",
+        {ord("d"): 1.0},
+        CoveringMember(("Hello", ",", " world"), "d", 0.75),
+        CoveringMember(("Hello", ",", " wor", "l"), "", 0.25),
+    )
+    assert [row.replace("━", "").split(" %")[1].strip() for row in rows[6:8]] == [
+        "Hello|,|·world",
+        "Hello|,|·wor|l then any token",
+    ]
+
+
+def test_nothing_can_be_before() -> None:
+    assert _render(b"", {97: 1.0})[0] == "after nothing"
+
+
+def test_only_the_end_of_a_long_text_is_shown() -> None:
+    assert _render(b"x" * 100 + b"y", {97: 1.0})[0] == "after …" + "x" * 59 + "y"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "one of the arguments TEXT --at is required"),
+        (("a", "--at", "b:1:1"), "not allowed with argument TEXT"),
+        (("a", "--top", "0"), "a number from 1 to 64, not '0'"),
+    ],
+)
+def test_a_wrong_argument_is_named(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["next-byte", *arguments])
+    assert message in capsys.readouterr().err

@@ -1,0 +1,97 @@
+"""A stand-in for the character-level model, behind the real service and the real adapter."""
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import numpy.typing as npt
+
+from inference.errors import InvalidRequestError
+from inference.protocol.characters import END
+
+_TOKENS = (b"He", b"llo", b"l", b"\xc3")
+
+
+class ScriptedCharacterModel:
+    """A model of bytes in which each byte comes again with 3/4, or else the text ends; a first byte is `a` or the end.
+
+    Its context says what it does: `slow` takes a second, `refuse` and `raise` fail. NUL is impossible, members are two.
+    """
+
+    def __init__(self, log: Path | None = None) -> None:
+        self.events: list[str] = []  # what was opened and advanced; in the log too, where there is one
+        self._log = log
+
+    def note(self, event: str) -> None:
+        """One more event."""
+        self.events.append(event)
+        if self._log is not None:
+            with self._log.open("a") as log:
+                log.write(event + "\n")
+
+    def open(self, context: bytes, settings: object) -> "_State":
+        """Raises what the script says."""
+        self.note(f"open {context!r}")
+        if context == b"refuse":
+            raise InvalidRequestError("the context is refused by the script")
+        if context.startswith(b"raise"):
+            raise RuntimeError(f"{context!r} {settings}")
+        if context == b"slow":
+            time.sleep(1)
+        return _State(self, context)
+
+    def find_surprisals(self, text: bytes, context: bytes, settings: object) -> npt.NDArray[np.float64]:
+        """As many bits as the byte says, modulo 8; nothing can be said of a byte behind an impossible one."""
+        self.open(context, settings)
+        return np.array(
+            [np.nan if 0 in text[:index] else np.inf if byte == 0 else byte % 8 for index, byte in enumerate(text)]
+        )
+
+    def score(self, text: bytes, context: bytes, settings: object) -> SimpleNamespace:
+        """One bit for each byte, two for the end; a NUL is impossible, and an x leaves the upper bound unknown."""
+        self.open(context, settings)
+        log_probability = -np.inf if b"\0" in text else len(text) * np.log(0.5)
+        return SimpleNamespace(
+            log_probability=log_probability,
+            log_probability_with_end=log_probability + np.log(0.25),
+            log_mass=log_probability,
+            log_missed=None if b"x" in text else log_probability,
+        )
+
+    def sample(self, state: "_State", rng: np.random.Generator, max_bytes: int) -> bytes:
+        """Letters that the generator draws."""
+        return state.text + rng.integers(97, 123, max_bytes).astype(np.uint8).tobytes()
+
+    def choose_greedily(self, state: "_State", max_bytes: int) -> bytes:
+        """The text so far, turned round."""
+        return state.text[::-1][:max_bytes]
+
+    def complete(self, state: "_State", rng: np.random.Generator, max_tokens: int) -> bytes:
+        """So many tokens that the generator draws."""
+        return b"".join(_TOKENS[number] for number in rng.integers(0, 3, max_tokens)) + state.text[:0]
+
+    def spell(self, token_id: int) -> bytes:
+        """The token's bytes."""
+        return _TOKENS[token_id]
+
+
+class _State:
+    def __init__(self, model: ScriptedCharacterModel, text: bytes) -> None:
+        self.text = text
+        self._model = model
+
+    def advance(self, data: bytes) -> "_State":
+        self._model.note(f"advance {data!r}")
+        return _State(self._model, self.text + data)
+
+    @property
+    def next_log_probs(self) -> npt.NDArray[np.float64]:
+        log_probs = np.full(257, -np.inf)
+        log_probs[self.text[-1] if self.text else ord("a")] = np.log(0.75)
+        log_probs[END] = np.log(0.25)
+        return log_probs
+
+    def find_members(self, limit: int) -> list[SimpleNamespace]:
+        members = [((0, 1), 1, 0.75), ((0, 2, 3), 0, 0.25)]
+        return [SimpleNamespace(token_ids=a, num_bytes_ahead=b, share=c) for a, b, c in members[:limit]]

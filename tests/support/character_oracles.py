@@ -1,0 +1,227 @@
+"""The character-level model by its definitions: slow, and short enough to be seen to be right.
+
+Everything here goes by whole token strings and sums of probabilities. Nothing is narrowed, pruned or shared.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise, product
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.support.character_toys import TokenIds, TokenModel
+from tests.support.toys import NARROW_ALPHABET, SENTENCEPIECE_KINDS, ToyTokenizer
+from trie_cache.trie import Trie
+
+END = 256
+
+
+def logsumexp(log_probs: list[float]) -> float:
+    """Of the logarithms of probabilities, that of their sum."""
+    return float(np.logaddexp.reduce(log_probs)) if log_probs else -np.inf
+
+
+@dataclass(frozen=True)
+class EveryString:
+    """What a token model says of bytes, all token strings counted (Vieira et al. 2025, equations 7 to 13)."""
+
+    model: TokenModel
+    trie: Trie
+    start_ids: TokenIds
+
+    @cached_property
+    def _tokens(self) -> list[tuple[int, int, bytes]]:
+        """Rank, id and bytes of each token."""
+        ids = self.trie.order.tolist()
+        return [(rank, token_id, self.trie.spell(token_id)) for rank, token_id in enumerate(ids)]
+
+    def iter_members(self, text: bytes) -> Iterator[tuple[TokenIds, float]]:
+        """The covering: strings whose last token is the first to reach the end of the text; their log probability."""
+        waiting: list[tuple[TokenIds, bytes, float]] = [((), b"", 0.0)]
+        while waiting:
+            ids, spelled, log_prob = waiting.pop()
+            if len(spelled) >= len(text):
+                yield ids, log_prob
+                continue
+            log_probs = self.model.find_log_probs(self.start_ids + ids)
+            for rank, token_id, token in self._tokens:
+                longer = spelled + token
+                if longer.startswith(text) or text.startswith(longer):
+                    waiting.append(((*ids, token_id), longer, log_prob + float(log_probs[rank])))
+
+    def log_prefix(self, text: bytes) -> float:
+        """That a text begins so."""
+        return logsumexp([log_prob for _, log_prob in self.iter_members(text)])
+
+    def log_whole(self, text: bytes) -> float:
+        """That it is the whole text."""
+        ended = [
+            log_prob + float(self.model.find_log_probs(self.start_ids + ids)[-1])
+            for ids, log_prob in self.iter_members(text)
+            if sum(len(self.trie.spell(token_id)) for token_id in ids) == len(text)
+        ]
+        return logsumexp(ended)
+
+    def find_next(self, text: bytes) -> npt.NDArray[np.float64]:
+        """[257]: ratios of prefix probabilities; of the whole text's probability for the end."""
+        first_bytes = {token[0] for _, _, token in self._tokens}
+        found = np.full(257, -np.inf)
+        for byte in first_bytes:
+            found[byte] = self.log_prefix(text + bytes([byte]))
+        found[END] = self.log_whole(text)
+        return found - self.log_prefix(text)
+
+
+def find_all_texts(model: TokenModel, trie: Trie, start_ids: TokenIds, num_tokens_at_most: int) -> dict[bytes, float]:
+    """The probability of every text of a model whose strings are this short, by a look at every one of them."""
+    found: dict[bytes, float] = {}
+    for length in range(num_tokens_at_most - len(start_ids) + 1):
+        for ids in product(trie.order.tolist(), repeat=length):
+            log_prob = 0.0
+            for place, token_id in enumerate(ids):
+                log_prob += float(model.find_log_probs(start_ids + ids[:place])[trie.rank[token_id]])
+            log_prob += float(model.find_log_probs(start_ids + ids)[-1])
+            text = b"".join(map(trie.spell, ids))
+            found[text] = found.get(text, 0.0) + float(np.exp(log_prob))
+    return found
+
+
+_CONTINUATIONS = [
+    "".join(letters) for length in range(4) for letters in product(NARROW_ALPHABET, repeat=length)
+] + ["\r", "b", "B", "é", ".", "\t", "2", "/", "中", "\u0301", "aA", "Ab"]  # fmt: skip
+
+
+class CanonicalStrings:
+    """What a token model says of bytes, where the strings count that a tokenizer makes of them and something after.
+
+    A member is tokens up to some place in the text's last pre-token, such as the tokenizer makes of these bytes, and
+    one token more that goes beyond the text; this last one may be any. Where pre-tokens end is found by trying
+    continuations, and merges are done one by one.
+    """
+
+    def __init__(self, toy: ToyTokenizer, model: TokenModel, start_ids: TokenIds) -> None:
+        self._toy, self._model, self._start_ids = toy, model, start_ids
+        self._spec = json.loads(toy.tokenizer.to_str())["model"]
+        self._rank = {tuple(pair): rank for rank, pair in enumerate(self._spec["merges"])}
+        self._is_sentencepiece = toy.kind in SENTENCEPIECE_KINDS
+
+    def find_paths(self, data: bytes) -> dict[TokenIds, bytes]:
+        """The tokens before the last, and the bytes that are left to it. `data` includes what stands before a text."""
+        whole = data.decode(errors="ignore")
+        unfinished = data[len(whole.encode()) :]
+        paths: dict[TokenIds, bytes] = {}
+        for ends in self._find_ways(whole):
+            pieces = [whole[start:end] for start, end in pairwise((0, *ends))]
+            closed = tuple(token_id for piece in pieces for token_id in self._encode(piece))
+            last = whole[ends[-1] if ends else 0 :]
+            paths |= self._open(closed, last.encode() + unfinished)
+            paths |= self._open(closed + self._encode(last), unfinished)
+        return paths
+
+    def find_masses(self, data: bytes) -> npt.NDArray[np.float64]:
+        """[257]: log probability of the members by the byte with which they go on, or that the text ends."""
+        found: list[list[float]] = [[] for _ in range(257)]
+        for path, remaining_bytes in self.find_paths(data).items():
+            for place, log_prob in self.iter_leaving(path, remaining_bytes):
+                found[place].append(log_prob)
+        return np.array([logsumexp(masses) for masses in found])
+
+    def iter_leaving(self, path: TokenIds, remaining_bytes: bytes) -> Iterator[tuple[int, float]]:
+        """Each string one token longer than the path: how it goes on behind the text, and its log probability."""
+        log_path = self._weigh(path)
+        log_probs = self._model.find_log_probs(self._start_ids + path)
+        for rank, token_id in enumerate(self._toy.trie.order.tolist()):
+            token = self._toy.trie.spell(token_id)
+            if token.startswith(remaining_bytes) and len(token) > len(remaining_bytes):
+                yield token[len(remaining_bytes)], log_path + float(log_probs[rank])
+        if not remaining_bytes:
+            yield END, log_path + float(log_probs[-1])
+
+    def find_next(self, data: bytes) -> npt.NDArray[np.float64]:
+        """[257]: each next byte's share in the members that go on as UTF-8 can."""
+        masses = self.find_masses(data)
+        for byte in range(256):
+            if not _can_be_text(data + bytes([byte])):
+                masses[byte] = -np.inf
+        if not is_text(data):
+            masses[END] = -np.inf
+        return masses - logsumexp(list(masses))
+
+    def _weigh(self, path: TokenIds) -> float:
+        log_prob = 0.0
+        for place, token_id in enumerate(path):
+            log_probs = self._model.find_log_probs(self._start_ids + path[:place])
+            log_prob += float(log_probs[self._toy.trie.rank[token_id]])
+        return log_prob
+
+    def _find_ways(self, text: str) -> set[tuple[int, ...]]:
+        splits = [self._toy.encoder.split(text + more) for more in _CONTINUATIONS]
+        return {tuple(piece.end for piece in pieces if piece.end <= len(text)) for pieces in splits}
+
+    def _open(self, before: TokenIds, origin: bytes) -> dict[TokenIds, bytes]:
+        found = {}
+        for end in range(len(origin) + 1):
+            remaining_bytes = origin[end:]
+            tokens = self._toy.vocabulary.token_bytes
+            if any(token.startswith(remaining_bytes) and len(token) > len(remaining_bytes) for token in tokens):
+                found[before + self.merge(origin[:end])] = remaining_bytes
+        return found
+
+    def _encode(self, piece: str) -> TokenIds:
+        """A whole pre-token. Llama 3 looks it up before it merges."""
+        if self._spec.get("ignore_merges"):
+            whole = [index for index, token in enumerate(self._toy.vocabulary.token_bytes) if token == piece.encode()]
+            if whole and piece:
+                return (whole[0],)
+        return self.merge(piece.encode())
+
+    def merge(self, data: bytes) -> TokenIds:
+        """The merge that was learned first, wherever it is possible first, until none is."""
+        pieces = self._find_letters(data)
+        while True:
+            ranks = [self._rank.get(pair, len(self._rank)) for pair in pairwise(pieces)]
+            best = min(ranks, default=len(self._rank))
+            if best == len(self._rank):
+                return tuple(self._spec["vocab"][piece] for piece in pieces)
+            place = ranks.index(best)
+            pieces[place : place + 2] = ["".join(pieces[place : place + 2])]
+
+    def _find_letters(self, data: bytes) -> list[str]:
+        if not self._is_sentencepiece:
+            return [_SHOWN[byte] for byte in data]
+        whole = data.decode(errors="ignore")
+        letters = []
+        for letter in whole.replace(" ", "▁"):
+            known = letter in self._spec["vocab"]
+            letters += [letter] if known else [f"<0x{byte:02X}>" for byte in letter.encode()]
+        return letters + [f"<0x{byte:02X}>" for byte in data[len(whole.encode()) :]]
+
+
+def is_text(data: bytes) -> bool:
+    """True for whole UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _can_be_text(data: bytes) -> bool:
+    """By the definition: up to three bytes more, and it is."""
+    if is_text(data):
+        return True
+    ways = [bytes([first, *[0x80] * count]) for first in (0x80, 0x90, 0xA0, 0xBF) for count in range(3)]
+    return any(is_text(data + more) for more in ways)
+
+
+def _find_shown() -> list[str]:
+    """GPT-2's character for each byte: itself where it can be seen, else one from 256 on."""
+    seen = [byte for byte in range(256) if chr(byte).isprintable() and chr(byte) not in " \xad\xa0" and byte != 0x7F]
+    hidden = iter(range(256, 512))
+    return [chr(byte) if byte in seen else chr(next(hidden)) for byte in range(256)]
+
+
+_SHOWN = _find_shown()

@@ -1,0 +1,84 @@
+"""An engine whose parts a test can look into, hold up and break."""
+
+import dataclasses
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from inference.config import EngineConfig
+from inference.engine.engine import Engine
+from inference.healing.token_tree import TokenTree
+from inference.model.kv_cache import SequenceCache
+from inference.model.runner import Part, Runner, load_runner
+from inference.model.sampler import Sampler
+from inference.model.torch_model import TorchModel
+from inference.protocol.completion import Extent
+from tests.support.toys import ToyTokenizer, build_prompts, toy_tokenizer
+from trie_cache.hot_prefixes import HotPrefixCache
+
+UNBOUNDED = Extent.BLOCK  # in a prefix without indentation nothing ends a block
+
+
+class WatchedCache(SequenceCache):
+    """Remembers which tokens it keeps."""
+
+    token_ids: list[int]
+
+    def keep(self, tree: TokenTree, node: int | None) -> None:
+        super().keep(tree, node)
+        self.token_ids += [*tree.chain_ids, *(tree.branch_ids[branch] for branch in tree.find_path(node))]
+
+
+class WatchedRunner(Runner):
+    """A real runner that a test can look into, hold up and break."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__(model, torch.device("cpu"))
+        self.caches: list[WatchedCache] = []  # one for each request, in the order in which they began to run
+        self.batch_sizes: list[int] = []
+        self.before_forward: Callable[[], None] = lambda: None
+
+    def new_cache(self) -> SequenceCache:
+        cache = WatchedCache(self._shape, self._dtype, self.device)
+        cache.token_ids = []
+        self.caches.append(cache)
+        return cache
+
+    def forward(self, steps: Sequence[Part]) -> torch.Tensor:
+        self.before_forward()
+        self.batch_sizes.append(len(steps))
+        return super().forward(steps)
+
+
+@dataclasses.dataclass
+class Clock:
+    """Stands still unless it is set."""
+
+    now: float = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclasses.dataclass
+class Bench:
+    """An engine with its parts in reach."""
+
+    toy: ToyTokenizer
+    runner: WatchedRunner
+    engine: Engine
+    clock: Clock
+
+
+def build_bench(folder: Path, kind: str, dtype: str = "float64", **settings_: int) -> Bench:
+    toy, clock = toy_tokenizer(kind), Clock()
+    config = EngineConfig(folder, dtype=dtype, **settings_)
+    runner = WatchedRunner(load_runner(config)._model)
+    sampler = Sampler(toy.vocabulary, HotPrefixCache(toy.trie), toy.trie, torch.device("cpu"))
+    return Bench(toy, runner, Engine(config, TorchModel(runner, sampler), build_prompts(toy), clock), clock)
+
+
+def assert_soon(event: threading.Event) -> None:
+    assert event.wait(60)

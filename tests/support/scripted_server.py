@@ -1,0 +1,30 @@
+"""The real language server on stdio, its model a script: `python -m tests.support.scripted_server FILE`.
+
+FILE is JSON: {"rules": [{"ends_with", "texts", "delay_s"}], "log": PATH, "start_s": 0, "start_error": null}.
+"""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from inference.errors import LaunchError
+from lsp_server.backend import CompletionBackend
+from lsp_server.server import serve_stdio
+from tests.support.lsp_fakes import Rule, ScriptedBackend
+
+
+def main() -> int:
+    script = json.loads(Path(sys.argv[1]).read_text())
+
+    async def connect() -> CompletionBackend:
+        await asyncio.sleep(script.get("start_s", 0))
+        if script.get("start_error"):
+            raise LaunchError(script["start_error"])
+        return ScriptedBackend([Rule(**rule) for rule in script["rules"]], Path(script["log"]))
+
+    return serve_stdio(connect)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""Real servers for tests: `midtoken serve` as a process, on free ports, with a scripted engine or the real one."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from inference.config import EngineConfig
+from inference.errors import LaunchError
+from inference.serving.installation import IMPORT_ROOT, find_default_model, find_model_repository
+from inference.serving.launcher import Endpoint
+from inference.serving.shared_server import ServerEntry
+
+_SCRIPTED_COMPLETION = """
+from .adapter import TritonPythonModel as Adapter
+from .fakes import ScriptedEngine
+
+
+class TritonPythonModel(Adapter):
+    def __init__(self):
+        super().__init__(ScriptedEngine)
+"""
+
+_SCRIPTED_CHARACTERS = """
+from inference.characters.service import CharacterService
+
+from .adapter import TritonPythonModel as Adapter
+from .character_fakes import ScriptedCharacterModel
+
+
+class TritonPythonModel(Adapter):
+    def __init__(self):
+        super().__init__(lambda config: CharacterService(ScriptedCharacterModel(config.model_dir / "characters.txt")))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A model and the repository that serves it."""
+
+    model_dir: Path
+    repository: Path
+
+    def command(self, state_dir: Path, *arguments: str) -> list[str]:
+        """`midtoken serve` on free ports."""
+        return [
+            *(sys.executable, "-m", "midtoken", "serve", "--free-ports", f"--state-dir={state_dir}"),
+            *(f"--model={self.model_dir}", f"--model-repository={self.repository}", *arguments),
+        ]
+
+    def entry(self, state_dir: Path) -> ServerEntry:
+        """Where `command` registers."""
+        return ServerEntry.create(state_dir, EngineConfig(self.model_dir.resolve()))
+
+
+@dataclass(frozen=True, slots=True)
+class RunningServer:
+    """`midtoken serve`, answering."""
+
+    process: "subprocess.Popen[str]"
+    endpoint: Endpoint
+
+    def read_metric(self, name: str) -> float:
+        """The sum over a metric's labels."""
+        with urllib.request.urlopen(self.endpoint.metrics_url) as response:
+            lines = response.read().decode().splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
+
+
+def make_scripted(folder: Path) -> Served:
+    """The real configurations and adapters, with `tests.support.fakes.ScriptedEngine` and its like behind them."""
+    repository = folder / "repository"
+    _script(repository / "completion", "fakes.py", _SCRIPTED_COMPLETION)
+    _script(repository / "characters", "character_fakes.py", _SCRIPTED_CHARACTERS)
+    model_dir = folder / "model"
+    model_dir.mkdir()
+    (model_dir / "config.json").write_text("{}")  # what a model folder is known by
+    return Served(model_dir, repository)
+
+
+def _script(model_folder: Path, fakes: str, model: str) -> None:
+    version_dir = model_folder / "1"
+    shutil.copytree(find_model_repository() / model_folder.name, model_folder)
+    (version_dir / "model.py").rename(version_dir / "adapter.py")
+    (version_dir / "model.py").write_text(model)
+    shutil.copy(IMPORT_ROOT / "tests" / "support" / fakes, version_dir)
+
+
+def find_real() -> Served | None:
+    """The product with its default model, or the one that MIDTOKEN_TEST_MODEL names; None where there is none."""
+    try:
+        model_dir = Path(os.environ.get("MIDTOKEN_TEST_MODEL") or find_default_model())
+    except LaunchError:
+        return None
+    return Served(model_dir, find_model_repository()) if list(model_dir.glob("*.safetensors")) else None
+
+
+@contextlib.contextmanager
+def run_server(served: Served, state_dir: Path, *arguments: str) -> Iterator[RunningServer]:
+    """Serves inside the block and ends the server after it."""
+    process = subprocess.Popen(served.command(state_dir, *arguments), stdout=subprocess.DEVNULL, text=True)
+    try:
+        entry = served.entry(state_dir)
+        wait_until(lambda: entry.find() is not None or process.poll() is not None)
+        endpoint = entry.find()
+        assert endpoint is not None, "midtoken serve ended while starting"
+        yield RunningServer(process, endpoint)
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
+    """Returns once the condition holds; fails the test if it never does."""
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def find_processes(folder: Path) -> dict[int, str]:
+    """The command lines, by process id, that name something in the folder."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # processes come and go
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if str(folder) in command:
+                found[int(process.name)] = command
+    return found
+
+
+def find_stubs(folder: Path) -> list[int]:
+    """The processes that run models for a server whose state is in the folder."""
+    return [pid for pid, command in find_processes(folder).items() if command.startswith(str(folder))]
+
+
+def find_abandoned_regions() -> list[str]:
+    """Shared memory of servers that have ended; the number after the namespace is their guardian's process id."""
+    names = [path.name for path in Path("/dev/shm").glob("triton_python_backend_shm_region_midtoken_*")]
+    return [name for name in names if not Path("/proc", name.split("_")[7]).exists()]

@@ -1,0 +1,78 @@
+"""Where chunks go in the tests."""
+
+import threading
+from collections.abc import Callable
+
+from inference.engine.engine import Completer
+from inference.errors import MidtokenError
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
+
+
+class CollectingSink:
+    """Keeps what it is sent. `on_chunk` runs on the engine's thread, between two of its steps."""
+
+    def __init__(self, on_chunk: Callable[[], None] = lambda: None) -> None:
+        self.chunks: list[CompletionChunk] = []
+        self.error: MidtokenError | None = None
+        self.cancelled = threading.Event()
+        self._ended = threading.Event()
+        self._on_chunk = on_chunk
+
+    def send(self, chunk: CompletionChunk) -> None:
+        assert not self._ended.is_set(), "something came after the last chunk"
+        self.chunks.append(chunk)
+        self._on_chunk()
+        if chunk.is_last:
+            self._ended.set()
+
+    def fail(self, error: MidtokenError) -> None:
+        assert not self._ended.is_set(), "a failure came after the end"
+        self.error = error
+        self._ended.set()
+
+    def is_cancelled(self) -> bool:
+        return self.cancelled.is_set()
+
+    def wait(self) -> "CollectingSink":
+        """Returns once the answer is whole; raises where it failed."""
+        self.wait_for_end()
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def wait_for_end(self) -> None:
+        assert self._ended.wait(60), "no last chunk came"
+
+    @property
+    def text(self) -> str:
+        """The first candidate's."""
+        return self.texts[0]
+
+    @property
+    def texts(self) -> list[str]:
+        """The joined chunks of each candidate."""
+        joined: dict[int, str] = {}
+        for chunk in self.chunks:
+            joined[chunk.candidate] = joined.get(chunk.candidate, "") + chunk.text
+        return [joined[candidate] for candidate in sorted(joined)]
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        return self.chunks[-1].finish_reason
+
+    @property
+    def stats(self) -> CompletionStats:
+        assert self.chunks[-1].stats is not None
+        return self.chunks[-1].stats
+
+
+def submit(engine: Completer, request: CompletionRequest) -> CollectingSink:
+    """The request on its way."""
+    sink = CollectingSink()
+    engine.submit(request, sink)
+    return sink
+
+
+def complete(engine: Completer, request: CompletionRequest) -> CollectingSink:
+    """The request's whole answer."""
+    return submit(engine, request).wait()

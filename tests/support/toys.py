@@ -1,0 +1,279 @@
+"""Small trained tokenizers of every supported kind, tiny random models, and texts that try both."""
+
+import itertools
+import json
+import textwrap
+import tokenize
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+import transformers
+from hypothesis import strategies as st
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from inference.engine.prompt import FimMarkers, FimOrder, PromptBuilder
+from inference.healing.text_encoder import ByteLevelEncoder, SentencePieceEncoder, TextEncoder
+from trie_cache.trie import Trie
+from trie_cache.vocabulary import Vocabulary
+
+_Json = Any  # what json.loads gives
+
+END = "<|endoftext|>"
+BEGIN = "<|begin_of_text|>"  # what the Llama 3 kind puts before every text
+NARROW_ALPHABET = "as1' \n"
+FIM_NAMES = ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>")
+NUM_PADDING_ROWS = 7
+
+_CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_QWEN = (
+    _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_LLAMA3 = _QWEN.replace(r"|\p{N}|", r"|\p{N}{1,3}|", 1)
+_O200K = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+" + _CONTRACTIONS + "?"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*" + _CONTRACTIONS + "?"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+BYTE_LEVEL_KINDS = ("qwen", "gpt2", "llama3", "o200k")
+SENTENCEPIECE_KINDS = ("llama2", "metaspace", "metaspace-bare", "metaspace-split")
+KINDS = BYTE_LEVEL_KINDS + SENTENCEPIECE_KINDS
+
+
+@dataclass(frozen=True)
+class ToyTokenizer:
+    """A trained tokenizer, and what the product makes of it."""
+
+    kind: str
+    tokenizer: Tokenizer
+    plain: Tokenizer  # the same without special tokens, so that text which looks like one is text: the oracle
+    encoder: TextEncoder
+    vocabulary: Vocabulary
+    trie: Trie
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of a model's head for it, padding included."""
+        return self.vocabulary.num_rows
+
+    def join(self, token_ids: Sequence[int]) -> bytes:
+        """The bytes of the tokens."""
+        return b"".join(self.vocabulary.token_bytes[token_id] for token_id in token_ids)
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """The tokenizers library's own answer for a whole text."""
+        return tuple(self.plain.encode(text, add_special_tokens=False).ids)
+
+
+@cache
+def toy_tokenizer(kind: str, num_tokens: int = 640) -> ToyTokenizer:
+    """The tokenizer of that kind, trained on a part of the standard library."""
+    return wrap(kind, train(kind, training_texts(), num_tokens))
+
+
+@cache
+def narrow_tokenizer(kind: str) -> ToyTokenizer:
+    """A tokenizer of that kind with tokens of at most three of NARROW_ALPHABET's characters: few enough to try all."""
+    random = Random(7)
+    words = ["".join(random.choices("aas1'", k=random.randint(1, 5))) for _ in range(60)]
+    gaps = [" ", " ", " ", "  ", "   ", "\n", "\n\n", "\n  ", " \n", "'s ", "1\n"]
+    text = "".join(random.choice(words) + random.choice(gaps) for _ in range(3000))
+    return wrap(kind, train(kind, [text], 256 + 40, max_token_length=3))
+
+
+def wrap(kind: str, spec: _Json) -> ToyTokenizer:
+    """What the product makes of a `tokenizer.json`."""
+    plain = Tokenizer.from_str(json.dumps({**spec, "added_tokens": [], "post_processor": None}))
+    tokenizer = Tokenizer.from_str(json.dumps(spec))
+    encoder = SentencePieceEncoder(tokenizer) if kind in SENTENCEPIECE_KINDS else ByteLevelEncoder(tokenizer)
+    vocabulary = _read_vocabulary(spec)
+    return ToyTokenizer(kind, tokenizer, plain, encoder, vocabulary, Trie.build(vocabulary))
+
+
+def training_texts() -> list[str]:
+    """Code, and a little of what code is not."""
+    sources = [Path(str(module.__file__)).read_text(encoding="utf-8") for module in (textwrap, tokenize)]
+    return [*sources, "café naïve Straße 中文字符 日本語 12345 2024 don't they're we'll\r\n\tx\r\n" * 20]
+
+
+def train(kind: str, texts: list[str], num_tokens: int, max_token_length: int = 16) -> _Json:
+    """A `tokenizer.json`."""
+    if kind in SENTENCEPIECE_KINDS:
+        return _train_sentencepiece(kind, texts, num_tokens, max_token_length)
+    return _train_byte_level(kind, texts, num_tokens, max_token_length)
+
+
+def _train_byte_level(kind: str, texts: list[str], num_tokens: int, max_token_length: int) -> _Json:
+    tokenizer = Tokenizer(models.BPE())
+    pattern = {"qwen": _QWEN, "llama3": _LLAMA3, "o200k": _O200K}.get(kind)
+    if pattern is None:
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    else:
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(pattern), "isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=num_tokens,
+        max_token_length=max_token_length,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=[END, *FIM_NAMES, BEGIN],
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    if kind == "llama3":
+        tokenizer.post_processor = processors.TemplateProcessing(single=f"{BEGIN} $A", special_tokens=[(BEGIN, 4)])
+    spec = json.loads(tokenizer.to_str())
+    if kind == "llama3":
+        _add_unmerged_words(spec, tokenizer, texts)
+    return spec
+
+
+def _add_unmerged_words(spec: _Json, tokenizer: Tokenizer, texts: list[str]) -> None:
+    """Whole pre-tokens that no merge leads to, found only by the look-up before merging."""
+    words = {word for text in texts for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text)}
+    unmerged = sorted(word for word in words if 2 <= len(word) <= 6 and word not in spec["model"]["vocab"])
+    for word in unmerged[:: max(len(unmerged) // 40, 1)]:
+        spec["model"]["vocab"][word] = len(spec["model"]["vocab"])
+    spec["model"]["ignore_merges"] = True
+
+
+def _train_sentencepiece(kind: str, texts: list[str], num_tokens: int, max_token_length: int) -> _Json:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("▁*[^▁]*"), "isolated")
+    specials = ["<unk>", END, *FIM_NAMES]
+    trainer = trainers.BpeTrainer(
+        vocab_size=num_tokens - 256,
+        max_token_length=max_token_length,
+        limit_alphabet=110,
+        special_tokens=specials,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    spec = json.loads(tokenizer.to_str())
+    pieces = [f"<0x{byte:02X}>" for byte in range(256)]
+    words = [word for word in spec["model"]["vocab"] if word not in specials]
+    spec["model"]["vocab"] = {piece: index for index, piece in enumerate([*specials, *pieces, *words])}
+    spec["model"] |= {"byte_fallback": True, "fuse_unk": True, "unk_token": "<unk>"}
+    replace = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+    spec["normalizer"] = spec["pre_tokenizer"] = None
+    if kind == "llama2":
+        spec["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, replace]}
+    else:
+        scheme = "never" if kind == "metaspace-bare" else "first"
+        spec["pre_tokenizer"] = {
+            "type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": kind == "metaspace-split"
+        }  # fmt: skip
+    spec["decoder"] = {
+        "type": "Sequence",
+        "decoders": [
+            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+            {"type": "ByteFallback"},
+            {"type": "Fuse"},
+        ],
+    }
+    return spec
+
+
+def _read_vocabulary(spec: _Json) -> Vocabulary:
+    """Bytes of the tokens by the plainest reading of the file, not by the reader that is under test elsewhere."""
+    specials = {added["content"]: added["id"] for added in spec["added_tokens"]}
+    unmap = {character: byte for byte, character in _byte_level_characters().items()}
+    tokens = {}
+    for piece, token_id in spec["model"]["vocab"].items():
+        if spec["model"]["byte_fallback"]:
+            is_byte = len(piece) == 6 and piece.startswith("<0x")
+            tokens[token_id] = bytes([int(piece[3:5], 16)]) if is_byte else piece.replace("▁", " ").encode()
+        elif token_id not in specials.values():
+            tokens[token_id] = bytes(unmap[character] for character in piece)
+    num_rows = max(*tokens, *specials.values()) + 1 + NUM_PADDING_ROWS
+    return Vocabulary.from_tokens(tokens, specials, end_ids=[specials[END]], num_rows=num_rows)
+
+
+@cache
+def _byte_level_characters() -> dict[int, str]:
+    """GPT-2's alphabet, asked of the library one character at a time."""
+    found = {}
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    for code in itertools.chain(range(0x100), range(0x800, 0x10000, 0x40), range(0x10000, 0x110000, 0x10000)):
+        if not 0xD800 <= code < 0xE000:
+            [(shown, _)] = byte_level.pre_tokenize_str(chr(code))
+            found |= dict(zip(chr(code).encode(), shown, strict=True))
+    others = sorted(set(pre_tokenizers.ByteLevel.alphabet()) - set(found.values()))  # bytes that no UTF-8 text has
+    return found | dict(zip(sorted(set(range(256)) - set(found)), others, strict=True))
+
+
+def build_prompts(toy: ToyTokenizer, order: FimOrder = FimOrder.PREFIX_SUFFIX) -> PromptBuilder:
+    """As `load_engine` builds it, with the toy's own reading of the vocabulary."""
+    markers = FimMarkers(*(toy.vocabulary.special_tokens[name] for name in (FIM_NAMES[0], FIM_NAMES[2], FIM_NAMES[1])))
+    start_ids = toy.encoder.start_ids or (toy.vocabulary.special_tokens[END],)
+    return PromptBuilder(toy.encoder, toy.vocabulary, toy.trie, start_ids, markers, order)
+
+
+def write_model(folder: Path, toy: ToyTokenizer, family: str = "llama", seed: int = 0, **changes: object) -> Path:
+    """A model folder: random weights, wild enough that its opinions are strong, and the toy's tokenizer."""
+    shape = {
+        "vocab_size": toy.num_rows,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 512,
+        "initializer_range": 0.3,
+        "bos_token_id": 0,
+        "eos_token_id": toy.vocabulary.special_id(END),
+    } | changes
+    if family in ("llama", "mistral", "qwen2"):
+        shape.setdefault("num_key_value_heads", 2)
+    config = transformers.AutoConfig.for_model(family, **shape)
+    torch.manual_seed(seed)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(folder)
+    toy.tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": END}))
+    return folder
+
+
+_PIECES = (
+    "a", "b", "Z", "é", "e\u0301", "\u0301", "ß", "中", "文字", "日本", "한", "ا", "न", "😀",
+    "\U0001f469\u200d\U0001f4bb", "\u200d", "\xa0", "\u3000", " ", "  ", "    ", "\t", "\t\t", "\n", "\n\n", "\r\n",
+    "\r", " \n", "\n    ", "\n\t", "\x00", "\x0b", "\u2028", "'", '"', "'s", "'S", "'ll", "'re", "'t", "'d", "''",
+    '"""', "`", "1", "12", "123", "\u0663", "\xb2", "_", "__", "-", "->", "=", "==", "(", "((", ")", "):", "[]", "{",
+    "/", "//", "\\", "#", "# ", ".", "...", ",", ";", "!", "▁", "\ufffd", "\ue000", "<|endoftext|>", "<|fim_prefix|>",
+    "<|fim_suffix|>", "<|fim_", "|>", "<0x41>", "<s>", "<unk>", "Ġ", "Ċ", "def ", "return ", "self", " self.",
+    "import os\n", "num_padded", "_num_p", "add", "don't", "they'", "ABCdef", "HTTPServer", "x = 1\n",
+    "class Node:\n    def next(self) -> ", "Nod",
+)  # fmt: skip
+
+texts = st.lists(st.one_of(st.sampled_from(_PIECES), st.text(max_size=3)), max_size=10).map("".join)
+"""Texts made of what tokenizers disagree about, and some that nobody thought of."""
+
+
+@st.composite
+def cut_texts(draw: st.DrawFn) -> tuple[str, str]:
+    """A text, taken apart anywhere."""
+    text = draw(texts)
+    cut = draw(st.integers(0, len(text)))
+    return text[:cut], text[cut:]
+
+
+long_texts = {
+    "blanks": "x = 1\n" + " " * 3000,
+    "letters": "x = " + "".join(Random(1).choices("abcde", k=3000)),
+    "wide letters": "# " + "中文字符日本語" * 300,
+    "minified": "var a;" + "a=b(c,d);if(e){f()}" * 150,
+    "line ends": "x" + "\n" * 3000,
+    "a ruler": "# " + "=" * 3000,
+}
+"""Texts that end in a very long pre-token, for one kind of tokenizer or another."""
