@@ -1,6 +1,6 @@
 """One field of a request or an answer as an array, and the sentence for each value that it does not take."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from inference.errors import InvalidRequestError
 
 Array = npt.NDArray[Any]  # BYTES tensors are object arrays; each field's dtype stands in its table of FieldTypes
-FieldTypes = Mapping[str, tuple[str, type]]  # name -> (Triton type, NumPy type)
+FieldTypes = dict[str, tuple[str, type]]  # name -> (Triton type, NumPy type)
 
 _Member = TypeVar("_Member", bound=StrEnum)
 

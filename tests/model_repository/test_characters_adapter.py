@@ -16,6 +16,7 @@ from inference.errors import ModelError
 from inference.protocol import characters
 from inference.protocol.arrays import Array
 from inference.protocol.characters import Ask, CharacterRequest, Generated, Surprisals
+from inference.protocol.heartbeat import HEARTBEAT_ANSWER_TYPES, HEARTBEAT_TYPES
 from inference.serving.installation import find_model_repository
 from tests.support.character_fakes import ScriptedCharacterModel
 from tests.support.fakes import FakeRequest, FakeTriton
@@ -139,10 +140,10 @@ def test_the_configuration_names_the_tensors_of_the_wire() -> None:
     kinds = {"BYTES": "STRING"}
     assert re.findall(row, inputs) == [
         (name, kinds.get(kind, kind), "1", "" if name == "text" else ", optional: true")
-        for name, (kind, _) in characters.REQUEST_TYPES.items()
+        for name, (kind, _) in (characters.REQUEST_TYPES | HEARTBEAT_TYPES).items()
     ]
     assert [name_and_kind[:2] for name_and_kind in re.findall(row, outputs)] == [
-        (name, kinds.get(kind, kind)) for name, (kind, _) in characters.ANSWER_TYPES.items()
+        (name, kinds.get(kind, kind)) for name, (kind, _) in (HEARTBEAT_ANSWER_TYPES | characters.ANSWER_TYPES).items()
     ]
 
 

@@ -18,6 +18,7 @@ from inference.errors import InvalidRequestError, MidtokenError, ModelError
 from inference.protocol import completion
 from inference.protocol.arrays import Array
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
+from inference.protocol.heartbeat import HEARTBEAT_ANSWER_TYPES, HEARTBEAT_TYPES
 from inference.serving.installation import find_model_repository
 from tests.support.fakes import ChunkSink, FakeRequest, FakeTriton
 
@@ -205,10 +206,11 @@ def test_the_configuration_names_the_tensors_of_the_wire() -> None:
             "-1" if name == "stop" else "1",
             "" if name == "prefix" else ", optional: true",
         )
-        for name, (kind, _) in completion.REQUEST_TYPES.items()
+        for name, (kind, _) in (completion.REQUEST_TYPES | HEARTBEAT_TYPES).items()
     ]
     assert re.findall(row, outputs) == [
-        (name, _TYPES.get(kind, f"TYPE_{kind}"), "1", "") for name, (kind, _) in completion.CHUNK_TYPES.items()
+        (name, _TYPES.get(kind, f"TYPE_{kind}"), "1", "")
+        for name, (kind, _) in (HEARTBEAT_ANSWER_TYPES | completion.CHUNK_TYPES).items()
     ]
 
 
