@@ -133,7 +133,7 @@ class Documents:
         try:
             return self._documents[uri]
         except KeyError:
-            raise UnknownDocumentError("the editor speaks of a document that it has not opened") from None
+            raise UnknownDocumentError("the editor refers to a document that is not open") from None
 
     def close(self, uri: str) -> None:
         """Forgets a document; one that is not open is no error."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from inference.errors import LaunchError
 from lsp_server.backend import CompletionBackend
-from lsp_server.server import serve_stdio
+from lsp_server.stdio import serve_stdio
 from tests.support.lsp_fakes import Rule, ScriptedBackend
 
 
