@@ -1,7 +1,7 @@
 """What an editor inserts, and that it never says twice what is there."""
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from lsprotocol.types import Position, PositionEncodingKind, Range
 
@@ -43,10 +43,27 @@ def test_a_block_takes_the_place_of_the_brackets_that_it_closes() -> None:
     assert fit("self):\n    pass\n", Context("def f(", ")\n")) == Insertion("self):\n    pass", ")")
 
 
-@given(st.text("ab()\"' \n,", max_size=12), st.text("ab()\"' \n,", max_size=12))
+_TEXTS = st.text("ab()\"' \n,", max_size=12)
+
+
+@given(_TEXTS, _TEXTS)
 def test_only_the_end_of_a_text_is_ever_taken_off(text: str, suffix: str) -> None:
     insertion = fit(text, Context("", suffix))
-    assert insertion is None or (insertion.text and text.startswith(insertion.text))
+    assume(insertion is not None)
+    assert insertion is not None
+    assert insertion.text != ""
+    assert text.startswith(insertion.text)
+
+
+@given(_TEXTS.filter(str.strip))
+def test_before_an_empty_line_a_text_loses_only_its_blanks_at_the_end(text: str) -> None:
+    assert fit(text, Context("x", "\n")) == Insertion(text.rstrip())
+
+
+@given(_TEXTS.filter(str.strip))
+def test_before_text_with_which_it_shares_nothing_a_text_keeps_its_first_line(text: str) -> None:
+    first_line = text.rstrip().partition("\n")[0].rstrip()
+    assert fit(text, Context("", "else:\n")) == (Insertion(first_line) if first_line else None)
 
 
 def test_at_the_end_of_a_line_the_word_being_typed_is_replaced() -> None:

@@ -75,6 +75,14 @@ async def test_an_empty_answer_is_an_answer(bench: Bench) -> None:
     assert await ask_and_finish(bench, "x", "") == ""
 
 
+async def test_a_stream_that_ends_without_a_finish_reason_is_an_answer(bench: Bench) -> None:
+    task = bench.ask("return Nod")
+    await settle()
+    bench.backend.streams[0].feed("e")
+    bench.backend.streams[0].end()
+    assert await asyncio.wait_for(task, 5) == "e"
+
+
 async def test_text_typed_ahead_is_served_without_a_request(bench: Bench) -> None:
     await ask_and_finish(bench, "ret", "urn value")
     assert await bench.ask("return v") == "alue"

@@ -25,6 +25,10 @@ class FedStream:
         """The last text comes."""
         self._events.put_nowait(CompletionChunk(text, finish_reason=FinishReason.EXTENT, stats=CompletionStats()))
 
+    def end(self) -> None:
+        """It ends without a finish reason."""
+        self._events.put_nowait(CompletionChunk("", stats=CompletionStats()))
+
     def fail(self, error: BaseException) -> None:
         """It ends with an error."""
         self._events.put_nowait(error)
