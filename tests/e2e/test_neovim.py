@@ -86,7 +86,7 @@ def open_editor(tmp_path: Path) -> Iterator[OpenEditor]:
         nvim.exec_lua("require('midtoken').setup({ cmd = ... })", list(command))
         nvim.command(f"edit {file}")
         editor = Editor(nvim)
-        # The client is attached a moment before Neovim listens for keys on its behalf.
+        # Neovim attaches the client a moment before it listens for the client's keys.
         listening = "return #vim.api.nvim_get_autocmds({ event = 'CursorMovedI', buffer = 0 }) > 0"
         editor.wait_for(lambda: nvim.exec_lua(listening), True)
         return editor
@@ -131,7 +131,7 @@ def test_a_letter_typed_just_before_tab_is_not_left_behind(open_editor: OpenEdit
     editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e(value)"]}).command, _NODE)
     editor.type("Goreturn Nod")
     editor.wait_for_ghost("e(value)")
-    editor.type("e(<Tab>")  # one batch of keys: no new request comes in between
+    editor.type("e(<Tab>")  # one batch of keys, so that no new request comes in between
     editor.wait_for(lambda: editor.lines[-1], "    return Node(value)")
 
 

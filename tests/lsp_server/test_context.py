@@ -1,4 +1,4 @@
-"""What of the text is sent."""
+"""Which text is sent."""
 
 import itertools
 
@@ -34,7 +34,7 @@ def cursors(draw: st.DrawFn) -> tuple[str, str]:
     text = draw(st.lists(st.text("ab\r\né漢😀\ud83d", max_size=60), max_size=12).map("".join))
     index = draw(st.integers(0, len(text)))
     before, after = text[:index], text[index:]
-    # No cursor of an editor stands within a line end; the halves of a pair have a test of their own.
+    # No editor has a cursor within a line end. The halves of a pair have a test of their own.
     assume(not (before.endswith("\r") and after.startswith("\n")))
     return before, after
 

@@ -1,4 +1,4 @@
-"""What an editor inserts, and that it never says twice what is there."""
+"""What an editor inserts, and that it does not repeat what is there."""
 
 import pytest
 from hypothesis import assume, given
@@ -18,19 +18,19 @@ UTF8, UTF16 = PositionEncodingKind.Utf8, PositionEncodingKind.Utf16
         ("x = |\n", "1\n", "1"),
         ("x = |\n", "  \n", None),
         ("print(|)", "name)", "name"),
-        ("print(|)", "len(name)", "len(name)"),  # its own bracket stays
+        ("print(|)", "len(name)", "len(name)"),  # the bracket that it opens itself stays
         ("print(|)", "len(name))", "len(name)"),
         ('print("|")', 'hello")', "hello"),
         ('print(|, "x")', '"hello", "x")', '"hello"'),
         ("foo(|, b)", "a,", "a"),
         ("my_|value", "new_value", "new_"),
         ("val|ue", "ue", None),
-        ("x = a|else", " + e", " + e"),  # the e is no repetition of else
+        ("x = a|else", " + e", " + e"),  # the e does not repeat else
         ("if a:\n    |\n    b = 2\n", "a = 1\n    b = 2", "a = 1"),
         ("def f():\n    |\n    return 1\n", "return 1", None),
         ("def f():\n    retu|\n    return 1\n", "rn 1", None),
         ("def f():\n    retu|\n    return 10\n", "rn 1", "rn 1"),
-        ("a = [|]\n", "1,\n    2,\n", "1,"),  # several lines in the middle of one are cut
+        ("a = [|]\n", "1,\n    2,\n", "1,"),  # several lines in the middle of a line are cut
         ("if a:|\n", "\n    b()\n", "\n    b()"),
     ],
 )
@@ -39,7 +39,7 @@ def test_the_text_after_the_cursor_is_not_repeated(around: str, text: str, inser
     assert fit(text, Context(prefix, suffix)) == (None if inserted is None else Insertion(inserted))
 
 
-def test_a_block_takes_the_place_of_the_brackets_that_it_closes() -> None:
+def test_a_block_replaces_the_brackets_that_it_closes() -> None:
     assert fit("self):\n    pass\n", Context("def f(", ")\n")) == Insertion("self):\n    pass", ")")
 
 

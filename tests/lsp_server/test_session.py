@@ -1,4 +1,4 @@
-"""One document's requests: which are asked of the model, which are answered from what it said."""
+"""One document's requests: which are sent to the model, and which are answered from text that it has generated."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -55,7 +55,7 @@ async def bench() -> AsyncIterator[Bench]:
 
 
 async def settle() -> None:
-    """Lets all that can run without more input run."""
+    """Runs everything that can run without more input."""
     for _ in range(20):
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""An editor reduced to its LSP client, and the language server with a scripted model that it speaks to."""
+"""An editor reduced to its LSP client, and the language server that it speaks to, with a scripted model."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ class Script:
 
     @property
     def events(self) -> list[dict[str, str]]:
-        """What the model was asked so far: `event`, `prefix`, `suffix`."""
+        """What happened at the model so far: objects with `event`, `prefix` and `suffix`."""
         return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
 
     def count(self, event: str) -> int:
@@ -32,7 +32,7 @@ class Script:
 
 
 class LspEditor:
-    """An editor with one document, its cursor at the end of what is typed, speaking to a language server."""
+    """An editor with one document, connected to a language server."""
 
     def __init__(self, client: LanguageClient) -> None:
         self.client = client
@@ -47,7 +47,7 @@ class LspEditor:
         self._listen()
 
     async def start(self, capabilities: types.ClientCapabilities, options: Any = None) -> None:
-        """The handshake."""
+        """Sends initialize and initialized."""
         params = types.InitializeParams(capabilities=capabilities, initialization_options=options)
         self.capabilities = (await self.client.initialize_async(params)).capabilities
         self.client.initialized(types.InitializedParams())
@@ -60,7 +60,7 @@ class LspEditor:
         return process
 
     def send(self, message: dict[str, Any]) -> None:
-        """Any message, a wrong one too."""
+        """Sends any message, also an invalid one."""
         body = json.dumps(message).encode()
         assert self.client.protocol.writer is not None
         self.client.protocol.writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
@@ -111,7 +111,7 @@ class LspEditor:
         return asyncio.ensure_future(answer)
 
     def cancel_last_request(self) -> None:
-        """$/cancelRequest for what was asked last. The client's own future would only forget the request."""
+        """$/cancelRequest for the last request. Cancelling the client's own future would send nothing."""
         request_id = list(self.client.protocol._request_futures)[-1]
         self.client.protocol.notify(types.CANCEL_REQUEST, types.CancelParams(request_id))
 
@@ -170,7 +170,7 @@ def build_capabilities(
     answers_configuration: bool = True,
     shows_progress: bool = False,
 ) -> types.ClientCapabilities:
-    """What an editor says of itself."""
+    """An editor's client capabilities."""
     inline = types.InlineCompletionClientCapabilities() if draws_ghost_text else None
     return types.ClientCapabilities(
         general=types.GeneralClientCapabilities(position_encodings=[types.PositionEncodingKind(encoding)]),

@@ -1,4 +1,4 @@
-"""An editor and the language server in one process: every message goes over the wire format, but not over a pipe."""
+"""An editor and the language server in one process. They exchange LSP messages as bytes, without a pipe."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ class InProcess:
         self.editor = LspEditor(LanguageClient("editor", "1"))
 
     async def start(self, capabilities: types.ClientCapabilities | None = None, options: Any = None) -> None:
-        """The handshake, with an editor that draws ghost text and answers workspace/configuration."""
+        """Initializes with an editor that draws ghost text and answers workspace/configuration."""
         await self.editor.start(capabilities or build_capabilities(), options)
 
     async def _connect(self) -> CompletionBackend:
@@ -40,7 +40,7 @@ class InProcess:
 
 @asynccontextmanager
 async def run_in_process() -> AsyncIterator[InProcess]:
-    """Both ends connected, before the handshake."""
+    """Both, connected, before `initialize`."""
     both = InProcess()
     to_server, to_editor = asyncio.StreamReader(), asyncio.StreamReader()
     server, editor = both.server.protocol, both.editor.client.protocol
