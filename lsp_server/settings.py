@@ -18,9 +18,9 @@ class Settings:
     extent: Extent = Extent.AUTO  # how far a suggestion goes
     max_tokens: int = 64
     healing: Healing = Healing.EXACT
-    deadline_ms: int | None = None  # generation stops then, with what there is
+    deadline_ms: int | None = None  # generation stops then; the text so far is suggested
     max_prefix_bytes: int = 8192  # how much text before the cursor is sent
-    max_suffix_bytes: int = 2048  # and after it
+    max_suffix_bytes: int = 2048  # how much text after the cursor is sent
 
 
 @dataclass(frozen=True, slots=True)

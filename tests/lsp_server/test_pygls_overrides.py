@@ -8,7 +8,7 @@ from lsprotocol import types
 
 from lsp_server.errors import UnknownDocumentError
 from lsp_server.pygls_overrides import keep_text_out_of_logs
-from tests.support.lsp_editor import URI, wait_for
+from tests.support.lsp_editor import URI, build_capabilities, wait_for
 from tests.support.lsp_in_process import InProcess, run_in_process
 
 
@@ -39,7 +39,7 @@ async def test_pygls_keeps_no_text_of_its_own(both: InProcess) -> None:
 
 
 async def test_an_edit_leaves_no_future_behind(both: InProcess) -> None:
-    await both.start()
+    await both.start(build_capabilities(answers_configuration=False))  # else a request is under way meanwhile
     both.editor.open("")
     await wait_for_text(both, "")
     before = len(both.server.protocol._request_futures)
