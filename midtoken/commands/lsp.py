@@ -6,7 +6,7 @@ With no `--server` it uses the one server that all editors of the user share, an
 import argparse
 import sys
 
-from lsp_server.server import serve_stdio
+from lsp_server.stdio import serve_stdio
 from midtoken.connection import Connection, add_connection_arguments
 
 
