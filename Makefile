@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
 LARGE_VOCABULARY := build/large-vocabulary/dashscope/resources/qwen.tiktoken
-GENLM := build/contestants/genlm
+GENLM := build/genlm
 GENLM_READY := $(GENLM)/.ready
 NVIM := build/editors/nvim
 NPROC ?= 2
@@ -50,7 +50,7 @@ $(LARGE_VOCABULARY):
 	@touch $@
 
 # The paper's own implementation, in an environment of its own: it wants another numpy.
-$(GENLM_READY): benchmarks/baselines/contestants/genlm_bytes.txt | $(READY)
+$(GENLM_READY): benchmarks/baselines/genlm_environment/requirements.txt | $(READY)
 	@echo "[1/3] an environment for genlm-bytes"
 	@$(BIN)/python -m venv $(GENLM)
 	@echo "[2/3] torch (the largest part)"
