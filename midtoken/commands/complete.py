@@ -23,13 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints the completion on stdout as it arrives, and on a terminal also the line before it and what it took."""
     place = read_place(options.place)
-    request = CompletionRequest(
-        place.near_prefix,
-        suffix="" if options.ignore_suffix else place.near_suffix,
-        max_tokens=options.max_tokens,
-        healing=options.healing,
-        extent=options.extent,
-    )
+    request = build_request(options, place)
     last = asyncio.run(_print_stream(options, request, place))
     if last.stats is not None:
         cost = (
@@ -38,6 +32,17 @@ def run(options: argparse.Namespace) -> int:
         )
         print_dim(cost, sys.stderr)
     return 0
+
+
+def build_request(options: argparse.Namespace, place: Place) -> CompletionRequest:
+    """The request for a completion at the place. Raises InvalidRequestError."""
+    return CompletionRequest(
+        place.near_prefix,
+        suffix="" if options.ignore_suffix else place.near_suffix,
+        max_tokens=options.max_tokens,
+        healing=options.healing,
+        extent=options.extent,
+    )
 
 
 async def _print_stream(options: argparse.Namespace, request: CompletionRequest, place: Place) -> CompletionChunk:
