@@ -16,7 +16,7 @@ from inference.errors import LaunchError, ServerError, ServerUnreachableError
 from inference.serving import process_guard
 from inference.serving.character_client import CharacterClient
 from inference.serving.completion_client import CompletionClient
-from inference.serving.installation import IMPORT_ROOT, is_checkout
+from inference.serving.import_root import IMPORT_ROOT, is_checkout
 from inference.serving.triton_installation import TritonInstallation, find_installation, link_bundled_installation
 
 ADDRESS = "127.0.0.1"

@@ -24,7 +24,7 @@ from typing import IO, Self
 from inference.config import EngineConfig
 from inference.errors import LaunchError
 from inference.protocol import characters, completion
-from inference.serving.installation import IMPORT_ROOT, is_checkout
+from inference.serving.import_root import IMPORT_ROOT, is_checkout
 from inference.serving.launcher import Endpoint
 
 _POLL_S = 0.1
