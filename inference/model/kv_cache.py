@@ -14,6 +14,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 
 from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
+from inference.model.memory import refusing_when_full
 
 ATTENTION_NAME = "midtoken_tree"
 
@@ -27,21 +28,27 @@ class CacheShape:
     head_dim: int
 
 
+def _purpose(num_tokens: int) -> str:
+    return f"the keys and values of {num_tokens} tokens"
+
+
 class SequenceCache:
     """The keys and values of one sequence's kept tokens, with room for a step's new ones behind them."""
 
     def __init__(self, shape: CacheShape, dtype: torch.dtype, device: torch.device, capacity: int = 256) -> None:
         size = (shape.num_layers, 2, shape.num_kv_heads, capacity, shape.head_dim)
-        self._store = torch.empty(size, dtype=dtype, device=device)
+        with refusing_when_full(_purpose(capacity)):
+            self._store = torch.empty(size, dtype=dtype, device=device)
         self.num_tokens = 0
 
     def reserve(self, num_new: int) -> None:
-        """Makes room for `num_new` tokens behind the kept ones."""
+        """Makes room for `num_new` tokens behind the kept ones. Raises OverloadedError; nothing has changed then."""
         needed = self.num_tokens + num_new
-        capacity = self._store.shape[3]
-        if needed <= capacity:
+        if needed <= self._store.shape[3]:
             return
-        grown = self._store.new_empty(*self._store.shape[:3], max(needed, 2 * capacity), self._store.shape[4])
+        capacity = max(needed, 2 * self._store.shape[3])
+        with refusing_when_full(_purpose(capacity)):
+            grown = self._store.new_empty(*self._store.shape[:3], capacity, self._store.shape[4])
         grown[:, :, :, : self.num_tokens] = self._store[:, :, :, : self.num_tokens]
         self._store = grown
 
@@ -71,9 +78,10 @@ class SequenceCache:
 
     @torch.inference_mode()
     def fork(self) -> "SequenceCache":
-        """A copy that goes its own way."""
+        """A copy that changes independently. Raises OverloadedError."""
         other = SequenceCache.__new__(SequenceCache)
-        other._store = self._store.clone()
+        with refusing_when_full(_purpose(self._store.shape[3])):
+            other._store = self._store.clone()
         other.num_tokens = self.num_tokens
         return other
 
@@ -87,7 +95,8 @@ class RowStore:
 
     def __init__(self, shape: CacheShape, dtype: torch.dtype, device: torch.device, capacity: int = 256) -> None:
         size = (shape.num_layers, 2, shape.num_kv_heads, capacity, shape.head_dim)
-        self._store = torch.zeros(size, dtype=dtype, device=device)  # zeros: a mask does not hide NaN
+        with refusing_when_full(_purpose(capacity)):
+            self._store = torch.zeros(size, dtype=dtype, device=device)  # zeros: a mask does not hide NaN
         self._positions = torch.zeros(capacity, dtype=torch.long, device=device)
         self._rows = torch.empty(0, dtype=torch.long, device=device)  # of the step that is being read
         self._num_keys = 0  # that the step's masks know of
@@ -99,12 +108,15 @@ class RowStore:
 
     @torch.inference_mode()
     def grow(self, num_rows: int) -> None:
-        """Makes room for `num_rows` in all."""
-        if num_rows > self.capacity:
-            added = num_rows - self.capacity
+        """Makes room for `num_rows` in all. Raises OverloadedError; nothing has changed then."""
+        if num_rows <= self.capacity:
+            return
+        added = num_rows - self.capacity
+        with refusing_when_full(_purpose(num_rows)):
             more = self._store.new_zeros(*self._store.shape[:3], added, self._store.shape[4])
-            self._store = torch.cat([self._store, more], dim=3)
-            self._positions = torch.cat([self._positions, self._positions.new_zeros(added)])
+            grown = torch.cat([self._store, more], dim=3)
+            positions = torch.cat([self._positions, self._positions.new_zeros(added)])
+        self._store, self._positions = grown, positions
 
     @torch.inference_mode()
     def build_segment(self, rows: Sequence[int], depths: Sequence[int], visible: torch.Tensor) -> "Segment":

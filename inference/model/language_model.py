@@ -18,12 +18,20 @@ class SequenceCache(Protocol):
 
     num_tokens: int
 
+    def reserve(self, num_new: int) -> None:
+        """Makes room for `num_new` tokens behind the kept ones, where there is not enough yet.
+
+        `LanguageModel.step` does it too. Call it for each sequence before a step to learn which of them has no room.
+        Raises OverloadedError where the memory does not suffice; the cache is as before then.
+        """
+        ...
+
     def keep(self, tree: TokenTree, node: int | None) -> None:
         """Keeps the chain of the tree that was just forwarded and the path to `node`; forgets the other branches."""
         ...
 
     def fork(self) -> Self:
-        """A copy that changes independently."""
+        """A copy that changes independently. Raises OverloadedError where there is no memory for it."""
         ...
 
 
@@ -93,5 +101,9 @@ class LanguageModel(Protocol):
         ...
 
     def step(self, steps: Sequence[Step]) -> list[SampleResult | None]:
-        """Forwards all steps in one pass; for each, what was chosen, or None where it asked for nothing."""
+        """Forwards all steps in one pass; for each, what was chosen, or None where it asked for nothing.
+
+        Raises OverloadedError where the memory does not suffice for all of them together. No cache has changed then,
+        so fewer of the same steps may be tried again.
+        """
         ...

@@ -22,6 +22,7 @@ from inference.model.kv_cache import (
     build_segment,
     register_attention,
 )
+from inference.model.memory import refusing_when_full
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +64,9 @@ class Runner:
     def forward(self, parts: Sequence[Part]) -> torch.Tensor:
         """Next-token logits after each node of the parts that want them, step by part.
 
-        Of a part come 1 + num_branches rows: the chain's end, then the branches. Afterwards call
-        `cache.keep` once for each part. Returns [num_nodes, vocab_size] float32, device.
+        Of a part come 1 + num_branches rows: the chain's end, then the branches. Afterwards call `cache.keep` once
+        for each part. Raises OverloadedError; no cache has changed then. Returns [num_nodes, vocab_size] float32,
+        device.
         """
         ids: list[int] = []
         wanted_rows: list[int] = []
@@ -86,14 +88,15 @@ class Runner:
         return self._forward(token_ids, [segment], wanted_rows)
 
     def _forward(self, token_ids: Sequence[int], plan: list[Segment], wanted_rows: Sequence[int]) -> torch.Tensor:
-        output = self._model(
-            input_ids=torch.tensor([token_ids], device=self.device),
-            position_ids=torch.cat([segment.depths for segment in plan])[None],
-            use_cache=False,
-            logits_to_keep=torch.tensor(wanted_rows, dtype=torch.long, device=self.device),
-            plan=plan,
-        )
-        logits: torch.Tensor = output.logits[0].float()
+        with refusing_when_full(f"a forward pass over {len(token_ids)} tokens"):
+            output = self._model(
+                input_ids=torch.tensor([token_ids], device=self.device),
+                position_ids=torch.cat([segment.depths for segment in plan])[None],
+                use_cache=False,
+                logits_to_keep=torch.tensor(wanted_rows, dtype=torch.long, device=self.device),
+                plan=plan,
+            )
+            logits: torch.Tensor = output.logits[0].float()
         return logits
 
 

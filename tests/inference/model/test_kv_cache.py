@@ -1,9 +1,11 @@
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
-from inference.model.kv_cache import CacheShape, SequenceCache, build_segment
+from inference.model.kv_cache import CacheShape, RowStore, SequenceCache, build_segment
 
 _CPU = torch.device("cpu")
 
@@ -70,3 +72,31 @@ def test_a_rows_position_is_the_number_of_tokens_before_it_on_its_path(tree: Tok
     num_chain = len(tree.chain_ids)
     on_branches = [num_kept + num_chain + len(tree.find_path(branch)) - 1 for branch in range(len(tree.branch_ids))]
     assert segment.depths.tolist() == [*range(num_kept, num_kept + num_chain), *on_branches]
+
+
+def test_room_that_cannot_be_had_is_an_overloaded_error_and_the_cache_is_as_before() -> None:
+    cache = SequenceCache(CacheShape(1, 1, 2), torch.float32, _CPU)
+    _write(cache, [1.0, 2.0])
+    cache.keep(TokenTree((0, 0)), None)
+
+    with pytest.raises(OverloadedError, match="keys and values of"):
+        cache.reserve(1 << 48)
+
+    assert _write(cache, [3.0]) == [1.0, 2.0, 3.0]
+
+
+def test_a_cache_that_cannot_be_forked_is_an_overloaded_error() -> None:
+    cache = SequenceCache(CacheShape(1, 1, 2), torch.float32, _CPU)
+    cache._store = torch.empty(1).expand(1, 2, 1, 1 << 48, 2)  # a size that only a copy needs memory for
+
+    with pytest.raises(OverloadedError, match="keys and values of"):
+        cache.fork()
+
+
+def test_a_row_store_that_cannot_grow_is_an_overloaded_error_and_as_before() -> None:
+    store = RowStore(CacheShape(1, 1, 2), torch.float32, _CPU, capacity=4)
+
+    with pytest.raises(OverloadedError, match="keys and values of"):
+        store.grow(1 << 48)
+
+    assert store.capacity == 4
