@@ -12,7 +12,8 @@ from inference.config import EngineConfig
 from inference.healing.covering import Crossing, Rule, build_root_covering
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SampleRequest, SampleResult, Sampling
-from inference.model.runner import Part, load_runner
+from inference.model.loader import load_runner
+from inference.model.runner import Part
 from inference.model.sampler import Sampler
 from inference.protocol.completion import CompletionRequest
 from tests.inference.conftest import MakeModel

@@ -9,7 +9,8 @@ from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
 from inference.model.kv_cache import CacheShape, SequenceCache
 from inference.model.language_model import SampleRequest, Sampling, Step
-from inference.model.runner import Runner, load_runner
+from inference.model.loader import load_runner
+from inference.model.runner import Runner
 from inference.model.sampler import Sampler
 from inference.model.torch_model import TorchModel
 from tests.inference.conftest import MakeModel
@@ -62,7 +63,7 @@ def test_random_sources_of_one_seed_draw_alike_and_those_without_a_seed_do_not(m
 
 
 def test_a_cache_without_memory_is_an_overloaded_error(model: TorchModel, runner: Runner) -> None:
-    runner._shape = CacheShape(num_layers=1, num_kv_heads=1 << 25, head_dim=1 << 25)
+    runner.cache_shape = CacheShape(num_layers=1, num_kv_heads=1 << 25, head_dim=1 << 25)
 
     with pytest.raises(OverloadedError, match="keys and values of 256 tokens"):
         model.new_cache()
