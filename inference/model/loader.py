@@ -1,4 +1,4 @@
-"""From a model folder to what an engine or a character-level model is made of."""
+"""From a model folder to the parts of an engine or of a character-level model."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ class LoadedModel:
     encoder: TextEncoder
     vocabulary: Vocabulary
     trie: Trie
-    start_ids: tuple[int, ...]  # what every text of this model begins with
+    start_ids: tuple[int, ...]  # every text of this model begins with these
 
 
 def load_model(config: EngineConfig) -> LoadedModel:
@@ -46,7 +46,7 @@ def load_model(config: EngineConfig) -> LoadedModel:
 
 
 def build_language_model(loaded: LoadedModel) -> LanguageModel:
-    """What an engine steps."""
+    """The model as an engine steps it. A second runner, without torch, is chosen here."""
     sampler = Sampler(loaded.vocabulary, HotPrefixCache(loaded.trie), loaded.trie, loaded.runner.device)
     return TorchModel(loaded.runner, sampler)
 

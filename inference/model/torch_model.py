@@ -1,4 +1,4 @@
-"""The language model that runs on torch: a runner and a sampler behind one seam."""
+"""The language model that runs on torch: a runner and a sampler behind `LanguageModel`."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ class TorchModel:
         return self._runner.new_cache()
 
     def new_random_source(self, seed: int | None) -> torch.Generator:
-        """What one candidate is drawn with; `None` seeds it from the system."""
+        """A generator to draw one candidate with; `None` seeds it from the system."""
         generator = torch.Generator(self._runner.device)
         if seed is None:
             generator.seed()
@@ -33,7 +33,7 @@ class TorchModel:
         return generator
 
     def step(self, steps: Sequence[Step]) -> list[SampleResult | None]:
-        """Forwards all steps in one pass; for each, what was chosen, or None where it asked for nothing.
+        """Forwards all steps in one pass. Returns a result for each, None where its `sample` is None.
 
         Raises OverloadedError; no cache has changed then.
         """
