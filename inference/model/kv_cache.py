@@ -1,21 +1,13 @@
-"""Keys and values of one sequence, and the attention that reads them beside a token tree.
-
-The model's own code runs unchanged: it is loaded with `attn_implementation=ATTENTION_NAME`, and the
-plan of a forward pass reaches `attend` as one keyword argument of the model's call.
-"""
+"""Stores of keys and values: of one sequence, and of many token strings that share their beginnings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface, AttentionMaskInterface
 
-from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
-
-ATTENTION_NAME = "midtoken_tree"
+from inference.model.attention import Segment, build_tree_mask, find_row_positions
+from inference.model.memory import refusing_when_full
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +20,35 @@ class CacheShape:
 
 
 class SequenceCache:
-    """The keys and values of one sequence's kept tokens, with room for a step's new ones behind them."""
+    """The keys and values of one sequence's kept tokens. A step's new ones are written behind them."""
 
     def __init__(self, shape: CacheShape, dtype: torch.dtype, device: torch.device, capacity: int = 256) -> None:
+        """Raises OverloadedError."""
         size = (shape.num_layers, 2, shape.num_kv_heads, capacity, shape.head_dim)
-        self._store = torch.empty(size, dtype=dtype, device=device)
+        with refusing_when_full(_purpose(capacity)):
+            self._store = torch.empty(size, dtype=dtype, device=device)
         self.num_tokens = 0
 
     def reserve(self, num_new: int) -> None:
-        """Makes room for `num_new` tokens behind the kept ones."""
+        """Makes room for `num_new` tokens behind the kept ones. Raises OverloadedError; nothing has changed then."""
         needed = self.num_tokens + num_new
-        capacity = self._store.shape[3]
-        if needed <= capacity:
+        if needed <= self._store.shape[3]:
             return
-        grown = self._store.new_empty(*self._store.shape[:3], max(needed, 2 * capacity), self._store.shape[4])
+        capacity = max(needed, 2 * self._store.shape[3])
+        with refusing_when_full(_purpose(capacity)):
+            grown = self._store.new_empty(*self._store.shape[:3], capacity, self._store.shape[4])
         grown[:, :, :, : self.num_tokens] = self._store[:, :, :, : self.num_tokens]
         self._store = grown
 
+    def build_segment(self, tree: TokenTree, first_row: int) -> Segment:
+        """The part of a forward pass that reads `tree`; its rows start at `first_row`. Call `reserve` first."""
+        device = self._store.device
+        depths = torch.tensor(find_row_positions(tree), device=device) + self.num_tokens
+        mask = build_tree_mask(tree, self.num_tokens)
+        return Segment(self, first_row, tree.num_rows, depths, None if mask is None else mask.to(device))
+
     def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Puts one layer's new rows behind the kept ones; returns all keys and all values.
+        """Writes one layer's new rows behind the kept ones; returns all keys and all values.
 
         `keys`, `values`: [num_kv_heads, num_new, head_dim], device.
         """
@@ -56,12 +58,12 @@ class SequenceCache:
         return self._store[layer, 0, :, :end], self._store[layer, 1, :, :end]
 
     def find_key_positions(self, depths: torch.Tensor) -> torch.Tensor:
-        """Where each key's token stands in the sequence, those of the new rows at `depths` included."""
+        """The position of each key's token in the sequence. `depths`: the positions of the new rows."""
         return torch.cat([torch.arange(self.num_tokens, device=depths.device), depths])
 
     @torch.inference_mode()
     def keep(self, tree: TokenTree, node: int | None) -> None:
-        """Keeps the step's chain and the path to `node`; the other branches are forgotten."""
+        """Keeps the chain of the tree that was just forwarded and the path to `node`; forgets the other branches."""
         self.num_tokens += len(tree.chain_ids)
         path = tree.find_path(node)
         if path and path != list(range(len(path))):
@@ -71,9 +73,10 @@ class SequenceCache:
 
     @torch.inference_mode()
     def fork(self) -> "SequenceCache":
-        """A copy that goes its own way."""
+        """A copy that changes independently. Raises OverloadedError."""
         other = SequenceCache.__new__(SequenceCache)
-        other._store = self._store.clone()
+        with refusing_when_full(_purpose(self._store.shape[3])):
+            other._store = self._store.clone()
         other.num_tokens = self.num_tokens
         return other
 
@@ -81,16 +84,18 @@ class SequenceCache:
 class RowStore:
     """The keys and values of many token strings that share their beginnings, one row for each token.
 
-    A row is seen by the strings that its token stands in, and by no other: their masks say so. Rows that no string
-    needs any more are taken again.
+    The mask of a segment says which rows each of its tokens sees: those of its own string. The caller chooses the
+    rows of new tokens, and may choose rows again that no string needs any more.
     """
 
     def __init__(self, shape: CacheShape, dtype: torch.dtype, device: torch.device, capacity: int = 256) -> None:
+        """Raises OverloadedError."""
         size = (shape.num_layers, 2, shape.num_kv_heads, capacity, shape.head_dim)
-        self._store = torch.zeros(size, dtype=dtype, device=device)  # zeros: a mask does not hide NaN
+        with refusing_when_full(_purpose(capacity)):
+            self._store = torch.zeros(size, dtype=dtype, device=device)  # a masked NaN would still spoil the result
         self._positions = torch.zeros(capacity, dtype=torch.long, device=device)
-        self._rows = torch.empty(0, dtype=torch.long, device=device)  # of the step that is being read
-        self._num_keys = 0  # that the step's masks know of
+        self._rows = torch.empty(0, dtype=torch.long, device=device)  # that the current segment writes
+        self._num_keys = 0  # columns of the current segment's mask
 
     @property
     def capacity(self) -> int:
@@ -99,16 +104,22 @@ class RowStore:
 
     @torch.inference_mode()
     def grow(self, num_rows: int) -> None:
-        """Makes room for `num_rows` in all."""
-        if num_rows > self.capacity:
-            added = num_rows - self.capacity
-            more = self._store.new_zeros(*self._store.shape[:3], added, self._store.shape[4])
-            self._store = torch.cat([self._store, more], dim=3)
-            self._positions = torch.cat([self._positions, self._positions.new_zeros(added)])
+        """Makes room for `num_rows` in all. Raises OverloadedError; nothing has changed then."""
+        if num_rows <= self.capacity:
+            return
+        num_added = num_rows - self.capacity
+        with refusing_when_full(_purpose(num_rows)):
+            added = self._store.new_zeros(*self._store.shape[:3], num_added, self._store.shape[4])
+            grown = torch.cat([self._store, added], dim=3)
+            positions = torch.cat([self._positions, self._positions.new_zeros(num_added)])
+        self._store, self._positions = grown, positions
 
     @torch.inference_mode()
-    def build_segment(self, rows: Sequence[int], depths: Sequence[int], visible: torch.Tensor) -> "Segment":
-        """A forward pass over new tokens that are written to `rows`. `visible`: [num_rows, num_keys] bool."""
+    def build_segment(self, rows: Sequence[int], depths: Sequence[int], visible: torch.Tensor) -> Segment:
+        """A forward pass over new tokens that are written to `rows`. The store holds one segment at a time.
+
+        `depths`: each new token's position in its string. `visible`: [num_new, num_keys] bool, the rows it sees.
+        """
         self._rows = torch.tensor(rows, device=self._store.device)
         self._num_keys = visible.shape[1]
         positions = torch.tensor(depths, device=self._store.device)
@@ -116,94 +127,15 @@ class RowStore:
         return Segment(self, 0, len(rows), positions, visible.to(self._store.device))
 
     def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Puts one layer's new rows in their places; returns all keys and all values that the masks know of."""
+        """Writes one layer's new rows to their places; returns the keys and values of the mask's columns."""
         self._store[layer, 0].index_copy_(1, self._rows, keys)
         self._store[layer, 1].index_copy_(1, self._rows, values)
         return self._store[layer, 0, :, : self._num_keys], self._store[layer, 1, :, : self._num_keys]
 
-    def find_key_positions(self, depths: torch.Tensor) -> torch.Tensor:  # noqa: ARG002  # they have been written
-        """Where each row's token stands in its string."""
+    def find_key_positions(self, depths: torch.Tensor) -> torch.Tensor:  # noqa: ARG002  # build_segment stored them
+        """The position of each row's token in its string."""
         return self._positions[: self._num_keys]
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """One sequence's rows in a forward pass."""
-
-    cache: SequenceCache | RowStore
-    first_row: int
-    num_rows: int
-    depths: torch.Tensor  # [num_rows] int64, device: each row's position in its sequence
-    mask: torch.Tensor | None  # [num_rows, num_tokens + num_rows] bool, device; None: a lone row sees everything
-
-
-def build_segment(cache: SequenceCache, tree: TokenTree, first_row: int, device: torch.device) -> Segment:
-    """Where a tree's rows stand, what each may see: the kept tokens, the chain before it, its own ancestors."""
-    num_chain = len(tree.chain_ids)
-    positions = [*range(num_chain), *(num_chain - 1 + depth for depth in tree.find_depths())]
-    depths = torch.tensor(positions, device=device) + cache.num_tokens
-    if tree.num_rows == 1:
-        return Segment(cache, first_row, 1, depths, None)
-    fresh = torch.ones(tree.num_rows, tree.num_rows, dtype=torch.bool).tril()
-    fresh[num_chain:, num_chain:] = False
-    for branch in range(len(tree.branch_ids)):
-        fresh[num_chain + branch, [num_chain + ancestor for ancestor in tree.iter_path(branch)]] = True
-    kept = torch.ones(tree.num_rows, cache.num_tokens, dtype=torch.bool)
-    return Segment(cache, first_row, tree.num_rows, depths, torch.cat([kept, fresh], dim=1).to(device))
-
-
-def register_attention() -> None:
-    """Makes ATTENTION_NAME known to transformers."""
-    AttentionInterface.register(ATTENTION_NAME, attend)
-    AttentionMaskInterface.register(ATTENTION_NAME, _no_mask)
-
-
-def _no_mask(*_args: Any, **_kwargs: Any) -> None:
-    """The segments carry their own masks. (transformers calls this with arguments of its own choosing.)"""
-
-
-def attend(
-    module: torch.nn.Module,
-    query: torch.Tensor,  # [1, num_heads, num_rows, head_dim]
-    key: torch.Tensor,  # [1, num_kv_heads, num_rows, head_dim]
-    value: torch.Tensor,
-    _attention_mask: None,
-    scaling: float | None = None,
-    plan: Sequence[Segment] = (),
-    sliding_window: int | None = None,
-    softcap: float | None = None,
-    s_aux: torch.Tensor | None = None,
-    **_kwargs: Any,
-) -> tuple[torch.Tensor, None]:
-    """Attention of every segment's rows to its own sequence. Returns [1, num_rows, num_heads, head_dim].
-
-    The heads that share keys are laid out as further rows, so keys are never copied for them.
-    """
-    if softcap or s_aux is not None:
-        raise ModelError("the model's attention caps its scores or has sinks, which midtoken does not do")
-    num_heads, head_dim = query.shape[1], query.shape[3]
-    num_kv_heads = key.shape[1]
-    group = num_heads // num_kv_heads
-    outputs = []
-    for segment in plan:
-        rows = slice(segment.first_row, segment.first_row + segment.num_rows)
-        keys, values = segment.cache.write(_layer_of(module), key[0, :, rows], value[0, :, rows])
-        stacked = query[0, :, rows].reshape(num_kv_heads, group * segment.num_rows, head_dim)
-        mask = _within_window(segment, keys.shape[1], sliding_window)
-        if mask is not None and group > 1:
-            mask = mask.repeat(group, 1)
-        out = scaled_dot_product_attention(stacked[None], keys[None], values[None], attn_mask=mask, scale=scaling)
-        outputs.append(out.reshape(num_heads, segment.num_rows, head_dim))
-    return torch.cat(outputs, dim=1).transpose(0, 1)[None], None
-
-
-def _layer_of(module: torch.nn.Module) -> int:
-    return int(module.layer_idx)  # type: ignore[arg-type]  # transformers sets it on every attention module
-
-
-def _within_window(segment: Segment, num_keys: int, window: int | None) -> torch.Tensor | None:
-    """The segment's mask, narrowed to the last `window` positions where the layer looks no further back."""
-    if window is None or num_keys <= window:
-        return segment.mask
-    near = segment.depths[:, None] - segment.cache.find_key_positions(segment.depths)[None] < window
-    return near if segment.mask is None else near & segment.mask
+def _purpose(num_tokens: int) -> str:
+    return f"the keys and values of {num_tokens} tokens"

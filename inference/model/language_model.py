@@ -10,7 +10,7 @@ import numpy.typing as npt
 from inference.healing.covering import Crossing
 from inference.healing.token_tree import TokenTree
 
-RandomSource = object  # what a model draws with, in a kind of its own
+RandomSource = object  # each implementation of LanguageModel has its own type
 
 
 class SequenceCache(Protocol):
@@ -18,41 +18,49 @@ class SequenceCache(Protocol):
 
     num_tokens: int
 
+    def reserve(self, num_new: int) -> None:
+        """Makes room for `num_new` tokens behind the kept ones, where there is not enough yet.
+
+        `LanguageModel.step` does this too. Call it for each sequence before a step, with `tree.num_rows`, to learn
+        which of them has no room. Raises OverloadedError where there is no memory; the cache is unchanged then.
+        """
+        ...
+
     def keep(self, tree: TokenTree, node: int | None) -> None:
         """Keeps the chain of the tree that was just forwarded and the path to `node`; forgets the other branches."""
         ...
 
     def fork(self) -> Self:
-        """A copy that changes independently."""
+        """A copy that changes independently. Raises OverloadedError where there is no memory for it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How one request wants its tokens drawn."""
+    """How one request's tokens are drawn."""
 
     temperature: float
     top_p: float
 
     @property
     def is_greedy(self) -> bool:
-        """True where the likeliest is taken and nothing is drawn."""
+        """True where the likeliest token is taken and none is drawn."""
         return self.temperature == 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """What is to be chosen after a forward pass over `tree`."""
+    """A choice that is wanted after a forward pass over `tree`."""
 
     tree: TokenTree
     crossings: tuple[Crossing, ...]
     sampling: Sampling
-    random_sources: tuple[RandomSource | None, ...] = (None,)  # one for each choice that is wanted
+    random_sources: tuple[RandomSource | None, ...] = (None,)  # one for each wanted choice
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A token, and the crossing that it is chosen at."""
+    """A token, and the crossing at which it was chosen."""
 
     crossing: Crossing
     token_id: int
@@ -66,13 +74,13 @@ class SampleResult:
     best_ids: npt.NDArray[np.int64]
     best_log_probs: npt.NDArray[np.float64]  # log P(path + best token)
     choices: tuple[Choice, ...]
-    num_hot_hits: int  # lookups of an allowed set that the hot-prefix cache answered, and those it built
-    num_hot_misses: int
+    num_hot_hits: int  # lookups that the hot-prefix cache had the set for; only Rule.SPELL looks sets up
+    num_hot_misses: int  # lookups that it had to build the set for
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One sequence's part in a forward pass. Afterwards call `cache.keep` once."""
+    """One sequence's part in a forward pass. Call `cache.keep` once after it."""
 
     cache: SequenceCache
     tree: TokenTree
@@ -82,16 +90,20 @@ class Step:
 class LanguageModel(Protocol):
     """A model that steps many sequences together."""
 
-    max_tokens: int  # that a sequence can hold
+    max_tokens: int  # most tokens of one sequence
 
     def new_cache(self) -> SequenceCache:
         """An empty cache for one sequence. Raises OverloadedError where there is no memory for it."""
         ...
 
     def new_random_source(self, seed: int | None) -> RandomSource:
-        """What one candidate is drawn with; `None` seeds it from the system."""
+        """A source to draw one candidate with; `None` seeds it from the system."""
         ...
 
     def step(self, steps: Sequence[Step]) -> list[SampleResult | None]:
-        """Forwards all steps in one pass; for each, what was chosen, or None where it asked for nothing."""
+        """Forwards all steps in one pass. Returns a result for each, None where its `sample` is None.
+
+        Raises OverloadedError where there is not enough memory for all of them together. No cache has changed then,
+        so fewer of the same steps may be tried again.
+        """
         ...

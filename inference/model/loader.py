@@ -1,12 +1,17 @@
-"""From a model folder to what an engine or a character-level model is made of."""
+"""From a model folder to the parts of an engine or of a character-level model."""
 
 from dataclasses import dataclass
 
+import torch
+import transformers
+
 from inference.config import EngineConfig
-from inference.errors import ModelError
+from inference.errors import MidtokenError, ModelError
 from inference.healing.text_encoder import TextEncoder, load_text_encoder
+from inference.model.attention import ATTENTION_NAME, register_attention
 from inference.model.language_model import LanguageModel
-from inference.model.runner import Runner, load_runner
+from inference.model.layer_check import check_config, check_forward_pass
+from inference.model.runner import Runner
 from inference.model.sampler import Sampler
 from inference.model.torch_model import TorchModel
 from trie_cache.errors import TrieCacheError
@@ -23,7 +28,7 @@ class LoadedModel:
     encoder: TextEncoder
     vocabulary: Vocabulary
     trie: Trie
-    start_ids: tuple[int, ...]  # what every text of this model begins with
+    start_ids: tuple[int, ...]  # every text of this model begins with these
 
 
 def load_model(config: EngineConfig) -> LoadedModel:
@@ -41,6 +46,43 @@ def load_model(config: EngineConfig) -> LoadedModel:
 
 
 def build_language_model(loaded: LoadedModel) -> LanguageModel:
-    """What an engine steps."""
+    """The model as an engine steps it. A second runner, without torch, is chosen here."""
     sampler = Sampler(loaded.vocabulary, HotPrefixCache(loaded.trie), loaded.trie, loaded.runner.device)
     return TorchModel(loaded.runner, sampler)
+
+
+def load_runner(config: EngineConfig) -> Runner:
+    """The model of `config.model_dir`, ready on its device. Raises ModelError where it cannot be run rightly."""
+    if not (config.model_dir / "config.json").is_file():
+        raise ModelError(f"{config.model_dir} is not a model folder: it has no config.json")
+    register_attention()
+    torch.set_num_threads(config.num_threads)
+    try:
+        return _load_runner(config)
+    except MidtokenError as error:
+        raise ModelError(f"cannot load the model in {config.model_dir}: {error}") from error
+    except Exception as error:  # what transformers, safetensors and the device raise is not documented
+        raise ModelError(f"cannot load the model in {config.model_dir}: {_describe(error)}") from error
+
+
+def _load_runner(config: EngineConfig) -> Runner:
+    device = torch.device(config.device)
+    options = {"local_files_only": True, "trust_remote_code": False}  # code in a model folder is never run
+    model_config = transformers.AutoConfig.from_pretrained(config.model_dir, **options)
+    check_config(model_config)
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        config.model_dir,
+        config=model_config,
+        dtype=getattr(torch, config.dtype),
+        attn_implementation=ATTENTION_NAME,
+        **options,
+    ).to(device)
+    runner = Runner(model, device)
+    check_forward_pass(model, runner)
+    return runner
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, KeyError) and error.args == (ATTENTION_NAME,):
+        return "its code in transformers has its own attention, which cannot be replaced"
+    return f"{type(error).__name__}: {error}"

@@ -1,27 +1,15 @@
-"""The model on its device: token trees in, next-token logits out.
-
-Several sequences go through in one pass, their new tokens packed in one row; each sees its own
-sequence only (see `kv_cache.attend`).
-"""
+"""Forward passes of a model on its device: token trees in, next-token logits out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-import transformers
 
-from inference.config import EngineConfig
-from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
-from inference.model.kv_cache import (
-    ATTENTION_NAME,
-    CacheShape,
-    RowStore,
-    Segment,
-    SequenceCache,
-    build_segment,
-    register_attention,
-)
+from inference.model.attention import Segment
+from inference.model.kv_cache import CacheShape, RowStore, SequenceCache
+from inference.model.memory import refusing_when_full
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +22,7 @@ class Part:
 
 
 class Runner:
-    """A causal language model that forwards token trees."""
+    """A causal language model that forwards token trees, those of several sequences in one pass."""
 
     def __init__(self, model: torch.nn.Module, device: torch.device) -> None:
         """`model` was loaded with `attn_implementation=ATTENTION_NAME`; `load_runner` does that."""
@@ -42,36 +30,37 @@ class Runner:
         self.device = device
         config = model.config.get_text_config()  # type: ignore[operator,union-attr]  # transformers is untyped
         num_heads = config.num_attention_heads
-        self._shape = CacheShape(
+        self.cache_shape = CacheShape(
             num_layers=config.num_hidden_layers,
             num_kv_heads=getattr(config, "num_key_value_heads", None) or num_heads,
             head_dim=getattr(config, "head_dim", None) or config.hidden_size // num_heads,
         )
-        self._dtype = next(model.parameters()).dtype
+        self.dtype = next(model.parameters()).dtype
         self.vocab_size: int = model.get_output_embeddings().weight.shape[0]  # type: ignore[operator]
-        self.max_tokens: int = getattr(config, "max_position_embeddings", 2048)
+        self.max_tokens = _find_max_tokens(config)
 
     def new_cache(self) -> SequenceCache:
-        """An empty cache for one sequence."""
-        return SequenceCache(self._shape, self._dtype, self.device)
+        """An empty cache for one sequence. Raises OverloadedError."""
+        return SequenceCache(self.cache_shape, self.dtype, self.device)
 
     def new_row_store(self) -> RowStore:
-        """An empty store for strings that share their beginnings."""
-        return RowStore(self._shape, self._dtype, self.device)
+        """An empty store for token strings that share their beginnings. Raises OverloadedError."""
+        return RowStore(self.cache_shape, self.dtype, self.device)
 
     @torch.inference_mode()
     def forward(self, parts: Sequence[Part]) -> torch.Tensor:
-        """Next-token logits after each node of the parts that want them, step by part.
+        """Next-token logits after each node of the parts that want them, part by part.
 
-        Of a part come 1 + num_branches rows: the chain's end, then the branches. Afterwards call
-        `cache.keep` once for each part. Returns [num_nodes, vocab_size] float32, device.
+        A part gives 1 + num_branches rows: the end of its chain, then its branches. Afterwards call `cache.keep` once
+        for each part. Returns [num_nodes, vocab_size] float32, device. Raises OverloadedError; what the caches keep
+        has not changed then.
         """
         ids: list[int] = []
         wanted_rows: list[int] = []
         plan: list[Segment] = []
         for part in parts:
             part.cache.reserve(part.tree.num_rows)
-            plan.append(build_segment(part.cache, part.tree, len(ids), self.device))
+            plan.append(part.cache.build_segment(part.tree, len(ids)))
             ids += [*part.tree.chain_ids, *part.tree.branch_ids]
             if part.wants_logits:
                 wanted_rows += range(len(ids) - len(part.tree.branch_ids) - 1, len(ids))
@@ -79,38 +68,34 @@ class Runner:
 
     @torch.inference_mode()
     def forward_segment(self, token_ids: Sequence[int], segment: Segment, wanted_rows: Sequence[int]) -> torch.Tensor:
-        """Next-token logits after the wanted of the segment's rows, whose tokens are `token_ids`.
+        """Next-token logits after some of the segment's rows, whose tokens are `token_ids`.
 
-        Returns [num_wanted, vocab_size] float32, device.
+        Returns [num_wanted, vocab_size] float32, device. Raises OverloadedError.
         """
         return self._forward(token_ids, [segment], wanted_rows)
 
     def _forward(self, token_ids: Sequence[int], plan: list[Segment], wanted_rows: Sequence[int]) -> torch.Tensor:
-        output = self._model(
-            input_ids=torch.tensor([token_ids], device=self.device),
-            position_ids=torch.cat([segment.depths for segment in plan])[None],
-            use_cache=False,
-            logits_to_keep=torch.tensor(wanted_rows, dtype=torch.long, device=self.device),
-            plan=plan,
-        )
-        logits: torch.Tensor = output.logits[0].float()
+        with refusing_when_full(f"a forward pass over {len(token_ids)} tokens"):
+            output = self._model(
+                input_ids=torch.tensor([token_ids], device=self.device),
+                position_ids=torch.cat([segment.depths for segment in plan])[None],
+                use_cache=False,
+                logits_to_keep=torch.tensor(wanted_rows, dtype=torch.long, device=self.device),
+                plan=plan,
+            )
+            logits: torch.Tensor = output.logits[0].float()
         return logits
 
 
-def load_runner(config: EngineConfig) -> Runner:
-    """The model of `config.model_dir`, ready on its device. Raises ModelError where that cannot be."""
-    if not (config.model_dir / "config.json").is_file():
-        raise ModelError(f"{config.model_dir} is not a model folder: it has no config.json")
-    register_attention()
-    torch.set_num_threads(config.num_threads)
-    try:
-        device = torch.device(config.device)
-        model = transformers.AutoModelForCausalLM.from_pretrained(
-            config.model_dir,
-            dtype=getattr(torch, config.dtype),
-            attn_implementation=ATTENTION_NAME,
-            local_files_only=True,
-        ).to(device)
-    except (OSError, ValueError, RuntimeError, AttributeError, KeyError) as error:
-        raise ModelError(f"cannot load the model in {config.model_dir}: {error}") from error
-    return Runner(model, device)
+def _find_max_tokens(config: Any) -> int:  # a transformers configuration, which has no types
+    """How many tokens a sequence may have.
+
+    "longrope" takes other frequencies for the whole pass once one sequence is longer than the original window.
+    Another request's length would then change this one's logits, so sequences stay within that window.
+    """
+    max_tokens: int = getattr(config, "max_position_embeddings", None) or 2048
+    rope = getattr(config, "rope_parameters", None) or {}
+    for parameters in (rope, *rope.values()):  # of all layers, or of each layer type
+        if isinstance(parameters, dict) and parameters.get("rope_type") == "longrope":
+            max_tokens = min(max_tokens, parameters.get("original_max_position_embeddings") or max_tokens)
+    return max_tokens

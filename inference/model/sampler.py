@@ -1,8 +1,8 @@
-"""The choice of the next token where typed bytes bind it: masks by interval, exact masses.
+"""The choice of the next token where typed bytes constrain it: masks by interval, exact masses.
 
-Every exit of a covering is a row of next-token log-probabilities, cut to the tokens that may
-follow there. Its mass is log P(path) + logsumexp(row): what the model gives to all continuations
-that leave the healed bytes by this path (Vieira et al. 2025, section 3.4).
+Every crossing of a covering is a row of next-token log-probabilities, cut to the tokens that may follow there. Its
+mass is log P(path) + logsumexp(row): the probability that the model gives to all continuations that leave the healed
+bytes by this path (Vieira et al. 2025, section 3.4).
 """
 
 import math
@@ -21,17 +21,18 @@ from trie_cache.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
-    """The exits of all questions, flat."""
+class _Layout:
+    """The crossings of all requests in one list, and where each reads its logits."""
 
-    rows: list[int]  # row of logits that each exit reads
-    owners: list[int]  # the question it belongs to
     crossings: list[Crossing]
+    owners: list[int]  # of each crossing, the index of its request
+    rows: list[int]  # of each crossing, its row of logits
+    first_rows: list[int]  # of each request, the row of its chain's end
 
 
 @dataclass(slots=True)
 class _Lookups:
-    """How a question's lookups of allowed sets went."""
+    """How one request's lookups of allowed sets went."""
 
     num_hits: int = 0
     num_misses: int = 0
@@ -48,30 +49,34 @@ class Sampler:
         self._hot_prefixes = hot_prefixes
         self._trie = trie
         self._device = device
-        self._ranks = torch.tensor(trie.rank, device=device)  # [vocab_size] int32; specials lie beyond every interval
+        self._ranks = torch.tensor(
+            trie.rank, device=device
+        )  # [vocab_size] int32, device; special tokens lie beyond every interval
         known = torch.tensor([bool(data) for data in vocabulary.token_bytes])
         known[sorted(vocabulary.special_ids)] = True
-        self._known = known.to(device)  # [vocab_size] bool; False for padding rows
+        self._known = known.to(device)  # [vocab_size] bool, device; False for padding rows
 
     @torch.inference_mode()
     def choose(self, requests: Sequence[SampleRequest], logits: torch.Tensor) -> list[SampleResult]:
-        """An answer for each question. `logits`: the rows of all trees' nodes, as `Runner.forward` gives them."""
-        flat, first_rows = _lay_flat(requests)
+        """A result for each request. `logits`: the rows of all trees' nodes, as `Runner.forward` gives them."""
+        layout = _lay_out(requests)
         lookups = [_Lookups() for _ in requests]
         log_probs = torch.log_softmax(logits.masked_fill(~self._known, -torch.inf), dim=-1)
-        scores = log_probs[flat.rows]  # [num_exits, vocab_size]
-        if any(crossing.remaining_bytes for crossing in flat.crossings):
-            scores = scores.masked_fill(~self._build_masks(flat, lookups), -torch.inf)
+        scores = log_probs[layout.rows]  # [num_crossings, vocab_size]
+        if any(crossing.remaining_bytes for crossing in layout.crossings):
+            scores = scores.masked_fill(~self._build_masks(layout, lookups), -torch.inf)
         best, best_ids = scores.max(dim=-1)
         masses = torch.logsumexp(scores, dim=-1)
-        edges = _find_edge_log_probs(requests, first_rows, log_probs)
+        edges = _find_edge_log_probs(requests, layout.first_rows, log_probs)
         host = torch.stack([best.double(), masses.double(), best_ids.double()]).cpu().numpy()
         results = []
         first_crossing = 0
         for request, path_edges, looked_up in zip(requests, edges, lookups, strict=True):
             here = slice(first_crossing, first_crossing + len(request.crossings))
             first_crossing += len(request.crossings)
-            paths = np.array([sum(path_edges[b] for b in request.tree.iter_path(e.node)) for e in request.crossings])
+            paths = np.array(
+                [sum(path_edges[b] for b in request.tree.iter_path(each.node)) for each in request.crossings]
+            )
             bests = host[0, here] + paths
             ids = host[2, here].astype(np.int64)
             choices = _choose_greedily(request, bests, ids)
@@ -82,12 +87,12 @@ class Sampler:
             )
         return results
 
-    def _build_masks(self, flat: _Rows, lookups: list[_Lookups]) -> torch.Tensor:
-        """[num_exits, vocab_size] bool, device: the tokens that may follow at each exit."""
-        intervals = [_find_interval(self._trie, crossing) for crossing in flat.crossings]
+    def _build_masks(self, layout: _Layout, lookups: list[_Lookups]) -> torch.Tensor:
+        """[num_crossings, vocab_size] bool, device: the tokens that may follow at each crossing."""
+        intervals = [_find_interval(self._trie, crossing) for crossing in layout.crossings]
         bounds = torch.tensor([(interval.lo, interval.hi) for interval in intervals], device=self._device)
         masks = (self._ranks >= bounds[:, :1]) & (self._ranks < bounds[:, 1:])
-        for row, (owner, crossing) in enumerate(zip(flat.owners, flat.crossings, strict=True)):
+        for row, (owner, crossing) in enumerate(zip(layout.owners, layout.crossings, strict=True)):
             if not crossing.remaining_bytes:
                 masks[row] = True
             elif crossing.rule is Rule.SPELL:
@@ -106,26 +111,30 @@ def _find_interval(trie: Trie, crossing: Crossing) -> Interval:
     )
 
 
-def _lay_flat(requests: Sequence[SampleRequest]) -> tuple[_Rows, list[int]]:
-    flat = _Rows([], [], [])
-    first_rows = []
-    row = 0
+def _lay_out(requests: Sequence[SampleRequest]) -> _Layout:
+    layout = _Layout([], [], [], [])
+    first_row = 0
     for owner, request in enumerate(requests):
-        first_rows.append(row)
+        layout.first_rows.append(first_row)
         for crossing in request.crossings:
-            flat.rows.append(row + (0 if crossing.node is None else crossing.node + 1))
-            flat.owners.append(owner)
-            flat.crossings.append(crossing)
-        row += 1 + len(request.tree.branch_ids)
-    return flat, first_rows
+            layout.crossings.append(crossing)
+            layout.owners.append(owner)
+            layout.rows.append(first_row + _find_row(crossing.node))
+        first_row += 1 + len(request.tree.branch_ids)
+    return layout
+
+
+def _find_row(node: int | None) -> int:
+    """A node's row among those of its tree: the chain's end comes first."""
+    return 0 if node is None else node + 1
 
 
 def _find_edge_log_probs(
     requests: Sequence[SampleRequest], first_rows: list[int], log_probs: torch.Tensor
 ) -> list[list[float]]:
-    """For each question's branches, log P(branch | its parent)."""
+    """For each request's branches, log P(branch | its parent)."""
     rows = [
-        first + (0 if parent is None else parent + 1)
+        first + _find_row(parent)
         for request, first in zip(requests, first_rows, strict=True)
         for parent in request.tree.parents
     ]
@@ -139,7 +148,7 @@ def _find_edge_log_probs(
 def _choose_greedily(
     request: SampleRequest, bests: npt.NDArray[np.float64], ids: npt.NDArray[np.int64]
 ) -> tuple[Choice, ...] | None:
-    """The single best path and token; None where more than that is wanted."""
+    """The best path and token; None where draws or several choices are wanted."""
     if not request.sampling.is_greedy or len(request.random_sources) > 1:
         return None
     best = int(bests.argmax())
@@ -147,21 +156,23 @@ def _choose_greedily(
 
 
 def _draw(request: SampleRequest, joint: torch.Tensor) -> tuple[Choice, ...]:
-    """Draws from, or ranks, all paths and tokens at once; fewer than wanted where there are no more to rank.
+    """One choice for each random source: drawn among all paths and tokens at once, or the best ones in order.
 
-    `joint`: [num_exits, vocab_size] log-probabilities, -inf for what may not follow.
+    In order there are fewer choices than wanted where fewer tokens may follow.
+
+    `joint`: [num_crossings, vocab_size] log P(path + token), -inf for what may not follow.
     """
     vocab_size = joint.shape[1]
-    flat = joint.flatten()
-    allowed = flat.isfinite().nonzero()[:, 0]
-    scores = flat[allowed].double()
+    log_probs = joint.flatten()
+    allowed = log_probs.isfinite().nonzero()[:, 0]  # indices into `log_probs`
+    scores = log_probs[allowed].double()
     if request.sampling.is_greedy:
         picks = scores.topk(min(len(request.random_sources), len(scores))).indices.tolist()
     else:
         probs = _keep_top(torch.softmax(scores / request.sampling.temperature, dim=0), request.sampling.top_p)
         picks = [_draw_one(probs, source) for source in request.random_sources]
-    places = allowed[picks].tolist()
-    return tuple(Choice(request.crossings[place // vocab_size], place % vocab_size) for place in places)
+    indices = allowed[picks].tolist()
+    return tuple(Choice(request.crossings[index // vocab_size], index % vocab_size) for index in indices)
 
 
 def _draw_one(probs: torch.Tensor, source: RandomSource | None) -> int:
@@ -170,7 +181,7 @@ def _draw_one(probs: torch.Tensor, source: RandomSource | None) -> int:
 
 
 def _keep_top(probs: torch.Tensor, top_p: float) -> torch.Tensor:
-    """The smallest set of the likeliest that holds `top_p` of the mass; the others get zero."""
+    """The likeliest tokens, just enough of them for `top_p` of the mass; the others get zero."""
     if math.isclose(top_p, 1.0):
         return probs
     ordered, order = probs.sort(descending=True)

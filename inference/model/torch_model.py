@@ -1,4 +1,4 @@
-"""The language model that runs on torch: a runner and a sampler behind one seam."""
+"""The language model that runs on torch: a runner and a sampler behind `LanguageModel`."""
 
 from collections.abc import Sequence
 
@@ -6,6 +6,7 @@ import torch
 
 from inference.model.kv_cache import SequenceCache
 from inference.model.language_model import SampleResult, Step
+from inference.model.memory import refusing_when_full
 from inference.model.runner import Part, Runner
 from inference.model.sampler import Sampler
 
@@ -19,11 +20,11 @@ class TorchModel:
         self._sampler = sampler
 
     def new_cache(self) -> SequenceCache:
-        """An empty cache for one sequence."""
+        """An empty cache for one sequence. Raises OverloadedError."""
         return self._runner.new_cache()
 
     def new_random_source(self, seed: int | None) -> torch.Generator:
-        """What one candidate is drawn with; `None` seeds it from the system."""
+        """A generator to draw one candidate with; `None` seeds it from the system."""
         generator = torch.Generator(self._runner.device)
         if seed is None:
             generator.seed()
@@ -32,11 +33,16 @@ class TorchModel:
         return generator
 
     def step(self, steps: Sequence[Step]) -> list[SampleResult | None]:
-        """Forwards all steps in one pass; for each, what was chosen, or None where it asked for nothing."""
-        parts = []
-        for step in steps:
-            assert isinstance(step.cache, SequenceCache), "every cache comes from new_cache"
-            parts.append(Part(step.cache, step.tree, wants_logits=step.sample is not None))
-        logits = self._runner.forward(parts)
-        results = iter(self._sampler.choose([step.sample for step in steps if step.sample is not None], logits))
+        """Forwards all steps in one pass. Returns a result for each, None where its `sample` is None.
+
+        Raises OverloadedError; no cache has changed then.
+        """
+        with refusing_when_full(f"a step of {len(steps)} sequences"):
+            logits = self._runner.forward([_build_part(step) for step in steps])
+            results = iter(self._sampler.choose([step.sample for step in steps if step.sample is not None], logits))
         return [None if step.sample is None else next(results) for step in steps]
+
+
+def _build_part(step: Step) -> Part:
+    assert isinstance(step.cache, SequenceCache), "every cache comes from new_cache"
+    return Part(step.cache, step.tree, wants_logits=step.sample is not None)

@@ -11,7 +11,8 @@ from inference.config import EngineConfig
 from inference.engine.engine import Engine
 from inference.healing.token_tree import TokenTree
 from inference.model.kv_cache import SequenceCache
-from inference.model.runner import Part, Runner, load_runner
+from inference.model.loader import load_runner
+from inference.model.runner import Part, Runner
 from inference.model.sampler import Sampler
 from inference.model.torch_model import TorchModel
 from inference.protocol.completion import Extent
@@ -41,7 +42,7 @@ class WatchedRunner(Runner):
         self.before_forward: Callable[[], None] = lambda: None
 
     def new_cache(self) -> SequenceCache:
-        cache = WatchedCache(self._shape, self._dtype, self.device)
+        cache = WatchedCache(self.cache_shape, self.dtype, self.device)
         cache.token_ids = []
         self.caches.append(cache)
         return cache

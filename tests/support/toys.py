@@ -18,6 +18,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from inference.engine.prompt import FimMarkers, FimOrder, PromptBuilder
 from inference.healing.text_encoder import ByteLevelEncoder, SentencePieceEncoder, TextEncoder
+from inference.healing.token_tree import TokenTree
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
@@ -203,7 +204,7 @@ def _read_vocabulary(spec: _Json) -> Vocabulary:
 @cache
 def _byte_level_characters() -> dict[int, str]:
     """GPT-2's alphabet, asked of the library one character at a time."""
-    found = {}
+    found: dict[int, str] = {}
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     for code in itertools.chain(range(0x100), range(0x800, 0x10000, 0x40), range(0x10000, 0x110000, 0x10000)):
         if not 0xD800 <= code < 0xE000:
@@ -211,6 +212,14 @@ def _byte_level_characters() -> dict[int, str]:
             found |= dict(zip(chr(code).encode(), shown, strict=True))
     others = sorted(set(pre_tokenizers.ByteLevel.alphabet()) - set(found.values()))  # bytes that no UTF-8 text has
     return found | dict(zip(sorted(set(range(256)) - set(found)), others, strict=True))
+
+
+@st.composite
+def token_trees(draw: st.DrawFn) -> TokenTree:
+    """A chain of up to four tokens with up to six branches; every token id is 0."""
+    num_branches = draw(st.integers(0, 6))
+    parents = [draw(st.sampled_from([None, *range(index)])) for index in range(num_branches)]
+    return TokenTree((0,) * draw(st.integers(1, 4)), (0,) * num_branches, tuple(parents))
 
 
 def build_prompts(toy: ToyTokenizer, order: FimOrder = FimOrder.PREFIX_SUFFIX) -> PromptBuilder:

@@ -15,8 +15,8 @@ from inference.characters.model_reader import ModelReader
 from inference.characters.token_string import TokenString
 from inference.config import EngineConfig
 from inference.errors import ModelError, OverloadedError
-from inference.model.loader import load_model
-from inference.model.runner import Runner, load_runner
+from inference.model.loader import load_model, load_runner
+from inference.model.runner import Runner
 from tests.inference.conftest import MakeModel
 from tests.support.character_toys import LogProbs, TokenIds, open_toy, spell_out
 from tests.support.toys import END, toy_tokenizer

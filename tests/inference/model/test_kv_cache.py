@@ -1,18 +1,15 @@
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
-from inference.model.kv_cache import CacheShape, SequenceCache, build_segment
+from inference.model.attention import find_row_positions
+from inference.model.kv_cache import CacheShape, RowStore, SequenceCache
+from tests.support.toys import token_trees
 
 _CPU = torch.device("cpu")
-
-
-@st.composite
-def _trees(draw: st.DrawFn) -> TokenTree:
-    num_branches = draw(st.integers(0, 6))
-    parents = [draw(st.sampled_from([None, *range(index)])) for index in range(num_branches)]
-    return TokenTree((0,) * draw(st.integers(1, 4)), (0,) * num_branches, tuple(parents))
 
 
 def _write(cache: SequenceCache, names: list[float]) -> list[float]:
@@ -24,8 +21,8 @@ def _write(cache: SequenceCache, names: list[float]) -> list[float]:
     return [float(name) for name in keys[0, :, 0]]
 
 
-@given(steps=st.lists(st.tuples(_trees(), st.integers(0, 6)), max_size=6))
-def test_what_is_kept_is_the_chain_and_the_path_in_order(steps: list[tuple[TokenTree, int]]) -> None:
+@given(steps=st.lists(st.tuples(token_trees(), st.integers(0, 6)), max_size=6))
+def test_the_chain_and_the_path_are_kept_in_order(steps: list[tuple[TokenTree, int]]) -> None:
     cache = SequenceCache(CacheShape(1, 1, 2), torch.float32, _CPU, capacity=4)
     kept: list[float] = []
     for number, (tree, pick) in enumerate(steps):
@@ -40,33 +37,58 @@ def test_what_is_kept_is_the_chain_and_the_path_in_order(steps: list[tuple[Token
         assert cache.num_tokens == len(kept)
 
 
-@given(tree=_trees(), num_kept=st.integers(0, 3))
-def test_a_row_sees_the_kept_tokens_the_chain_before_it_and_its_own_ancestors(tree: TokenTree, num_kept: int) -> None:
+@given(tree=token_trees(), num_kept=st.integers(0, 3))
+def test_a_segment_stands_behind_the_kept_tokens(tree: TokenTree, num_kept: int) -> None:
     cache = SequenceCache(CacheShape(1, 1, 2), torch.float32, _CPU)
     cache.num_tokens = num_kept
 
-    segment = build_segment(cache, tree, 0, _CPU)
+    segment = cache.build_segment(tree, 7)
 
-    chain = [num_kept + row for row in range(len(tree.chain_ids))]
-    expected = [{*range(num_kept), *chain[: row + 1]} for row in range(len(chain))]
-    for branch in range(len(tree.branch_ids)):
-        ancestors = {num_kept + len(chain) + at for at in tree.find_path(branch)}
-        expected.append({*range(num_kept), *chain, *ancestors})
-    seen = (
-        [set(range(num_kept + 1))]
-        if segment.mask is None
-        else [set(row.nonzero()[:, 0].tolist()) for row in segment.mask]
-    )
-    assert seen == expected
+    num_keys = num_kept + tree.num_rows
+    assert (segment.first_row, segment.num_rows) == (7, tree.num_rows)
+    assert segment.depths.tolist() == [num_kept + position for position in find_row_positions(tree)]
+    assert segment.mask is None or segment.mask.shape == (tree.num_rows, num_keys)
+    assert cache.find_key_positions(segment.depths).shape == (num_keys,)
 
 
-@given(tree=_trees(), num_kept=st.integers(0, 3))
-def test_a_rows_position_is_the_number_of_tokens_before_it_on_its_path(tree: TokenTree, num_kept: int) -> None:
+@torch.inference_mode()
+def test_a_row_store_gives_the_keys_and_positions_of_the_masks_columns() -> None:
+    store = RowStore(CacheShape(1, 1, 1), torch.float32, _CPU, capacity=4)
+    store.build_segment([0, 2], [0, 1], torch.ones(2, 3, dtype=torch.bool))
+    store.write(0, torch.tensor([[[1.0], [2.0]]]), torch.tensor([[[5.0], [6.0]]]))
+    store.grow(6)
+    segment = store.build_segment([1], [1], torch.tensor([[True, True, False]]))
+
+    keys, values = store.write(0, torch.tensor([[[3.0]]]), torch.tensor([[[7.0]]]))
+
+    assert keys.flatten().tolist() == [1.0, 3.0, 2.0]
+    assert values.flatten().tolist() == [5.0, 7.0, 6.0]
+    assert store.find_key_positions(segment.depths).tolist() == [0, 1, 1]
+
+
+def test_room_that_cannot_be_had_is_an_overloaded_error_and_the_cache_is_as_before() -> None:
     cache = SequenceCache(CacheShape(1, 1, 2), torch.float32, _CPU)
-    cache.num_tokens = num_kept
+    _write(cache, [1.0, 2.0])
+    cache.keep(TokenTree((0, 0)), None)
 
-    segment = build_segment(cache, tree, 0, _CPU)
+    with pytest.raises(OverloadedError, match="keys and values of"):
+        cache.reserve(1 << 48)
 
-    num_chain = len(tree.chain_ids)
-    on_branches = [num_kept + num_chain + len(tree.find_path(branch)) - 1 for branch in range(len(tree.branch_ids))]
-    assert segment.depths.tolist() == [*range(num_kept, num_kept + num_chain), *on_branches]
+    assert _write(cache, [3.0]) == [1.0, 2.0, 3.0]
+
+
+def test_a_cache_that_cannot_be_forked_is_an_overloaded_error() -> None:
+    cache = SequenceCache(CacheShape(1, 1, 2), torch.float32, _CPU)
+    cache._store = torch.empty(1).expand(1, 2, 1, 1 << 48, 2)  # a size that only a copy needs memory for
+
+    with pytest.raises(OverloadedError, match="keys and values of"):
+        cache.fork()
+
+
+def test_a_row_store_that_cannot_grow_is_an_overloaded_error_and_as_before() -> None:
+    store = RowStore(CacheShape(1, 1, 2), torch.float32, _CPU, capacity=4)
+
+    with pytest.raises(OverloadedError, match="keys and values of"):
+        store.grow(1 << 48)
+
+    assert store.capacity == 4

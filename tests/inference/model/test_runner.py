@@ -7,9 +7,9 @@ import torch
 import transformers
 
 from inference.config import EngineConfig
-from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
-from inference.model.runner import Part, Runner, load_runner
+from inference.model.loader import load_runner
+from inference.model.runner import Part, Runner
 from tests.inference.conftest import MakeModel
 
 _FAMILIES: dict[str, dict[str, object]] = {
@@ -38,7 +38,8 @@ def _load(folder: Path) -> tuple[Runner, transformers.PreTrainedModel]:
 
 def _plain_logits(plain: transformers.PreTrainedModel, ids: Sequence[int]) -> torch.Tensor:
     with torch.inference_mode():
-        return plain(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0, -1].float()
+        logits: torch.Tensor = plain(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0, -1].float()
+    return logits
 
 
 def _random_tree(random: Random, vocab_size: int) -> TokenTree:
@@ -94,7 +95,7 @@ def test_a_step_that_wants_no_logits_gets_none(make_model: MakeModel) -> None:
     assert logits.shape == (0, runner.vocab_size)
 
 
-def test_a_forked_cache_goes_its_own_way(make_model: MakeModel) -> None:
+def test_a_forked_cache_changes_independently(make_model: MakeModel) -> None:
     runner, plain = _load(make_model())
     cache, tree = runner.new_cache(), TokenTree((1, 2, 3), (4, 5), (None, None))
     runner.forward([Part(cache, tree)])
@@ -114,32 +115,16 @@ def test_logits_are_float32_whatever_the_model_computes_in(make_model: MakeModel
     assert runner.forward([Part(runner.new_cache(), TokenTree((1,)))]).dtype == torch.float32
 
 
-def test_a_folder_without_a_model_is_a_model_error(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"no config\.json"):
-        load_runner(EngineConfig(tmp_path))
+def test_a_sequence_stays_within_the_window_in_which_no_other_changes_its_positions(make_model: MakeModel) -> None:
+    """Beyond `original_max_position_embeddings` longrope takes other frequencies for all sequences of the pass."""
+    rope = {
+        "rope_type": "longrope",
+        "rope_theta": 10000.0,
+        "short_factor": [1.0] * 4,
+        "long_factor": [4.0] * 4,
+    }
+    runner, _ = _load(
+        make_model(family="phi3", rope_parameters=rope, original_max_position_embeddings=64, pad_token_id=0)
+    )
 
-
-@pytest.mark.parametrize("content", ["{", "{}", '{"model_type": "no such model"}', '{"model_type": "llama"}'])
-def test_a_model_that_cannot_be_loaded_is_a_model_error(content: str, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(content)
-
-    with pytest.raises(ModelError, match="cannot load"):
-        load_runner(EngineConfig(tmp_path))
-
-
-def test_an_unknown_dtype_is_a_model_error(make_model: MakeModel) -> None:
-    with pytest.raises(ModelError, match="float17"):
-        load_runner(EngineConfig(make_model(), dtype="float17"))
-
-
-@pytest.mark.parametrize(
-    ("family", "changes"),
-    [("gemma2", {"head_dim": 8}), ("gpt_oss", {"head_dim": 8, "num_local_experts": 2, "num_experts_per_tok": 1})],
-)
-def test_attention_that_is_more_than_a_scaled_dot_product_is_refused(
-    family: str, changes: dict[str, object], make_model: MakeModel
-) -> None:
-    runner = load_runner(EngineConfig(make_model(family=family, num_key_value_heads=2, **changes)))
-
-    with pytest.raises(ModelError, match="attention"):
-        runner.forward([Part(runner.new_cache(), TokenTree((1, 2)))])
+    assert runner.max_tokens == 64

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 import pytest
 import torch
 import transformers
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from inference.config import EngineConfig
 from inference.healing.covering import Crossing, Rule, build_root_covering
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SampleRequest, SampleResult, Sampling
-from inference.model.runner import Part, load_runner
+from inference.model.loader import load_runner
+from inference.model.runner import Part
 from inference.model.sampler import Sampler
 from inference.protocol.completion import CompletionRequest
 from tests.inference.conftest import MakeModel
@@ -89,7 +90,7 @@ def _covering(toy: ToyTokenizer, prefix: str) -> tuple[TokenTree, tuple[Crossing
     return prompt.covering.build_tree(prompt.context_ids), prompt.covering.crossings
 
 
-def _ask(
+def _build_request(
     tree: TokenTree, crossings: tuple[Crossing, ...], sampling: Sampling = _GREEDY, num_choices: int = 1, seed: int = 0
 ) -> SampleRequest:
     generator = None if sampling.is_greedy else torch.Generator().manual_seed(seed)
@@ -114,7 +115,7 @@ def test_masses_and_the_best_choice_are_those_of_all_members_scored_alone(kind: 
     tree, crossings = _covering(toy, prefix)
     logits = _random_logits(toy, tree, seed)
 
-    [result] = _sampler(toy).choose([_ask(tree, crossings)], logits)
+    [result] = _sampler(toy).choose([_build_request(tree, crossings)], logits)
 
     _assert_agrees(result, _score_all(toy, tree, crossings, logits), crossings)
 
@@ -132,7 +133,7 @@ def test_the_exact_choice_is_that_of_every_member_run_through_the_model_alone(
     ).eval()
     tree, crossings = _covering(toy, prefix)
 
-    [result] = _sampler(toy).choose([_ask(tree, crossings)], runner.forward([Part(runner.new_cache(), tree)]))
+    [result] = _sampler(toy).choose([_build_request(tree, crossings)], runner.forward([Part(runner.new_cache(), tree)]))
 
     rows = []
     for node in (None, *range(len(tree.branch_ids))):
@@ -150,15 +151,14 @@ def test_under_every_rule_the_choice_is_the_best_that_may_follow(rule: Rule, pre
     tree = TokenTree((1,))
     logits = _random_logits(toy, tree, seed)
     members = _score_all(toy, tree, crossings, logits)
-    if not members:
-        return
+    assume(members)
 
-    [result] = _sampler(toy).choose([_ask(tree, crossings)], logits)
+    [result] = _sampler(toy).choose([_build_request(tree, crossings)], logits)
 
     _assert_agrees(result, members, crossings)
 
 
-def test_questions_asked_together_are_answered_as_alone() -> None:
+def test_requests_sampled_together_get_the_results_of_each_alone() -> None:
     toy = toy_tokenizer("llama3")
     coverings = [_covering(toy, prefix) for prefix in _PREFIXES]
     coverings.append((TokenTree((4,)), (Crossing(None, b"", Rule.EXTEND),)))
@@ -166,21 +166,21 @@ def test_questions_asked_together_are_answered_as_alone() -> None:
     logits = [_random_logits(toy, tree, seed) for seed, (tree, _) in enumerate(coverings)]
     sampler = _sampler(toy)
 
-    together = sampler.choose([_ask(*covering) for covering in coverings], torch.cat(logits))
+    together = sampler.choose([_build_request(*covering) for covering in coverings], torch.cat(logits))
 
     for covering, rows, result in zip(coverings, logits, together, strict=True):
-        [alone] = sampler.choose([_ask(*covering)], rows)
+        [alone] = sampler.choose([_build_request(*covering)], rows)
         assert result.choices == alone.choices
         assert result.log_masses.tolist() == pytest.approx(alone.log_masses.tolist(), abs=1e-6)
 
 
-def test_nothing_is_answered_where_nothing_is_asked() -> None:
+def test_no_request_gives_no_result() -> None:
     toy = toy_tokenizer("qwen")
 
     assert _sampler(toy).choose([], torch.empty(0, toy.num_rows)) == []
 
 
-def _expected_shares(members: list[_Member], sampling: Sampling) -> dict[tuple[int, int], float]:
+def _expected_probabilities(members: list[_Member], sampling: Sampling) -> dict[tuple[int, int], float]:
     """Softmax at a temperature over all members, then the likeliest until `top_p` is reached."""
     weights = {
         (member.crossing, member.token_id): math.exp(member.log_prob / sampling.temperature) for member in members
@@ -191,7 +191,7 @@ def _expected_shares(members: list[_Member], sampling: Sampling) -> dict[tuple[i
         if sum(kept.values()) >= sampling.top_p:
             break
         kept[key] = weight / total
-    return {key: share / sum(kept.values()) for key, share in kept.items()}
+    return {key: probability / sum(kept.values()) for key, probability in kept.items()}
 
 
 @pytest.mark.parametrize("sampling", [_EXACT, Sampling(0.5, 1.0), Sampling(1.0, 0.7), Sampling(2.0, 0.9)])
@@ -201,21 +201,22 @@ def test_draws_follow_the_members_probabilities(sampling: Sampling, prefix: str)
     toy = toy_tokenizer("qwen")
     tree, crossings = _covering(toy, prefix)
     logits = _random_logits(toy, tree, 5) / 2
-    shares = _expected_shares(_score_all(toy, tree, crossings, logits), sampling)
+    probabilities = _expected_probabilities(_score_all(toy, tree, crossings, logits), sampling)
     num_draws = 6000
 
-    [result] = _sampler(toy).choose([_ask(tree, crossings, sampling, num_draws, seed=1)], logits)
+    [result] = _sampler(toy).choose([_build_request(tree, crossings, sampling, num_draws, seed=1)], logits)
 
     drawn = Counter((crossings.index(choice.crossing), choice.token_id) for choice in result.choices)
-    assert set(drawn) <= set(shares)
-    likely = {key: share * num_draws for key, share in shares.items() if share * num_draws >= 5}
+    assert set(drawn) <= set(probabilities)
+    expected = {key: probability * num_draws for key, probability in probabilities.items()}
+    likely = {key: count for key, count in expected.items() if count >= 5}
     rare = num_draws - sum(likely.values())
-    cells = [(drawn[key], expected) for key, expected in likely.items()]
+    cells = [(drawn[key], count) for key, count in likely.items()]
     if rare >= 5:
         cells.append((num_draws - sum(drawn[key] for key in likely), rare))
-    chi_squared = sum((seen - expected) ** 2 / expected for seen, expected in cells)
+    chi_squared = sum((num_seen - count) ** 2 / count for num_seen, count in cells)
     freedom = len(cells) - 1
-    assert freedom > 0, "the case says nothing"
+    assert freedom > 0, "too few likely members for a test"
     spread = 2 / (9 * freedom)  # Wilson and Hilferty's approximation
     assert chi_squared <= freedom * (1 - spread + 4.27 * math.sqrt(spread)) ** 3
 
@@ -225,7 +226,10 @@ def test_the_same_seed_draws_the_same() -> None:
     tree, crossings = _covering(toy, "")
     logits = _random_logits(toy, tree, 0)
 
-    draws = [_sampler(toy).choose([_ask(tree, crossings, _EXACT, 20, seed)], logits)[0].choices for seed in (3, 3, 4)]
+    draws = [
+        _sampler(toy).choose([_build_request(tree, crossings, _EXACT, 20, seed)], logits)[0].choices
+        for seed in (3, 3, 4)
+    ]
 
     assert draws[0] == draws[1] != draws[2]
 
@@ -236,7 +240,7 @@ def test_greedy_candidates_are_the_best_members_in_order() -> None:
     logits = _random_logits(toy, tree, 0)
     members = sorted(_score_all(toy, tree, crossings, logits), key=lambda member: -member.log_prob)
 
-    [result] = _sampler(toy).choose([_ask(tree, crossings, num_choices=5)], logits)
+    [result] = _sampler(toy).choose([_build_request(tree, crossings, num_choices=5)], logits)
 
     assert [(crossings.index(choice.crossing), choice.token_id) for choice in result.choices] == [
         (member.crossing, member.token_id) for member in members[:5]
@@ -249,7 +253,9 @@ def test_no_candidate_is_one_that_may_not_follow_even_where_few_may(sampling: Sa
     remaining_bytes = max(toy.vocabulary.token_bytes, key=len)
     tree, crossings = TokenTree((4,)), (Crossing(None, remaining_bytes, Rule.EXTEND),)
 
-    [result] = _sampler(toy).choose([_ask(tree, crossings, sampling, num_choices=8)], _random_logits(toy, tree, 0))
+    [result] = _sampler(toy).choose(
+        [_build_request(tree, crossings, sampling, num_choices=8)], _random_logits(toy, tree, 0)
+    )
 
     assert {toy.vocabulary.token_bytes[choice.token_id] for choice in result.choices} == {remaining_bytes}
 
@@ -261,13 +267,13 @@ def test_padding_rows_are_never_chosen_however_likely(remaining_bytes: bytes) ->
     logits = _random_logits(toy, tree, 0)
     logits[:, -7:] = 100.0
 
-    [result] = _sampler(toy).choose([_ask(tree, crossings)], logits)
+    [result] = _sampler(toy).choose([_build_request(tree, crossings)], logits)
 
     assert toy.vocabulary.token_bytes[result.choices[0].token_id].startswith(remaining_bytes)
     assert result.log_masses[0] > -20
 
 
-def test_a_special_token_is_chosen_only_once_the_rest_is_spelled() -> None:
+def test_a_special_token_is_chosen_only_once_the_remaining_bytes_are_spelled() -> None:
     toy = toy_tokenizer("qwen")
     end_id = toy.vocabulary.special_tokens["<|endoftext|>"]
     logits = _random_logits(toy, TokenTree((4,)), 0)
@@ -275,7 +281,8 @@ def test_a_special_token_is_chosen_only_once_the_rest_is_spelled() -> None:
     sampler, tree = _sampler(toy), TokenTree((4,))
 
     chosen = [
-        sampler.choose([_ask(tree, (Crossing(None, remaining_bytes, rule),))], logits)[0].choices[0].token_id == end_id
+        sampler.choose([_build_request(tree, (Crossing(None, remaining_bytes, rule),))], logits)[0].choices[0].token_id
+        == end_id
         for remaining_bytes in (b"", b"t")
         for rule in Rule
     ]
@@ -284,15 +291,27 @@ def test_a_special_token_is_chosen_only_once_the_rest_is_spelled() -> None:
 
 
 def test_a_rare_prefix_keeps_its_mass() -> None:
-    """Where the allowed tokens hold e^-60 of the mass, a difference of running sums would say nothing is left."""
+    """Where the allowed tokens hold e^-60 of the mass, a difference of running sums would find none left."""
     toy = toy_tokenizer("qwen")
     tree, crossings = TokenTree((4,)), (Crossing(None, b"tex", Rule.EXTEND),)
     logits = _random_logits(toy, tree, 0)
     lo, hi = toy.trie.find_interval(b"tex")
     logits[:, toy.trie.order[lo:hi].tolist()] -= 60.0
 
-    [result] = _sampler(toy).choose([_ask(tree, crossings)], logits)
+    [result] = _sampler(toy).choose([_build_request(tree, crossings)], logits)
 
     members = _score_all(toy, tree, crossings, logits)
     assert members
     _assert_agrees(result, members, crossings)
+
+
+def test_lookups_of_allowed_sets_are_counted_for_the_request_that_makes_them() -> None:
+    toy = toy_tokenizer("qwen")
+    tree = TokenTree((4,))
+    asked = [(b"tex", Rule.SPELL), (b"tex", Rule.SPELL), (b"t", Rule.EXTEND)]
+    crossings = [Crossing(None, remaining_bytes, rule) for remaining_bytes, rule in asked]
+    logits = _random_logits(toy, tree, 0).expand(3, -1)
+
+    results = _sampler(toy).choose([_build_request(tree, (crossing,)) for crossing in crossings], logits)
+
+    assert [(result.num_hot_hits, result.num_hot_misses) for result in results] == [(0, 1), (1, 0), (0, 0)]

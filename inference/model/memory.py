@@ -1,0 +1,26 @@
+"""Memory that the device does not have: one error for the many ways in which torch reports it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from inference.errors import OverloadedError
+
+# What torch writes where it raises a bare RuntimeError: the CPU's allocator, cuBLAS and cuDNN.
+_SIGNS = ("can't allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED")
+
+
+@contextmanager
+def refusing_when_full(purpose: str) -> Iterator[None]:
+    """Inside, a failed allocation raises OverloadedError, with `purpose` in its text. Other errors pass unchanged."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        raise OverloadedError(f"the device has no memory left for {purpose}; try again in a moment") from error
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(sign in str(error) for sign in _SIGNS)

@@ -1,0 +1,100 @@
+from pathlib import Path
+
+import pytest
+
+from inference.characters.loader import load_character_model
+from inference.config import EngineConfig
+from inference.engine.loader import load_engine
+from inference.errors import ModelError
+from inference.model.loader import build_language_model, load_model, load_runner
+from tests.inference.conftest import MakeModel
+from tests.support.toys import END, NUM_PADDING_ROWS, toy_tokenizer, write_model
+
+
+def test_a_loaded_model_holds_the_folders_vocabulary(make_model: MakeModel) -> None:
+    toy = toy_tokenizer("qwen")
+
+    loaded = load_model(EngineConfig(make_model("qwen")))
+
+    assert loaded.runner.vocab_size == toy.num_rows
+    assert loaded.vocabulary.token_bytes == toy.vocabulary.token_bytes
+    assert loaded.trie.num_tokens == toy.trie.num_tokens
+    assert loaded.encoder.encode("def") == toy.encoder.encode("def")
+
+
+def test_a_text_begins_with_the_end_token_where_the_tokenizer_puts_none_before_it(make_model: MakeModel) -> None:
+    loaded = load_model(EngineConfig(make_model("qwen")))
+
+    assert loaded.start_ids == (loaded.vocabulary.special_id(END),)
+
+
+def test_a_language_model_holds_as_many_tokens_as_the_models_window(make_model: MakeModel) -> None:
+    model = build_language_model(load_model(EngineConfig(make_model("qwen", max_position_embeddings=128))))
+
+    assert model.max_tokens == 128
+
+
+def test_a_folder_without_a_model_is_a_model_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"no config\.json"):
+        load_runner(EngineConfig(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "content", [b"{", b"{}", b"[]", b"\xff", b'{"model_type": "no such model"}', b'{"model_type": "llama"}', b"null"]
+)
+def test_a_configuration_that_cannot_be_used_is_a_model_error(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_bytes(content)
+
+    with pytest.raises(ModelError, match="cannot load the model in"):
+        load_runner(EngineConfig(tmp_path))
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 64], ids=["empty", "damaged"])
+def test_weights_that_cannot_be_read_are_a_model_error(content: bytes, tmp_path: Path) -> None:
+    folder = write_model(tmp_path, toy_tokenizer("qwen"))
+    (folder / "model.safetensors").write_bytes(content)
+
+    with pytest.raises(ModelError, match="cannot load the model in"):
+        load_runner(EngineConfig(folder))
+
+
+def test_code_in_a_model_folder_is_refused_and_not_run(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "own", "auto_map": {"AutoConfig": "own.OwnConfig"}}')
+    (tmp_path / "own.py").write_text("raise SystemExit('the code was run')")
+
+    with pytest.raises(ModelError, match="cannot load the model in"):
+        load_runner(EngineConfig(tmp_path))
+
+
+@pytest.mark.parametrize(("setting", "value"), [("dtype", "float17"), ("dtype", "nn"), ("device", "no such device")])
+def test_an_unknown_dtype_or_device_is_a_model_error(setting: str, value: str, make_model: MakeModel) -> None:
+    config = {setting: value}
+
+    with pytest.raises(ModelError, match="cannot load the model in"):
+        load_runner(EngineConfig(make_model(), **config))  # type: ignore[arg-type]  # both fields are texts
+
+
+@pytest.mark.parametrize(
+    ("family", "reason"),
+    [
+        ("mamba", "layer 0 is of the type linear_attention"),
+        ("bloom", "layer 0 .BloomBlock. calls the replaceable attention of transformers 0 times"),
+        ("gptj", "its own attention, which cannot be replaced"),
+    ],
+)
+def test_a_model_whose_layers_cannot_be_run_is_refused_by_everything_that_loads_it(
+    family: str, reason: str, make_model: MakeModel
+) -> None:
+    folder = make_model(family=family, **({"rotary_dim": 4} if family == "gptj" else {}))
+
+    for load in (load_engine, load_character_model):
+        with pytest.raises(ModelError, match=f"cannot load the model in {folder}: .*{reason}"):
+            load(EngineConfig(folder))
+
+
+def test_a_vocabulary_that_does_not_fit_the_model_is_a_model_error(tmp_path: Path) -> None:
+    toy = toy_tokenizer("qwen")
+    folder = write_model(tmp_path, toy, vocab_size=toy.num_rows - NUM_PADDING_ROWS - 10)
+
+    with pytest.raises(ModelError, match=r"tokenizer\.json"):
+        load_model(EngineConfig(folder))
