@@ -50,9 +50,8 @@ _FIRST_CHUNK = Metric("midtoken_first_chunk_ms", "Time from arrival to the first
 _HOT_HITS = Metric("midtoken_hot_prefix_hits_total", "Allowed sets found in the hot-prefix cache")
 _HOT_MISSES = Metric("midtoken_hot_prefix_misses_total", "Allowed sets that had to be derived")
 _CONTEXT = Metric("midtoken_context_tokens_total", "Context tokens of all requests")
-_REUSED = Metric("midtoken_reused_tokens_total", "Context tokens whose keys and values were still in the cache")
 
-METRICS = (_REQUESTS, _CANCELS, _QUEUE, _FIRST_CHUNK, _HOT_HITS, _HOT_MISSES, _CONTEXT, _REUSED)
+METRICS = (_REQUESTS, _CANCELS, _QUEUE, _FIRST_CHUNK, _HOT_HITS, _HOT_MISSES, _CONTEXT)
 
 
 def observe_end(chunk: CompletionChunk) -> Iterator[Observation]:
@@ -69,7 +68,6 @@ def observe_end(chunk: CompletionChunk) -> Iterator[Observation]:
     yield Observation(_HOT_HITS, stats.num_hot_hits)
     yield Observation(_HOT_MISSES, stats.num_hot_misses)
     yield Observation(_CONTEXT, stats.num_context_tokens)
-    yield Observation(_REUSED, stats.num_reused_tokens)
 
 
 def observe_error(error: MidtokenError) -> Iterator[Observation]:

@@ -106,10 +106,7 @@ class CompletionStats:
     num_forwards: int = 0
     num_healing_forwards: int = 0  # choices until all candidates had spelled the healed bytes; 1 with `exact`
     num_context_tokens: int = 0
-    num_reused_tokens: int = 0
     num_tree_nodes: int = 0
-    num_drafted: int = 0
-    num_accepted: int = 0
     num_hot_hits: int = 0
     num_hot_misses: int = 0
 

@@ -4,6 +4,7 @@ import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -73,9 +74,9 @@ class Bench:
     clock: Clock
 
 
-def build_bench(folder: Path, kind: str, dtype: str = "float64", **settings_: int) -> Bench:
+def build_bench(folder: Path, kind: str, dtype: str = "float64", **settings: Any) -> Bench:
     toy, clock = toy_tokenizer(kind), Clock()
-    config = EngineConfig(folder, dtype=dtype, **settings_)
+    config = EngineConfig(folder, dtype=dtype, **settings)
     runner = WatchedRunner(load_runner(config)._model)
     sampler = Sampler(toy.vocabulary, HotPrefixCache(toy.trie), toy.trie, torch.device("cpu"))
     return Bench(toy, runner, Engine(config, TorchModel(runner, sampler), build_prompts(toy), clock), clock)

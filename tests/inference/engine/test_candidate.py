@@ -25,7 +25,7 @@ _pieces = st.lists(
 )
 
 
-@settings(max_examples=5 * settings.default.max_examples)
+@settings(max_examples=5 * settings().max_examples)
 @given(
     pieces=_pieces,
     cut=st.integers(1, 3),

@@ -159,7 +159,7 @@ def test_a_completion_always_continues_exactly_the_typed_bytes(kind: str, make_m
     bench = build_bench(make_model(kind), kind, dtype="float32", max_sequences=20)
 
     @settings(
-        max_examples=settings.default.max_examples,
+        max_examples=settings().max_examples,
         phases=[Phase.generate, Phase.shrink],
         suppress_health_check=list(HealthCheck),
         database=None,

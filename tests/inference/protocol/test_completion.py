@@ -91,7 +91,8 @@ def test_request_arrays_have_the_types_of_the_table(request: CompletionRequest) 
 @given(_CHUNKS)
 def test_chunk_arrays_have_the_types_of_the_table(chunk: CompletionChunk) -> None:
     for name, array in completion.chunk_to_arrays(chunk).items():
-        assert (array.shape, array.dtype) == ((1,), completion.CHUNK_TYPES[name][1])
+        assert array.shape == (1,)
+        assert array.dtype == completion.CHUNK_TYPES[name][1]
 
 
 def test_the_table_names_every_field_of_a_request() -> None:
