@@ -17,6 +17,7 @@ from inference.model.runner import Part, Runner
 from inference.model.sampler import Sampler
 from inference.model.torch_model import TorchModel
 from inference.protocol.completion import Extent
+from tests.support.scripted_model import ScriptedModel
 from tests.support.toys import ToyTokenizer, build_prompts, toy_tokenizer
 from trie_cache.hot_prefixes import HotPrefixCache
 
@@ -42,8 +43,8 @@ class WatchedRunner(Runner):
         self.batch_sizes: list[int] = []
         self.before_forward: Callable[[], None] = lambda: None
 
-    def new_cache(self) -> SequenceCache:
-        cache = WatchedCache(self.cache_shape, self.dtype, self.device)
+    def new_cache(self, num_tokens: int = 256) -> SequenceCache:
+        cache = WatchedCache(self.cache_shape, self.dtype, self.device, num_tokens)
         cache.token_ids = []
         self.caches.append(cache)
         return cache
@@ -80,6 +81,23 @@ def build_bench(folder: Path, kind: str, dtype: str = "float64", **settings: Any
     runner = WatchedRunner(load_runner(config)._model)
     sampler = Sampler(toy.vocabulary, HotPrefixCache(toy.trie), toy.trie, torch.device("cpu"))
     return Bench(toy, runner, Engine(config, TorchModel(runner, sampler), build_prompts(toy), clock), clock)
+
+
+@dataclasses.dataclass
+class ScriptedBench:
+    """An engine on a model without weights, with its parts in reach."""
+
+    model: ScriptedModel
+    engine: Engine
+    clock: Clock
+
+
+def build_scripted_bench(max_tokens: int = 512, kind: str = "qwen", **settings: Any) -> ScriptedBench:
+    """`max_tokens`: the model's window."""
+    toy, clock = toy_tokenizer(kind), Clock()
+    model = ScriptedModel(toy, max_tokens)
+    engine = Engine(EngineConfig(Path("model"), **settings), model, build_prompts(toy), clock)
+    return ScriptedBench(model, engine, clock)
 
 
 def assert_soon(event: threading.Event) -> None:

@@ -48,6 +48,10 @@ class ScriptedEngine:
         self._threads.append(thread)
         thread.start()
 
+    def measure_heartbeat_ms(self) -> float:
+        """Never hangs."""
+        return 0.0
+
     def close(self) -> None:
         """Fails what is in flight."""
         self._is_closed.set()
