@@ -10,6 +10,7 @@ import torch
 
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
+from inference.engine.job_builder import JobBuilder
 from inference.healing.token_tree import TokenTree
 from inference.model.kv_cache import SequenceCache
 from inference.model.loader import load_runner
@@ -98,6 +99,12 @@ def build_scripted_bench(max_tokens: int = 512, kind: str = "qwen", **settings: 
     model = ScriptedModel(toy, max_tokens)
     engine = Engine(EngineConfig(Path("model"), **settings), model, build_prompts(toy), clock)
     return ScriptedBench(model, engine, clock)
+
+
+def build_job_builder(max_tokens: int = 512, **settings: Any) -> JobBuilder:
+    """For a model without weights. `max_tokens`: its window."""
+    toy = toy_tokenizer("qwen")
+    return JobBuilder(EngineConfig(Path("model"), **settings), ScriptedModel(toy, max_tokens), build_prompts(toy))
 
 
 def assert_soon(event: threading.Event) -> None:

@@ -25,8 +25,10 @@ class CountingCache:
 
     def reserve(self, num_new: int) -> None:
         self.owner.before_reserve(self)
-        self.capacity = max(self.capacity, self.num_tokens + num_new)
-        self.owner.count_held()
+        if self.capacity < self.num_tokens + num_new:
+            self.capacity = self.num_tokens + num_new
+            self.owner.num_grown += 1
+            self.owner.count_held()
 
     def keep(self, tree: TokenTree, node: int | None) -> None:
         self.owner.before_keep(self)
@@ -57,6 +59,7 @@ class ScriptedModel:
     before_reserve: Callable[[CountingCache], None] = lambda _: None
     spoil: Callable[[SampleRequest, SampleResult], SampleResult] = lambda _, result: result
     num_caches_made: int = 0
+    num_grown: int = 0  # how often a cache had less room than its sequence came to need
     most_held: int = 0  # the most tokens that there was room for at once, in all caches
     furthest: int = 0  # the most tokens that a sequence had, the new ones of a step included
     step_sizes: list[int] = dataclasses.field(default_factory=list)

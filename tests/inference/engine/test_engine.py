@@ -1,7 +1,6 @@
 import codecs
 import dataclasses
 import re
-import shutil
 import threading
 from collections.abc import Sequence
 from contextlib import closing
@@ -13,10 +12,7 @@ import transformers
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from inference.config import EngineConfig
-from inference.engine.loader import load_engine
 from inference.engine.stopping import build_extent_rule
-from inference.errors import ModelError
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Healing
 from tests.inference.conftest import MakeModel
 from tests.support.engine_bench import UNBOUNDED, Bench, assert_soon, build_bench
@@ -313,17 +309,6 @@ def test_sampled_candidates_are_those_of_their_own_seeds(bench: Bench) -> None:
     assert several == [complete(bench.engine, dataclasses.replace(request, seed=7 + index)).text for index in range(3)]
 
 
-# What it is built from
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_model_folder_gives_an_engine_that_says_what_its_parts_say(kind: str, make_model: MakeModel) -> None:
-    folder, request = make_model(kind), CompletionRequest("x = tex", "\n", max_tokens=4)
-    bench = build_bench(folder, kind, dtype="float32")
-    with closing(bench.engine), closing(load_engine(EngineConfig(folder))) as engine:
-        assert complete(engine, request).text == complete(bench.engine, request).text
-
-
 def test_a_tokenizer_without_start_token_begins_with_the_end_token(make_model: MakeModel) -> None:
     """transformers' own healing crashes where there is no BOS (#36210)."""
     bench = build_bench(make_model("gpt2"), "gpt2")
@@ -331,27 +316,6 @@ def test_a_tokenizer_without_start_token_begins_with_the_end_token(make_model: M
         complete(bench.engine, CompletionRequest("", max_tokens=2))
 
     assert bench.runner.caches[0].token_ids[0] == bench.toy.vocabulary.special_tokens["<|endoftext|>"]
-
-
-def test_a_folder_whose_parts_do_not_fit_is_a_model_error(make_model: MakeModel, tmp_path: Path) -> None:
-    shutil.copytree(make_model("qwen"), tmp_path / "model")
-    (tmp_path / "model" / "tokenizer.json").unlink()
-
-    with pytest.raises(ModelError):
-        load_engine(EngineConfig(tmp_path / "model"))
-
-
-def test_an_unknown_fim_order_is_a_model_error(make_model: MakeModel) -> None:
-    with pytest.raises(ModelError, match="fim_order"):
-        load_engine(EngineConfig(make_model("qwen"), fim_order="mps"))
-
-
-@pytest.mark.parametrize(("family", "changes"), [("gemma2", {"num_key_value_heads": 2, "head_dim": 8})])
-def test_a_model_that_cannot_step_is_refused_while_loading(
-    family: str, changes: dict[str, object], make_model: MakeModel
-) -> None:
-    with pytest.raises(ModelError, match="attention"):
-        load_engine(EngineConfig(make_model("qwen", family, **changes)))
 
 
 def test_an_explanation_comes_with_the_last_chunk_where_it_was_asked_for(bench: Bench) -> None:
