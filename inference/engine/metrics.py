@@ -1,7 +1,7 @@
 """What the server counts, beside Triton's own metrics, and how a finished request adds to it.
 
-Triton's own queue metrics see nothing here: a decoupled model takes each request at once and lets it wait inside
-the engine. So the numbers come from the statistics of the last chunk.
+Triton's own queue metrics are empty: a decoupled model takes each request at once, and the request then waits inside
+the engine. So the numbers come from the statistics of the last chunk. Requests for the heartbeat are not counted.
 """
 
 from collections.abc import Iterator
@@ -25,11 +25,11 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One family of time series: a histogram if it has buckets, else a counter, by outcome if it says so."""
+    """One family of time series: a histogram where it has buckets, otherwise a counter."""
 
     name: str
     description: str
-    has_outcomes: bool = False
+    has_outcomes: bool = False  # one time series for each Outcome
     buckets_ms: tuple[float, ...] = ()
 
 

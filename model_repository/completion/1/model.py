@@ -1,4 +1,4 @@
-"""Triton's face of the engine: tensors to `inference.protocol.completion` and back, and nothing else.
+"""The Triton model `completion`: it converts between tensors and `inference.protocol.completion`, and does no more.
 
 Decoupled: `execute` hands each request to the engine and returns; the engine's thread sends the chunks. Every request
 ends in exactly one response with the FINAL flag, the last chunk or an error. Without it the stream would never close.
@@ -101,7 +101,7 @@ class _Sink:
 
 
 class _Metrics:
-    """`inference.engine.metrics` in Triton's registry."""
+    """The metrics of `inference.engine.metrics`, registered with Triton."""
 
     def __init__(self) -> None:
         self._families, self._series, self._lock = [], {}, threading.Lock()
