@@ -11,7 +11,7 @@ class Detokenizer:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def add(self, token_bytes: bytes) -> str:
-        """The text that is complete with `token_bytes`. Those of an unfinished code point are kept for the next call."""
+        """The text that is complete with `token_bytes`. An unfinished code point is kept for the next call."""
         dropped = min(self._num_to_drop, len(token_bytes))
         self._num_to_drop -= dropped
         return self._decoder.decode(token_bytes[dropped:])
