@@ -25,8 +25,8 @@ from trie_cache.vocabulary import Vocabulary
 
 _MAX_CHARS_PER_TOKEN = 8  # text further from the cursor than this many characters a token is not even tokenized
 _MAX_WINDOW_BLOCK = 128
-_SUFFIX_SHARE = 0.25  # of the room, at most
-_KEPT_SHARE = 0.25  # of the room, before the suffix gets any
+_MAX_SUFFIX_FRACTION = 0.25  # of the room
+_MIN_KEPT_FRACTION = 0.25  # of the room: the suffix shrinks until the kept tokens have that much
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ class PromptBuilder:
                 f"lower max_tokens ({request.max_tokens}) or set healing to none"
             )
         num_markers = 0 if self.markers is None else self.markers.num_tokens
-        num_kept_first = min(len(kept), int(max_tokens * _KEPT_SHARE))
-        num_suffix = min(int(max_tokens * _SUFFIX_SHARE), room - num_kept_first - num_markers)
+        num_kept_first = min(len(kept), int(max_tokens * _MIN_KEPT_FRACTION))
+        num_suffix = min(int(max_tokens * _MAX_SUFFIX_FRACTION), room - num_kept_first - num_markers)
         suffix_ids = self._encode_suffix(request.suffix, num_suffix)
         kept = _cut_window(kept, room - len(suffix_ids) - (num_markers if suffix_ids else 0))
         num_healed_bytes = min(len(healed), len(prefix.encode()))

@@ -23,7 +23,7 @@ _NODE = "class Node:\n    def next(self) -> Nod"
 _LONG = "x = 1\n" * 200
 
 
-# What is said
+# The text of an answer
 
 
 def _plain_model(folder: Path) -> transformers.PreTrainedModel:
@@ -154,7 +154,7 @@ def _spelled(toy: ToyTokenizer, token_ids: Sequence[int]) -> bytes:
 def test_a_completion_always_continues_exactly_the_typed_bytes(kind: str, make_model: MakeModel) -> None:
     """10,000 documents and cursors in full, over five kinds of tokenizer, all strategies, twenty at a time.
 
-    What the model was shown and has said begins with the typed bytes, and what it said behind them is
+    The tokens that the model was shown and has chosen spell the typed bytes first. What they spell after them is
     what was sent, in chunks or not.
     """
     bench = build_bench(make_model(kind), kind, dtype="float32", max_sequences=20)
