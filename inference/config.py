@@ -1,14 +1,25 @@
 """What an engine is built from. Read once at the entry point and handed in."""
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inference.errors import ModelError
+from inference.errors import ModelError, quote
 
 _VARIABLE_PREFIX = "MIDTOKEN_"
+MIN_PROMPT_TOKENS = 16  # with fewer there is hardly any text before the cursor
+
+# The least and the greatest value of each number.
+_RANGES = {
+    "num_threads": (1, 1024),
+    "max_sequences": (1, 1024),
+    "max_waiting": (0, 65_536),
+    "max_context_tokens": (MIN_PROMPT_TOKENS, 1_048_576),
+    "cache_tokens": (2 * MIN_PROMPT_TOKENS, 1_073_741_824),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +33,28 @@ class EngineConfig:
     max_sequences: int = 16  # stepped together; each candidate is one
     max_waiting: int = 64  # requests that wait for room before new ones are refused
     max_context_tokens: int = 1024  # prompt tokens a request may use; further capped by the model's window
-    cache_tokens: int = 65_536  # room of the KV store, all sequences together
+    cache_tokens: int = 65_536  # tokens whose keys and values there is room for, all sequences together
     fim_order: str = "psm"  # prefix-suffix-middle, or "spm"
     warm: bool = True  # run one small completion while loading
 
+    def __post_init__(self) -> None:
+        """Raises ModelError naming the number that is outside its range."""
+        for name, (low, high) in _RANGES.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ModelError(f"{name} must be between {low} and {high}, not {value}")
+
 
 def config_from_strings(strings: Mapping[str, str]) -> EngineConfig:
-    """The config that field names and texts spell; an empty text leaves the default.
+    """The config that these texts spell, by field name; an empty text leaves the default.
 
-    Raises ModelError naming the field that is unknown, missing or of another type.
+    Raises ModelError naming the field that is unknown or missing, or whose value is not one that it takes.
     """
     types = {field.name: field.type for field in dataclasses.fields(EngineConfig)}
     values: dict[str, Any] = {}
     for name, text in strings.items():
         if name not in types:
-            raise ModelError(f"unknown setting {name!r}; known are {', '.join(types)}")
+            raise ModelError(f"unknown setting {quote(name)}; known are {', '.join(types)}")
         if text:
             values[name] = _parse_value(name, text, types[name])
     if "model_dir" not in values:
@@ -59,9 +77,9 @@ def config_to_environment(config: EngineConfig) -> dict[str, str]:
 def _parse_value(name: str, text: str, kind: Any) -> Any:
     if kind is bool:
         if text.lower() not in ("true", "false"):
-            raise ModelError(f"{name} must be true or false, not {text!r}")
+            raise ModelError(f"{name} must be true or false, not {quote(text)}")
         return text.lower() == "true"
-    try:
-        return kind(text)
-    except ValueError:
-        raise ModelError(f"{name} must be a whole number, not {text!r}") from None
+    if kind is int and not re.fullmatch("-?[0-9]{1,18}", text):
+        low, high = _RANGES[name]
+        raise ModelError(f"{name} must be a whole number between {low} and {high}, not {quote(text)}")
+    return kind(text)

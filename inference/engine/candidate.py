@@ -1,4 +1,4 @@
-"""One candidate on its way: what it asks next, what it has said so far, whether it is done."""
+"""The state of one candidate between steps: what to forward next, its text so far, and why it ended."""
 
 from dataclasses import dataclass, field
 
@@ -13,34 +13,34 @@ from inference.protocol.completion import FinishReason
 class Limits:
     """What ends a candidate besides the model's end token."""
 
-    max_tokens: int  # those that only spell healed bytes again are not counted
+    max_tokens: int  # tokens that spell healed bytes only are not counted
     stops: tuple[str, ...]
     extent: LineRule | BlockRule
 
 
 @dataclass(slots=True)
 class Candidate:
-    """One candidate's state between steps. Its keys and values are the engine's affair."""
+    """One candidate's state between steps. Its keys and values are kept in `Job.caches`."""
 
     index: int
     tree: TokenTree  # to forward next
-    crossings: tuple[Crossing, ...]  # where the next token may leave it
+    crossings: tuple[Crossing, ...]  # the nodes of `tree` that the next token may follow
     limits: Limits
     detokenizer: Detokenizer
     token_ids: list[int] = field(default_factory=list)
-    num_new: int = 0  # of those, how many go beyond the healed bytes
+    num_new: int = 0  # how many of them go beyond the healed bytes
     text: str = ""
-    num_sent: int = 0  # characters of `text` that have gone out
+    num_sent: int = 0  # characters of `text` that were sent
     finish_reason: FinishReason | None = None
-    has_sent_last: bool = False  # its last chunk has gone out
+    has_sent_last: bool = False  # its last chunk was sent
 
     def accept_path(self, token_ids: tuple[int, ...], token_bytes: bytes) -> None:
-        """Takes the tokens of the path that was chosen, all of them inside the healed bytes."""
+        """Adds the tokens of the chosen path. They spell healed bytes only."""
         self.token_ids += token_ids
         self.detokenizer.add(token_bytes)
 
     def accept_token(self, crossing: Crossing, token_id: int, token_bytes: bytes) -> None:
-        """Takes the token that was chosen at `crossing` and lays out what to ask next."""
+        """Adds the token that was chosen at `crossing`, and prepares what to forward next."""
         self.token_ids.append(token_id)
         self.num_new += len(token_bytes) > len(crossing.remaining_bytes)
         remaining_bytes = crossing.remaining_bytes[len(token_bytes) :]
@@ -50,11 +50,11 @@ class Candidate:
         self._find_end()
 
     def finish(self, reason: FinishReason) -> None:
-        """Ends the candidate; the first reason stands."""
+        """Ends the candidate. Of several reasons the first is kept."""
         self.finish_reason = self.finish_reason or reason
 
     def take_text(self) -> str:
-        """What may go out now and has not yet: the first line once it is whole, all at the end."""
+        """The text to send now: the first line once it is complete, and the rest when the candidate has ended."""
         ready = len(self.text) if self.finish_reason else self._count_ready()
         taken = self.text[self.num_sent : ready]
         self.num_sent = max(self.num_sent, ready)
@@ -77,4 +77,4 @@ class Candidate:
         line_end = self.text.find("\n", body)
         if line_end < 0 or line_end > count_stable(self.text, self.limits.stops):
             return 0
-        return len(self.text[:line_end].rstrip())  # a block that ends here leaves the blanks behind its line away
+        return len(self.text[:line_end].rstrip())  # a block that ends here is cut before its trailing blanks

@@ -1,60 +1,40 @@
-"""The engine: one thread that admits requests, steps them together and sends what they say."""
+"""The engine: one thread that takes requests on, steps them together and sends their chunks."""
 
-import dataclasses
 import logging
 import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from inference.config import EngineConfig
-from inference.engine.candidate import Candidate, Limits
-from inference.engine.detokenizer import Detokenizer
-from inference.engine.explanation import build_explanation
-from inference.engine.job import ChunkSink, Counters, Job
+from inference.engine.heartbeat import Heartbeat
+from inference.engine.job import ChunkSink, Job
+from inference.engine.job_builder import Arrival, JobBuilder
 from inference.engine.prompt import PromptBuilder
 from inference.engine.scheduler import Scheduler
-from inference.engine.stopping import build_extent_rule
-from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
-from inference.healing.token_tree import TokenTree
-from inference.model.language_model import (
-    Choice,
-    LanguageModel,
-    RandomSource,
-    SampleRequest,
-    SampleResult,
-    SequenceCache,
-    Step,
-)
+from inference.engine.stepper import Stepper
+from inference.errors import MidtokenError, OverloadedError, ServerError, describe_failure, to_public_error
+from inference.model.language_model import LanguageModel
 from inference.protocol.completion import CompletionRequest, FinishReason
 
 _log = logging.getLogger(__name__)
-
-_PREFILL_TOKENS = 512  # context tokens that one request reads in a step, so that it holds up the others briefly
-_MIN_CONTEXT_TOKENS = 16
 
 
 class Completer(Protocol):
     """What answers completion requests. `Engine` does, and so does a fake in the tests."""
 
     def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
-        """Takes the request on; its chunks go to `sink`. Raises OverloadedError."""
+        """Takes the request on; its chunks go to `sink`. Raises OverloadedError or ServerError."""
+        ...
+
+    def measure_heartbeat_ms(self) -> float:
+        """Milliseconds without progress; 0 while there is nothing to do. Answers at once, from any thread."""
         ...
 
     def close(self) -> None:
-        """Ends what is in flight and the thread."""
+        """Ends the requests in flight and the thread."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    """One sequence's part in a step."""
-
-    job: Job
-    candidate: Candidate
-    step: Step
 
 
 class Engine:
@@ -70,217 +50,131 @@ class Engine:
         """Starts the thread. `inference.engine.loader` builds the parts from a model folder."""
         self._config = config
         self._model = model
-        self._prompts = prompts
         self._clock = clock
+        self._jobs = JobBuilder(config, model, prompts)
+        self._stepper = Stepper(model, prompts)
         self._scheduler: Scheduler[Job] = Scheduler(config.max_sequences, config.cache_tokens)
-        self._inbox: queue.SimpleQueue[tuple[CompletionRequest, ChunkSink, float] | None] = queue.SimpleQueue()
+        self._heartbeat = Heartbeat(clock)
+        self._inbox: queue.SimpleQueue[Arrival | None] = queue.SimpleQueue()
+        self._submit_lock = threading.Lock()  # nothing comes into the inbox once the engine is closed or has stopped
         self._is_closed = threading.Event()
-        self._submit_lock = threading.Lock()  # nothing comes into the inbox once the engine is closed
+        self._has_stopped = False
         self._thread = threading.Thread(target=self._run, name="midtoken-engine", daemon=True)
         self._thread.start()
 
     def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
-        """Takes the request on; its chunks go to `sink`. Raises OverloadedError."""
+        """Takes the request on; its chunks go to `sink`.
+
+        Raises OverloadedError, or ServerError where the thread has stopped after an error.
+        """
         with self._submit_lock:
             if self._is_closed.is_set():
                 raise OverloadedError("the engine is shutting down")
+            if self._has_stopped:
+                raise ServerError("the engine has stopped after an error; its log says where. Restart the server")
             if self._inbox.qsize() + len(self._scheduler) >= self._config.max_waiting + self._config.max_sequences:
                 raise OverloadedError(f"{self._config.max_waiting} requests wait already; try again in a moment")
-            self._inbox.put((request, sink, self._clock()))
+            self._inbox.put(Arrival(request, sink, self._clock()))
+
+    def measure_heartbeat_ms(self) -> float:
+        """Milliseconds since the loop last made progress; 0 while there is nothing to do.
+
+        Grows without end once the thread has stopped. Answers at once, from any thread.
+        """
+        return self._heartbeat.measure_ms()
 
     def close(self) -> None:
-        """Ends what is in flight and the thread."""
+        """Ends the requests in flight and the thread."""
         with self._submit_lock:
             self._is_closed.set()
             self._inbox.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._is_closed.is_set():
-            self._take_inbox()
-            self._drop_cancelled()
-            for job in self._scheduler.admit():
-                job.counters.started_at = self._clock()
-                job.caches = [self._model.new_cache()]
-            if not self._scheduler.running:
-                continue
-            try:
-                self._step(self._scheduler.running)
-            except Exception as error:  # the engine outlives whatever one step runs into
-                _log.exception("a step failed")
-                self._fail_running(error)
-        for job in list(self._scheduler):
-            _fail(job.sink, ServerError("the server is shutting down"))
-        while not self._inbox.empty():
-            if (arrival := self._inbox.get()) is not None:
-                _fail(arrival[1], ServerError("the server is shutting down"))
+        reason = "the server is shutting down"
+        try:
+            while not self._is_closed.is_set():
+                self._run_once()
+        except BaseException as error:  # whatever ends this thread, nobody may wait for it in vain
+            _log.critical("the engine's thread has stopped with %s", describe_failure(error))
+            reason = f"the engine has stopped after an error ({type(error).__name__}); its log says where"
+        finally:
+            self._heartbeat.end()
+            self._fail_all(ServerError(reason))
+
+    def _run_once(self) -> None:
+        self._take_inbox()
+        self._end_unwanted()
+        self._admit()
+        self._stepper.step(self._scheduler.running)
+        now = self._clock()
+        for job in self._scheduler.running:
+            self._deliver(job, now)
+        self._heartbeat.beat()
 
     def _take_inbox(self) -> None:
-        """Makes jobs of what has come in; waits for something where there is nothing else to do."""
+        """Makes jobs of the requests that have come in; waits for one where there is nothing else to do."""
         while True:
+            is_idle = len(self._scheduler) == 0
+            if is_idle:
+                self._heartbeat.rest()
             try:
-                arrival = self._inbox.get(block=len(self._scheduler) == 0)
+                arrival = self._inbox.get(block=is_idle)
             except queue.Empty:
                 return
+            self._heartbeat.beat()
             if arrival is None:
                 return
-            request, sink, submitted_at = arrival
             try:
-                self._scheduler.add(self._build_job(request, sink, submitted_at))
-            except MidtokenError as error:
-                _fail(sink, error)
+                self._scheduler.add(self._jobs.build(arrival))
             except Exception as error:
-                _log.exception("a request could not be prepared")
-                _fail(sink, ServerError(f"the request could not be prepared: {type(error).__name__}"))
+                _fail(arrival.sink, to_public_error(error, _log.error))
 
-    def _drop_cancelled(self) -> None:
+    def _end_unwanted(self) -> None:
+        """Ends the jobs that were cancelled, and those whose deadline has come."""
         now = self._clock()
-        for job in list(self._scheduler):
+        for job in self._scheduler:
             deadline_ms = job.request.deadline_ms
-            if _is_cancelled(job.sink):
-                job.finish(FinishReason.CANCELLED)
-            elif deadline_ms is not None and 1e3 * (now - job.counters.submitted_at) >= deadline_ms:
-                job.finish(FinishReason.DEADLINE)
-            else:
-                continue
-            _send_ready(job, now)
-            self._scheduler.remove(job)
+            with job.keeping_failure():
+                if job.sink.is_cancelled():
+                    job.finish(FinishReason.CANCELLED)
+                elif deadline_ms is not None and 1e3 * (now - job.counters.submitted_at) >= deadline_ms:
+                    job.finish(FinishReason.DEADLINE)
+            if job.failure or job.is_finished:
+                self._deliver(job, now)
 
-    def _build_job(self, request: CompletionRequest, sink: ChunkSink, submitted_at: float) -> Job:
-        room = self._model.max_tokens - request.max_tokens - 1
-        if room < _MIN_CONTEXT_TOKENS:
-            raise InvalidRequestError(
-                f"max_tokens is {request.max_tokens}, but the model sees {self._model.max_tokens} tokens in all"
-            )
-        prompt = self._prompts.build(request, min(room, self._config.max_context_tokens))
-        limits = Limits(
-            request.max_tokens, request.stop, build_extent_rule(request.extent, request.prefix, request.suffix)
-        )
-        tree = prompt.covering.build_tree(prompt.context_ids)
-        first = Candidate(0, tree, prompt.covering.crossings, limits, Detokenizer(len(prompt.healed)))
-        num_held = len(prompt.context_ids) + len(tree.branch_ids) + len(prompt.healed) + request.max_tokens
-        counters = Counters(
-            submitted_at, num_context_tokens=len(prompt.context_ids), num_tree_nodes=1 + len(tree.branch_ids)
-        )
-        return Job(
-            request,
-            sink,
-            prompt,
-            counters,
-            request.num_candidates * num_held,
-            [first],
-            self._build_random_sources(request),
-        )
+    def _admit(self) -> None:
+        for job in self._scheduler.admit():
+            job.counters.started_at = self._clock()
+            with job.keeping_failure():
+                job.caches = [self._model.new_cache(job.max_held_tokens)]
 
-    def _build_random_sources(self, request: CompletionRequest) -> tuple[RandomSource | None, ...]:
-        if request.temperature == 0.0:
-            return (None,) * request.num_candidates
-        seed = request.seed
-        return tuple(
-            self._model.new_random_source(None if seed is None else (seed + index) % 2**63)
-            for index in range(request.num_candidates)
-        )
-
-    def _step(self, jobs: tuple[Job, ...]) -> None:
-        """Forwards what every job asks next, chooses, and sends."""
-        turns = [
-            _Turn(job, candidate, _next_step(job, candidate, cache))
-            for job in jobs
-            for candidate, cache in zip(job.candidates, job.caches, strict=True)
-            if not candidate.finish_reason
-        ]
-        for job in jobs:
-            job.counters.num_forwards += 1
-        for turn, result in zip(turns, self._model.step([turn.step for turn in turns]), strict=True):
-            if result is not None:
-                self._accept(turn, result)
-                continue
-            turn.step.cache.keep(turn.step.tree, None)
-            turn.job.num_read += len(turn.step.tree.chain_ids)
-            turn.job.counters.num_reading_forwards += 1
-        now = self._clock()
-        for job in jobs:
-            _send_ready(job, now)
-            if job.is_finished:
-                self._scheduler.remove(job)
-
-    def _accept(self, turn: _Turn, result: SampleResult) -> None:
-        job, candidate, step = turn.job, turn.candidate, turn.step
-        job.counters.num_hot_hits += result.num_hot_hits
-        job.counters.num_hot_misses += result.num_hot_misses
-        if job.prompt.healed and (not candidate.token_ids or candidate.crossings[0].remaining_bytes):
-            job.counters.num_healing_forwards = job.counters.num_forwards - job.counters.num_reading_forwards
-        if job.request.explain and job.explanation is None:
-            job.explanation = build_explanation(self._prompts, job.prompt, step.tree, candidate.crossings, result)
-        if len(result.choices) > 1:  # the first choice of several candidates: each goes its own way from here
-            self._branch(job, candidate, step, result.choices)
+    def _deliver(self, job: Job, now: float) -> None:
+        """Sends what the job has ready. Takes the job out where it has ended or failed."""
+        if job.failure is None:
+            with job.keeping_failure():
+                job.send_ready(now)
+        if job.failure is None and not job.is_finished:
             return
-        [choice] = result.choices
-        step.cache.keep(step.tree, choice.crossing.node)
-        self._take_choice(candidate, step.tree, choice)
+        self._scheduler.remove(job)
+        job.caches.clear()
+        failure, job.failure = job.failure, None  # its traceback holds on to the job, and to the caches with it
+        if failure is not None:
+            _fail(job.sink, to_public_error(failure, _log.error))
 
-    def _branch(self, job: Job, first: Candidate, step: Step, choices: tuple[Choice, ...]) -> None:
-        caches = [step.cache, *(step.cache.fork() for _ in choices[1:])]
-        job.candidates = []
-        for index, (choice, cache) in enumerate(zip(choices, caches, strict=True)):
-            candidate = Candidate(index, first.tree, first.crossings, first.limits, Detokenizer(len(job.prompt.healed)))
-            cache.keep(step.tree, choice.crossing.node)
-            self._take_choice(candidate, step.tree, choice)
-            job.candidates.append(candidate)
-        job.caches = caches
-
-    def _take_choice(self, candidate: Candidate, tree: TokenTree, choice: Choice) -> None:
-        token_bytes = self._prompts.vocabulary.token_bytes
-        path = tuple(tree.branch_ids[branch] for branch in tree.find_path(choice.crossing.node))
-        candidate.accept_path(path, b"".join(token_bytes[token_id] for token_id in path))
-        if choice.token_id in self._prompts.vocabulary.special_ids:
-            candidate.finish(FinishReason.END)
-        else:
-            candidate.accept_token(choice.crossing, choice.token_id, token_bytes[choice.token_id])
-
-    def _fail_running(self, error: Exception) -> None:
-        for job in self._scheduler.running:
-            self._scheduler.remove(job)
-            _fail(job.sink, error if isinstance(error, MidtokenError) else ServerError(f"a step failed: {error}"))
-
-
-# A sink is somebody else's code: whatever it raises ends its own request and no other.
-def _is_cancelled(sink: ChunkSink) -> bool:
-    try:
-        return sink.is_cancelled()
-    except Exception:
-        _log.exception("a sink does not say whether it was cancelled")
-        return True
-
-
-def _send_ready(job: Job, now: float) -> None:
-    try:
-        job.send_ready(now)
-    except Exception:
-        _log.exception("a sink does not take its chunk")
-        job.finish(FinishReason.CANCELLED)
+    def _fail_all(self, error: MidtokenError) -> None:
+        """Nothing comes in any more; whoever waits is told why."""
+        with self._submit_lock:
+            self._has_stopped = True
+        for job in self._scheduler:
+            _fail(job.sink, error)
+        while not self._inbox.empty():
+            if (arrival := self._inbox.get()) is not None:
+                _fail(arrival.sink, error)
 
 
 def _fail(sink: ChunkSink, error: MidtokenError) -> None:
     try:
         sink.fail(error)
-    except Exception:
-        _log.exception("a sink does not take its failure")
-
-
-def _next_step(job: Job, candidate: Candidate, cache: SequenceCache) -> Step:
-    """The sequence's tree; while a long context is still being read, a piece of its chain."""
-    sample = _build_sample_request(job, candidate)
-    if candidate.token_ids:
-        return Step(cache, candidate.tree, sample)
-    unread = candidate.tree.chain_ids[job.num_read :]
-    if len(unread) > _PREFILL_TOKENS:
-        return Step(cache, TokenTree(unread[:_PREFILL_TOKENS]))
-    return Step(cache, dataclasses.replace(candidate.tree, chain_ids=unread), sample)
-
-
-def _build_sample_request(job: Job, candidate: Candidate) -> SampleRequest:
-    """The first choice of a request is made for all its candidates at once."""
-    is_first = not candidate.token_ids
-    random_sources = job.random_sources if is_first else (job.random_sources[candidate.index],)
-    return SampleRequest(candidate.tree, candidate.crossings, job.sampling, random_sources)
+    except BaseException as raised:  # a sink is not our code: one that breaks must not keep the others waiting
+        _log.error("a sink did not take its failure: %s", describe_failure(raised))

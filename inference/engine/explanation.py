@@ -1,4 +1,4 @@
-"""What healing did at a cursor, for people to read."""
+"""What healing did at a cursor, as text for people."""
 
 import math
 
@@ -15,7 +15,7 @@ _NUM_KEPT_SHOWN = 8
 def build_explanation(
     prompts: PromptBuilder, prompt: Prompt, tree: TokenTree, crossings: tuple[Crossing, ...], result: SampleResult
 ) -> Explanation:
-    """The kept tokens, the tree with the mass that leaves each node, and the path that was taken."""
+    """The kept tokens, the tree with the probability mass of the crossing at each node, and the chosen path."""
     token_bytes = prompts.vocabulary.token_bytes
     crossing_at = {crossing.node: index for index, crossing in enumerate(crossings)}
     nodes = []
@@ -49,7 +49,7 @@ def build_explanation(
 def _encode_healed(prompts: PromptBuilder, healed: bytes) -> tuple[int, ...]:
     try:
         return encode_section(prompts.encoder, healed.decode())
-    except UnicodeDecodeError:  # one token back can be the middle of a code point
+    except UnicodeDecodeError:  # with `single`, the healed bytes may begin inside a code point
         return prompts.encoder.encode_beginning(healed)
 
 

@@ -1,5 +1,7 @@
 """A request inside the engine: its candidates, where its chunks go, and what it has cost."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -28,7 +30,7 @@ class ChunkSink(Protocol):
 
 @dataclass(slots=True)
 class Counters:
-    """What a request has cost so far."""
+    """What a request has cost so far. Times are seconds of the engine's clock."""
 
     submitted_at: float
     started_at: float = 0.0
@@ -42,7 +44,7 @@ class Counters:
     num_hot_misses: int = 0
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class Job:
     """A request that the engine has taken on."""
 
@@ -50,17 +52,23 @@ class Job:
     sink: ChunkSink
     prompt: Prompt
     counters: Counters
-    num_tokens: int  # most tokens it can come to hold in the KV store
+    max_held_tokens: int  # of one sequence: it never holds more, the branches of a step included
     candidates: list[Candidate]  # one until the first choice, then one for each candidate
     random_sources: tuple[RandomSource | None, ...]  # one for each candidate
-    caches: list[SequenceCache] = field(default_factory=list)  # one for each sequence, once it runs
+    caches: list[SequenceCache] = field(default_factory=list)  # one for each of `candidates`, once the job runs
     num_read: int = 0  # context tokens that have been forwarded
     explanation: Explanation | None = None
+    failure: Exception | None = None  # why it cannot go on
 
     @property
     def num_sequences(self) -> int:
         """Candidates that step together."""
         return self.request.num_candidates
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens for which its caches have room, all sequences together."""
+        return self.num_sequences * self.max_held_tokens
 
     @property
     def sampling(self) -> Sampling:
@@ -72,13 +80,21 @@ class Job:
         """True when every candidate has ended."""
         return all(candidate.finish_reason for candidate in self.candidates)
 
+    @contextmanager
+    def keeping_failure(self) -> Iterator[None]:
+        """What raises inside is this job's failure, and no other job's."""
+        try:
+            yield
+        except Exception as error:
+            self.failure = self.failure or error
+
     def finish(self, reason: FinishReason) -> None:
         """Ends all candidates that still run."""
         for candidate in self.candidates:
             candidate.finish(reason)
 
     def send_ready(self, now: float) -> None:
-        """Sends what the candidates have to say and, when all have ended, the last chunk with the stats."""
+        """Sends the text that is ready and, when all candidates have ended, the last chunk with the stats."""
         taken = [(candidate, candidate.take_text()) for candidate in self.candidates]
         ready = [(each, text) for each, text in taken if text or (each.finish_reason and not each.has_sent_last)]
         for number, (candidate, text) in enumerate(ready, 1):

@@ -1,18 +1,22 @@
-"""From a model folder to an engine that has completed something."""
+"""From a model folder to an engine."""
 
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
-from inference.engine.prompt import FimOrder, PromptBuilder, find_fim_markers
+from inference.engine.fim_markers import FimOrder, find_fim_markers
+from inference.engine.prompt import PromptBuilder
 from inference.engine.waiting_sink import complete
-from inference.errors import MidtokenError, ModelError
+from inference.errors import MidtokenError, ModelError, quote
 from inference.model.loader import build_language_model, load_model
 from inference.protocol.completion import CompletionRequest
 
 
 def load_engine(config: EngineConfig) -> Engine:
-    """An engine for the model in `config.model_dir`. Raises ModelError where it cannot be used."""
+    """An engine for the model in `config.model_dir`, tried with one small completion.
+
+    Raises ModelError where the model cannot be used.
+    """
     if config.fim_order not in list(FimOrder):
-        raise ModelError(f"fim_order must be one of {', '.join(FimOrder)}, not {config.fim_order!r}")
+        raise ModelError(f"fim_order must be one of {', '.join(FimOrder)}, not {quote(config.fim_order)}")
     loaded = load_model(config)
     vocabulary, trie = loaded.vocabulary, loaded.trie
     markers = find_fim_markers(vocabulary)
@@ -24,7 +28,7 @@ def load_engine(config: EngineConfig) -> Engine:
 
 
 def _warm(engine: Engine) -> None:
-    """Runs one small completion: the first is slow, and a model that cannot step is found out now."""
+    """Runs one small completion. The first one is slow, and a model that cannot run is refused here."""
     try:
         complete(engine, CompletionRequest("a = b", "\n", max_tokens=2))
     except MidtokenError as error:

@@ -1,7 +1,7 @@
 """What the server counts, beside Triton's own metrics, and how a finished request adds to it.
 
-Triton's own queue metrics see nothing here: a decoupled model takes each request at once and lets it wait inside
-the engine. So the numbers come from the statistics of the last chunk.
+Triton's own queue metrics are empty: a decoupled model takes each request at once, and the request then waits inside
+the engine. So the numbers come from the statistics of the last chunk. Requests for the heartbeat are not counted.
 """
 
 from collections.abc import Iterator
@@ -25,11 +25,11 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One family of time series: a histogram if it has buckets, else a counter, by outcome if it says so."""
+    """One family of time series: a histogram where it has buckets, otherwise a counter."""
 
     name: str
     description: str
-    has_outcomes: bool = False
+    has_outcomes: bool = False  # one time series for each Outcome
     buckets_ms: tuple[float, ...] = ()
 
 
@@ -50,9 +50,8 @@ _FIRST_CHUNK = Metric("midtoken_first_chunk_ms", "Time from arrival to the first
 _HOT_HITS = Metric("midtoken_hot_prefix_hits_total", "Allowed sets found in the hot-prefix cache")
 _HOT_MISSES = Metric("midtoken_hot_prefix_misses_total", "Allowed sets that had to be derived")
 _CONTEXT = Metric("midtoken_context_tokens_total", "Context tokens of all requests")
-_REUSED = Metric("midtoken_reused_tokens_total", "Context tokens whose keys and values were still in the cache")
 
-METRICS = (_REQUESTS, _CANCELS, _QUEUE, _FIRST_CHUNK, _HOT_HITS, _HOT_MISSES, _CONTEXT, _REUSED)
+METRICS = (_REQUESTS, _CANCELS, _QUEUE, _FIRST_CHUNK, _HOT_HITS, _HOT_MISSES, _CONTEXT)
 
 
 def observe_end(chunk: CompletionChunk) -> Iterator[Observation]:
@@ -69,7 +68,6 @@ def observe_end(chunk: CompletionChunk) -> Iterator[Observation]:
     yield Observation(_HOT_HITS, stats.num_hot_hits)
     yield Observation(_HOT_MISSES, stats.num_hot_misses)
     yield Observation(_CONTEXT, stats.num_context_tokens)
-    yield Observation(_REUSED, stats.num_reused_tokens)
 
 
 def observe_error(error: MidtokenError) -> Iterator[Observation]:

@@ -1,53 +1,32 @@
-"""The prompt of a request: the kept tokens where the model was trained to see them, and what is left to heal.
+"""The prompt of a request: the kept tokens where the model was trained to see them, and the bytes to heal.
 
-In a fill-in-the-middle prompt the word that is being typed would stand at the end of the prefix
-section, far from where the model goes on. So the healed bytes leave the prefix section, and the
-covering spells them after the last marker:
+In a fill-in-the-middle prompt the partial word would stand at the end of the prefix section, far from the place where
+the model goes on. So the healed bytes are taken out of the prefix section, and the covering spells them after the last
+marker:
 
     prefix-suffix-middle   <prefix> kept <suffix> suffix <middle>   healed…
     suffix-prefix-middle   <prefix> <suffix> suffix <middle> kept   healed…
+
+The start tokens, the markers, both sections and the tokens that spell the healed bytes must fit into the room that
+there is. Where they do not, the suffix shrinks first, to nothing if need be. Then the kept tokens are cut at the front.
+The start tokens and the healed bytes are never cut: a request whose healed bytes do not fit is refused.
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 
-from inference.healing.covering import CoveringTree, Rule, build_covering, build_root_covering
+from inference.engine.fim_markers import FimMarkers, FimOrder
+from inference.errors import InvalidRequestError
+from inference.healing.covering import CoveringTree, Crossing, Rule, build_covering, build_root_covering
 from inference.healing.heal_point import encode_section, encode_text, find_heal_point
 from inference.healing.text_encoder import TextEncoder
 from inference.protocol.completion import CompletionRequest, Healing
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
-_MAX_CHARS_PER_TOKEN = 8  # text further back than this many characters a token is not even tokenized
-_WINDOW_BLOCK = 128  # the window's start moves in blocks, or every keystroke would shift all positions
-_SUFFIX_SHARE = 0.25
-_NUM_MARKERS = 3
-
-# The marker names of the families: prefix, suffix, middle.
-_MARKERS = (
-    ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),  # Qwen, CodeGemma
-    ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),  # StarCoder, Granite
-    ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),  # SantaCoder
-    ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),  # DeepSeek
-    ("▁<PRE>", "▁<SUF>", "▁<MID>"),  # CodeLlama
-    ("[PREFIX]", "[SUFFIX]", None),  # Codestral: suffix first, then the prefix, no third marker
-)
-
-
-class FimOrder(StrEnum):
-    """Which section of a fill-in-the-middle prompt comes last before the middle."""
-
-    PREFIX_SUFFIX = "psm"
-    SUFFIX_PREFIX = "spm"
-
-
-@dataclass(frozen=True, slots=True)
-class FimMarkers:
-    """The token ids that a model was trained to see around the sections."""
-
-    prefix: int
-    suffix: int
-    middle: int | None
+_MAX_CHARS_PER_TOKEN = 8  # text further from the cursor than this many characters a token is not even tokenized
+_MAX_WINDOW_BLOCK = 128
+_MAX_SUFFIX_FRACTION = 0.25  # of the room
+_MIN_KEPT_FRACTION = 0.25  # of the room: the suffix shrinks until the kept tokens have that much
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +35,10 @@ class Prompt:
 
     context_ids: tuple[int, ...]  # never empty
     covering: CoveringTree
-    kept_ids: tuple[int, ...]  # those of the prefix that stand in the context
+    kept_ids: tuple[int, ...]  # the tokens of the text before the cursor that are in the context
     healed: bytes
-    num_healed_bytes: int  # of those, how many were typed: the tokenizer's own blank before the text was not
-
-
-def find_fim_markers(vocabulary: Vocabulary) -> FimMarkers | None:
-    """The model's own markers, or None where it has none."""
-    for prefix_name, suffix_name, middle_name in _MARKERS:
-        prefix, suffix = vocabulary.special_id(prefix_name), vocabulary.special_id(suffix_name)
-        middle = None if middle_name is None else vocabulary.special_id(middle_name)
-        if prefix is not None and suffix is not None and (middle is None) == (middle_name is None):
-            return FimMarkers(prefix, suffix, middle)
-    return None
+    num_healed_bytes: int  # those of `healed` that were typed; the tokenizer's own blank before the text was not
+    num_spelling_tokens: int  # at most so many tokens spell healed bytes and nothing more
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +53,28 @@ class PromptBuilder:
     order: FimOrder = FimOrder.PREFIX_SUFFIX
 
     def build(self, request: CompletionRequest, max_tokens: int) -> Prompt:
-        """The request's prompt in at most `max_tokens`, cut where the text is furthest from the cursor."""
+        """The request's prompt. The context and the tokens that spell healed bytes are at most `max_tokens` together.
+
+        Raises InvalidRequestError where the healed bytes do not fit.
+        """
         prefix = _cut_front(request.prefix, max_tokens * _MAX_CHARS_PER_TOKEN)
         kept, healed, covering = self._heal(prefix, request.healing)
-        suffix_ids: tuple[int, ...] = ()
-        if self.markers is not None and request.suffix.strip():
-            num_suffix = int(max_tokens * _SUFFIX_SHARE)
-            suffix_ids = encode_section(self.encoder, request.suffix[: num_suffix * _MAX_CHARS_PER_TOKEN])[:num_suffix]
-        num_others = len(suffix_ids) + len(self.start_ids) + _NUM_MARKERS + _count_healing_tokens(covering)
-        kept = _cut_window(kept, max_tokens - num_others)
+        num_spelling = _count_spelling_tokens(covering)
+        room = max_tokens - len(self.start_ids) - num_spelling
+        if room < 0:
+            raise InvalidRequestError(
+                f"the {len(healed)} bytes before the cursor that are generated again may take {num_spelling} tokens, "
+                f"and {len(self.start_ids)} stand before every text, but the prompt has room for {max_tokens}; "
+                f"lower max_tokens ({request.max_tokens}) or set healing to none"
+            )
+        num_markers = 0 if self.markers is None else self.markers.num_tokens
+        num_kept_first = min(len(kept), int(max_tokens * _MIN_KEPT_FRACTION))
+        num_suffix = min(int(max_tokens * _MAX_SUFFIX_FRACTION), room - num_kept_first - num_markers)
+        suffix_ids = self._encode_suffix(request.suffix, num_suffix)
+        kept = _cut_window(kept, room - len(suffix_ids) - (num_markers if suffix_ids else 0))
         num_healed_bytes = min(len(healed), len(prefix.encode()))
-        return Prompt(self._lay_out(kept, suffix_ids), covering, kept, healed, num_healed_bytes)
+        context_ids = self._lay_out(kept, suffix_ids)
+        return Prompt(context_ids, covering, kept, healed, num_healed_bytes, num_spelling)
 
     def _heal(self, prefix: str, healing: Healing) -> tuple[tuple[int, ...], bytes, CoveringTree]:
         if healing is Healing.EXACT:
@@ -108,6 +89,12 @@ class PromptBuilder:
             return ids[:-1], last, build_root_covering(last, Rule.EXTEND)
         return ids, b"", build_root_covering(b"", Rule.EXTEND)
 
+    def _encode_suffix(self, suffix: str, max_tokens: int) -> tuple[int, ...]:
+        """The suffix's first tokens; none where the model has no markers to put around them."""
+        if self.markers is None or max_tokens <= 0 or not suffix.strip():
+            return ()
+        return encode_section(self.encoder, suffix[: max_tokens * _MAX_CHARS_PER_TOKEN])[:max_tokens]
+
     def _lay_out(self, kept: tuple[int, ...], suffix_ids: tuple[int, ...]) -> tuple[int, ...]:
         if not suffix_ids or self.markers is None:
             return self.start_ids + kept
@@ -119,10 +106,22 @@ class PromptBuilder:
         return (*self.start_ids, markers.prefix, *kept, markers.suffix, *suffix_ids, markers.middle)
 
 
-def _count_healing_tokens(covering: CoveringTree) -> int:
-    """At most how many tokens spell healed bytes only."""
+def _count_spelling_tokens(covering: CoveringTree) -> int:
+    """The most tokens that spell healed bytes and nothing more: those of a path, and of what is left at its end."""
     depths = covering.build_tree(()).find_depths()
-    return max(depths, default=max(len(crossing.remaining_bytes) for crossing in covering.crossings))
+    return max(
+        (
+            (0 if crossing.node is None else depths[crossing.node]) + _count_spelling_tokens_at(crossing)
+            for crossing in covering.crossings
+        ),
+        default=0,
+    )
+
+
+def _count_spelling_tokens_at(crossing: Crossing) -> int:
+    if crossing.rule is Rule.SPELL:
+        return len(crossing.remaining_bytes)  # one by one
+    return int(crossing.rule is Rule.EXTEND and bool(crossing.remaining_bytes))  # one token may spell them all
 
 
 def _cut_front(text: str, max_chars: int) -> str:
@@ -136,8 +135,12 @@ def _cut_front(text: str, max_chars: int) -> str:
 
 
 def _cut_window(ids: tuple[int, ...], max_tokens: int) -> tuple[int, ...]:
-    """The last ids, from a start that moves in blocks."""
+    """The last ids, at most `max_tokens`, from a start that moves in blocks: or each keystroke would move it.
+
+    A block is a power of two, at most a quarter of the room.
+    """
     if len(ids) <= max_tokens:
         return ids
-    num_cut = -(-(len(ids) - max_tokens) // _WINDOW_BLOCK) * _WINDOW_BLOCK
-    return ids[min(num_cut, len(ids) - 1) :] if max_tokens > 0 else ()
+    block = min(1 << (max(max_tokens // 4, 1).bit_length() - 1), _MAX_WINDOW_BLOCK)
+    num_cut = -(-(len(ids) - max_tokens) // block) * block
+    return ids[num_cut:]

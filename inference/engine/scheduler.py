@@ -1,4 +1,4 @@
-"""Who steps now. Knows room and order, no model and no clock."""
+"""Which jobs step now. Knows their sizes and their order, but no model and no clock."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ class Sizeable(Protocol):
 
     @property
     def num_tokens(self) -> int:
-        """Most tokens it can come to hold in the KV store."""
+        """Tokens for which its caches have room, all sequences together."""
         ...
 
 
@@ -25,7 +25,7 @@ JobT = TypeVar("JobT", bound=Sizeable)
 
 
 class Scheduler(Generic[JobT]):
-    """First come, first served; a job runs when all of it fits beside those that run."""
+    """First come, first served. A job runs once all its sequences fit beside those of the running jobs."""
 
     def __init__(self, max_sequences: int, max_tokens: int) -> None:
         self._max_sequences = max_sequences
@@ -37,25 +37,25 @@ class Scheduler(Generic[JobT]):
         return len(self._waiting) + len(self._running)
 
     def __iter__(self) -> Iterator[JobT]:
-        """All jobs, those that run first."""
+        """All jobs: first those that run, then those that wait. Jobs may be removed meanwhile."""
         return iter([*self._running, *self._waiting])
 
     @property
     def running(self) -> tuple[JobT, ...]:
-        """The jobs that step now, oldest first."""
+        """The jobs that run, oldest first."""
         return tuple(self._running)
 
     def add(self, job: JobT) -> None:
-        """Lets the job wait its turn. Raises OverloadedError where it could never run."""
+        """Puts the job behind those that wait. Raises OverloadedError where it is too large to run at all."""
         if job.num_sequences > self._max_sequences or job.num_tokens > self._max_tokens:
             raise OverloadedError(
-                f"the request needs {job.num_sequences} sequences and {job.num_tokens} tokens; "
-                f"this server has {self._max_sequences} and {self._max_tokens}"
+                f"the request needs {job.num_sequences} sequences and room for {job.num_tokens} tokens; "
+                f"this server has {self._max_sequences} (max_sequences) and {self._max_tokens} (cache_tokens)"
             )
         self._waiting.append(job)
 
     def admit(self) -> list[JobT]:
-        """Moves the jobs that now fit from waiting to running and returns them."""
+        """The jobs that now fit; they run from here on."""
         admitted = []
         while self._waiting and self._fits(self._waiting[0]):
             admitted.append(self._waiting.popleft())
@@ -63,7 +63,7 @@ class Scheduler(Generic[JobT]):
         return admitted
 
     def remove(self, job: JobT) -> None:
-        """Forgets a job, wherever it stands."""
+        """Takes out a job that runs or waits."""
         if job in self._running:
             self._running.remove(job)
         else:

@@ -22,8 +22,8 @@ class LineRule:
 class BlockRule:
     """Ends before the first line that stands left of the block."""
 
-    min_indent: int  # lines of the block are indented at least so far, in columns
-    closes: bool  # a closing bracket just left of the block belongs to it
+    min_indent: int  # columns by which the lines of the block are indented at least
+    closes: bool  # a line left of the block that begins with a closing bracket is its last line
 
     def find_end(self, text: str) -> int | None:
         """Where the completion ends, or None while it may go on."""
@@ -42,7 +42,7 @@ class BlockRule:
 
 
 def _without_cr(text: str, line_feed: int) -> int:
-    """Where the line ends that the line feed belongs to."""
+    """Where the line before the line feed ends: before a carriage return."""
     return len(text[:line_feed].removesuffix("\r"))
 
 
@@ -76,7 +76,7 @@ def find_stop(text: str, stops: tuple[str, ...]) -> int | None:
 
 
 def count_stable(text: str, stops: tuple[str, ...]) -> int:
-    """How much of the text can no longer turn out to be the beginning of a stop string."""
+    """How many characters of the text cannot be part of a stop string that is still incomplete."""
     for start in range(max(len(text) - max(map(len, stops), default=1) + 1, 0), len(text)):
         if any(stop.startswith(text[start:]) for stop in stops):
             return start

@@ -1,4 +1,4 @@
-"""A request to an engine in this process, waited for."""
+"""A completion from an engine in this process, as one call that waits."""
 
 import threading
 
@@ -8,7 +8,7 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest, Co
 
 
 class WaitingSink:
-    """Keeps the first candidate's text until the request has ended."""
+    """Collects the first candidate's text until the request has ended."""
 
     def __init__(self) -> None:
         self._ended = threading.Event()
@@ -31,7 +31,7 @@ class WaitingSink:
         return False
 
     def wait(self) -> tuple[str, CompletionStats]:
-        """The whole text and what it cost. Raises what the engine failed with."""
+        """The whole text and the request's statistics. Raises the error with which the request failed."""
         self._ended.wait()
         if self._stats is None:
             raise self._error or ServerError("the engine ended a request without its stats")
@@ -39,7 +39,7 @@ class WaitingSink:
 
 
 def complete(engine: Completer, request: CompletionRequest) -> tuple[str, CompletionStats]:
-    """The first candidate's text and what the request cost. Raises what the engine failed with."""
+    """The first candidate's text and the request's statistics. Raises the error with which the request failed."""
     sink = WaitingSink()
     engine.submit(request, sink)
     return sink.wait()

@@ -92,8 +92,11 @@ class LanguageModel(Protocol):
 
     max_tokens: int  # most tokens of one sequence
 
-    def new_cache(self) -> SequenceCache:
-        """An empty cache for one sequence. Raises OverloadedError where there is no memory for it."""
+    def new_cache(self, num_tokens: int) -> SequenceCache:
+        """An empty cache with room for `num_tokens`, and for no more until `reserve` asks for it.
+
+        Raises OverloadedError where there is no memory for it.
+        """
         ...
 
     def new_random_source(self, seed: int | None) -> RandomSource:

@@ -39,9 +39,9 @@ class Runner:
         self.vocab_size: int = model.get_output_embeddings().weight.shape[0]  # type: ignore[operator]
         self.max_tokens = _find_max_tokens(config)
 
-    def new_cache(self) -> SequenceCache:
-        """An empty cache for one sequence. Raises OverloadedError."""
-        return SequenceCache(self.cache_shape, self.dtype, self.device)
+    def new_cache(self, num_tokens: int = 256) -> SequenceCache:
+        """An empty cache with room for `num_tokens`. Raises OverloadedError."""
+        return SequenceCache(self.cache_shape, self.dtype, self.device, num_tokens)
 
     def new_row_store(self) -> RowStore:
         """An empty store for token strings that share their beginnings. Raises OverloadedError."""

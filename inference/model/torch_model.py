@@ -19,9 +19,9 @@ class TorchModel:
         self._runner = runner
         self._sampler = sampler
 
-    def new_cache(self) -> SequenceCache:
-        """An empty cache for one sequence. Raises OverloadedError."""
-        return self._runner.new_cache()
+    def new_cache(self, num_tokens: int = 256) -> SequenceCache:
+        """An empty cache with room for `num_tokens`. Raises OverloadedError."""
+        return self._runner.new_cache(num_tokens)
 
     def new_random_source(self, seed: int | None) -> torch.Generator:
         """A generator to draw one candidate with; `None` seeds it from the system."""

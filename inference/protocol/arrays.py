@@ -1,4 +1,4 @@
-"""One field of a request or an answer as an array, and the sentence for each value that it does not take."""
+"""One field of a request or an answer as an array, and the error for each value that it does not take."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from inference.errors import InvalidRequestError
+from inference.errors import InvalidRequestError, quote
 
-Array = npt.NDArray[Any]  # BYTES tensors are object arrays; each field's dtype stands in its table of FieldTypes
+Array = npt.NDArray[Any]  # BYTES tensors are object arrays; FieldTypes names the dtype of each field
 FieldTypes = dict[str, tuple[str, type]]  # name -> (Triton type, NumPy type)
 
 _Member = TypeVar("_Member", bound=StrEnum)
@@ -40,25 +40,25 @@ def to_member(name: str, value: str, kind: type[_Member]) -> _Member:
     try:
         return kind(value)
     except ValueError:
-        raise InvalidRequestError(f"{name} must be one of {', '.join(kind)}, not {value!r}") from None
+        raise InvalidRequestError(f"{name} must be one of {', '.join(kind)}, not {quote(value)}") from None
 
 
 def to_single(name: str, array: Array) -> Any:
     """The only item of the array. Raises InvalidRequestError."""
-    items = array.reshape(-1).tolist()
+    items = array.reshape(-1)
     if len(items) != 1:
         raise InvalidRequestError(f"{name} takes one value, not {len(items)}")
-    return items[0]
+    return items.item()
 
 
 def check_known(names: Iterable[str], types: FieldTypes) -> None:
-    """Raises InvalidRequestError for a name that the table does not have."""
-    unknown = sorted(set(names) - set(types))
-    if unknown:
-        raise InvalidRequestError(f"unknown field {unknown[0]!r}; known are {', '.join(types)}")
+    """Raises InvalidRequestError for the first name that the table does not have."""
+    for name in names:
+        if name not in types:
+            raise InvalidRequestError(f"unknown field {quote(name)}; known are {', '.join(types)}")
 
 
 def check_range(name: str, value: float, low: float, high: float) -> None:
-    """Raises InvalidRequestError for a value outside, NaN too."""
+    """Raises InvalidRequestError for a value outside the range, NaN included."""
     if not low <= value <= high:
         raise InvalidRequestError(f"{name} must be between {low} and {high}, not {value}")

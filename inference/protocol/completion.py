@@ -32,12 +32,12 @@ MAX_CANDIDATES = 16
 
 
 class Healing(StrEnum):
-    """How the text before the cursor is conditioned on."""
+    """How the model is made to continue exactly the text before the cursor."""
 
     EXACT = "exact"  # the covering tree: exact, one forward pass
-    GREEDY = "greedy"  # back to the heal point, then mask step by step
+    GREEDY = "greedy"  # from the heal point on, a mask for each step
     SINGLE = "single"  # one token back; the next token must extend it
-    NONE = "none"  # the text's own tokens as they are
+    NONE = "none"  # no healing: the tokens of the text as it stands
 
 
 class Extent(StrEnum):
@@ -51,10 +51,10 @@ class Extent(StrEnum):
 class FinishReason(StrEnum):
     """Why a candidate ended."""
 
-    END = "end"  # the model's end token
+    END = "end"  # the model chose its end token
     EXTENT = "extent"  # the line or block that was asked for is complete
     STOP = "stop"  # a stop string was met; it is not part of the text
-    LENGTH = "length"  # max_tokens
+    LENGTH = "length"  # max_tokens were generated
     DEADLINE = "deadline"
     CANCELLED = "cancelled"
 
@@ -104,26 +104,23 @@ class CompletionStats:
     total_ms: float = 0.0
     num_tokens: int = 0
     num_forwards: int = 0
-    num_healing_forwards: int = 0  # choices until all candidates had spelled the healed bytes; 1 with `exact`
+    num_healing_forwards: int = 0  # passes that chose a token before all candidates had the healed bytes; exact: 1
     num_context_tokens: int = 0
-    num_reused_tokens: int = 0
     num_tree_nodes: int = 0
-    num_drafted: int = 0
-    num_accepted: int = 0
     num_hot_hits: int = 0
     num_hot_misses: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedNode:
-    """A node of the covering tree and what leaves it. Texts show bytes that are not UTF-8 as \\xNN."""
+    """A node of the covering tree and its crossing. Texts show bytes that are not UTF-8 as \\xNN."""
 
     parent: int | None  # index into Explanation.nodes; None for the root, which holds the kept tokens
     token: str  # the node's own token; empty for the root
     num_covered_bytes: int  # how many healed bytes the path to this node consumes
-    log_mass: float | None  # log P(path) + log of the mass of the tokens that leave here; None where none may
-    best_token: str | None  # the likeliest token that leaves here, None where none may
-    best_log_prob: float | None  # log P(path + that token)
+    log_mass: float | None  # log P(path) + log of the mass of the tokens that may follow; None: no crossing here
+    best_token: str | None  # the likeliest of those tokens
+    best_log_prob: float | None  # log P(path + best_token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +130,13 @@ class Explanation:
     kept_tail: tuple[str, ...]  # the last kept tokens, as text
     healed_bytes: str
     nodes: tuple[ExplainedNode, ...]
-    chosen_tokens: tuple[str, ...]  # the path that was taken, its last token leaving the healed bytes
-    unhealed_tokens: tuple[str, ...]  # what the typed text tokenizes to after the kept tokens
+    chosen_tokens: tuple[str, ...]  # the chosen path, and the token that goes beyond the healed bytes
+    unhealed_tokens: tuple[str, ...]  # the tokens of the healed bytes as they were typed, without healing
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionChunk:
-    """A piece of one candidate. The texts of a candidate, joined, begin exactly at the cursor."""
+    """A piece of one candidate. The joined texts of a candidate begin exactly at the cursor."""
 
     text: str
     candidate: int = 0
@@ -150,7 +147,7 @@ class CompletionChunk:
 
     @property
     def is_last(self) -> bool:
-        """True for the chunk after which nothing more comes for the request."""
+        """True for the last chunk of the request."""
         return self.stats is not None
 
 
@@ -196,7 +193,7 @@ def request_to_arrays(request: CompletionRequest) -> dict[str, Array]:
 
 
 def request_from_arrays(arrays: Mapping[str, Array]) -> CompletionRequest:
-    """The request that the arrays spell. Raises InvalidRequestError naming the field and what it should be."""
+    """The request in the arrays. Raises InvalidRequestError, which names the field and what it should be."""
     check_known(arrays, REQUEST_TYPES)
     if "prefix" not in arrays:
         raise InvalidRequestError("prefix is missing: the text before the cursor")
@@ -215,7 +212,7 @@ def request_from_arrays(arrays: Mapping[str, Array]) -> CompletionRequest:
 
 
 def chunk_to_arrays(chunk: CompletionChunk) -> dict[str, Array]:
-    """The chunk's fields; those of its stats stand beside them, not below."""
+    """The chunk's fields, and those of its stats beside them."""
     values: dict[str, Any] = {
         "text": chunk.text,
         "candidate": chunk.candidate,
@@ -230,7 +227,7 @@ def chunk_to_arrays(chunk: CompletionChunk) -> dict[str, Array]:
 
 
 def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
-    """The chunk that the arrays spell, as `chunk_to_arrays` wrote them."""
+    """The chunk in arrays that `chunk_to_arrays` wrote."""
     values = {name: array.reshape(-1)[0] for name, array in arrays.items()}
     reason = to_text("finish_reason", values["finish_reason"])
     stats = None

@@ -1,4 +1,4 @@
-"""An error as the text of a response, and back. Triton's streams carry no error codes."""
+"""Errors as the text of a response. Triton's streams carry no error codes, so the text begins with the error's kind."""
 
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
 
@@ -7,7 +7,7 @@ _OVERLOADED = "overloaded: "
 
 
 def error_to_text(error: MidtokenError) -> str:
-    """The error as a person reads it in a response. Streams carry no error codes, so its kind stands in the text."""
+    """The error as the text of a response."""
     if isinstance(error, InvalidRequestError):
         return f"{_INVALID}{error}"
     if isinstance(error, OverloadedError):
@@ -16,7 +16,7 @@ def error_to_text(error: MidtokenError) -> str:
 
 
 def error_from_text(text: str) -> MidtokenError:
-    """The error that `error_to_text` wrote; any other text, as Triton's own, is a ServerError."""
+    """The error whose text `error_to_text` wrote. Any other text, such as Triton's own, is a ServerError."""
     if text.startswith(_INVALID):
         return InvalidRequestError(text.removeprefix(_INVALID))
     if text.startswith(_OVERLOADED):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.engine_bench import Bench, build_bench
+from tests.support.engine_bench import Bench, ScriptedBench, build_bench, build_scripted_bench
 from tests.support.toys import toy_tokenizer, write_model
 
 MakeModel = Callable[..., Path]
@@ -27,6 +27,14 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
 @pytest.fixture
 def bench(make_model: MakeModel) -> Iterator[Bench]:
     bench = build_bench(make_model("qwen"), "qwen")
+    with closing(bench.engine):
+        yield bench
+
+
+@pytest.fixture
+def scripted() -> Iterator[ScriptedBench]:
+    """On a model without weights."""
+    bench = build_scripted_bench()
     with closing(bench.engine):
         yield bench
 

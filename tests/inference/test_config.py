@@ -1,9 +1,13 @@
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from inference.config import EngineConfig, config_from_strings, config_to_environment, strings_from_environment
 from inference.errors import ModelError
+
+_NUMBERS = [field.name for field in dataclasses.fields(EngineConfig) if field.type is int]
 
 
 def test_a_config_survives_the_environment() -> None:
@@ -11,20 +15,46 @@ def test_a_config_survives_the_environment() -> None:
     assert config_from_strings(strings_from_environment(config_to_environment(config))) == config
 
 
-def test_other_variables_are_left_alone() -> None:
+def test_variables_that_name_no_setting_are_ignored() -> None:
     assert strings_from_environment({"MIDTOKEN_DEVICE": "cuda", "MIDTOKEN_TEST": "1", "DEVICE": "x"}) == {
         "device": "cuda"
     }
 
 
+def test_an_empty_text_leaves_the_default() -> None:
+    assert config_from_strings({"model_dir": "/m", "max_waiting": ""}) == EngineConfig(Path("/m"))
+
+
 @pytest.mark.parametrize(
     ("strings", "text"),
     [
-        ({"max_waiting": "many"}, "max_waiting must be a whole number, not 'many'"),
+        ({"max_waiting": "many"}, "max_waiting must be a whole number between 0 and 65536, not 'many'"),
+        ({"max_waiting": "1_0"}, "max_waiting must be a whole number between 0 and 65536, not '1_0'"),
+        ({"max_waiting": "9" * 10_000}, r"not '9999.* and so on, 10000 characters$"),
         ({"warm": "yes"}, "warm must be true or false, not 'yes'"),
         ({"speed": "fast"}, "unknown setting 'speed'; known are model_dir"),
+        ({"max_sequences": "0"}, "max_sequences must be between 1 and 1024, not 0"),
+        ({"max_sequences": "1025"}, "max_sequences must be between 1 and 1024, not 1025"),
+        ({"max_waiting": "-1"}, "max_waiting must be between 0 and 65536, not -1"),
+        ({"num_threads": "0"}, "num_threads must be between 1 and 1024, not 0"),
+        ({"max_context_tokens": "15"}, "max_context_tokens must be between 16 and 1048576, not 15"),
+        ({"cache_tokens": "-5"}, "cache_tokens must be between 32 and 1073741824, not -5"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_named(strings: dict[str, str], text: str) -> None:
     with pytest.raises(ModelError, match=text):
         config_from_strings({"model_dir": "/m", **strings})
+
+
+@pytest.mark.parametrize("name", _NUMBERS)
+@pytest.mark.parametrize("value", [-1, 2**40])
+def test_every_number_has_a_range(name: str, value: int) -> None:
+    values: dict[str, Any] = {name: value}
+    with pytest.raises(ModelError, match=rf"^{name} must be between \d+ and \d+, not {value}$"):
+        EngineConfig(Path("/m"), **values)
+
+
+def test_a_number_from_the_environment_is_checked() -> None:
+    environment = {"MIDTOKEN_MODEL_DIR": "/m", "MIDTOKEN_MAX_SEQUENCES": "0"}
+    with pytest.raises(ModelError, match="max_sequences must be between"):
+        config_from_strings(strings_from_environment(environment))

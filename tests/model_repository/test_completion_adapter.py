@@ -5,7 +5,8 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,15 @@ from inference.errors import InvalidRequestError, MidtokenError, ModelError
 from inference.protocol import completion
 from inference.protocol.arrays import Array
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
-from inference.protocol.heartbeat import HEARTBEAT_ANSWER_TYPES, HEARTBEAT_TYPES
+from inference.protocol.heartbeat import (
+    HEARTBEAT,
+    HEARTBEAT_ANSWER,
+    HEARTBEAT_ANSWER_TYPES,
+    HEARTBEAT_TYPES,
+    heartbeat_from_arrays,
+)
 from midtoken.resources import find_model_repository
+from tests.support.engine_bench import ScriptedBench, assert_soon, build_scripted_bench
 from tests.support.fakes import ChunkSink, FakeRequest, FakeTriton
 
 _FOLDER = find_model_repository() / "completion"
@@ -38,9 +46,13 @@ class _Engine:
     def __init__(self, act: Callable[[CompletionRequest, ChunkSink], None]) -> None:
         self._act = act
         self.is_closed = False
+        self.heartbeat_ms = 0.0
 
     def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
         self._act(request, sink)
+
+    def measure_heartbeat_ms(self) -> float:
+        return self.heartbeat_ms
 
     def close(self) -> None:
         self.is_closed = True
@@ -132,6 +144,80 @@ def test_bad_input_never_reaches_the_engine() -> None:
 def test_a_json_field_that_is_no_input_is_refused() -> None:
     (response,) = _execute(lambda *_: None, FakeRequest(_prefix(), parameters={"max_token": 3}))
     assert response.error[0].startswith("invalid request: unknown field 'max_token'")
+
+
+def test_a_parameter_that_is_not_utf8_is_the_clients_fault(triton: FakeTriton) -> None:
+    request = FakeRequest(_prefix())
+    request.raw_parameters = b'{"\xff": 3}'
+    (response,) = _execute(lambda *_: None, request)
+    assert response.error == (
+        "invalid request: the names and values of the request's fields must be UTF-8",
+        "INVALID_ARG",
+    )
+    assert triton.metrics["midtoken_requests_total", "invalid"] == [1]
+    assert "failed" not in triton.log
+
+
+def _heartbeat(asks: bool = True) -> FakeRequest:
+    return FakeRequest({**_prefix(b""), HEARTBEAT: np.array([asks])})
+
+
+def test_a_heartbeat_is_answered_while_a_request_runs_and_not_counted(triton: FakeTriton) -> None:
+    running = FakeRequest(_prefix())
+    model = _make_model(lambda *_: None)  # the request never ends
+    model._engine.heartbeat_ms = 12.5
+    heartbeat = _heartbeat()
+    model.execute([running, heartbeat])
+
+    (response,) = heartbeat.sender.responses
+    assert response.flags == triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+    assert heartbeat_from_arrays(response.arrays) == 12.5
+    assert list(response.arrays) == [HEARTBEAT_ANSWER]
+    assert not any(triton.metrics.values())
+
+
+def test_a_heartbeat_never_reaches_the_engines_queue() -> None:
+    seen: list[CompletionRequest] = []
+    _execute(lambda request, _: seen.append(request), _heartbeat())
+    assert seen == []
+
+
+def test_a_request_that_does_not_ask_for_the_heartbeat_is_completed() -> None:
+    seen: list[CompletionRequest] = []
+    _execute(lambda request, _: seen.append(request), _heartbeat(asks=False))
+    assert seen == [CompletionRequest("")]
+
+
+@pytest.fixture
+def scripted_engine() -> Iterator[ScriptedBench]:
+    bench = build_scripted_bench()
+    with closing(bench.engine):
+        yield bench
+
+
+def test_a_hung_engine_answers_with_a_heartbeat_that_grows(scripted_engine: ScriptedBench) -> None:
+    hold, is_stepping = threading.Event(), threading.Event()
+
+    def hang(_: object) -> None:
+        is_stepping.set()
+        assert_soon(hold)
+
+    scripted_engine.model.before_step = hang
+    model = _make_model(lambda *_: None)
+    model._engine = scripted_engine.engine
+    running = FakeRequest(_prefix())
+    model.execute([running])
+    assert_soon(is_stepping)
+    measured = []
+    for _ in range(3):
+        scripted_engine.clock.now += 10
+        heartbeat = _heartbeat()
+        model.execute([heartbeat])
+        measured.append(heartbeat_from_arrays(heartbeat.sender.responses[0].arrays))
+
+    assert measured == [10_000, 20_000, 30_000]
+    assert running.sender.responses == []
+    hold.set()
 
 
 def test_nothing_follows_the_end_of_a_stream() -> None:

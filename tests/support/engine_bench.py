@@ -4,11 +4,13 @@ import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
+from inference.engine.job_builder import JobBuilder
 from inference.healing.token_tree import TokenTree
 from inference.model.kv_cache import SequenceCache
 from inference.model.loader import load_runner
@@ -16,6 +18,7 @@ from inference.model.runner import Part, Runner
 from inference.model.sampler import Sampler
 from inference.model.torch_model import TorchModel
 from inference.protocol.completion import Extent
+from tests.support.scripted_model import ScriptedModel
 from tests.support.toys import ToyTokenizer, build_prompts, toy_tokenizer
 from trie_cache.hot_prefixes import HotPrefixCache
 
@@ -41,8 +44,8 @@ class WatchedRunner(Runner):
         self.batch_sizes: list[int] = []
         self.before_forward: Callable[[], None] = lambda: None
 
-    def new_cache(self) -> SequenceCache:
-        cache = WatchedCache(self.cache_shape, self.dtype, self.device)
+    def new_cache(self, num_tokens: int = 256) -> SequenceCache:
+        cache = WatchedCache(self.cache_shape, self.dtype, self.device, num_tokens)
         cache.token_ids = []
         self.caches.append(cache)
         return cache
@@ -73,12 +76,35 @@ class Bench:
     clock: Clock
 
 
-def build_bench(folder: Path, kind: str, dtype: str = "float64", **settings_: int) -> Bench:
+def build_bench(folder: Path, kind: str, dtype: str = "float64", **settings: Any) -> Bench:
     toy, clock = toy_tokenizer(kind), Clock()
-    config = EngineConfig(folder, dtype=dtype, **settings_)
+    config = EngineConfig(folder, dtype=dtype, **settings)
     runner = WatchedRunner(load_runner(config)._model)
     sampler = Sampler(toy.vocabulary, HotPrefixCache(toy.trie), toy.trie, torch.device("cpu"))
     return Bench(toy, runner, Engine(config, TorchModel(runner, sampler), build_prompts(toy), clock), clock)
+
+
+@dataclasses.dataclass
+class ScriptedBench:
+    """An engine on a model without weights, with its parts in reach."""
+
+    model: ScriptedModel
+    engine: Engine
+    clock: Clock
+
+
+def build_scripted_bench(max_tokens: int = 512, kind: str = "qwen", **settings: Any) -> ScriptedBench:
+    """`max_tokens`: the model's window."""
+    toy, clock = toy_tokenizer(kind), Clock()
+    model = ScriptedModel(toy, max_tokens)
+    engine = Engine(EngineConfig(Path("model"), **settings), model, build_prompts(toy), clock)
+    return ScriptedBench(model, engine, clock)
+
+
+def build_job_builder(max_tokens: int = 512, **settings: Any) -> JobBuilder:
+    """For a model without weights. `max_tokens`: its window."""
+    toy = toy_tokenizer("qwen")
+    return JobBuilder(EngineConfig(Path("model"), **settings), ScriptedModel(toy, max_tokens), build_prompts(toy))
 
 
 def assert_soon(event: threading.Event) -> None:

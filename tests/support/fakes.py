@@ -48,6 +48,10 @@ class ScriptedEngine:
         self._threads.append(thread)
         thread.start()
 
+    def measure_heartbeat_ms(self) -> float:
+        """Never hangs."""
+        return 0.0
+
     def close(self) -> None:
         """Fails what is in flight."""
         self._is_closed.set()
@@ -85,7 +89,7 @@ class ScriptedEngine:
 
 _STATS = CompletionStats(
     queue_ms=1.5, first_chunk_ms=2.5, total_ms=3.5, num_tokens=2, num_forwards=2, num_context_tokens=10,
-    num_reused_tokens=7, num_hot_hits=3, num_hot_misses=1,
+    num_hot_hits=3, num_hot_misses=1,
 )  # fmt: skip
 
 
@@ -125,15 +129,15 @@ class FakeRequest:
         self.arrays = arrays
         self.cancelled = False
         self.sender = FakeSender()
-        self._parameters = parameters or {}
+        self.raw_parameters = json.dumps(parameters or {}).encode()
 
     def get_response_sender(self) -> "FakeSender":
         """Always the same."""
         return self.sender
 
     def parameters(self) -> str:
-        """As JSON."""
-        return json.dumps(self._parameters)
+        """As JSON. Raises UnicodeDecodeError for bytes that are not UTF-8, as Triton's own does."""
+        return self.raw_parameters.decode()
 
     def is_cancelled(self) -> bool:
         """What the test says."""

@@ -1,13 +1,13 @@
-"""Triton's face of the engine: tensors to `inference.protocol.completion` and back, and nothing else.
+"""The Triton model `completion`: it converts between tensors and `inference.protocol.completion`, and does no more.
 
 Decoupled: `execute` hands each request to the engine and returns; the engine's thread sends the chunks. Every request
-ends in exactly one response with the FINAL flag, the last chunk or an error, or its stream would stay open for ever.
+ends in exactly one response with the FINAL flag, the last chunk or an error. Without it the stream would never close.
+A request for the heartbeat is answered at once: it does not wait in the engine, and no metric counts it.
 """
 
 import json
 import os
 import threading
-import traceback
 from collections.abc import Callable, Iterable
 from typing import Any  # Triton's objects have no types
 
@@ -16,9 +16,14 @@ import triton_python_backend_utils as pb_utils  # its TritonError, Tensor, Metri
 import inference
 from inference.config import EngineConfig, config_from_strings, strings_from_environment
 from inference.engine.metrics import METRICS, Observation, Outcome, observe_end, observe_error
-from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
+from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, to_public_error
 from inference.protocol import completion
+from inference.protocol.arrays import Array
 from inference.protocol.error_text import error_to_text
+from inference.protocol.heartbeat import HEARTBEAT, HEARTBEAT_TYPES, asks_for_heartbeat, heartbeat_to_arrays
+from inference.protocol.triton_inputs import read_inputs
+
+_INPUTS = completion.REQUEST_TYPES | HEARTBEAT_TYPES
 
 
 def _load_engine(config: EngineConfig) -> Any:
@@ -31,7 +36,7 @@ class TritonPythonModel:
     """The completion model. Its settings are config.pbtxt's parameters, overridden by MIDTOKEN_* variables."""
 
     def __init__(self, load_engine: Callable[[EngineConfig], Any] = _load_engine) -> None:
-        self._load_engine = load_engine  # makes what completes: an object with `submit(request, sink)` and `close()`
+        self._load_engine = load_engine  # makes an `inference.engine.engine.Completer`
 
     def initialize(self, args: dict[str, str]) -> None:
         """Loads the model that the settings name. Raises ModelError."""
@@ -42,32 +47,42 @@ class TritonPythonModel:
         self._metrics = _Metrics()
 
     def execute(self, requests: Iterable[Any]) -> None:
-        """Hands every request to the engine."""
+        """Hands every request to the engine; answers those that ask for the heartbeat."""
         for request in requests:
             sink = _Sink(request.get_response_sender(), self._metrics)
             try:
-                self._engine.submit(_read_request(request), sink)
-            except Exception as error:  # what left here would leave the stream open
-                sink.fail(error if isinstance(error, MidtokenError) else _log_bug(error))
+                self._take(request, sink)
+            except Exception as error:  # raised from here, it would leave the stream open
+                sink.fail(to_public_error(error, pb_utils.Logger.log_error))
+
+    def _take(self, request: Any, sink: "_Sink") -> None:
+        arrays = read_inputs(request, pb_utils.get_input_tensor_by_name, _INPUTS)
+        if asks_for_heartbeat(arrays):
+            sink.send_heartbeat(self._engine.measure_heartbeat_ms())
+            return
+        arrays.pop(HEARTBEAT, None)
+        self._engine.submit(completion.request_from_arrays(arrays), sink)
 
     def finalize(self) -> None:
-        """Ends what is in flight and the engine's thread."""
+        """Ends the requests in flight and the engine's thread."""
         self._engine.close()
 
 
 class _Sink:
-    """Where the engine sends one request's chunks; what comes after the end is dropped."""
+    """Where the engine sends one request's chunks. What comes after the end is dropped."""
 
     def __init__(self, sender: Any, metrics: "_Metrics") -> None:
         self._sender, self._metrics, self._is_ended = sender, metrics, False
 
     def send(self, chunk: completion.CompletionChunk) -> None:
-        tensors = [pb_utils.Tensor(name, array) for name, array in completion.chunk_to_arrays(chunk).items()]
-        response = pb_utils.InferenceResponse(output_tensors=tensors)
+        response = _build_response(completion.chunk_to_arrays(chunk))
         if chunk.is_last:
             self._end(response, observe_end(chunk))
         elif not self._is_ended:
             self._sender.send(response)
+
+    def send_heartbeat(self, without_progress_ms: float) -> None:
+        self._end(_build_response(heartbeat_to_arrays(without_progress_ms)), ())
 
     def fail(self, error: MidtokenError) -> None:
         kinds = pb_utils.TritonError
@@ -86,7 +101,7 @@ class _Sink:
 
 
 class _Metrics:
-    """`inference.engine.metrics` in Triton's registry."""
+    """The metrics of `inference.engine.metrics`, registered with Triton."""
 
     def __init__(self) -> None:
         self._families, self._series, self._lock = [], {}, threading.Lock()
@@ -105,16 +120,5 @@ class _Metrics:
                 (series.observe if seen.metric.buckets_ms else series.increment)(seen.value)
 
 
-def _read_request(request: Any) -> completion.CompletionRequest:
-    arrays = dict.fromkeys(json.loads(request.parameters() or "{}"))  # JSON fields that are no inputs: refused below
-    for name in completion.REQUEST_TYPES:
-        tensor = pb_utils.get_input_tensor_by_name(request, name)
-        if tensor is not None:
-            arrays[name] = tensor.as_numpy()
-    return completion.request_from_arrays(arrays)
-
-
-def _log_bug(error: Exception) -> ServerError:
-    place = "".join(traceback.format_tb(error.__traceback__))  # without the message, which may hold the request's text
-    pb_utils.Logger.log_error(f"completion: a request failed with {type(error).__name__} at\n{place}")
-    return ServerError(f"the server failed on this request ({type(error).__name__}); its log says where")
+def _build_response(arrays: dict[str, Array]) -> Any:
+    return pb_utils.InferenceResponse([pb_utils.Tensor(name, array) for name, array in arrays.items()])

@@ -12,7 +12,7 @@ _ANY = Crossing(None, b"", Rule.EXTEND)
 _ENDLESS = BlockRule(0, closes=False)
 
 
-def _sequence(limits: Limits, num_healed_bytes: int = 0) -> Candidate:
+def _candidate(limits: Limits, num_healed_bytes: int = 0) -> Candidate:
     return Candidate(0, TokenTree((0,)), (_ANY,), limits, Detokenizer(num_healed_bytes))
 
 
@@ -25,7 +25,7 @@ _pieces = st.lists(
 )
 
 
-@settings(max_examples=5 * settings.default.max_examples)
+@settings(max_examples=5 * settings().max_examples)
 @given(
     pieces=_pieces,
     cut=st.integers(1, 3),
@@ -38,7 +38,7 @@ def test_streamed_pieces_joined_are_the_text_that_is_sent_at_once(
 ) -> None:
     data = "".join(pieces).encode()
     tokens = [data[start : start + cut] for start in range(0, len(data), cut)]
-    streaming, at_once = (_sequence(Limits(max_tokens, tuple(stops), extent)) for _ in range(2))
+    streaming, at_once = (_candidate(Limits(max_tokens, tuple(stops), extent)) for _ in range(2))
     streamed = []
     for token in tokens:
         if streaming.finish_reason:
@@ -55,25 +55,25 @@ def test_streamed_pieces_joined_are_the_text_that_is_sent_at_once(
 
 
 def test_the_first_line_goes_out_as_soon_as_it_is_whole() -> None:
-    candidate = _sequence(_limits())
-    said = []
+    candidate = _candidate(_limits())
+    sent = []
     for token in (b"\n  a", b"b", b" \n", b"  c", b"\n"):
         candidate.accept_token(_ANY, 1, token)
-        said.append(candidate.take_text())
+        sent.append(candidate.take_text())
     candidate.finish(FinishReason.LENGTH)
 
-    assert [*said, candidate.take_text()] == ["", "", "\n  ab", "", "", " \n  c\n"]
+    assert [*sent, candidate.take_text()] == ["", "", "\n  ab", "", "", " \n  c\n"]
 
 
 def test_a_line_that_may_be_the_beginning_of_a_stop_string_is_held_back() -> None:
-    candidate = _sequence(_limits(stops=("b\nc",)))
+    candidate = _candidate(_limits(stops=("b\nc",)))
     candidate.accept_token(_ANY, 1, b"ab\n")
 
     assert candidate.take_text() == ""
 
 
 def test_a_stop_string_ends_the_text_before_it() -> None:
-    candidate = _sequence(_limits(stops=("END", "ND")))
+    candidate = _candidate(_limits(stops=("END", "ND")))
     candidate.accept_token(_ANY, 1, b"ab E")
     candidate.accept_token(_ANY, 1, b"ND cd")
 
@@ -82,15 +82,15 @@ def test_a_stop_string_ends_the_text_before_it() -> None:
 
 
 def test_what_comes_first_in_the_text_ends_it() -> None:
-    candidate = _sequence(_limits(stops=("c",), extent=LineRule()))
+    candidate = _candidate(_limits(stops=("c",), extent=LineRule()))
     candidate.accept_token(_ANY, 1, b"ab\nc")
 
     assert candidate.finish_reason is FinishReason.EXTENT
     assert candidate.text == "ab"
 
 
-def test_the_first_reason_stands() -> None:
-    candidate = _sequence(_limits())
+def test_the_first_reason_is_kept() -> None:
+    candidate = _candidate(_limits())
 
     candidate.finish(FinishReason.DEADLINE)
     candidate.finish(FinishReason.CANCELLED)
@@ -98,8 +98,8 @@ def test_the_first_reason_stands() -> None:
     assert candidate.finish_reason is FinishReason.DEADLINE
 
 
-def test_healed_bytes_are_neither_said_nor_counted() -> None:
-    candidate = _sequence(_limits(max_tokens=1), num_healed_bytes=4)
+def test_healed_bytes_are_neither_in_the_text_nor_counted() -> None:
+    candidate = _candidate(_limits(max_tokens=1), num_healed_bytes=4)
 
     candidate.accept_path((7, 8), b"No")
     candidate.accept_token(Crossing(1, b"de", Rule.LEAVE), 9, b"des")
@@ -109,8 +109,8 @@ def test_healed_bytes_are_neither_said_nor_counted() -> None:
     assert candidate.finish_reason is FinishReason.LENGTH
 
 
-def test_a_token_inside_the_rest_leaves_what_it_did_not_spell() -> None:
-    candidate = _sequence(_limits(max_tokens=1), num_healed_bytes=4)
+def test_a_token_inside_the_remaining_bytes_is_followed_by_those_that_it_did_not_spell() -> None:
+    candidate = _candidate(_limits(max_tokens=1), num_healed_bytes=4)
 
     candidate.accept_token(Crossing(None, b"Node", Rule.SPELL), 9, b"No")
 
@@ -119,8 +119,8 @@ def test_a_token_inside_the_rest_leaves_what_it_did_not_spell() -> None:
     assert candidate.finish_reason is None
 
 
-def test_after_the_rest_any_token_may_follow() -> None:
-    candidate = _sequence(_limits(), num_healed_bytes=2)
+def test_after_the_remaining_bytes_any_token_may_follow() -> None:
+    candidate = _candidate(_limits(), num_healed_bytes=2)
 
     candidate.accept_token(Crossing(None, b"No", Rule.LEAVE), 9, b"Node")
 

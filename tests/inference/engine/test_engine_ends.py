@@ -1,17 +1,25 @@
-"""How requests end: what they ask for, what becomes of them, what goes wrong."""
+"""How requests end: what they ask for, and what becomes of them."""
 
 import threading
 import time
 from contextlib import closing
+from itertools import accumulate
 
 import pytest
 
 from inference.engine.engine import Engine
-from inference.errors import InvalidRequestError, OverloadedError, ServerError
+from inference.errors import InvalidRequestError, OverloadedError
+from inference.model.language_model import SampleRequest, SampleResult
 from inference.protocol.completion import CompletionRequest, FinishReason, Healing
 from tests.inference.conftest import MakeModel
-from tests.support.engine_bench import UNBOUNDED, Bench, assert_soon, build_bench
+from tests.support.engine_bench import UNBOUNDED, Bench, ScriptedBench, assert_soon, build_bench
 from tests.support.sinks import CollectingSink, complete, submit
+from tests.support.toys import build_prompts
+
+
+def _say_and_wait(said: threading.Event, hold: threading.Event) -> None:
+    said.set()
+    assert_soon(hold)
 
 
 def test_a_cancelled_request_is_gone_after_the_step_that_runs(bench: Bench) -> None:
@@ -73,7 +81,7 @@ def test_what_was_said_by_the_deadline_is_sent(bench: Bench) -> None:
 
 def test_an_engine_without_room_refuses(small_bench: Bench) -> None:
     hold, is_running = threading.Event(), threading.Event()
-    small_bench.runner.before_forward = lambda: (is_running.set(), assert_soon(hold))[1]
+    small_bench.runner.before_forward = lambda: _say_and_wait(is_running, hold)
     taken = [submit(small_bench.engine, CompletionRequest("x", max_tokens=2))]
     assert_soon(is_running)
     taken += [submit(small_bench.engine, CompletionRequest("x", max_tokens=2)) for _ in range(2)]
@@ -125,54 +133,33 @@ def test_no_token_stands_beyond_the_models_window(
     assert furthest < 512
 
 
-def test_max_tokens_counts_what_goes_beyond_the_healed_bytes(bench: Bench) -> None:
-    for healing in Healing:
-        sink = complete(bench.engine, CompletionRequest("x = _num_padd", max_tokens=1, healing=healing))
+@pytest.mark.parametrize("healing", Healing)
+@pytest.mark.parametrize("max_tokens", [1, 2, 5])
+def test_max_tokens_counts_what_goes_beyond_the_healed_bytes(
+    scripted: ScriptedBench, healing: Healing, max_tokens: int
+) -> None:
+    request = CompletionRequest("x = _num_padd", max_tokens=max_tokens, healing=healing, extent=UNBOUNDED)
+    chosen: list[int] = []
 
-        assert sink.finish_reason in (FinishReason.END, FinishReason.EXTENT) or sink.text, healing
+    def watch(sample: SampleRequest, result: SampleResult) -> SampleResult:
+        [choice] = result.choices
+        path = sample.tree.find_path(choice.crossing.node)
+        chosen.extend([*(sample.tree.branch_ids[branch] for branch in path), choice.token_id])
+        return result
 
+    scripted.model.spoil = watch
+    sink = complete(scripted.engine, request)
 
-# What goes wrong
-
-
-def test_a_step_that_fails_fails_its_requests_and_the_engine_lives_on(bench: Bench) -> None:
-    def fail() -> None:
-        raise RuntimeError("the device is gone")
-
-    bench.runner.before_forward = fail
-    sinks = [submit(bench.engine, CompletionRequest("x")) for _ in range(3)]
-    for sink in sinks:
-        sink.wait_for_end()
-        assert isinstance(sink.error, ServerError)
-        assert "the device is gone" in str(sink.error)
-
-    bench.runner.before_forward = lambda: None
-    assert complete(bench.engine, CompletionRequest("x", max_tokens=2)).chunks
-
-
-class _BrokenSink(CollectingSink):
-    """Raises from one of its methods."""
-
-    def __init__(self, broken: str) -> None:
-        super().__init__()
-        self.raised = threading.Event()
-        setattr(self, broken, self._break)
-
-    def _break(self, *_args: object) -> None:
-        self.raised.set()
-        raise RuntimeError("nobody there")
+    toy = scripted.model.toy
+    healed = build_prompts(toy).build(request, 256).healed
+    ends = list(accumulate(len(toy.vocabulary.token_bytes[token_id]) for token_id in chosen))
+    assert sum(end > len(healed) for end in ends) == max_tokens
+    assert toy.join(chosen) == healed + sink.text.encode()
+    assert sink.finish_reason is FinishReason.LENGTH
+    assert sink.stats.num_tokens == len(chosen)
 
 
-@pytest.mark.parametrize("broken", ["send", "fail", "is_cancelled"])
-def test_a_sink_that_raises_ends_its_own_request_only(bench: Bench, broken: str) -> None:
-    sink = _BrokenSink(broken)
-    max_tokens = 510 if broken == "fail" else 3  # the first is refused, through `fail`
-    bench.engine.submit(CompletionRequest("x", max_tokens=max_tokens), sink)
-    other = submit(bench.engine, CompletionRequest("x", max_tokens=3))
-
-    assert other.wait().chunks
-    assert_soon(sink.raised)
-    assert complete(bench.engine, CompletionRequest("y", max_tokens=2)).chunks
+# An engine that closes
 
 
 def _find_refusal(engine: Engine, request: CompletionRequest) -> str:
@@ -184,7 +171,7 @@ def _find_refusal(engine: Engine, request: CompletionRequest) -> str:
 
 def test_closing_answers_every_request_that_was_taken(small_bench: Bench) -> None:
     hold, is_running = threading.Event(), threading.Event()
-    small_bench.runner.before_forward = lambda: (is_running.set(), assert_soon(hold))[1]
+    small_bench.runner.before_forward = lambda: _say_and_wait(is_running, hold)
     request = CompletionRequest("x", max_tokens=300, extent=UNBOUNDED)
     sinks = [submit(small_bench.engine, request)]
     assert_soon(is_running)

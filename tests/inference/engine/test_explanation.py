@@ -1,11 +1,12 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from inference.engine.explanation import build_explanation
 from inference.engine.prompt import Prompt
-from inference.model.language_model import SampleRequest, Sampling
+from inference.model.language_model import Choice, SampleRequest, SampleResult, Sampling
 from inference.model.sampler import Sampler
 from inference.protocol.completion import CompletionRequest, Explanation, Healing
 from tests.support.toys import KINDS, build_prompts, toy_tokenizer
@@ -95,3 +96,23 @@ def test_special_tokens_are_shown_by_name() -> None:
     explanation = build_explanation(prompts, prompt, tree, prompt.covering.crossings, result)
 
     assert explanation.chosen_tokens == ("<|endoftext|>",)
+
+
+@kinds
+def test_each_node_shows_the_best_token_of_its_own_crossing(kind: str) -> None:
+    toy = toy_tokenizer(kind)
+    prompts = build_prompts(toy)
+    prompt = prompts.build(CompletionRequest(_PREFIX), 256)
+    tree, crossings = prompt.covering.build_tree(prompt.context_ids), prompt.covering.crossings
+    first_text_id = next(token_id for token_id, token in enumerate(toy.vocabulary.token_bytes) if token.isalpha())
+    ids = np.arange(first_text_id, first_text_id + len(crossings))
+    log_probs = -1.0 - np.arange(len(crossings))
+    result = SampleResult(log_probs + 0.5, ids, log_probs, (Choice(crossings[0], int(ids[0])),), 0, 0)
+
+    explanation = build_explanation(prompts, prompt, tree, crossings, result)
+
+    assert len(crossings) > 1
+    for crossing, token_id, log_prob in zip(crossings, ids, log_probs, strict=True):
+        node = explanation.nodes[0 if crossing.node is None else crossing.node + 1]
+        assert node.best_token == toy.vocabulary.token_bytes[token_id].decode(errors="backslashreplace")
+        assert (node.best_log_prob, node.log_mass) == (log_prob, log_prob + 0.5)

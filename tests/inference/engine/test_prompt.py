@@ -1,15 +1,17 @@
 import dataclasses
+import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference.engine.prompt import FimMarkers, FimOrder, find_fim_markers
-from inference.healing.covering import Rule
+from inference.engine.fim_markers import FimMarkers, FimOrder
+from inference.engine.prompt import _cut_front
+from inference.errors import InvalidRequestError
+from inference.healing.covering import CoveringTree, Rule
 from inference.protocol.completion import CompletionRequest, Healing
 from tests.support.toys import FIM_NAMES, KINDS, SENTENCEPIECE_KINDS, ToyTokenizer, build_prompts, texts, toy_tokenizer
-from trie_cache.vocabulary import Vocabulary
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 _PREFIX, _SUFFIX = "def walk(node):\n    return node.nex", "\n\nwalk(None)\n"
@@ -97,21 +99,101 @@ def test_a_suffix_gets_no_blank_of_the_tokenizers_own(kind: str) -> None:
     assert toy.join(ids[ids.index(suffix_id) + 1 : ids.index(middle_id)]) == b"foo)"
 
 
-@kinds
-@pytest.mark.parametrize("healing", Healing)
-@given(prefix=texts, repeats=st.sampled_from([1, 1, 40]), suffix=texts, max_tokens=st.integers(40, 200))
-def test_a_prompt_and_its_healing_fit_where_they_must(
-    kind: str, healing: Healing, prefix: str, repeats: int, suffix: str, max_tokens: int
+def _count_tokens_that_spell(toy: ToyTokenizer, data: bytes) -> int:
+    """The most tokens that spell the bytes, by brute force; -1 where none do."""
+    most = [0] + [-1] * len(data)
+    for end in range(1, len(data) + 1):
+        for start in range(max(end - 16, 0), end):
+            if most[start] >= 0 and data[start:end] in set(toy.vocabulary.token_bytes):
+                most[end] = max(most[end], most[start] + 1)
+    return most[-1]
+
+
+def _count_spelling_slowly(toy: ToyTokenizer, covering: CoveringTree) -> int:
+    """The most tokens that a completion can spend on healed bytes alone: on a path, and on what is left behind it."""
+    tree = covering.build_tree((0,))
+    counts = [0]
+    for crossing in covering.crossings:
+        num_on_path = len(tree.find_path(crossing.node))
+        if crossing.rule is Rule.SPELL:
+            counts.append(num_on_path + _count_tokens_that_spell(toy, crossing.remaining_bytes))
+        elif crossing.rule is Rule.EXTEND and crossing.remaining_bytes in toy.vocabulary.token_bytes[1:]:
+            counts.append(num_on_path + bool(crossing.remaining_bytes))
+        else:
+            counts.append(num_on_path)
+    return max(counts)
+
+
+@pytest.mark.parametrize("kind", ["qwen", "llama2"])
+@given(
+    prefix=texts,
+    repeats=st.sampled_from([1, 1, 8, 40]),
+    suffix=texts,
+    healing=st.sampled_from(Healing),
+    order=st.sampled_from(FimOrder),
+    max_tokens=st.integers(8, 120),
+)
+@settings(max_examples=3 * settings().max_examples)
+def test_a_prompt_and_what_spells_its_healed_bytes_fit_or_the_request_is_refused(
+    kind: str, prefix: str, repeats: int, suffix: str, healing: Healing, order: FimOrder, max_tokens: int
 ) -> None:
     toy = toy_tokenizer(kind)
     request = CompletionRequest(prefix * repeats, suffix * repeats, healing=healing)
 
-    prompt = build_prompts(toy).build(request, max_tokens)
+    try:
+        prompt = build_prompts(toy, order).build(request, max_tokens)
+    except InvalidRequestError as error:
+        _, num_spelling, num_start, room = map(int, re.findall(r"\d+", str(error))[:4])
+        assert num_spelling + num_start > room == max_tokens
+        return
 
-    depths = prompt.covering.build_tree(prompt.context_ids).find_depths()
-    num_spelled = max(depths, default=0)
-    if prompt.kept_ids:
-        assert len(prompt.context_ids) + num_spelled <= max_tokens
+    num_spelling = _count_spelling_slowly(toy, prompt.covering)
+    assert num_spelling <= prompt.num_spelling_tokens
+    assert len(prompt.context_ids) + num_spelling <= max_tokens
+    full = build_prompts(toy, order)._heal(_cut_front(request.prefix, 8 * max_tokens), healing)[0]
+    assert full[len(full) - len(prompt.kept_ids) :] == prompt.kept_ids
+    num_suffix = len(prompt.context_ids) - len(prompt.kept_ids) - 1
+    if num_suffix and len(prompt.kept_ids) < len(full):  # the suffix gives way before the last quarter of the text does
+        assert len(prompt.kept_ids) >= max_tokens // 4 * 3 // 4
+
+
+@pytest.mark.parametrize("healing", [Healing.EXACT, Healing.GREEDY])
+def test_the_suffix_gives_way_before_the_text_in_front_of_the_cursor(healing: Healing) -> None:
+    toy = toy_tokenizer("qwen")
+    request = CompletionRequest("x = 1\n" * 3 + "n" * 60, "\ny = 2\n" * 40, healing=healing)
+    kept, sizes = set(), []
+
+    for max_tokens in (200, 130, 100, 90, 78):
+        prompt = build_prompts(toy).build(request, max_tokens)
+        kept.add(prompt.kept_ids)
+        sizes.append(len(prompt.context_ids) - len(prompt.kept_ids) - 1)
+
+    assert len(kept) == 1
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] == 0  # no suffix, and no markers either
+
+
+def test_healed_bytes_that_do_not_fit_are_refused_with_the_numbers() -> None:
+    toy = toy_tokenizer("qwen")
+    request = CompletionRequest("x = " + "n" * 60, max_tokens=7, healing=Healing.GREEDY)
+
+    with pytest.raises(InvalidRequestError) as caught:
+        build_prompts(toy).build(request, 40)
+
+    assert str(caught.value) == (
+        "the 61 bytes before the cursor that are generated again may take 61 tokens, and 1 stand before every text, "
+        "but the prompt has room for 40; lower max_tokens (7) or set healing to none"
+    )
+
+
+@pytest.mark.parametrize("num_typed", range(100, 200, 7))
+def test_a_cut_context_fills_most_of_its_room(num_typed: int) -> None:
+    toy = toy_tokenizer("qwen")
+    text = "".join(f"name_{index} = {index}\n" for index in range(600))[: 8 * num_typed]
+
+    prompt = build_prompts(toy).build(CompletionRequest(text, healing=Healing.NONE), 100)
+
+    assert len(prompt.context_ids) > 70
 
 
 @kinds
@@ -166,26 +248,3 @@ def test_a_long_prefix_is_cut_at_the_front() -> None:
 
     assert 300 < len(prompt.context_ids) <= 600
     assert text.endswith((toy.join(prompt.kept_ids) + prompt.healed).decode())
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),
-        ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),
-        ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),
-        ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),
-        ("▁<PRE>", "▁<SUF>", "▁<MID>"),
-        ("[PREFIX]", "[SUFFIX]"),
-    ],
-)
-def test_every_familys_markers_are_found(names: tuple[str, ...]) -> None:
-    vocabulary = Vocabulary.from_tokens({0: b"a"}, {name: 1 + index for index, name in enumerate(names)})
-
-    assert find_fim_markers(vocabulary) == FimMarkers(1, 2, 3 if len(names) == 3 else None)
-
-
-def test_some_of_the_markers_are_none() -> None:
-    vocabulary = Vocabulary.from_tokens({0: b"a"}, {"<fim_prefix>": 1, "<fim_suffix>": 2})
-
-    assert find_fim_markers(vocabulary) is None

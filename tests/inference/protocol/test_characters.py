@@ -31,16 +31,19 @@ _COUNTS = st.integers(1, characters.MAX_NEW)
 _SEEDS = st.none() | st.integers(0, 2**63 - 1)
 
 
+_EFFECTIVE: dict[Ask, dict[str, st.SearchStrategy[Any]]] = {
+    Ask.NEXT_BYTE: {"num_members": st.integers(0, characters.MAX_MEMBERS)},
+    Ask.SAMPLE: {"max_bytes": _COUNTS, "seed": _SEEDS},
+    Ask.GREEDY: {"max_bytes": _COUNTS},
+    Ask.COMPLETE: {"max_tokens": _COUNTS, "seed": _SEEDS},
+}
+
+
 @st.composite
 def _requests(draw: st.DrawFn) -> CharacterRequest:
     """With the fields that have an effect."""
     ask, covering = draw(st.sampled_from(Ask)), draw(st.sampled_from(CoveringKind))
-    values: dict[str, st.SearchStrategy[Any]] = {
-        Ask.NEXT_BYTE: {"num_members": st.integers(0, characters.MAX_MEMBERS)},
-        Ask.SAMPLE: {"max_bytes": _COUNTS, "seed": _SEEDS},
-        Ask.GREEDY: {"max_bytes": _COUNTS},
-        Ask.COMPLETE: {"max_tokens": _COUNTS, "seed": _SEEDS},
-    }.get(ask, {})
+    values = dict(_EFFECTIVE.get(ask, {}))
     if covering is CoveringKind.BEAM:
         values |= {"width": st.integers(1, characters.MAX_WIDTH), "threshold": st.floats(0, 1, exclude_max=True)}
     limit = 6 if covering is CoveringKind.ENUMERATE else 1000
@@ -81,13 +84,15 @@ def test_an_answer_is_strict_json(answer: CharacterAnswer) -> None:
 @given(_ANSWERS)
 def test_answer_arrays_have_the_types_of_the_table(answer: CharacterAnswer) -> None:
     for name, array in characters.answer_to_arrays(answer).items():
-        assert (array.ndim, array.dtype) == (1, characters.ANSWER_TYPES[name][1])
+        assert array.ndim == 1
+        assert array.dtype == characters.ANSWER_TYPES[name][1]
 
 
 @given(_requests())
 def test_request_arrays_have_the_types_of_the_table(request: CharacterRequest) -> None:
     for name, array in characters.request_to_arrays(request).items():
-        assert (array.shape, array.dtype) == ((1,), characters.REQUEST_TYPES[name][1])
+        assert array.shape == (1,)
+        assert array.dtype == characters.REQUEST_TYPES[name][1]
 
 
 def test_the_table_names_every_field_of_a_request() -> None:

@@ -1,0 +1,34 @@
+"""The engine's sign of life: how long ago its loop last made progress."""
+
+from collections.abc import Callable
+
+
+class Heartbeat:
+    """Written by the engine's thread, read by any other.
+
+    Progress is a finished step or a finished round of the loop, however long the queue is. A loop that hangs in a step
+    does not beat, and neither does one that has ended.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock`: seconds."""
+        self._clock = clock
+        self._last_beat = clock()
+        self._is_resting = False
+
+    def beat(self) -> None:
+        """The loop has made progress, and has more to do."""
+        self._last_beat = self._clock()
+        self._is_resting = False  # after the time: a reader who sees False must not see an old time
+
+    def rest(self) -> None:
+        """The loop has nothing to do until something comes in."""
+        self._is_resting = True
+
+    def end(self) -> None:
+        """The loop has ended, and will never beat again."""
+        self._is_resting = False
+
+    def measure_ms(self) -> float:
+        """Milliseconds since the last progress; 0 while there is nothing to do."""
+        return 0.0 if self._is_resting else 1e3 * (self._clock() - self._last_beat)

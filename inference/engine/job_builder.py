@@ -1,0 +1,78 @@
+"""From a request to a job: its prompt, its limits and the room that it needs."""
+
+from dataclasses import dataclass
+
+from inference.config import MIN_PROMPT_TOKENS, EngineConfig
+from inference.engine.candidate import Candidate, Limits
+from inference.engine.detokenizer import Detokenizer
+from inference.engine.job import ChunkSink, Counters, Job
+from inference.engine.prompt import Prompt, PromptBuilder
+from inference.engine.stopping import build_extent_rule
+from inference.errors import InvalidRequestError
+from inference.healing.token_tree import TokenTree
+from inference.model.language_model import LanguageModel, RandomSource
+from inference.protocol.completion import CompletionRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A request as it came in."""
+
+    request: CompletionRequest
+    sink: ChunkSink
+    submitted_at: float  # seconds of the engine's clock
+
+
+@dataclass(frozen=True, slots=True)
+class JobBuilder:
+    """Builds jobs for one model."""
+
+    config: EngineConfig
+    model: LanguageModel
+    prompts: PromptBuilder
+
+    def build(self, arrival: Arrival) -> Job:
+        """The request as a job. Raises InvalidRequestError where it does not fit the model's window."""
+        request = arrival.request
+        prompt = self.prompts.build(request, self._find_prompt_room(request))
+        tree = prompt.covering.build_tree(prompt.context_ids)
+        extent = build_extent_rule(request.extent, request.prefix, request.suffix)
+        limits = Limits(request.max_tokens, request.stop, extent)
+        first = Candidate(0, tree, prompt.covering.crossings, limits, Detokenizer(len(prompt.healed)))
+        return Job(
+            request=request,
+            sink=arrival.sink,
+            prompt=prompt,
+            counters=Counters(
+                arrival.submitted_at,
+                num_context_tokens=len(prompt.context_ids),
+                num_tree_nodes=1 + len(tree.branch_ids),
+            ),
+            max_held_tokens=_count_held_tokens(prompt, tree, request.max_tokens),
+            candidates=[first],
+            random_sources=self._build_random_sources(request),
+        )
+
+    def _find_prompt_room(self, request: CompletionRequest) -> int:
+        """How many tokens there are for the prompt and for what spells the healed bytes again."""
+        room = self.model.max_tokens - request.max_tokens
+        if room < MIN_PROMPT_TOKENS:
+            raise InvalidRequestError(
+                f"max_tokens is {request.max_tokens}; the model sees {self.model.max_tokens} tokens in all, and "
+                f"{MIN_PROMPT_TOKENS} of them at least are for the prompt"
+            )
+        return min(room, self.config.max_context_tokens)
+
+    def _build_random_sources(self, request: CompletionRequest) -> tuple[RandomSource | None, ...]:
+        if request.temperature == 0.0:
+            return (None,) * request.num_candidates
+        seed = request.seed
+        return tuple(
+            self.model.new_random_source(None if seed is None else (seed + index) % 2**63)
+            for index in range(request.num_candidates)
+        )
+
+
+def _count_held_tokens(prompt: Prompt, tree: TokenTree, max_tokens: int) -> int:
+    """The most tokens that one sequence can hold: in the first step all branches, later those that were chosen."""
+    return len(prompt.context_ids) + max(len(tree.branch_ids), prompt.num_spelling_tokens + max_tokens)

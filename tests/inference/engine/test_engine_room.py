@@ -1,0 +1,62 @@
+"""What an engine holds: never more than its window, and never more than `cache_tokens`."""
+
+from contextlib import closing
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inference.errors import InvalidRequestError, OverloadedError
+from inference.protocol.completion import CompletionRequest, FinishReason, Healing
+from tests.support.engine_bench import UNBOUNDED, build_scripted_bench
+from tests.support.sinks import submit
+from tests.support.toys import texts
+
+_CACHE_TOKENS = 250
+
+_requests = st.builds(
+    CompletionRequest,
+    prefix=st.tuples(texts, st.sampled_from([1, 1, 8, 40])).map(lambda drawn: drawn[0] * drawn[1]),
+    suffix=st.tuples(texts, st.sampled_from([0, 1, 8])).map(lambda drawn: drawn[0] * drawn[1]),
+    max_tokens=st.integers(1, 60),
+    healing=st.sampled_from(Healing),
+    num_candidates=st.integers(1, 3),
+    extent=st.just(UNBOUNDED),
+)
+
+
+@pytest.mark.parametrize("kind", ["qwen", "llama2"])
+def test_no_request_is_let_in_that_passes_the_window_or_needs_more_room_than_it_said(kind: str) -> None:
+    """On a model that spells healed bytes in as many tokens as it can and never ends a text."""
+    bench = build_scripted_bench(kind=kind, cache_tokens=_CACHE_TOKENS)
+    model, ends = bench.model, set[str]()
+
+    @settings(max_examples=settings().max_examples, database=None)
+    @given(requests=st.lists(_requests, min_size=1, max_size=4), window=st.integers(24, 140))
+    def check(requests: list[CompletionRequest], window: int) -> None:
+        model.max_tokens, model.furthest, model.most_held, model.num_grown = window, 0, 0, 0
+        sinks = [submit(bench.engine, request) for request in requests]
+        for sink in sinks:
+            sink.wait_for_end()
+            if sink.error is None:
+                assert sink.finish_reason in (FinishReason.LENGTH, FinishReason.EXTENT)
+            else:
+                assert isinstance(sink.error, InvalidRequestError | OverloadedError)
+            ends.add(type(sink.error).__name__)
+
+        assert model.furthest <= window
+        assert model.most_held <= _CACHE_TOKENS
+        assert model.num_grown == 0
+
+    with closing(bench.engine):
+        check()
+    assert ends >= {"NoneType", "InvalidRequestError"}, "the case says little"
+
+
+def test_caches_are_given_back_when_a_request_ends() -> None:
+    bench = build_scripted_bench()
+    with closing(bench.engine):
+        for _ in range(3):
+            submit(bench.engine, CompletionRequest("x = ", max_tokens=5, num_candidates=3, extent=UNBOUNDED)).wait()
+    assert bench.model.num_held == 0
+    assert bench.model.most_held > 0

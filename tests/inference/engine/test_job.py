@@ -1,0 +1,101 @@
+import dataclasses
+
+import pytest
+
+from inference.engine.candidate import Candidate
+from inference.engine.job import Job
+from inference.engine.job_builder import Arrival, JobBuilder
+from inference.protocol.completion import CompletionRequest, FinishReason
+from tests.support.engine_bench import UNBOUNDED, build_job_builder
+from tests.support.sinks import CollectingSink
+
+
+def _build_job(num_candidates: int = 1) -> tuple[Job, CollectingSink]:
+    sink = CollectingSink()
+    builder: JobBuilder = build_job_builder()
+    request = CompletionRequest("x = nam", max_tokens=5, num_candidates=num_candidates, extent=UNBOUNDED)
+    job = builder.build(Arrival(request, sink, submitted_at=10.0))
+    [first] = job.candidates
+    job.candidates = [dataclasses.replace(first, index=index) for index in range(num_candidates)]
+    return job, sink
+
+
+def _say(candidate: Candidate, text: str) -> None:
+    candidate.text += text
+
+
+def test_text_is_sent_with_its_candidate_and_the_healed_bytes() -> None:
+    job, sink = _build_job(2)
+    _say(job.candidates[1], "a\n  b")
+
+    job.send_ready(11.0)
+
+    [chunk] = sink.chunks
+    assert (chunk.text, chunk.candidate, chunk.healed_bytes) == ("a", 1, job.prompt.num_healed_bytes)
+    assert chunk.healed_bytes == len(" nam")
+    assert not chunk.is_last
+
+
+def test_nothing_is_sent_twice_and_nothing_where_nothing_is_ready() -> None:
+    job, sink = _build_job()
+    _say(job.candidates[0], "a\n  b")
+
+    job.send_ready(11.0)
+    job.send_ready(12.0)
+
+    assert [chunk.text for chunk in sink.chunks] == ["a"]
+
+
+def test_only_the_chunk_that_ends_the_last_candidate_is_the_last() -> None:
+    job, sink = _build_job(2)
+    job.candidates[1].finish(FinishReason.END)
+    job.send_ready(11.0)
+    job.candidates[0].finish(FinishReason.LENGTH)
+    job.send_ready(12.0)
+
+    assert [(chunk.candidate, chunk.finish_reason, chunk.is_last) for chunk in sink.chunks] == [
+        (1, FinishReason.END, False),
+        (0, FinishReason.LENGTH, True),
+    ]
+
+
+def test_the_stats_tell_the_times_in_milliseconds_since_the_request_came() -> None:
+    job, sink = _build_job()
+    job.counters.started_at = 10.5
+    _say(job.candidates[0], "a\n")
+    job.send_ready(11.0)
+    job.finish(FinishReason.DEADLINE)
+    job.send_ready(12.0)
+
+    assert (sink.stats.queue_ms, sink.stats.first_chunk_ms, sink.stats.total_ms) == (500, 1000, 2000)
+
+
+def test_a_job_that_never_ran_has_waited_all_the_time() -> None:
+    job, sink = _build_job()
+    job.finish(FinishReason.CANCELLED)
+    job.send_ready(12.0)
+
+    assert (sink.stats.queue_ms, sink.stats.total_ms) == (2000, 2000)
+
+
+def test_the_first_failure_is_kept_and_nothing_is_raised() -> None:
+    job, _ = _build_job()
+
+    for text in ("first", "second"):
+        with job.keeping_failure():
+            raise RuntimeError(text)
+
+    assert str(job.failure) == "first"
+
+
+def test_a_thread_that_is_told_to_end_does_end() -> None:
+    job, _ = _build_job()
+
+    with pytest.raises(KeyboardInterrupt), job.keeping_failure():
+        raise KeyboardInterrupt
+
+
+def test_its_room_is_that_of_all_its_sequences() -> None:
+    job, _ = _build_job(3)
+
+    assert job.num_tokens == 3 * job.max_held_tokens

@@ -1,0 +1,100 @@
+from collections.abc import Sequence
+
+from inference.engine.job import Job
+from inference.engine.job_builder import Arrival, JobBuilder
+from inference.engine.stepper import Stepper
+from inference.model.language_model import Step
+from inference.protocol.completion import CompletionRequest
+from tests.support.engine_bench import UNBOUNDED, build_job_builder
+from tests.support.scripted_model import CountingCache, ScriptedModel
+from tests.support.sinks import CollectingSink
+
+
+def _build(window: int = 512, **settings: int) -> tuple[JobBuilder, ScriptedModel, Stepper]:
+    builder = build_job_builder(window, **settings)
+    assert isinstance(builder.model, ScriptedModel)
+    return builder, builder.model, Stepper(builder.model, builder.prompts)
+
+
+def _begin(builder: JobBuilder, prefix: str = "x = nam", num_candidates: int = 1) -> Job:
+    request = CompletionRequest(prefix, max_tokens=5, extent=UNBOUNDED, num_candidates=num_candidates)
+    job = builder.build(Arrival(request, CollectingSink(), submitted_at=0.0))
+    job.caches = [builder.model.new_cache(job.max_held_tokens)]
+    return job
+
+
+def _find_held(job: Job) -> list[tuple[int, ...]]:
+    """The tokens that each of the job's caches has kept."""
+    caches = [cache for cache in job.caches if isinstance(cache, CountingCache)]
+    return [tuple(cache.token_ids) for cache in caches]
+
+
+def test_a_step_takes_every_job_one_choice_further_in_one_pass() -> None:
+    builder, model, stepper = _build()
+    jobs = [_begin(builder, prefix) for prefix in ("x = nam", "y", "for lin")]
+
+    stepper.step(jobs)
+
+    assert model.step_sizes == [3]
+    for job in jobs:
+        [candidate] = job.candidates
+        path = candidate.token_ids[:-1]
+        assert _find_held(job) == [(*job.prompt.context_ids, *path)]
+        assert candidate.tree.chain_ids == tuple(candidate.token_ids[-1:])
+
+
+def test_the_first_choice_of_several_candidates_gives_each_a_cache() -> None:
+    builder, model, stepper = _build()
+    job = _begin(builder, num_candidates=3)
+
+    stepper.step([job])
+    assert [candidate.index for candidate in job.candidates] == [0, 1, 2]
+    stepper.step([job])
+
+    assert model.step_sizes == [1, 3]
+    assert len(set(map(len, _find_held(job)))) == 1
+    assert len(job.caches) == 3
+
+
+def test_a_long_context_is_read_in_pieces_before_the_first_choice() -> None:
+    builder, _, stepper = _build(4096, max_context_tokens=2000)
+    job = _begin(builder, "name = 1\n" * 400 + "nam")
+    num_context = len(job.prompt.context_ids)
+    assert num_context > 1024
+
+    held = []
+    while not job.candidates[0].token_ids:
+        stepper.step([job])
+        held.append(len(_find_held(job)[0]))
+
+    assert held[:2] == [512, 1024]
+    assert held[-1] >= num_context
+    assert _find_held(job)[0][:num_context] == job.prompt.context_ids
+    assert job.counters.num_reading_forwards == job.counters.num_forwards - 1 == len(held) - 1
+
+
+def test_a_failure_stays_with_its_job_and_the_job_steps_no_more() -> None:
+    builder, model, stepper = _build()
+    bad, good = _begin(builder, "bad"), _begin(builder, "x")
+
+    def fail_the_bad(steps: Sequence[Step]) -> None:
+        if any(step.cache is bad.caches[0] for step in steps):
+            raise RuntimeError("secret")
+
+    model.before_step = fail_the_bad
+    stepper.step([bad, good])
+    stepper.step([bad, good])
+
+    assert isinstance(bad.failure, RuntimeError)
+    assert good.failure is None
+    assert (bad.counters.num_forwards, good.counters.num_forwards) == (1, 2)
+    assert bad.candidates[0].token_ids == []
+    assert len(good.candidates[0].token_ids) >= 2
+
+
+def test_no_jobs_ask_for_no_pass() -> None:
+    _, model, stepper = _build()
+
+    stepper.step([])
+
+    assert model.step_sizes == []
