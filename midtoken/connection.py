@@ -29,7 +29,7 @@ class Connection:
 
     @classmethod
     async def open(cls, options: argparse.Namespace, on_progress: Callable[[str], None]) -> Self:
-        """A connection whose server has completed something. Raises LaunchError or ServerError."""
+        """A connection to a server whose engine answers, busy or not. Raises LaunchError or ServerError."""
         if options.server is not None:
             connection = cls(options.server, None)
         else:
@@ -37,7 +37,7 @@ class Connection:
             lease = await lease_server(arguments.entry, arguments.build_shared_command(_IDLE_S), on_progress)
             connection = cls(lease.endpoint.grpc_url, lease)
         try:
-            await connection._client.probe()
+            await connection._client.read_heartbeat_ms()
         except BaseException:
             await connection.close()
             raise
