@@ -68,7 +68,7 @@ def test_a_server_that_crashes_leaves_no_children(running: "subprocess.Popen[str
     assert _has_ended(child)
 
 
-def test_the_region_of_a_guardian_that_has_gone_is_removed() -> None:
+def test_the_region_of_a_guard_that_has_gone_is_removed() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     prefix = process_guard._region_prefix()
