@@ -189,7 +189,7 @@ async def test_a_server_that_has_ended_leaves_no_zombie_in_the_process_that_star
     (await lease_server(entry, [sys.executable, "-c", _SERVER, str(entry.folder)], lambda _: None)).close()
     assert _find_children(entry.folder) != []
     (entry.folder / "end").touch()
-    _wait_until(lambda: not entry.is_served())
+    _wait_until(lambda: _find_children(entry.folder) == [])  # it has ended: a zombie has no command line
     _wait_until(lambda: _find_zombies() == [])
 
 
