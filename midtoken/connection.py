@@ -1,4 +1,4 @@
-"""A subcommand's connection to a completion server: the one that `--server` names, or the user's shared server."""
+"""The way from a subcommand to a completion server: one that is named, or the user's shared one."""
 
 import argparse
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -14,11 +14,11 @@ from inference.serving.completion_client import CompletionClient
 from inference.serving.shared_server import ServerLease, lease_server
 from midtoken.arguments.server import ServerArguments, add_server_arguments
 
-_IDLE_S = 900.0  # how long the shared server waits for a new client after its last one has gone
+_IDLE_S = 900.0  # the shared server outlives its last user so long, for whoever opens an editor again
 
 
 class Connection:
-    """The clients of a server and, if it is the shared one, the lease that keeps it running."""
+    """The clients of a server and, where it is the shared one, the lease that keeps it."""
 
     def __init__(self, url: str, lease: ServerLease | None) -> None:
         """Use `open`."""
@@ -29,7 +29,7 @@ class Connection:
 
     @classmethod
     async def open(cls, options: argparse.Namespace, on_progress: Callable[[str], None]) -> Self:
-        """A connection to a server whose engine answers, busy or not. Raises LaunchError or ServerError."""
+        """A connection whose server has completed something. Raises LaunchError or ServerError."""
         if options.server is not None:
             connection = cls(options.server, None)
         else:
@@ -67,7 +67,7 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
 
 @asynccontextmanager
 async def open_connection(options: argparse.Namespace) -> AsyncIterator[Connection]:
-    """A connection for one command. While it waits for the server, it says so on stderr."""
+    """A connection for one command; while the server starts, a person sees that on stderr."""
     with Console(stderr=True).status("waiting for the completion server (its first start takes some seconds) …"):
         connection = await Connection.open(options, on_progress=lambda _line: None)
     try:

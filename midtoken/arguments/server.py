@@ -29,7 +29,7 @@ class ServerArguments:
 
     @classmethod
     def from_options(cls, options: argparse.Namespace) -> Self:
-        """The arguments that `add_server_arguments` added. Raises LaunchError for a value that cannot be served."""
+        """What `add_server_arguments` has parsed. Raises LaunchError where the default model is missing."""
         model_dir = (options.model or find_default_model()).resolve()
         if not (model_dir / "config.json").is_file():
             raise LaunchError(f"{model_dir} is not a model folder: it has no config.json")
