@@ -1,37 +1,40 @@
-# Everything a person needs is a target here; `make help` lists them.
+# `make help` lists the targets.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
 LARGE_VOCABULARY := build/large-vocabulary/dashscope/resources/qwen.tiktoken
-GENLM := build/contestants/genlm
+GENLM := build/genlm
 GENLM_READY := $(GENLM)/.ready
 NVIM := build/editors/nvim
 NPROC ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-quick lint train bench-allowed-sets bench-boundary bench-accuracy bench-characters
+.PHONY: help setup lock run test test-quick lint train bench-allowed-sets bench-boundary bench-accuracy bench-characters
 
-help:  ## this list
+help:  ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
 setup: $(READY)  ## make the environment in .venv
 
-$(READY): pyproject.toml scripts/setup.sh
+$(READY): pyproject.toml requirements.lock scripts/setup.sh
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" bash scripts/setup.sh
 	@touch $@
 
-run: $(READY)  ## see completion at work: server, language server and a file that is typed into
+lock: $(READY)  ## write the newest versions into requirements.lock; run `make setup` and the tests after it
+	@$(BIN)/python scripts/lock.py
+
+run: $(READY)  ## watch completions in a terminal, with and without healing
 	@$(BIN)/midtoken demo
 
 $(NVIM): scripts/get_neovim.sh
 	@bash scripts/get_neovim.sh $(@D)
 
-test: $(READY) $(NVIM)  ## all tests, end to end ones included
+test: $(READY) $(NVIM)  ## all tests, with real servers and editors
 	@$(BIN)/python -m pytest
 
-test-quick: $(READY)  ## the tests that start no server and no editor, with fewer random inputs
+test-quick: $(READY)  ## tests that start no server and no editor, with fewer random inputs
 	@$(BIN)/python -m pytest -m "not e2e" --hypothesis-profile=quick
 
 lint: $(READY)  ## ruff, mypy and the import contracts
@@ -40,17 +43,17 @@ lint: $(READY)  ## ruff, mypy and the import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-$(BENCH_READY): pyproject.toml $(READY)
-	@$(BIN)/python -m pip install --quiet --group bench
+$(BENCH_READY): $(READY)
+	@$(BIN)/python -m pip install --quiet --constraint requirements.lock --group bench
 	@touch $@
 
-# 151,643 tokens. The package is here for this one file, so nothing that it depends on is installed.
+# The vocabulary of 151,643 tokens. Only this file of the package is used, so its dependencies are not installed.
 $(LARGE_VOCABULARY):
 	@$(BIN)/python -m pip install --quiet --no-deps --no-compile --target build/large-vocabulary dashscope==2.0.2
 	@touch $@
 
-# The paper's own implementation, in an environment of its own: it wants another numpy.
-$(GENLM_READY): benchmarks/baselines/contestants/genlm_bytes.txt | $(READY)
+# The paper's own implementation, in an environment of its own, because it needs another numpy.
+$(GENLM_READY): benchmarks/baselines/genlm_environment/requirements.txt | $(READY)
 	@echo "[1/3] an environment for genlm-bytes"
 	@$(BIN)/python -m venv $(GENLM)
 	@echo "[2/3] torch (the largest part)"
@@ -59,16 +62,16 @@ $(GENLM_READY): benchmarks/baselines/contestants/genlm_bytes.txt | $(READY)
 	@$(GENLM)/bin/python -m pip install --quiet -r $<
 	@touch $@
 
-bench-allowed-sets: $(BENCH_READY) $(LARGE_VOCABULARY)  ## allowed token sets for a prefix, beside other methods
+bench-allowed-sets: $(BENCH_READY) $(LARGE_VOCABULARY)  ## how fast the tokens allowed for a prefix are found, beside other methods
 	@$(BIN)/python -m benchmarks.allowed_sets
 
-bench-boundary: $(BENCH_READY) $(LARGE_VOCABULARY)  ## how often the kept tokens begin the finished text's tokens
+bench-boundary: $(BENCH_READY) $(LARGE_VOCABULARY)  ## how often the kept tokens are the first tokens of the finished text
 	@$(BIN)/python -m benchmarks.boundary
 
-bench-accuracy: $(BENCH_READY)  ## the rest of the identifier, by healing strategy
+bench-accuracy: $(BENCH_READY)  ## how often completions are right, by healing strategy
 	@$(BIN)/python -m benchmarks.accuracy
 
-bench-characters: $(BENCH_READY) $(LARGE_VOCABULARY) $(GENLM_READY)  ## the character-level model beside the paper's own code
+bench-characters: $(BENCH_READY) $(LARGE_VOCABULARY) $(GENLM_READY)  ## the character-level model compared with the paper's own code
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.characters
 
 train: $(READY)  ## train the default model, two hours on two cores (NPROC=1 on one GPU)

@@ -1,1 +1,1 @@
-"""What it costs and what it gives: one file per question, each run as `python -m benchmarks.NAME`."""
+"""How good and how fast midtoken is: one file for each question, run as `python -m benchmarks.NAME`."""

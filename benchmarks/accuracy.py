@@ -1,8 +1,8 @@
 """How often a completion spells the rest of what is being typed, by healing strategy.
 
-Cursors are drawn inside identifiers, operators, blanks and strings of held-out files; right is a
-completion that goes on with exactly the characters that stand in the file, up to the end of the
-run. Greedy, prefix only; the strategies take turns at every cursor, so all see the same machine.
+Cursors are drawn inside identifiers, operators, runs of blanks and words of strings in held-out files. A completion is
+right if it begins with exactly the characters of the file, up to the end of that identifier, operator, run or word.
+Decoding is greedy and the model sees the prefix only. All strategies complete at one cursor before the next.
 """
 
 import argparse

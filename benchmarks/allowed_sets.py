@@ -1,7 +1,7 @@
-"""How long it takes to find the tokens that may follow a prefix, what that costs to hold, and whether it is right.
+"""How long it takes to find the tokens allowed for a prefix, how much memory that needs, and whether it is right.
 
-The vocabulary has 151,643 tokens. Prefixes are the blog post's examples, and what stands unfinished before 3,000
-random cursors in held-out files of the Python standard library: their last pre-token, in that vocabulary's own rules.
+The vocabulary has 151,643 tokens. The prefixes are the blog post's examples, and the unfinished pre-tokens before 3,000
+random cursors in held-out files of the Python standard library, split as that vocabulary's tokenizer splits.
 """
 
 import argparse
@@ -41,7 +41,7 @@ _PRE_TOKEN = regex.compile(
 _NUM_TAILS = 3000
 _NUM_REPEATS = 5
 _NUM_BUILDS = 3
-_METHOD_SECONDS = 0.6  # one repeat of a slow method is cut short after about this time
+_METHOD_SECONDS = 0.6  # a repeat of a slow method has as many calls as fit in this time
 _NUM_SCANNED = 150  # prefixes that are compared with the literal scan too, which takes 50 ms each
 
 
@@ -58,7 +58,7 @@ class _Timing:
 
 @dataclass(frozen=True, slots=True)
 class _Cost:
-    """What it takes to make a method ready, the vocabulary's file included, each in a process of its own."""
+    """The cost of building a method, reading the vocabulary's file included, measured in a process of its own."""
 
     build_s: float
     build_spread: str
@@ -118,7 +118,7 @@ def _measure(lookup: Lookup, tails: Sequence[bytes]) -> _Timing:
         examples.append(float(np.median(_time_calls(lookup, [prefix] * num_calls))))
     mean_us = float(_time_calls(lookup, tails[:20]).mean())
     tails = tails[: max(int(_METHOD_SECONDS / (mean_us / 1e6)), 20)]
-    _time_calls(lookup, tails)  # what a method keeps of earlier calls is there from here on
+    _time_calls(lookup, tails)  # fills the caches of the methods that have one
     repeats = [_time_calls(lookup, tails) for _ in range(_NUM_REPEATS)]
     p99s = [float(np.percentile(repeat, 99)) for repeat in repeats]
     return _Timing(
@@ -131,7 +131,7 @@ def _measure(lookup: Lookup, tails: Sequence[bytes]) -> _Timing:
 
 
 def _time_calls(lookup: Lookup, prefixes: Sequence[bytes]) -> npt.NDArray[np.float64]:
-    """Microseconds of each call, as in timeit without the garbage collector."""
+    """Microseconds of each call, without the garbage collector, as in timeit."""
     clock = time.perf_counter_ns
     times = np.empty(len(prefixes))
     gc.disable()
@@ -150,7 +150,7 @@ def _measure_cost(name: str) -> _Cost:
         receiver, sender = context.Pipe(duplex=False)
         child = context.Process(target=_send_cost, args=(name, sender))
         child.start()
-        sender.close()  # so that a child that fails ends the wait
+        sender.close()  # then `recv` raises where the child fails
         measured.append(receiver.recv())
         child.join()
     builds, held, peaks = zip(*measured, strict=True)
@@ -179,7 +179,7 @@ def _read_memory_mb(field: str) -> float:
 
 
 def _find_worst(trie: Trie) -> float:
-    """Microseconds of the slowest of all stored prefixes: the median of its own repeats, so no accident counts."""
+    """Microseconds of the slowest of all stored prefixes, by the median of each prefix's repeats."""
     prefixes = [prefix for prefix, _ in trie.iter_prefixes()]
     lookup = HotPrefixCache(trie, max_recent=0).allowed
     repeats = [_time_calls(lookup, prefixes) for _ in track(range(_NUM_REPEATS), f"{len(prefixes):,} prefixes")]
@@ -187,16 +187,16 @@ def _find_worst(trie: Trie) -> float:
 
 
 def _scan(vocabulary: Vocabulary, prefix: bytes) -> set[int]:
-    """The blog post's rule, literally."""
+    """The blog post's rule, applied to every token."""
     tokens = enumerate(vocabulary.token_bytes)
     return {index for index, text in tokens if text and (text.startswith(prefix) or prefix.startswith(text))}
 
 
 def _compare_with_scan(vocabulary: Vocabulary, trie: Trie) -> tuple[int, bool]:
-    """How many prefixes were compared, and whether ids and masks were right for every one of them.
+    """How many prefixes were compared, and whether ids and masks were right for all of them.
 
-    A scan for every prefix would take hours, so its two loops are exchanged: every token is entered at each prefix
-    that it has. Some prefixes are scanned literally as well.
+    A scan for every prefix would take hours, so its two loops are exchanged: each token is added to the sets of all its
+    prefixes. For some prefixes the result is compared with the scan itself.
     """
     extensions: dict[bytes, list[int]] = {}
     ids_of: dict[bytes, list[int]] = {}
@@ -240,7 +240,7 @@ def _shorten(row: Row) -> Row:
 
 
 def _draw(timings: dict[str, _Timing]) -> "Figure":
-    from matplotlib.figure import Figure  # only here, so that the processes that measure memory do not hold it
+    from matplotlib.figure import Figure  # here, so that the processes that measure memory do not load it
 
     figure = Figure(figsize=(8, 4))
     axes = figure.add_subplot()

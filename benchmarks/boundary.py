@@ -1,10 +1,10 @@
 """How often the kept tokens begin the finished text's tokens, and what that costs.
 
 A text is cut at a random character, as a cursor would; each rule says which of the typed text's tokens
-to keep. The rule recovers the cut where these begin the tokens of the whole text, as the `tokenizers`
+to keep. The rule recovers the cut if these are the first tokens of the whole text, as the `tokenizers`
 library itself gives them. What it does not keep, the model has to generate again.
 
-`figures` hold the worse of two tokenizers: the model folder's, and one of 151,643 tokens.
+Two tokenizers are measured, the model folder's and one of 151,643 tokens; `figures` are those of the worse one.
 
     python -m benchmarks.boundary [--cuts 100000] [--tokenizer models/default] [--seed 0]
 """
@@ -40,7 +40,7 @@ _PLAIN, _ADVERSARIAL = "plain", "adversarial"
 _MAX_CHARS = 800  # of a plain text
 _CUTS_PER_TEXT = 10
 _AWKWARD_SHARE = 0.1  # adversarial cuts for each plain one
-_NUM_REPEATS = 3  # the best of them counts, in processor time: a benchmark is seldom alone on its machine
+_NUM_REPEATS = 3  # the fastest counts, in processor time, because other programs may run
 _NUM_TIMED = 1_000
 _TIMED_CHARS = 4_096
 _MAX_FAILURES_SHOWN = 10
@@ -48,7 +48,7 @@ _MAX_FAILURES_SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One tokenizer, in all the forms that the rules need."""
+    """One tokenizer, in each form that a rule needs."""
 
     name: str
     oracle: Tokenizer
@@ -86,10 +86,10 @@ class Totals:
 
 
 @dataclass(slots=True)
-class CoveringTally:
-    """How the finished texts left our covering trees."""
+class CoveringTotals:
+    """How the tokens of the finished texts crossed the ends of our covering trees."""
 
-    num_left_once: int = 0  # by exactly one exit
+    num_crossed_once: int = 0  # by exactly one crossing
     num_nodes: list[int] = field(default_factory=list)
     build_us: list[float] = field(default_factory=list)
 
@@ -101,7 +101,7 @@ class Outcome:
     name: str
     by_rule: dict[tuple[str, str], Totals] = field(default_factory=lambda: defaultdict(Totals))  # (kind, rule)
     by_language: dict[str, Totals] = field(default_factory=lambda: defaultdict(Totals))  # ours
-    coverings: dict[str, CoveringTally] = field(default_factory=lambda: defaultdict(CoveringTally))  # by kind
+    coverings: dict[str, CoveringTotals] = field(default_factory=lambda: defaultdict(CoveringTotals))  # by kind
     split_us: list[float] = field(default_factory=list)
     heal_us: list[float] = field(default_factory=list)  # beyond the split, of the same texts
     failures: list[str] = field(default_factory=list)
@@ -138,7 +138,7 @@ def load_subject(folder: Path) -> Subject:
 
 
 def measure(subject: Subject, texts: list[Text]) -> Outcome:
-    """Every rule at every cut, and our covering's way out."""
+    """Every rule at every cut, and the crossing of our covering tree."""
     outcome = Outcome(subject.name)
     num_bytes = [len(token) for token in subject.token_bytes]
     for text in track(texts, f"[{subject.name}]"):
@@ -150,23 +150,23 @@ def measure(subject: Subject, texts: list[Text]) -> Outcome:
             for rule, kept_ids in _apply_rules(subject, typed, point).items():
                 is_recovered = finished_ids[: len(kept_ids)] == kept_ids
                 num_kept_bytes = sum(map(num_bytes.__getitem__, kept_ids))
-                tallies = [outcome.by_rule[text.kind, rule]]
+                counted = [outcome.by_rule[text.kind, rule]]
                 if rule == _OURS and text.kind == _PLAIN:
-                    tallies.append(outcome.by_language[text.language])
-                for totals in tallies:
+                    counted.append(outcome.by_language[text.language])
+                for totals in counted:
                     totals.num_cuts += 1
                     totals.num_recovered += is_recovered
                     totals.num_bytes += num_typed_bytes - num_kept_bytes
                 if rule == _OURS and not is_recovered:
                     outcome.failures.append(f"boundary: {typed[-60:]!r} | {text.text[cut : cut + 20]!r}")
-            num_exits = _measure_covering(subject, point, finished_ids, outcome.coverings[text.kind])
-            if num_exits != 1:
-                outcome.failures.append(f"{num_exits} exits: {typed[-60:]!r} | {text.text[cut : cut + 20]!r}")
+            num_crossings = _measure_covering(subject, point, finished_ids, outcome.coverings[text.kind])
+            if num_crossings != 1:
+                outcome.failures.append(f"{num_crossings} crossings: {typed[-60:]!r} | {text.text[cut : cut + 20]!r}")
     return outcome
 
 
 def measure_times(subject: Subject, sources: list[Sources], rng: random.Random, outcome: Outcome) -> None:
-    """How long the heal point takes after 4 kB of text, and how much of that the one split of the text is."""
+    """How long splitting 4 kB of text into pre-tokens takes, and how long the rest of the heal point takes."""
     texts = [text for source in sources for text in source.texts if len(text) > _TIMED_CHARS]
     for _ in range(_NUM_TIMED):
         text = rng.choice(texts)
@@ -179,7 +179,7 @@ def measure_times(subject: Subject, sources: list[Sources], rng: random.Random, 
 
 
 def _apply_rules(subject: Subject, typed: str, point: HealPoint) -> dict[str, tuple[int, ...]]:
-    """Of each rule the tokens that it keeps."""
+    """The tokens that each rule keeps."""
     by_piece = [subject.encoder.encode(piece.text) for piece in subject.encoder.split(typed)]
     ids = _join(by_piece)
     return {
@@ -193,8 +193,8 @@ def _apply_rules(subject: Subject, typed: str, point: HealPoint) -> dict[str, tu
     }
 
 
-def _measure_covering(subject: Subject, point: HealPoint, finished_ids: tuple[int, ...], totals: CoveringTally) -> int:
-    """By how many exits of the covering the finished text's tokens leave it."""
+def _measure_covering(subject: Subject, point: HealPoint, finished_ids: tuple[int, ...], totals: CoveringTotals) -> int:
+    """How many crossings of the covering tree the finished text's tokens take."""
     started = time.thread_time()
     covering = build_covering(subject.encoder, subject.trie, point)
     totals.build_us.append(1e6 * (time.thread_time() - started))
@@ -204,27 +204,27 @@ def _measure_covering(subject: Subject, point: HealPoint, finished_ids: tuple[in
         (parent, token_id): node
         for node, (parent, token_id) in enumerate(zip(tree.parents, tree.branch_ids, strict=True))
     }
-    rests = defaultdict(list)
+    remaining_bytes = defaultdict(list)
     for crossing in covering.crossings:
-        rests[crossing.node].append(crossing.rest)
+        remaining_bytes[crossing.node].append(crossing.remaining_bytes)
     node: int | None = None
-    num_exits = 0
+    num_crossings = 0
     for token_id in finished_ids[len(point.kept_ids) :]:
-        num_exits += sum(_leaves(subject.token_bytes[token_id], rest) for rest in rests[node])
+        num_crossings += sum(_crosses(subject.token_bytes[token_id], remaining) for remaining in remaining_bytes[node])
         if (node, token_id) not in edges:
             break
         node = edges[node, token_id]
-    totals.num_left_once += num_exits == 1
-    return num_exits
+    totals.num_crossed_once += num_crossings == 1
+    return num_crossings
 
 
-def _leaves(token: bytes, rest: bytes) -> bool:
-    """True where the token goes on beyond the healed bytes."""
-    return not rest or (token.startswith(rest) and len(token) > len(rest))
+def _crosses(token: bytes, remaining_bytes: bytes) -> bool:
+    """True where the token spells the remaining healed bytes and more."""
+    return not remaining_bytes or (token.startswith(remaining_bytes) and len(token) > len(remaining_bytes))
 
 
 def _draw_texts(sources: list[Sources], num_cuts: int, rng: random.Random) -> Iterator[Text]:
-    """Pieces of files, each language the same number of cuts; then awkward ones."""
+    """Pieces of files, with the same number of cuts in each language; then awkward texts."""
     num_texts = num_cuts // _CUTS_PER_TEXT
     for index in range(num_texts):
         source = sources[index % len(sources)]
@@ -259,7 +259,7 @@ def _report(outcomes: list[Outcome], sources: list[Sources]) -> None:
     languages = [_language_row(source, outcomes) for source in sources]
     print_rows("midtoken, by language", languages)
     coverings = [_covering_row(outcome, kind) for outcome in outcomes for kind in outcome.coverings]
-    print_rows("The finished text leaves the covering tree by one exit", coverings)
+    print_rows("The finished text takes one crossing of the covering tree", coverings)
     times = [_time_row(outcome) for outcome in outcomes]
     print_rows(f"Time after {_TIMED_CHARS:,} characters, µs of processor time", times)
     for failure in list(chain.from_iterable(outcome.failures for outcome in outcomes))[:_MAX_FAILURES_SHOWN]:
@@ -304,7 +304,7 @@ def _covering_row(outcome: Outcome, kind: str) -> Row:
         "tokenizer": outcome.name,
         "texts": kind,
         "cuts": len(totals.num_nodes),
-        "otherwise": len(totals.num_nodes) - totals.num_left_once,
+        "otherwise": len(totals.num_nodes) - totals.num_crossed_once,
         "mean nodes": statistics.fmean(totals.num_nodes),
         "most nodes": max(totals.num_nodes),
         "build p50 µs": statistics.median(totals.build_us),
@@ -323,7 +323,7 @@ def _time_row(outcome: Outcome) -> Row:
 
 
 def _find_figures(outcomes: list[Outcome]) -> Mapping[str, float]:
-    """The worse tokenizer's."""
+    """The figures of the tokenizer that does worse."""
 
     def worst(choose: Callable[[Iterable[float]], float], kind: str, rule: str, name: str) -> float:
         return choose(getattr(outcome.by_rule[kind, rule], name) for outcome in outcomes)
@@ -343,17 +343,17 @@ def _find_p99(values: list[float]) -> float:
 
 
 def _draw_picture(outcomes: list[Outcome]) -> Figure:
-    """Of each rule the share of cuts that it loses, against the bytes generated again."""
+    """For each rule, how many cuts it loses and how many bytes it has to generate again."""
     figure = Figure(figsize=(9, 4.5))
     lost_axes, bytes_axes = figure.subplots(1, 2, sharey=True)
     rules = [rule for kind, rule in outcomes[0].by_rule if kind == _PLAIN]
     bars = [(outcome, kind) for outcome in outcomes for kind in (_PLAIN, _ADVERSARIAL)]
     height = 0.8 / len(bars)
     for index, (outcome, kind) in enumerate(bars):
-        tallies = [outcome.by_rule[kind, rule] for rule in rules]
+        counted = [outcome.by_rule[kind, rule] for rule in rules]
         places = [place + (index - (len(bars) - 1) / 2) * height for place in range(len(rules))]
-        lost_axes.barh(places, [100 - totals.recovered for totals in tallies], height, label=f"{outcome.name}, {kind}")
-        bytes_axes.barh(places, [totals.mean_bytes for totals in tallies], height)
+        lost_axes.barh(places, [100 - totals.recovered for totals in counted], height, label=f"{outcome.name}, {kind}")
+        bytes_axes.barh(places, [totals.mean_bytes for totals in counted], height)
     lost_axes.set_yticks(range(len(rules)), rules)
     lost_axes.set_xscale("symlog", linthresh=0.01)
     lost_axes.set_xlabel("cuts lost, % (logarithmic above 0.01)")

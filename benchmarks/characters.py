@@ -1,12 +1,12 @@
-"""The character-level model beside the paper's own implementation: how true, and how fast.
+"""The character-level model compared with the paper's own implementation: accuracy and speed.
 
-Everything reads the same held-out text with the same model in float32 on one thread, and says the distribution of
-the next byte before each byte. Error is the Jensen-Shannon distance to genlm-bytes with a beam of 128. Speed is in
-bytes for each second of processor time, because the machine may be shared.
+All read the same held-out text with the same model in float32 on one thread, and give the distribution of the next
+byte before each byte. The error is the Jensen-Shannon distance to genlm-bytes with a beam of 128. Speed is in bytes
+for each second of processor time, because the machine may be shared.
 
-genlm-bytes stands here in three forms: as it is shipped, tuned by its own options, and with keys and values kept
-between calls, which its CPU backend cannot do by itself; the last is the strongest, and the one that figures name.
-Ours reads known text ahead, many bytes in a forward pass; in the row "unseen" each byte comes as a surprise.
+genlm-bytes is measured in three forms: as it is shipped, tuned with its own options, and with keys and values kept
+between calls, which its CPU backend cannot do by itself. The last is the fastest, and the one that the figures name.
+Our model reads known text ahead, many bytes in one forward pass. In the row "unseen" it gets the text byte by byte.
 """
 
 import argparse
@@ -47,8 +47,8 @@ _REFERENCE_WIDTH = 128
 _LENGTHS = (300, 1000, 4000, 16000)
 _NUM_REPEATS = 3
 _NUM_FIRST_REPEATS = 7
-_NUM_BYTES_ON = 500  # that are walked after contexts of each length
-_NUM_BYTES_ANEW = 4  # about a token: what is read where the rest of a context is there already
+_NUM_BYTES_ON = 500  # walked after contexts of each length
+_NUM_BYTES_ANEW = 4  # about a token: read after a context whose other bytes were read before
 _CANONICAL = CoveringSettings()
 _BEAM = CoveringSettings(CoveringKind.BEAM)
 
@@ -61,15 +61,15 @@ def main() -> None:
     theirs = ReferenceModel(options.model)
 
     def load() -> CharacterModel:
-        """A new one for each measurement: one that has seen a text has kept something of it."""
+        """A new model for each measurement, because a model keeps parts of the texts that it has read."""
         model = load_character_model(config)
-        model.open(b"import this\n").next_log_probs  # noqa: B018  # the first pass of all is slow
+        model.open(b"import this\n").next_log_probs  # noqa: B018  # a model's first pass is slow
         return model
 
     console.print(f"the reference: genlm-bytes with a beam of {_REFERENCE_WIDTH}")
     reference = theirs.walk_once(text, _REFERENCE_WIDTH)
     walks: dict[str, list[Walk]] = {}
-    for name, make, num_repeats in _iter_contestants(load, theirs, text, options.limit_s):
+    for name, make, num_repeats in _iter_walks(load, theirs, text, options.limit_s):
         console.print(name)
         walks[name] = [make() for _ in range(num_repeats)]
     rows: list[Row] = [_to_row(name, repeats, reference) for name, repeats in walks.items()]
@@ -97,15 +97,15 @@ def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, default=Path("models/default"))
     parser.add_argument("--bytes", type=int, default=4000)
-    parser.add_argument("--limit-s", type=float, default=600, help="for one walk of genlm-bytes; what is read, counts")
+    parser.add_argument("--limit-s", type=float, default=600, help="for one walk of genlm-bytes; then it ends early")
     parser.add_argument("--first-limit-s", type=float, default=200, help="for one first distribution of genlm-bytes")
     return parser.parse_args()
 
 
-def _iter_contestants(
+def _iter_walks(
     load: Callable[[], CharacterModel], theirs: ReferenceModel, text: bytes, limit_s: float
 ) -> Iterator[tuple[str, Callable[[], Walk], int]]:
-    """What is walked, under which name, and how often. Ours and theirs take turns."""
+    """Each walk's name, the walk, and how often to repeat it. Ours and theirs take turns."""
     canonical_alone = CoveringSettings(threshold=1.0)
     yield "canonical", lambda: _walk(load(), text, _CANONICAL), _NUM_REPEATS
     yield "canonical, unseen", lambda: _walk(load(), text, _CANONICAL, is_known=False), _NUM_REPEATS
@@ -132,7 +132,7 @@ def _walk(model: CharacterModel, text: bytes, settings: CoveringSettings, is_kno
 
 
 def _iter_states(state: State, text: bytes, is_known: bool) -> Iterable[State]:
-    """The states after each byte of the text, which is known from the start, or byte by byte."""
+    """The states after each byte of a text that is known from the start, or given byte by byte."""
     if is_known:
         yield from state.walk(text)
     else:
@@ -166,7 +166,7 @@ def _find_late_speed(walk: Walk) -> float:
 
 
 def _measure_bits_of_tokens(config: EngineConfig, text: bytes) -> float:
-    """Bits per byte of the text's own tokens: the paper's baseline."""
+    """Bits per byte of the tokens that the tokenizer gives for the text: the paper's baseline."""
     loaded = load_model(config)
     ids = [token_id for piece in loaded.encoder.split(text.decode()) for token_id in loaded.encoder.encode(piece.text)]
     reader = ModelReader(loaded.runner, loaded.trie, sorted(loaded.vocabulary.end_ids), 2048, 4096)
@@ -240,7 +240,7 @@ def _measure_indexes() -> list[Row]:
 
 
 def _measure_own_index() -> tuple[float, float]:
-    """Seconds of processor time, and the memory that the index keeps."""
+    """Seconds of processor time to build the index, and the memory that it keeps in MB."""
     vocabulary = Vocabulary.from_tiktoken(LARGE_VOCABULARY)
     begun = time.process_time()
     Trie.build(vocabulary)
@@ -267,7 +267,8 @@ def _find_figures(
     for length in (300, 16000):
         figures[f"first_cold_ms_{length}"] = _number(times["canonical", length]["ms"])
         figures[f"first_read_before_ms_{length}"] = _number(times["canonical", length]["ms, context read before"])
-    # Nothing is kept as shipped, so short contexts are compared cold; a long one takes what it takes to read it.
+    # genlm-bytes as shipped keeps nothing between calls, so the short context is compared cold. The time
+    # for the long context is the one after its keys and values were computed.
     figures["first_ms_300"], figures["first_ms_16000"] = (
         figures["first_cold_ms_300"],
         figures["first_read_before_ms_16000"],

@@ -1,38 +1,39 @@
-"""The seam to the model, and the one connection to it, made when it is first needed."""
+"""The connection to the completion server: the seam to it, and the one connection that all documents share."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Protocol
 
-from inference.errors import MidtokenError
 from inference.protocol.completion import CompletionChunk, CompletionRequest
+from lsp_server.errors import to_connect_error, to_midtoken_error
 from lsp_server.status import Status
 
 
 class CompletionBackend(Protocol):
     """Answers completion requests. `inference.serving.completion_client.CompletionClient` is one."""
 
-    def stream(self, request: CompletionRequest) -> AsyncIterator[CompletionChunk]:
-        """The answer in pieces. Cancelling the task that iterates, or `aclose`, frees the sequence.
+    def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
+        """The chunks of the answer. `aclose`, or cancelling the task that iterates, frees the sequence.
 
-        Raises MidtokenError.
+        Raises MidtokenError. A ServerUnreachableError means that the connection is lost; any other error is this
+        request's alone.
         """
 
     async def close(self) -> None:
-        """Ends all streams and the connection."""
+        """Closes the connection. Streams that are still open end with CancelledError."""
 
 
-Connect = Callable[[], Awaitable[CompletionBackend]]
+BackendFactory = Callable[[], Awaitable[CompletionBackend]]
 
 
 class BackendStarter:
-    """One backend for all documents, started in the background and again after it was lost."""
+    """One backend for all documents, connected in the background, and again after the connection was lost."""
 
-    def __init__(self, connect: Connect, status: Status, grace_s: float = 0.2, retry_s: float = 10.0) -> None:
-        """`connect` starts or finds the server, which may take long; it raises MidtokenError.
+    def __init__(self, connect: BackendFactory, status: Status, grace_s: float = 0.2, retry_s: float = 10.0) -> None:
+        """`connect` finds or starts the completion server, which may take long. It may raise any Exception.
 
-        `get` waits up to `grace_s` for it, which is enough for a server that runs already, and between two
-        starts lie `retry_s` at least.
+        `get` waits for it for at most `grace_s`, which is enough where the completion server runs already. At least
+        `retry_s` pass between the beginnings of two attempts.
         """
         self._connect = connect
         self._status = status
@@ -40,10 +41,11 @@ class BackendStarter:
         self._retry_s = retry_s
         self._backend: CompletionBackend | None = None
         self._start_task: asyncio.Task[None] | None = None
+        self._close_tasks: set[asyncio.Task[None]] = set()
         self._last_start_s: float | None = None
 
     def start(self) -> None:
-        """Begins to connect, unless that is done, under way, or was tried a moment ago."""
+        """Begins to connect, unless there is a connection or an attempt, or the last attempt was a moment ago."""
         now_s = asyncio.get_running_loop().time()
         if self._backend is not None or self._start_task is not None:
             return
@@ -59,20 +61,28 @@ class BackendStarter:
             await asyncio.wait({self._start_task}, timeout=self._grace_s)
         return self._backend
 
-    async def drop(self, backend: CompletionBackend) -> None:
-        """Forgets a backend that broke off; a `get` after `retry_s` starts anew."""
+    def is_current(self, backend: CompletionBackend) -> bool:
+        """False for a backend that was dropped."""
+        return self._backend is backend
+
+    def drop(self, backend: CompletionBackend) -> None:
+        """Closes a backend whose connection is lost; the next `get` connects again.
+
+        A backend that was dropped already is left alone.
+        """
         if self._backend is backend:
             self._backend = None
-            await backend.close()
+            self._begin_close(backend)
 
     async def close(self) -> None:
-        """Ends the start under way and the connection."""
+        """Cancels an attempt to connect, closes the backend, and waits until all of that is done."""
         if self._start_task is not None:
             self._start_task.cancel()
             await asyncio.wait({self._start_task})
         if self._backend is not None:
-            backend, self._backend = self._backend, None
-            await backend.close()
+            self.drop(self._backend)
+        if self._close_tasks:
+            await asyncio.wait(self._close_tasks)
 
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -81,8 +91,23 @@ class BackendStarter:
         try:
             self._backend = await self._connect()
             self._status.ready(loop.time() - started_s)
-        except MidtokenError as error:
-            self._status.not_started(error)
+        except asyncio.CancelledError:
+            self._status.start_cancelled()
+            raise
+        except Exception as error:  # nobody awaits this task's result, so every error is reported here
+            self._status.not_started(to_connect_error(error))
         finally:
             notice.cancel()
             self._start_task = None
+
+    def _begin_close(self, backend: CompletionBackend) -> None:
+        """Closes in a task of its own, which the end of the document that noticed the loss does not cancel."""
+        task = asyncio.create_task(self._close_backend(backend))
+        self._close_tasks.add(task)
+        task.add_done_callback(self._close_tasks.discard)
+
+    async def _close_backend(self, backend: CompletionBackend) -> None:
+        try:
+            await backend.close()
+        except Exception as error:  # nobody awaits this task's result, so every error is reported here
+            self._status.failed(to_midtoken_error(error))

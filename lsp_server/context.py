@@ -1,4 +1,4 @@
-"""What of a document is sent for a completion at a position."""
+"""Which text of a document is sent for a completion at a position."""
 
 from dataclasses import dataclass
 
@@ -28,14 +28,16 @@ class Context:
 
 
 def cut_context(document: Document, position: Position, settings: Settings) -> Context:
-    """The text to send for a completion at `position`, at most so many bytes as the settings say.
+    """The text to send for a completion at `position`, at most as many bytes as the settings say.
 
-    It starts at `document.anchor_line`, which this moves when it has to, and by a quarter of the window at
-    least: a start that crept along with each line typed would shift all that the model has computed already.
-    Raises OutOfStepError.
+    The prefix starts at `document.anchor_line`. That line is moved only when the window no longer fits around it, and
+    then by at least a quarter of the window: if it moved with each typed line, the model could reuse nothing of what it
+    has computed for the prefix. Raises OutOfStepError.
     """
     line, before, after = document.split_at(position)
-    if "\ud800" <= before[-1:] <= "\udbff" and "\udc00" <= after[:1] <= "\udfff":  # a cursor within a code point
+    if (
+        "\ud800" <= before[-1:] <= "\udbff" and "\udc00" <= after[:1] <= "\udfff"
+    ):  # the cursor stands within a code point
         before, after = before[:-1], join_surrogates(before[-1] + after)
     prefix = _cut_prefix(document, line, before, settings.max_prefix_bytes)
     suffix = _cut_suffix(document, line, after, settings.max_suffix_bytes)
@@ -46,26 +48,28 @@ def _cut_prefix(document: Document, line: int, before: str, max_bytes: int) -> s
     if _exceeds(before, max_bytes):
         document.anchor_line = line
         return _cut_long_line(before, max_bytes)
-    room = max_bytes - _num_bytes(before)
-    start = _find_start(document, line, room)  # the furthest that the window can reach
-    half_start = _find_start(document, line, room - max_bytes // 2)
-    if not start <= document.anchor_line <= half_start:
-        document.anchor_line = _find_start(document, line, room - max_bytes // 4)
+    remaining_bytes = max_bytes - _num_bytes(before)
+    full_start = _find_start(document, line, remaining_bytes)  # here the window is full, at half_start half full
+    half_start = _find_start(document, line, remaining_bytes - max_bytes // 2)
+    if not full_start <= document.anchor_line <= half_start:
+        document.anchor_line = _find_start(document, line, remaining_bytes - max_bytes // 4)
     return "".join(document.lines[document.anchor_line : line]) + before
 
 
-def _find_start(document: Document, line: int, room: int) -> int:
-    """The first line such that it and those up to `line`, without `line` itself, fit into `room` bytes."""
+def _find_start(document: Document, line: int, max_bytes: int) -> int:
+    """The first line from which the text up to the start of `line` has at most `max_bytes`."""
     while line > 0:
-        room -= _num_bytes(document.lines[line - 1])
-        if room < 0:
+        max_bytes -= _num_bytes(document.lines[line - 1])
+        if max_bytes < 0:
             break
         line -= 1
     return line
 
 
 def _cut_long_line(before: str, max_bytes: int) -> str:
-    """The end of a line that is longer than the window, from a multiple of a quarter of the window."""
+    """The end of a line that is longer than the window. It starts at a multiple of a quarter of the window, so that
+    the start stays where it is for many keystrokes.
+    """
     step = max_bytes // 4
     start = max(0, len(before) - max_bytes)
     start += -start % step
@@ -77,10 +81,10 @@ def _cut_long_line(before: str, max_bytes: int) -> str:
 def _cut_suffix(document: Document, line: int, after: str, max_bytes: int) -> str:
     if _exceeds(after, max_bytes):
         return after[:max_bytes].encode("utf-8", "replace")[:max_bytes].decode("utf-8", "ignore")
-    parts, room = [after], max_bytes - _num_bytes(after)
+    parts, remaining_bytes = [after], max_bytes - _num_bytes(after)
     for number in range(line + 1, len(document.lines)):
-        room -= _num_bytes(document.lines[number])
-        if room < 0:
+        remaining_bytes -= _num_bytes(document.lines[number])
+        if remaining_bytes < 0:
             break
         parts.append(document.lines[number])
     return "".join(parts)

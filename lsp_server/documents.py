@@ -1,7 +1,7 @@
 """The text of the open documents, kept in step with the editor edit by edit.
 
-pygls has a mirror of its own, which is not used: it splits lines at form feeds and U+2028 as Python does, and
-costs seconds per edit on very long lines.
+pygls has such a mirror too. It is not used: it splits lines at form feeds and U+2028 as Python does, and an edit in
+a very long line takes it seconds.
 """
 
 import io
@@ -28,8 +28,8 @@ _log = logging.getLogger(__name__)
 class Document:
     """One open document: its lines as the editor has them, each with its own line end.
 
-    The last line has no line end and may be empty, so that `"".join(document.lines)` is the text and there is
-    always at least one line.
+    `"".join(document.lines)` is the text. The last line has no line end and may be empty, so there is always at least
+    one line.
     """
 
     __slots__ = ("_encoding", "_lines", "_problem", "anchor_line", "language_id", "uri", "version")
@@ -38,8 +38,8 @@ class Document:
         self.uri = item.uri
         self.language_id = item.language_id
         self.version = item.version
-        # A line that keeps its place in the text while lines above it come and go: the context window starts
-        # there (lsp_server.context).
+        # The line at which the context window starts (lsp_server.context). Edits above it change its number, so that
+        # it stays the same line of the text.
         self.anchor_line = 0
         self._encoding = encoding
         self._lines = split_lines(item.text)
@@ -57,14 +57,14 @@ class Document:
         return "".join(self.lines)
 
     def apply(self, version: int, changes: Sequence[Change]) -> None:
-        """Takes the edits of one notification, each in the text that the one before has left.
+        """Applies the edits of one notification, each to the text that results from the edit before it.
 
-        A version older than the one at hand is ignored: its edits were made to a text that is gone. An equal
-        one is taken: Neovim counts an undo of several edits as one version. Raises OutOfStepError for edits
-        that cannot be applied; the text is then unknown until a change brings all of it.
+        A version older than the current one is ignored: its edits were made to a text that is gone. An equal one is
+        applied: Neovim counts an undo of several edits as one version. Raises OutOfStepError for edits that cannot be
+        applied; the text is then unknown until a change brings all of it.
         """
         if version < self.version:
-            _log.warning("ignored edits of version %d: version %d is here already", version, self.version)
+            _log.warning("ignored edits of version %d: the current version is %d", version, self.version)
             return
         self.version = version
         for change in changes:
@@ -77,9 +77,9 @@ class Document:
                 self._replace(change.range, change.text)
 
     def split_at(self, position: Position) -> tuple[int, str, str]:
-        """The line number, and the line's text before and from `position`. Raises OutOfStepError.
+        """The line number, and the line's text before and after `position`. Raises OutOfStepError.
 
-        A position behind the text's end means its end.
+        A position after the text's end means its end.
         """
         self._check_in_step()
         if position.line >= len(self._lines):
@@ -97,11 +97,11 @@ class Document:
         first, before, _ = self.split_at(span.start)
         last, _, after = self.split_at(span.end)
         if first > 0 and not before and self._lines[first - 1].endswith("\r"):
-            first -= 1  # what follows may begin with \n, which makes one line end of the two
+            first -= 1  # what follows may begin with \n: the two are then one line end
             before = self._lines[first]
         lines = _splice(before, text, after)
         if last < len(self._lines) - 1 and len(lines) > 1 and not lines[-1]:
-            lines.pop()  # `after` ends with a line end, and the line behind it is here already
+            lines.pop()  # `after` ends with a line end, and the document has the line after it already
         self._lines[first : last + 1] = lines
         self._move_anchor(first, last, len(lines))
 
@@ -124,7 +124,7 @@ class Documents:
         self._documents: dict[str, Document] = {}
 
     def open(self, item: TextDocumentItem) -> Document:
-        """Takes a document's whole text, in place of what was known of it."""
+        """Adds a document with its whole text, in place of one with the same address."""
         document = self._documents[item.uri] = Document(item, self.encoding)
         return document
 
@@ -133,7 +133,7 @@ class Documents:
         try:
             return self._documents[uri]
         except KeyError:
-            raise UnknownDocumentError("the editor speaks of a document that it has not opened") from None
+            raise UnknownDocumentError("the editor refers to a document that is not open") from None
 
     def close(self, uri: str) -> None:
         """Forgets a document; one that is not open is no error."""
@@ -143,7 +143,7 @@ class Documents:
 def split_lines(text: str) -> list[str]:
     r"""The lines of `text`, each with its \n, \r\n or \r; the last has none and may be empty.
 
-    No other character ends a line (LSP, Text Documents), which rules `str.splitlines` out.
+    No other character ends a line (LSP, Text Documents), so `str.splitlines` cannot be used.
     """
     if not _has_line_end(text):
         return [text]
@@ -159,7 +159,7 @@ def _splice(before: str, text: str, after: str) -> list[str]:
         joined = join_surrogates(joined)
     if _has_line_end(before) or _has_line_end(text):
         return split_lines(joined)
-    return [joined]  # nothing to look for in what may be a line of megabytes
+    return [joined]  # without a search, since it may be a line of megabytes
 
 
 def _has_line_end(text: str) -> bool:
@@ -167,5 +167,5 @@ def _has_line_end(text: str) -> bool:
 
 
 def _may_join(left: str, right: str) -> bool:
-    """True where a surrogate pair's first half ends `left` and its second begins `right`."""
+    """True where `left` ends with the first half of a surrogate pair and `right` begins with the second."""
     return "\ud800" <= left[-1:] <= "\udbff" and "\udc00" <= right[:1] <= "\udfff"

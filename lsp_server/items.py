@@ -1,4 +1,4 @@
-"""From generated text to what an editor inserts: never again what stands after the cursor already."""
+"""From generated text to what an editor inserts, without what already stands after the cursor."""
 
 from dataclasses import dataclass
 
@@ -25,23 +25,23 @@ CLOSERS = _BRACKETS | frozenset(_QUOTES)  # what editors insert after the cursor
 
 @dataclass(frozen=True, slots=True)
 class Insertion:
-    """What to insert at the cursor, and how much of the line after the cursor it stands for."""
+    """What to insert at the cursor, and the text right after the cursor that it replaces."""
 
     text: str
     replaced_after: str = ""
 
 
 def fit(text: str, context: Context) -> Insertion | None:
-    """`text`, generated at the context's cursor, without what the text after the cursor says already.
+    """What to insert for `text`, which was generated at the context's cursor; None where nothing is left to suggest.
 
-    None where nothing is left to suggest. In this order:
+    In this order:
 
-    1. Blanks and line ends at the end of `text` go.
-    2. A suggestion that only says the lines below once more is dropped.
-    3. An end of `text` that stands right after the cursor goes: `bar)` before `)` is `bar`.
-    4. A `text` of several lines whose first line closes the brackets after the cursor takes their place:
-       `self):⏎  pass` before an editor's own `)`.
-    5. Any other of several lines in the middle of a line is cut to its first.
+    1. Blanks and line ends at the end of `text` are removed.
+    2. A suggestion that only repeats the lines below is dropped.
+    3. An end of `text` that already stands right after the cursor is removed: `bar)` before `)` becomes `bar`.
+    4. Brackets after the cursor that the first line of `text` closes are replaced: `self):⏎  pass` replaces the `)`
+       that the editor inserted.
+    5. Any other text in the middle of a line is cut to its first line.
     """
     text = text.rstrip()
     if not text or _repeats_below(text, context):
@@ -61,9 +61,9 @@ def inline_item(
 ) -> InlineCompletionItem:
     """The item for `textDocument/inlineCompletion`.
 
-    At the end of a line it replaces the word being typed by the whole word, so that the suggestion stays while
-    the person deletes and types it again. Elsewhere it only inserts: Neovim draws a replacing item over the
-    text after the cursor.
+    At the end of a line it replaces the word being typed by the whole word, so that the editor keeps showing it while
+    the person deletes and retypes letters of that word. Elsewhere it only inserts, because Neovim draws an item that
+    replaces text over the text after the cursor.
     """
     word = "" if context.line_after.strip() else _find_word(context.line_before)
     span = _range(word, insertion, position, encoding)
@@ -73,7 +73,7 @@ def inline_item(
 def completion_item(
     insertion: Insertion, context: Context, position: Position, encoding: PositionEncodingKind
 ) -> CompletionItem:
-    """The item for `textDocument/completion`, shaped so that clients show it first and do not filter it out."""
+    """The item for `textDocument/completion`. Its fields make clients show it first and keep them from filtering it."""
     word = _find_word(context.line_before)
     text = word + insertion.text
     first_line, more, _ = text.strip().partition("\n")
@@ -83,7 +83,7 @@ def completion_item(
         detail="midtoken",
         documentation=text if more else None,
         sort_text="\0",  # before all others
-        filter_text=text.partition("\n")[0] or word,  # begins with what is typed, which is what clients match
+        filter_text=text.partition("\n")[0] or word,  # clients compare its beginning with what is typed
         insert_text_format=InsertTextFormat.PlainText,
         insert_text_mode=InsertTextMode.AsIs,  # the text is indented already
         text_edit=TextEdit(range=_range(word, insertion, position, encoding), new_text=text),
@@ -97,7 +97,7 @@ def _range(word: str, insertion: Insertion, position: Position, encoding: Positi
 
 
 def _find_word(line_before: str) -> str:
-    """The identifier that the cursor stands at the end of."""
+    """The identifier that ends at the cursor; empty where none does."""
     start = len(line_before)
     while start > 0 and _is_word(line_before[start - 1]):
         start -= 1
@@ -105,7 +105,7 @@ def _find_word(line_before: str) -> str:
 
 
 def _repeats_below(text: str, context: Context) -> bool:
-    """True where the cursor's line would say, with `text`, no more than the lines below it."""
+    """True where the cursor's line with `text` would equal the lines right below it."""
     if context.line_after.strip():
         return False
     completed = (context.line_before + text).strip()
@@ -114,7 +114,7 @@ def _repeats_below(text: str, context: Context) -> bool:
 
 
 def _trim_overlap(text: str, suffix: str) -> str:
-    """`text` without the longest end of it that `suffix` begins with and that can be missed."""
+    """`text` without the longest end that `suffix` begins with, if it can do without it."""
     for length in range(min(len(text), len(suffix)), 0, -1):
         kept, overlap = text[:-length], text[-length:]
         if suffix.startswith(overlap) and not _cuts_word(overlap, suffix) and not _opens(kept, text):
@@ -123,7 +123,7 @@ def _trim_overlap(text: str, suffix: str) -> str:
 
 
 def _cuts_word(overlap: str, suffix: str) -> bool:
-    """True where the overlap ends inside a word of the suffix: an `e` before `else` is no repetition."""
+    """True where the overlap ends inside a word of the suffix: an `e` before `else` does not repeat anything."""
     return len(suffix) > len(overlap) and _is_word(overlap[-1]) and _is_word(suffix[len(overlap)])
 
 
@@ -139,13 +139,15 @@ def _count_open(text: str) -> int:
 
 
 def _closes_all(first_line: str, line_after: str) -> bool:
-    """True where `line_after` is closing brackets and the first line closes them too."""
+    """True where `line_after` consists of closing brackets and the first line closes the same ones."""
     unmatched = _match_brackets(first_line)[1]
     return all(char in _BRACKETS for char in line_after) and unmatched.startswith(line_after)
 
 
 def _match_brackets(text: str) -> tuple[str, str]:
-    """The closers that the text still lacks, and those in it that it has not opened. Knows no strings."""
+    """The closing brackets that the text lacks, and those in it that it never opened. Brackets in string literals count
+    too.
+    """
     lacking: list[str] = []
     unopened = ""
     for char in text:

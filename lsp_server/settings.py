@@ -1,4 +1,4 @@
-"""What a person may set, from `initializationOptions` and the editor's configuration."""
+"""What a person may set, and how it is computed from initializationOptions and the editor's configuration."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -15,30 +15,50 @@ class Settings:
     """The settings with their defaults. On the wire their names are in camel case: `maxTokens`."""
 
     enabled: bool = True
-    extent: Extent = Extent.AUTO  # how far a suggestion may go
+    extent: Extent = Extent.AUTO  # how far a suggestion goes
     max_tokens: int = 64
     healing: Healing = Healing.EXACT
-    deadline_ms: int | None = None  # generation stops then, with what there is
+    deadline_ms: int | None = None  # generation stops then; the text so far is suggested
     max_prefix_bytes: int = 8192  # how much text before the cursor is sent
-    max_suffix_bytes: int = 2048  # and after it
+    max_suffix_bytes: int = 2048  # how much text after the cursor is sent
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """Settings, and a line for a person about each value that could not be used."""
+    """Settings, and for each value that could not be used a line that tells a person why."""
 
     settings: Settings
     problems: tuple[str, ...]
 
 
-def read_settings(values: Any, base: Settings) -> ReadSettings:
-    """`base` changed by what `values` says. Never raises: what cannot be used is left at `base` and told.
+@dataclass(slots=True)
+class SettingsSources:
+    """The latest values of each source of settings. They are whatever JSON the editor sent (hence Any).
 
-    `values` is whatever JSON the editor sent (hence Any): an object of settings, one that holds them under
-    "midtoken", or null for none.
+    A later source overrides an earlier one. Since the settings are computed from all of them each time, a setting
+    that the editor's configuration no longer has returns to what the sources before it say.
     """
-    if isinstance(values, Mapping) and SECTION in values:
-        values = values[SECTION]
+
+    initialization_options: Any = None  # our settings, or an object with them under "midtoken"
+    pushed: Any = None  # by workspace/didChangeConfiguration: an object with the sections of all servers
+    pulled: Any = None  # by workspace/configuration: as initialization_options
+
+    def read(self) -> ReadSettings:
+        """The settings, and what is wrong with the sources. Never raises."""
+        pushed = self.pushed.get(SECTION) if isinstance(self.pushed, Mapping) else None
+        settings, problems = Settings(), []
+        for values in (_find_section(self.initialization_options), pushed, _find_section(self.pulled)):
+            read = read_settings(values, settings)
+            settings = read.settings
+            problems += [problem for problem in read.problems if problem not in problems]
+        return ReadSettings(settings, tuple(problems))
+
+
+def read_settings(values: Any, base: Settings) -> ReadSettings:
+    """`base` changed by `values`, an object of settings or null. Never raises: what cannot be used stays at `base`.
+
+    `values` is whatever JSON the editor sent, hence Any.
+    """
     if values is None or values == []:  # Lua's empty table arrives as an empty list
         return ReadSettings(base, ())
     if not isinstance(values, Mapping):
@@ -57,10 +77,14 @@ def read_settings(values: Any, base: Settings) -> ReadSettings:
     return ReadSettings(dataclasses.replace(base, **fields), tuple(problems))
 
 
+def _find_section(values: Any) -> Any:
+    return values[SECTION] if isinstance(values, Mapping) and SECTION in values else values
+
+
 @dataclass(frozen=True, slots=True)
 class _Setting:
     field: str
-    read: Callable[[Any], Any]  # raises ValueError("what it must be")
+    read: Callable[[Any], Any]  # raises ValueError with what the value must be
 
 
 def _read_bool(value: Any) -> bool:
@@ -81,7 +105,7 @@ def _one_of(kind: type[Extent] | type[Healing]) -> Callable[[Any], Extent | Heal
 
 def _between(low: int, high: int) -> Callable[[Any], int]:
     def read(value: Any) -> int:
-        # Lua and JavaScript have one kind of number, so a whole float is an integer as well as any.
+        # Lua and JavaScript have one type of number, so 3.0 is a whole number too.
         if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
             raise ValueError(f"a whole number from {low} to {high}")
         if not low <= value <= high:

@@ -1,4 +1,4 @@
-"""Where a person reads what `lsp_server.status` tells: the editor's log, messages and progress."""
+"""The editor's log, messages and progress, over LSP."""
 
 import uuid
 
@@ -7,7 +7,7 @@ from pygls.lsp.server import LanguageServer
 
 
 class LspWindow:
-    """A `Window` on the editor at the other end."""
+    """The `Window` of the editor that the server speaks to."""
 
     def __init__(self, server: LanguageServer) -> None:
         self._server = server
@@ -22,7 +22,7 @@ class LspWindow:
         self._server.window_show_message(types.ShowMessageParams(types.MessageType.Error, text))
 
     def begin_progress(self, text: str) -> None:
-        """LSP $/progress, where the editor shows any, and the log."""
+        """LSP $/progress, if the editor shows progress, and the log."""
         self.log(text)
         window = self._server.client_capabilities.window
         if window is not None and window.work_done_progress:
@@ -32,7 +32,7 @@ class LspWindow:
             self._server.work_done_progress.begin(self._progress_token, begin)
 
     def end_progress(self, text: str) -> None:
-        """The end of what `begin_progress` began, if it did."""
+        """LSP $/progress, if `begin_progress` began one, and the log."""
         self.log(text)
         if self._progress_token is not None:
             self._server.work_done_progress.end(self._progress_token, types.WorkDoneProgressEnd(message=text))

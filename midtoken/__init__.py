@@ -1,1 +1,1 @@
-"""The command that people type."""
+"""The `midtoken` command."""

@@ -1,4 +1,4 @@
-"""`python -m midtoken` is `midtoken`."""
+"""`python -m midtoken` does the same as `midtoken`."""
 
 import sys
 

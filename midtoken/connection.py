@@ -1,11 +1,9 @@
-"""The way from a subcommand to a completion server: one that is named, or the user's shared one."""
+"""A subcommand's connection to a completion server: the one that `--server` names, or the user's shared one."""
 
 import argparse
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Self
-
-from rich.console import Console
 
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest
@@ -13,12 +11,13 @@ from inference.serving.character_client import CharacterClient
 from inference.serving.completion_client import CompletionClient
 from inference.serving.shared_server import ServerLease, lease_server
 from midtoken.arguments.server import ServerArguments, add_server_arguments
+from midtoken.display.terminal import show_waiting
 
-_IDLE_S = 900.0  # the shared server outlives its last user so long, for whoever opens an editor again
+_IDLE_S = 900.0  # the shared server stays so long after its last client, in case an editor is opened again
 
 
 class Connection:
-    """The clients of a server and, where it is the shared one, the lease that keeps it."""
+    """The clients of a server, and the lease that keeps a shared server running."""
 
     def __init__(self, url: str, lease: ServerLease | None) -> None:
         """Use `open`."""
@@ -29,7 +28,7 @@ class Connection:
 
     @classmethod
     async def open(cls, options: argparse.Namespace, on_progress: Callable[[str], None]) -> Self:
-        """A connection whose server has completed something. Raises LaunchError or ServerError."""
+        """A connection to a server that answers. Raises MissingPackagesError, LaunchError or ServerError."""
         if options.server is not None:
             connection = cls(options.server, None)
         else:
@@ -52,7 +51,7 @@ class Connection:
         return await self._characters.ask(request)
 
     async def close(self) -> None:
-        """Ends the connection and the use of a shared server."""
+        """Closes the connection and gives up the lease."""
         await self._characters.close()
         await self._client.close()
         if self._lease is not None:
@@ -60,15 +59,15 @@ class Connection:
 
 
 def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds `--server`, and the arguments by which the shared server is started."""
+    """Adds `--server`, and the arguments with which the shared server is started."""
     parser.add_argument("--server", metavar="HOST:PORT", help="use the completion server that runs there (gRPC)")
     add_server_arguments(parser)
 
 
 @asynccontextmanager
 async def open_connection(options: argparse.Namespace) -> AsyncIterator[Connection]:
-    """A connection for one command; while the server starts, a person sees that on stderr."""
-    with Console(stderr=True).status("waiting for the completion server (its first start takes some seconds) …"):
+    """A connection for one command. While it waits for the server, a terminal shows that."""
+    with show_waiting():
         connection = await Connection.open(options, on_progress=lambda _line: None)
     try:
         yield connection

@@ -7,7 +7,7 @@
 set -euo pipefail
 
 folder="$(mkdir -p "${1:-build/editors}" && cd "${1:-build/editors}" && pwd)"
-packages=(neovim libc6) # Helix would be `hx` here, and a second `write_starter` below
+packages=(neovim libc6)
 minimum="0.12"
 
 fail() {

@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# Makes the environment: a virtual environment with the project and what its tests need.
+# Makes a virtual environment with the project, a completion server and what the tests need. All versions are those of
+# requirements.lock, so that a clone works later as it works today.
 set -euo pipefail
 
 python="${PYTHON:-python3}"
 venv="${VENV:-.venv}"
 
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-case "$version" in
-    3.11 | 3.12) ;;
-    *) echo "midtoken needs Python 3.11 or 3.12; $python is $version. Try: make setup PYTHON=python3.12" >&2; exit 1 ;;
-esac
+if [ "$version" != 3.11 ]; then # the only version that is tested
+    echo "midtoken needs Python 3.11; $python is $version. Try: make setup PYTHON=python3.11" >&2
+    exit 1
+fi
 
-# Debian and Ubuntu ship venv and the shared libpython (which Triton's Python backend loads) as packages of their own.
+# Debian and Ubuntu have separate packages for venv and for the shared libpython, which Triton's Python backend loads.
 packages=()
 "$python" -c 'import ensurepip' 2>/dev/null || packages+=("python$version-venv")
 "$python" - <<'PY' || packages+=("libpython$version")
-import ctypes.util, pathlib, sys, sysconfig
+import pathlib, sys, sysconfig
 name = "libpython%d.%d.so.1.0" % sys.version_info[:2]
 folders = [sysconfig.get_config_var("LIBDIR") or "", "/usr/lib/x86_64-linux-gnu"]
 sys.exit(not any(pathlib.Path(folder, name).exists() for folder in folders))
@@ -31,9 +32,10 @@ if [ "${#packages[@]}" -gt 0 ]; then
 fi
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-echo "[1/3] pip"
-"$venv/bin/python" -m pip install --quiet --upgrade 'pip>=25.1'
+install=("$venv/bin/python" -m pip install --constraint requirements.lock)
+echo "[1/3] pip and setuptools"
+"${install[@]}" --quiet --upgrade pip setuptools
 echo "[2/3] torch (the largest part)"
-"$venv/bin/python" -m pip install 'torch==2.13.0' 'numpy>=1.26,<2'
+"${install[@]}" torch numpy
 echo "[3/3] midtoken and what its tests need"
-PYTHONWARNINGS=ignore "$venv/bin/python" -m pip install --quiet --editable . --group dev
+PYTHONWARNINGS=ignore "${install[@]}" --quiet --no-build-isolation --editable '.[server]' --group dev

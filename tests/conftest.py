@@ -1,12 +1,29 @@
 import os
+from pathlib import Path
 
+import pytest
 import torch
 from hypothesis import HealthCheck, settings
+
+from tests.support.installations import Installation, build_wheel, install_wheel
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads and the tests' are more than two cores
 torch.set_num_threads(1)
 
-_SLOW_IS_FINE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
-settings.register_profile("full", max_examples=100, **_SLOW_IS_FINE)
-settings.register_profile("quick", max_examples=20, **_SLOW_IS_FINE)  # pytest --hypothesis-profile=quick
+_SLOW_IS_FINE = (HealthCheck.too_slow, HealthCheck.data_too_large)
+settings.register_profile("full", max_examples=100, deadline=None, suppress_health_check=_SLOW_IS_FINE)
+# pytest --hypothesis-profile=quick
+settings.register_profile("quick", max_examples=20, deadline=None, suppress_health_check=_SLOW_IS_FINE)
 settings.load_profile("full")
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this source tree."""
+    return build_wheel(tmp_path_factory.mktemp("source"))
+
+
+@pytest.fixture(scope="session")
+def light_installation(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """What `pip install midtoken` gives in an empty environment."""
+    return install_wheel(wheel, tmp_path_factory.mktemp("light"))

@@ -1,40 +1,93 @@
-import shutil
-import subprocess
-import sys
+"""What the wheel contains, and what `pip install midtoken` gives in an empty environment."""
+
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from inference.serving.installation import IMPORT_ROOT, find_model_repository
+from inference.serving.import_root import IMPORT_ROOT
+from midtoken.resources import find_default_model, find_model_repository
+from tests.support.installations import PACKAGES, Installation
 
-_NAMES = ("trie_cache", "inference", "lsp_server", "midtoken")
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    folder = tmp_path_factory.mktemp("source")
-    for name in (*_NAMES, "model_repository"):
-        shutil.copytree(IMPORT_ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(IMPORT_ROOT / "pyproject.toml", folder)
-    (folder / "README.md").touch()
-    options = ("--no-deps", "--no-build-isolation", "--no-index", "--quiet")
-    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, "-w", folder / "dist", folder], check=True)
-    (path,) = (folder / "dist").glob("*.whl")
-    return zipfile.ZipFile(path)
+_SERVER_PACKAGES = ("torch", "transformers", "tokenizers", "pytriton")
 
 
-@pytest.mark.parametrize("name", _NAMES)
-def test_one_distribution_owns_every_name(wheel: zipfile.ZipFile, name: str) -> None:
-    assert f"{name}/__init__.py" in wheel.namelist()
+def _list_files(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
 
 
-def test_the_wheel_carries_every_module(wheel: zipfile.ZipFile) -> None:
-    modules = {str(path.relative_to(IMPORT_ROOT)) for name in _NAMES for path in (IMPORT_ROOT / name).rglob("*.py")}
-    assert modules <= set(wheel.namelist())
+def _list_relative(folder: Path, pattern: str) -> set[str]:
+    paths = (path for path in folder.rglob(pattern) if path.is_file() and "__pycache__" not in path.parts)
+    return {str(path.relative_to(folder)) for path in paths}
 
 
-def test_the_wheel_carries_the_model_repository(wheel: zipfile.ZipFile) -> None:
-    files = [path.relative_to(find_model_repository()) for path in find_model_repository().rglob("*.*")]
-    carried = [name.partition("share/midtoken/model_repository/")[2] for name in wheel.namelist()]
-    assert {str(Path(file)) for file in files if "__pycache__" not in file.parts and file.suffix} <= set(carried)
+@pytest.mark.parametrize("name", PACKAGES)
+def test_one_distribution_owns_every_import_name(wheel: Path, name: str) -> None:
+    assert f"{name}/__init__.py" in _list_files(wheel)
+
+
+def test_the_wheel_carries_every_module_and_no_other_folder(wheel: Path) -> None:
+    files = _list_files(wheel)
+    modules = {f"{name}/{path}" for name in PACKAGES for path in _list_relative(IMPORT_ROOT / name, "*.py")}
+    assert modules <= files
+    folders = {file.partition("/")[0] for file in files}
+    assert {folder for folder in folders if not folder.endswith(".dist-info")} == set(PACKAGES)
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"), [("model_repository", find_model_repository()), ("default_model", find_default_model())]
+)
+def test_the_wheel_carries_all_files_of_a_resource(wheel: Path, name: str, folder: Path) -> None:
+    start = f"midtoken/{name}/"
+    carried = {file.removeprefix(start) for file in _list_files(wheel) if file.startswith(start)}
+    wanted = _list_relative(folder, "*")
+    assert wanted
+    assert carried == wanted
+
+
+def test_resources_are_found_where_the_wheel_is_installed(light_installation: Installation) -> None:
+    script = "from midtoken.resources import *; print(find_model_repository(), find_default_model())"
+    done = light_installation.run(light_installation.python, "-c", script)
+    package = light_installation.site_packages / "midtoken"
+    assert done.stdout.split() == [str(package / "model_repository"), str(package / "default_model")], done.stderr
+
+
+@pytest.mark.parametrize("name", [*_SERVER_PACKAGES, "matplotlib", "tests", "benchmarks"])
+def test_a_light_installation_has_nothing_that_only_a_server_needs(light_installation: Installation, name: str) -> None:
+    done = light_installation.run(light_installation.python, "-c", f"import {name}")
+    assert f"No module named '{name}'" in done.stderr
+
+
+@pytest.mark.parametrize("subcommand", ["complete", "lsp", "serve", "surprisal"])
+def test_each_subcommand_of_a_light_installation_explains_itself(
+    light_installation: Installation, subcommand: str
+) -> None:
+    done = light_installation.run(light_installation.midtoken, subcommand, "--help")
+    assert done.stdout.startswith(f"usage: midtoken {subcommand}"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "other_way"),
+    [
+        (("complete", "app.py:1"), ", or name a running server with --server HOST:PORT"),
+        (("serve",), ""),
+    ],
+)
+def test_a_light_installation_says_what_a_server_needs(
+    light_installation: Installation, arguments: tuple[str, ...], other_way: str
+) -> None:
+    (light_installation.folder / "app.py").write_text("x")
+    done = light_installation.run(light_installation.midtoken, *arguments)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "midtoken: a completion server cannot run here without torch, transformers, tokenizers, nvidia-pytriton: "
+        f"run {light_installation.python} -m pip install 'midtoken[server]'{other_way}\n"
+    )
+
+
+def test_a_light_installation_says_what_a_picture_needs(light_installation: Installation) -> None:
+    arguments = ("surprisal", "app.py", "--plot", "app.svg", "--server", "127.0.0.1:9")
+    done = light_installation.run(light_installation.midtoken, *arguments)
+    hint = f"run {light_installation.python} -m pip install 'midtoken[plot]'"
+    assert (done.returncode, done.stderr) == (1, f"midtoken: --plot needs matplotlib: {hint}\n")

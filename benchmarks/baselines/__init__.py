@@ -1,1 +1,1 @@
-"""What the project is compared with."""
+"""Other implementations that midtoken is compared with."""

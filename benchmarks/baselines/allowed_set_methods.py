@@ -1,4 +1,4 @@
-"""Ways to find the tokens that extend a prefix or begin it, each as its author describes it, over the same bytes."""
+"""Ways to find the tokens that extend a prefix or begin it, each as its author describes it, for one vocabulary."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +16,7 @@ from trie_cache.masks import AllowedSet, build_allowed_set
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
-Lookup = Callable[[bytes], Any]  # what a method answers with is its own affair: ids, a row of booleans, packed bits
+Lookup = Callable[[bytes], Any]  # each method has its own form of answer: ids, a row of booleans, packed bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Method:
 
 
 def _build_scan(vocabulary: Vocabulary) -> Lookup:
-    """The blog post's first version: a look at every token."""
+    """The blog post's first version: it compares every token."""
     tokens = [(index, text) for index, text in enumerate(vocabulary.token_bytes) if text]
 
     def find(prefix: bytes) -> list[int]:
@@ -51,7 +51,7 @@ class _Node:
 
 
 class _PythonTrie:
-    """The blog post's second version: a node for every prefix, and a search of everything below the last one."""
+    """The blog post's second version: a node for every prefix. It collects all nodes below the prefix."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.root = _Node()
@@ -86,7 +86,7 @@ def _collect(node: _Node) -> list[int]:
 
 
 def _build_cached_python_trie(vocabulary: Vocabulary) -> Lookup:
-    """The blog post's last version: answers for prefixes with more than 1,000 tokens are kept from the start."""
+    """The blog post's last version: answers for prefixes with more than 1,000 tokens are made when it is built."""
     trie = _PythonTrie(vocabulary)
     kept: dict[bytes, list[int]] = {}
     waiting = [(b"", trie.root)]
@@ -104,12 +104,12 @@ def _build_cached_python_trie(vocabulary: Vocabulary) -> Lookup:
 
 
 def _build_marisa(vocabulary: Vocabulary) -> Lookup:
-    """marisa-trie takes text, so a byte is a Latin-1 character to it."""
+    """marisa-trie stores text, so each byte is given as a Latin-1 character."""
     texts = {text.decode("latin-1"): index for index, text in enumerate(vocabulary.token_bytes) if text}
     trie = marisa_trie.Trie(texts)
     ids = [0] * len(trie)
     for text, index in texts.items():
-        if text != "\0":  # it takes this one in and cannot give it back
+        if text != "\0":  # it stores this one and cannot look it up
             ids[trie[text]] = index
 
     def find(prefix: bytes) -> list[int]:
@@ -140,7 +140,7 @@ def _build_lightllm(vocabulary: Vocabulary) -> Lookup:
 
 
 class _ByteTokenizer:
-    """What llguidance asks of a tokenizer. Its encoding is never used here."""
+    """The tokenizer that llguidance requires. Its encoding is never used here."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.tokens = [text or b"\xff<special>" for text in vocabulary.token_bytes]
@@ -163,11 +163,11 @@ class _Llguidance:
         self._matchers: dict[bytes, llguidance.LLMatcher] = {}
 
     def find_new(self, prefix: bytes) -> npt.NDArray[np.int32]:
-        """With a matcher made for this prefix."""
+        """With a new matcher."""
         return self._fill(self._build_matcher(prefix))
 
     def find_kept(self, prefix: bytes) -> npt.NDArray[np.int32]:
-        """With the matcher of the last time that this prefix was asked for."""
+        """With the matcher that was made when the prefix was first looked up."""
         if prefix not in self._matchers:
             self._matchers[prefix] = self._build_matcher(prefix)
         return self._fill(self._matchers[prefix])
@@ -188,12 +188,12 @@ def _build_ours_uncached(vocabulary: Vocabulary) -> Lookup:
 
 
 def _build_ours_cold(vocabulary: Vocabulary) -> Lookup:
-    """As after loading: hot prefixes are there, nothing was asked for before."""
+    """As after loading: the hot prefixes are cached, and nothing else."""
     return HotPrefixCache(Trie.build(vocabulary), max_recent=0).allowed
 
 
 def _build_ours_hot(vocabulary: Vocabulary) -> Lookup:
-    """With room for every prefix of the benchmark, so that whatever was asked for once is still there."""
+    """With room for every prefix of the benchmark, so that each is cached after its first lookup."""
     return HotPrefixCache(Trie.build(vocabulary), max_recent=10_000).allowed
 
 
@@ -208,7 +208,7 @@ def _ids_of_row(row: npt.NDArray[np.bool_]) -> Iterable[int]:
 
 
 def ids_of_allowed_set(allowed: AllowedSet) -> Iterable[int]:
-    """The ids of a set, after a look that its ids and its mask agree."""
+    """The ids of a set. Raises ValueError where its ids and its mask differ."""
     ids: list[int] = allowed.ids.tolist()
     if sorted(ids) != _ids_of_bits(allowed.mask):
         raise ValueError("ids and mask differ")

@@ -1,7 +1,7 @@
-"""The paper's own implementation of the character-level model, genlm-bytes 0.2.0, at work in its own environment.
+"""The paper's own implementation of the character-level model, genlm-bytes 0.2.0, run in an environment of its own.
 
-`make build/contestants/genlm/.ready` builds that environment. Every measurement is a process of its own with one
-thread; `contestants/genlm_bytes.py` is what it runs, and says what the forms are and how the end of a text is found.
+`make build/genlm/.ready` builds that environment. Each measurement is a process of its own with one thread. It runs
+`genlm_environment/genlm_bytes.py`, which says what the forms are and how the end of a text is found.
 """
 
 import hashlib
@@ -21,37 +21,37 @@ import numpy.typing as npt
 from benchmarks.measures.walk import Walk
 from trie_cache.vocabulary import Vocabulary
 
-_READY = Path("build/contestants/genlm/.ready")
-_SCRIPT = Path(__file__).parent / "contestants" / "genlm_bytes.py"
-_KEPT_WALKS = Path("build/contestants/walks")
+_READY = Path("build/genlm/.ready")
+_SCRIPT = Path(__file__).parent / "genlm_environment" / "genlm_bytes.py"
+_STORED_WALKS = Path("build/genlm-walks")
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 
 
 class Form(StrEnum):
-    """How the contestant is set up."""
+    """How genlm-bytes is set up."""
 
     SHIPPED = "shipped"
-    TUNED = "tuned"  # by its own options
-    KEPT = "kept"  # and with keys and values kept between calls, which its CPU backend cannot do
+    TUNED = "tuned"  # with its own options
+    KEPT = "kept"  # tuned, and with keys and values kept between calls, which its CPU backend cannot do
 
 
 @dataclass(frozen=True, slots=True)
 class FirstDistribution:
-    """What it takes from a loaded model and a built index to the distribution after a context."""
+    """How long it takes to compute the distribution after a context, with a loaded model and a built index."""
 
     form: Form
     num_bytes: int
     num_read: int  # fewer where the window does not hold the context
     ms: float | None  # None: not within the time limit
     cpu_ms: float | None
-    kv_there_ms: float | None  # where the context's keys and values are there already; None: nothing is kept
+    kv_there_ms: float | None  # with the keys and values of the context computed before; None where none are kept
     row: npt.NDArray[np.float32] | None  # [257] as in Walk
 
 
 @dataclass(frozen=True, slots=True)
 class IndexCost:
-    """What the contestant's index over a vocabulary takes."""
+    """How long it takes to build the index of genlm-bytes over a vocabulary, and how large it is."""
 
     build_s: float
     build_cpu_s: float
@@ -75,7 +75,7 @@ class ReferenceModel:
     def walk(
         self, text: bytes, width: int, form: Form = Form.KEPT, threshold: float = 0.0, limit_s: float = 7200
     ) -> Walk:
-        """Reads `text` with a beam of `width`, or as much of it as `limit_s` seconds allow."""
+        """The walk over `text` with a beam of `width`, or over as much of it as `limit_s` seconds allow."""
         job = {**self._common, "kind": "walk", "form": form, "width": width, "threshold": threshold, "limit_s": limit_s}
         with tempfile.TemporaryDirectory() as folder:
             arrays = Path(folder, "walk.npz")
@@ -84,15 +84,15 @@ class ReferenceModel:
                 return Walk(text, read["rows"], read["cpu_s"], read["wall_s"], result["failure"])
 
     def walk_once(self, text: bytes, width: int) -> Walk:
-        """`walk`, or what it was the last time, where model, text and contestant are still the same.
+        """`walk`, or the stored result of an earlier one with the same model, text and code.
 
-        For the wide beam that others are compared with. It takes an hour, and only its distributions are used.
+        For the wide beam that others are compared with: it takes an hour, and only its distributions are used.
         """
         digest = hashlib.sha256(f"{width}, {self._common['end_ids']}, {self._common['absent_ids']}".encode() + text)
-        sources = (*sorted(_SCRIPT.parent.glob("*.py")), _SCRIPT.with_suffix(".txt"))
+        sources = (*sorted(_SCRIPT.parent.glob("*.py")), _SCRIPT.with_name("requirements.txt"))
         for path in (self._model_dir / "model.safetensors", *sources):
             digest.update(path.read_bytes())
-        path = _KEPT_WALKS / f"{digest.hexdigest()[:16]}.npz"
+        path = _STORED_WALKS / f"{digest.hexdigest()[:16]}.npz"
         if not path.exists():
             walk = self.walk(text, width)
             if walk.failure is not None or len(walk) < len(text):
@@ -105,7 +105,7 @@ class ReferenceModel:
     def time_first(
         self, text: bytes, lengths: Sequence[int], form: Form, width: int = 8, limit_s: float = 120
     ) -> tuple[FirstDistribution, ...]:
-        """The distribution after the first so many bytes of `text`, for each of `lengths` in rising order."""
+        """The distributions after the first bytes of `text`, as many as each of `lengths` says, in rising order."""
         job = {**self._common, "kind": "first", "form": form, "width": width, "threshold": 0.0, "limit_s": limit_s}
         with tempfile.TemporaryDirectory() as folder:
             found = _run({**job, "lengths": list(lengths), "num_repeats": 7, "num_spare_ids": 8}, text, Path(folder))
@@ -124,17 +124,17 @@ class ReferenceModel:
 
 
 def measure_index(token_bytes: Sequence[bytes]) -> IndexCost:
-    """The contestant's index over tokens in the order of their ids, in a fresh process. Reading them does not count."""
+    """Measures the index over tokens, which are in the order of their ids, in a new process."""
     tokens = json.dumps([token.decode("latin-1") for token in token_bytes]).encode()
     with tempfile.TemporaryDirectory() as folder:
         return IndexCost(**_run({"kind": "index", "num_repeats": 9}, tokens, Path(folder)))
 
 
 def _run(job: dict[str, Any], given: bytes, folder: Path) -> dict[str, Any]:
-    """The result of a job over the bytes `given`; Any since it is JSON.
+    """The result of a job over the bytes `given`; Any, because it is JSON.
 
     The process starts in `folder`, since genlm-bytes is a namespace package that a folder named `genlm` would hide.
-    Raises SystemExit where the environment is missing, RuntimeError with the end of what it printed where it fails.
+    Raises SystemExit where the environment is missing, RuntimeError with the end of what it printed if the job fails.
     """
     if not _READY.exists():
         raise SystemExit(f"{_READY} is missing: make {_READY}")

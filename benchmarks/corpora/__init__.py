@@ -1,1 +1,1 @@
-"""The texts, cursors and tokenizers that are measured on."""
+"""The texts, cursors and tokenizers that benchmarks measure with."""

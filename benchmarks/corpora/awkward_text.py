@@ -1,8 +1,8 @@
-"""Text that pre-tokenizers find hard: what stands at a seam changes what comes before it."""
+"""Text that is hard for pre-tokenizers, because characters change how those before them are split."""
 
 import random
 
-# Each group is one trap. A text is drawn from few of them, so that a trap meets itself and its neighbours often.
+# Each group is one difficulty. A text is drawn from few groups, so that pieces of one group often stand together.
 _GROUPS = (
     (" ", "  ", "   ", " " * 7, " " * 40),
     ("\n", "\n\n", "\r\n", "\r\n\r\n", "\r", " \n", "\n \n", "\n    \n", "\t\n", " \r\n", "\n\r"),
@@ -36,7 +36,7 @@ _NUM_PIECES = 60
 
 
 def make_awkward_text(rng: random.Random) -> str:
-    """A few hundred characters, rarely some thousand."""
+    """Text of some hundred characters, rarely of some thousand."""
     groups = rng.sample(_GROUPS, rng.randint(2, 5))
     if rng.random() < _LONG_RUN_SHARE:
         groups.append(_LONG_RUNS)

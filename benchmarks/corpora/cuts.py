@@ -1,4 +1,4 @@
-"""Cursors inside words, operators, blanks and strings of files that the default model never saw."""
+"""Cursors inside words, operators, blanks and strings of files that the default model was not trained on."""
 
 import io
 import keyword
@@ -15,17 +15,17 @@ _OPERATOR_CHARS = frozenset("=!<>*/+-&|^%:@.")
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A cursor inside a run of like characters: what stands before it, and what is left of the run."""
+    """A cursor inside a run of characters of one kind, and the text around it."""
 
     kind: str  # identifier, operator, blank, string
     path: str
     prefix: str
-    rest: str  # never empty
-    suffix: str  # what follows the rest
+    run_end: str  # the part of the run after the cursor; never empty
+    suffix: str  # the text after the run
 
     def is_solved_by(self, completion: str) -> bool:
-        """True where the completion begins with the rest of the run, and the run ends there."""
-        return _leading_run(completion, _KINDS[self.kind]) == self.rest
+        """True where the completion begins with the end of the run, and the run ends there."""
+        return _leading_run(completion, _KINDS[self.kind]) == self.run_end
 
 
 def draw_cuts(files: Iterable[SourceFile], num_identifiers: int, num_others: int, seed: int) -> list[Cut]:

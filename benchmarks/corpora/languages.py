@@ -1,4 +1,4 @@
-"""Source text in many languages, on any machine: files that lie there anyway, and made-up ones where none do."""
+"""Source text in many languages: files that are found on the machine, and generated ones where it has too few."""
 
 import hashlib
 import heapq
@@ -9,18 +9,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_NUM_CANDIDATES = 300  # files of a language that are looked at; those of no fitting size drop out
+_NUM_CANDIDATES = 300  # files of a language that are read; those of an unsuitable size are left out
 _MIN_FILES = 5  # with fewer, the language's text is generated
 _MIN_FILE_BYTES = 1_000
 _MAX_FILE_BYTES = 400_000
-_MAX_VISITED_FILES = 250_000  # under one root; a tree of a million files must not hold up a benchmark
+_MAX_VISITED_FILES = 250_000  # under one root, because a tree of a million files would take too long
 _NUM_GENERATED = 60
 _NUM_SNIPPETS = 40  # of a generated file
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """`snippet` is what files are generated of: NAME, WORD and NUM are filled in anew at every place."""
+    """`snippet` is what files are generated from. Each NAME, WORD and NUM in it is replaced by a random one."""
 
     name: str
     suffixes: tuple[str, ...]
@@ -115,7 +115,7 @@ def load_sources(seed: int) -> list[Sources]:
 
 
 def _find_files() -> dict[str, list[Path]]:
-    """Of each language the files whose paths have the lowest hashes: some from every corner, always the same."""
+    """For each language the files whose paths have the lowest hashes: a sample that is the same in every run."""
     by_suffix = {suffix: language.name for language in _LANGUAGES for suffix in language.suffixes}
     found: dict[str, set[str]] = {language.name: set() for language in _LANGUAGES}
     for root in _find_roots():
@@ -151,7 +151,7 @@ def _hash(path: str) -> bytes:
 
 
 def _read_text(path: Path) -> str | None:
-    """The file's text, line ends as they stand in it; None where it is not UTF-8, or of no fitting size."""
+    """The file's text with its own line ends; None where it is not UTF-8, too small or too large."""
     try:
         if not _MIN_FILE_BYTES <= path.stat().st_size <= _MAX_FILE_BYTES:
             return None

@@ -1,7 +1,7 @@
-"""The 151,643-token vocabulary that benchmarks measure with, as a tokenizer that the `tokenizers` library runs.
+"""The vocabulary of 151,643 tokens that benchmarks measure with, as a tokenizer of the `tokenizers` library.
 
-`make` fetches the vocabulary; it is never committed. A tiktoken file lists tokens by rank, not merges:
-a token's merge is the two parts that BPE makes of its bytes with the tokens of lower rank.
+`make` downloads the vocabulary; it is never committed. A tiktoken file lists tokens by rank and no merges. The merge of
+a token is found by BPE: its bytes, merged with the tokens of lower rank, become two parts.
 """
 
 from itertools import pairwise
@@ -15,7 +15,7 @@ from trie_cache.vocabulary import Vocabulary
 LARGE_VOCABULARY = Path("build/large-vocabulary/dashscope/resources/qwen.tiktoken")
 _FOLDER = Path("build/large-tokenizer")
 
-# Qwen2's: GPT-4's, but with digits one by one.
+# Qwen2's pattern: that of GPT-4, except that digits stand alone.
 _PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )

@@ -1,1 +1,1 @@
-"""How results are computed and reported."""
+"""How results are computed and written down."""

@@ -1,4 +1,4 @@
-"""Where a benchmark leaves what it measured: `benchmarks/results/NAME.json`, and a picture beside it."""
+"""What a benchmark measured: a table on the screen, `benchmarks/results/NAME.json`, and a picture beside it."""
 
 import json
 import platform
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 Value = str | float | bool | None
 Row = Mapping[str, Value]
 
-_FOLDER = Path(__file__).parent
-_RESULTS = _FOLDER / "results"
+RESULTS_DIR = Path(__file__).parents[1] / "results"
 
 
 def write_report(
@@ -27,13 +26,14 @@ def write_report(
     figures: Mapping[str, float | bool | None],
     picture: "Figure | None" = None,
     device: str | None = None,
+    folder: Path = RESULTS_DIR,
 ) -> Path:
-    """Writes `results/NAME.json`, and `results/NAME.svg` where there is a picture; returns the JSON file's path.
+    """Writes `NAME.json`, and `NAME.svg` where there is a picture, and returns the JSON file's path.
 
-    `rows` are the printed table's, `figures` the flat mapping that targets are compared with; None is a figure that
-    could not be had. `device` is what the measured code ran on, by default this machine's processor.
+    `rows` are those of the printed table. `figures` are the numbers that targets are compared with; None stands for
+    one that could not be measured. `device` is what the measured code ran on, by default this machine's processor.
     """
-    _RESULTS.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True)
     report = {
         "commit": _find_commit(),
         "device": device or find_processor(),
@@ -41,7 +41,7 @@ def write_report(
         "figures": dict(figures),
         "rows": [dict(row) for row in rows],
     }
-    path = _RESULTS / f"{name}.json"
+    path = folder / f"{name}.json"
     path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
     if picture is not None:
         picture.savefig(path.with_suffix(".svg"), bbox_inches="tight", metadata={"Date": None})
@@ -55,7 +55,7 @@ def print_rows(title: str, rows: Sequence[Row]) -> None:
         table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right", no_wrap=True)
     for row in rows:
         table.add_row(*(_format(row.get(name)) for name in rows[0]))
-    Console(width=Console(width=1000).measure(table).maximum).print(table)  # wide tables wrap in a narrow terminal only
+    Console(width=Console(width=1000).measure(table).maximum).print(table)  # only a terminal wraps wide tables
 
 
 def format_number(value: float) -> str:
@@ -71,14 +71,15 @@ def find_processor() -> str:
 
 
 def _find_commit() -> str:
-    """The commit that was measured, with `+` where sources other than results differ from it."""
+    """The commit that was measured, with `+` where a file other than a result differs from it."""
     commit = _run_git("rev-parse", "HEAD")
-    changed = _run_git("status", "--porcelain", "--", ":/", f":(exclude,top){_RESULTS.relative_to(_FOLDER.parent)}")
+    changed = _run_git("status", "--porcelain", "--", ":/", ":(exclude,top)benchmarks/results")
     return f"{commit}+" if changed else commit
 
 
 def _run_git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=_FOLDER, check=True, capture_output=True, text=True).stdout.strip()
+    command = ["git", *arguments]
+    return subprocess.run(command, cwd=RESULTS_DIR.parent, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def _format(value: Value) -> str:

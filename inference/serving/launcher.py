@@ -17,7 +17,7 @@ from inference.serving import process_guard
 from inference.serving.character_client import CharacterClient
 from inference.serving.completion_client import CompletionClient
 from inference.serving.endpoint import Endpoint, check_endpoint, find_free_endpoint, is_listening
-from inference.serving.installation import IMPORT_ROOT, is_checkout
+from inference.serving.import_root import IMPORT_ROOT, is_checkout
 from inference.serving.private_files import make_private_folder, open_private
 from inference.serving.triton_command import build_command, build_environment
 from inference.serving.triton_installation import TritonInstallation, find_installation, link_bundled_installation

@@ -25,7 +25,7 @@ from inference.errors import LaunchError
 from inference.protocol import characters, completion
 from inference.serving.endpoint import Endpoint
 from inference.serving.file_lock import FileLock, LockKind
-from inference.serving.installation import IMPORT_ROOT, is_checkout
+from inference.serving.import_root import IMPORT_ROOT, is_checkout
 from inference.serving.private_files import make_private_folder, open_private
 
 _POLL_S = 0.1

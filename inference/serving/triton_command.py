@@ -7,7 +7,7 @@ from pathlib import Path
 
 from inference.config import EngineConfig, config_to_environment
 from inference.serving.endpoint import ADDRESS, Endpoint
-from inference.serving.installation import IMPORT_ROOT, is_checkout
+from inference.serving.import_root import IMPORT_ROOT, is_checkout
 from inference.serving.triton_installation import TritonInstallation
 
 # APIs that no completion needs. They are closed to everybody, web pages that post to loopback included. Triton opens

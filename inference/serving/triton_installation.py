@@ -41,7 +41,7 @@ def link_bundled_installation(links_dir: Path) -> TritonInstallation:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     stub = bundle / "python_backend_stubs" / version / "triton_python_backend_stub"
     if not stub.exists():
-        raise LaunchError(f"the bundled tritonserver has no stub for Python {version}; use Python 3.11 or 3.12")
+        raise LaunchError(f"the bundled tritonserver has no stub for Python {version}; use Python 3.11")
     digest = hashlib.sha256(f"{bundle} {version}".encode()).hexdigest()[:12]
     backend_dir = links_dir / digest / "python"
     backend_dir.mkdir(parents=True, exist_ok=True)

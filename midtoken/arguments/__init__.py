@@ -1,1 +1,1 @@
-"""Command-line arguments that several subcommands share."""
+"""Command-line arguments that several subcommands share, and what they stand for."""

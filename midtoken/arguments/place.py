@@ -1,20 +1,16 @@
-"""A cursor in a file, as a person writes it: FILE:LINE:COLUMN."""
+"""A cursor in a file, written as FILE:LINE:COLUMN."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from inference.errors import MidtokenError
+from midtoken.errors import PlaceError
 
-_NEAR_CHARS = 1_000_000
-
-
-class PlaceError(MidtokenError):
-    """The place is not one in a readable text file. The text says what is wrong."""
+_NEAR_CHARS = 1_000_000  # more than any model here can see
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The text around a cursor."""
+    """A cursor, and the text of its file before and after it."""
 
     path: Path
     prefix: str
@@ -22,12 +18,12 @@ class Place:
 
     @property
     def near_prefix(self) -> str:
-        """As much before the cursor as any model here can see."""
+        """The text before the cursor, as much as a request needs."""
         return self.prefix[-_NEAR_CHARS:]
 
     @property
     def near_suffix(self) -> str:
-        """As much after the cursor as any model here can see."""
+        """The text after the cursor, as much as a request needs."""
         return self.suffix[:_NEAR_CHARS]
 
     @property
@@ -42,9 +38,9 @@ class Place:
 
 
 def read_place(text: str) -> Place:
-    """The place that `FILE:LINE:COLUMN` names; both count from 1, the column in characters.
+    """The cursor that `FILE:LINE:COLUMN` names. Line and column count from 1, columns in characters.
 
-    Column 1 stands before the first character; without a column the cursor stands at the line's end.
+    Column 1 is before the first character. Without a column the cursor is at the end of the line.
     Raises PlaceError.
     """
     name, line, column = _split(text)
@@ -62,7 +58,9 @@ def read_place(text: str) -> Place:
     if column is None:
         column = length + 1
     if not 1 <= column <= length + 1:
-        raise PlaceError(f"line {line} of {path} has {length} characters; a cursor stands at column 1 to {length + 1}")
+        raise PlaceError(
+            f"line {line} of {path} has {length} characters; the column must be between 1 and {length + 1}"
+        )
     at = sum(len(before) + 1 for before in lines[: line - 1]) + column - 1
     return Place(path, content[:at], content[at:])
 

@@ -11,9 +11,10 @@ import platformdirs
 
 from inference.config import EngineConfig
 from inference.errors import LaunchError
-from inference.serving.installation import find_default_model, find_model_repository
 from inference.serving.launcher import ServerOptions
 from inference.serving.shared_server import ServerEntry
+from midtoken.extras import require_server_packages
+from midtoken.resources import find_default_model, find_model_repository
 
 _DEFAULTS = EngineConfig(Path())
 
@@ -29,7 +30,8 @@ class ServerArguments:
 
     @classmethod
     def from_options(cls, options: argparse.Namespace) -> Self:
-        """What `add_server_arguments` has parsed. Raises LaunchError where the default model is missing."""
+        """What `add_server_arguments` has parsed. Raises MissingPackagesError, or LaunchError."""
+        require_server_packages(options)
         model_dir = (options.model or find_default_model()).resolve()
         if not (model_dir / "config.json").is_file():
             raise LaunchError(f"{model_dir} is not a model folder: it has no config.json")

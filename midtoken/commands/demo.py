@@ -1,4 +1,4 @@
-"""Watch a real file being typed into, with what an editor would draw: healed beside unhealed."""
+"""Show what an editor would draw while a file is typed: with healing and without, side by side."""
 
 import argparse
 import asyncio
@@ -16,10 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from inference.protocol.completion import Healing
-from midtoken.commands.typist import Typist
 from midtoken.connection import add_connection_arguments, open_connection
+from midtoken.demo_editor import DemoEditor
 
-# A file of the standard library that the default model was not trained on, and lines of it to type again.
+# A file of the standard library that the default model was not trained on, and the lines of it that are typed.
 _FILE = "sched.py"
 _LINES = (
     "        return self.enterabs(time, priority, action, argument, kwargs)",
@@ -34,10 +34,10 @@ _PANEL_CELLS = 76
 
 @dataclass(slots=True)
 class _Side:
-    """What one of the two language servers has answered so far."""
+    """One of the two language servers, and what it has answered so far."""
 
     healing: Healing
-    typist: Typist
+    editor: DemoEditor
     ghost: str = ""
     took_ms: float = 0.0
     num_right: int = 0
@@ -50,25 +50,25 @@ class _Side:
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """A line that is being typed, in its file."""
+    """A file, and the line of it that is being typed."""
 
     lines: tuple[str, ...]
     row: int
-    num_typed: int  # characters of the line that stand there
+    num_typed: int  # characters of the line
 
     @property
-    def rest(self) -> str:
+    def remaining_text(self) -> str:
         return self.lines[self.row][self.num_typed :]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `run` reads."""
+    """Adds the arguments that `run` reads."""
     parser.add_argument("--keys-per-second", type=_parse_pace, default=8.0, help="default: %(default)s")
     add_connection_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Plays the demo; without a terminal it prints one line for each key."""
+    """Plays the demo. Without a terminal it prints one line for each key."""
     asyncio.run(_play(options))
     return 0
 
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
 def _parse_pace(text: str) -> float:
     pace = float(text)
     if not 0 < pace <= 1000:
-        raise argparse.ArgumentTypeError(f"a number above 0, at most 1000, not {text}")
+        raise argparse.ArgumentTypeError(f"must be above 0 and at most 1000, not {text}")
     return pace
 
 
@@ -88,14 +88,14 @@ async def _play(options: argparse.Namespace) -> None:
             path = Path(folder) / _FILE
             path.write_text("\n".join(lines), encoding="utf-8")
             sides = [
-                _Side(healing, await Typist.start(path, healing, connection.url))
+                _Side(healing, await DemoEditor.start(path, healing, connection.url))
                 for healing in (Healing.EXACT, Healing.NONE)
             ]
             with Live(console=console, auto_refresh=False) as live:
                 for line in _LINES:
                     await _type_line(tuple(lines), lines.index(line), sides, live, options.keys_per_second)
             for side in sides:
-                await side.typist.leave()
+                await side.editor.close()
     console.print(_render_summary(sides))
 
 
@@ -103,10 +103,10 @@ async def _type_line(lines: tuple[str, ...], row: int, sides: list[_Side], live:
     text = lines[row]
     start = len(text) - len(text.lstrip())
     for side in sides:
-        side.typist.replace(row, start, len(text), "")
+        side.editor.replace(row, start, len(text), "")
     for column in range(start, len(text)):
         for side in sides:
-            side.typist.replace(row, column, column, text[column])
+            side.editor.replace(row, column, column, text[column])
         scene = _Scene(lines, row, column + 1)
         await _ask_sides(scene, sides)
         if live.console.is_terminal:
@@ -118,16 +118,16 @@ async def _type_line(lines: tuple[str, ...], row: int, sides: list[_Side], live:
 
 
 async def _ask_sides(scene: _Scene, sides: list[_Side]) -> None:
-    """One after the other: side by side they would share the processor and both look slow."""
+    """Asks one side after the other: asked together they would share the processor and both look slow."""
     for side in sides:
-        ghost, side.took_ms = await side.typist.ask(scene.row, scene.num_typed)
+        ghost, side.took_ms = await side.editor.ask(scene.row, scene.num_typed)
         side.ghost = ghost or ""
         side.times_ms.append(side.took_ms)
-        side.num_right += _first_word(side.ghost) == _first_word(scene.rest)
+        side.num_right += _first_word(side.ghost) == _first_word(scene.remaining_text)
 
 
 def _first_word(text: str) -> str:
-    """The rest of the word at the cursor; where a word has just ended, nothing."""
+    """The beginning of the text up to the end of the word; empty where it begins with no word."""
     end = next((index for index, char in enumerate(text) if not (char.isalnum() or char == "_")), len(text))
     return text[:end]
 
@@ -153,7 +153,7 @@ def _render_side(scene: _Scene, side: _Side) -> Panel:
 
 
 def _render_summary(sides: list[_Side]) -> Group:
-    table = Table(title="The rest of the word at the cursor, as it stands in the file", title_style="dim")
+    table = Table(title="How often the ghost text began with the rest of the word in the file", title_style="dim")
     for name in ("", "right", "median", "slowest"):
         table.add_column(name, justify="right" if name else "left")
     for side in sides:
@@ -164,5 +164,7 @@ def _render_summary(sides: list[_Side]) -> Group:
             f"{statistics.median(side.times_ms):.0f} ms",
             f"{max(side.times_ms):.0f} ms",
         )
-    hint = Text("midtoken explain FILE:LINE:COL shows how a completion came about; README.md has the editors.", "dim")
+    hint = Text(
+        "midtoken explain FILE:LINE:COL shows how a completion is made. README.md says how to set up an editor.", "dim"
+    )
     return Group(table, hint)

@@ -1,4 +1,4 @@
-"""Show what healing did at a cursor, and what each other strategy would have said there."""
+"""Show what healing does at a cursor, and what each healing strategy completes there."""
 
 import argparse
 import asyncio
@@ -21,7 +21,7 @@ from inference.protocol.completion import (
 )
 from midtoken.arguments.place import Place, read_place
 from midtoken.connection import Connection, add_connection_arguments, open_connection
-from midtoken.display.glyphs import mark_blanks
+from midtoken.display.graphemes import mark_blanks
 
 _TOKEN_STYLES = ("black on bright_blue", "black on bright_cyan")
 _BAR_CELLS = 20
@@ -29,16 +29,16 @@ _BAR_CELLS = 20
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole completion."""
+    """A whole completion and its last chunk, which carries the explanation."""
 
     text: str
     last: CompletionChunk
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `run` reads."""
+    """Adds the arguments that `run` reads."""
     parser.add_argument("place", metavar="FILE:LINE:COL", help="the cursor; lines and columns count from 1")
-    parser.add_argument("--ignore-suffix", action="store_true", help="leave out what stands after the cursor")
+    parser.add_argument("--ignore-suffix", action="store_true", help="do not show the model the text after the cursor")
     add_connection_arguments(parser)
 
 
@@ -52,18 +52,18 @@ def run(options: argparse.Namespace) -> int:
 
 
 def render(place: Place, answers: dict[Healing, Answer]) -> Group:
-    """The whole page: the cursor, the tokens, the tree with its masses, the strategies side by side."""
+    """The whole page: the cursor's line, the tokens, the covering tree with its probabilities, and the strategies."""
     exact = answers[Healing.EXACT]
     explanation = exact.last.explanation
     if explanation is None or exact.last.stats is None:
-        raise ValueError("the exact answer was asked without `explain`")
+        raise ValueError("the request for the exact answer did not set `explain`")
     return Group(
         Rule(f"{place.path}", align="left", style="dim"),
         _render_line(place, exact.text),
         Text(),
         _label("last kept", _tokens(explanation.kept_tail) if explanation.kept_tail else Text("none")),
         _label("typed since", _tokens(explanation.unhealed_tokens) if explanation.unhealed_tokens else Text("nothing")),
-        _label("healed", Text(f"{exact.last.healed_bytes} bytes taken back and spelled again by one of these paths:")),
+        _label("healed", Text(f"{exact.last.healed_bytes} bytes, to be spelled again by one of these paths:")),
         Text(),
         _render_tree(explanation),
         Text(),
@@ -97,7 +97,7 @@ def _label(name: str, value: Text) -> Text:
 
 
 def _tokens(tokens: tuple[str, ...]) -> Text:
-    """Tokens in two colours by turns; blanks and line ends made visible."""
+    """Tokens in alternating colours, with blanks and line ends marked."""
     text = Text()
     for index, token in enumerate(tokens):
         text.append(mark_blanks(token), style=_TOKEN_STYLES[index % 2])
@@ -105,7 +105,7 @@ def _tokens(tokens: tuple[str, ...]) -> Text:
 
 
 def _render_tree(explanation: Explanation) -> Tree:
-    """The covering tree; beside each node the share of the mass that leaves the healed bytes there."""
+    """The covering tree. Beside each node: how probable it is that the text leaves the healed bytes there."""
     masses = [node.log_mass for node in explanation.nodes if node.log_mass is not None]
     total = max(masses) + math.log(sum(math.exp(mass - max(masses)) for mass in masses))
     branches: list[Tree] = []
@@ -118,18 +118,18 @@ def _render_tree(explanation: Explanation) -> Tree:
 def _render_node(node: ExplainedNode, healed: str, log_total: float, *, is_root: bool) -> Text:
     line = Text("kept tokens", style="dim") if is_root else Text(mark_blanks(node.token), style=_TOKEN_STYLES[0])
     if node.log_mass is None:
-        return line.append("  no token of the vocabulary goes on from here", style="dim")
+        return line.append("  no token of the vocabulary continues from here", style="dim")
     share = math.exp(node.log_mass - log_total)
     rest = healed.encode()[node.num_covered_bytes :].decode(errors="backslashreplace")
-    wanted = f"then {mark_blanks(rest)}…" if rest else "then any token"
+    following = f"then {mark_blanks(rest)}…" if rest else "then any token"
     line.append(f"  {100 * share:6.2f} % ", style="bold" if share > 0.1 else "")
     line.append("━" * round(_BAR_CELLS * share), style="green")
-    line.append(f"  {wanted}  best ", style="dim")
+    line.append(f"  {following}  best ", style="dim")
     return line.append(mark_blanks(node.best_token or ""), style=_TOKEN_STYLES[1])
 
 
 def _render_strategies(answers: dict[Healing, Answer]) -> Table:
-    table = Table(title="What each strategy says here", title_justify="left", title_style="dim")
+    table = Table(title="What each strategy completes here", title_justify="left", title_style="dim")
     for name, justify in (("healing", "left"), ("completion", "left"), ("healed by", "right"), ("in all", "right")):
         table.add_column(name, justify="right" if justify == "right" else "left")
     for healing, answer in answers.items():

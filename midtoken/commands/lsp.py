@@ -1,24 +1,24 @@
 """The language server on stdin and stdout, for editors to start.
 
-With no `--server` it uses the one server that all editors of the user share, and starts it where none runs.
+Without `--server` it uses the completion server that all editors of the user share, and starts it if none runs.
 """
 
 import argparse
 import sys
 
-from lsp_server.server import serve_stdio
+from lsp_server.stdio import serve_stdio
 from midtoken.connection import Connection, add_connection_arguments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `run` reads."""
+    """Adds the arguments that `run` reads."""
     add_connection_arguments(parser)
-    # Editors' generic LSP clients pass it on their own; there is no other way than stdio.
+    # Generic LSP clients pass it; stdio is the only transport.
     parser.add_argument("--stdio", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serves one editor until it ends; gives the exit status. Standard output belongs to the protocol."""
+    """Serves one editor until it disconnects. Standard output carries the protocol and nothing else."""
     return serve_stdio(lambda: Connection.open(options, _log))
 
 

@@ -1,4 +1,4 @@
-"""Show which byte comes next after a text, and which tokenizations of the text say so."""
+"""Show which byte comes next after a text, and which tokenizations of the text predict it."""
 
 import argparse
 import asyncio
@@ -14,11 +14,12 @@ from rich.text import Text
 
 from inference.errors import ServerError
 from inference.protocol.characters import END, MAX_MEMBERS, CoveringMember, NextByte
-from midtoken.arguments.covering import add_covering_arguments, build_request, read_context, read_file
+from midtoken.arguments.character_request import add_character_arguments, build_request, read_context
 from midtoken.arguments.place import read_place
-from midtoken.commands.pieces import Piece, split_tail
+from midtoken.arguments.text_file import read_file
 from midtoken.connection import add_connection_arguments, open_connection
-from midtoken.display.glyphs import mark_blanks
+from midtoken.display.graphemes import mark_blanks
+from midtoken.text_pieces import TextPiece, split_tail
 
 _BAR_CELLS = 24
 _NUM_CHARS_SHOWN = 60
@@ -26,18 +27,20 @@ _AHEAD_STYLE = "bold green"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `run` reads."""
+    """Adds the arguments that `run` reads."""
     place = parser.add_mutually_exclusive_group(required=True)
-    place.add_argument("text", metavar="TEXT", nargs="?", help="what stands before the byte; - reads standard input")
-    place.add_argument("--at", metavar="FILE:LINE:COL", help="what stands before this cursor; both count from 1")
+    place.add_argument("text", metavar="TEXT", nargs="?", help="the text before the byte; - reads standard input")
+    place.add_argument(
+        "--at", metavar="FILE:LINE:COL", help="the text before this cursor; lines and columns count from 1"
+    )
     parser.add_argument("--top", type=_parse_count, default=8, help="rows in each table (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print all 257 probabilities as JSON, the end of text last")
-    add_covering_arguments(parser)
+    add_character_arguments(parser)
     add_connection_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the distribution and what carries it."""
+    """Prints the distribution and the tokenizations that it is made of."""
     piece = _read_piece(options)
     answer = asyncio.run(_ask(options, piece))
     if options.json:
@@ -48,26 +51,26 @@ def run(options: argparse.Namespace) -> int:
 
 
 def render(text: bytes, answer: NextByte, num_rows: int) -> Group:
-    """The likeliest bytes, and below them the heaviest tokenizations."""
+    """The most probable bytes, and below them the most probable tokenizations."""
     shown = mark_blanks(text.decode(errors="surrogateescape"))
     after = Text("after ", style="dim").append("…" if len(shown) > _NUM_CHARS_SHOWN else "")
     after.append(shown[-_NUM_CHARS_SHOWN:] or "nothing", style="not dim bold")
     bytes_table = _render_bytes(answer.probabilities, _find_unfinished(text), num_rows)
     parts: list[Text | Table] = [after, Text(), Text("The next byte", style="dim"), bytes_table]
     if answer.members:
-        title = "The tokenizations that say so, from where they can still change"
+        title = "The tokenizations that predict it, from the first token that may still change"
         parts += [Text(), Text(title, style="dim"), _render_members(answer.members)]
     return Group(*parts)
 
 
 def _parse_count(text: str) -> int:
     if not (text.isdecimal() and 1 <= int(text) <= MAX_MEMBERS):
-        raise argparse.ArgumentTypeError(f"a number from 1 to {MAX_MEMBERS}, not {text!r}")
+        raise argparse.ArgumentTypeError(f"must be a number from 1 to {MAX_MEMBERS}, not {text!r}")
     return int(text)
 
 
-def _read_piece(options: argparse.Namespace) -> Piece:
-    """The cursor's line, or the end of a long text, with what stands before as its context."""
+def _read_piece(options: argparse.Namespace) -> TextPiece:
+    """The cursor's line, or the end of a long text, and as its context what stands before."""
     context = read_context(options)
     if options.at is not None:
         place = read_place(options.at)
@@ -77,12 +80,12 @@ def _read_piece(options: argparse.Namespace) -> Piece:
     return split_tail(text, context)
 
 
-async def _ask(options: argparse.Namespace, piece: Piece) -> NextByte:
+async def _ask(options: argparse.Namespace, piece: TextPiece) -> NextByte:
     request = build_request(options, piece.text, context=piece.context, num_members=options.top)
     async with open_connection(options) as connection:
         answer = await connection.ask(request)
     if not isinstance(answer, NextByte):
-        raise ServerError("the server has answered another question")
+        raise ServerError("the server answered a request of another kind; it may be another version of midtoken")
     return answer
 
 
@@ -96,7 +99,7 @@ def _render_bytes(probabilities: Sequence[float], unfinished: bytes, num_rows: i
 
 
 def _name_byte(byte: int, unfinished: bytes) -> tuple[Text, Text]:
-    """The byte for a person, and a note."""
+    """The byte as it can be read, and a note about it."""
     if byte == END:
         return Text("end of text", style="italic"), Text()
     data = unfinished + bytes([byte])
@@ -110,7 +113,7 @@ def _name_byte(byte: int, unfinished: bytes) -> tuple[Text, Text]:
 
 
 def _find_unfinished(text: bytes) -> bytes:
-    """The bytes at the end that are a character's first ones."""
+    """The bytes at the end of the text that begin a character and do not complete it."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(text)
     return decoder.getstate()[0]

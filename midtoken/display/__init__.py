@@ -1,1 +1,1 @@
-"""What subcommands draw in a terminal or a picture."""
+"""How text and its surprisal are drawn in a terminal or in a picture."""

@@ -1,4 +1,4 @@
-"""A picture of surprisal: a bar for each character of a short text, for each line of a long one."""
+"""A picture of surprisal: a bar for each character of a short text, or for each line of a long one."""
 
 import math
 import warnings
@@ -7,47 +7,47 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from inference.errors import MidtokenError
-from midtoken.display.glyphs import Glyph, mark_blanks
-from midtoken.display.heat import find_rgb
-from midtoken.display.reading import Reading
+from midtoken.display.graphemes import Grapheme, mark_blanks
+from midtoken.display.scored_text import ScoredText
+from midtoken.display.surprisal_colors import find_rgb
+from midtoken.errors import UnwritableFileError
 
-_ROW_GLYPHS = 60
-_MAX_ROWS = 6  # longer texts are drawn by lines
+_ROW_GRAPHEMES = 60
+_MAX_ROWS = 6  # longer texts get a bar for each line
 _FAINT = (0.82, 0.82, 0.82)
-_IMPOSSIBLE_BITS = 32.0  # how high a bar is drawn that would have no end
+_MAX_BITS = 32.0  # higher bars are cut here; what the model takes for impossible has infinitely many
 _Color = tuple[float, float, float]
 
 
-def draw_surprisals(reading: Reading, path: Path) -> None:
-    """Writes the picture; its format is that of the path's ending. Raises MidtokenError where it cannot."""
-    lines = list(reading.split_lines())
-    glyphs = [glyph for line in lines for glyph in line.glyphs]
-    if len(glyphs) <= _ROW_GLYPHS * _MAX_ROWS:
-        figure = _draw_glyphs(glyphs, [bits for line in lines for bits in line.bits])
+def draw_surprisals(scored: ScoredText, path: Path) -> None:
+    """Writes the picture in the format that the path's suffix names. Raises UnwritableFileError."""
+    lines = list(scored.split_lines())
+    graphemes = [grapheme for line in lines for grapheme in line.graphemes]
+    if len(graphemes) <= _ROW_GRAPHEMES * _MAX_ROWS:
+        figure = _draw_graphemes(graphemes, [bits for line in lines for bits in line.bits])
     else:
-        figure = _draw_lines([line.bits_per_byte for line in lines], reading.bits_per_byte)
-    title = f"{reading.name}: {reading.bits_per_byte:.3f} bits for a byte"
+        figure = _draw_lines([line.bits_per_byte for line in lines], scored.bits_per_byte)
+    title = f"{scored.name}: {scored.bits_per_byte:.3f} bits for a byte"
     figure.suptitle(title, fontsize="medium", parse_math=False)
     try:
-        with warnings.catch_warnings(action="ignore", category=UserWarning):  # characters that its font does not have
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # characters that the font lacks
             figure.savefig(path, bbox_inches="tight")
     except OSError as error:
-        raise MidtokenError(f"cannot write {path}: {error.strerror}") from None
+        raise UnwritableFileError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _draw_glyphs(glyphs: Sequence[Glyph], bits: Sequence[float]) -> Figure:
-    num_rows = math.ceil(len(glyphs) / _ROW_GLYPHS)
+def _draw_graphemes(graphemes: Sequence[Grapheme], bits: Sequence[float]) -> Figure:
+    num_rows = math.ceil(len(graphemes) / _ROW_GRAPHEMES)
     figure = Figure(figsize=(12, 1.5 * num_rows + 0.5), layout="constrained")
     all_axes = figure.subplots(num_rows, squeeze=False)[:, 0]
     highest = max(map(_limit, bits))
     for row, axes in enumerate(all_axes):
-        span = slice(row * _ROW_GLYPHS, (row + 1) * _ROW_GLYPHS)
-        labels = [mark_blanks(glyph.chars.replace("\r\n", "\n")) for glyph in glyphs[span]]
+        span = slice(row * _ROW_GRAPHEMES, (row + 1) * _ROW_GRAPHEMES)
+        labels = [mark_blanks(grapheme.chars.replace("\r\n", "\n")) for grapheme in graphemes[span]]
         axes.bar(range(len(labels)), list(map(_limit, bits[span])), color=list(map(_find_color, bits[span])))
         axes.set_xticks(range(len(labels)), labels, family="monospace", fontsize="small")
         axes.tick_params("x", length=0)
-        axes.set(xlim=(-1, _ROW_GLYPHS), ylim=(0, highest * 1.05), ylabel="bits")
+        axes.set(xlim=(-1, _ROW_GRAPHEMES), ylim=(0, highest * 1.05), ylabel="bits")
         axes.spines[["top", "right"]].set_visible(False)
     return figure
 
@@ -64,7 +64,7 @@ def _draw_lines(bits: Sequence[float], mean: float) -> Figure:
 
 
 def _limit(bits: float) -> float:
-    return min(bits, _IMPOSSIBLE_BITS)
+    return min(bits, _MAX_BITS)
 
 
 def _find_color(bits: float) -> _Color:

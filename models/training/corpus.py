@@ -1,8 +1,8 @@
 """The Python source that the default model learns from, and the files that it never sees.
 
-The standard library of the running interpreter is split by the hash of each file's relative path:
-about one file in twenty is held out, for one version of Python on every machine the same. Benchmarks
-measure on those files alone.
+The standard library of the running interpreter is split by the hash of each file's relative path: about one file in
+twenty is held out. The split is the same on every machine with the same version of Python. Benchmarks measure with the
+held-out files only.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# Lines longer than this are data tables, not code that a person writes.
+# A file with a longer line is a data table, not code that a person wrote.
 _MAX_LINE_CHARS = 1000
 _MAX_FILE_BYTES = 400_000
 _DATA_FOLDERS = ("encodings", "pydoc_data", "site-packages", "__pycache__", "lib2to3/tests/data", "test/cjkencodings")
@@ -19,7 +19,7 @@ _DATA_FOLDERS = ("encodings", "pydoc_data", "site-packages", "__pycache__", "lib
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """One file of the corpus. `path` is relative to the folder `root` names, with `/`."""
+    """One file of the corpus. `path` is relative to the folder that `root` names, with `/` between its parts."""
 
     root: str
     path: str
@@ -27,14 +27,14 @@ class SourceFile:
 
 
 def iter_held_out() -> Iterator[SourceFile]:
-    """The standard library files that no training run reads, in the order of their paths."""
+    """The files of the standard library that are not trained on, in the order of their paths."""
     return (file for file in _iter_stdlib() if is_held_out(file.path))
 
 
 def iter_training(package_roots: list[Path]) -> Iterator[SourceFile]:
     """The standard library without the held-out files, then every package under `package_roots`.
 
-    A file whose text stands in the held-out set, or came before, is left out.
+    A file is left out if its text is that of a held-out file or of an earlier one.
     """
     seen = {_digest(file.text) for file in iter_held_out()}
     kept_stdlib = (file for file in _iter_stdlib() if not is_held_out(file.path))
@@ -48,7 +48,7 @@ def iter_training(package_roots: list[Path]) -> Iterator[SourceFile]:
 
 
 def is_held_out(path: str) -> bool:
-    """True for 12 paths in 256, decided by nothing but the path."""
+    """True for 12 paths in 256. It depends on the path only."""
     return hashlib.sha256(path.encode()).digest()[0] < 256 // 20
 
 

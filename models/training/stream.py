@@ -18,7 +18,7 @@ _FIM_SHARE = 0.4
 
 @dataclass(slots=True)
 class TrainingStream:
-    """An endless, seeded stream of token ids. Picklable, so a checkpoint resumes it exactly."""
+    """An endless, seeded stream of token ids. A checkpoint pickles it, so that training resumes at the same place."""
 
     seed: int
     row_tokens: int
@@ -32,9 +32,9 @@ class TrainingStream:
         running_weights: Sequence[float],
         encode: Callable[[str, random.Random], list[int]],
     ) -> list[list[int]]:
-        """The next `count` rows of `row_tokens + 1` ids each, files drawn by running sums of their weights."""
+        """The next `count` rows of `row_tokens + 1` ids. `running_weights` are running sums of the files' weights."""
         width = self.row_tokens + 1
-        rows = []
+        rows: list[list[int]] = []
         while len(rows) < count:
             while len(self._left_over) < width:
                 rng = random.Random(f"{self.seed}/{self.num_pieces}")
@@ -47,8 +47,8 @@ class TrainingStream:
 
 
 def build_encoder(tokenizer: Tokenizer) -> Callable[[str, random.Random], list[int]]:
-    """An encoder of pieces: plain text, or fill-in-the-middle for two pieces in five."""
-    special = {name: tokenizer.token_to_id(name) for name in SPECIAL_TOKENS}
+    """An encoder of pieces. It makes two pieces in five into fill-in-the-middle examples."""
+    special = {name: _find_id(tokenizer, name) for name in SPECIAL_TOKENS}
 
     def plain(text: str) -> list[int]:
         return list(tokenizer.encode(text, add_special_tokens=False).ids)
@@ -60,20 +60,27 @@ def build_encoder(tokenizer: Tokenizer) -> Callable[[str, random.Random], list[i
         start, stop = _cut_middle(text, rng)
         prefix, middle, suffix = text[:start], text[start:stop], text[stop:]
         prefix_ids, middle_ids = _split_at(prefix, middle, plain, rng)
-        suffix_section = [special[FIM_SUFFIX], *plain(suffix)]
+        suffix_ids = [special[FIM_SUFFIX], *plain(suffix)]
         if rng.random() < 0.5:
-            body = [special[FIM_PREFIX], *prefix_ids, *suffix_section, special[FIM_MIDDLE]]
+            body = [special[FIM_PREFIX], *prefix_ids, *suffix_ids, special[FIM_MIDDLE]]
         else:
-            body = [special[FIM_PREFIX], *suffix_section, special[FIM_MIDDLE], *prefix_ids]
+            body = [special[FIM_PREFIX], *suffix_ids, special[FIM_MIDDLE], *prefix_ids]
         return body + middle_ids + end
 
     return encode
 
 
+def _find_id(tokenizer: Tokenizer, name: str) -> int:
+    token_id = tokenizer.token_to_id(name)
+    if token_id is None:
+        raise ValueError(f"the tokenizer has no token {name}")
+    return token_id
+
+
 def _split_at(
     prefix: str, middle: str, plain: Callable[[str], list[int]], rng: random.Random
 ) -> tuple[list[int], list[int]]:
-    """Half the time the cut stands where a token ends, as it does after healing; else anywhere."""
+    """The ids of prefix and middle. Half of them are cut where a token ends, as after healing; the others anywhere."""
     if rng.random() < 0.5:
         return plain(prefix), plain(middle)
     joined = plain(prefix + middle)
@@ -82,7 +89,7 @@ def _split_at(
 
 
 def _cut_piece(text: str, row_tokens: int, rng: random.Random) -> str:
-    """A run of whole lines, or the whole file, at most about one row long."""
+    """Text from the start of a line on, or the whole file, at most about one row long."""
     length = int(row_tokens * _CHARS_PER_TOKEN * rng.uniform(0.4, 1.0))
     if len(text) <= length:
         return text
@@ -92,7 +99,7 @@ def _cut_piece(text: str, row_tokens: int, rng: random.Random) -> str:
 
 
 def _cut_middle(text: str, rng: random.Random) -> tuple[int, int]:
-    """Where the middle starts and stops: to the end of the line, some lines on, or anywhere."""
+    """Where the middle starts and stops. It stops at the end of the line, some lines later, or anywhere."""
     start = rng.randrange(len(text)) if text else 0
     kind = rng.random()
     if kind < 0.7:

@@ -1,10 +1,10 @@
 """Trains the default model: a tokenizer, then a small decoder, from permissively licensed Python.
 
     python -m models.training.train --corpus build/corpus --out models/default --tokens 26000000
-    torchrun --nproc-per-node 2 -m models.training.train ...      (one process a core, or a GPU)
+    torchrun --nproc-per-node 2 -m models.training.train ...      (one process for each core or GPU)
 
-Stopping and starting again goes on from the last checkpoint in `--work`. The learning rate is flat
-until three quarters of `--tokens`, then falls to zero; the last quarter sees long rows.
+A run that was stopped continues from its last checkpoint in `--work`. The learning rate is constant for the first
+three quarters of `--tokens` and then falls to zero. The last quarter has longer rows.
 """
 
 import argparse
@@ -73,9 +73,9 @@ def main() -> None:
         num_rows = _BATCH_TOKENS // progress.stream.row_tokens // world
         rows = torch.tensor(progress.stream.take_rows(num_rows, files, running_weights, encode), device=device)
         loss = 0.0
-        for part in rows.split(max(options.micro_tokens // progress.stream.row_tokens, 1)):
+        for part in torch.split(rows, max(options.micro_tokens // progress.stream.row_tokens, 1)):
             part_loss = loss_of(model, part) / (num_rows * progress.stream.row_tokens)
-            part_loss.backward()
+            torch.autograd.backward(part_loss)
             loss += part_loss.item()
         _step(model, optimizers, rate, world)
         progress.step += 1
@@ -83,7 +83,7 @@ def main() -> None:
         average = loss if math.isnan(average) else 0.95 * average + 0.05 * loss
         bar.update(_BATCH_TOKENS)
         bar.set_postfix(loss=f"{average:.3f}", step=progress.step)
-        if progress.step % options.save_steps == 0:  # by steps: all processes save the same one
+        if progress.step % options.save_steps == 0:  # counted in steps, so that all processes save after the same one
             _save_checkpoint(checkpoint, model, optimizers, progress)
     _save_checkpoint(checkpoint, model, optimizers, progress)
     if rank == 0:
@@ -111,7 +111,7 @@ def _package_roots(corpus: Path) -> list[Path]:
 
 
 def _weight(file: SourceFile) -> float:
-    """Bytes of the file; the standard library counts fivefold, near copies of one another less."""
+    """The length of the file, five times for the standard library, less for files that are nearly copies of others."""
     size = len(file.text)
     if file.path.startswith("models/") or "/_generated/" in file.path:
         return 0.3 * size
@@ -173,7 +173,7 @@ def _build_optimizers(model: torch.nn.Module) -> list[torch.optim.Optimizer]:
 
 
 def _sum_loss(model: transformers.LlamaForCausalLM, rows: torch.Tensor) -> torch.Tensor:
-    """Summed cross entropy of each row's next tokens; the head runs in slices to save memory."""
+    """The sum of the cross entropies of each row's next tokens. The head runs in slices, to save memory."""
     total = torch.zeros((), device=rows.device)
     with torch.autocast(rows.device.type, torch.bfloat16):
         hidden = model.model(input_ids=rows[:, :-1], use_cache=False).last_hidden_state.flatten(0, 1)
@@ -184,11 +184,13 @@ def _sum_loss(model: transformers.LlamaForCausalLM, rows: torch.Tensor) -> torch
 
 def _step(model: torch.nn.Module, optimizers: list[torch.optim.Optimizer], rate: float, world: int) -> None:
     if world > 1:
-        flat = torch.cat([p.grad.flatten() for p in model.parameters()])
+        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
         dist.all_reduce(flat)
         flat /= world
-        for p, grad in zip(model.parameters(), flat.split([p.numel() for p in model.parameters()]), strict=True):
-            p.grad.copy_(grad.view_as(p))
+        means = torch.split(flat, [gradient.numel() for gradient in gradients])
+        for gradient, mean in zip(gradients, means, strict=True):
+            gradient.copy_(mean.view_as(gradient))
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     for optimizer in optimizers:
         for group in optimizer.param_groups:
@@ -219,7 +221,7 @@ def _load_checkpoint(path: Path, model: torch.nn.Module, optimizers: list[torch.
 
 
 def _export(model: transformers.LlamaForCausalLM, tokenizer: Tokenizer, out: Path) -> None:
-    """Writes the model as Hugging Face lays it out, weights in bfloat16."""
+    """Writes the model in Hugging Face layout, with weights in bfloat16."""
     out.mkdir(parents=True, exist_ok=True)
     state = {name: tensor.to(torch.bfloat16) for name, tensor in model.state_dict().items()}
     copy = transformers.LlamaForCausalLM(_model_config()).to(torch.bfloat16)

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,14 @@ import pytest
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
-from tests.support.lsp_editor import LspEditor, Script, build_capabilities
+from tests.support.lsp_editor import LspEditor, Script, StartEditor, WriteScript, build_capabilities
 from tests.support.servers import RunningServer, find_real, run_server
 
 _ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def write_script(tmp_path: Path) -> Any:
+def write_script(tmp_path: Path) -> WriteScript:
     """A function from rules to the Script that follows them."""
 
     def write(*rules: dict[str, Any], **options: Any) -> Script:
@@ -29,7 +29,7 @@ def write_script(tmp_path: Path) -> Any:
 
 
 @pytest.fixture
-async def start_editor() -> AsyncIterator[Callable[..., Awaitable[LspEditor]]]:
+async def start_editor() -> AsyncIterator[StartEditor]:
     """A function from a Script and capabilities to an editor that has started its language server."""
     editors: list[LspEditor] = []
 
@@ -47,7 +47,7 @@ async def start_editor() -> AsyncIterator[Callable[..., Awaitable[LspEditor]]]:
     yield start
     for editor in editors:
         await editor.leave()
-        await editor.client.stop()
+        await editor.client.stop()  # type: ignore[no-untyped-call]  # pygls
 
 
 @pytest.fixture(scope="session")

@@ -3,17 +3,16 @@
 import asyncio
 import dataclasses
 import sys
-from typing import Any
 
 import pytest
 
-from tests.support.lsp_editor import wait_for
+from tests.support.lsp_editor import StartEditor, WriteScript, wait_for
 
 pytestmark = pytest.mark.e2e
 
 
 async def test_while_the_server_starts_typing_is_not_held_up_and_the_log_says_so(
-    start_editor: Any, write_script: Any
+    start_editor: StartEditor, write_script: WriteScript
 ) -> None:
     editor = await start_editor(write_script({"ends_with": "a", "texts": ["b"]}, start_s=1.5))
     editor.open("a")
@@ -23,7 +22,7 @@ async def test_while_the_server_starts_typing_is_not_held_up_and_the_log_says_so
     assert (await editor.ghost(0, 1)).insert_text == "ab"
 
 
-async def test_a_server_that_cannot_start_is_told_once(start_editor: Any, write_script: Any) -> None:
+async def test_a_server_that_cannot_start_is_told_once(start_editor: StartEditor, write_script: WriteScript) -> None:
     editor = await start_editor(write_script(start_error="no tritonserver found; install nvidia-pytriton"))
     editor.open("a")
     for _ in range(5):
@@ -31,8 +30,10 @@ async def test_a_server_that_cannot_start_is_told_once(start_editor: Any, write_
     assert editor.shown == ["midtoken: no tritonserver found; install nvidia-pytriton"]
 
 
-async def test_a_server_that_does_not_answer_is_named_once(start_editor: Any, write_script: Any) -> None:
-    main = "import argparse, sys; from midtoken import lsp; parser = argparse.ArgumentParser(); "
+async def test_a_server_that_does_not_answer_is_named_once(
+    start_editor: StartEditor, write_script: WriteScript
+) -> None:
+    main = "import argparse, sys; from midtoken.commands import lsp; parser = argparse.ArgumentParser(); "
     main += "lsp.add_arguments(parser); sys.exit(lsp.run(parser.parse_args()))"
     command = (sys.executable, "-c", main, "--stdio", "--server", "127.0.0.1:1")  # nothing may listen on port 1
     editor = await start_editor(dataclasses.replace(write_script(), command=command))
@@ -44,7 +45,7 @@ async def test_a_server_that_does_not_answer_is_named_once(start_editor: Any, wr
     assert editor.shown[0].startswith("midtoken: no server answers at 127.0.0.1:1")
 
 
-async def test_a_bad_setting_is_named_and_the_rest_works(start_editor: Any, write_script: Any) -> None:
+async def test_a_bad_setting_is_named_and_the_rest_works(start_editor: StartEditor, write_script: WriteScript) -> None:
     script = write_script({"ends_with": "a", "texts": ["b"]})
     editor = await start_editor(script, options={"maxTokens": "many"}, settings={"extent": "page"})
     editor.open("a")
@@ -56,7 +57,9 @@ async def test_a_bad_setting_is_named_and_the_rest_works(start_editor: Any, writ
     assert editor.shown[1].startswith("midtoken: setting extent must be one of")
 
 
-async def test_an_impossible_edit_is_told_once_and_opening_again_mends_it(start_editor: Any, write_script: Any) -> None:
+async def test_an_impossible_edit_is_told_once_and_opening_again_mends_it(
+    start_editor: StartEditor, write_script: WriteScript
+) -> None:
     editor = await start_editor(write_script({"ends_with": "a", "texts": ["b"]}))
     editor.open("a")
     editor.edit(0, 1, "x", end=(0, 0))
@@ -69,27 +72,33 @@ async def test_an_impossible_edit_is_told_once_and_opening_again_mends_it(start_
     assert (await editor.ghost(0, 1)).insert_text == "ab"
 
 
-async def test_no_text_of_the_person_s_reaches_the_log_of_the_process(start_editor: Any, write_script: Any) -> None:
+async def test_no_text_of_the_person_s_reaches_the_log_of_the_process(
+    start_editor: StartEditor, write_script: WriteScript
+) -> None:
     editor = await start_editor(write_script({"ends_with": "secret", "texts": ["answer"]}))
     editor.open("secret")
-    await editor.ghost(0, 6)
+    assert (await editor.ghost(0, 6)).insert_text == "secretanswer"
     editor.edit(0, 6, "secret", end=(0, 0))
     change = {"textDocument": {"uri": "secret"}, "contentChanges": "secret"}
     editor.send({"jsonrpc": "2.0", "method": "textDocument/didChange", "params": change})
     editor.send({"jsonrpc": "1.0", "id": 1, "method": "textDocument/x", "params": {"text": "secret"}})
     await editor.ask(0, 6)
+    await wait_for(lambda: len(editor.shown) == 2)  # both wrong messages were noticed
     assert await editor.leave() == 0
+    assert editor.process.stderr is not None
     written = (await editor.process.stderr.read()).decode()
-    assert "secret" not in written + "".join(editor.shown + editor.logged)
-    assert "answer" not in written
+    assert written != ""  # else there is nothing to search
+    for text in ("secret", "answer"):
+        assert text not in written + "".join(editor.shown + editor.logged)
 
 
-async def test_the_process_ends_with_its_editor(start_editor: Any, write_script: Any) -> None:
+async def test_the_process_ends_with_its_editor(start_editor: StartEditor, write_script: WriteScript) -> None:
     script = write_script({"ends_with": "a", "texts": ["never"], "delay_s": 60})
     editor = await start_editor(script)
     editor.open("a")
     asking = editor.ask(0, 1)
     await wait_for(lambda: script.count("started") == 1)
+    assert editor.process.stdin is not None
     editor.process.stdin.close()
     assert await asyncio.wait_for(editor.process.wait(), 20) == 1
     assert (script.count("cancelled"), script.count("closed")) == (1, 1)

@@ -11,6 +11,7 @@ from typing import Any
 import pynvim
 import pytest
 
+from tests.support.lsp_editor import WriteScript
 from tests.support.servers import RunningServer
 
 pytestmark = pytest.mark.e2e
@@ -29,7 +30,7 @@ class Editor:
         self.nvim.input(keys)
 
     def wait_for_ghost(self, text: str, within_s: float = 20.0) -> None:
-        """Waits until the ghost text is `text`, its lines joined; fails with what there was instead."""
+        """Waits until the ghost text is `text`, its lines joined by line feeds; fails with what is there instead."""
         self.wait_for(lambda: self.ghost, text, within_s)
 
     def wait_for(self, find: Callable[[], Any], wanted: Any, within_s: float = 20.0) -> None:
@@ -51,7 +52,8 @@ class Editor:
     @property
     def ghost_place(self) -> tuple[int, int]:
         namespace = self.nvim.api.create_namespace("nvim.lsp.inline_completion")
-        return tuple(self.nvim.current.buffer.api.get_extmarks(namespace, 0, -1, {})[0][1:3])
+        row, column = self.nvim.current.buffer.api.get_extmarks(namespace, 0, -1, {})[0][1:3]
+        return row, column
 
     @property
     def lines(self) -> list[str]:
@@ -59,7 +61,7 @@ class Editor:
 
     @property
     def messages(self) -> str:
-        return self.nvim.command_output("messages")
+        return str(self.nvim.command_output("messages"))
 
 
 OpenEditor = Callable[[Sequence[str], Sequence[str]], Editor]
@@ -67,7 +69,7 @@ OpenEditor = Callable[[Sequence[str], Sequence[str]], Editor]
 
 @pytest.fixture
 def open_editor(tmp_path: Path) -> Iterator[OpenEditor]:
-    """A function that opens a Python file of some lines, with a language server by its command."""
+    """A function that starts a language server by its command, and opens a Python file with some lines."""
     binary = os.environ.get("MIDTOKEN_NVIM") or str(_ROOT / "build/editors/nvim")
     if shutil.which(binary) is None:
         pytest.fail(f"{binary} is missing; `make build/editors/nvim` fetches it")
@@ -84,7 +86,7 @@ def open_editor(tmp_path: Path) -> Iterator[OpenEditor]:
         nvim.exec_lua("require('midtoken').setup({ cmd = ... })", list(command))
         nvim.command(f"edit {file}")
         editor = Editor(nvim)
-        # The client is attached a moment before Neovim listens for keys on its behalf.
+        # Neovim attaches the client a moment before it listens for the client's keys.
         listening = "return #vim.api.nvim_get_autocmds({ event = 'CursorMovedI', buffer = 0 }) > 0"
         editor.wait_for(lambda: nvim.exec_lua(listening), True)
         return editor
@@ -95,7 +97,7 @@ def open_editor(tmp_path: Path) -> Iterator[OpenEditor]:
         nvim.close()
 
 
-def test_the_rest_of_the_word_stands_behind_the_cursor(open_editor: OpenEditor, write_script: Any) -> None:
+def test_the_rest_of_the_word_stands_behind_the_cursor(open_editor: OpenEditor, write_script: WriteScript) -> None:
     editor = open_editor(write_script({"ends_with": "return Nod", "texts": ["e"]}).command, _NODE)
     editor.type("Goreturn Nod")
     editor.wait_for_ghost("e")
@@ -109,7 +111,7 @@ def test_the_default_model_finishes_the_name_that_is_typed(open_editor: OpenEdit
     editor.wait_for(lambda: (editor.ghost or "")[:1], "e")
 
 
-def test_tab_accepts_what_is_shown(open_editor: OpenEditor, write_script: Any) -> None:
+def test_tab_accepts_what_is_shown(open_editor: OpenEditor, write_script: WriteScript) -> None:
     editor = open_editor(write_script({"ends_with": "return Nod", "texts": ["e(value)"]}).command, _NODE)
     editor.type("Goreturn Nod")
     editor.wait_for_ghost("e(value)")
@@ -119,21 +121,23 @@ def test_tab_accepts_what_is_shown(open_editor: OpenEditor, write_script: Any) -
     assert editor.nvim.current.window.cursor[1] == len("    return Node(value)") - 1
 
 
-def test_tab_is_a_tab_where_nothing_is_shown(open_editor: OpenEditor, write_script: Any) -> None:
+def test_tab_is_a_tab_where_nothing_is_shown(open_editor: OpenEditor, write_script: WriteScript) -> None:
     editor = open_editor(write_script().command, _NODE)
     editor.type(":set noexpandtab<CR>Gox<Tab>")
     editor.wait_for(lambda: editor.lines[-1].lstrip(), "x\t")
 
 
-def test_a_letter_typed_just_before_tab_is_not_left_behind(open_editor: OpenEditor, write_script: Any) -> None:
+def test_a_letter_typed_just_before_tab_is_not_left_behind(open_editor: OpenEditor, write_script: WriteScript) -> None:
     editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e(value)"]}).command, _NODE)
     editor.type("Goreturn Nod")
     editor.wait_for_ghost("e(value)")
-    editor.type("e(<Tab>")  # one batch of keys: no new request comes in between
+    editor.type("e(<Tab>")  # one batch of keys, so that no new request comes in between
     editor.wait_for(lambda: editor.lines[-1], "    return Node(value)")
 
 
-def test_another_letter_typed_just_before_tab_keeps_what_was_typed(open_editor: OpenEditor, write_script: Any) -> None:
+def test_another_letter_typed_just_before_tab_keeps_what_was_typed(
+    open_editor: OpenEditor, write_script: WriteScript
+) -> None:
     editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e(value)"]}).command, _NODE)
     editor.type("Goreturn Nod")
     editor.wait_for_ghost("e(value)")
@@ -143,21 +147,23 @@ def test_another_letter_typed_just_before_tab_keeps_what_was_typed(open_editor: 
 
 
 def test_the_ghost_shrinks_as_it_is_typed_and_the_model_is_asked_once(
-    open_editor: OpenEditor, write_script: Any
+    open_editor: OpenEditor, write_script: WriteScript
 ) -> None:
     script = write_script({"ends_with": "Nod", "texts": ["e(value)"]})
     editor = open_editor(script.command, _NODE)
     editor.type("Goreturn Nod")
     editor.wait_for_ghost("e(value)")
-    for letter, rest in zip("e(v", ("(value)", "value)", "alue)"), strict=True):
+    for letter, ghost in zip("e(v", ("(value)", "value)", "alue)"), strict=True):
         editor.type(letter)
-        editor.wait_for_ghost(rest)
+        editor.wait_for_ghost(ghost)
         time.sleep(0.3)  # Neovim asks again 200 ms after the letter
-        assert editor.ghost == rest
+        assert editor.ghost == ghost
     assert [event["prefix"].rpartition(" ")[2] for event in script.events if event["event"] == "started"] == ["Nod"]
 
 
-def test_inside_brackets_the_text_goes_before_the_closing_one(open_editor: OpenEditor, write_script: Any) -> None:
+def test_inside_brackets_the_text_goes_before_the_closing_one(
+    open_editor: OpenEditor, write_script: WriteScript
+) -> None:
     editor = open_editor(write_script({"ends_with": "print(na", "texts": ["me)"]}).command, ["print()"])
     editor.type("f)ina")
     editor.wait_for_ghost("me")
@@ -165,7 +171,7 @@ def test_inside_brackets_the_text_goes_before_the_closing_one(open_editor: OpenE
     editor.wait_for(lambda: editor.lines, ["print(name)"])
 
 
-def test_a_block_takes_the_closing_bracket_with_it(open_editor: OpenEditor, write_script: Any) -> None:
+def test_a_block_takes_the_closing_bracket_with_it(open_editor: OpenEditor, write_script: WriteScript) -> None:
     script = write_script({"ends_with": "def f(", "texts": ["self):\n    pass"]})
     editor = open_editor(script.command, ["def f)"])
     editor.type("f)i(")
@@ -176,7 +182,7 @@ def test_a_block_takes_the_closing_bracket_with_it(open_editor: OpenEditor, writ
     assert script.count("started") == 1
 
 
-def test_after_the_first_line_is_accepted_the_rest_is_shown(open_editor: OpenEditor, write_script: Any) -> None:
+def test_after_the_first_line_is_accepted_the_rest_is_shown(open_editor: OpenEditor, write_script: WriteScript) -> None:
     script = write_script(
         {"ends_with": "if x:", "texts": ["\n    a = 1\n", "    b = 2\n", "    c = 3"], "delay_s": 0.1}
     )
@@ -189,7 +195,7 @@ def test_after_the_first_line_is_accepted_the_rest_is_shown(open_editor: OpenEdi
     editor.wait_for(lambda: editor.lines, ["if x:", "    a = 1", "    b = 2", "    c = 3"])
 
 
-def test_the_model_sees_the_text_that_the_person_sees(open_editor: OpenEditor, write_script: Any) -> None:
+def test_the_model_sees_the_text_that_the_person_sees(open_editor: OpenEditor, write_script: WriteScript) -> None:
     script = write_script({"ends_with": "END", "texts": ["!"]})
     editor = open_editor(script.command, ["one 😀 two", "", "thrée", "four", "\tfive\x0c six"])
     for keys in ("ggdd", "u", "jjyyp", ":%s/o/00/g<CR>", "u", "<C-r>", "ggVGd", "u", "Gdd", "ggJx", ":2,3move 0<CR>"):
@@ -199,7 +205,9 @@ def test_the_model_sees_the_text_that_the_person_sees(open_editor: OpenEditor, w
     assert script.events[-1]["prefix"] == "\n".join(editor.lines)
 
 
-def test_leaving_insert_mode_hides_the_ghost_and_frees_the_model(open_editor: OpenEditor, write_script: Any) -> None:
+def test_leaving_insert_mode_hides_the_ghost_and_frees_the_model(
+    open_editor: OpenEditor, write_script: WriteScript
+) -> None:
     slow = {"ends_with": "Nodx", "texts": ["never"], "delay_s": 60}
     script = write_script({"ends_with": "Nod", "texts": ["e"]}, slow)
     editor = open_editor(script.command, _NODE)
@@ -211,7 +219,7 @@ def test_leaving_insert_mode_hides_the_ghost_and_frees_the_model(open_editor: Op
     editor.wait_for(lambda: (editor.ghost, script.count("cancelled")), (None, 1))
 
 
-def test_the_language_server_ends_with_neovim(open_editor: OpenEditor, write_script: Any) -> None:
+def test_the_language_server_ends_with_neovim(open_editor: OpenEditor, write_script: WriteScript) -> None:
     script = write_script({"ends_with": "Nod", "texts": ["e"]})
     editor = open_editor(script.command, _NODE)
     editor.type("Goreturn Nod")
@@ -220,7 +228,7 @@ def test_the_language_server_ends_with_neovim(open_editor: OpenEditor, write_scr
     editor.wait_for(lambda: script.count("closed"), 1)
 
 
-def test_why_nothing_is_suggested_is_said_once(open_editor: OpenEditor, write_script: Any) -> None:
+def test_why_nothing_is_suggested_is_said_once(open_editor: OpenEditor, write_script: WriteScript) -> None:
     editor = open_editor(write_script(start_error="no tritonserver found").command, _NODE)
     editor.type("Goreturn Nod")
     editor.wait_for(lambda: editor.messages.count("no tritonserver found"), 1)
@@ -229,7 +237,7 @@ def test_why_nothing_is_suggested_is_said_once(open_editor: OpenEditor, write_sc
     assert editor.messages.count("no tritonserver found") == 1
 
 
-def test_where_all_is_well_nothing_is_said(open_editor: OpenEditor, write_script: Any) -> None:
+def test_where_all_is_well_nothing_is_said(open_editor: OpenEditor, write_script: WriteScript) -> None:
     editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e"]}).command, _NODE)
     editor.type("Goreturn Nod")
     editor.wait_for_ghost("e")

@@ -1,21 +1,27 @@
-"""The one connection to the model's server: when it is made, and what is told meanwhile."""
+"""The one connection to the completion server: when it is made, and what is told meanwhile."""
 
 import asyncio
+import errno
+import os
+
+import pytest
 
 from inference.errors import LaunchError
 from lsp_server.backend import BackendStarter
 from lsp_server.status import Status
 from tests.support.lsp_fakes import FedBackend, RecordingWindow
 
+_STARTING = "begin starting the completion server; the first start takes some ten seconds"
+
 
 class Server:
-    """Something to connect to, at the test's word."""
+    """Something to connect to, once the test sets `is_up`."""
 
     def __init__(self) -> None:
         self.backend = FedBackend()
         self.num_starts = 0
         self.is_up = asyncio.Event()
-        self.error: LaunchError | None = None
+        self.error: BaseException | None = None
 
     async def connect(self) -> FedBackend:
         self.num_starts += 1
@@ -30,7 +36,7 @@ async def test_requests_are_not_held_up_by_a_start_and_the_person_is_told() -> N
     starter = BackendStarter(server.connect, Status(window), grace_s=0.01)
     assert await starter.get() is None
     assert await starter.get() is None
-    assert window.progress == ["begin starting the completion server; the first start takes some ten seconds"]
+    assert window.progress == [_STARTING]
     server.is_up.set()
     assert await starter.get() is server.backend
     assert server.num_starts == 1
@@ -55,6 +61,58 @@ async def test_a_failed_start_is_told_once_and_not_tried_at_every_request() -> N
     assert server.num_starts == 1
 
 
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (LaunchError("install it"), "midtoken: install it"),
+        (
+            OSError(errno.ENOLCK, os.strerror(errno.ENOLCK)),
+            "midtoken: cannot connect to the completion server: No locks available",
+        ),
+        (
+            PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/state/start.lock"),
+            "midtoken: cannot connect to the completion server: Permission denied (/state/start.lock)",
+        ),
+    ],
+)
+async def test_any_error_while_connecting_ends_the_notice_and_is_told_once(error: Exception, told: str) -> None:
+    server, window = Server(), RecordingWindow()
+    server.error = error
+    starter = BackendStarter(server.connect, Status(window), grace_s=0.01, retry_s=0)
+    await starter.get()
+    server.is_up.set()
+    for _ in range(5):
+        assert await starter.get() is None
+    assert window.progress[:2] == [_STARTING, "end completion server not started"]
+    assert window.errors == [told]
+    server.error = None
+    assert await starter.get() is server.backend
+
+
+@pytest.mark.parametrize("error", [KeyError("secret"), OSError("secret"), TimeoutError()])
+async def test_a_defect_while_connecting_is_named_without_its_text(error: Exception) -> None:
+    server, window = Server(), RecordingWindow()
+    server.error = error
+    server.is_up.set()
+    starter = BackendStarter(server.connect, Status(window), retry_s=0)
+    assert await starter.get() is None
+    assert window.errors[0].startswith(f"midtoken: unexpected {type(error).__name__} at ")
+    assert "secret" not in window.errors[0]
+
+
+async def test_a_start_that_is_cancelled_ends_the_notice_and_is_tried_again() -> None:
+    server, window = Server(), RecordingWindow()
+    server.error = asyncio.CancelledError()
+    starter = BackendStarter(server.connect, Status(window), grace_s=0.01, retry_s=0)
+    await starter.get()
+    server.is_up.set()
+    assert await starter.get() is None
+    assert window.progress == [_STARTING, "end start of the completion server cancelled"]
+    assert window.errors == []
+    server.error = None
+    assert await starter.get() is server.backend
+
+
 async def test_a_failed_start_is_tried_again_later() -> None:
     server, window = Server(), RecordingWindow()
     server.error = LaunchError("not yet")
@@ -72,14 +130,55 @@ async def test_a_dropped_backend_is_replaced() -> None:
     first = await starter.get()
     assert first is not None
     server.backend = FedBackend()
-    await starter.drop(first)
+    starter.drop(first)
     assert await starter.get() is server.backend
     assert server.num_starts == 2
+    assert isinstance(first, FedBackend)
+    assert first.is_closed
+
+
+async def test_dropping_a_backend_again_leaves_the_new_one() -> None:
+    server = Server()
+    server.is_up.set()
+    starter = BackendStarter(server.connect, Status(RecordingWindow()), retry_s=0)
+    first = await starter.get()
+    assert first is not None
+    server.backend = FedBackend()
+    starter.drop(first)
+    second = await starter.get()
+    starter.drop(first)
+    assert await starter.get() is second is server.backend
+    assert not server.backend.is_closed
+
+
+async def test_an_error_while_closing_a_lost_backend_is_told_without_its_text() -> None:
+    server, window = Server(), RecordingWindow()
+    server.is_up.set()
+    server.backend.close_error = ValueError("secret")
+    starter = BackendStarter(server.connect, Status(window))
+    backend = await starter.get()
+    assert backend is not None
+    starter.drop(backend)
+    await starter.close()
+    assert len(window.errors) == 1
+    assert window.errors[0].startswith("midtoken: unexpected ValueError at ")
+    assert "secret" not in window.errors[0]
 
 
 async def test_closing_ends_a_start_under_way() -> None:
-    server = Server()
-    starter = BackendStarter(server.connect, Status(RecordingWindow()), grace_s=0)
+    server, window = Server(), RecordingWindow()
+    starter = BackendStarter(server.connect, Status(window), grace_s=0.01)
     await starter.get()
     await starter.close()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert window.progress == [_STARTING, "end start of the completion server cancelled"]
+
+
+async def test_closing_waits_until_the_backend_is_closed() -> None:
+    server = Server()
+    server.is_up.set()
+    starter = BackendStarter(server.connect, Status(RecordingWindow()))
+    await starter.get()
+    await starter.close()
+    assert server.backend.is_closed
     assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -1,4 +1,4 @@
-"""The text mirror against one that is slow and obvious: the text as a row of the editor's own units."""
+"""The mirror of the text, compared with a slow and obvious one: the text as a list of the editor's units."""
 
 import time
 
@@ -22,7 +22,7 @@ UTF8, UTF16, UTF32 = PositionEncodingKind.Utf8, PositionEncodingKind.Utf16, Posi
 _CODECS = {UTF8: "utf-8", UTF16: "utf-16-le", UTF32: "utf-32-le"}
 _UNIT_BYTES = {UTF8: 1, UTF16: 2, UTF32: 4}
 
-# All that Python takes for a line end and LSP does not, wide and astral characters, halves of pairs.
+# Line ends of LSP and those that only Python knows, wide and astral characters.
 _CHARACTERS = "ab\t\n\n\r\r\x0b\x0c\x1c\x85\u2028\u2029é漢😀\ufeff"
 _HALVES = "\ud83d\ude00"
 
@@ -33,7 +33,7 @@ edits = st.lists(
 
 
 class Oracle:
-    """The text as a list of units; an edit counts its way through all of it."""
+    """The text as a list of units. An edit counts through it from the start."""
 
     def __init__(self, text: str, encoding: PositionEncodingKind) -> None:
         self.encoding = encoding
@@ -99,7 +99,7 @@ def check_against_oracle(
 
 
 @given(st.text(_CHARACTERS, max_size=30), st.sampled_from([UTF8, UTF16, UTF32]), edits)
-@example("a\rb\n", UTF16, [(1, 0, 0, 1, "")])  # what is left of two line ends is one
+@example("a\rb\n", UTF16, [(1, 0, 0, 1, "")])  # the remains of two line ends are one line end
 @example("a\r", UTF16, [(1, 0, 0, 0, "\n")])
 @example("x\x0cy\u2028z\n1", UTF16, [(1, 0, 0, 1, "2")])
 def test_edits_leave_the_text_that_the_editor_has(
@@ -113,8 +113,8 @@ def test_edits_leave_the_text_that_the_editor_has(
     st.lists(st.tuples(*[st.integers(0, 6)] * 4, st.text("b\n😀" + _HALVES, max_size=4)), max_size=8),
 )
 def test_edits_may_split_and_join_surrogate_pairs(text: str, edits: list[tuple[int, int, int, int, str]]) -> None:
-    # JSON joins the pairs within one string, as `join_surrogates` does; what is left are the seams.
-    check_against_oracle(join_surrogates(text), UTF16, [(*span, join_surrogates(new)) for *span, new in edits])
+    # JSON joins the pairs within one string, as `join_surrogates` does; left are pairs of two strings' halves.
+    check_against_oracle(join_surrogates(text), UTF16, [(*edit[:4], join_surrogates(edit[4])) for edit in edits])
 
 
 @given(st.text("a\n\r\x0c\u2028", max_size=30))

@@ -1,7 +1,7 @@
-"""What an editor inserts, and that it never says twice what is there."""
+"""What an editor inserts, and that it does not repeat what is there."""
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from lsprotocol.types import Position, PositionEncodingKind, Range
 
@@ -18,19 +18,19 @@ UTF8, UTF16 = PositionEncodingKind.Utf8, PositionEncodingKind.Utf16
         ("x = |\n", "1\n", "1"),
         ("x = |\n", "  \n", None),
         ("print(|)", "name)", "name"),
-        ("print(|)", "len(name)", "len(name)"),  # its own bracket stays
+        ("print(|)", "len(name)", "len(name)"),  # the bracket that it opens itself stays
         ("print(|)", "len(name))", "len(name)"),
         ('print("|")', 'hello")', "hello"),
         ('print(|, "x")', '"hello", "x")', '"hello"'),
         ("foo(|, b)", "a,", "a"),
         ("my_|value", "new_value", "new_"),
         ("val|ue", "ue", None),
-        ("x = a|else", " + e", " + e"),  # the e is no repetition of else
+        ("x = a|else", " + e", " + e"),  # the e does not repeat else
         ("if a:\n    |\n    b = 2\n", "a = 1\n    b = 2", "a = 1"),
         ("def f():\n    |\n    return 1\n", "return 1", None),
         ("def f():\n    retu|\n    return 1\n", "rn 1", None),
         ("def f():\n    retu|\n    return 10\n", "rn 1", "rn 1"),
-        ("a = [|]\n", "1,\n    2,\n", "1,"),  # several lines in the middle of one are cut
+        ("a = [|]\n", "1,\n    2,\n", "1,"),  # several lines in the middle of a line are cut
         ("if a:|\n", "\n    b()\n", "\n    b()"),
     ],
 )
@@ -39,14 +39,31 @@ def test_the_text_after_the_cursor_is_not_repeated(around: str, text: str, inser
     assert fit(text, Context(prefix, suffix)) == (None if inserted is None else Insertion(inserted))
 
 
-def test_a_block_takes_the_place_of_the_brackets_that_it_closes() -> None:
+def test_a_block_replaces_the_brackets_that_it_closes() -> None:
     assert fit("self):\n    pass\n", Context("def f(", ")\n")) == Insertion("self):\n    pass", ")")
 
 
-@given(st.text("ab()\"' \n,", max_size=12), st.text("ab()\"' \n,", max_size=12))
+_TEXTS = st.text("ab()\"' \n,", max_size=12)
+
+
+@given(_TEXTS, _TEXTS)
 def test_only_the_end_of_a_text_is_ever_taken_off(text: str, suffix: str) -> None:
     insertion = fit(text, Context("", suffix))
-    assert insertion is None or (insertion.text and text.startswith(insertion.text))
+    assume(insertion is not None)
+    assert insertion is not None
+    assert insertion.text != ""
+    assert text.startswith(insertion.text)
+
+
+@given(_TEXTS.filter(str.strip))
+def test_before_an_empty_line_a_text_loses_only_its_blanks_at_the_end(text: str) -> None:
+    assert fit(text, Context("x", "\n")) == Insertion(text.rstrip())
+
+
+@given(_TEXTS.filter(str.strip))
+def test_before_text_with_which_it_shares_nothing_a_text_keeps_its_first_line(text: str) -> None:
+    first_line = text.rstrip().partition("\n")[0].rstrip()
+    assert fit(text, Context("", "else:\n")) == (Insertion(first_line) if first_line else None)
 
 
 def test_at_the_end_of_a_line_the_word_being_typed_is_replaced() -> None:

@@ -1,11 +1,11 @@
-"""One document's requests: which are asked of the model, which are answered from what it said."""
+"""One document's requests: which are sent to the model, and which are answered from text that it has generated."""
 
 import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
-from inference.errors import InvalidRequestError, ServerError
+from inference.errors import InvalidRequestError, OverloadedError, ServerError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest
 from lsp_server.backend import BackendStarter
 from lsp_server.session import Session
@@ -14,21 +14,31 @@ from tests.support.lsp_fakes import FedBackend, RecordingWindow
 
 
 class Bench:
-    """A session with a backend that the test feeds."""
+    """The sessions of two documents, on one backend that the test feeds."""
 
     def __init__(self) -> None:
         self.window = RecordingWindow()
-        self.backend = FedBackend()
+        self.backends: list[FedBackend] = []
         status = Status(self.window)
 
         async def connect() -> FedBackend:
+            self.backends.append(FedBackend())
             return self.backend
 
-        self.starter = BackendStarter(connect, status)
+        self.starter = BackendStarter(connect, status, retry_s=0)
         self.session = Session(self.starter, status)
+        self.other_session = Session(self.starter, status)
 
     def ask(self, prefix: str, suffix: str = "") -> "asyncio.Task[str | None]":
         return asyncio.create_task(self.session.complete(CompletionRequest(prefix, suffix)))
+
+    def ask_in_other_document(self, prefix: str) -> "asyncio.Task[str | None]":
+        return asyncio.create_task(self.other_session.complete(CompletionRequest(prefix)))
+
+    @property
+    def backend(self) -> FedBackend:
+        """The one connected last."""
+        return self.backends[-1]
 
     @property
     def prefixes(self) -> list[str]:
@@ -40,11 +50,12 @@ async def bench() -> AsyncIterator[Bench]:
     bench = Bench()
     yield bench
     bench.session.close()
+    bench.other_session.close()
     await bench.starter.close()
 
 
 async def settle() -> None:
-    """Lets all that can run without more input run."""
+    """Runs everything that can run without more input."""
     for _ in range(20):
         await asyncio.sleep(0)
 
@@ -62,6 +73,14 @@ async def test_a_request_is_answered_by_the_model(bench: Bench) -> None:
 
 async def test_an_empty_answer_is_an_answer(bench: Bench) -> None:
     assert await ask_and_finish(bench, "x", "") == ""
+
+
+async def test_a_stream_that_ends_without_a_finish_reason_is_an_answer(bench: Bench) -> None:
+    task = bench.ask("return Nod")
+    await settle()
+    bench.backend.streams[0].feed("e")
+    bench.backend.streams[0].end()
+    assert await asyncio.wait_for(task, 5) == "e"
 
 
 async def test_text_typed_ahead_is_served_without_a_request(bench: Bench) -> None:
@@ -88,19 +107,27 @@ async def test_anything_else_is_asked_anew(bench: Bench, prefix: str, suffix: st
 
 
 @pytest.mark.parametrize(
-    ("suffix", "prefix", "new_suffix", "rest"),
-    [("\n", "f(", ")\n", "x)"), (")\n", "f(x)", "\n", None), ('"]\n', "f(", "\n", "x)")],
+    ("suffix", "prefix", "new_suffix", "remaining"), [("\n", "f(", ")\n", "x)"), ('"]\n', "f(", "\n", "x)")]
 )
 async def test_brackets_and_quotes_that_the_editor_closes_are_no_disagreement(
-    bench: Bench, suffix: str, prefix: str, new_suffix: str, rest: str | None
+    bench: Bench, suffix: str, prefix: str, new_suffix: str, remaining: str
 ) -> None:
     task = bench.ask("f", suffix)
     await settle()
     bench.backend.streams[0].finish("(x)")
-    await task
-    task = bench.ask(prefix, new_suffix)
+    assert await task == "(x)"
+    assert await asyncio.wait_for(bench.ask(prefix, new_suffix), 5) == remaining
+    assert bench.prefixes == ["f"]
+
+
+async def test_after_a_bracket_of_the_editor_is_overtyped_the_model_is_asked_what_comes_next(bench: Bench) -> None:
+    task = bench.ask("f", ")\n")
     await settle()
-    assert (task.done() and task.result()) == (rest or False)
+    bench.backend.streams[0].finish("(x)")
+    await task
+    bench.ask("f(x)", "\n")
+    await settle()
+    assert bench.prefixes == ["f", "f(x)"]
 
 
 async def test_after_all_is_accepted_the_model_is_asked_what_comes_next(bench: Bench) -> None:
@@ -125,6 +152,7 @@ async def test_a_superseded_request_is_answered_at_once(bench: Bench) -> None:
     bench.ask("b")
     await settle()
     assert older.done()
+    assert older.result() is None
 
 
 async def test_a_cancelled_request_cancels_its_stream(bench: Bench) -> None:
@@ -230,13 +258,113 @@ async def test_a_defect_tells_nothing_of_the_text_and_hangs_nobody(bench: Bench)
     assert "secret" not in bench.window.errors[0]
 
 
-async def test_a_server_that_broke_off_is_let_go(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        ServerError("the server sent nothing for 60 s"),
+        InvalidRequestError("prefix is too long"),
+        OverloadedError("no room"),
+        ValueError("a defect"),
+    ],
+)
+async def test_an_error_of_one_document_leaves_the_connection_to_the_others(bench: Bench, error: Exception) -> None:
+    failing, working = bench.ask("a"), bench.ask_in_other_document("b")
+    await settle()
+    bench.backend.streams[0].fail(error)
+    assert await failing is None
+    await settle()
+    assert not bench.backend.is_closed
+    bench.backend.streams[1].finish("c")
+    assert await working == "c"
+
+
+async def test_after_a_lost_connection_the_next_request_connects_again(bench: Bench) -> None:
     task = bench.ask("a")
     await settle()
-    bench.backend.streams[0].fail(ServerError("the server broke off"))
+    bench.backend.streams[0].fail(ServerUnreachableError("no server answers"))
     assert await task is None
     await settle()
     assert bench.backend.is_closed
+    assert await ask_and_finish(bench, "a", "b") == "b"
+    assert len(bench.backends) == 2
+
+
+async def test_a_lost_connection_leaves_no_document_waiting_and_is_told_once(bench: Bench) -> None:
+    first, other = bench.ask("a"), bench.ask_in_other_document("b")
+    await settle()
+    bench.backend.streams[0].fail(ServerUnreachableError("no server answers"))
+    assert await asyncio.wait_for(first, 5) is None
+    assert await asyncio.wait_for(other, 5) is None
+    assert bench.window.errors == ["midtoken: no server answers"]
+
+
+async def test_a_stream_that_starts_as_the_connection_is_dropped_is_no_second_error(bench: Bench) -> None:
+    first = bench.ask("a")
+    await settle()
+    starting = bench.ask_in_other_document("b")
+    backend = bench.backend
+    await asyncio.sleep(0)  # the other document has taken this backend
+    await backend.close()
+    bench.starter.drop(backend)
+    assert await asyncio.wait_for(starting, 5) is None
+    assert await asyncio.wait_for(first, 5) is None
+    assert bench.window.errors == []
+
+
+@pytest.mark.parametrize("num_steps", [0, 1, 20])
+async def test_a_request_is_answered_when_its_generation_is_cancelled(bench: Bench, num_steps: int) -> None:
+    await ask_and_finish(bench, "connect first", "")
+    before = asyncio.all_tasks()
+    task = bench.ask("a")
+    while not (generations := asyncio.all_tasks() - before - {task}):
+        await asyncio.sleep(0)
+    for _ in range(num_steps):
+        await asyncio.sleep(0)
+    for generation in generations:
+        generation.cancel()
+    assert await asyncio.wait_for(task, 5) is None
+
+
+async def test_the_same_request_after_a_dead_generation_starts_a_new_one(bench: Bench) -> None:
+    task = bench.ask("a")
+    await settle()
+    bench.backend.streams[0].fail(asyncio.CancelledError())
+    await settle()
+    again = bench.ask("a")
+    await settle()
+    assert bench.prefixes == ["a", "a"]
+    bench.backend.streams[1].finish("b")
+    assert await again == "b"
+    assert await task is None
+
+
+async def test_a_request_in_the_moment_after_a_generation_died_starts_a_new_one(bench: Bench) -> None:
+    await ask_and_finish(bench, "connect first", "")
+    before = asyncio.all_tasks()
+    task = bench.ask("a")
+    await settle()
+    (generation,) = asyncio.all_tasks() - before - {task}
+    bench.backend.streams[-1].fail(ServerError("failed"))
+    while not generation.done():
+        await asyncio.sleep(0)
+    again = bench.session.complete(CompletionRequest("a"))
+    again.send(None)  # runs up to its first wait, before the session's callback for the dead generation
+    await settle()
+    assert bench.prefixes == ["connect first", "a", "a"]
+    again.close()
+    assert await task is None
+
+
+async def test_a_generation_that_dies_after_its_first_line_is_not_waited_for(bench: Bench) -> None:
+    task = bench.ask("x =")
+    await settle()
+    bench.backend.streams[0].feed(" 1\ny")
+    assert await task == " 1"
+    after = bench.ask("x = 1")
+    await settle()
+    bench.backend.streams[0].fail(asyncio.CancelledError())
+    assert await asyncio.wait_for(after, 5) is None
+    assert await ask_and_finish(bench, "x = 1", "\ny = 2") == "\ny = 2"
 
 
 async def test_a_closed_session_answers_and_cancels(bench: Bench) -> None:

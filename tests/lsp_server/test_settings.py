@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.protocol.completion import Extent, Healing
-from lsp_server.settings import Settings, read_settings
+from inference.protocol.completion import CompletionRequest, Extent, Healing
+from lsp_server.settings import Settings, SettingsSources, read_settings
 
 _DEFAULTS = Settings()
 _JSON = st.recursive(
@@ -16,20 +16,18 @@ _JSON = st.recursive(
 _NAMES = ["enabled", "extent", "maxTokens", "healing", "deadlineMs", "maxPrefixBytes", "maxSuffixBytes"]
 
 
-def test_values_replace_the_base_and_the_rest_stays() -> None:
+def test_values_replace_the_base_and_the_others_stay() -> None:
     base = Settings(max_tokens=7)
     read = read_settings({"extent": "block", "healing": "greedy", "deadlineMs": 500, "enabled": False}, base)
     assert read.settings == Settings(False, Extent.BLOCK, 7, Healing.GREEDY, 500)
     assert read.problems == ()
 
 
-@pytest.mark.parametrize("values", [None, {}, [], {"midtoken": []}, {"midtoken": None}, {"midtoken": {}}])
+@pytest.mark.parametrize("values", [None, {}, []])
 def test_nothing_set_changes_nothing(values: object) -> None:
-    assert read_settings(values, _DEFAULTS).settings == _DEFAULTS
-
-
-def test_settings_may_stand_in_their_section() -> None:
-    assert read_settings({"midtoken": {"maxTokens": 3}}, _DEFAULTS).settings.max_tokens == 3
+    base = Settings(max_tokens=7)
+    read = read_settings(values, base)
+    assert (read.settings, read.problems) == (base, ())
 
 
 def test_a_whole_float_is_an_integer() -> None:
@@ -59,8 +57,61 @@ def test_an_unknown_name_is_told_with_the_known_ones() -> None:
     )
 
 
-@given(_JSON | st.dictionaries(st.sampled_from(_NAMES), _JSON))
-def test_no_value_is_too_strange(values: object) -> None:
+@given(_JSON | st.dictionaries(st.sampled_from(_NAMES), _JSON | st.integers(0, 5000) | st.floats(0, 5000)))
+def test_whatever_the_values_a_request_can_be_built(values: object) -> None:
     read = read_settings(values, _DEFAULTS)
-    assert isinstance(read.settings, Settings)
+    settings = read.settings
+    CompletionRequest("x", max_tokens=settings.max_tokens, deadline_ms=settings.deadline_ms)
+    assert settings.max_prefix_bytes >= 256
+    assert settings.max_suffix_bytes >= 0
     assert all("\n" not in problem for problem in read.problems)
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        SettingsSources(initialization_options={"maxTokens": 3}),
+        SettingsSources(initialization_options={"midtoken": {"maxTokens": 3}, "python": {}}),
+        SettingsSources(pushed={"midtoken": {"maxTokens": 3}, "python": {}}),
+        SettingsSources(pulled={"maxTokens": 3}),
+        SettingsSources(pulled={"midtoken": {"maxTokens": 3}, "python": {}}),
+    ],
+)
+def test_each_source_can_set_a_setting(sources: SettingsSources) -> None:
+    read = sources.read()
+    assert (read.settings, read.problems) == (Settings(max_tokens=3), ())
+
+
+def test_a_later_source_overrides_an_earlier_one() -> None:
+    sources = SettingsSources(
+        {"maxTokens": 1, "deadlineMs": 1, "extent": "block"}, {"midtoken": {"maxTokens": 2, "deadlineMs": 2}}
+    )
+    sources.pulled = {"maxTokens": 3}
+    assert sources.read().settings == Settings(extent=Extent.BLOCK, max_tokens=3, deadline_ms=2)
+
+
+def test_a_value_that_is_gone_from_a_source_returns_to_the_source_before() -> None:
+    sources = SettingsSources({"maxTokens": 1}, pulled={"maxTokens": 3, "deadlineMs": 3})
+    sources.pulled = {}
+    assert sources.read().settings == Settings(max_tokens=1)
+
+
+@pytest.mark.parametrize("pushed", [None, [], "text", 7, {}, {"python": {"x": 1}, "maxTokens": "bad"}])
+def test_pushed_settings_without_our_section_say_nothing(pushed: object) -> None:
+    read = SettingsSources(pushed=pushed).read()
+    assert (read.settings, read.problems) == (_DEFAULTS, ())
+
+
+def test_our_section_must_be_an_object() -> None:
+    problem = "settings must be an object of names and values, not 7"
+    assert SettingsSources(pushed={"midtoken": 7}).read().problems == (problem,)
+
+
+def test_a_bad_value_in_two_sources_is_one_problem() -> None:
+    values = {"maxTokenz": 1}
+    assert len(SettingsSources(values, {"midtoken": values}, values).read().problems) == 1
+
+
+@given(_JSON, _JSON | st.dictionaries(st.just("midtoken"), _JSON), _JSON)
+def test_no_source_is_too_strange(options: object, pushed: object, pulled: object) -> None:
+    assert isinstance(SettingsSources(options, pushed, pulled).read().settings, Settings)

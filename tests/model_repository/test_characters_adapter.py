@@ -17,7 +17,7 @@ from inference.protocol import characters
 from inference.protocol.arrays import Array
 from inference.protocol.characters import Ask, CharacterRequest, Generated, Surprisals
 from inference.protocol.heartbeat import HEARTBEAT_ANSWER_TYPES, HEARTBEAT_TYPES
-from inference.serving.installation import find_model_repository
+from midtoken.resources import find_model_repository
 from tests.support.character_fakes import ScriptedCharacterModel
 from tests.support.fakes import FakeRequest, FakeTriton
 

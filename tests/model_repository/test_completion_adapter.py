@@ -19,7 +19,7 @@ from inference.protocol import completion
 from inference.protocol.arrays import Array
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from inference.protocol.heartbeat import HEARTBEAT_ANSWER_TYPES, HEARTBEAT_TYPES
-from inference.serving.installation import find_model_repository
+from midtoken.resources import find_model_repository
 from tests.support.fakes import ChunkSink, FakeRequest, FakeTriton
 
 _FOLDER = find_model_repository() / "completion"

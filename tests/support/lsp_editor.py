@@ -1,14 +1,16 @@
-"""An editor reduced to its LSP client, and the language server with a scripted model that it speaks to."""
+"""An editor reduced to its LSP client, and the language server that it speaks to, with a scripted model."""
 
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
+
+URI = "file:///project/file.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class Script:
 
     @property
     def events(self) -> list[dict[str, str]]:
-        """What the model was asked so far: `event`, `prefix`, `suffix`."""
+        """What happened at the model so far: objects with `event`, `prefix` and `suffix`."""
         return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
 
     def count(self, event: str) -> int:
@@ -29,23 +31,23 @@ class Script:
         return sum(entry["event"] == event for entry in self.events)
 
 
-URI = "file:///project/file.py"
-
-
 class LspEditor:
-    """An editor with one document, its cursor at the end of what is typed, speaking to a language server."""
+    """An editor with one document, connected to a language server."""
 
     def __init__(self, client: LanguageClient) -> None:
         self.client = client
         self.capabilities = types.ServerCapabilities()
         self.shown: list[str] = []  # window/showMessage
         self.logged: list[str] = []  # window/logMessage
-        self.settings: Any = None  # what it answers to workspace/configuration
+        self.progress: list[Any] = []  # the values of $/progress
+        self.settings: Any = None  # what the section "midtoken" of its configuration holds
+        self.answer_configuration: Callable[[], Any] = lambda: [self.settings]
+        self.num_configuration_requests = 0
         self._version = 0
         self._listen()
 
     async def start(self, capabilities: types.ClientCapabilities, options: Any = None) -> None:
-        """The handshake."""
+        """Sends initialize and initialized."""
         params = types.InitializeParams(capabilities=capabilities, initialization_options=options)
         self.capabilities = (await self.client.initialize_async(params)).capabilities
         self.client.initialized(types.InitializedParams())
@@ -58,12 +60,13 @@ class LspEditor:
         return process
 
     def send(self, message: dict[str, Any]) -> None:
-        """Any message, a wrong one too."""
+        """Sends any message, also an invalid one."""
         body = json.dumps(message).encode()
-        self.process.stdin.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        assert self.client.protocol.writer is not None
+        self.client.protocol.writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
 
     async def leave(self) -> int:
-        """The farewell; the exit status."""
+        """Ends the language server's process as an editor does; its exit status."""
         if self.process.returncode is None:
             await self.client.shutdown_async(None)
             self.client.exit(None)
@@ -72,6 +75,10 @@ class LspEditor:
     def open(self, text: str) -> None:
         item = types.TextDocumentItem(URI, "python", self._version, text)
         self.client.text_document_did_open(types.DidOpenTextDocumentParams(item))
+
+    def close(self) -> None:
+        document = types.TextDocumentIdentifier(URI)
+        self.client.text_document_did_close(types.DidCloseTextDocumentParams(document))
 
     def edit(self, line: int, character: int, text: str, end: tuple[int, int] | None = None) -> None:
         """Replaces text, from a position up to `end` or to where it starts."""
@@ -82,21 +89,29 @@ class LspEditor:
         document = types.VersionedTextDocumentIdentifier(self._version, URI)
         self.client.text_document_did_change(types.DidChangeTextDocumentParams(document, [change]))
 
-    async def ghost(self, line: int, character: int) -> types.InlineCompletionItem | None:
-        """The item to draw at a position, None where there is none or the server has no answer."""
-        result = await self.ask(line, character)
-        items = result.items if isinstance(result, types.InlineCompletionList) else result
-        return items[0] if items else None
+    def push_settings(self, settings: Any) -> None:
+        """workspace/didChangeConfiguration."""
+        self.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(settings))
 
-    def ask(self, line: int, character: int) -> "Awaitable[Any]":
+    async def ghost(self, line: int, character: int) -> types.InlineCompletionItem:
+        """The item to draw at a position; fails the test where there is none."""
+        result = await self.ask(line, character)
+        assert result is not None, "the request has no answer"
+        assert result.items, "there is nothing to suggest"
+        (item,) = result.items
+        return item
+
+    def ask(self, line: int, character: int) -> "asyncio.Future[types.InlineCompletionList | None]":
         """The bare answer to textDocument/inlineCompletion."""
         context = types.InlineCompletionContext(types.InlineCompletionTriggerKind.Automatic)
         document, position = types.TextDocumentIdentifier(URI), types.Position(line, character)
         params = types.InlineCompletionParams(context, document, position)
-        return asyncio.ensure_future(self.client.text_document_inline_completion_async(params))
+        # pygls says that the result may be a sequence of items too; this server never sends one.
+        answer: Awaitable[Any] = self.client.text_document_inline_completion_async(params)
+        return asyncio.ensure_future(answer)
 
     def cancel_last_request(self) -> None:
-        """$/cancelRequest for what was asked last. The client's own future would only forget the request."""
+        """$/cancelRequest for the last request. Cancelling the client's own future would send nothing."""
         request_id = list(self.client.protocol._request_futures)[-1]
         self.client.protocol.notify(types.CANCEL_REQUEST, types.CancelParams(request_id))
 
@@ -108,31 +123,65 @@ class LspEditor:
         return result
 
     def _listen(self) -> None:
-        @self.client.feature(types.WINDOW_SHOW_MESSAGE)
-        def _show(params: types.ShowMessageParams) -> None:
+        def show(params: types.ShowMessageParams) -> None:
             self.shown.append(params.message)
 
-        @self.client.feature(types.WINDOW_LOG_MESSAGE)
-        def _log(params: types.LogMessageParams) -> None:
+        def log(params: types.LogMessageParams) -> None:
             self.logged.append(params.message)
 
-        @self.client.feature(types.WORKSPACE_CONFIGURATION)
-        def _configuration(params: types.ConfigurationParams) -> list[Any]:
-            return [self.settings for _ in params.items]
+        def take_progress(params: types.ProgressParams) -> None:
+            self.progress.append(params.value)
+
+        def create_progress(_: types.WorkDoneProgressCreateParams) -> None:
+            self.progress.append("create")
+
+        def configure(_: types.ConfigurationParams) -> Any:
+            self.num_configuration_requests += 1
+            return self.answer_configuration()
+
+        self.client.feature(types.WINDOW_SHOW_MESSAGE)(show)
+        self.client.feature(types.WINDOW_LOG_MESSAGE)(log)
+        self.client.feature(types.PROGRESS)(take_progress)
+        self.client.feature(types.WINDOW_WORK_DONE_PROGRESS_CREATE)(create_progress)
+        self.client.feature(types.WORKSPACE_CONFIGURATION)(configure)
 
 
-def build_capabilities(encoding: str = "utf-16", draws_ghost_text: bool = True) -> types.ClientCapabilities:
-    """What an editor says of itself."""
+class WriteScript(Protocol):
+    """A function from rules to the Script that follows them."""
+
+    def __call__(self, *rules: dict[str, Any], **options: Any) -> Script: ...
+
+
+class StartEditor(Protocol):
+    """A function from a Script and capabilities to an editor that has started its language server."""
+
+    def __call__(
+        self,
+        script: Script,
+        capabilities: types.ClientCapabilities | None = None,
+        options: Any = None,
+        settings: Any = None,
+    ) -> Awaitable[LspEditor]: ...
+
+
+def build_capabilities(
+    encoding: str = "utf-16",
+    draws_ghost_text: bool = True,
+    answers_configuration: bool = True,
+    shows_progress: bool = False,
+) -> types.ClientCapabilities:
+    """An editor's client capabilities."""
     inline = types.InlineCompletionClientCapabilities() if draws_ghost_text else None
     return types.ClientCapabilities(
         general=types.GeneralClientCapabilities(position_encodings=[types.PositionEncodingKind(encoding)]),
         text_document=types.TextDocumentClientCapabilities(inline_completion=inline),
-        workspace=types.WorkspaceClientCapabilities(configuration=True),
+        window=types.WindowClientCapabilities(work_done_progress=shows_progress),
+        workspace=types.WorkspaceClientCapabilities(configuration=answers_configuration),
     )
 
 
 async def wait_for(condition: Callable[[], bool], within_s: float = 20.0) -> None:
-    """Waits until something is so."""
+    """Waits until the condition holds; fails the test if it never does."""
     async with asyncio.timeout(within_s):
         while not condition():
             await asyncio.sleep(0.01)

@@ -1,12 +1,11 @@
-"""Backends and windows whose every move a test decides."""
+"""A backend that the test feeds, one that follows rules, and a window that records."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from inference.errors import MidtokenError
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 
 
@@ -16,7 +15,7 @@ class FedStream:
     def __init__(self, request: CompletionRequest) -> None:
         self.request = request
         self.is_cancelled = False
-        self._events: asyncio.Queue[CompletionChunk | MidtokenError | Exception] = asyncio.Queue()
+        self._events: asyncio.Queue[CompletionChunk | BaseException] = asyncio.Queue()
 
     def feed(self, text: str) -> None:
         """More text comes."""
@@ -26,15 +25,19 @@ class FedStream:
         """The last text comes."""
         self._events.put_nowait(CompletionChunk(text, finish_reason=FinishReason.EXTENT, stats=CompletionStats()))
 
-    def fail(self, error: Exception) -> None:
-        """It breaks off."""
+    def end(self) -> None:
+        """It ends without a finish reason."""
+        self._events.put_nowait(CompletionChunk("", stats=CompletionStats()))
+
+    def fail(self, error: BaseException) -> None:
+        """It ends with an error."""
         self._events.put_nowait(error)
 
-    async def iterate(self) -> AsyncIterator[CompletionChunk]:
+    async def iterate(self) -> AsyncGenerator[CompletionChunk, None]:
         try:
             while True:
                 event = await self._events.get()
-                if isinstance(event, Exception):
+                if isinstance(event, BaseException):
                     raise event
                 yield event
                 if event.is_last:
@@ -45,13 +48,18 @@ class FedStream:
 
 
 class FedBackend:
-    """Takes requests and leaves the answers to the test."""
+    """Takes requests and leaves the answers to the test. Closed, it behaves as a closed gRPC channel does:
+    its open streams end with CancelledError, and a new one is refused.
+    """
 
     def __init__(self) -> None:
         self.streams: list[FedStream] = []
         self.is_closed = False
+        self.close_error: Exception | None = None
 
-    async def stream(self, request: CompletionRequest) -> AsyncIterator[CompletionChunk]:
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
+        if self.is_closed:
+            raise RuntimeError("the channel is closed")
         stream = FedStream(request)
         self.streams.append(stream)
         async for chunk in stream.iterate():
@@ -59,11 +67,15 @@ class FedBackend:
 
     async def close(self) -> None:
         self.is_closed = True
+        for stream in self.streams:
+            stream.fail(asyncio.CancelledError())
+        if self.close_error is not None:
+            raise self.close_error
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What to answer to a prefix with a certain end: texts, each after a delay."""
+    """The answer to a prefix that ends with `ends_with`: texts, each after a delay."""
 
     ends_with: str
     texts: Sequence[str]
@@ -71,13 +83,13 @@ class Rule:
 
 
 class ScriptedBackend:
-    """Answers by rules, the first that fits, and writes what happened as lines into a file."""
+    """Answers by the first rule that fits, and writes each event as a line of JSON into a file."""
 
     def __init__(self, rules: Sequence[Rule], log: Path) -> None:
         self._rules = rules
         self._log = log
 
-    async def stream(self, request: CompletionRequest) -> AsyncIterator[CompletionChunk]:
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
         self._write("started", request)
         outcome = "cancelled"
         try:
@@ -103,7 +115,7 @@ class ScriptedBackend:
 
 @dataclass
 class RecordingWindow:
-    """What a person would have been told."""
+    """Keeps what an editor would show."""
 
     logs: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The real language server on stdio, its model a script: `python -m tests.support.scripted_server FILE`.
+"""The real language server on stdio with a scripted model: `python -m tests.support.scripted_server FILE`.
 
 FILE is JSON: {"rules": [{"ends_with", "texts", "delay_s"}], "log": PATH, "start_s": 0, "start_error": null}.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from inference.errors import LaunchError
 from lsp_server.backend import CompletionBackend
-from lsp_server.server import serve_stdio
+from lsp_server.stdio import serve_stdio
 from tests.support.lsp_fakes import Rule, ScriptedBackend
 
 

@@ -9,10 +9,11 @@ from benchmarks.measures.divergence import find_distances, find_divergences
 
 def _log(*probabilities: float) -> npt.NDArray[np.float64]:
     with np.errstate(divide="ignore"):
-        return np.log(np.array([probabilities]))
+        logs: npt.NDArray[np.float64] = np.log(np.array([probabilities]))
+    return logs
 
 
-def test_what_shares_no_byte_is_one_apart() -> None:
+def test_distributions_without_a_common_byte_have_distance_one() -> None:
     assert find_distances(_log(0.3, 0.7, 0, 0), _log(0, 0, 0.5, 0.5)) == pytest.approx([1])
 
 
@@ -43,7 +44,7 @@ def test_the_order_does_not_matter(logs: list[float], others: list[float]) -> No
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_no_distribution_has_no_distance(bad: float) -> None:
-    with pytest.raises(ValueError, match="no distribution"):
+    with pytest.raises(ValueError, match="not a distribution"):
         find_distances(np.full((1, 257), bad), np.zeros((1, 257)))
 
 

@@ -13,7 +13,7 @@ from inference.errors import LaunchError, ServerError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest
 from inference.serving.completion_client import CompletionClient
 from inference.serving.endpoint import Endpoint
-from inference.serving.installation import IMPORT_ROOT
+from inference.serving.import_root import IMPORT_ROOT
 from inference.serving.launcher import ServerOptions, TritonServer
 
 _FAKE = f"exec {sys.executable} -m tests.support.fake_triton"

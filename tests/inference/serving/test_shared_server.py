@@ -12,7 +12,7 @@ import pytest
 from inference.config import EngineConfig
 from inference.errors import LaunchError
 from inference.serving.endpoint import Endpoint
-from inference.serving.installation import IMPORT_ROOT
+from inference.serving.import_root import IMPORT_ROOT
 from inference.serving.shared_server import Registration, ServerEntry, lease_server
 
 _ENDPOINT = Endpoint(1, 2, 3)

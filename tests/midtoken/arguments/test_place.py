@@ -1,10 +1,11 @@
-"""FILE:LINE:COLUMN, as a person writes it."""
+"""A cursor written as FILE:LINE:COLUMN."""
 
 from pathlib import Path
 
 import pytest
 
-from midtoken.arguments.place import PlaceError, read_place
+from midtoken.arguments.place import read_place
+from midtoken.errors import PlaceError
 
 
 @pytest.fixture
@@ -48,8 +49,8 @@ def test_a_file_name_may_hold_colons(tmp_path: Path) -> None:
         ("nowhere.py:1:1", "cannot read nowhere.py: No such file"),
         ("{source}:9:1", "has 3 lines; there is no line 9"),
         ("{source}:0:1", "there is no line 0"),
-        ("{source}:1:7", "has 5 characters; a cursor stands at column 1 to 6"),
-        ("{source}:1:0", "a cursor stands at column 1 to 6"),
+        ("{source}:1:7", "has 5 characters; the column must be between 1 and 6"),
+        ("{source}:1:0", "the column must be between 1 and 6"),
     ],
 )
 def test_a_wrong_place_says_what_is_wrong(source: Path, place: str, message: str) -> None:

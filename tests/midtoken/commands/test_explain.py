@@ -46,7 +46,7 @@ def test_blanks_in_tokens_are_visible() -> None:
 
 
 def test_a_node_that_no_token_leaves_says_so() -> None:
-    assert "no token of the vocabulary goes on from here" in _render()
+    assert "no token of the vocabulary continues from here" in _render()
 
 
 def test_each_strategy_shows_its_completion_and_cost() -> None:

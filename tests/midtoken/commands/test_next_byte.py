@@ -77,7 +77,7 @@ def test_only_the_end_of_a_long_text_is_shown() -> None:
     [
         ((), "one of the arguments TEXT --at is required"),
         (("a", "--at", "b:1:1"), "not allowed with argument TEXT"),
-        (("a", "--top", "0"), "a number from 1 to 64, not '0'"),
+        (("a", "--top", "0"), "must be a number from 1 to 64, not '0'"),
     ],
 )
 def test_a_wrong_argument_is_named(

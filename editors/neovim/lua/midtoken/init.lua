@@ -1,5 +1,5 @@
 -- Starts `midtoken lsp`, shows its suggestions as ghost text, and binds the key that accepts them.
--- All the rest is Neovim's own vim.lsp.inline_completion.
+-- Requests and drawing are those of Neovim's own vim.lsp.inline_completion.
 
 local M = {}
 
@@ -8,15 +8,16 @@ local defaults = {
   filetypes = { 'python' },
   root_markers = { 'pyproject.toml', 'setup.py', '.git' },
   settings = {}, -- see README.md; sent as the section "midtoken"
-  accept_key = '<Tab>', -- false binds none
+  accept_key = '<Tab>', -- false binds no key
 }
 
---- Where the text goes that is being accepted: the first and the last column of the cursor's line that it replaces.
+--- The part of the cursor's line that the accepted text replaces: its first column, and the column after its last.
 ---
---- Neovim asks again 200 ms after the last key. Until then the suggestion's range is that of the older cursor, and what
---- was typed since would stay behind the accepted text (neovim#36529): so the range has to reach the cursor. In the
---- middle of a line the server's range starts at the older cursor, and may also replace text after it.
----@return integer?, integer? # nil where what was typed is not what is suggested
+--- Neovim asks again 200 ms after the last key. Until then the suggestion's range ends at the cursor of the last
+--- request, and text typed since then would stay after the accepted text (neovim#36529). So the range is extended to
+--- the cursor. In the middle of a line the server's range starts at the cursor of the last request, and it may replace
+--- text after the cursor too.
+---@return integer?, integer? # nil where the text typed since then is not the suggested text
 local function find_columns(range, text)
   local start_row, start_col, _, end_col = range:to_extmark()
   local row, col = unpack(vim.api.nvim_win_get_cursor(0))
@@ -43,13 +44,13 @@ local function insert(item)
   vim.api.nvim_win_set_cursor(0, { row + #lines, last_col })
 end
 
---- Accepts the suggestion that is shown.
+--- Accepts the suggestion that is shown, if any.
 ---@return boolean # false where none is shown
 function M.accept()
   return vim.lsp.inline_completion.get({ on_accept = insert })
 end
 
----@param options? table the fields of `defaults` that shall differ
+---@param options? table the fields of `defaults` to change
 function M.setup(options)
   options = vim.tbl_extend('force', defaults, options or {})
   vim.lsp.config('midtoken', {

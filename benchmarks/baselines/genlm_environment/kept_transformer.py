@@ -33,7 +33,7 @@ class KeptContext:
         return self._kv
 
 
-class KeptTransformer(AsyncTransformer):
+class KeptTransformer(AsyncTransformer):  # type: ignore[misc]  # its package is not installed here
     """Answers every query of one pass of the event loop in one forward over the tokens that no kept context has."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

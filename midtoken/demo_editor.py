@@ -1,4 +1,4 @@
-"""An editor reduced to a typist: opens a file through the language server and types into it."""
+"""The editor of `midtoken demo`: an LSP client that types into one file and asks for ghost text."""
 
 import sys
 import time
@@ -11,19 +11,18 @@ from pygls.lsp.client import LanguageClient
 from inference.protocol.completion import Healing
 
 
-class Typist:
-    """One language server process, one open file, one cursor."""
+class DemoEditor:
+    """One language server process with one open file."""
 
     def __init__(self, client: LanguageClient, path: Path) -> None:
         """Use `start`."""
         self._client = client
         self._uri = path.as_uri()
         self._version = 0
-        self._encoding = types.PositionEncodingKind.Utf16
 
     @classmethod
-    async def start(cls, path: Path, healing: Healing, server_url: str) -> "Typist":
-        """Starts `midtoken lsp` on a running completion server and opens the file."""
+    async def start(cls, path: Path, healing: Healing, server_url: str) -> "DemoEditor":
+        """Starts `midtoken lsp` with a completion server that already runs, and opens the file."""
         client = LanguageClient("midtoken-demo", "1")
         client.feature(types.WINDOW_LOG_MESSAGE)(_ignore)
         client.feature(types.WINDOW_SHOW_MESSAGE)(_ignore)
@@ -36,10 +35,10 @@ class Typist:
         options: dict[str, Any] = {"healing": str(healing), "extent": "single_line"}
         await client.initialize_async(types.InitializeParams(capabilities=capabilities, initialization_options=options))
         client.initialized(types.InitializedParams())
-        typist = cls(client, path)
-        item = types.TextDocumentItem(typist._uri, "python", 0, path.read_text(encoding="utf-8"))
+        editor = cls(client, path)
+        item = types.TextDocumentItem(editor._uri, "python", 0, path.read_text(encoding="utf-8"))
         client.text_document_did_open(types.DidOpenTextDocumentParams(item))
-        return typist
+        return editor
 
     def replace(self, line: int, start: int, end: int, text: str) -> None:
         """Replaces characters `start` to `end` of a line."""
@@ -50,7 +49,7 @@ class Typist:
         self._client.text_document_did_change(types.DidChangeTextDocumentParams(document, [change]))
 
     async def ask(self, line: int, character: int) -> tuple[str | None, float]:
-        """The ghost text at a position, None where the server has no answer (yet), and how many ms it took."""
+        """The ghost text at a position, None where the server has no answer, and how many milliseconds it took."""
         params = types.InlineCompletionParams(
             context=types.InlineCompletionContext(types.InlineCompletionTriggerKind.Automatic),
             text_document=types.TextDocumentIdentifier(self._uri),
@@ -64,19 +63,19 @@ class Typist:
         items = result.items if isinstance(result, types.InlineCompletionList) else result
         return (_text_after_cursor(items[0], character) if items else ""), took_ms
 
-    async def leave(self) -> None:
-        """Says goodbye to the language server."""
+    async def close(self) -> None:
+        """Ends the language server."""
         await self._client.shutdown_async(None)
         self._client.exit(None)
         await self._client.stop()  # type: ignore[no-untyped-call]
 
 
 def _ignore(_message: types.LogMessageParams | types.ShowMessageParams) -> None:
-    """An editor would log it; here the screen is taken."""
+    """An editor would show it; here it would disturb what is drawn."""
 
 
 def _text_after_cursor(item: types.InlineCompletionItem, character: int) -> str:
-    """What an editor draws: the inserted text without what stands before the cursor already."""
+    """What an editor draws: the inserted text without the part that is already typed."""
     text = item.insert_text if isinstance(item.insert_text, str) else item.insert_text.value
     typed = character - item.range.start.character if item.range else 0
     return text[typed:]

@@ -1,11 +1,11 @@
-"""What genlm-bytes 0.2.0 does with one job. Run by the Python of its own environment; nothing here imports it.
+"""Runs one job with genlm-bytes 0.2.0. It runs in an environment of its own, and nothing of midtoken imports it.
 
     python genlm_bytes.py JOB.json
 
-The job names its `kind` (walk, first, index), its input, and the files that `benchmarks/reference_model.py` reads
-afterwards: `result` (JSON) and, for a walk, `arrays` (npz). One thread; CPU and wall time.
+The job names its `kind` (walk, first, index), its input, and the files that `benchmarks/baselines/reference_model.py`
+reads afterwards: `result` (JSON) and, for a walk, `arrays` (npz). It uses one thread and measures CPU and wall time.
 
-Forms of the contestant:
+Forms of genlm-bytes:
 - `shipped`: as `load_model_by_name` makes it, and in the order of its own `greedy` and `sample`, which predict with
   every member that the last byte left and cut to K afterwards. It loads the weights as they are stored (bfloat16),
   waits 20 ms before every batch and reads the whole text again for every call.
@@ -30,13 +30,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from genlm.backend import load_model_by_name
 from genlm.backend.llm import AsyncTransformer
 from genlm.backend.tokenization import Token
 from genlm.bytes import BeamParams, ByteBeamState, LazyTrieState, StatefulTokenizedLM
 from genlm.bytes.trie import TokenByteTrie
-from kept_transformer import KeptTransformer
+from kept_transformer import KeptTransformer  # type: ignore[import-not-found]  # it lies beside this script
 
 _EOS = 257  # in the rows of genlm-bytes
 _PROGRESS_SECONDS = 20
@@ -49,8 +50,10 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
     job: Job = json.loads(Path(sys.argv[1]).read_text())
-    measure = {"walk": _walk, "first": _time_first, "index": _build_index}[job["kind"]]
-    result = measure(job) if job["kind"] == "index" else asyncio.run(measure(job))
+    if job["kind"] == "index":
+        result = _build_index(job)
+    else:
+        result = asyncio.run({"walk": _walk, "first": _time_first}[job["kind"]](job))
     Path(job["result"]).write_text(json.dumps(result))
 
 
@@ -118,7 +121,7 @@ def _cache_shared_prefix(model: AsyncTransformer, beam: ByteBeamState, num_kept_
     return num_shared
 
 
-def _to_row(log_probs: np.ndarray) -> np.ndarray:
+def _to_row(log_probs: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     return np.append(log_probs[:256], log_probs[_EOS])
 
 
@@ -128,7 +131,7 @@ async def _time_first(job: Job) -> Result:
     initial = await ByteBeamState.initial(model, _build_params(job, model))
     text = Path(job["given"]).read_bytes()
     measure = _time_shipped if job["form"] == "shipped" else _time_tuned
-    measured = []
+    measured: list[Result] = []
     for num_bytes in job["lengths"]:
         if measured and measured[-1]["ms"] is None:  # a longer context takes longer
             measured.append({**measured[-1], "num_bytes": num_bytes})

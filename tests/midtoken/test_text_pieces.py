@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midtoken.commands.pieces import split_pieces, split_tail
+from midtoken.text_pieces import split_pieces, split_tail
 
 
 @given(st.text().map(lambda text: text.encode(errors="ignore")), st.integers(4, 9))

@@ -1,0 +1,33 @@
+"""The language server as a process that an editor starts and speaks to on stdin and stdout."""
+
+import asyncio
+import sys
+from threading import Event
+
+from pygls.io_ import StdinAsyncReader, StdoutWriter, run_async
+
+from lsp_server.backend import BackendFactory
+from lsp_server.features import build_server
+from lsp_server.pygls_overrides import keep_text_out_of_logs
+from lsp_server.server import MidtokenServer
+
+
+def serve_stdio(connect: BackendFactory) -> int:
+    """Speaks LSP on stdin and stdout until the editor sends `exit` or closes stdin; gives the exit status.
+
+    For `connect` see `build_server`.
+    """
+    keep_text_out_of_logs()
+    return asyncio.run(_serve(build_server(connect)))
+
+
+async def _serve(server: MidtokenServer) -> int:
+    server.protocol.set_writer(StdoutWriter(sys.stdout.buffer))
+    reader = StdinAsyncReader(sys.stdin.buffer, server.thread_pool)
+    try:
+        await run_async(Event(), reader, server.protocol, error_handler=server.report_server_error)
+    except SystemExit as leaving:  # pygls raises it for `exit`: 0 after `shutdown`, else 1
+        return int(leaving.code or 0)
+    finally:
+        await server.close_all()
+    return 1  # stdin was closed without `exit`

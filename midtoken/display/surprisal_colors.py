@@ -1,0 +1,62 @@
+"""The colours that stand for surprisal: none for little, then yellow, orange and red.
+
+The text on them is black, so that it can be read in dark and in light terminals.
+"""
+
+import math
+from functools import lru_cache
+
+from rich.cells import cell_len
+from rich.color import Color
+from rich.style import Style
+from rich.text import Text
+
+from midtoken.display.graphemes import Grapheme
+from midtoken.display.scored_text import ScoredLine
+
+_MIN_BITS, _MAX_BITS = 0.5, 16.0
+# At equal distances in log bits, from _MIN_BITS to _MAX_BITS.
+_STOPS = ((255, 247, 200), (255, 214, 110), (253, 164, 67), (236, 100, 70), (220, 70, 80))
+_LEGEND = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+_TAB_CELLS = 8
+_BLACK = Color.from_rgb(0, 0, 0)  # a theme may change the colour that is named black
+
+
+def find_rgb(bits: float) -> tuple[int, int, int] | None:
+    """The background colour for a surprisal; None where it is too small for one."""
+    if bits < _MIN_BITS:
+        return None
+    place = math.log2(min(bits, _MAX_BITS) / _MIN_BITS) / math.log2(_MAX_BITS / _MIN_BITS) * (len(_STOPS) - 1)
+    index = min(int(place), len(_STOPS) - 2)
+    red, green, blue = (
+        round(low + (high - low) * (place - index)) for low, high in zip(_STOPS[index], _STOPS[index + 1], strict=True)
+    )
+    return red, green, blue
+
+
+def paint_line(line: ScoredLine) -> Text:
+    """The line with each grapheme in its colour. The end of the line is shown only where it has a colour."""
+    text = Text()
+    for grapheme, bits in zip(line.graphemes, line.bits, strict=True):
+        rgb = find_rgb(bits)
+        if rgb or not grapheme.ends_line:
+            text.append(_expand_tab(grapheme, text), style=_find_style(rgb) if rgb else "")
+    return text
+
+
+def build_legend() -> Text:
+    """What the colours mean."""
+    legend = Text("bits for a character  ", style="dim")
+    for bits in _LEGEND:
+        rgb = find_rgb(bits)
+        legend.append(f" {bits:g}{'+' if bits == _MAX_BITS else ''} ", style=_find_style(rgb) if rgb else "")
+    return legend
+
+
+def _expand_tab(grapheme: Grapheme, before: Text) -> str:
+    return " " * (_TAB_CELLS - cell_len(before.plain) % _TAB_CELLS) if grapheme.chars == "\t" else grapheme.shown
+
+
+@lru_cache(maxsize=1024)
+def _find_style(rgb: tuple[int, int, int]) -> Style:
+    return Style(color=_BLACK, bgcolor=Color.from_rgb(*rgb))

@@ -1,0 +1,38 @@
+"""The optional parts of midtoken, which `pip install midtoken` leaves out, and what to do where one is missing."""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+from midtoken.errors import MissingPackagesError
+
+# Import names and what pip calls them.
+_MODEL_PACKAGES = {"torch": "torch", "transformers": "transformers", "tokenizers": "tokenizers"}
+_BUNDLED_SERVER = {"pytriton": "nvidia-pytriton"}
+_PLOT_PACKAGES = {"matplotlib": "matplotlib"}
+
+
+def require_server_packages(options: argparse.Namespace) -> None:
+    """Returns where a completion server can run in this environment; raises MissingPackagesError elsewhere."""
+    missing = _find_missing(_MODEL_PACKAGES if options.triton_binary else _MODEL_PACKAGES | _BUNDLED_SERVER)
+    if missing:
+        other_way = ", or name a running server with --server HOST:PORT" if "server" in options else ""
+        raise MissingPackagesError(
+            f"a completion server cannot run here without {', '.join(missing)}: {_build_hint('server')}{other_way}"
+        )
+
+
+def require_plot_packages() -> None:
+    """Returns where pictures can be drawn; raises MissingPackagesError elsewhere."""
+    missing = _find_missing(_PLOT_PACKAGES)
+    if missing:
+        raise MissingPackagesError(f"--plot needs {', '.join(missing)}: {_build_hint('plot')}")
+
+
+def _find_missing(packages: Mapping[str, str]) -> list[str]:
+    return [name for import_name, name in packages.items() if find_spec(import_name) is None]
+
+
+def _build_hint(extra: str) -> str:
+    return f"run {sys.executable} -m pip install 'midtoken[{extra}]'"

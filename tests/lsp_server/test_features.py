@@ -1,0 +1,340 @@
+"""Each LSP feature, with a real client at the other end and a backend that the test feeds."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from lsprotocol import types
+from lsprotocol.types import Position, Range
+from pygls.exceptions import JsonRpcInternalError, JsonRpcRequestCancelled
+
+from inference.errors import OverloadedError
+from inference.protocol.completion import CompletionRequest, Extent, Healing
+from tests.support.lsp_editor import URI, build_capabilities, wait_for
+from tests.support.lsp_fakes import FedStream
+from tests.support.lsp_in_process import InProcess, run_in_process
+
+
+@pytest.fixture
+async def both() -> AsyncIterator[InProcess]:
+    async with run_in_process() as both:
+        yield both
+
+
+async def wait_for_stream(both: InProcess, number: int = 0) -> FedStream:
+    await wait_for(lambda: len(both.backend.streams) > number)
+    return both.backend.streams[number]
+
+
+async def ask_and_finish(both: InProcess, line: int, character: int, text: str) -> types.InlineCompletionList | None:
+    number = len(both.backend.streams)
+    answer = both.editor.ask(line, character)
+    (await wait_for_stream(both, number)).finish(text)
+    return await answer
+
+
+async def find_request(both: InProcess) -> CompletionRequest:
+    """What the model is asked at the end of a document that says "x"."""
+    both.editor.open("x")
+    await ask_and_finish(both, 0, 1, "")
+    return both.backend.streams[-1].request
+
+
+async def wait_for_configuration(both: InProcess, number: int) -> None:
+    """Waits until the server has handled as many answers to workspace/configuration."""
+    await wait_for(lambda: both.editor.num_configuration_requests >= number)
+    await both.editor.ask(0, 0)  # of a document that is not open: only a message behind the answer
+
+
+# initialize
+
+
+async def test_ghost_text_is_announced_and_no_menu_beside_it(both: InProcess) -> None:
+    await both.start(build_capabilities(draws_ghost_text=True))
+    assert both.editor.capabilities.inline_completion_provider is not None
+    assert both.editor.capabilities.completion_provider is None
+
+
+async def test_a_menu_is_announced_where_the_editor_draws_no_ghost_text(both: InProcess) -> None:
+    await both.start(build_capabilities(draws_ghost_text=False))
+    provider = both.editor.capabilities.completion_provider
+    assert provider is not None
+    assert "." in (provider.trigger_characters or ())
+
+
+async def test_edits_are_announced_as_incremental(both: InProcess) -> None:
+    await both.start()
+    sync = both.editor.capabilities.text_document_sync
+    assert isinstance(sync, types.TextDocumentSyncOptions)
+    assert sync.open_close
+    assert sync.change is types.TextDocumentSyncKind.Incremental
+
+
+@pytest.mark.parametrize(("encoding", "width"), [("utf-8", 4), ("utf-16", 2), ("utf-32", 1)])
+async def test_positions_are_in_the_encoding_that_was_agreed_on(both: InProcess, encoding: str, width: int) -> None:
+    await both.start(build_capabilities(encoding))
+    both.editor.open("😀 a")
+    assert both.editor.capabilities.position_encoding == encoding
+    result = await ask_and_finish(both, 0, width + 2, "b")
+    assert both.backend.streams[0].request.prefix == "😀 a"
+    assert result is not None
+    assert result.items[0].range == Range(Position(0, width + 1), Position(0, width + 2))
+
+
+# textDocument/didOpen, didChange, didClose
+
+
+async def test_opening_a_document_connects_before_the_first_request(both: InProcess) -> None:
+    await both.start()
+    both.editor.open("x")
+    await wait_for(lambda: both.num_connects == 1)
+    assert both.backend.streams == []
+
+
+async def test_the_model_is_asked_with_the_edited_text(both: InProcess) -> None:
+    await both.start()
+    both.editor.open("a\nb\nc")
+    both.editor.edit(1, 0, "xyz", end=(1, 1))
+    await ask_and_finish(both, 1, 2, "")
+    request = both.backend.streams[0].request
+    assert (request.prefix, request.suffix) == ("a\nxy", "z\nc")
+
+
+async def test_opening_a_document_again_replaces_its_text_and_frees_the_model(both: InProcess) -> None:
+    await both.start()
+    both.editor.open("old")
+    answer = both.editor.ask(0, 3)
+    stream = await wait_for_stream(both)
+    both.editor.open("new")
+    assert await answer is None
+    await wait_for(lambda: stream.is_cancelled)
+    await ask_and_finish(both, 0, 3, "")
+    assert both.backend.streams[1].request.prefix == "new"
+
+
+async def test_closing_a_document_answers_its_request_and_frees_the_model(both: InProcess) -> None:
+    await both.start()
+    both.editor.open("x")
+    answer = both.editor.ask(0, 1)
+    stream = await wait_for_stream(both)
+    both.editor.close()
+    assert await answer is None
+    await wait_for(lambda: stream.is_cancelled)
+
+
+async def test_a_request_for_a_document_that_is_not_open_has_no_answer_and_is_told(both: InProcess) -> None:
+    await both.start()
+    assert await both.editor.ask(0, 0) is None
+    assert both.editor.shown == ["midtoken: the editor refers to a document that is not open"]
+
+
+# textDocument/inlineCompletion
+
+
+async def test_a_suggestion_is_one_item_with_its_range(both: InProcess) -> None:
+    await both.start()
+    both.editor.open("return Nod")
+    result = await ask_and_finish(both, 0, 10, "e")
+    assert result is not None
+    (item,) = result.items
+    assert (item.insert_text, item.range) == ("Node", Range(Position(0, 7), Position(0, 10)))
+
+
+async def test_nothing_to_suggest_is_an_empty_list(both: InProcess) -> None:
+    await both.start()
+    both.editor.open("x")
+    result = await ask_and_finish(both, 0, 1, "")
+    assert result is not None
+    assert list(result.items) == []
+
+
+async def test_a_superseded_request_is_answered_with_null(both: InProcess) -> None:
+    await both.start()
+    both.editor.open("x")
+    older = both.editor.ask(0, 0)
+    await wait_for_stream(both)
+    newer = both.editor.ask(0, 1)
+    (await wait_for_stream(both, 1)).finish("y")
+    assert await older is None
+    assert await newer is not None
+
+
+async def test_a_cancelled_request_frees_the_model(both: InProcess) -> None:
+    await both.start()
+    both.editor.open("x")
+    answer = both.editor.ask(0, 1)
+    stream = await wait_for_stream(both)
+    both.editor.cancel_last_request()
+    with pytest.raises(JsonRpcRequestCancelled):
+        await answer
+    await wait_for(lambda: stream.is_cancelled)
+
+
+async def test_a_failed_request_is_answered_with_null_and_told(both: InProcess) -> None:
+    await both.start()
+    both.editor.open("x")
+    answer = both.editor.ask(0, 1)
+    (await wait_for_stream(both)).fail(OverloadedError("no room"))
+    assert await answer is None
+    assert both.editor.shown == ["midtoken: no room"]
+
+
+async def test_a_connection_that_fails_is_told_and_the_request_has_no_answer(both: InProcess) -> None:
+    both.error = OSError(37, "No locks available")
+    await both.start()
+    both.editor.open("x")
+    assert await both.editor.ask(0, 1) is None
+    assert both.editor.shown == ["midtoken: cannot connect to the completion server: No locks available"]
+
+
+# textDocument/completion
+
+
+async def test_a_suggestion_in_the_menu_is_one_item_of_an_incomplete_list(both: InProcess) -> None:
+    await both.start(build_capabilities(draws_ghost_text=False))
+    both.editor.open("return Nod")
+    asking = asyncio.ensure_future(both.editor.menu(0, 10))
+    (await wait_for_stream(both)).finish("e")
+    menu = await asking
+    assert menu.is_incomplete
+    assert [item.label for item in menu.items] == ["Node"]
+
+
+async def test_a_menu_without_a_suggestion_is_empty_and_incomplete(both: InProcess) -> None:
+    await both.start(build_capabilities(draws_ghost_text=False))
+    both.editor.open("x")
+    asking = asyncio.ensure_future(both.editor.menu(0, 1))
+    (await wait_for_stream(both)).finish("")
+    menu = await asking
+    assert (menu.is_incomplete, list(menu.items)) == (True, [])
+
+
+# initializationOptions, workspace/configuration, workspace/didChangeConfiguration
+
+
+async def test_settings_reach_the_request(both: InProcess) -> None:
+    options = {"maxTokens": 9, "healing": "greedy", "extent": "block", "deadlineMs": 500, "maxPrefixBytes": 256}
+    await both.start(options=options)
+    both.editor.open("é" * 1000 + "\nx")
+    await ask_and_finish(both, 1, 1, "")
+    request = both.backend.streams[0].request
+    assert (request.max_tokens, request.healing, request.extent) == (9, Healing.GREEDY, Extent.BLOCK)
+    assert request.deadline_ms == 500
+    assert 0 < len(request.prefix.encode()) <= 256
+
+
+async def test_the_editor_is_asked_for_its_settings_after_the_handshake(both: InProcess) -> None:
+    both.editor.settings = {"maxTokens": 9}
+    await both.start(options={"maxTokens": 5, "deadlineMs": 500})
+    await wait_for_configuration(both, 1)
+    request = await find_request(both)
+    assert (request.max_tokens, request.deadline_ms) == (9, 500)
+
+
+async def test_an_editor_that_cannot_be_asked_is_not(both: InProcess) -> None:
+    await both.start(build_capabilities(answers_configuration=False), {"maxTokens": 5})
+    both.editor.push_settings({"midtoken": {"deadlineMs": 500}})
+    request = await find_request(both)
+    assert (request.max_tokens, request.deadline_ms) == (5, 500)
+    assert both.editor.num_configuration_requests == 0
+
+
+async def test_a_setting_that_is_deleted_returns_to_its_default(both: InProcess) -> None:
+    await both.start(build_capabilities(answers_configuration=False), {"deadlineMs": 500})
+    both.editor.push_settings({"midtoken": {"maxTokens": 9, "deadlineMs": 100}})
+    both.editor.push_settings({"midtoken": {}})
+    request = await find_request(both)
+    assert (request.max_tokens, request.deadline_ms) == (64, 500)
+
+
+async def test_a_setting_that_is_deleted_returns_to_its_default_where_the_editor_is_asked(both: InProcess) -> None:
+    both.editor.settings = {"maxTokens": 9}
+    await both.start()
+    await wait_for_configuration(both, 1)
+    both.editor.settings = None
+    both.editor.push_settings(None)
+    await wait_for_configuration(both, 2)
+    assert (await find_request(both)).max_tokens == 64
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_sections_of_other_servers_are_ignored(both: InProcess, answers: bool) -> None:
+    await both.start(build_capabilities(answers_configuration=answers), {"maxTokens": 5})
+    both.editor.push_settings({"python": {"analysis": {}}, "pylsp": None, "maxTokens": 9})
+    assert (await find_request(both)).max_tokens == 5
+    assert both.editor.shown == []
+
+
+async def test_an_unknown_name_in_our_section_is_told_once(both: InProcess) -> None:
+    both.editor.settings = {"maxTokenz": 9}
+    await both.start()
+    for number in (2, 3):
+        both.editor.push_settings({"python": {}, "midtoken": {"maxTokenz": 9}})
+        await wait_for(lambda number=number: both.editor.num_configuration_requests >= number)  # type: ignore[misc]
+    await find_request(both)
+    assert len(both.editor.shown) == 1
+    assert both.editor.shown[0].startswith("midtoken: unknown setting 'maxTokenz'; known are enabled,")
+
+
+def _refuse() -> Any:
+    raise JsonRpcInternalError()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [lambda: None, list, dict, lambda: [None], lambda: [{}], lambda: [[]], lambda: "no", _refuse],
+    ids=["null", "[]", "{}", "[null]", "[{}]", "[[]]", "text", "error"],
+)
+async def test_an_editor_without_settings_of_ours_is_normal(both: InProcess, answer: Any) -> None:
+    both.editor.answer_configuration = answer
+    await both.start(options={"maxTokens": 5})
+    await wait_for(lambda: both.editor.num_configuration_requests == 1)
+    assert (await find_request(both)).max_tokens == 5
+    assert both.editor.shown == []
+    assert all(future.done() for future in both.server.protocol._request_futures.values())
+
+
+async def test_an_error_in_place_of_the_settings_leaves_them_as_they_are(both: InProcess) -> None:
+    both.editor.settings = {"maxTokens": 9}
+    await both.start()
+    await wait_for_configuration(both, 1)
+    both.editor.answer_configuration = _refuse
+    both.editor.push_settings(None)
+    await wait_for_configuration(both, 2)
+    assert (await find_request(both)).max_tokens == 9
+
+
+async def test_disabled_suggestions_ask_nothing_until_they_are_enabled(both: InProcess) -> None:
+    await both.start(build_capabilities(answers_configuration=False), {"enabled": False})
+    both.editor.open("x")
+    assert await both.editor.ask(0, 1) is None
+    assert both.num_connects == 0
+    both.editor.push_settings({"midtoken": {"enabled": True}})
+    assert await ask_and_finish(both, 0, 1, "y") is not None
+
+
+# shutdown
+
+
+async def test_shutdown_answers_what_waits_and_closes_the_connection(both: InProcess) -> None:
+    await both.start()
+    both.editor.open("x")
+    answer = both.editor.ask(0, 1)
+    stream = await wait_for_stream(both)
+    await both.editor.client.shutdown_async(None)
+    assert stream.is_cancelled
+    assert both.backend.is_closed
+    assert await asyncio.wait_for(answer, 5) is None
+
+
+# errors
+
+
+async def test_a_message_that_cannot_be_read_is_told_without_its_text(both: InProcess) -> None:
+    await both.start()
+    params = {"textDocument": {"uri": URI}, "contentChanges": "secret"}
+    both.editor.send({"jsonrpc": "2.0", "method": "textDocument/didChange", "params": params})
+    await wait_for(lambda: both.editor.shown != [])
+    assert both.editor.shown[0].startswith("midtoken: unexpected ")
+    assert "secret" not in both.editor.shown[0]

@@ -1,0 +1,49 @@
+"""The server's state: which documents, which sessions, which settings, one backend."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from inference.errors import ServerUnreachableError
+from tests.support.lsp_editor import URI, wait_for
+from tests.support.lsp_in_process import InProcess, run_in_process
+
+
+@pytest.fixture
+async def both() -> AsyncIterator[InProcess]:
+    async with run_in_process() as both:
+        await both.start()
+        both.editor.open("secret")
+        await wait_for(lambda: both.num_connects == 1)
+        yield both
+
+
+async def test_a_defect_costs_one_answer_and_is_told_without_text(both: InProcess) -> None:
+    no_position: Any = None
+    assert await both.server.suggest(URI, no_position) is None
+    await wait_for(lambda: both.editor.shown != [])
+    assert both.editor.shown[0].startswith("midtoken: unexpected ")
+    assert "secret" not in both.editor.shown[0]
+
+
+async def test_a_document_that_is_not_open_is_closed_without_an_error(both: InProcess) -> None:
+    both.server.close("file:///never/opened.py")
+    await both.editor.client.shutdown_async(None)
+    assert both.editor.shown == []
+
+
+async def test_a_lost_connection_is_made_again_not_sooner_than_the_starter_allows(both: InProcess) -> None:
+    answer = both.editor.ask(0, 6)
+    await wait_for(lambda: both.backend.streams != [])
+    both.backend.streams[0].fail(ServerUnreachableError("no server answers"))
+    assert await answer is None
+    assert await both.editor.ask(0, 6) is None
+    assert both.backend.is_closed
+    assert (both.num_connects, both.editor.shown) == (1, ["midtoken: no server answers"])
+
+
+async def test_closing_all_twice_does_no_harm(both: InProcess) -> None:
+    await both.server.close_all()
+    await both.server.close_all()
+    assert both.backend.is_closed

@@ -1,0 +1,46 @@
+"""The request of `midtoken complete`. tests/e2e/test_commands.py asks a real server."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from inference.errors import InvalidRequestError
+from inference.protocol.completion import CompletionRequest, Extent, Healing
+from midtoken.arguments.place import Place
+from midtoken.commands.complete import add_arguments, build_request
+
+_PLACE = Place(Path("app.py"), "return Nod", "\nrest")
+
+
+def _parse(*arguments: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args(["app.py:1", *arguments])
+
+
+def test_without_options_the_request_is_the_text_around_the_cursor() -> None:
+    request = build_request(_parse(), _PLACE)
+    assert request == CompletionRequest("return Nod", suffix="\nrest", max_tokens=64)
+
+
+def test_each_option_stands_in_the_request() -> None:
+    options = _parse("--ignore-suffix", "--max-tokens=3", "--healing=greedy", "--extent=single_line")
+    request = build_request(options, _PLACE)
+    wanted = CompletionRequest("return Nod", max_tokens=3, healing=Healing.GREEDY, extent=Extent.SINGLE_LINE)
+    assert request == wanted
+
+
+def test_a_number_out_of_range_is_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="max_tokens"):
+        build_request(_parse("--max-tokens=0"), _PLACE)
+
+
+@pytest.mark.parametrize("option", ["--healing=magic", "--extent=page", "--max-tokens=many"])
+def test_an_unknown_value_is_named(capsys: pytest.CaptureFixture[str], option: str) -> None:
+    with pytest.raises(SystemExit):
+        _parse(option)
+    name, _, value = option.partition("=")
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert f"argument {name}: invalid" in error
+    assert repr(value) in error

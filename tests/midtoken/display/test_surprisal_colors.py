@@ -1,0 +1,50 @@
+"""The colours that stand for surprisal."""
+
+import math
+
+from rich.cells import cell_len
+
+from midtoken.display.scored_text import ScoredText
+from midtoken.display.surprisal_colors import build_legend, find_rgb, paint_line
+
+
+def _paint(text: bytes, bits: float) -> tuple[str, set[str]]:
+    (line,) = ScoredText("app.py", text, (bits,) * len(text)).split_lines()
+    painted = paint_line(line)
+    return painted.plain, {str(span.style) for span in painted.spans}
+
+
+def test_what_costs_nothing_has_no_colour() -> None:
+    assert _paint(b"abc\n", bits=0.1) == ("abc", set())
+
+
+def test_a_surprising_end_of_line_is_seen() -> None:
+    assert _paint(b"a\r\n", bits=4.0)[0] == "a⏎"
+
+
+def test_a_tab_reaches_to_its_stop_behind_wide_characters() -> None:
+    plain, _ = _paint("日本\tx".encode(), bits=1.0)
+    assert (cell_len(plain), plain[-1]) == (9, "x")
+
+
+def test_more_bits_are_a_darker_colour() -> None:
+    colours = [find_rgb(bits) for bits in (0.5, 1.0, 3.0, 9.0, 16.0)]
+    brightness = [sum(rgb or ()) for rgb in colours]
+    assert all(brightness)
+    assert brightness == sorted(brightness, reverse=True)
+    assert len(set(brightness)) == len(brightness)
+
+
+def test_more_than_the_greatest_step_has_its_colour() -> None:
+    assert find_rgb(math.inf) == find_rgb(16.0)
+
+
+def test_black_on_each_colour_can_be_read() -> None:
+    for bits in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0):
+        red, green, blue = ((part / 255) ** 2.2 for part in find_rgb(bits) or ())
+        luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+        assert (luminance + 0.05) / 0.05 >= 4.5  # WCAG 2.2, contrast (minimum)
+
+
+def test_the_legend_names_its_steps() -> None:
+    assert build_legend().plain.split()[-6:] == ["0.5", "1", "2", "4", "8", "16+"]

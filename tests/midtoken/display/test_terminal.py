@@ -1,0 +1,44 @@
+"""What only a person at a terminal sees."""
+
+import io
+import sys
+
+import pytest
+
+from midtoken.display.terminal import print_dim, show_waiting
+from tests.support.servers import wait_until
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> _Terminal:
+    monkeypatch.setenv("TERM", "xterm")
+    return _Terminal()
+
+
+def test_dim_text_is_printed_as_it_is(terminal: _Terminal) -> None:
+    print_dim("[red]    self.x[0]", terminal)
+    assert "[red]    self.x[0]" in terminal.getvalue()
+    assert not terminal.getvalue().endswith("\n")
+
+
+def test_another_program_sees_no_dim_text() -> None:
+    stream = io.StringIO()
+    print_dim("text", stream)
+    assert stream.getvalue() == ""
+
+
+def test_a_person_sees_that_a_command_waits(terminal: _Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with show_waiting():
+        wait_until(lambda: "waiting for the completion server" in terminal.getvalue())
+
+
+def test_another_program_does_not_see_that_a_command_waits(capsys: pytest.CaptureFixture[str]) -> None:
+    with show_waiting():
+        pass
+    assert capsys.readouterr() == ("", "")

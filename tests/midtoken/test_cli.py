@@ -1,0 +1,76 @@
+"""The `midtoken` command: its help, its subcommands, its exit status."""
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from midtoken.cli import main
+from midtoken.commands import __path__ as _commands_path
+
+_SUBCOMMANDS = ("demo", "complete", "explain", "surprisal", "next-byte", "lsp", "serve")
+
+
+def _help(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    with pytest.raises(SystemExit) as stopped:
+        main([*arguments, "--help"])
+    assert stopped.value.code == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("name", _SUBCOMMANDS)
+def test_the_help_lists_each_subcommand_with_the_first_line_of_its_module(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    module = import_module(f"midtoken.commands.{name.replace('-', '_')}")
+    summary = (module.__doc__ or "").partition("\n")[0]
+    assert summary
+    assert f" {name} {summary}" in _help(capsys)
+    assert summary in _help(capsys, name)
+
+
+def test_every_module_of_commands_is_a_subcommand() -> None:
+    (folder,) = map(Path, _commands_path)
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    assert modules == {name.replace("-", "_") for name in _SUBCOMMANDS}
+
+
+def _find_imports(*arguments: str) -> set[str]:
+    """The modules that are in memory when the command has ended."""
+    script = f"""
+import atexit, sys
+atexit.register(lambda: print(*sys.modules, file=sys.stderr))
+from midtoken.cli import main
+main({list(arguments)})
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    return set(done.stderr.split())
+
+
+_SLOW_TO_IMPORT = {"rich", "pygls", "lsprotocol", "matplotlib", "torch", "transformers", "tokenizers"}
+
+
+def test_the_help_imports_no_subcommand_and_no_other_package() -> None:
+    imports = _find_imports("--help")
+    assert "midtoken.cli" in imports
+    assert imports.isdisjoint({"midtoken.commands", "numpy", "grpc", "tritonclient", "asyncio", *_SLOW_TO_IMPORT})
+
+
+def test_complete_imports_nothing_that_it_does_not_need() -> None:
+    imports = _find_imports("complete", "nowhere.py:1")
+    assert "midtoken.commands.complete" in imports
+    assert imports.isdisjoint({*_SLOW_TO_IMPORT, "midtoken.commands.demo", "lsp_server"})
+
+
+def test_an_unknown_subcommand_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["compleet"])
+    assert "invalid choice: 'compleet'" in capsys.readouterr().err
+
+
+def test_an_error_of_ours_is_one_line_and_exit_status_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["complete", "nowhere.py:1:1", "--server", "127.0.0.1:9"]) == 1
+    assert capsys.readouterr().err == "midtoken: cannot read nowhere.py: No such file or directory\n"

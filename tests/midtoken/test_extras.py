@@ -1,0 +1,41 @@
+"""What is said where an optional part is not installed. tests/test_distribution.py asks an installed wheel."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import pytest
+
+from midtoken.errors import MissingPackagesError
+from midtoken.extras import require_plot_packages, require_server_packages
+
+
+def _uninstall(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    for name in names:
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+def _options(triton_binary: Path | None = None) -> argparse.Namespace:
+    return argparse.Namespace(server=None, triton_binary=triton_binary)
+
+
+def test_where_everything_is_installed_nothing_is_missing() -> None:
+    require_server_packages(_options())
+    require_plot_packages()
+
+
+def test_only_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    _uninstall(monkeypatch, "transformers", "pytriton")
+    with pytest.raises(MissingPackagesError, match=r"cannot run here without transformers, nvidia-pytriton: run "):
+        require_server_packages(_options())
+
+
+def test_another_tritonserver_needs_no_bundled_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    _uninstall(monkeypatch, "pytriton")
+    require_server_packages(_options(Path("/opt/tritonserver/bin/tritonserver")))
+
+
+def test_a_picture_needs_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    _uninstall(monkeypatch, "matplotlib")
+    with pytest.raises(MissingPackagesError, match=r"--plot needs matplotlib: run .* 'midtoken\[plot\]'"):
+        require_plot_packages()

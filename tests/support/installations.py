@@ -1,0 +1,103 @@
+"""The wheel as a stranger installs it: in an environment with what it declares, and nothing else.
+
+Nothing is downloaded. The wheel is built from the source tree, and its dependencies are links to the files of the
+environment that runs the tests: exactly those distributions that the wheel's metadata asks for, directly or not.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import Distribution, PathDistribution, distribution
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from inference.serving.import_root import IMPORT_ROOT
+
+PACKAGES = ("trie_cache", "inference", "lsp_server", "midtoken")  # the import names of the wheel
+_PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A virtual environment outside the source tree that holds the wheel."""
+
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    @property
+    def midtoken(self) -> Path:
+        """The command that the wheel installs."""
+        return self.folder / "bin" / "midtoken"
+
+    @property
+    def site_packages(self) -> Path:
+        return self.folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+
+    def run(self, *command: Path | str, **options: Any) -> "subprocess.CompletedProcess[str]":
+        """Runs a command in the environment's folder, with no variable that would lead Python to the source tree."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        return subprocess.run(
+            command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=100, **options
+        )
+
+
+def build_wheel(folder: Path) -> Path:
+    """The wheel of the source tree, built in `folder` from a copy, so that the tree stays as it is."""
+    for name in (*PACKAGES, "model_repository", "models/default"):
+        shutil.copytree(IMPORT_ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(IMPORT_ROOT / name, folder)
+    options = ("--no-deps", "--no-build-isolation", "--no-index")
+    subprocess.run([*_PIP, "wheel", *options, "-w", folder / "dist", folder], check=True)
+    (wheel,) = (folder / "dist").glob("*.whl")
+    return wheel
+
+
+def install_wheel(wheel: Path, folder: Path, extras: Sequence[str] = ()) -> Installation:
+    """A new environment with the wheel, what it requires, and what those extras of it require."""
+    venv.create(folder, symlinks=True)
+    installation = Installation(folder)
+    installation.run(*_PIP, "--python", installation.python, "install", "--no-deps", "--no-index", wheel, check=True)
+    (metadata,) = installation.site_packages.glob("midtoken-*.dist-info")
+    for dependency in _find_dependencies(PathDistribution(metadata), extras):
+        _link_files(dependency, installation.site_packages)
+    return installation
+
+
+def _find_dependencies(root: Distribution, extras: Sequence[str]) -> Iterator[Distribution]:
+    """Every distribution of this environment that `root` needs, once. Fails where a version does not fit."""
+    seen: set[tuple[str, str]] = set()
+    yielded: set[str] = set()
+    waiting = [(root, extra) for extra in ("", *extras)]
+    while waiting:
+        parent, parent_extra = waiting.pop()
+        for requirement in map(Requirement, parent.requires or ()):
+            if requirement.marker and not requirement.marker.evaluate({"extra": parent_extra}):
+                continue
+            name = canonicalize_name(requirement.name)
+            found = distribution(name)
+            assert requirement.specifier.contains(found.version, prereleases=True), f"{requirement}: {found.version}"
+            if name not in yielded:
+                yielded.add(name)
+                yield found
+            new = {(name, extra) for extra in ("", *requirement.extras)} - seen
+            seen |= new
+            waiting += [(found, extra) for _, extra in new]
+
+
+def _link_files(dependency: Distribution, site_packages: Path) -> None:
+    for file in set(dependency.files or ()):  # some RECORDs name a file twice
+        if ".." not in file.parts:  # commands
+            link = site_packages / file
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(str(dependency.locate_file(file)))
