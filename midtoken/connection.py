@@ -36,7 +36,7 @@ class Connection:
             lease = await lease_server(arguments.entry, arguments.build_shared_command(_IDLE_S), on_progress)
             connection = cls(lease.endpoint.grpc_url, lease)
         try:
-            await connection._client.probe()
+            await connection._client.read_heartbeat_ms()
         except BaseException:
             await connection.close()
             raise

@@ -1,1 +1,1 @@
-"""Servers and their clients: starting, guarding, finding and calling them."""
+"""Starts servers, watches them, finds the one that runs, and calls it."""

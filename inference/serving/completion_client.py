@@ -11,11 +11,13 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.serving.streams import TritonStreams
 
 MODEL_NAME = "completion"
-IDLE_TIMEOUT_S = 60.0  # a stream whose server process died says nothing, for ever
+IDLE_TIMEOUT_S = 60.0  # the stream of a server process that has died stays open and silent
 
 
 class CompletionClient:
     """Completions from the server at `url`, a "host:port" that speaks Triton's gRPC protocol."""
+
+    model_name = MODEL_NAME
 
     def __init__(self, url: str, idle_timeout_s: float = IDLE_TIMEOUT_S) -> None:
         """Connects with the first call. Call it inside the event loop that will use it."""
@@ -33,10 +35,18 @@ class CompletionClient:
             MODEL_NAME, arrays, completion.REQUEST_TYPES, completion.chunk_from_arrays, lambda chunk: chunk.is_last
         )
 
-    async def probe(self) -> None:
-        """Returns once a real, tiny completion has come back; the only sign of life that does not lie.
+    async def read_heartbeat_ms(self, timeout_s: float = IDLE_TIMEOUT_S) -> float:
+        """How long the engine has made no progress, in milliseconds; 0 while it has nothing to do.
 
-        A server that is too busy to take it is alive. Raises ServerUnreachableError or ServerError.
+        Does not wait behind other requests. Raises ServerUnreachableError or ServerError, the last also when no
+        answer comes within `timeout_s`.
+        """
+        return await self._streams.read_heartbeat_ms(MODEL_NAME, "prefix", timeout_s)
+
+    async def probe(self) -> None:
+        """Returns once a real, tiny completion has come back. It waits behind other requests.
+
+        Returns at once when the server has no room for it. Raises ServerUnreachableError or ServerError.
         """
         try:
             async for _ in self.stream(CompletionRequest("a", max_tokens=1)):
@@ -45,7 +55,7 @@ class CompletionClient:
             return
 
     async def is_ready(self) -> bool:
-        """What the server says of itself. It says yes even when the process that runs the model has died."""
+        """Whether the server calls the model ready. It does so even when the process that runs the model has died."""
         return await self._streams.is_model_ready(MODEL_NAME)
 
     async def close(self) -> None:

@@ -1,30 +1,45 @@
-"""A small process that stands between us and tritonserver, so that nothing is left behind however we end.
+"""The process guard: a small process between us and tritonserver that stops the server whenever we end.
 
-It is run by path (`python -I -S guardian.py GRACE_S COMMAND...`) and needs the standard library only. Its standard
-input is a pipe that the launcher holds: when that closes, because the launcher asks for it or because it has died,
-the guardian lets the server finish its streams, then kills what is left of the server's process group and removes
-its shared memory. A byte on the pipe means: kill at once. If the guardian itself is killed, the kernel tells the
-server to end (PR_SET_PDEATHSIG).
+It is run by path (`python -I -S process_guard.py GRACE_S COMMAND...`) and needs the standard library only. Its standard
+input is a pipe that the launcher holds.
+
+- The pipe closes, because the launcher stops the server or because the launcher's process has ended in any way: the
+  guard sends SIGTERM, waits up to GRACE_S until the running streams are finished, and kills the server's process group.
+- A byte comes through the pipe: the guard kills the process group at once.
+- The guard itself is killed: the kernel sends SIGTERM to the server (PR_SET_PDEATHSIG).
+
+After the server has ended, the guard removes its shared memory. When the guard starts, it removes the shared memory of
+servers whose guard was killed.
+
+Other users must not read that memory, because requests pass through it. A umask is not enough for this: the library
+that creates the memory (Boost) gives each region mode 0644 with fchmod. So the server runs under a seccomp filter in
+which fchmod cannot give access to other users.
 """
 
 import contextlib
 import ctypes
 import os
+import platform
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
 _SHARED_MEMORY = Path("/dev/shm")
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 22, 38  # linux/prctl.h
+_SECCOMP_MODE_FILTER = 2
+_OTHERS = 0o077  # the permissions of the file's group and of other users
+_FCHMOD = {"x86_64": (0xC000003E, 91), "aarch64": (0xC00000B7, 52)}  # machine: seccomp's number for it, fchmod's number
 
 
 def main(arguments: list[str]) -> int:
     """Runs the command until it ends or the pipe closes, and returns its exit status."""
     grace_s, command = float(arguments[0]), arguments[1:]
     _remove_stale_regions()
+    _keep_files_private()
     prefix = f"{_region_prefix()}{os.getpid()}_"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     server = subprocess.Popen(
@@ -44,6 +59,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _wait_for_order(server: "subprocess.Popen[bytes]") -> bool:
+    """Whether the server may finish its streams, once the pipe says so or the server has ended."""
     pidfd = os.pidfd_open(server.pid)
     select.select([sys.stdin, pidfd], [], [])
     is_order, _, _ = select.select([sys.stdin], [], [], 0)
@@ -57,14 +73,53 @@ def _end_server(server: "subprocess.Popen[bytes]", grace_s: float) -> None:
             server.terminate()
             server.wait(grace_s)
     except subprocess.TimeoutExpired:
-        print("guardian: the server did not end in time and is killed", file=sys.stderr)
+        print("process guard: the server did not end in time and is killed", file=sys.stderr)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(server.pid, signal.SIGKILL)  # the server if it is still there, and orphaned stubs
     server.wait()
 
 
 def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _keep_files_private() -> None:
+    """Files that this process and its children create are closed to other users; fchmod cannot open them.
+
+    Exits with a sentence where the kernel has no seccomp filters. The filter wants a process that cannot gain
+    privileges, so a setuid program that the server starts runs as an ordinary one.
+    """
+    os.umask(_OTHERS)
+    if platform.machine() not in _FCHMOD:
+        sys.exit(f"process guard: cannot keep requests private on this machine: {platform.machine()} is not supported")
+    program = ctypes.create_string_buffer(_build_filter(*_FCHMOD[platform.machine()]))
+    header = struct.pack("@HP", len(program.raw) // 8, ctypes.addressof(program))
+    if _prctl(_PR_SET_NO_NEW_PRIVS, 1) or _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header):
+        sys.exit("process guard: cannot keep requests private: this kernel does not accept a seccomp filter")
+
+
+def _build_filter(machine: int, fchmod: int) -> bytes:
+    """A seccomp program (linux/filter.h): fchmod(fd, mode) fails with EPERM if the mode gives access to others."""
+    load, jump_if_equal, jump_if_any_bit, stop = 0x20, 0x15, 0x45, 0x06
+    allow, fail = 0x7FFF0000, 0x00050000 | 1  # 1 is EPERM
+    steps = [
+        (load, 0, 0, 4),  # seccomp_data.arch
+        (jump_if_equal, 0, 4, machine),
+        (load, 0, 0, 0),  # seccomp_data.nr
+        (jump_if_equal, 0, 2, fchmod),
+        (load, 0, 0, 24),  # the lower half of seccomp_data.args[1], the mode
+        (jump_if_any_bit, 1, 0, _OTHERS),
+        (stop, 0, 0, allow),
+        (stop, 0, 0, fail),
+    ]
+    return b"".join(struct.pack("=HBBI", *step) for step in steps)
+
+
+def _prctl(option: int, *arguments: int | bytes) -> int:
+    """0 if the kernel has accepted it."""
+    values = [ctypes.c_ulong(each) if isinstance(each, int) else each for each in arguments]
+    zeros = [ctypes.c_ulong(0)] * (4 - len(values))
+    return int(ctypes.CDLL(None).prctl(option, *values, *zeros))
 
 
 def _region_prefix() -> str:
@@ -78,7 +133,8 @@ def _remove_stale_regions() -> None:
     for region in _SHARED_MEMORY.glob(f"{prefix}*"):
         pid = region.name.removeprefix(prefix).partition("_")[0]
         if not Path("/proc", pid).exists():
-            region.unlink(missing_ok=True)
+            with contextlib.suppress(PermissionError):  # another user's; /dev/shm is shared by all
+                region.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -1,31 +1,32 @@
-"""One server for all editors of a user: who looks for a server finds the one that runs, or starts it.
+"""One server for all editors of a user: a client that looks for a server finds the one that runs, or starts it.
 
-Each model has a folder of its own with three files:
-- `server.lock` is locked by the process that serves, as long as it lives; so a lock that can be had means no server,
-  however the last one ended.
-- `server.json` says where it listens, once it answers.
-- `clients.lock` is locked, shared, by everyone who uses the server; so a lock that can be had alone means no clients,
-  and a server that was started for them ends itself some time after.
-`start.lock` lets one client at a time start a server.
+Each model has a folder of its own with these files:
+- `server.lock` is locked by the process that serves, for as long as it lives. So a lock that is free means that there
+  is no server, however the last one ended.
+- `server.json` says where the server listens, once it answers.
+- `clients.lock` is locked, shared, by every client. So a lock that can be taken alone means that there are no clients;
+  a server that was started for them then ends after some time.
+- `start.lock` is locked by the one client that starts a server.
 """
 
 import asyncio
-import fcntl
 import hashlib
 import json
-import os
 import platform
 import subprocess
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Self
+from typing import Self
 
 from inference.config import EngineConfig
 from inference.errors import LaunchError
 from inference.protocol import characters, completion
+from inference.serving.endpoint import Endpoint
+from inference.serving.file_lock import FileLock, LockKind
 from inference.serving.import_root import IMPORT_ROOT, is_checkout
-from inference.serving.launcher import Endpoint
+from inference.serving.private_files import make_private_folder, open_private
 
 _POLL_S = 0.1
 _NUM_LOG_LINES = 20
@@ -33,49 +34,42 @@ _NUM_LOG_LINES = 20
 
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
-    """The folder in which the server for one model is found. Others than its owner have no access."""
+    """The folder in which the server for one model is found. Other users have no access to it."""
 
     folder: Path
 
     @classmethod
     def create(cls, runtime_dir: Path, model: EngineConfig) -> Self:
-        """The entry for this model, settings and wire; each difference makes another. Raises LaunchError."""
+        """The entry for this model, these settings and this protocol. Raises LaunchError."""
         model_dir = model.model_dir.resolve()
         tensors = [completion.REQUEST_TYPES, completion.CHUNK_TYPES, characters.REQUEST_TYPES, characters.ANSWER_TYPES]
         identity = f"{platform.node()} {model} {[list(types) for types in tensors]}"
         folder = runtime_dir / f"{model_dir.name}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise LaunchError(f"cannot make {folder}: {error.strerror}; choose another with --state-dir") from None
-        if folder.stat().st_uid != os.getuid():
-            raise LaunchError(f"{folder} belongs to another user; choose another folder with --state-dir")
+        make_private_folder(folder)
         return cls(folder)
 
     @property
     def log_path(self) -> Path:
-        """What a server that was started for its clients says."""
+        """The output of a server that was started by a client."""
         return self.folder / "serve.log"
 
     def find(self) -> Endpoint | None:
-        """Where the server listens; None if there is none or it does not answer yet."""
-        if not self.is_served():
-            return None
-        try:
-            return Endpoint(**json.loads(self._json_path.read_text()))
-        except FileNotFoundError:
-            return None
+        """Where the server listens; None if there is none or it does not answer yet. Raises LaunchError."""
+        return _read_endpoint(self._json_path) if self.is_served() else None
 
     def is_served(self) -> bool:
-        """True while a process serves or is about to."""
-        with _open(self.folder / "server.lock") as file:
-            return not _try_lock(file, fcntl.LOCK_SH)
+        """True while a process serves or is about to. Raises LaunchError."""
+        with FileLock(self.folder / "server.lock") as lock:
+            return not lock.try_acquire(LockKind.SHARED)
 
     async def register(self) -> "Registration | None":
-        """For the process that serves: its claim on the entry, or None while another process serves."""
-        lock = _open(self.folder / "server.lock")
+        """For the process that serves: its claim on the entry, or None while another process serves.
+
+        Raises LaunchError.
+        """
+        lock = FileLock(self.folder / "server.lock")
         for _ in range(10):  # not once, because `is_served` holds the lock for a moment
-            if _try_lock(lock, fcntl.LOCK_EX):
+            if lock.try_acquire(LockKind.EXCLUSIVE):
                 return Registration(self, lock)
             await asyncio.sleep(_POLL_S / 2)
         lock.close()
@@ -89,63 +83,79 @@ class ServerEntry:
 class Registration:
     """A serving process's claim on an entry, until it is closed or the process ends."""
 
-    def __init__(self, entry: ServerEntry, lock: IO[str]) -> None:
+    def __init__(self, entry: ServerEntry, lock: FileLock) -> None:
         """Use `ServerEntry.register`."""
         self._entry = entry
         self._lock = lock
-        self._withdraw()  # what a server that was killed has left
+        self._withdraw()  # a server that was killed has left its address
 
     def publish(self, endpoint: Endpoint) -> None:
-        """Tells clients where the server listens."""
-        fresh = self._entry._json_path.with_suffix(".new")
-        fresh.write_text(json.dumps(asdict(endpoint)))
-        fresh.replace(self._entry._json_path)
+        """Tells clients where the server listens. Raises LaunchError, as on a full disk."""
+        path = self._entry._json_path
+        fresh = path.with_suffix(".new")
+        try:
+            with open_private(fresh, "w") as file:
+                file.write(json.dumps(asdict(endpoint)))
+            fresh.replace(path)
+        except OSError as error:
+            raise LaunchError(f"cannot write {path}, by which clients find the server: {error.strerror}") from None
 
     async def withdraw_when_idle(self, idle_s: float) -> None:
-        """Returns when nobody has used the server for so long; from then on no client finds it."""
-        with _open(self._entry.folder / "clients.lock") as clients:
+        """Returns when the server has had no client for `idle_s`; from then on no client finds it.
+
+        Raises LaunchError.
+        """
+        with FileLock(self._entry.folder / "clients.lock") as clients:
             idle_since: float | None = None
             clock = asyncio.get_running_loop().time
             while True:
-                if _try_lock(clients, fcntl.LOCK_EX):
+                if clients.try_acquire(LockKind.EXCLUSIVE):
                     idle_since = clock() if idle_since is None else idle_since
                     if clock() - idle_since >= idle_s:
                         return self._withdraw()  # while the lock is held, so that no client reads the entry meanwhile
-                    fcntl.flock(clients, fcntl.LOCK_UN)
+                    clients.release()
                 else:
                     idle_since = None
                 await asyncio.sleep(min(1.0, idle_s / 4))
 
     def close(self) -> None:
-        """Leaves the entry to the next server."""
-        self._withdraw()
-        self._lock.close()
+        """Gives the entry up; the next server can register."""
+        try:
+            self._withdraw()
+        finally:
+            self._lock.close()
 
     def _withdraw(self) -> None:
-        self._entry._json_path.unlink(missing_ok=True)
+        path = self._entry._json_path
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise LaunchError(f"cannot remove {path}: {error.strerror}") from None
 
 
 class ServerLease:
-    """A client's use of a shared server. The server stays while any lease is open."""
+    """A client's use of a shared server. The server keeps running while any lease is open."""
 
-    def __init__(self, endpoint: Endpoint, lock: IO[str]) -> None:
+    def __init__(self, endpoint: Endpoint, lock: FileLock) -> None:
         """Use `lease_server`."""
         self.endpoint = endpoint
         self._lock = lock
 
     def close(self) -> None:
-        """Ends the use. Also when the process ends, however it ends."""
+        """Ends the use. The end of the process does so too."""
         self._lock.close()
 
 
 async def lease_server(entry: ServerEntry, command: Sequence[str], on_progress: Callable[[str], None]) -> ServerLease:
     """The server of the entry, started by the command if none runs.
 
-    The command must register with the same entry; it runs detached, so that it outlives this process.
-    Raises LaunchError with the end of its log.
+    The command must register with the same entry. It runs detached and outlives this process.
+    Raises LaunchError, with the end of the server's log if it could not start.
     """
-    clients = await _wait_for_lock(entry.folder / "clients.lock", fcntl.LOCK_SH)
+    clients = FileLock(entry.folder / "clients.lock")
     try:
+        while not clients.try_acquire(LockKind.SHARED):
+            await asyncio.sleep(_POLL_S)
         while (endpoint := entry.find()) is None:
             if not entry.is_served():
                 await _start_or_wait(entry, command, on_progress)
@@ -157,41 +167,46 @@ async def lease_server(entry: ServerEntry, command: Sequence[str], on_progress: 
 
 
 async def _start_or_wait(entry: ServerEntry, command: Sequence[str], on_progress: Callable[[str], None]) -> None:
-    start = _open(entry.folder / "start.lock")
-    with start:
-        if not _try_lock(start, fcntl.LOCK_EX) or entry.is_served():
+    with FileLock(entry.folder / "start.lock") as start:
+        if not start.try_acquire(LockKind.EXCLUSIVE) or entry.is_served():
             return
         on_progress(f"starting a server for all editors, log in {entry.log_path}")
-        with entry.log_path.open("wb") as log:
-            process = await asyncio.create_subprocess_exec(
-                *command,
+        process = _start_detached(entry, command)
+        while entry.find() is None:
+            if process.poll() is not None:
+                lines = entry.log_path.read_text(errors="replace").splitlines()[-_NUM_LOG_LINES:]
+                raise LaunchError("the server ended while starting:\n" + "\n".join(lines))
+            await asyncio.sleep(_POLL_S)
+
+
+def _start_detached(entry: ServerEntry, command: Sequence[str]) -> "subprocess.Popen[bytes]":
+    """Not a subprocess of asyncio: from Python 3.12 on, that one is killed when its event loop is gone."""
+    try:
+        with open_private(entry.log_path, "wb") as log:
+            process = subprocess.Popen(
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=IMPORT_ROOT if is_checkout() else entry.folder,  # `python -m` imports from there first
                 start_new_session=True,
             )
-        while entry.find() is None:
-            if process.returncode is not None:
-                lines = entry.log_path.read_text(errors="replace").splitlines()[-_NUM_LOG_LINES:]
-                raise LaunchError("the server ended while starting:\n" + "\n".join(lines))
-            await asyncio.sleep(_POLL_S)
+    except OSError as error:
+        raise LaunchError(f"cannot run {command[0]} with a log in {entry.folder}: {error.strerror}") from None
+    # Waits for the process, so that it does not stay a zombie if it ends before this one.
+    threading.Thread(target=process.wait, name="wait for the shared server", daemon=True).start()
+    return process
 
 
-async def _wait_for_lock(path: Path, kind: int) -> IO[str]:
-    file = _open(path)
-    while not _try_lock(file, kind):
-        await asyncio.sleep(_POLL_S)
-    return file
-
-
-def _open(path: Path) -> IO[str]:
-    return path.open("a")
-
-
-def _try_lock(file: IO[str], kind: int) -> bool:
+def _read_endpoint(path: Path) -> Endpoint | None:
+    """None for a file that is missing or that no `publish` has finished."""
     try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        ports = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+    except OSError as error:
+        raise LaunchError(f"cannot read {path}: {error.strerror}") from None
+    names = Endpoint.__dataclass_fields__.keys()
+    if not isinstance(ports, dict) or ports.keys() != names or not all(type(port) is int for port in ports.values()):
+        return None
+    return Endpoint(**ports)

@@ -1,4 +1,4 @@
-"""A tritonserver on this machine, and what it takes to start it."""
+"""Where tritonserver is on this machine: its program, its backends and the libraries that it needs."""
 
 import hashlib
 import importlib.util
@@ -13,11 +13,11 @@ from inference.errors import LaunchError
 
 @dataclass(frozen=True, slots=True)
 class TritonInstallation:
-    """The server's program and the folders it has to be told of."""
+    """The server's program and the folders that its arguments and environment name."""
 
     binary: Path
     backends_dir: Path
-    cache_dir: Path | None = None  # None: where the server itself looks
+    cache_dir: Path | None = None  # None: the server's own default
     shared_library_dirs: tuple[Path, ...] = ()
 
 
@@ -32,16 +32,16 @@ def find_installation(binary: Path) -> TritonInstallation:
 
 
 def link_bundled_installation(links_dir: Path) -> TritonInstallation:
-    """The server that the nvidia-pytriton wheel carries, with the Python backend made ready for this interpreter.
+    """The server in the nvidia-pytriton wheel, with a Python backend for this interpreter.
 
-    The backend runs models in a stub process that is built for one Python version and must lie beside the backend;
-    so a folder below `links_dir` links the two together. Raises LaunchError naming what to install.
+    The backend runs each model in a stub process. The stub is built for one Python version and must be in the
+    backend's folder, so a folder below `links_dir` gets links to both. Raises LaunchError naming what to install.
     """
     bundle = _find_bundle()
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     stub = bundle / "python_backend_stubs" / version / "triton_python_backend_stub"
     if not stub.exists():
-        raise LaunchError(f"the bundled tritonserver has no stub for Python {version}; use Python 3.11 or 3.12")
+        raise LaunchError(f"the bundled tritonserver has no stub for Python {version}; use Python 3.11")
     digest = hashlib.sha256(f"{bundle} {version}".encode()).hexdigest()[:12]
     backend_dir = links_dir / digest / "python"
     backend_dir.mkdir(parents=True, exist_ok=True)
@@ -81,4 +81,4 @@ def _link(place: Path, target: Path) -> None:
     if not (place.is_symlink() and place.readlink() == target):
         fresh = place.with_name(f"{place.name}.{os.getpid()}")
         fresh.symlink_to(target)
-        fresh.replace(place)  # at once, because another process may be starting from this folder
+        fresh.replace(place)  # in one step, because another process may be starting from this folder

@@ -1,4 +1,4 @@
-"""The arguments by which every subcommand names its server, and what they mean."""
+"""The arguments of every subcommand that say which model is served, how, and where its files go."""
 
 import argparse
 import os
@@ -21,7 +21,7 @@ _DEFAULTS = EngineConfig(Path())
 
 @dataclass(frozen=True, slots=True)
 class ServerArguments:
-    """Which model to serve, by which program, and where its files lie."""
+    """Which model to serve, with which program, and where the server's files go."""
 
     model: EngineConfig
     triton_binary: Path | None
@@ -44,12 +44,12 @@ class ServerArguments:
 
     @property
     def entry(self) -> ServerEntry:
-        """Where other processes of this user find the server."""
+        """Where other processes of this user find the server. Raises LaunchError."""
         return ServerEntry.create(self.state_dir or _find_runtime_dir(), self.model)
 
     @property
     def server_options(self) -> ServerOptions:
-        """What the launcher takes."""
+        """The server's options for the launcher, on any free ports. Raises LaunchError."""
         state_dir = (self.state_dir or platformdirs.user_state_path("midtoken")) / self.entry.folder.name
         return ServerOptions(self.model, self.model_repository, state_dir, self.triton_binary)
 
@@ -65,7 +65,7 @@ class ServerArguments:
 
 
 def add_server_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds `--model` and its like."""
+    """Adds `--model`, `--device` and the other arguments that ServerArguments reads."""
     parser.add_argument("--model", type=Path, metavar="DIR", help="a model in Hugging Face layout; the default is ours")
     parser.add_argument("--device", default=_DEFAULTS.device, help="a torch device: cpu, cuda (default: %(default)s)")
     parser.add_argument("--dtype", default=_DEFAULTS.dtype, help="a torch dtype (default: %(default)s)")
@@ -78,7 +78,7 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _find_runtime_dir() -> Path:
-    """The user's runtime folder; without a login session there is none, and /tmp is open to others."""
+    """The user's runtime folder, or the state folder where there is no login session, as /tmp is open to others."""
     if "XDG_RUNTIME_DIR" in os.environ:
         runtime_dir = platformdirs.user_runtime_path("midtoken")
         if runtime_dir.parent.is_dir() and runtime_dir.parent.stat().st_uid == os.getuid():

@@ -1,6 +1,6 @@
 """Run a completion server on this machine until it is interrupted.
 
-The server restarts when it stops answering, and it ends with this process.
+The server is started again when it fails, and it ends with this process.
 """
 
 import argparse
@@ -8,12 +8,16 @@ import asyncio
 import contextlib
 import os
 import signal
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Self
 
-from inference.serving.launcher import ADDRESS, Endpoint, TritonServer
-from inference.serving.shared_server import Registration
-from inference.serving.supervisor import Pace, keep_running
+from inference.serving.endpoint import ADDRESS, Endpoint
+from inference.serving.launcher import MAX_STALL_S, ServerOptions, TritonServer
+from inference.serving.shared_server import Registration, ServerEntry
+from inference.serving.supervisor import RestartPolicy, keep_running
 from midtoken.arguments.server import ServerArguments, add_server_arguments
+
+_DEFAULT_POLICY = RestartPolicy()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,63 +27,89 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--grpc-port", type=_parse_port, default=8001, help="on 127.0.0.1 (default: %(default)s)")
     parser.add_argument("--metrics-port", type=_parse_port, default=8002, help="on 127.0.0.1 (default: %(default)s)")
     parser.add_argument("--free-ports", action="store_true", help="take any free ports instead")
-    parser.add_argument("--probe-interval", type=float, default=Pace().probe_interval_s, help=argparse.SUPPRESS)
     parser.add_argument(
         "--until-idle", type=float, metavar="SECONDS", help="end when no editor has used the server for so long"
     )
+    parser.add_argument(  # this one and the next are for tests
+        "--probe-interval", type=float, default=_DEFAULT_POLICY.probe_interval_s, help=argparse.SUPPRESS
+    )
+    parser.add_argument("--max-stall", type=float, default=MAX_STALL_S, help=argparse.SUPPRESS)
 
 
 def run(options: argparse.Namespace) -> int:
     """Serves until a signal comes or the server is idle. Raises LaunchError."""
     with contextlib.suppress(asyncio.CancelledError):
-        asyncio.run(_serve(options))
+        asyncio.run(_serve(_Service.from_options(options)))
     return 0
 
 
-async def _serve(options: argparse.Namespace) -> None:
-    main_task = asyncio.current_task()
-    assert main_task is not None, "runs inside asyncio.run"
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, main_task.cancel)
-    arguments = ServerArguments.from_options(options)
-    registration = await arguments.entry.register()
-    if registration is None and options.until_idle is not None:
+@dataclass(frozen=True, slots=True)
+class _Service:
+    """What to serve, where clients find it, and when to start it again or to end."""
+
+    server: ServerOptions
+    entry: ServerEntry
+    policy: RestartPolicy
+    until_idle_s: float | None  # None: serve whether or not there are clients
+
+    @classmethod
+    def from_options(cls, options: argparse.Namespace) -> Self:
+        arguments = ServerArguments.from_options(options)
+        endpoint = None if options.free_ports else Endpoint(options.http_port, options.grpc_port, options.metrics_port)
+        server = replace(arguments.server_options, endpoint=endpoint, max_stall_s=options.max_stall)
+        return cls(server, arguments.entry, RestartPolicy(options.probe_interval), options.until_idle)
+
+
+async def _serve(service: _Service) -> None:
+    _cancel_at_signals()
+    registration = await service.entry.register()
+    if registration is None and service.until_idle_s is not None:
         return _say("another process already serves this model")
     try:
-        await _run_server(options, arguments, registration)
+        await _run_server(service, registration)
     finally:
         if registration is not None:
             registration.close()
 
 
-async def _run_server(
-    options: argparse.Namespace, arguments: ServerArguments, registration: Registration | None
-) -> None:
-    endpoint = None if options.free_ports else Endpoint(options.http_port, options.grpc_port, options.metrics_port)
-    server_options = replace(arguments.server_options, endpoint=endpoint)
-    server = await TritonServer.start(server_options, os.environ, _say)
-    server_options = replace(server_options, endpoint=server.endpoint)
+def _cancel_at_signals() -> None:
+    main_task = asyncio.current_task()
+    assert main_task is not None, "runs inside asyncio.run"
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, main_task.cancel)
+
+
+async def _run_server(service: _Service, registration: Registration | None) -> None:
+    server = await TritonServer.start(service.server, os.environ, _say)
     _say(_describe(server.endpoint))
-    supervision = asyncio.ensure_future(
-        keep_running(
-            server, lambda: TritonServer.start(server_options, os.environ, _say), _say, Pace(options.probe_interval)
-        )
-    )
+    supervision = asyncio.ensure_future(_supervise(server, service))
     try:
         if registration is not None:
             registration.publish(server.endpoint)
-        if registration is not None and options.until_idle is not None:
-            idle = asyncio.ensure_future(registration.withdraw_when_idle(options.until_idle))
-            await asyncio.wait([supervision, idle], return_when=asyncio.FIRST_COMPLETED)
-            idle.cancel()
-        else:
-            await asyncio.wait([supervision])
-        if supervision.done():
-            supervision.result()  # raises what ended it
+        await _wait_for_end(supervision, registration, service.until_idle_s)
     finally:
         supervision.cancel()
         await asyncio.wait([supervision])
         _say("the server has ended")
+
+
+async def _supervise(server: TritonServer, service: _Service) -> None:
+    same_ports = replace(service.server, endpoint=server.endpoint)
+    await keep_running(server, lambda: TritonServer.start(same_ports, os.environ, _say), _say, service.policy)
+
+
+async def _wait_for_end(
+    supervision: "asyncio.Future[None]", registration: Registration | None, until_idle_s: float | None
+) -> None:
+    """Returns when the server has been idle for so long. Raises LaunchError when it could not be started again."""
+    watched = [supervision]
+    if registration is not None and until_idle_s is not None:
+        watched.append(asyncio.ensure_future(registration.withdraw_when_idle(until_idle_s)))
+    done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+    for each in watched[1:]:
+        each.cancel()
+    for each in done:
+        each.result()  # raises the error that ended it
 
 
 def _parse_port(text: str) -> int:

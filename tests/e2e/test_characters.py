@@ -25,7 +25,7 @@ from inference.protocol.characters import (
     TextProbability,
 )
 from inference.serving.character_client import CharacterClient
-from inference.serving.launcher import ADDRESS
+from inference.serving.endpoint import ADDRESS
 from tests.support.servers import RunningServer, find_stubs, make_scripted, run_server, wait_until
 
 pytestmark = pytest.mark.e2e

@@ -68,7 +68,7 @@ def test_a_server_that_crashes_leaves_no_children(running: "subprocess.Popen[str
     assert _has_ended(child)
 
 
-def test_the_region_of_a_guardian_that_has_gone_is_removed() -> None:
+def test_the_region_of_a_guard_that_has_gone_is_removed() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     prefix = process_guard._region_prefix()
@@ -78,3 +78,19 @@ def test_the_region_of_a_guardian_that_has_gone_is_removed() -> None:
     process_guard._remove_stale_regions()
     assert (stale.exists(), own.exists()) == (False, True)
     own.unlink()
+
+
+def test_the_server_cannot_open_its_files_to_other_users(tmp_path: Path) -> None:
+    file = tmp_path / "region"
+    create = f"""
+import os
+file = os.open({str(file)!r}, os.O_CREAT | os.O_RDWR, 0o644)
+try:
+    os.fchmod(file, 0o644)
+except PermissionError:
+    os.fchmod(file, 0o700)  # what stays within the owner is allowed
+"""
+    guard = [sys.executable, "-I", "-S", process_guard.__file__, "5", sys.executable, "-c", create]
+    with subprocess.Popen(guard, stdin=subprocess.PIPE) as process:
+        process.wait(30)
+    assert file.stat().st_mode & 0o777 == 0o700

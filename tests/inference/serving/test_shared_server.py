@@ -1,11 +1,18 @@
 import asyncio
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from inference.config import EngineConfig
 from inference.errors import LaunchError
-from inference.serving.launcher import Endpoint
+from inference.serving.endpoint import Endpoint
+from inference.serving.import_root import IMPORT_ROOT
 from inference.serving.shared_server import Registration, ServerEntry, lease_server
 
 _ENDPOINT = Endpoint(1, 2, 3)
@@ -95,3 +102,116 @@ async def test_a_server_is_withdrawn_when_its_last_client_has_gone(entry: Server
 async def test_a_server_that_ends_while_starting_says_why(entry: ServerEntry) -> None:
     with pytest.raises(LaunchError, match="no room"):
         await lease_server(entry, ["sh", "-c", "echo no room; exit 1"], lambda _: None)
+
+
+@pytest.mark.parametrize("text", ["", '{"http_port": 1, "grpc', "[1, 2, 3]", '{"http_port": 1}', "\udcff"])
+async def test_a_half_written_address_is_no_server(entry: ServerEntry, text: str) -> None:
+    registration = await _register(entry)
+    (entry.folder / "server.json").write_text(text, errors="surrogateescape")
+    assert entry.find() is None
+    registration.close()
+
+
+async def test_an_address_that_cannot_be_written_is_one_sentence(entry: ServerEntry) -> None:
+    registration = await _register(entry)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))  # a write fails then, as on a full disk
+    try:
+        with pytest.raises(LaunchError, match=r"cannot write .*server\.json, by which .*: File too large"):
+            registration.publish(_ENDPOINT)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    registration.close()
+
+
+async def test_a_program_that_is_missing_is_one_sentence(entry: ServerEntry) -> None:
+    with pytest.raises(LaunchError, match=r"cannot run /no/such/program with a log in .*: No such file"):
+        await lease_server(entry, ["/no/such/program"], lambda _: None)
+
+
+# A server as `lease_server` starts it: it registers, publishes an address and runs until the file `end` is there.
+_SERVER = """
+import asyncio, sys
+from pathlib import Path
+from inference.serving.endpoint import Endpoint
+from inference.serving.shared_server import ServerEntry
+
+async def main():
+    entry = ServerEntry(Path(sys.argv[1]))
+    registration = await entry.register()
+    registration.publish(Endpoint(1, 2, 3))
+    while not (entry.folder / "end").exists():
+        await asyncio.sleep(0.05)
+    registration.close()
+
+asyncio.run(main())
+"""
+
+# A client that starts that server. Its event loop has then ended; it ends itself when it may.
+_STARTER = """
+import asyncio, gc, sys
+from pathlib import Path
+from inference.serving.shared_server import ServerEntry, lease_server
+
+if sys.version_info < (3, 12):  # the child watcher of later versions
+    asyncio.set_child_watcher(asyncio.PidfdChildWatcher())
+command = [sys.executable, "-c", sys.argv[2], sys.argv[1]]
+asyncio.run(lease_server(ServerEntry(Path(sys.argv[1])), command, lambda _: None))
+gc.collect()
+print("started", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGKILL])
+def test_a_server_outlives_the_process_that_started_it(entry: ServerEntry, number: signal.Signals | None) -> None:
+    starter = subprocess.Popen(
+        [sys.executable, "-c", _STARTER, str(entry.folder), _SERVER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=IMPORT_ROOT,
+    )
+    try:
+        assert starter.stdout is not None
+        assert starter.stdout.readline() == "started\n"
+        if number is not None:
+            starter.send_signal(number)
+        starter.communicate()
+        time.sleep(0.5)  # a server that is killed needs a moment to end
+        assert entry.find() == _ENDPOINT
+    finally:
+        (entry.folder / "end").touch()
+        _wait_until(lambda: not entry.is_served())
+
+
+async def test_a_server_that_has_ended_leaves_no_zombie_in_the_process_that_started_it(entry: ServerEntry) -> None:
+    (await lease_server(entry, [sys.executable, "-c", _SERVER, str(entry.folder)], lambda _: None)).close()
+    assert _find_children(entry.folder) != []
+    (entry.folder / "end").touch()
+    _wait_until(lambda: _find_children(entry.folder) == [])  # it has ended: a zombie has no command line
+    _wait_until(lambda: _find_zombies() == [])
+
+
+def _find_children(folder: Path) -> list[Path]:
+    """This process's children that name the folder."""
+    return [each for each in _find_all_children() if str(folder) in (each / "cmdline").read_text()]
+
+
+def _find_zombies() -> list[Path]:
+    """This process's children that have ended and were not waited for."""
+    return [each for each in _find_all_children() if "\nState:\tZ" in (each / "status").read_text()]
+
+
+def _find_all_children() -> list[Path]:
+    pids = Path("/proc/self/task").glob("*/children")
+    return [
+        Path("/proc", pid) for children in pids for pid in children.read_text().split() if Path("/proc", pid).exists()
+    ]
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)

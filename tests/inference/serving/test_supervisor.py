@@ -3,10 +3,10 @@ import asyncio
 import pytest
 
 from inference.errors import LaunchError
-from inference.serving.supervisor import Pace, keep_running
+from inference.serving.supervisor import RestartPolicy, keep_running
 from tests.support.fakes import FakeServer
 
-_PACE = Pace(probe_interval_s=0.001, first_backoff_s=0.001, max_failed_starts=3)
+_POLICY = RestartPolicy(probe_interval_s=0.001, first_backoff_s=0.001, max_failed_starts=3)
 
 
 class _Starts:
@@ -27,7 +27,7 @@ async def _run_until(condition: asyncio.Event, *servers: FakeServer | LaunchErro
     first, *others = servers
     assert isinstance(first, FakeServer)
     said: list[str] = []
-    task = asyncio.create_task(keep_running(first, _Starts(*others), said.append, _PACE))
+    task = asyncio.create_task(keep_running(first, _Starts(*others), said.append, _POLICY))
     await condition.wait()
     task.cancel()
     await asyncio.wait([task])
@@ -37,7 +37,7 @@ async def _run_until(condition: asyncio.Event, *servers: FakeServer | LaunchErro
 async def test_a_server_that_stops_answering_is_replaced() -> None:
     dead, fresh = FakeServer(num_probes=2), FakeServer()
     said = await _run_until(fresh.probed, dead, fresh)
-    assert said == ["the server does not answer: no completion; starting it again"]
+    assert said == ["the server has failed: no completion; starting it again"]
 
 
 async def test_a_server_that_does_not_answer_is_not_drained() -> None:
@@ -67,4 +67,11 @@ async def test_starts_that_fail_are_tried_again() -> None:
 async def test_after_many_failed_starts_the_last_error_is_raised() -> None:
     failures = [LaunchError(text) for text in ("one", "two", "three")]
     with pytest.raises(LaunchError, match="three"):
-        await keep_running(FakeServer(num_probes=0), _Starts(*failures), lambda _: None, _PACE)
+        await keep_running(FakeServer(num_probes=0), _Starts(*failures), lambda _: None, _POLICY)
+
+
+async def test_after_the_last_try_nothing_is_waited_for() -> None:
+    once = RestartPolicy(probe_interval_s=0.001, first_backoff_s=3600.0, max_failed_starts=1)
+    with pytest.raises(LaunchError, match="one"):
+        async with asyncio.timeout(30):
+            await keep_running(FakeServer(num_probes=0), _Starts(LaunchError("one")), lambda _: None, once)

@@ -1,0 +1,71 @@
+"""Where a server listens: three ports on loopback."""
+
+import asyncio
+import contextlib
+import socket
+from dataclasses import dataclass
+
+from inference.errors import LaunchError
+
+ADDRESS = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The ports of one server."""
+
+    http_port: int
+    grpc_port: int
+    metrics_port: int
+
+    @property
+    def ports(self) -> tuple[int, int, int]:
+        """All of them."""
+        return self.http_port, self.grpc_port, self.metrics_port
+
+    @property
+    def grpc_url(self) -> str:
+        """As CompletionClient takes it."""
+        return f"{ADDRESS}:{self.grpc_port}"
+
+    @property
+    def http_url(self) -> str:
+        """The base of the HTTP API."""
+        return f"http://{ADDRESS}:{self.http_port}"
+
+    @property
+    def metrics_url(self) -> str:
+        """Where Prometheus scrapes."""
+        return f"http://{ADDRESS}:{self.metrics_port}/metrics"
+
+
+def find_free_endpoint() -> Endpoint:
+    """Three ports that nothing listens on now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(3)]  # all open at once, so that they differ
+        for each in sockets:
+            each.bind((ADDRESS, 0))
+        return Endpoint(*(each.getsockname()[1] for each in sockets))
+
+
+def check_endpoint(endpoint: Endpoint) -> None:
+    """Raises LaunchError where a port is given twice or cannot be used."""
+    for port in endpoint.ports:
+        if endpoint.ports.count(port) > 1:
+            raise LaunchError(f"port {port} is given twice; HTTP, gRPC and metrics each need a port of their own")
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((ADDRESS, port))
+            except OSError as error:
+                raise LaunchError(f"port {port} on {ADDRESS} cannot be used: {error.strerror}") from None
+
+
+async def is_listening(port: int) -> bool:
+    """Whether something accepts connections at the port."""
+    try:
+        _, writer = await asyncio.open_connection(ADDRESS, port)
+    except OSError:
+        return False
+    writer.close()
+    return True

@@ -1,0 +1,165 @@
+"""What other users of the machine can read of a server and its requests. The tests act as the user `nobody`."""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from inference.config import EngineConfig
+from inference.protocol.completion import CompletionRequest
+from inference.serving.completion_client import CompletionClient
+from inference.serving.endpoint import ADDRESS, Endpoint
+from inference.serving.shared_server import ServerEntry
+from tests.support.servers import find_processes, make_scripted, wait_until
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user"),
+]
+
+_NOBODY = 65534
+_PASSWORD = "hunter2-hunter2"
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """A server that has completed a text with a password in it, and the folder with all its files."""
+
+    folder: Path
+    endpoint: Endpoint
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[_Watched]:
+    """In a folder that everybody may enter, as a home folder often is."""
+    folder = Path(tempfile.mkdtemp(prefix="midtoken-test-"))
+    folder.chmod(0o755)
+    process = None
+    try:
+        served = make_scripted(folder)
+        command = [each for each in served.command(folder) if not each.startswith("--state-dir")]
+        runtime_dir, state_home = folder / "runtime", folder / "state"
+        runtime_dir.mkdir(mode=0o700)  # as the specification of XDG_RUNTIME_DIR wants it
+        state_home.mkdir()
+        places = {"XDG_RUNTIME_DIR": str(runtime_dir), "XDG_STATE_HOME": str(state_home)}
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, **places}, umask=0o022)
+        entry = ServerEntry.create(runtime_dir / "midtoken", EngineConfig(served.model_dir.resolve()))
+        wait_until(lambda: entry.find() is not None or process.poll() is not None)
+        endpoint = entry.find()
+        assert endpoint is not None, "midtoken serve ended while starting"
+        yield _Watched(folder, endpoint)
+    finally:
+        if process is not None:
+            process.terminate()
+            process.wait(60)
+        shutil.rmtree(folder)
+
+
+async def test_source_text_in_shared_memory_is_closed_to_others(server: _Watched) -> None:
+    client = CompletionClient(server.endpoint.grpc_url)
+    async for _ in client.stream(CompletionRequest(f"password = '{_PASSWORD}'\n" * 100)):
+        pass
+    await client.close()
+    regions = _find_regions(server)
+    # What must not be read is there: the text, or the completion, which is the text reversed.
+    secrets = (_PASSWORD.encode(), _PASSWORD[::-1].encode())
+    assert any(secret in region.read_bytes() for region in regions for secret in secrets)
+    assert [region for region in regions if _read_as_nobody(region) is not None] == []
+
+
+def test_logs_and_locks_are_closed_to_others(server: _Watched) -> None:
+    kept = [path for name in ("runtime", "state") for path in (server.folder / name).rglob("*") if path.is_file()]
+    assert {"tritonserver.log", "server.json"} <= {path.name for path in kept}
+    installed = {path for path in kept if path.is_symlink()}  # links to the server's program
+    assert [path for path in set(kept) - installed if _read_as_nobody(path) is not None] == []
+
+
+def test_what_other_users_see_in_the_arguments_opens_no_closed_api(server: _Watched) -> None:
+    pairs = {pair for pid in find_processes(server.folder) for pair in _find_headers(_read_command_as_nobody(pid))}
+    assert pairs, "the arguments that close the APIs are not there"
+    for name, value in [*pairs, *((name.strip(), value.strip()) for name, value in pairs)]:
+        assert _ask_http(server.endpoint, name.encode() + b": " + value.encode()) != 200
+        assert "READY" not in _ask_grpc(server.endpoint, f"triton-grpc-protocol-{name}".encode(), value.encode())
+
+
+def test_a_closed_api_is_there_and_refuses(server: _Watched) -> None:
+    assert _ask_http(server.endpoint, b"a: b") == 403
+    assert "This protocol is restricted" in _ask_grpc(server.endpoint, b"a", b"b")
+
+
+def _find_regions(server: _Watched) -> list[Path]:
+    """The server's shared memory; the number after the namespace is its process guard's process id."""
+    owners = {str(pid) for pid in find_processes(server.folder)}
+    regions = Path("/dev/shm").glob("triton_python_backend_shm_region_midtoken_*")
+    return [path for path in regions if path.name.split("_")[7] in owners]
+
+
+def _read_as_nobody(path: Path) -> bytes | None:
+    """The file's content; None where the other user has no access."""
+    result = subprocess.run(
+        ["cat", str(path)], user=_NOBODY, group=_NOBODY, extra_groups=[], capture_output=True, check=False
+    )
+    return result.stdout if result.returncode == 0 else None
+
+
+def _read_command_as_nobody(pid: int) -> list[str]:
+    content = _read_as_nobody(Path("/proc", str(pid), "cmdline")) or b""
+    return content.decode().split("\0")
+
+
+def _find_headers(command: list[str]) -> list[tuple[str, str]]:
+    """The names and values of headers that open what is closed."""
+    closing = [argument.rpartition(":")[2] for argument in command if "restricted" in argument]
+    return [(name, value) for name, _, value in (each.partition("=") for each in closing)]
+
+
+def _ask_http(endpoint: Endpoint, header: bytes) -> int | None:
+    """The status of a request to a closed API with this line among its headers; None where the server hangs up."""
+    request = b"POST /v2/repository/index HTTP/1.1\r\nHost: a\r\n" + header + b"\r\nContent-Length: 0\r\n\r\n"
+    reply = _exchange(endpoint.http_port, request, b"\r\n")
+    return int(reply.split()[1]) if reply else None
+
+
+def _ask_grpc(endpoint: Endpoint, name: bytes, value: bytes) -> str:
+    """What the server sends for a call of a closed API with this header.
+
+    The frames are written by hand (RFC 9113), because no gRPC client sends a header that is not allowed.
+    """
+    headers = [
+        (b":method", b"POST"),
+        (b":scheme", b"http"),
+        (b":path", b"/inference.GRPCInferenceService/RepositoryIndex"),
+        (b":authority", b"a"),
+        (b"te", b"trailers"),
+        (b"content-type", b"application/grpc"),
+        (name, value),
+    ]
+    block = b"".join(b"\0" + bytes([len(key)]) + key + bytes([len(text)]) + text for key, text in headers)
+    settings, opening = _frame(4, 0, 0, b""), _frame(1, 4, 1, block)
+    message = _frame(0, 1, 1, bytes(5))  # an empty one
+    request = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings + opening + message
+    return _exchange(endpoint.grpc_port, request, b"grpc-status").decode(errors="replace")
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+def _exchange(port: int, request: bytes, end: bytes) -> bytes:
+    """What comes back until the connection closes or is silent for a second after `end` has come."""
+    received = b""
+    with socket.create_connection((ADDRESS, port)) as connection, contextlib.suppress(ConnectionError, TimeoutError):
+        connection.sendall(request)
+        connection.settimeout(30)
+        while part := connection.recv(4096):
+            received += part
+            if end in received:
+                connection.settimeout(1)
+    return received

@@ -1,0 +1,25 @@
+import argparse
+import asyncio
+
+import pytest
+
+from inference.errors import ServerUnreachableError
+from inference.serving.endpoint import find_free_endpoint
+from midtoken.connection import Connection
+from tests.support.fake_triton import answer_heartbeats, run_fake_triton
+
+
+def _ignore(_line: str) -> None:
+    pass
+
+
+async def test_a_busy_server_is_connected_to_at_once() -> None:
+    async with run_fake_triton(answer_heartbeats) as server:  # a completion would wait for ever
+        async with asyncio.timeout(30):
+            connection = await Connection.open(argparse.Namespace(server=server.url), _ignore)
+        await connection.close()
+
+
+async def test_a_named_server_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(ServerUnreachableError, match="no server answers at"):
+        await Connection.open(argparse.Namespace(server=find_free_endpoint().grpc_url), _ignore)

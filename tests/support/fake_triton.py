@@ -1,0 +1,132 @@
+"""A server that speaks Triton's gRPC protocol and answers as a test says.
+
+As a program, `python -m tests.support.fake_triton`, it takes tritonserver's arguments and stands in for it. It
+completes one request and leaves all later ones unanswered. Its heartbeats say 0, or what FAKE_HEARTBEAT_MS says.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any  # tritonclient has no types
+
+import grpc
+import numpy as np
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.utils import deserialize_bytes_tensor, np_to_triton_dtype, serialize_byte_tensor, triton_to_np_dtype
+
+from inference.protocol.arrays import Array
+from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason, chunk_to_arrays
+from inference.protocol.heartbeat import asks_for_heartbeat, heartbeat_to_arrays
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """One request, as it came."""
+
+    model_name: str
+    arrays: dict[str, Array]
+
+
+# What comes back for a request, one response after the other: arrays, or the text of an error.
+Answer = Callable[[ModelCall], AsyncIterator[Mapping[str, Array] | str]]
+
+
+async def answer_heartbeats(call: ModelCall, heartbeat_ms: float = 0.0) -> AsyncGenerator[Mapping[str, Array], None]:
+    """Answers what asks for a heartbeat, and leaves everything else without an answer."""
+    if not asks_for_heartbeat(call.arrays):
+        await asyncio.Event().wait()
+    yield heartbeat_to_arrays(heartbeat_ms)
+
+
+def build_last_chunk(text: str) -> dict[str, Array]:
+    """The only response of a completion."""
+    return chunk_to_arrays(CompletionChunk(text, finish_reason=FinishReason.LENGTH, stats=CompletionStats()))
+
+
+@asynccontextmanager
+async def run_fake_triton(answer: Answer, port: int = 0) -> AsyncGenerator["FakeTriton", None]:
+    """The server, on a free port or the given one, inside the block."""
+    fake = FakeTriton(answer)
+    server = grpc.aio.server()
+    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(fake, server)
+    fake.url = f"127.0.0.1:{server.add_insecure_port(f'127.0.0.1:{port}')}"
+    await server.start()
+    try:
+        yield fake
+    finally:
+        await server.stop(0)
+
+
+class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]  # tritonclient has no types
+    """What it was asked, and an event for the first request that was cancelled."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.url = ""
+        self.calls: list[ModelCall] = []
+        self.cancelled = asyncio.Event()
+        self._answer = answer
+
+    async def ModelReady(self, _request: Any, _context: Any) -> Any:  # noqa: N802  # the service's own name
+        """Always ready, as Triton."""
+        return service_pb2.ModelReadyResponse(ready=True)
+
+    async def ModelStreamInfer(self, requests: Any, _context: Any) -> Any:  # noqa: N802  # the service's own name
+        """One request for each stream."""
+        request = await anext(aiter(requests))
+        call = ModelCall(request.model_name, _read_inputs(request))
+        self.calls.append(call)
+        try:
+            async for response in self._answer(call):
+                yield _to_response(response)
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+
+
+def _read_inputs(request: Any) -> dict[str, Array]:
+    arrays: dict[str, Array] = {}
+    for tensor, raw in zip(request.inputs, request.raw_input_contents, strict=True):
+        is_text = tensor.datatype == "BYTES"
+        values = deserialize_bytes_tensor(raw) if is_text else np.frombuffer(raw, triton_to_np_dtype(tensor.datatype))
+        arrays[tensor.name] = values.reshape(list(tensor.shape))
+    return arrays
+
+
+def _to_response(response: Mapping[str, Array] | str) -> Any:
+    if isinstance(response, str):
+        return service_pb2.ModelStreamInferResponse(error_message=response)
+    inner = service_pb2.ModelInferResponse()
+    for name, array in response.items():
+        inner.outputs.add(name=name, datatype=np_to_triton_dtype(array.dtype), shape=array.shape)
+        is_text = array.dtype == np.object_
+        inner.raw_output_contents.append(serialize_byte_tensor(array).item() if is_text else array.tobytes())
+    return service_pb2.ModelStreamInferResponse(infer_response=inner)
+
+
+async def _serve_as_a_program(arguments: list[str]) -> None:
+    ports = {
+        name: int(value) for name, _, value in (each.partition("=") for each in arguments) if name.endswith("-port")
+    }
+    heartbeat_ms = float(os.environ.get("FAKE_HEARTBEAT_MS", "0"))
+    is_first = True
+
+    async def answer(call: ModelCall) -> AsyncGenerator[Mapping[str, Array], None]:
+        nonlocal is_first
+        if not asks_for_heartbeat(call.arrays) and is_first:
+            is_first = False
+            yield build_last_chunk("done")
+        else:
+            async for response in answer_heartbeats(call, heartbeat_ms):
+                yield response
+
+    async with run_fake_triton(answer, ports["--grpc-port"]):
+        for name in ("--http-port", "--metrics-port"):
+            await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", ports[name])
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve_as_a_program(sys.argv[1:]))
