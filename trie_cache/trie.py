@@ -79,6 +79,11 @@ class Trie:
         """Rows of the model's head: the length of `rank`."""
         return len(self.rank)
 
+    @property
+    def max_token_bytes(self) -> int:
+        """The length of the longest token."""
+        return len(self._after)
+
     def find_interval(self, prefix: bytes) -> Interval:
         """Where in `order` the tokens are that start with `prefix`, itself included. All of them for `b""`."""
         lo = bisect_left(self._tokens, prefix)

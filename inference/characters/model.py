@@ -17,15 +17,16 @@ held, so the next bytes sum to one and probabilities multiply along a text, wher
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from inference.characters.beam_covering import BeamCovering
 from inference.characters.bundle import END, NUM_OUTCOMES
+from inference.characters.context import cut_context
+from inference.characters.open_paths import OpenPathsCache, find_canonical_open_paths, find_single_open_paths
 from inference.characters.state import Covering, State
-from inference.characters.text_covering import TextCovering, find_canonical_open_paths, find_single_open_paths
+from inference.characters.text_covering import TextCovering
 from inference.characters.token_string import TokenReader, TokenString, read_all
 from inference.errors import InvalidRequestError
 from inference.healing.text_encoder import TextEncoder
@@ -80,17 +81,20 @@ class CharacterModel:
         self._start_ids = start_ids
         self._new_reader = new_reader
         self._dummy_prefix = encoder.find_dummy_prefix("").encode()  # the tokenizer puts it before every text
-        self._find_covering = lru_cache(maxsize=16)(self._build_covering)
+        self._canonical_paths = OpenPathsCache(encoder, trie, find_canonical_open_paths)
+        self._single_paths = OpenPathsCache(encoder, trie, find_single_open_paths)
 
     def open(self, context: bytes = b"", settings: CoveringSettings = _DEFAULT) -> State:
         """Where the model stands after `context`, which it takes as given.
 
-        A context beyond the model's window is cut. Raises InvalidRequestError where the covering needs text and the
-        context is none.
+        A context that the model's window cannot hold is cut first. Raises InvalidRequestError where the covering needs
+        text and what is left of the context is not UTF-8.
         """
+        reader = self._new_reader()
+        context = cut_context(self._dummy_prefix + context, reader.max_tokens * self._trie.max_token_bytes)
         root = TokenString(self._start_ids)
         root.log_mass = 0.0
-        return self._find_covering(settings).open(self._new_reader(), root, self._dummy_prefix + context)
+        return self._build_covering(settings).open(reader, root, context)
 
     def score(self, text: bytes, context: bytes = b"", settings: CoveringSettings = _DEFAULT) -> Score:
         """How likely the text is after `context`. Raises InvalidRequestError."""
@@ -153,9 +157,9 @@ class CharacterModel:
     def _build_covering(self, settings: CoveringSettings) -> Covering:
         if settings.kind is CoveringKind.CANONICAL:
             threshold = _CANONICAL_THRESHOLD if settings.threshold is None else settings.threshold
-            return TextCovering(self._encoder, self._trie, find_canonical_open_paths, True, threshold)
+            return TextCovering(self._trie, self._canonical_paths, True, threshold)
         if settings.kind is CoveringKind.SINGLE:
-            return TextCovering(self._encoder, self._trie, find_single_open_paths, is_nested=False)
+            return TextCovering(self._trie, self._single_paths, is_nested=False)
         width = settings.width if settings.kind is CoveringKind.BEAM else None
         return BeamCovering(self._encoder, self._trie, width, settings.threshold or 0.0)
 

@@ -1,12 +1,13 @@
 """From a question to the character-level model to its answer."""
 
+import hashlib
 import math
 
 import numpy as np
 
 from inference.characters.model import CharacterModel, CoveringSettings
 from inference.characters.state import Member, State
-from inference.characters.state_cache import StateMemory
+from inference.characters.state_cache import StateCache
 from inference.protocol.characters import (
     Ask,
     CharacterAnswer,
@@ -26,7 +27,7 @@ class CharacterService:
 
     def __init__(self, model: CharacterModel) -> None:
         self._model = model
-        self._states: StateMemory[State] = StateMemory(_NUM_STATES_KEPT)
+        self._states: StateCache[State] = StateCache(_NUM_STATES_KEPT)
 
     def answer(self, request: CharacterRequest) -> CharacterAnswer:
         """The answer. Raises InvalidRequestError where the model or the covering cannot take the text."""
@@ -70,14 +71,14 @@ class CharacterService:
         return self._model.choose_greedily(state, request.max_bytes)
 
     def _read(self, request: CharacterRequest) -> State:
-        """The state after the text, from the nearest one that is known."""
+        """The state after the text, which goes on from the nearest cached one."""
         settings = _find_settings(request)
-        origin = (request.context, settings)
-        known = self._states.find(origin, request.text)
-        if known is None:
+        origin = (hashlib.sha256(request.context).digest(), settings)  # a context may have megabytes
+        cached = self._states.find(origin, request.text)
+        if cached is None:
             state = self._model.open(request.context, settings).advance(request.text)
         else:
-            state = known.state.advance(request.text[known.num_bytes :])
+            state = cached.state.advance(request.text[cached.num_bytes :])
         self._states.keep(origin, request.text, state)
         return state
 

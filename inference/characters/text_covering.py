@@ -14,67 +14,25 @@ tokens of the text but the last, which is taken back.
    of what comes, and a text's own tokens may by then be the lighter ones.
 """
 
-import codecs
 import contextlib
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
 from heapq import nlargest
 
 import numpy as np
-import numpy.typing as npt
 
-from inference.characters.bundle import END, NUM_OUTCOMES, Bundle, sum_all
+from inference.characters.bundle import Bundle, sum_all
+from inference.characters.open_paths import OpenPathsCache
 from inference.characters.state import OpenText, State, Totals, find_draft, narrow_all
 from inference.characters.token_string import TokenReader, TokenString, read_all
+from inference.characters.utf8 import find_possible, split_text
 from inference.errors import InvalidRequestError
-from inference.healing.covering import find_canonical_paths
-from inference.healing.heal_point import encode_section, find_section_heal_point
-from inference.healing.text_encoder import TextEncoder
 from trie_cache.trie import Trie
 
 _MAX_SECTIONS = 64
 _MAX_BYTES_AT_ONCE = 64  # of known text that are read in one forward pass; each may hold a row of the vocabulary's size
 _MAX_DRAFT_BYTES = 16  # there are tokens of sixty dashes
 _TOO_LONG = "the text ends in a word or a run of blanks that is longer than the model's window"
-
-
-@dataclass(frozen=True, slots=True)
-class OpenPaths:
-    """The tokens of a section of text, as far as they are known."""
-
-    stable_ids: tuple[int, ...]  # of the first bytes, too far back to matter to what comes
-    num_stable_bytes: int
-    paths: Mapping[tuple[int, ...], bytes]  # behind them; and the bytes of the section that are left behind each path
-
-
-OpenPathsFinder = Callable[[TextEncoder, Trie, bytes], OpenPaths]
-
-
-def find_canonical_open_paths(encoder: TextEncoder, trie: Trie, open_text: bytes) -> OpenPaths:
-    """All that the tokenizer can make of the section and something after it."""
-    text, unfinished = split_text(open_text)
-    point = find_section_heal_point(encoder, text)
-    num_stable = point.num_stable_ids
-    kept = point.kept_ids[num_stable:]
-    paths = find_canonical_paths(encoder, trie, point, unfinished)
-    return OpenPaths(
-        point.kept_ids[:num_stable],
-        point.num_stable_bytes,
-        {kept + path: remaining_bytes for path, remaining_bytes in paths.items()},
-    )
-
-
-def find_single_open_paths(encoder: TextEncoder, trie: Trie, open_text: bytes) -> OpenPaths:
-    """The tokens of the section as it stands, with and without the last."""
-    text, unfinished = split_text(open_text)
-    point = find_section_heal_point(encoder, text)
-    num_stable = point.num_stable_ids
-    whole = (encode_section(encoder, text) + encoder.encode_beginning(unfinished))[num_stable:]
-    remaining_bytes = open_text[point.num_stable_bytes :]
-    spelled = b"".join(map(trie.spell, whole[:-1]))
-    paths = {whole: b""} | ({whole[:-1]: remaining_bytes[len(spelled) :]} if whole else {})
-    return OpenPaths(point.kept_ids[:num_stable], point.num_stable_bytes, paths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,26 +52,19 @@ class _Extension:
 class TextCovering:
     """A covering whose strings the text alone decides, for one tokenizer."""
 
-    def __init__(
-        self,
-        encoder: TextEncoder,
-        trie: Trie,
-        find_open_paths: OpenPathsFinder,
-        is_nested: bool,
-        threshold: float = 1.0,
-    ) -> None:
+    def __init__(self, trie: Trie, open_paths: OpenPathsCache, is_nested: bool, threshold: float = 1.0) -> None:
         """`is_nested`: a string that is not followed at one byte is followed at none after it.
 
         `threshold`: the share from which a string is followed that the tokenizer would not make; 1: none is.
         """
         self._trie = trie
-        self._find_open_paths = lru_cache(maxsize=4096)(lambda tail: find_open_paths(encoder, trie, tail))
+        self._open_paths = open_paths
         self._is_nested = is_nested
         self._log_threshold = np.inf if threshold >= 1 else float(np.log(threshold)) if threshold else -np.inf
 
     def open(self, reader: TokenReader, root: TokenString, context: bytes) -> State:
         """The state after `root` and the context, whose own tokens it takes up to the heal point."""
-        open_paths = self._find_open_paths(context)
+        open_paths = self._open_paths.find(context)
         room = reader.max_tokens - max(map(len, open_paths.paths)) - _num_bytes_at_once(reader)
         base = root.extend_at_once(open_paths.stable_ids, min(room, reader.max_tokens * 3 // 4))
         totals = Totals(0.0, -np.inf if self._is_nested else None)
@@ -162,7 +113,7 @@ class TextCovering:
 
     def _extend(self, previous: OpenText) -> _Extension:
         """A section with the strings to follow in it, and as much of it settled as can be."""
-        open_paths = self._find_open_paths(previous.tail)
+        open_paths = self._open_paths.find(previous.tail)
         base = previous.base.extend(open_paths.stable_ids)
         strings = {base.extend(path): remaining_bytes for path, remaining_bytes in open_paths.paths.items()}
         return _Extension(strings, OpenText(base, previous.tail[open_paths.num_stable_bytes :]), previous)
@@ -249,12 +200,12 @@ class TextCovering:
 
         `is_first`: what is missed so far has not been counted.
         """
-        open_paths = self._find_open_paths(open_text.tail)
+        open_paths = self._open_paths.find(open_text.tail)
         paths = [open_paths.stable_ids + path for path in open_paths.paths]
+        if open_text.base.num_tokens + max(map(len, paths)) > reader.max_tokens:
+            raise InvalidRequestError(_TOO_LONG)
         on_the_way = {path[:end] for path in paths for end in range(len(path) + 1)}
         strings = [open_text.base.extend(path) for path in sorted(on_the_way, key=len)]
-        if strings[-1].num_tokens > reader.max_tokens:
-            raise InvalidRequestError(_TOO_LONG)
         read_all(reader, strings)
         for string in strings[1:]:
             string.weigh_after_parent(self._trie.rank)
@@ -293,46 +244,10 @@ class TextCovering:
         base = state.open_texts[0].base.move_window(min(max_tokens // 2, max_tokens - num_needed))
         if base.num_tokens + num_needed > max_tokens:
             raise InvalidRequestError(_TOO_LONG)
-        own = {state.open_texts[0].base.extend(path) for path in self._find_open_paths(state.open_texts[0].tail).paths}
+        own = {state.open_texts[0].base.extend(path) for path in self._open_paths.find(state.open_texts[0].tail).paths}
         totals = state.totals.add(0.0, [bundle.log_ahead for bundle in state.bundles if bundle.string not in own])
         return self._open_at(state.reader, OpenText(base, state.open_texts[0].tail), totals)
 
 
 def _num_bytes_at_once(reader: TokenReader) -> int:
     return min(_MAX_BYTES_AT_ONCE, reader.max_tokens // 4)
-
-
-def split_text(data: bytes) -> tuple[str, bytes]:
-    """The characters, and the bytes of one that is not finished. Raises InvalidRequestError."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
-        text = decoder.decode(data)
-    except UnicodeDecodeError as error:
-        raise InvalidRequestError(
-            f"the text is not UTF-8: {error.reason} at {data[error.start : error.end]!r}"
-        ) from None
-    return text, decoder.getstate()[0]
-
-
-def split_whole_text(data: bytes) -> tuple[str, bytes]:
-    """The characters up to the first that is not whole or not UTF-8, and the bytes from there on."""
-    try:
-        return data.decode(), b""
-    except UnicodeDecodeError as error:
-        return data[: error.start].decode(), data[error.start :]
-
-
-def find_possible(tail: bytes) -> npt.NDArray[np.bool_]:
-    """[257]: which bytes can follow in UTF-8, and whether the text can end."""
-    return _find_possible(split_text(tail)[1])
-
-
-@cache
-def _find_possible(unfinished: bytes) -> npt.NDArray[np.bool_]:
-    possible = np.zeros(NUM_OUTCOMES, np.bool_)
-    possible[END] = not unfinished
-    for byte in range(256):
-        with contextlib.suppress(InvalidRequestError):
-            split_text(unfinished + bytes([byte]))
-            possible[byte] = True
-    return possible

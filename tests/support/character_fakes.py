@@ -3,10 +3,13 @@
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
+from inference.characters.model import CharacterModel
+from inference.characters.service import CharacterService
 from inference.errors import InvalidRequestError
 from inference.protocol.characters import END
 
@@ -30,7 +33,7 @@ class ScriptedCharacterModel:
             with self._log.open("a") as log:
                 log.write(event + "\n")
 
-    def open(self, context: bytes, settings: object) -> "_State":
+    def open(self, context: bytes, settings: object) -> "ScriptedState":
         """Raises what the script says."""
         self.note(f"open {context!r}")
         if context == b"refuse":
@@ -39,7 +42,7 @@ class ScriptedCharacterModel:
             raise RuntimeError(f"{context!r} {settings}")
         if context == b"slow":
             time.sleep(1)
-        return _State(self, context)
+        return ScriptedState(self, context)
 
     def find_surprisals(self, text: bytes, context: bytes, settings: object) -> npt.NDArray[np.float64]:
         """As many bits as the byte says, modulo 8; nothing can be said of a byte behind an impossible one."""
@@ -59,15 +62,15 @@ class ScriptedCharacterModel:
             log_missed=None if b"x" in text else log_probability,
         )
 
-    def sample(self, state: "_State", rng: np.random.Generator, max_bytes: int) -> bytes:
+    def sample(self, state: "ScriptedState", rng: np.random.Generator, max_bytes: int) -> bytes:
         """Letters that the generator draws."""
         return state.text + rng.integers(97, 123, max_bytes).astype(np.uint8).tobytes()
 
-    def choose_greedily(self, state: "_State", max_bytes: int) -> bytes:
+    def choose_greedily(self, state: "ScriptedState", max_bytes: int) -> bytes:
         """The text so far, turned round."""
         return state.text[::-1][:max_bytes]
 
-    def complete(self, state: "_State", rng: np.random.Generator, max_tokens: int) -> bytes:
+    def complete(self, state: "ScriptedState", rng: np.random.Generator, max_tokens: int) -> bytes:
         """So many tokens that the generator draws."""
         return b"".join(_TOKENS[number] for number in rng.integers(0, 3, max_tokens)) + state.text[:0]
 
@@ -76,14 +79,21 @@ class ScriptedCharacterModel:
         return _TOKENS[token_id]
 
 
-class _State:
+def build_scripted_service(model: ScriptedCharacterModel) -> CharacterService:
+    """The real service over a scripted model, which has the methods of the real one."""
+    return CharacterService(cast(CharacterModel, model))
+
+
+class ScriptedState:
+    """Where the scripted model stands after a text."""
+
     def __init__(self, model: ScriptedCharacterModel, text: bytes) -> None:
         self.text = text
         self._model = model
 
-    def advance(self, data: bytes) -> "_State":
+    def advance(self, data: bytes) -> "ScriptedState":
         self._model.note(f"advance {data!r}")
-        return _State(self._model, self.text + data)
+        return ScriptedState(self._model, self.text + data)
 
     @property
     def next_log_probs(self) -> npt.NDArray[np.float64]:
