@@ -35,6 +35,7 @@ MAX_CONTEXT_BYTES = 8 * 1024 * 1024
 MAX_WIDTH = 1024
 MAX_MEMBERS = 64
 MAX_NEW = 4096  # bytes or tokens
+MAX_DEADLINE_MS = 3_600_000
 
 _LEAST = float(np.finfo(np.float64).min)
 
@@ -73,6 +74,7 @@ class CharacterRequest:
     max_bytes: int = 64  # sample, greedy
     max_tokens: int = 64  # complete
     seed: int | None = None  # sample, complete
+    deadline_ms: int | None = None  # from when the server has the question; then it ends with an error
 
     def __post_init__(self) -> None:
         """Raises InvalidRequestError where a value is out of range."""
@@ -84,6 +86,8 @@ class CharacterRequest:
             raise InvalidRequestError(f"threshold must be between 0 and 1, not {self.threshold}")
         if self.seed is not None:
             check_range("seed", self.seed, 0, 2**63 - 1)
+        if self.deadline_ms is not None:
+            check_range("deadline_ms", self.deadline_ms, 1, MAX_DEADLINE_MS)
         self._check_texts()
 
     def _check_texts(self) -> None:
@@ -164,6 +168,7 @@ REQUEST_TYPES: FieldTypes = {
     "max_bytes": ("INT32", np.int32),
     "max_tokens": ("INT32", np.int32),
     "seed": ("INT64", np.int64),
+    "deadline_ms": ("INT32", np.int32),
 }
 
 # Output arrays, of shape [1] where nothing else is said. An answer has those of its dataclass only.

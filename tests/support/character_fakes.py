@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from inference.characters.model import CharacterModel
 from inference.characters.service import CharacterService
+from inference.characters.watched_reader import PassWatch
 from inference.errors import InvalidRequestError
 from inference.protocol.characters import END
 
@@ -19,12 +20,14 @@ _TOKENS = (b"He", b"llo", b"l", b"\xc3")
 class ScriptedCharacterModel:
     """A model of bytes in which each byte comes again with 3/4, or else the text ends; a first byte is `a` or the end.
 
-    Its context says what it does: `slow` takes a second, `refuse` and `raise` fail. NUL is impossible, members are two.
+    Its context says what it does: `slow` takes a second, `endless` makes forward passes until its watch ends it,
+    `refuse` and `raise` fail. NUL is impossible, members are two.
     """
 
-    def __init__(self, log: Path | None = None) -> None:
+    def __init__(self, log: Path | None = None, watch: PassWatch | None = None) -> None:
         self.events: list[str] = []  # what was opened and advanced; in the log too, where there is one
         self._log = log
+        self._watch = watch
 
     def note(self, event: str) -> None:
         """One more event."""
@@ -42,6 +45,10 @@ class ScriptedCharacterModel:
             raise RuntimeError(f"{context!r} {settings}")
         if context == b"slow":
             time.sleep(1)
+        while context == b"endless" and self._watch is not None:
+            self._watch.begin_pass()
+            time.sleep(0.005)
+            self._watch.end_pass()
         return ScriptedState(self, context)
 
     def find_surprisals(self, text: bytes, context: bytes, settings: object) -> npt.NDArray[np.float64]:
