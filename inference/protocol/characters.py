@@ -69,7 +69,7 @@ class CharacterRequest:
     ask: Ask = Ask.NEXT_BYTE
     covering: CoveringKind = CoveringKind.CANONICAL
     width: int = 8  # beam: how many are followed
-    threshold: float | None = None  # beam, canonical: the share below which one is left aside; None: the model's own
+    threshold: float | None = None  # beam, canonical: less likely ones are not followed; None: the model's default
     num_members: int = 0  # next_byte: how many tokenizations to tell
     max_bytes: int = 64  # sample, greedy
     max_tokens: int = 64  # complete
@@ -114,11 +114,11 @@ class CharacterRequest:
 
 @dataclass(frozen=True, slots=True)
 class CoveringMember:
-    """A tokenization of the text, from where its tokens can still change. Bytes that are not UTF-8 show as \\xNN."""
+    """The end of a tokenization of the text, after its stable tokens. Bytes that are not UTF-8 show as \\xNN."""
 
     tokens: tuple[str, ...]
-    ahead: str  # by what the last token goes beyond the text; empty where any token may follow
-    share: float  # of the probability of all; where something is ahead, all of it goes to the next byte there
+    ahead: str  # what the last token adds to the text; empty where any token may follow
+    probability: float  # among all that are followed; where something is ahead, all of it goes to its first byte
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class NextByte:
     """The distribution of the byte that follows, and what carries it."""
 
     probabilities: tuple[float, ...]  # [257]: bytes 0 to 255, then the end of text
-    members: tuple[CoveringMember, ...] = ()  # largest share first; as many as were asked for
+    members: tuple[CoveringMember, ...] = ()  # the most likely first; as many as were asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,7 @@ def _read_members(array: Array | None) -> tuple[CoveringMember, ...]:
     if array is None:
         return ()
     members = json.loads(to_text("members", array.reshape(-1)[0]))
-    return tuple(CoveringMember(tuple(member["tokens"]), member["ahead"], member["share"]) for member in members)
+    return tuple(CoveringMember(tuple(member["tokens"]), member["ahead"], member["probability"]) for member in members)
 
 
 def _to_finite(values: float | Sequence[float]) -> Array:

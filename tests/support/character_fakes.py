@@ -111,4 +111,4 @@ class ScriptedState:
 
     def find_members(self, limit: int) -> list[SimpleNamespace]:
         members = [((0, 1), 1, 0.75), ((0, 2, 3), 0, 0.25)]
-        return [SimpleNamespace(token_ids=a, num_bytes_ahead=b, share=c) for a, b, c in members[:limit]]
+        return [SimpleNamespace(token_ids=a, num_bytes_ahead=b, probability=c) for a, b, c in members[:limit]]

@@ -51,7 +51,7 @@ def test_members_are_told_as_texts_with_what_is_ahead(service: CharacterService)
 def test_only_as_many_members_are_told_as_were_asked_for(service: CharacterService) -> None:
     answer = service.answer(CharacterRequest(b"Hel", num_members=1))
     assert isinstance(answer, NextByte)
-    assert [member.share for member in answer.members] == [0.75]
+    assert [member.probability for member in answer.members] == [0.75]
 
 
 def test_surprisals_come_with_their_mean(service: CharacterService) -> None:

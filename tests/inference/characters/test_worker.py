@@ -403,8 +403,8 @@ def test_a_real_question_stops_between_two_forward_passes_and_its_states_are_fre
     gc.collect()
     gc.disable()
     try:
-        num_new = {Ask.SAMPLE: {"max_bytes": 4096}, Ask.COMPLETE: {"max_tokens": 4096}}.get(ask, {})
-        request = CharacterRequest(b"as a1 's\n sas" * 50, ask=ask, covering=CoveringKind(covering), **num_new)
+        text = b"as a1 's\n sas" * 50
+        request = CharacterRequest(text, ask=ask, covering=CoveringKind(covering), max_bytes=4096, max_tokens=4096)
         worker.submit(request, sink)
         assert sink.error == "the request was cancelled"
         _wait_until(lambda: worker.find_ms_without_progress() == 0)

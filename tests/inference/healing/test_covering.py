@@ -68,7 +68,7 @@ def _allows(toy: ToyTokenizer, covering: CoveringTree, member: Member) -> bool:
 
 
 @kinds
-@settings(max_examples=4 * settings.default.max_examples)
+@settings(max_examples=4 * settings().max_examples)
 @given(cut=cut_texts())
 def test_the_finished_texts_tokens_leave_the_tree_by_one_exit(kind: str, cut: tuple[str, str]) -> None:
     toy = toy_tokenizer(kind)

@@ -8,7 +8,7 @@ from inference.healing.text_encoder import PreToken
 from tests.support.toys import KINDS, SENTENCEPIECE_KINDS, cut_texts, long_texts, texts, toy_tokenizer
 
 kinds = pytest.mark.parametrize("kind", KINDS)
-_many = settings(max_examples=4 * settings.default.max_examples)
+_many = settings(max_examples=4 * settings().max_examples)
 
 
 def _follows_the_tokenizer(kind: str, text: str) -> bool:
@@ -146,9 +146,9 @@ def test_kept_tokens_of_a_very_long_pre_token_begin_the_finished_texts_tokens(ki
 
 
 class _UnsteadyEncoder:
-    """Its first boundary moves with what is typed behind the text `xyz`; pre-tokens are tokens."""
+    """Its first boundary moves with what is typed after the text `xyz`; pre-tokens are tokens."""
 
-    start_ids = ()
+    start_ids: tuple[int, ...] = ()
 
     def find_dummy_prefix(self, text: str) -> str:
         return "" if text else "?"
