@@ -1,11 +1,11 @@
-"""The part of a context that the model's window can hold."""
+"""The end of a context that is longer than the model's window."""
 
 
 def cut_context(context: bytes, max_bytes: int) -> bytes:
     """The context's end, `max_bytes` long or up to an eighth longer; all of a shorter context.
 
-    It begins at the start of a line where there is one in that eighth, else at the start of a character. Pre-tokens are
-    the same with and without the cut, save for the first few behind it.
+    It begins at the start of a line if there is one in that eighth, else at the start of a character. The cut can
+    change the first few pre-tokens after it, so ask for more bytes than are needed.
     """
     spare = max_bytes // 8
     last_start = len(context) - max_bytes

@@ -24,7 +24,7 @@ class OpenPaths:
 
     stable_ids: tuple[int, ...]  # tokens of the first bytes, which no continuation can change
     num_stable_bytes: int  # how many bytes these tokens spell
-    paths: Mapping[tuple[int, ...], bytes]  # the tokens that may follow them, and the bytes left behind each path
+    paths: Mapping[tuple[int, ...], bytes]  # the tokens after these, each path with the bytes of the text after it
 
 
 OpenPathsFinder = Callable[[TextEncoder, Trie, bytes], OpenPaths]

@@ -1,8 +1,8 @@
 """The thread that answers questions to the character-level model, one after the other, in the order they came.
 
-A question can be stopped: by its deadline, because its client cancelled it, or because the server stops. It is looked
-at before each forward pass of the model, and so are the questions that wait. One that is stopped while it waits is
-never begun. Each question ends in one call of its sink, `send` or `fail`.
+A question is stopped by its deadline, by its client, or when the server stops. The worker checks this before each
+forward pass of the model, for the running question and for those that wait. One that is stopped while it waits is never
+begun. Each question ends in one call of its sink: `send` or `fail`.
 """
 
 import logging
@@ -38,7 +38,7 @@ class AnswerSink(Protocol):
         ...
 
     def is_cancelled(self) -> bool:
-        """True once nobody waits for the answer any more."""
+        """True once the client has cancelled the question."""
         ...
 
 
@@ -82,7 +82,7 @@ class CharacterWorker:
         self._thread.start()
 
     def submit(self, request: CharacterRequest, sink: AnswerSink) -> None:
-        """Takes the question on; its answer or its error goes to `sink`. Raises OverloadedError."""
+        """Queues the question; its answer or its error goes to `sink`. Raises OverloadedError."""
         ends_at = None if request.deadline_ms is None else self._clock() + request.deadline_ms / 1e3
         with self._changed:
             if self._is_closed:
@@ -111,7 +111,7 @@ class CharacterWorker:
         self._thread.join()
 
     def begin_pass(self) -> None:
-        """Looks at all questions. Raises what the running one ends with, if it has to. For the worker's thread."""
+        """Ends the waiting questions that have to end. Raises ServerError where the running one has to."""
         now = self._clock()
         is_cancel_checked = now - self._cancel_checked_at >= _CANCEL_CHECK_S
         if is_cancel_checked:
@@ -123,7 +123,7 @@ class CharacterWorker:
             raise ServerError(reason)  # in no variable here, or the question's states would live as long as a cycle
 
     def end_pass(self) -> None:
-        """Notes the progress."""
+        """Counts as progress."""
         with self._changed:
             self._progress_at = self._clock()
 
