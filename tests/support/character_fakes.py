@@ -1,4 +1,4 @@
-"""A stand-in for the character-level model, behind the real service and the real adapter."""
+"""A scripted character-level model, for the real service and the real adapter."""
 
 import time
 from pathlib import Path
@@ -52,7 +52,7 @@ class ScriptedCharacterModel:
         return ScriptedState(self, context)
 
     def find_surprisals(self, text: bytes, context: bytes, settings: object) -> npt.NDArray[np.float64]:
-        """As many bits as the byte says, modulo 8; nothing can be said of a byte behind an impossible one."""
+        """As many bits as the byte says, modulo 8; nothing can be said of a byte after an impossible one."""
         self.open(context, settings)
         return np.array(
             [np.nan if 0 in text[:index] else np.inf if byte == 0 else byte % 8 for index, byte in enumerate(text)]
@@ -74,7 +74,7 @@ class ScriptedCharacterModel:
         return state.text + rng.integers(97, 123, max_bytes).astype(np.uint8).tobytes()
 
     def choose_greedily(self, state: "ScriptedState", max_bytes: int) -> bytes:
-        """The text so far, turned round."""
+        """The text so far, reversed."""
         return state.text[::-1][:max_bytes]
 
     def complete(self, state: "ScriptedState", rng: np.random.Generator, max_tokens: int) -> bytes:

@@ -130,7 +130,7 @@ class CanonicalStrings:
         return np.array([logsumexp(masses) for masses in found])
 
     def iter_leaving(self, path: TokenIds, remaining_bytes: bytes) -> Iterator[tuple[int, float]]:
-        """Each string one token longer than the path: how it goes on behind the text, and its log probability."""
+        """Each string one token longer than the path: its outcome after the text, and its log probability."""
         log_path = self._weigh(path)
         log_probs = self._model.find_log_probs(self._start_ids + path)
         for rank, token_id in enumerate(self._toy.trie.order.tolist()):

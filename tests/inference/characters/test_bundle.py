@@ -96,7 +96,7 @@ def test_nothing_sums_to_nothing() -> None:
 
 @st.composite
 def _opened(draw: st.DrawFn) -> tuple[SmallVocabulary, Bundle, npt.NDArray[np.float64], bytes]:
-    """A bundle behind some bytes, the row it was made of, and the bytes."""
+    """A bundle after some bytes, the row it was made of, and the bytes."""
     small = draw(small_vocabularies(max_tokens=8))
     model: RandomModel = draw(random_models(small.trie))
     string = TokenString((START,))
@@ -115,7 +115,7 @@ def _opened(draw: st.DrawFn) -> tuple[SmallVocabulary, Bundle, npt.NDArray[np.fl
 
 
 @given(case=_opened())
-def test_a_bundle_holds_the_tokens_that_begin_with_its_rest_by_their_next_byte(
+def test_a_bundle_holds_the_tokens_that_begin_with_its_remaining_bytes_by_their_next_byte(
     case: tuple[SmallVocabulary, Bundle, npt.NDArray[np.float64], bytes],
 ) -> None:
     small, bundle, row, remaining_bytes = case
@@ -145,7 +145,7 @@ def test_a_bundle_holds_the_tokens_that_begin_with_its_rest_by_their_next_byte(
 
 
 @given(case=_opened())
-def test_narrowed_byte_by_byte_and_opened_behind_the_bytes_is_the_same(
+def test_narrowed_byte_by_byte_and_opened_after_the_bytes_is_the_same(
     case: tuple[SmallVocabulary, Bundle, npt.NDArray[np.float64], bytes],
 ) -> None:
     small, bundle, row, remaining_bytes = case

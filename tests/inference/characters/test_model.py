@@ -162,19 +162,19 @@ def test_completion_by_tokens_agrees_with_rejection_sampling(prefix: bytes) -> N
 
 
 @pytest.mark.parametrize("prefix", [b"", b"ab"])
-@pytest.mark.parametrize("way", ["by bytes", "by tokens"])
-def test_samples_are_as_frequent_as_the_texts_are_likely(way: str, prefix: bytes) -> None:
+@pytest.mark.parametrize("method", ["by bytes", "by tokens"])
+def test_samples_are_as_frequent_as_the_texts_are_likely(method: str, prefix: bytes) -> None:
     exact = find_all_texts(_SHORT, _VOCABULARY.trie, (START,), _NUM_TOKENS)
     exact = {text: probability for text, probability in exact.items() if text.startswith(prefix)}
     characters = _VOCABULARY.open_model(_SHORT)
     state = characters.open(prefix, _ALL)
-    draw = characters.sample if way == "by bytes" else characters.complete
+    draw = characters.sample if method == "by bytes" else characters.complete
     rng = np.random.default_rng(3)
 
-    found = Counter(prefix + draw(state, rng, 50) for _ in range(_NUM_SAMPLES[way]))
+    found = Counter(prefix + draw(state, rng, 50) for _ in range(_NUM_SAMPLES[method]))
 
     assert set(found) <= set(exact)
-    expected = _NUM_SAMPLES[way] * np.array(list(exact.values())) / sum(exact.values())
+    expected = _NUM_SAMPLES[method] * np.array(list(exact.values())) / sum(exact.values())
     _assert_agree(np.array([found[text] for text in exact]), expected, expected, num_samples=1)
 
 

@@ -42,7 +42,7 @@ class PlainModel:
         ).eval()
 
     def find_log_probs(self, token_ids: TokenIds) -> LogProbs:
-        """By rank, the end of the text behind them."""
+        """By rank; the end of the text is the last."""
         with torch.inference_mode():
             logits = self._model(input_ids=torch.tensor([list(token_ids)]), use_cache=False).logits[0, -1].numpy()
         wanted = logits[[*_TOY.trie.order, *_END_IDS]]

@@ -289,8 +289,8 @@ def test_a_word_that_is_complete_in_other_tokens_is_followed_through_the_token_a
 def test_of_two_tokenizations_of_a_word_the_heavier_goes_on_once_the_tokens_after_it_are_stable() -> None:
     toy = merge_by_hand("llama3", words=["11"])
     one, word = (toy.vocabulary.token_bytes.index(text) for text in (b"1", b"11"))
-    behind = toy.encode(" a" * 9)
-    weights = {(one, one, *behind): 0.7, (word, *behind): 0.3}
+    following = toy.encode(" a" * 9)
+    weights = {(one, one, *following): 0.7, (word, *following): 0.3}
     start = open_toy(toy, CorpusModel(toy.trie, find_start_ids(toy), weights)).open(b"")
 
     near, far = start.advance(b"11 a"), start.advance(b"11" + b" a" * 8)
