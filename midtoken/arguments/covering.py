@@ -30,8 +30,8 @@ def add_covering_arguments(parser: argparse.ArgumentParser) -> None:
         "--threshold",
         type=float,
         default=_DEFAULTS.threshold,
-        help="the share below which one is left aside: with beam (default 0), with canonical (default 0.1) where the "
-        "tokenizer would not write it",
+        help="tokenizations less likely than this are not followed: with beam (default 0), and with canonical those "
+        "that the tokenizer would not write (default 0.1)",
     )
     parser.add_argument("--context", metavar="FILE", help="what stands before the text, taken as given")
 

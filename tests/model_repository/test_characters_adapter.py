@@ -252,7 +252,3 @@ def test_the_configuration_names_the_tensors_of_the_wire() -> None:
 
 def test_the_configuration_repeats_the_defaults() -> None:
     assert config_from_strings(_PARAMETERS | {"model_dir": "m"}) == EngineConfig(Path("m"))
-
-
-def test_the_model_stays_under_120_lines() -> None:
-    assert len((_FOLDER / "1" / "model.py").read_text().splitlines()) < 120
