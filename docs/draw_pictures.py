@@ -10,16 +10,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from inference.characters.loader import load_character_model
-from inference.characters.model import CharacterModel, CoveringKind, CoveringSettings
+from inference.characters.model import CharacterModel, CoveringSettings
 from inference.characters.state import State
 from inference.config import EngineConfig
 from inference.model.loader import load_model
+from inference.protocol.characters import CoveringKind
 from trie_cache.trie import Trie
 
 _PICTURES = Path(__file__).parent / "pictures"
 _TEXT = b"class Node:\n    def next(self) -> Nod"
 _HEALED = b" Nod"
-_BYTES = b"e:a i"  # that some covering finds likely
+_BYTES = b"e:a i"  # likely in one of the coverings
 _BLUE, _GREY, _PALE = "#2b6cb0", "#a0a0a0", "#dbe8f5"
 
 Path_ = tuple[bytes, ...]
@@ -30,7 +31,7 @@ class _Node:
     """A token string that spells a beginning of the healed bytes."""
 
     num_tokens: int  # that may follow and go beyond the text
-    share: float  # of the state's mass
+    probability: float  # its part of the state's mass
 
 
 def main() -> None:
@@ -49,16 +50,16 @@ def _open(model: CharacterModel, kind: CoveringKind) -> State:
 
 
 def _find_nodes(state: State, trie: Trie) -> dict[Path_, _Node]:
-    """What the state holds, by the tokens behind the context."""
+    """The state's bundles, by their tokens after the context."""
     nodes = {}
     for bundle in state.bundles:
         path = tuple(map(trie.spell, bundle.string.find_tokens_since(state.beginning)))
-        while sum(map(len, path)) + len(bundle.rest) > len(_HEALED):
+        while sum(map(len, path)) + len(bundle.remaining_bytes) > len(_HEALED):
             path = path[1:]
-        interval = trie.find_interval(bundle.rest)
-        num_ended = trie.find_children(interval, len(bundle.rest)).num_ended
-        share = float(np.exp(bundle.log_ahead - state.log_mass))
-        nodes[path] = _Node(interval.num_tokens - num_ended if bundle.rest else 0, share)
+        interval = trie.find_interval(bundle.remaining_bytes)
+        num_ended = trie.find_children(interval, len(bundle.remaining_bytes)).num_ended
+        probability = float(np.exp(bundle.log_ahead - state.log_mass))
+        nodes[path] = _Node(interval.num_tokens - num_ended if bundle.remaining_bytes else 0, probability)
     return nodes
 
 
@@ -88,9 +89,8 @@ def _draw_tree(axes: Axes, nodes: Mapping[Path_, _Node], canonical: set[Path_]) 
         box = {"boxstyle": "round", "fc": colour, "ec": _BLUE if path in canonical else _GREY}
         axes.text(column, line, label, ha="center", va="center", bbox=box, zorder=2)
         follows = f"{node.num_tokens} go beyond" if column < len(_HEALED) else "spells it"
-        axes.text(
-            4.6, line, f"{follows}, share {node.share:.{'4f' if node.share > 0.01 else '0e'}}", va="center", fontsize=9
-        )
+        probability = f"{node.probability:.{'4f' if node.probability > 0.01 else '0e'}}"
+        axes.text(4.6, line, f"{follows}, probability {probability}", va="center", fontsize=9)
     axes.set_xlim(-0.5, 8.2)
     axes.set_ylim(13.6, -0.8)
     axes.axis("off")
@@ -126,14 +126,16 @@ def _draw_slices(trie: Trie) -> Figure:
 
 def _draw_next(model: CharacterModel) -> Figure:
     single = _open(model, CoveringKind.SINGLE)
-    shares = {
+    probabilities = {
         kind.value: np.exp(_open(model, kind).next_log_probs) for kind in (CoveringKind.CANONICAL, CoveringKind.BEAM)
     }
-    shares |= {"single": np.exp(single.next_log_probs), "unhealed": np.zeros(256)}
-    [whole] = [bundle for bundle in single.bundles if not bundle.rest]  # the tokens as they stand, none taken back
-    shares["unhealed"][whole.children.bytes] = np.exp(whole.log_masses - whole.log_mass)
+    probabilities |= {"single": np.exp(single.next_log_probs), "unhealed": np.zeros(256)}
+    [whole] = [
+        bundle for bundle in single.bundles if not bundle.remaining_bytes
+    ]  # the text's own tokens, none taken back
+    probabilities["unhealed"][whole.children.bytes] = np.exp(whole.log_masses - whole.log_mass)
     figure = Figure(figsize=(11, 2.6))
-    for axes, (name, probs) in zip(figure.subplots(1, 4, sharey=True), shares.items(), strict=True):
+    for axes, (name, probs) in zip(figure.subplots(1, 4, sharey=True), probabilities.items(), strict=True):
         values = probs[list(_BYTES)]
         axes.barh(range(len(_BYTES)), values, color=_BLUE)
         for line, value in enumerate(values):

@@ -1,9 +1,9 @@
-"""The tokens that may come next, as what an engine can use: their ids, and one bit per row of the model's head.
+"""The tokens that may come next, as what an engine can use: their ids, and one bit for each row of the model's head.
 
 Engines that can compare ranks on the device need neither: `lo <= rank[token] < hi` says the same.
 """
 
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -13,19 +13,25 @@ from trie_cache.trie import Trie
 _BITS = 32
 
 
-@dataclass(frozen=True, slots=True)
 class AllowedSet:
-    """The tokens that may come next. Both arrays are read-only and say the same."""
+    """The tokens that may come next, as ids and as a mask. Both arrays are read-only and say the same."""
 
-    ids: npt.NDArray[np.int32]  # [num_allowed], in the order of the tokens' bytes
-    mask: npt.NDArray[np.int32]  # [ceil(num_rows / 32)]; bit `id % 32`, lowest first, of word `id // 32`
+    def __init__(self, ids: npt.NDArray[np.int32], num_rows: int) -> None:
+        """`build_allowed_set` makes it. `num_rows`: of the model's head."""
+        self.ids = ids  # [num_allowed], in the order of the tokens' bytes
+        self._num_rows = num_rows
+
+    @cached_property
+    def mask(self) -> npt.NDArray[np.int32]:
+        """[ceil(num_rows / 32)]; bit `id % 32`, lowest first, of word `id // 32`. Built when it is first asked for."""
+        return _build_mask(self.ids, self._num_rows)
 
 
 def build_allowed_set(trie: Trie, prefix: bytes) -> AllowedSet:
     """The tokens that start with `prefix`, and those that `prefix` starts with (the blog post's rule).
 
-    For `b""` these are all ordinary tokens. Special tokens are never among them: where no prefix is left there is
-    nothing to hold to, and whoever wants them back leaves the mask away.
+    For `b""` these are all ordinary tokens. Special tokens are never in the set. With no prefix left to spell nothing
+    is forbidden, so an engine that wants special tokens then uses no mask.
     """
     lo, hi = trie.find_interval(prefix)
     ancestors = trie.find_ancestors(prefix)
@@ -33,7 +39,7 @@ def build_allowed_set(trie: Trie, prefix: bytes) -> AllowedSet:
     if ancestors:
         ids = np.concatenate((np.array(ancestors, np.int32), ids))
         ids.flags.writeable = False
-    return AllowedSet(ids, _build_mask(ids, trie.num_rows))
+    return AllowedSet(ids, trie.num_rows)
 
 
 def _build_mask(ids: npt.NDArray[np.int32], num_rows: int) -> npt.NDArray[np.int32]:

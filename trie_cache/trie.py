@@ -79,13 +79,18 @@ class Trie:
         """Rows of the model's head: the length of `rank`."""
         return len(self.rank)
 
+    @property
+    def max_token_bytes(self) -> int:
+        """The length of the longest token."""
+        return len(self._after)
+
     def find_interval(self, prefix: bytes) -> Interval:
         """Where in `order` the tokens are that start with `prefix`, itself included. All of them for `b""`."""
         lo = bisect_left(self._tokens, prefix)
         return Interval(lo, bisect_right(self._tokens, prefix + self._after, lo))
 
     def find_ids(self, text: bytes) -> list[int]:
-        """The ids of the tokens that are just this text."""
+        """The ids of the tokens whose bytes are exactly this text."""
         place = bisect_left(self._tokens, text)
         found = []
         while place < len(self._tokens) and self._tokens[place] == text:
@@ -114,7 +119,7 @@ class Trie:
         return Children(num_ended, following[starts], starts + num_ended)
 
     def spell(self, token_id: int) -> bytes:
-        """The token's bytes; none for one that is no text."""
+        """The token's bytes; `b""` for a special token or a padding row."""
         rank = self.rank[token_id]
         return self._tokens[rank] if rank < len(self._tokens) else b""
 
@@ -141,7 +146,7 @@ class Trie:
                 waiting.extend(self._iter_children(prefix, interval))
 
     def _iter_children(self, prefix: bytes, interval: Interval) -> Iterator[tuple[bytes, Interval]]:
-        """The prefixes one byte longer than `prefix`, given its interval."""
+        """The prefixes that are one byte longer than `prefix`, given its interval."""
         depth = len(prefix)
         place = bisect_right(self._tokens, prefix, *interval)  # behind the prefix itself
         while place < interval.hi:

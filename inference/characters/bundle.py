@@ -1,11 +1,11 @@
-"""A bundle: a token string, and the next tokens that agree with the bytes behind it (Vieira et al. 2025, appendix D).
+"""A bundle: a token string, and the next tokens that agree with the bytes after it (Vieira et al. 2025, appendix D).
 
 Naive form: keep each next token with its probability in a trie, and walk down by one byte at a time.
 
 1. The vocabulary is sorted by bytes, so all tokens that agree are one slice of the model's row. One more byte narrows
    the slice; nothing is built.
-2. The tokens below each next byte are slices of the slice. Their masses are summed over these slices themselves, each
-   with its own maximum. (Differences of one running sum lose everything on rare prefixes.)
+2. The tokens that go on with each next byte are slices of this slice. Each is summed by itself, with its own maximum.
+   (Differences of one running sum lose all digits on rare prefixes.)
 """
 
 from functools import cached_property
@@ -16,19 +16,19 @@ import numpy.typing as npt
 from inference.characters.token_string import Floats, TokenString
 from trie_cache.trie import Children, Interval, Trie
 
-END = 256  # the place of the end of text behind the 256 bytes
-NUM_OUTCOMES = 257
+END = 256  # the index of the end of the text, after the 256 bytes
+NUM_OUTCOMES = 257  # of one more byte or the end
 
 
 class Bundle:
-    """Token strings that share all but their last token. Immutable."""
+    """The token strings of a covering that share all but their last token. Immutable."""
 
     def __init__(
         self, trie: Trie, string: TokenString, remaining_bytes: bytes, interval: Interval, log_probs: Floats
     ) -> None:
         """`log_probs` are those of the tokens in `interval`, by rank; `open` makes the first bundle of a string."""
         self.string = string
-        self.remaining_bytes = remaining_bytes  # what the next token begins with
+        self.remaining_bytes = remaining_bytes  # the part of the text after `string`: the next token begins with it
         self.log_end = string.log_end if not remaining_bytes else -np.inf
         self._trie = trie
         self._interval = interval
@@ -36,7 +36,7 @@ class Bundle:
 
     @classmethod
     def open(cls, trie: Trie, string: TokenString, remaining_bytes: bytes = b"") -> "Bundle":
-        """The distribution after a string that has just been read, cut to `remaining_bytes`. Takes the string's row."""
+        """The bundle of a string that has just been read. The string's row moves into the bundle."""
         assert string.log_probs is not None, "strings are read before they are opened"
         row, string.log_probs = string.log_probs, None
         if not remaining_bytes:
@@ -46,47 +46,47 @@ class Bundle:
 
     @property
     def goes_on(self) -> bool:
-        """False where every token is `remaining_bytes`."""
+        """True where a token, or the end of the text, goes beyond `remaining_bytes`."""
         return bool(self.children.bytes.size) or not self.remaining_bytes
 
     @property
     def log_mass(self) -> float:
-        """Of the string, all that may follow it included."""
+        """The mass of `string`, whatever follows it."""
         return self.string.weigh()
 
     @cached_property
     def log_held(self) -> float:
-        """The mass of the tokens that begin with `remaining_bytes`, those that are `remaining_bytes` included."""
+        """The mass of the tokens that begin with `remaining_bytes`, those equal to it included."""
         return self.log_mass + float(np.logaddexp(sum_all(self._log_probs), self.log_end))
 
     @cached_property
     def log_ahead(self) -> float:
-        """The mass of the tokens that go beyond `remaining_bytes`; of the end too where it is empty."""
+        """The mass of the tokens that go beyond `remaining_bytes`; with the end of the text, where that is empty."""
         ahead = self._log_probs[self.children.num_ended :]
         return self.log_mass + float(np.logaddexp(sum_all(ahead), self.log_end))
 
     @cached_property
     def children(self) -> Children:
-        """The bytes that may come next, and which of the tokens go on so."""
+        """The bytes that may come next, and the tokens that go on with each."""
         return self._trie.find_children(self._interval, len(self.remaining_bytes))
 
     @cached_property
     def log_masses(self) -> npt.NDArray[np.float64]:
-        """[num_children]: the mass of the tokens below each of the children."""
+        """[num_children]: the mass of the tokens that go on with each of the children's bytes."""
         ended = self.children.num_ended
         if ended == len(self._log_probs):
             return np.empty(0)
         return self.log_mass + sum_slices(self._log_probs[ended:], self.children.starts - ended)
 
     def find_ended(self) -> list[tuple[int, float]]:
-        """The ids of the tokens that are `remaining_bytes`, with their log probabilities after the string."""
+        """The ids of the tokens that are equal to `remaining_bytes`, each with its log probability after `string`."""
         lo = self._interval.lo
         return [(int(self._trie.order[lo + i]), float(self._log_probs[i])) for i in range(self.children.num_ended)]
 
     def find_heaviest(self, limit: int) -> list[tuple[float, TokenString, int]]:
-        """The masses of the heaviest strings, the strings, and by how many bytes they go beyond `remaining_bytes`.
+        """The heaviest strings: mass, string, and by how many bytes it goes beyond `remaining_bytes`.
 
-        Where `remaining_bytes` is empty that is the string itself, whatever follows.
+        Where `remaining_bytes` is empty, that is `string` alone, whatever follows it.
         """
         if not self.remaining_bytes:
             return [(self.log_mass, self.string, 0)]
@@ -95,12 +95,12 @@ class Bundle:
         return [(self.log_mass + float(ahead[place]), *self._extend(int(place))) for place in best]
 
     def draw(self, rng: np.random.Generator) -> tuple[TokenString, int]:
-        """One of the strings in proportion to its mass, and by how many bytes it goes beyond `remaining_bytes`."""
+        """A string, drawn in proportion to its mass, and by how many bytes it goes beyond `remaining_bytes`."""
         if not self.remaining_bytes:
             return self.string, 0
         ahead = self._log_probs[self.children.num_ended :].astype(np.float64)
-        shares = np.exp(ahead - ahead.max())
-        return self._extend(int(rng.choice(len(ahead), p=shares / shares.sum())))
+        masses = np.exp(ahead - ahead.max())
+        return self._extend(int(rng.choice(len(ahead), p=masses / masses.sum())))
 
     def _extend(self, place: int) -> tuple[TokenString, int]:
         """The string with the token at this place among those that go beyond `remaining_bytes`."""
@@ -108,18 +108,18 @@ class Bundle:
         return self.string.extend([token_id]), len(self._trie.spell(token_id)) - len(self.remaining_bytes)
 
     def find_draft(self, data: bytes) -> tuple[float, bytes]:
-        """The mass of the heaviest token that goes beyond `remaining_bytes` and `data`, and its bytes from there on."""
-        begun = self.remaining_bytes + data
-        lo, hi = self._trie.find_interval(begun)
+        """The heaviest token that begins with `remaining_bytes + data` and goes on: its mass, and its further bytes."""
+        beginning = self.remaining_bytes + data
+        lo, hi = self._trie.find_interval(beginning)
         ahead = self._log_probs[lo - self._interval.lo : hi - self._interval.lo]
         for place in np.argsort(-ahead)[:2]:
             token = self._trie.spell(int(self._trie.order[lo + place]))
-            if len(token) > len(begun):
-                return self.log_mass + float(ahead[place]), token[len(begun) :]
+            if len(token) > len(beginning):
+                return self.log_mass + float(ahead[place]), token[len(beginning) :]
         return -np.inf, b""
 
     def narrow(self, byte: int) -> "Bundle | None":
-        """What is left of the bundle when this byte comes; None where no token goes on so."""
+        """The bundle with one more remaining byte; None where no token goes on with it."""
         children = self.children
         place = int(np.searchsorted(children.bytes, byte))
         if place == len(children.bytes) or children.bytes[place] != byte:
@@ -132,12 +132,12 @@ class Bundle:
         return Bundle(self._trie, self.string, self.remaining_bytes + bytes([byte]), interval, own)
 
     def move(self, string: TokenString) -> "Bundle":
-        """The same with another string before it."""
+        """The same with another string."""
         return Bundle(self._trie, string, self.remaining_bytes, self._interval, self._log_probs)
 
 
 def sum_slices(values: Floats, starts: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
-    """log(sum(exp(values))) of each slice, from its start to the next one's, none of them empty: [num_slices]."""
+    """[num_slices]: log(sum(exp(values))) of each slice, from its start to the next one's. No slice is empty."""
     peaks = np.maximum.reduceat(values, starts)
     peaks[np.isneginf(peaks)] = 0
     lengths = np.diff(starts, append=len(values))

@@ -1,31 +1,33 @@
 """A token-level model as a model of bytes (Vieira et al. 2025): what comes next, how likely a text is, samples.
 
-A text can be spelled by many token strings, and the model gives each a probability. That of the text is their sum. Its
-members are followed as a *covering*: the strings whose last token is the first to reach the text's end. Four kinds:
+Many token strings can spell a text, and the model gives each a probability. The text's probability is their sum. They
+are followed as a *covering*: the token strings whose last token is the first to reach the end of the text. There are
+four kinds:
 
-| covering | follows | |
+| covering | follows | file |
 |---|---|---|
-| `canonical` | what the tokenizer can make of the text and something after it | the default: models are trained on it |
-| `beam` | the heaviest K bundles of all strings | the paper's algorithm |
-| `single` | the text's own tokens, the last of them taken back | the usual remedy, for comparison |
-| `enumerate` | every string | exact, and exponential |
+| `canonical` (default) | what the tokenizer can write for the text and something after it | `text_covering` |
+| `single` | the text's own tokens, with and without the last: the usual remedy, for comparison | `text_covering` |
+| `beam` | the heaviest K bundles of all strings: the paper's algorithm | `beam_covering` |
+| `enumerate` | every string: exact, and exponential | `beam_covering` |
 
-`canonical` follows another string, too, while it holds a tenth of the mass (`threshold`; 1: none). All but `enumerate`
-leave strings out. What they hold is a distribution nonetheless: the probability of each byte is its share in what is
-held, so the next bytes sum to one and probabilities multiply along a text, wherever it is cut.
+`canonical` also follows any other string while it has a tenth of the mass (`threshold`; 1: none). All but `enumerate`
+drop strings. Probabilities are nonetheless normalised: the probability of each next byte is its part of the mass that
+is followed. So they sum to one and multiply along a text, wherever it is cut.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from inference.characters.beam_covering import BeamCovering
 from inference.characters.bundle import END, NUM_OUTCOMES
+from inference.characters.context import cut_context
+from inference.characters.open_paths import OpenPathsCache, find_canonical_open_paths, find_single_open_paths
 from inference.characters.state import Covering, State
-from inference.characters.text_covering import TextCovering, find_canonical_open_paths, find_single_open_paths
+from inference.characters.text_covering import TextCovering
 from inference.characters.token_string import TokenReader, TokenString, read_all
 from inference.errors import InvalidRequestError
 from inference.healing.text_encoder import TextEncoder
@@ -40,8 +42,8 @@ class CoveringSettings:
     """A covering, and how wide it is."""
 
     kind: CoveringKind = CoveringKind.CANONICAL
-    width: int = 8  # beam: bundles that are kept
-    threshold: float | None = None  # the share below which a string is left aside; None: 0.1 for canonical, 0 for beam
+    width: int = 8  # beam: how many bundles are kept
+    threshold: float | None = None  # strings of a smaller probability are dropped; None: 0.1 for canonical, 0 for beam
 
     def __post_init__(self) -> None:
         """Raises InvalidRequestError."""
@@ -55,10 +57,10 @@ class CoveringSettings:
 class Score:
     """How likely a text is. Natural logarithms."""
 
-    log_probability: float  # that a text begins so, in the model that the covering defines
-    log_probability_with_end: float  # that it is the whole text
-    log_mass: float  # of the token strings that were followed, in all that the context leaves open and the text
-    log_missed: float | None  # the exact mass is greater by no more than this; None: not known
+    log_probability: float  # that the context goes on with the text, in the model that the covering defines
+    log_probability_with_end: float  # and that it ends there
+    log_mass: float  # of the token strings that were followed, counted from the context's stable tokens on
+    log_missed: float | None  # the exact mass is at most this mass larger; None: not known
 
 
 _DEFAULT = CoveringSettings()
@@ -74,23 +76,26 @@ class CharacterModel:
         start_ids: tuple[int, ...],
         new_reader: Callable[[], TokenReader],
     ) -> None:
-        """`start_ids`: what every text of this model begins with. A reader is made for each context that is opened."""
+        """`start_ids` begin every text of this model. A reader is made for each context that is opened."""
         self._encoder = encoder
         self._trie = trie
         self._start_ids = start_ids
         self._new_reader = new_reader
-        self._dummy_prefix = encoder.find_dummy_prefix("").encode()  # the tokenizer puts it before every text
-        self._find_covering = lru_cache(maxsize=16)(self._build_covering)
+        self._dummy_prefix = encoder.find_dummy_prefix("").encode()
+        self._canonical_paths = OpenPathsCache(encoder, trie, find_canonical_open_paths)
+        self._single_paths = OpenPathsCache(encoder, trie, find_single_open_paths)
 
     def open(self, context: bytes = b"", settings: CoveringSettings = _DEFAULT) -> State:
-        """Where the model stands after `context`, which it takes as given.
+        """The state after `context`, whose own probability is not counted.
 
-        A context beyond the model's window is cut. Raises InvalidRequestError where the covering needs text and the
-        context is none.
+        A context that the model's window cannot hold is cut first. Raises InvalidRequestError where the covering needs
+        text and what is left of the context is not UTF-8.
         """
+        reader = self._new_reader()
+        context = cut_context(self._dummy_prefix + context, reader.max_tokens * self._trie.max_token_bytes)
         root = TokenString(self._start_ids)
         root.log_mass = 0.0
-        return self._find_covering(settings).open(self._new_reader(), root, self._dummy_prefix + context)
+        return self._build_covering(settings).open(reader, root, context)
 
     def score(self, text: bytes, context: bytes = b"", settings: CoveringSettings = _DEFAULT) -> Score:
         """How likely the text is after `context`. Raises InvalidRequestError."""
@@ -102,44 +107,44 @@ class CharacterModel:
     def find_surprisals(
         self, text: bytes, context: bytes = b"", settings: CoveringSettings = _DEFAULT
     ) -> npt.NDArray[np.float64]:
-        """[num_bytes]: how many bits each byte of the text tells, given those before it. Raises InvalidRequestError."""
+        """[num_bytes]: the surprisal of each byte, in bits, given those before it. Raises InvalidRequestError."""
         start = self.open(context, settings)
         sums = [start.totals.log_probability, *(state.totals.log_probability for state in start.walk(text))]
         bits: npt.NDArray[np.float64] = -np.diff(sums) / np.log(2)
         return bits
 
     def sample(self, state: State, rng: np.random.Generator, max_bytes: int) -> bytes:
-        """Text that goes on from the state, drawn byte by byte up to its end."""
+        """Text that follows the state, drawn byte by byte until it ends."""
         return self._extend(state, max_bytes, lambda log_probs: int(rng.choice(NUM_OUTCOMES, p=np.exp(log_probs))))
 
     def choose_greedily(self, state: State, max_bytes: int) -> bytes:
-        """Text that goes on from the state, the likeliest byte each time."""
+        """Text that follows the state: the most likely byte each time, until the text ends."""
         return self._extend(state, max_bytes, lambda log_probs: int(np.argmax(log_probs)))
 
     def _extend(self, state: State, max_bytes: int, choose: Callable[[npt.NDArray[np.float64]], int]) -> bytes:
         chosen = bytearray()
         while len(chosen) < max_bytes:
-            way = choose(state.next_log_probs)
-            if way == END:
+            outcome = choose(state.next_log_probs)
+            if outcome == END:
                 break
-            chosen.append(way)
-            state = state.advance(bytes([way]))
+            chosen.append(outcome)
+            state = state.advance(bytes([outcome]))
         return bytes(chosen)
 
     def complete(self, state: State, rng: np.random.Generator, max_tokens: int) -> bytes:
-        """Text that goes on from the state, drawn token by token up to its end (the paper's section 3.4).
+        """Text that follows the state, drawn token by token until it ends (the paper's section 3.4).
 
-        A member of the covering is drawn in proportion to its mass, and goes on by tokens, `max_tokens` at most. The
-        member's last token may reach beyond the state; what comes back begins exactly there.
+        A token string of the covering is drawn in proportion to its mass; then `max_tokens` tokens at most follow it.
+        The string's last token may go beyond the state's bytes: the text that is returned begins with what it adds.
         """
-        string, num_begun = state.draw_member(rng)
-        data = self._trie.spell(string.token_ids[-1])[-num_begun:] if num_begun else b""
+        string, num_ahead = state.draw_member(rng)
+        data = self._trie.spell(string.token_ids[-1])[-num_ahead:] if num_ahead else b""
         for _ in range(max_tokens):
             if string.num_tokens > state.reader.max_tokens:
                 string = string.move_window(state.reader.max_tokens // 2)
             read_all(state.reader, [string])
             token_id = _draw_token(self._trie, string, rng)
-            string.log_probs = None  # a row for each token is more than a text's worth
+            string.log_probs = None  # rows of all tokens would take megabytes
             if token_id is None:
                 break
             data += self._trie.spell(token_id)
@@ -153,9 +158,9 @@ class CharacterModel:
     def _build_covering(self, settings: CoveringSettings) -> Covering:
         if settings.kind is CoveringKind.CANONICAL:
             threshold = _CANONICAL_THRESHOLD if settings.threshold is None else settings.threshold
-            return TextCovering(self._encoder, self._trie, find_canonical_open_paths, True, threshold)
+            return TextCovering(self._trie, self._canonical_paths, True, threshold)
         if settings.kind is CoveringKind.SINGLE:
-            return TextCovering(self._encoder, self._trie, find_single_open_paths, is_nested=False)
+            return TextCovering(self._trie, self._single_paths, is_nested=False)
         width = settings.width if settings.kind is CoveringKind.BEAM else None
         return BeamCovering(self._encoder, self._trie, width, settings.threshold or 0.0)
 

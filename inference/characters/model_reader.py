@@ -14,21 +14,21 @@ from inference.errors import OverloadedError
 from inference.model.runner import Runner
 from trie_cache.trie import Trie
 
-_NUM_SPARE_ROWS = 64  # fewer left, and the store grows; every key costs time, a dead one too
+_NUM_SPARE_ROWS = 64  # with fewer free rows the store grows; a larger store is slower, as unused keys cost time too
 _NUM_ADDED_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """Where a string's own tokens stand in the store, and which rows its last one sees."""
+    """The rows in which a string's own tokens stand, and the rows that its last token sees."""
 
     rows: list[int]
-    visible: npt.NDArray[np.bool_]  # [last row that it sees + 1]
+    visible: npt.NDArray[np.bool_]  # [last visible row + 1]
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The last tokens of a string, as they go through the model."""
+    """The last tokens of a string, to be forwarded."""
 
     token_ids: tuple[int, ...]
     num_tokens: int  # of the string
@@ -36,10 +36,10 @@ class _Part:
 
 
 class ModelReader:
-    """Reads strings with a model. Their keys and values stay for as long as the strings do."""
+    """Reads strings with a model. Keys and values are kept as long as their strings live."""
 
     def __init__(self, runner: Runner, trie: Trie, end_ids: Sequence[int], max_tokens: int, max_rows: int) -> None:
-        """`max_tokens` of a string, `max_rows` of the store."""
+        """`max_tokens` limits a string, `max_rows` the store."""
         self.max_tokens = min(max_tokens, runner.max_tokens)
         self._runner = runner
         self._num_texts = trie.num_tokens
@@ -48,7 +48,7 @@ class ModelReader:
         self._max_rows = max_rows
         self._held: WeakKeyDictionary[TokenString, _Held] = WeakKeyDictionary()
         self._free_rows = list(range(self._store.capacity))[::-1]
-        self._num_keys = 0  # rows that any string was put in
+        self._num_keys = 0  # rows that have been used: the store's beginning
 
     def read(self, strings: Sequence[TokenString]) -> None:
         """Fills `log_probs` and `log_end` of the strings in one forward pass. Raises OverloadedError."""
@@ -66,7 +66,7 @@ class ModelReader:
             string.log_end = float(np.logaddexp.reduce(line[self._num_texts :], dtype=np.float64))
 
     def _find_fresh(self, strings: Sequence[TokenString]) -> list[TokenString]:
-        """The strings that have not been read, and those that they go on from; the shorter first."""
+        """The unread ones among the strings and their ancestors; parents first."""
         fresh: dict[TokenString, None] = {}
         for string in strings:
             unread = []
@@ -113,7 +113,7 @@ class ModelReader:
         return self._runner.forward_segment(token_ids, segment, wanted_rows)
 
     def _make_room(self, count: int) -> None:
-        """Takes back the rows of strings that are gone; where they are few, the store grows."""
+        """Frees the rows of strings that no longer exist; where these are too few, the store grows."""
         used = {row for held in self._held.values() for row in held.rows}
         self._num_keys = max(used, default=-1) + 1
         if self._store.capacity - len(used) < max(count, _NUM_SPARE_ROWS):

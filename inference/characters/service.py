@@ -1,12 +1,13 @@
-"""From a question to the character-level model to its answer."""
+"""Answers questions to the character-level model."""
 
+import hashlib
 import math
 
 import numpy as np
 
 from inference.characters.model import CharacterModel, CoveringSettings
 from inference.characters.state import Member, State
-from inference.characters.state_cache import StateMemory
+from inference.characters.state_cache import StateCache
 from inference.protocol.characters import (
     Ask,
     CharacterAnswer,
@@ -18,15 +19,15 @@ from inference.protocol.characters import (
     TextProbability,
 )
 
-_NUM_STATES_KEPT = 8  # each holds on to its rows of keys and values
+_NUM_STATES_KEPT = 8  # each keeps its rows of keys and values
 
 
 class CharacterService:
-    """Answers one request after the other. Not for several threads."""
+    """Answers one request after the other. For one thread."""
 
     def __init__(self, model: CharacterModel) -> None:
         self._model = model
-        self._states: StateMemory[State] = StateMemory(_NUM_STATES_KEPT)
+        self._states: StateCache[State] = StateCache(_NUM_STATES_KEPT)
 
     def answer(self, request: CharacterRequest) -> CharacterAnswer:
         """The answer. Raises InvalidRequestError where the model or the covering cannot take the text."""
@@ -48,17 +49,17 @@ class CharacterService:
 
     def _find_surprisals(self, request: CharacterRequest) -> Surprisals:
         bits = self._model.find_surprisals(request.text, request.context, _find_settings(request))
-        bits = np.where(np.isnan(bits), np.inf, bits)  # what follows something impossible is no likelier
+        bits = np.where(np.isnan(bits), np.inf, bits)  # after an impossible byte every byte counts as impossible
         return Surprisals(tuple(bits.tolist()), float(np.mean(bits)))
 
     def _score(self, request: CharacterRequest) -> TextProbability:
         score = self._model.score(request.text, request.context, _find_settings(request))
-        log_most = None if score.log_missed is None else float(np.logaddexp(score.log_mass, score.log_missed))
+        log_at_most = None if score.log_missed is None else float(np.logaddexp(score.log_mass, score.log_missed))
         return TextProbability(
             log2_prefix=score.log_probability / math.log(2),
             log2_whole=score.log_probability_with_end / math.log(2),
             log2_at_least=score.log_mass / math.log(2),
-            log2_at_most=None if log_most is None else log_most / math.log(2),
+            log2_at_most=None if log_at_most is None else log_at_most / math.log(2),
         )
 
     def _generate(self, request: CharacterRequest) -> bytes:
@@ -70,21 +71,21 @@ class CharacterService:
         return self._model.choose_greedily(state, request.max_bytes)
 
     def _read(self, request: CharacterRequest) -> State:
-        """The state after the text, from the nearest one that is known."""
+        """The state after the text, which goes on from the nearest cached one."""
         settings = _find_settings(request)
-        origin = (request.context, settings)
-        known = self._states.find(origin, request.text)
-        if known is None:
+        origin = (hashlib.sha256(request.context).digest(), settings)  # a context may have megabytes
+        cached = self._states.find(origin, request.text)
+        if cached is None:
             state = self._model.open(request.context, settings).advance(request.text)
         else:
-            state = known.state.advance(request.text[known.num_bytes :])
+            state = cached.state.advance(request.text[cached.num_bytes :])
         self._states.keep(origin, request.text, state)
         return state
 
     def _describe(self, member: Member) -> CoveringMember:
         spelled = [self._model.spell(token_id) for token_id in member.token_ids]
         ahead = spelled[-1][-member.num_bytes_ahead :] if member.num_bytes_ahead else b""
-        return CoveringMember(tuple(map(_show, spelled)), _show(ahead), member.share)
+        return CoveringMember(tuple(map(_show, spelled)), _show(ahead), member.probability)
 
 
 def _find_settings(request: CharacterRequest) -> CoveringSettings:

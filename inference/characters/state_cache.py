@@ -9,34 +9,34 @@ _State = TypeVar("_State")
 
 
 @dataclass(frozen=True, slots=True)
-class Known(Generic[_State]):
+class CachedState(Generic[_State]):
     """A state that has read the first bytes of a text."""
 
     state: _State
     num_bytes: int
 
 
-class StateMemory(Generic[_State]):
-    """At most `capacity` states; the one that was used longest ago goes first.
+class StateCache(Generic[_State]):
+    """At most `capacity` states. The one that was used longest ago is dropped first.
 
-    Whoever asks for the next byte of a growing text finds the state of the question before.
+    A client that asks about a growing text gets the state of its last question.
     """
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._states: OrderedDict[tuple[Hashable, bytes], _State] = OrderedDict()
 
-    def find(self, origin: Hashable, text: bytes) -> Known[_State] | None:
-        """The state that has read most of the text, of those that were opened in the same way."""
+    def find(self, origin: Hashable, text: bytes) -> CachedState[_State] | None:
+        """The state that has read most of the text, among those of the same origin."""
         texts = [known for other, known in self._states if other == origin and text.startswith(known)]
         if not texts:
             return None
         longest = max(texts, key=len)
         self._states.move_to_end((origin, longest))
-        return Known(self._states[origin, longest], len(longest))
+        return CachedState(self._states[origin, longest], len(longest))
 
     def keep(self, origin: Hashable, text: bytes, state: _State) -> None:
-        """Keeps the state, which was opened so and has read the text."""
+        """Keeps a state that has read the text. `origin` says how it was opened, and is kept as long: keep it small."""
         self._states[origin, text] = state
         self._states.move_to_end((origin, text))
         if len(self._states) > self._capacity:

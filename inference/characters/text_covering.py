@@ -1,133 +1,85 @@
-"""Coverings by the tokenizer: which token strings are followed is decided by the text alone.
+"""The coverings `canonical` and `single`: the text and its tokenizer decide which token strings are followed.
 
 `canonical` follows what the tokenizer can make of the text and something after it: the token tree of
-`inference.healing.covering`, kept up byte by byte. `single` is the usual remedy (Vieira et al. 2025, appendix F): all
-tokens of the text but the last, which is taken back.
+`inference.healing.covering`, kept up to date byte by byte. `single` follows the text's own tokens, with and without the
+last one (the usual remedy; Vieira et al. 2025, appendix F). Both differ only in how they find the paths of a text, in
+`inference.characters.open_paths`.
 
-1. The tokens before the heal point stay. Behind it, each offset has one path for each way in which pre-tokens can fall.
-2. One more byte narrows the bundles of the paths that are still there. A path that ends with the new byte is one token
-   longer than an older one, whose slice holds that token: so its mass is known before it is read.
-3. The new paths of all bytes at hand are read in one forward pass; then the masses of each byte follow one by one.
-4. A string that the tokenizer would not make is followed while its share is above a threshold: the text behind it is a
-   section of its own, with its own heal point and paths. So there may be several sections, each with other tokens
-   before it. Of those that are settled up to the same byte, only the heaviest goes on: they would say much the same
-   of what comes, and a text's own tokens may by then be the lighter ones.
+1. The tokens before the heal point are stable. After it, each offset has one path for each boundary set.
+2. One more byte narrows the bundles of the paths that still exist. A path that ends with the new byte is an older path
+   and one token of its bundle's slice, so its mass is known before it is read.
+3. The new paths of all known bytes are read in one forward pass. Then the masses of each byte follow one by one.
+4. `canonical` also follows a string that the tokenizer would not write, while its probability among all strings that
+   are followed is above a threshold. The text after such a string has a heal point and paths of its own: a second open
+   text, with other tokens before it. Among open texts whose tokens are stable up to the same byte only the heaviest is
+   followed further, as they say much the same of what comes. It need not be the one that the tokenizer would write.
 """
 
-import codecs
 import contextlib
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
 from heapq import nlargest
 
 import numpy as np
-import numpy.typing as npt
 
-from inference.characters.bundle import END, NUM_OUTCOMES, Bundle, sum_all
+from inference.characters.bundle import Bundle, sum_all
+from inference.characters.open_paths import OpenPathsCache
 from inference.characters.state import OpenText, State, Totals, find_draft, narrow_all
 from inference.characters.token_string import TokenReader, TokenString, read_all
+from inference.characters.utf8 import find_possible, split_text
 from inference.errors import InvalidRequestError
-from inference.healing.covering import find_canonical_paths
-from inference.healing.heal_point import encode_section, find_section_heal_point
-from inference.healing.text_encoder import TextEncoder
 from trie_cache.trie import Trie
 
-_MAX_SECTIONS = 64
-_MAX_BYTES_AT_ONCE = 64  # of known text that are read in one forward pass; each may hold a row of the vocabulary's size
-_MAX_DRAFT_BYTES = 16  # there are tokens of sixty dashes
+_MAX_OPEN_TEXTS = 64
+_MAX_BYTES_AT_ONCE = 64  # of known text, in one forward pass; each may need a row of the vocabulary's size
+_MAX_DRAFT_BYTES = 16  # some tokens have sixty dashes
 _TOO_LONG = "the text ends in a word or a run of blanks that is longer than the model's window"
 
 
 @dataclass(frozen=True, slots=True)
-class OpenPaths:
-    """The tokens of a section of text, as far as they are known."""
-
-    stable_ids: tuple[int, ...]  # of the first bytes, too far back to matter to what comes
-    num_stable_bytes: int
-    paths: Mapping[tuple[int, ...], bytes]  # behind them; and the bytes of the section that are left behind each path
-
-
-OpenPathsFinder = Callable[[TextEncoder, Trie, bytes], OpenPaths]
-
-
-def find_canonical_open_paths(encoder: TextEncoder, trie: Trie, open_text: bytes) -> OpenPaths:
-    """All that the tokenizer can make of the section and something after it."""
-    text, unfinished = split_text(open_text)
-    point = find_section_heal_point(encoder, text)
-    num_stable = point.num_stable_ids
-    kept = point.kept_ids[num_stable:]
-    paths = find_canonical_paths(encoder, trie, point, unfinished)
-    return OpenPaths(
-        point.kept_ids[:num_stable],
-        point.num_stable_bytes,
-        {kept + path: remaining_bytes for path, remaining_bytes in paths.items()},
-    )
-
-
-def find_single_open_paths(encoder: TextEncoder, trie: Trie, open_text: bytes) -> OpenPaths:
-    """The tokens of the section as it stands, with and without the last."""
-    text, unfinished = split_text(open_text)
-    point = find_section_heal_point(encoder, text)
-    num_stable = point.num_stable_ids
-    whole = (encode_section(encoder, text) + encoder.encode_beginning(unfinished))[num_stable:]
-    remaining_bytes = open_text[point.num_stable_bytes :]
-    spelled = b"".join(map(trie.spell, whole[:-1]))
-    paths = {whole: b""} | ({whole[:-1]: remaining_bytes[len(spelled) :]} if whole else {})
-    return OpenPaths(point.kept_ids[:num_stable], point.num_stable_bytes, paths)
-
-
-@dataclass(frozen=True, slots=True)
 class _Extension:
-    """A section, one byte longer than before."""
+    """An open text, one byte longer than before."""
 
-    strings: Mapping[TokenString, bytes]  # those to follow, and the bytes that are left behind each
+    strings: Mapping[TokenString, bytes]  # the strings to follow, and the bytes of the text after each
     open_text: OpenText
-    previous: OpenText  # the same, from where it began a byte ago
+    previous: OpenText  # the same text, with the stable tokens of the byte before
 
     @property
     def num_tokens(self) -> int:
-        """Of its longest string."""
+        """In its longest string."""
         return max([string.num_tokens for string in self.strings])
 
 
 class TextCovering:
-    """A covering whose strings the text alone decides, for one tokenizer."""
+    """A covering that follows the open paths of the text, for one tokenizer."""
 
-    def __init__(
-        self,
-        encoder: TextEncoder,
-        trie: Trie,
-        find_open_paths: OpenPathsFinder,
-        is_nested: bool,
-        threshold: float = 1.0,
-    ) -> None:
-        """`is_nested`: a string that is not followed at one byte is followed at none after it.
+    def __init__(self, trie: Trie, open_paths: OpenPathsCache, is_nested: bool, threshold: float = 1.0) -> None:
+        """`is_nested`: a string that is dropped at one byte, and all that extend it, stay dropped.
 
-        `threshold`: the share from which a string is followed that the tokenizer would not make; 1: none is.
+        `threshold`: a string that is not among the open paths is followed from this probability on; with 1 none is.
         """
         self._trie = trie
-        self._find_open_paths = lru_cache(maxsize=4096)(lambda tail: find_open_paths(encoder, trie, tail))
+        self._open_paths = open_paths
         self._is_nested = is_nested
         self._log_threshold = np.inf if threshold >= 1 else float(np.log(threshold)) if threshold else -np.inf
 
     def open(self, reader: TokenReader, root: TokenString, context: bytes) -> State:
-        """The state after `root` and the context, whose own tokens it takes up to the heal point."""
-        open_paths = self._find_open_paths(context)
+        """The state after `root` and the context, whose stable tokens are taken as the tokenizer writes them."""
+        open_paths = self._open_paths.find(context)
         room = reader.max_tokens - max(map(len, open_paths.paths)) - _num_bytes_at_once(reader)
         base = root.extend_at_once(open_paths.stable_ids, min(room, reader.max_tokens * 3 // 4))
         totals = Totals(0.0, -np.inf if self._is_nested else None)
         return self._open_at(reader, OpenText(base, context[open_paths.num_stable_bytes :]), totals, is_first=True)
 
     def walk(self, state: State, data: bytes) -> Iterator[State]:
-        """The states after each of the bytes. Raises InvalidRequestError where they cannot be text."""
+        """The states after each of the bytes. Raises InvalidRequestError where they are not UTF-8."""
         num_bytes = _num_bytes_at_once(state.reader)
         for place, byte in enumerate(data):
             state = self._advance_by(state, byte, data[place + 1 : place + num_bytes])
             yield state
 
     def _advance_by(self, state: State, byte: int, following: bytes) -> State:
-        """The state one byte on; `following` is known of what comes next."""
+        """The state after one more byte; `following` are the bytes known to come after it."""
         extensions = [self._extend(open_text.extend(byte)) for open_text in state.open_texts]
         if extensions[0].num_tokens > state.reader.max_tokens:
             state = self._move_window(state, extensions[0].num_tokens - state.open_texts[0].base.num_tokens)
@@ -146,7 +98,7 @@ class TextCovering:
         first = chosen[0]
         if first.open_text.base.log_mass is None or not all(string in masses for string in first.strings):
             totals = totals.add(0.0, [masses[string] for string in followed if string not in first.strings])
-            return self._open_at(state.reader, first.previous, totals)  # the pre-tokens fell in a new way
+            return self._open_at(state.reader, first.previous, totals)  # pre-tokens fell in a new way
         drafted = state.drafted
         if any(string.log_probs is None for string in followed if string not in narrowed):
             draft = following + find_draft(state.bundles, bytes([byte]) + following)[:_MAX_DRAFT_BYTES]
@@ -155,14 +107,13 @@ class TextCovering:
             narrowed.get(string) or Bundle.open(self._trie, string, remaining_bytes)
             for string, remaining_bytes in followed.items()
         ]
-        open_texts = [extension.open_text for extension in chosen]
-        return State(
-            self, state.reader, bundles, open_texts, totals, find_possible(first.open_text.tail), drafted=drafted
-        )
+        open_texts = tuple([extension.open_text for extension in chosen])
+        possible = find_possible(first.open_text.tail)
+        return State(self, state.reader, tuple(bundles), open_texts, totals, possible, drafted=drafted)
 
     def _extend(self, previous: OpenText) -> _Extension:
-        """A section with the strings to follow in it, and as much of it settled as can be."""
-        open_paths = self._find_open_paths(previous.tail)
+        """The strings to follow in this text, and the text after its newest stable tokens."""
+        open_paths = self._open_paths.find(previous.tail)
         base = previous.base.extend(open_paths.stable_ids)
         strings = {base.extend(path): remaining_bytes for path, remaining_bytes in open_paths.paths.items()}
         return _Extension(strings, OpenText(base, previous.tail[open_paths.num_stable_bytes :]), previous)
@@ -170,12 +121,12 @@ class TextCovering:
     def _weigh(
         self, narrowed: Mapping[TokenString, Bundle], extensions: Iterable[_Extension]
     ) -> dict[TokenString, float]:
-        """The masses of all strings that are left, those that end here included."""
+        """The masses of all strings that agree with the text, those that end with it included."""
         masses = {string: bundle.log_ahead for string, bundle in narrowed.items()}
-        own = {(string.parent, string.token_ids): string for extension in extensions for string in extension.strings}
+        known = {(string.parent, string.token_ids): string for extension in extensions for string in extension.strings}
         for bundle in narrowed.values():
             for token_id, log_prob in bundle.find_ended():
-                string = own.get((bundle.string, (token_id,))) or bundle.string.extend([token_id])
+                string = known.get((bundle.string, (token_id,))) or bundle.string.extend([token_id])
                 string.log_mass = masses[string] = bundle.log_mass + log_prob
         return masses
 
@@ -186,9 +137,9 @@ class TextCovering:
         masses: Mapping[TokenString, float],
         max_tokens: int,
     ) -> list[_Extension]:
-        """What goes on, the heaviest first: one section for each byte up to which text is settled.
+        """The extensions to follow, the heaviest first: one for each byte up to which tokens are stable.
 
-        The first of the steps fits in the window.
+        The first of `extensions` fits in the window.
         """
         log_least = self._log_threshold + sum_all(np.array([bundle.log_held for bundle in narrowed.values()]))
         forks = list(
@@ -201,20 +152,19 @@ class TextCovering:
             tail = extension.open_text.tail
             if tail not in weighed or weighed[tail][0] < log_mass:
                 weighed[tail] = log_mass, extension
-        heaviest = nlargest(_MAX_SECTIONS, weighed.values(), key=lambda pair: pair[0])
+        heaviest = nlargest(_MAX_OPEN_TEXTS, weighed.values(), key=lambda pair: pair[0])
         return [extension for place, (log_mass, extension) in enumerate(heaviest) if not place or log_mass >= log_least]
 
     def _iter_forks(
         self, extensions: Sequence[_Extension], narrowed: Mapping[TokenString, Bundle], heavy: Sequence[TokenString]
     ) -> Iterator[_Extension]:
-        """Sections that begin with those heavy strings that no step has."""
+        """Extensions for the heavy strings that are in none yet: each is the stable beginning of an open text."""
         known = {string for extension in extensions for string in extension.strings}
         is_whole = not split_text(extensions[0].open_text.tail)[1]
         for string in heavy:
             remaining_bytes = narrowed[string].remaining_bytes if string in narrowed else b""
-            begins_character = (
-                remaining_bytes[0] & 0xC0 != 0x80 if remaining_bytes else is_whole
-            )  # within one, no section begins
+            # An open text begins with a whole character.
+            begins_character = remaining_bytes[0] & 0xC0 != 0x80 if remaining_bytes else is_whole
             if string not in known and begins_character:
                 fork = self._extend(OpenText(string, remaining_bytes))
                 known |= fork.strings.keys()
@@ -222,15 +172,15 @@ class TextCovering:
 
     def _read_ahead(
         self, reader: TokenReader, extensions: Sequence[_Extension], data: bytes, held: Container[TokenString]
-    ) -> Sequence[TokenString]:
-        """Reads what is new in the steps, and in those after them as far as `data` goes. Returns these strings.
+    ) -> tuple[TokenString, ...]:
+        """Reads the new strings of the extensions, and those that `data` will need after them. Returns these strings.
 
-        Where the next bytes are not known, those of the heaviest token are taken for a draft: they come more often
-        than not, and a few rows more cost a forward pass little.
+        Where the next bytes are not known, `data` is a draft: the bytes of the heaviest token. They come more often
+        than not, and a few more rows hardly slow a forward pass down.
         """
         fresh = {string: None for extension in extensions for string in extension.strings if string not in held}
         for extension in extensions:
-            with contextlib.suppress(InvalidRequestError):  # a token may begin as UTF-8 does not go on
+            with contextlib.suppress(InvalidRequestError):  # a draft need not be UTF-8
                 for later in self._iter_extensions(extension.open_text, data):
                     if later.num_tokens > reader.max_tokens:
                         break
@@ -245,36 +195,36 @@ class TextCovering:
             yield extension
 
     def _open_at(self, reader: TokenReader, open_text: OpenText, totals: Totals, is_first: bool = False) -> State:
-        """The state at the section's end, with nothing known but the mass of its base.
+        """The state after the open text, of which only the mass of the base is known.
 
-        `is_first`: what is missed so far has not been counted.
+        `is_first`: the masses of the strings that its paths leave out are still to be counted.
         """
-        open_paths = self._find_open_paths(open_text.tail)
+        open_paths = self._open_paths.find(open_text.tail)
         paths = [open_paths.stable_ids + path for path in open_paths.paths]
-        on_the_way = {path[:end] for path in paths for end in range(len(path) + 1)}
-        strings = [open_text.base.extend(path) for path in sorted(on_the_way, key=len)]
-        if strings[-1].num_tokens > reader.max_tokens:
+        if open_text.base.num_tokens + max(map(len, paths)) > reader.max_tokens:
             raise InvalidRequestError(_TOO_LONG)
+        beginnings = {path[:end] for path in paths for end in range(len(path) + 1)}
+        strings = [open_text.base.extend(path) for path in sorted(beginnings, key=len)]
         read_all(reader, strings)
         for string in strings[1:]:
             string.weigh_after_parent(self._trie.rank)
         if is_first and self._is_nested:
-            totals = totals.add(0.0, list(self._iter_missed(open_text, on_the_way, set(paths))))
+            totals = totals.add(0.0, list(self._iter_missed(open_text, beginnings, set(paths))))
         bundles = [
             Bundle.open(self._trie, open_text.base.extend(path), remaining_bytes)
             for path, remaining_bytes in zip(paths, open_paths.paths.values(), strict=True)
         ]
         for string in strings:
-            string.log_probs = None  # of those that are only on the way
+            string.log_probs = None  # of those that are only beginnings of paths
         base = open_text.base.extend(open_paths.stable_ids)
         tail = open_text.tail[open_paths.num_stable_bytes :]
-        return State(self, reader, bundles, (OpenText(base, tail),), totals, find_possible(tail))
+        return State(self, reader, tuple(bundles), (OpenText(base, tail),), totals, find_possible(tail))
 
     def _iter_missed(
-        self, open_text: OpenText, on_the_way: set[tuple[int, ...]], paths: set[tuple[int, ...]]
+        self, open_text: OpenText, beginnings: set[tuple[int, ...]], paths: set[tuple[int, ...]]
     ) -> Iterator[float]:
-        """The masses of the strings that leave those on the way, while these have their rows."""
-        for path in on_the_way:
+        """The masses of the strings that leave the paths. The beginnings of paths still have their rows."""
+        for path in beginnings:
             string = open_text.base.extend(path)
             assert string.log_probs is not None, "it has just been read"
             remaining_bytes = open_text.tail[sum(len(self._trie.spell(token_id)) for token_id in path) :]
@@ -282,57 +232,22 @@ class TextCovering:
             num_ended = self._trie.find_children(interval, len(remaining_bytes)).num_ended
             ended = self._trie.order[interval.lo : interval.lo + num_ended].tolist()
             for token_id in (*self._trie.find_ancestors(remaining_bytes), *ended):
-                if (*path, token_id) not in on_the_way:
+                if (*path, token_id) not in beginnings:
                     yield string.weigh() + float(string.log_probs[self._trie.rank[token_id]])
             if path not in paths:
                 yield string.weigh() + sum_all(string.log_probs[interval.lo + num_ended : interval.hi])
 
     def _move_window(self, state: State, num_needed: int) -> State:
-        """The same state, with less of the text before it: `num_needed` tokens fit behind its base."""
+        """The state with older tokens cut off, so that `num_needed` tokens fit after its base."""
         max_tokens = state.reader.max_tokens
         base = state.open_texts[0].base.move_window(min(max_tokens // 2, max_tokens - num_needed))
         if base.num_tokens + num_needed > max_tokens:
             raise InvalidRequestError(_TOO_LONG)
-        own = {state.open_texts[0].base.extend(path) for path in self._find_open_paths(state.open_texts[0].tail).paths}
-        totals = state.totals.add(0.0, [bundle.log_ahead for bundle in state.bundles if bundle.string not in own])
-        return self._open_at(state.reader, OpenText(base, state.open_texts[0].tail), totals)
+        first = state.open_texts[0]
+        kept = {first.base.extend(path) for path in self._open_paths.find(first.tail).paths}
+        totals = state.totals.add(0.0, [bundle.log_ahead for bundle in state.bundles if bundle.string not in kept])
+        return self._open_at(state.reader, OpenText(base, first.tail), totals)
 
 
 def _num_bytes_at_once(reader: TokenReader) -> int:
     return min(_MAX_BYTES_AT_ONCE, reader.max_tokens // 4)
-
-
-def split_text(data: bytes) -> tuple[str, bytes]:
-    """The characters, and the bytes of one that is not finished. Raises InvalidRequestError."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
-        text = decoder.decode(data)
-    except UnicodeDecodeError as error:
-        raise InvalidRequestError(
-            f"the text is not UTF-8: {error.reason} at {data[error.start : error.end]!r}"
-        ) from None
-    return text, decoder.getstate()[0]
-
-
-def split_whole_text(data: bytes) -> tuple[str, bytes]:
-    """The characters up to the first that is not whole or not UTF-8, and the bytes from there on."""
-    try:
-        return data.decode(), b""
-    except UnicodeDecodeError as error:
-        return data[: error.start].decode(), data[error.start :]
-
-
-def find_possible(tail: bytes) -> npt.NDArray[np.bool_]:
-    """[257]: which bytes can follow in UTF-8, and whether the text can end."""
-    return _find_possible(split_text(tail)[1])
-
-
-@cache
-def _find_possible(unfinished: bytes) -> npt.NDArray[np.bool_]:
-    possible = np.zeros(NUM_OUTCOMES, np.bool_)
-    possible[END] = not unfinished
-    for byte in range(256):
-        with contextlib.suppress(InvalidRequestError):
-            split_text(unfinished + bytes([byte]))
-            possible[byte] = True
-    return possible

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+_ENDED_MS = 1e12  # longer than any limit; not infinity, which JSON does not have
+
 
 class Heartbeat:
     """Written by the engine's thread, read by any other.
@@ -15,6 +17,7 @@ class Heartbeat:
         self._clock = clock
         self._last_beat = clock()
         self._is_resting = False
+        self._has_ended = False
 
     def beat(self) -> None:
         """The loop has made progress, and has more to do."""
@@ -27,8 +30,10 @@ class Heartbeat:
 
     def end(self) -> None:
         """The loop has ended, and will never beat again."""
-        self._is_resting = False
+        self._has_ended = True
 
     def measure_ms(self) -> float:
-        """Milliseconds since the last progress; 0 while there is nothing to do."""
+        """Milliseconds since the last progress; 0 while there is nothing to do; longer than any limit after the end."""
+        if self._has_ended:
+            return _ENDED_MS
         return 0.0 if self._is_resting else 1e3 * (self._clock() - self._last_beat)

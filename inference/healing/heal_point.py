@@ -1,13 +1,13 @@
-"""The heal point: where the tokens end that nothing typed later can change.
+"""The heal point: the place before which nothing typed later can change the tokens.
 
 Naive form: try every continuation of the text, tokenize each, and keep the tokens that all share.
 
-1. Only pre-token boundaries matter: tokens never cross them, and a pre-token that is closed in
-   every continuation keeps its tokens.
-2. A pre-tokenizer looks at the kind of character that follows, not at all that follows, so some
-   forty continuations stand for all.
-3. What is typed next reaches back no further than the last few pre-tokens and the blanks among
-   them, so only the tail is split again.
+1. Only pre-token boundaries matter: tokens never cross them, and a pre-token that ends at the same
+   place in every continuation keeps its tokens.
+2. A pre-tokenizer looks at the kind of the next characters only, so some forty continuations stand
+   for all.
+3. What is typed next can change no more than the last few pre-tokens and the blanks among them, so
+   only the tail is split again.
 """
 
 from dataclasses import dataclass, replace
@@ -15,39 +15,39 @@ from itertools import accumulate, chain, pairwise, takewhile
 
 from inference.healing.text_encoder import PreToken, TextEncoder
 
-# One for each way in which a pre-tokenizer's pattern can go on: letters in both cases, blank and
-# letter, digits up to a group of three, line ends with and without indentation, quotes,
-# contractions and what ends one begun ("'" and "s", "'l" and "l", "'r" and "e"), marks, wide
-# characters and their punctuation, a combining mark, an emoji and its joiner.
+# The continuations that are tried, one for each branch of the known pre-tokenizers' patterns: letters
+# in both cases, blank and letter, digits up to a group of three, line ends with and without
+# indentation, quotes, contractions and the letters that complete one ("'" and "s", "'l" and "l", "'r"
+# and "e"), punctuation, wide characters and their punctuation, a combining mark, an emoji and its joiner.
 _PROBES = (
     "a", "A", "aA", "Aa", " a", " A", "  a", "1", "12", "123", " 1", "\n", "\n\n", "\n a", "\r\n", " \n", "\t", "\ta",
     " ", "  ", "'", "'s", "'ll a", "s", "l", "e", '"', ".", "=", "(", " (", "_a", "/", "//", "é", "中", "。", " 中",
     "\u0301", "😀", "\u200d", "\xa0",
 )  # fmt: skip
-_NUM_TAIL_PRE_TOKENS = 3  # a contraction reaches back over two ("it", "'", "s"), nothing further
+_NUM_TAIL_PRE_TOKENS = 3  # a contraction joins three ("it", "'", "s"), and nothing joins more
 
-_MAX_HEALED_BYTES = 256  # beyond are long runs of blanks, base64, a line of CJK, minified code
-_REACH_BYTES = 128  # the longest token of the vocabularies in use: no token that leaves begins further back
+_MAX_HEALED_BYTES = 256  # more in long runs of blanks, base64, a line of CJK, minified code
+_REACH_BYTES = 128  # the longest token of the vocabularies in use: no crossing token begins further back
 
 
 @dataclass(frozen=True, slots=True)
 class HealPoint:
-    """A text taken apart at its heal point."""
+    """A text divided at its heal point."""
 
     kept_ids: tuple[int, ...]  # tokens of everything before the healed bytes
-    healed: bytes  # what is generated again
-    boundary_sets: tuple[tuple[int, ...], ...]  # the ways in which pre-tokens can end inside `healed`, as byte offsets
-    num_stable_bytes: int = 0  # so far back that the rest of the text has the same heal point by itself
+    healed: bytes  # the text after them, which is generated again
+    boundary_sets: tuple[tuple[int, ...], ...]  # each: where pre-tokens end inside `healed`, as byte offsets
+    num_stable_bytes: int = 0  # without these first bytes, the text has the same heal point
     num_stable_ids: int = 0  # their tokens, the first of `kept_ids`
 
 
 def find_heal_point(encoder: TextEncoder, text: str) -> HealPoint:
-    """Takes `text` apart where no continuation can change the tokens before."""
+    """Divides `text` where no continuation can change the tokens before."""
     return find_section_heal_point(encoder, encoder.find_dummy_prefix(text) + text)
 
 
 def find_section_heal_point(encoder: TextEncoder, text: str) -> HealPoint:
-    """The same for text that does not stand at the beginning: the tokenizer puts nothing before it."""
+    """The same for text inside a prompt: the tokenizer puts nothing before it."""
     if not text:
         return HealPoint((), b"", ((),))
     whole = encoder.split(text)
@@ -68,12 +68,12 @@ def find_section_heal_point(encoder: TextEncoder, text: str) -> HealPoint:
 
 
 def encode_text(encoder: TextEncoder, text: str) -> tuple[int, ...]:
-    """The text's own tokens, nothing healed."""
+    """The text's own tokens, unhealed."""
     return encode_section(encoder, encoder.find_dummy_prefix(text) + text) if text else ()
 
 
 def encode_section(encoder: TextEncoder, text: str) -> tuple[int, ...]:
-    """The tokens of text that does not stand at the beginning: the tokenizer puts nothing before it."""
+    """The same for text inside a prompt: the tokenizer puts nothing before it."""
     return _encode_all(encoder, [piece.text for piece in encoder.split(text)])
 
 
@@ -82,10 +82,10 @@ def _encode_all(encoder: TextEncoder, pre_tokens: list[str]) -> tuple[int, ...]:
 
 
 def _shorten(encoder: TextEncoder, point: HealPoint) -> HealPoint:
-    """Keeps the beginning of a very long open pre-token, which has the same tokens however it goes on.
+    """Moves the heal point into a very long open pre-token, to a place where its tokens no longer change.
 
-    Where pre-tokens could end there in more ways than one, those of the text as it stands are taken:
-    only here the heal point is not exact, but the tree stays small.
+    If boundary sets differ before that place, the boundaries of the text as it stands are taken. Only then
+    is the heal point not exact; but the tree stays small.
     """
     if len(point.healed) <= _MAX_HEALED_BYTES:
         return point
@@ -100,7 +100,7 @@ def _shorten(encoder: TextEncoder, point: HealPoint) -> HealPoint:
 
 
 def _cut_at(encoder: TextEncoder, point: HealPoint, ends: tuple[int, ...], cut: int) -> HealPoint | None:
-    """The point with all before `cut` kept; None where no token has its edge there, however the rest goes on."""
+    """The heal point moved to `cut`; None where that is not a token boundary in every continuation."""
     healed = point.healed
     complete = tuple(end for end in ends if end < cut)
     boundary_sets = {
@@ -112,11 +112,11 @@ def _cut_at(encoder: TextEncoder, point: HealPoint, ends: tuple[int, ...], cut: 
     stem, following = encoder.encode_beginning(healed[start:cut]), encoder.encode_beginning(healed[cut:])
     if not boundary_sets or encoder.encode_beginning(healed[start:]) != stem + following:
         return None
-    ways_to_go_on = {
+    ends_to_try = {
         *range(len(healed) - _REACH_BYTES, len(healed)),
         *(end for boundaries in boundary_sets for end in boundaries),
     }
-    if any(encoder.encode_beginning(healed[cut:end])[:1] != following[:1] for end in ways_to_go_on if end > cut):
+    if any(encoder.encode_beginning(healed[cut:end])[:1] != following[:1] for end in ends_to_try if end > cut):
         return None
     complete_ids = (encoder.encode(healed[at:end].decode()) for at, end in pairwise((0, *complete)))
     kept_ids = (*point.kept_ids, *chain.from_iterable(complete_ids), *stem)
@@ -125,7 +125,7 @@ def _cut_at(encoder: TextEncoder, point: HealPoint, ends: tuple[int, ...], cut: 
 
 
 def _find_anchor(pre_tokens: list[PreToken]) -> int:
-    """How many of the pre-tokens lie too far back for a continuation to reach."""
+    """How many of the pre-tokens are too far back for a continuation to change."""
     anchor = len(pre_tokens)
     while anchor and pre_tokens[anchor - 1].text.isspace():
         anchor -= 1
@@ -136,11 +136,11 @@ def _find_anchor(pre_tokens: list[PreToken]) -> int:
 
 
 def _find_complete_ends(encoder: TextEncoder, tail: str, probe: str) -> tuple[int, ...]:
-    """Where pre-tokens end in `tail`, its own end included, if `probe` follows."""
+    """Where pre-tokens end in `tail`, its own end included, when `probe` follows it."""
     return tuple([piece.end for piece in encoder.split(tail + probe) if piece.end <= len(tail)])
 
 
 def _find_shared(boundary_sets: set[tuple[int, ...]]) -> tuple[int, ...]:
-    """The ends with which all ways begin: what the least and the greatest of them share."""
+    """The ends that all boundary sets begin with. What the least and the greatest share, all share."""
     pairs = zip(min(boundary_sets), max(boundary_sets), strict=False)
     return tuple([end for end, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)])

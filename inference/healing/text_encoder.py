@@ -1,11 +1,12 @@
 """Text to token ids, one pre-token at a time, as the model's tokenizer would do it.
 
-Going through the pre-tokenizer and the merges directly has three uses: the boundaries between
-pre-tokens are known, the beginning of a pre-token can be encoded by itself, and text that merely
-looks like a control token stays text.
+The pre-tokenizer and the merges are called directly, for three reasons: the boundaries between
+pre-tokens are known, the beginning of a pre-token can be encoded by itself, and text that looks
+like a control token stays text.
 """
 
 import json
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -15,7 +16,12 @@ from tokenizers import Tokenizer
 from inference.errors import ModelError
 
 _BLANK_MARK = "▁"  # SentencePiece writes a blank so
-_SAMPLE = "a é\n"  # what byte-level tokenizers write alike
+_SAMPLE = "a é\n"  # all byte-level tokenizers write it in the same characters
+
+# Longer pre-tokens seldom come again. Together the cached ones take some 5 MB, and 90 MB at most, where each is 32
+# characters of four bytes that have a token each.
+_MAX_CACHED_CHARS = 32
+_MAX_CACHED_PRE_TOKENS = 16_384
 
 
 class PreToken(NamedTuple):  # made a thousand times for each keystroke, in a third of a frozen dataclass's time
@@ -26,16 +32,16 @@ class PreToken(NamedTuple):  # made a thousand times for each keystroke, in a th
 
 
 class TextEncoder(Protocol):
-    """Splits text into pre-tokens and encodes each. Text in full is the pre-tokens' ids, joined."""
+    """Splits text into pre-tokens and encodes each. The ids of a text are those of its pre-tokens, joined."""
 
-    start_ids: tuple[int, ...]  # what the tokenizer puts before every text
+    start_ids: tuple[int, ...]  # special tokens that the tokenizer puts before every text
 
     def find_dummy_prefix(self, text: str) -> str:
-        """What the tokenizer puts before the first character: a blank or nothing."""
+        """The blank that the tokenizer puts before the text, or an empty string."""
         ...
 
     def split(self, text: str) -> list[PreToken]:
-        """The pre-tokens of the text, in order; joined they are the text."""
+        """The pre-tokens of the text, in order. Joined they are the text."""
         ...
 
     def encode(self, pre_token: str) -> tuple[int, ...]:
@@ -43,16 +49,16 @@ class TextEncoder(Protocol):
         ...
 
     def encode_beginning(self, beginning: bytes) -> tuple[int, ...]:
-        """The ids of the beginning of a longer pre-token, where a token ends with `beginning`.
+        """The ids of the first bytes of a longer pre-token, if a token ends after them.
 
-        They differ from those of a whole pre-token where the tokenizer looks the whole up before it
-        merges (`ignore_merges`, as Llama 3).
+        They differ from those of a whole pre-token if the tokenizer looks up whole pre-tokens before it
+        merges (`ignore_merges`, as in Llama 3).
         """
         ...
 
 
 def load_text_encoder(model_dir: Path) -> TextEncoder:
-    """The encoder for a folder's `tokenizer.json`. Raises ModelError where its kind has no exact healing."""
+    """The encoder of a folder's `tokenizer.json`. Raises ModelError for a kind that cannot be healed exactly."""
     path = model_dir / "tokenizer.json"
     try:
         spec = json.loads(path.read_text(encoding="utf-8"))
@@ -71,15 +77,15 @@ class ByteLevelEncoder:
     """Byte-level BPE behind a pre-tokenizer, as GPT-2, Qwen, StarCoder, DeepSeek and Llama 3 have it."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Raises ModelError where the tokenizer adds blanks of its own."""
+        """Raises ModelError if the tokenizer adds blanks of its own."""
         pieces = [] if tokenizer.pre_tokenizer is None else tokenizer.pre_tokenizer.pre_tokenize_str(_SAMPLE)
         if "".join(piece for piece, _ in pieces) != _to_alphabet(_SAMPLE.encode()):
-            raise ModelError("not plain byte-level BPE: the tokenizer writes bytes otherwise, or adds blanks")
+            raise ModelError("not plain byte-level BPE: the tokenizer writes bytes in another way, or adds blanks")
         self._pre_tokenizer = tokenizer.pre_tokenizer
         self._whole = tokenizer.model
         self._merged = _without_lookup(tokenizer) if tokenizer.model.ignore_merges else self._whole
         self.start_ids = _find_start_ids(tokenizer)
-        self.encode = lru_cache(maxsize=65_536)(self._encode)
+        self.encode = _cache_short(self._encode)
 
     def find_dummy_prefix(self, text: str) -> str:  # noqa: ARG002  # __init__ refused what adds blanks
         return ""
@@ -97,14 +103,14 @@ class ByteLevelEncoder:
 class SentencePieceEncoder:
     """BPE over characters with byte fallback, blanks written as U+2581, as Llama 2 and CodeLlama have it.
 
-    Such a tokenizer merges the whole text at once. Where no token goes on from another character
-    into a blank, the text falls apart before each run of blanks, and the runs are its pre-tokens.
-    A U+2581 that is in the text itself goes through byte tokens: the tokenizer would turn it into a
+    Such a tokenizer merges the whole text at once. If no token has a blank after another character, no
+    merge crosses the place before a run of blanks; so the pre-tokens begin at these places.
+    A U+2581 that is in the text itself is spelled in byte tokens: the tokenizer would turn it into a
     blank, and the completion would no longer continue what was typed.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Raises ModelError where a token joins a word to the blank after it, or a byte has no token."""
+        """Raises ModelError if a token joins a word to the blank after it, or a byte has no token."""
         vocabulary = tokenizer.get_vocab(with_added_tokens=False)
         joined = next((token for token in vocabulary if _BLANK_MARK in token.lstrip(_BLANK_MARK)), None)
         if joined is not None:
@@ -115,7 +121,7 @@ class SentencePieceEncoder:
         self._dummy_prefix = " " if _adds_blank(tokenizer, "a") else ""
         self._dummy_prefix_before_blank = " " if _adds_blank(tokenizer, " a") else ""
         self.start_ids = _find_start_ids(tokenizer)
-        self.encode = lru_cache(maxsize=65_536)(self._encode)
+        self.encode = _cache_short(self._encode)
 
     def find_dummy_prefix(self, text: str) -> str:
         return self._dummy_prefix_before_blank if text.startswith(" ") else self._dummy_prefix
@@ -137,7 +143,7 @@ class SentencePieceEncoder:
         return tuple(ids)
 
     def encode_beginning(self, beginning: bytes) -> tuple[int, ...]:
-        whole = beginning.decode(errors="ignore")  # what an unfinished character leaves at the end
+        whole = beginning.decode(errors="ignore")  # without an unfinished character at the end
         return (*self.encode(whole), *self._spell(beginning[len(whole.encode()) :]))
 
     def _merge(self, text: str) -> list[int]:
@@ -147,6 +153,16 @@ class SentencePieceEncoder:
         return [self._byte_ids[byte] for byte in data]
 
 
+def _cache_short(encode: Callable[[str], tuple[int, ...]]) -> Callable[[str], tuple[int, ...]]:
+    """The same function with a cache of what it gave for short pre-tokens."""
+    encode_cached = lru_cache(_MAX_CACHED_PRE_TOKENS)(encode)
+
+    def encode_any(pre_token: str) -> tuple[int, ...]:
+        return encode_cached(pre_token) if len(pre_token) <= _MAX_CACHED_CHARS else encode(pre_token)
+
+    return encode_any
+
+
 def _without_lookup(tokenizer: Tokenizer) -> Any:  # tokenizers has no type for its models
     copy = Tokenizer.from_str(tokenizer.to_str())
     copy.model.ignore_merges = False
@@ -154,7 +170,7 @@ def _without_lookup(tokenizer: Tokenizer) -> Any:  # tokenizers has no type for 
 
 
 def _find_start_ids(tokenizer: Tokenizer) -> tuple[int, ...]:
-    """The ids that the tokenizer's post-processor puts before a text; not those that it puts after."""
+    """The ids that the tokenizer's post-processor puts before a text."""
     with_marks = tokenizer.encode("a").ids
     bare = tokenizer.encode("a", add_special_tokens=False).ids
     for start in range(len(with_marks) - len(bare) + 1):
@@ -171,20 +187,20 @@ def _find_byte_ids(vocabulary: dict[str, int]) -> list[int]:
 
 
 def _adds_blank(tokenizer: Tokenizer, text: str) -> bool:
-    """True where the tokenizer puts a blank before `text` (a Metaspace does not where there is one)."""
+    """True if the tokenizer puts a blank before `text` (Metaspace does not if the text has one)."""
     shown = "".join(tokenizer.encode(text, add_special_tokens=False).tokens)
     return shown.startswith(_BLANK_MARK + text.replace(" ", _BLANK_MARK)[:-1])
 
 
 def _splits_blanks(tokenizer: Tokenizer) -> bool:
-    """True where each blank of a run is a pre-token of its own."""
+    """True if each blank of a run is a pre-token of its own."""
     if tokenizer.pre_tokenizer is None:
         return False
     return len(tokenizer.pre_tokenizer.pre_tokenize_str(f"a{_BLANK_MARK * 3}b")) > 2
 
 
 def _build_alphabet() -> list[str]:
-    """GPT-2's printable stand-in for each byte."""
+    """GPT-2's printable character for each byte."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [byte for byte in range(256) if byte not in printable]
     table = {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}

@@ -1,4 +1,4 @@
-"""What a sequence asks of the model in one step: new tokens in a row, and branches below the last."""
+"""What a sequence forwards in one step: a chain of new tokens, and branches below the last one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -35,6 +35,7 @@ MAX_CONTEXT_BYTES = 8 * 1024 * 1024
 MAX_WIDTH = 1024
 MAX_MEMBERS = 64
 MAX_NEW = 4096  # bytes or tokens
+MAX_DEADLINE_MS = 3_600_000
 
 _LEAST = float(np.finfo(np.float64).min)
 
@@ -68,11 +69,12 @@ class CharacterRequest:
     ask: Ask = Ask.NEXT_BYTE
     covering: CoveringKind = CoveringKind.CANONICAL
     width: int = 8  # beam: how many are followed
-    threshold: float | None = None  # beam, canonical: the share below which one is left aside; None: the model's own
+    threshold: float | None = None  # beam, canonical: less likely ones are not followed; None: the model's default
     num_members: int = 0  # next_byte: how many tokenizations to tell
     max_bytes: int = 64  # sample, greedy
     max_tokens: int = 64  # complete
     seed: int | None = None  # sample, complete
+    deadline_ms: int | None = None  # from when the server has the question; then it ends with an error
 
     def __post_init__(self) -> None:
         """Raises InvalidRequestError where a value is out of range."""
@@ -84,6 +86,8 @@ class CharacterRequest:
             raise InvalidRequestError(f"threshold must be between 0 and 1, not {self.threshold}")
         if self.seed is not None:
             check_range("seed", self.seed, 0, 2**63 - 1)
+        if self.deadline_ms is not None:
+            check_range("deadline_ms", self.deadline_ms, 1, MAX_DEADLINE_MS)
         self._check_texts()
 
     def _check_texts(self) -> None:
@@ -110,11 +114,11 @@ class CharacterRequest:
 
 @dataclass(frozen=True, slots=True)
 class CoveringMember:
-    """A tokenization of the text, from where its tokens can still change. Bytes that are not UTF-8 show as \\xNN."""
+    """The end of a tokenization of the text, after its stable tokens. Bytes that are not UTF-8 show as \\xNN."""
 
     tokens: tuple[str, ...]
-    ahead: str  # by what the last token goes beyond the text; empty where any token may follow
-    share: float  # of the probability of all; where something is ahead, all of it goes to the next byte there
+    ahead: str  # what the last token adds to the text; empty where any token may follow
+    probability: float  # among all that are followed; where something is ahead, all of it goes to its first byte
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,7 @@ class NextByte:
     """The distribution of the byte that follows, and what carries it."""
 
     probabilities: tuple[float, ...]  # [257]: bytes 0 to 255, then the end of text
-    members: tuple[CoveringMember, ...] = ()  # largest share first; as many as were asked for
+    members: tuple[CoveringMember, ...] = ()  # the most likely first; as many as were asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +168,7 @@ REQUEST_TYPES: FieldTypes = {
     "max_bytes": ("INT32", np.int32),
     "max_tokens": ("INT32", np.int32),
     "seed": ("INT64", np.int64),
+    "deadline_ms": ("INT32", np.int32),
 }
 
 # Output arrays, of shape [1] where nothing else is said. An answer has those of its dataclass only.
@@ -267,7 +272,7 @@ def _read_members(array: Array | None) -> tuple[CoveringMember, ...]:
     if array is None:
         return ()
     members = json.loads(to_text("members", array.reshape(-1)[0]))
-    return tuple(CoveringMember(tuple(member["tokens"]), member["ahead"], member["share"]) for member in members)
+    return tuple(CoveringMember(tuple(member["tokens"]), member["ahead"], member["probability"]) for member in members)
 
 
 def _to_finite(values: float | Sequence[float]) -> Array:

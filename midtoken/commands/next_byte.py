@@ -122,7 +122,7 @@ def _find_unfinished(text: bytes) -> bytes:
 def _render_members(members: Sequence[CoveringMember]) -> Table:
     table = _new_table()
     for member in members:
-        table.add_row(*_render_share(member.share), _render_tokens(member), Text())
+        table.add_row(*_render_share(member.probability), _render_tokens(member), Text())
     return table
 
 

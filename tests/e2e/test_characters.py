@@ -6,6 +6,7 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -217,8 +218,45 @@ def _has_slow_begun(folder: Path, num_before: int) -> bool:
 
 
 def _count_slow(folder: Path) -> int:
+    return _count_begun(folder, "slow")
+
+
+def _count_begun(folder: Path, context: str) -> int:
     log = folder / "model" / "characters.txt"
-    return log.read_text().count("open b'slow'") if log.exists() else 0
+    return log.read_text().count(f"open b'{context}'") if log.exists() else 0
+
+
+_ENDLESS = CharacterRequest(b"a", b"endless", Ask.SURPRISAL)
+
+
+async def test_a_running_question_that_is_cancelled_ends_and_the_next_one_is_answered(
+    scripted: RunningServer, folder: Path
+) -> None:
+    num_begun = _count_begun(folder, "endless")
+    task = asyncio.create_task(_ask(scripted, _ENDLESS))
+    while _count_begun(folder, "endless") == num_begun:
+        await asyncio.sleep(0.02)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert isinstance(await _ask(scripted, CharacterRequest(b"a"), timeout_s=10.0), NextByte)
+
+
+def test_a_question_ends_at_its_deadline(server: RunningServer) -> None:
+    question = {"text": "a", "context": "endless", "ask": "sample", "max_bytes": 4096, "deadline_ms": 100}
+    error = "the request was not answered within its deadline_ms of 100"
+    assert error in _post(server, question)["error"]
+    assert sum(_post(server, {"text": "a"})["probabilities"]) == pytest.approx(1)
+
+
+def test_the_heartbeat_is_answered_while_a_question_runs_and_others_wait(scripted: RunningServer) -> None:
+    with ThreadPoolExecutor() as pool:
+        question = {"text": "a", "context": "endless", "ask": "surprisal", "deadline_ms": 2000}
+        busy = [pool.submit(_post, scripted, question) for _ in range(3)]
+        for _ in range(20):
+            assert 0 <= _post(scripted, {"text": "", "heartbeat": True})["heartbeat_ms"] < 1000
+            assert not all(each.done() for each in busy)
+    assert all("deadline_ms" in each.result()["error"] for each in busy)
+    assert _post(scripted, {"text": "", "heartbeat": True})["heartbeat_ms"] == 0
 
 
 async def test_a_slow_answer_is_given_up_in_time(scripted: RunningServer) -> None:

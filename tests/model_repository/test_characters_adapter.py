@@ -4,21 +4,26 @@ import importlib.util
 import json
 import re
 import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from inference.characters.service import CharacterService
+from inference.characters.watched_reader import PassWatch
 from inference.config import EngineConfig, config_from_strings
 from inference.errors import ModelError
 from inference.protocol import characters
 from inference.protocol.arrays import Array
 from inference.protocol.characters import Ask, CharacterRequest, Generated, Surprisals
-from inference.protocol.heartbeat import HEARTBEAT_ANSWER_TYPES, HEARTBEAT_TYPES
+from inference.protocol.heartbeat import HEARTBEAT, HEARTBEAT_ANSWER_TYPES, HEARTBEAT_TYPES, heartbeat_from_arrays
 from midtoken.resources import find_model_repository
-from tests.support.character_fakes import ScriptedCharacterModel
+from tests.support.character_fakes import ScriptedCharacterModel, build_scripted_service
 from tests.support.fakes import FakeRequest, FakeTriton
 
 _FOLDER = find_model_repository() / "characters"
@@ -36,11 +41,27 @@ class _Loader:
         self.configs: list[EngineConfig] = []
         self._num_failures = num_failures
 
-    def __call__(self, config: EngineConfig) -> CharacterService:
+    def __call__(self, config: EngineConfig, _watch: PassWatch) -> CharacterService:
         self.configs.append(config)
         if len(self.configs) <= self._num_failures:
             raise ModelError("no weights")
-        return CharacterService(ScriptedCharacterModel())
+        return build_scripted_service(ScriptedCharacterModel())
+
+
+class _EndlessService:
+    """Makes forward passes until the worker stops it."""
+
+    def __init__(self, watch: PassWatch) -> None:
+        self.has_passed = threading.Event()
+        self._watch = watch
+
+    def answer(self, request: CharacterRequest) -> Generated:
+        while request.text:
+            self._watch.begin_pass()
+            time.sleep(0.001)
+            self._watch.end_pass()
+            self.has_passed.set()
+        return Generated(b"")
 
 
 @pytest.fixture(autouse=True)
@@ -50,24 +71,47 @@ def triton(monkeypatch: pytest.MonkeyPatch) -> FakeTriton:
     return fake
 
 
-def _make_model(loader: _Loader | None = None) -> Any:
-    spec = importlib.util.spec_from_file_location("characters_model", _FOLDER / "1" / "model.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    model = module.TritonPythonModel(loader or _Loader())
-    parameters = {name: {"string_value": value} for name, value in (_PARAMETERS | {"model_dir": "m"}).items()}
-    model.initialize({"model_config": json.dumps({"parameters": parameters})})
-    return model
+MakeModel = Callable[..., Any]
+
+
+@pytest.fixture
+def make_model() -> Iterator[MakeModel]:
+    """A function from a loader to the adapter that uses it."""
+    models = []
+
+    def make(load: Callable[[EngineConfig, PassWatch], Any] | None = None) -> Any:
+        spec = importlib.util.spec_from_file_location("characters_model", _FOLDER / "1" / "model.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        models.append(module.TritonPythonModel(load or _Loader()))
+        parameters = {name: {"string_value": value} for name, value in (_PARAMETERS | {"model_dir": "m"}).items()}
+        models[-1].initialize({"model_config": json.dumps({"parameters": parameters})})
+        return models[-1]
+
+    yield make
+    for model in models:
+        model.finalize()
 
 
 def _request(request: CharacterRequest) -> FakeRequest:
     return FakeRequest(characters.request_to_arrays(request))
 
 
-def _respond(request: FakeRequest) -> Any:
-    (response,) = _make_model().execute([request])
+def _respond(model: Any, request: FakeRequest) -> SimpleNamespace:
+    """The one response, which ends the request."""
+    model.execute([request])
+    return _wait_for_response(request)
+
+
+def _wait_for_response(request: FakeRequest) -> SimpleNamespace:
+    end = time.monotonic() + 30
+    while not request.sender.responses:
+        assert time.monotonic() < end, "no response came"
+        time.sleep(0.001)
+    [response] = request.sender.responses
+    assert response.flags == FakeTriton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
     return response
 
 
@@ -75,27 +119,32 @@ def _text(text: bytes = b"a") -> dict[str, Array]:
     return {"text": np.array([text], np.object_)}
 
 
-def test_a_request_has_one_answer() -> None:
-    response = _respond(_request(CharacterRequest(b"\x01\x03", ask=Ask.SURPRISAL)))
+def _heartbeat() -> FakeRequest:
+    return FakeRequest(_text(b"") | {HEARTBEAT: np.array([True])})
+
+
+def test_a_request_has_one_answer(make_model: MakeModel) -> None:
+    response = _respond(make_model(), _request(CharacterRequest(b"\x01\x03", ask=Ask.SURPRISAL)))
     assert characters.answer_from_arrays(response.arrays) == Surprisals((1.0, 3.0), 2.0)
 
 
-def test_the_model_is_loaded_with_the_first_request_and_only_then() -> None:
-    model = _make_model(loader := _Loader())
+def test_the_model_is_loaded_with_the_first_request_and_only_then(make_model: MakeModel) -> None:
+    model = make_model(loader := _Loader())
     assert loader.configs == []
-    model.execute([FakeRequest(_text()), FakeRequest(_text())])
+    for _ in range(2):
+        _respond(model, FakeRequest(_text()))
     assert loader.configs == [EngineConfig(Path("m"))]
 
 
-def test_bad_input_does_not_load_the_model() -> None:
-    (response,) = _make_model(loader := _Loader()).execute([FakeRequest({})])
+def test_bad_input_does_not_load_the_model(make_model: MakeModel) -> None:
+    response = _respond(make_model(loader := _Loader()), FakeRequest({}))
     assert response.error == ("invalid request: text is missing: what is asked about", "INVALID_ARG")
     assert loader.configs == []
 
 
-def test_a_model_that_could_not_be_loaded_is_tried_again() -> None:
-    model = _make_model(_Loader(num_failures=1))
-    first, second = (model.execute([FakeRequest(_text())])[0] for _ in range(2))
+def test_a_model_that_could_not_be_loaded_is_tried_again(make_model: MakeModel) -> None:
+    model = make_model(_Loader(num_failures=1))
+    first, second = (_respond(model, FakeRequest(_text())) for _ in range(2))
     assert (first.error, second.error) == (("no weights", "INTERNAL"), None)
 
 
@@ -106,31 +155,97 @@ def test_a_model_that_could_not_be_loaded_is_tried_again() -> None:
         (b"raise", ("the server failed on this request (RuntimeError); its log says where", "INTERNAL")),
     ],
 )
-def test_a_model_that_raises_makes_one_error(context: bytes, error: tuple[str, str]) -> None:
-    assert _respond(_request(CharacterRequest(b"a", context))).error == error
+def test_a_model_that_raises_makes_one_error(context: bytes, error: tuple[str, str], make_model: MakeModel) -> None:
+    assert _respond(make_model(), _request(CharacterRequest(b"a", context))).error == error
 
 
-def test_the_log_holds_no_text_of_a_request(triton: FakeTriton) -> None:
-    _respond(_request(CharacterRequest(b"a", b"raise secret")))
+def test_an_error_while_a_request_is_read_is_logged_without_its_text(triton: FakeTriton, make_model: MakeModel) -> None:
+    def fail() -> str:
+        raise RuntimeError("secret")
+
+    request = FakeRequest(_text())
+    request.parameters = fail  # type: ignore[method-assign]
+    response = _respond(make_model(), request)
+    assert response.error == ("the server failed on this request (RuntimeError); its log says where", "INTERNAL")
     assert "RuntimeError" in triton.log
     assert "secret" not in triton.log
 
 
-def test_one_bad_request_leaves_the_others_be() -> None:
-    requests = [FakeRequest({}), _request(CharacterRequest(b"ab", ask=Ask.GREEDY))]
-    bad, good = _make_model().execute(requests)
-    assert bad.error
-    assert characters.answer_from_arrays(good.arrays) == Generated(b"ba")
-
-
-def test_a_request_that_was_cancelled_while_it_waited_is_not_answered() -> None:
+def test_a_request_whose_parameters_are_not_json_is_invalid(triton: FakeTriton, make_model: MakeModel) -> None:
     request = FakeRequest(_text())
-    request.cancelled = True
-    assert _respond(request).error == ("the request was cancelled", "INTERNAL")
+    request.parameters = lambda: "secret is no JSON"  # type: ignore[method-assign]
+    message, code = _respond(make_model(), request).error
+    assert message == "invalid request: the names and values of the request's fields must be UTF-8"
+    assert code == "INVALID_ARG"
+    assert not triton.log.count("secret")
 
 
-def test_a_json_field_that_is_no_input_is_refused() -> None:
-    response = _respond(FakeRequest(_text(), parameters={"max_byte": 3}))
+def test_one_bad_request_leaves_the_others_be(make_model: MakeModel) -> None:
+    bad, good = FakeRequest({}), _request(CharacterRequest(b"ab", ask=Ask.GREEDY))
+    make_model().execute([bad, good])
+    assert _wait_for_response(bad).error
+    assert characters.answer_from_arrays(_wait_for_response(good).arrays) == Generated(b"ba")
+
+
+def test_a_request_that_is_cancelled_ends_with_an_error(make_model: MakeModel) -> None:
+    request = FakeRequest(_text())
+    request.sender.cancelled = True
+    assert _respond(make_model(), request).error == ("the request was cancelled", "INTERNAL")
+
+
+def test_a_running_request_that_is_cancelled_ends_with_an_error(make_model: MakeModel) -> None:
+    model = make_model(lambda _, watch: _EndlessService(watch))
+    request = FakeRequest(_text())
+    model.execute([request])
+    request.sender.cancelled = True
+    assert _wait_for_response(request).error == ("the request was cancelled", "INTERNAL")
+
+
+def test_a_request_that_is_not_answered_by_its_deadline_ends_with_an_error(make_model: MakeModel) -> None:
+    model = make_model(lambda _, watch: _EndlessService(watch))
+    response = _respond(model, FakeRequest(_text() | {"deadline_ms": np.array([20], np.int32)}))
+    assert response.error == ("the request was not answered within its deadline_ms of 20", "INTERNAL")
+
+
+def test_the_heartbeat_is_answered_at_once_while_a_request_runs(make_model: MakeModel) -> None:
+    model = make_model(lambda _, watch: _EndlessService(watch))
+    model.execute([running := FakeRequest(_text())])
+    model.execute([request := _heartbeat()])
+    [response] = request.sender.responses
+    assert heartbeat_from_arrays(response.arrays) >= 0
+    assert response.flags == FakeTriton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+    assert not running.sender.responses
+
+
+def test_the_heartbeat_of_an_idle_model_is_zero_and_does_not_load_it(make_model: MakeModel) -> None:
+    response = _respond(make_model(loader := _Loader()), _heartbeat())
+    assert heartbeat_from_arrays(response.arrays) == 0
+    assert loader.configs == []
+
+
+def test_a_heartbeat_that_is_not_asked_for_changes_nothing(make_model: MakeModel) -> None:
+    request = FakeRequest(_text() | {"ask": np.array([b"greedy"], np.object_), HEARTBEAT: np.array([False])})
+    assert characters.answer_from_arrays(_respond(make_model(), request).arrays) == Generated(b"a")
+
+
+def test_too_many_requests_are_refused(make_model: MakeModel) -> None:
+    model = make_model(lambda _, watch: _EndlessService(watch))
+    requests = [FakeRequest(_text()) for _ in range(70)]
+    model.execute(requests)
+    error = _wait_for_response(requests[-1]).error
+    assert error == ("overloaded: 64 questions wait already; try again in a moment", "UNAVAILABLE")
+
+
+def test_a_model_that_ends_ends_its_requests(make_model: MakeModel) -> None:
+    model = make_model(lambda _, watch: _EndlessService(watch))
+    requests = [FakeRequest(_text()) for _ in range(2)]
+    model.execute(requests)
+    model.finalize()
+    assert [_wait_for_response(each).error for each in requests] == [("the server is shutting down", "INTERNAL")] * 2
+
+
+def test_a_json_field_that_is_no_input_is_refused(make_model: MakeModel) -> None:
+    response = _respond(make_model(), FakeRequest(_text(), parameters={"max_byte": 3}))
     assert response.error[0].startswith("invalid request: unknown field 'max_byte'; known are text, context, ask")
 
 
@@ -149,7 +264,3 @@ def test_the_configuration_names_the_tensors_of_the_wire() -> None:
 
 def test_the_configuration_repeats_the_defaults() -> None:
     assert config_from_strings(_PARAMETERS | {"model_dir": "m"}) == EngineConfig(Path("m"))
-
-
-def test_the_model_stays_under_120_lines() -> None:
-    assert len((_FOLDER / "1" / "model.py").read_text().splitlines()) < 120

@@ -1,12 +1,16 @@
-"""A stand-in for the character-level model, behind the real service and the real adapter."""
+"""A scripted character-level model, for the real service and the real adapter."""
 
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
+from inference.characters.model import CharacterModel
+from inference.characters.service import CharacterService
+from inference.characters.watched_reader import PassWatch
 from inference.errors import InvalidRequestError
 from inference.protocol.characters import END
 
@@ -16,12 +20,14 @@ _TOKENS = (b"He", b"llo", b"l", b"\xc3")
 class ScriptedCharacterModel:
     """A model of bytes in which each byte comes again with 3/4, or else the text ends; a first byte is `a` or the end.
 
-    Its context says what it does: `slow` takes a second, `refuse` and `raise` fail. NUL is impossible, members are two.
+    Its context says what it does: `slow` takes a second, `endless` makes forward passes until its watch ends it,
+    `refuse` and `raise` fail. NUL is impossible, members are two.
     """
 
-    def __init__(self, log: Path | None = None) -> None:
+    def __init__(self, log: Path | None = None, watch: PassWatch | None = None) -> None:
         self.events: list[str] = []  # what was opened and advanced; in the log too, where there is one
         self._log = log
+        self._watch = watch
 
     def note(self, event: str) -> None:
         """One more event."""
@@ -30,7 +36,7 @@ class ScriptedCharacterModel:
             with self._log.open("a") as log:
                 log.write(event + "\n")
 
-    def open(self, context: bytes, settings: object) -> "_State":
+    def open(self, context: bytes, settings: object) -> "ScriptedState":
         """Raises what the script says."""
         self.note(f"open {context!r}")
         if context == b"refuse":
@@ -39,10 +45,14 @@ class ScriptedCharacterModel:
             raise RuntimeError(f"{context!r} {settings}")
         if context == b"slow":
             time.sleep(1)
-        return _State(self, context)
+        while context == b"endless" and self._watch is not None:
+            self._watch.begin_pass()
+            time.sleep(0.005)
+            self._watch.end_pass()
+        return ScriptedState(self, context)
 
     def find_surprisals(self, text: bytes, context: bytes, settings: object) -> npt.NDArray[np.float64]:
-        """As many bits as the byte says, modulo 8; nothing can be said of a byte behind an impossible one."""
+        """As many bits as the byte says, modulo 8; nothing can be said of a byte after an impossible one."""
         self.open(context, settings)
         return np.array(
             [np.nan if 0 in text[:index] else np.inf if byte == 0 else byte % 8 for index, byte in enumerate(text)]
@@ -59,15 +69,15 @@ class ScriptedCharacterModel:
             log_missed=None if b"x" in text else log_probability,
         )
 
-    def sample(self, state: "_State", rng: np.random.Generator, max_bytes: int) -> bytes:
+    def sample(self, state: "ScriptedState", rng: np.random.Generator, max_bytes: int) -> bytes:
         """Letters that the generator draws."""
         return state.text + rng.integers(97, 123, max_bytes).astype(np.uint8).tobytes()
 
-    def choose_greedily(self, state: "_State", max_bytes: int) -> bytes:
-        """The text so far, turned round."""
+    def choose_greedily(self, state: "ScriptedState", max_bytes: int) -> bytes:
+        """The text so far, reversed."""
         return state.text[::-1][:max_bytes]
 
-    def complete(self, state: "_State", rng: np.random.Generator, max_tokens: int) -> bytes:
+    def complete(self, state: "ScriptedState", rng: np.random.Generator, max_tokens: int) -> bytes:
         """So many tokens that the generator draws."""
         return b"".join(_TOKENS[number] for number in rng.integers(0, 3, max_tokens)) + state.text[:0]
 
@@ -76,14 +86,21 @@ class ScriptedCharacterModel:
         return _TOKENS[token_id]
 
 
-class _State:
+def build_scripted_service(model: ScriptedCharacterModel) -> CharacterService:
+    """The real service over a scripted model, which has the methods of the real one."""
+    return CharacterService(cast(CharacterModel, model))
+
+
+class ScriptedState:
+    """Where the scripted model stands after a text."""
+
     def __init__(self, model: ScriptedCharacterModel, text: bytes) -> None:
         self.text = text
         self._model = model
 
-    def advance(self, data: bytes) -> "_State":
+    def advance(self, data: bytes) -> "ScriptedState":
         self._model.note(f"advance {data!r}")
-        return _State(self._model, self.text + data)
+        return ScriptedState(self._model, self.text + data)
 
     @property
     def next_log_probs(self) -> npt.NDArray[np.float64]:
@@ -94,4 +111,4 @@ class _State:
 
     def find_members(self, limit: int) -> list[SimpleNamespace]:
         members = [((0, 1), 1, 0.75), ((0, 2, 3), 0, 0.25)]
-        return [SimpleNamespace(token_ids=a, num_bytes_ahead=b, share=c) for a, b, c in members[:limit]]
+        return [SimpleNamespace(token_ids=a, num_bytes_ahead=b, probability=c) for a, b, c in members[:limit]]

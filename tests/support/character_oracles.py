@@ -113,12 +113,12 @@ class CanonicalStrings:
         whole = data.decode(errors="ignore")
         unfinished = data[len(whole.encode()) :]
         paths: dict[TokenIds, bytes] = {}
-        for ends in self._find_ways(whole):
+        for ends in self._find_boundary_sets(whole):
             pieces = [whole[start:end] for start, end in pairwise((0, *ends))]
-            closed = tuple(token_id for piece in pieces for token_id in self._encode(piece))
+            complete = tuple(token_id for piece in pieces for token_id in self._encode(piece))
             last = whole[ends[-1] if ends else 0 :]
-            paths |= self._open(closed, last.encode() + unfinished)
-            paths |= self._open(closed + self._encode(last), unfinished)
+            paths |= self._find_open(complete, last.encode() + unfinished)
+            paths |= self._find_open(complete + self._encode(last), unfinished)
         return paths
 
     def find_masses(self, data: bytes) -> npt.NDArray[np.float64]:
@@ -130,7 +130,7 @@ class CanonicalStrings:
         return np.array([logsumexp(masses) for masses in found])
 
     def iter_leaving(self, path: TokenIds, remaining_bytes: bytes) -> Iterator[tuple[int, float]]:
-        """Each string one token longer than the path: how it goes on behind the text, and its log probability."""
+        """Each string one token longer than the path: its outcome after the text, and its log probability."""
         log_path = self._weigh(path)
         log_probs = self._model.find_log_probs(self._start_ids + path)
         for rank, token_id in enumerate(self._toy.trie.order.tolist()):
@@ -141,7 +141,7 @@ class CanonicalStrings:
             yield END, log_path + float(log_probs[-1])
 
     def find_next(self, data: bytes) -> npt.NDArray[np.float64]:
-        """[257]: each next byte's share in the members that go on as UTF-8 can."""
+        """[257]: log probabilities of the outcomes, of the members that go on as UTF-8."""
         masses = self.find_masses(data)
         for byte in range(256):
             if not _can_be_text(data + bytes([byte])):
@@ -157,17 +157,18 @@ class CanonicalStrings:
             log_prob += float(log_probs[self._toy.trie.rank[token_id]])
         return log_prob
 
-    def _find_ways(self, text: str) -> set[tuple[int, ...]]:
+    def _find_boundary_sets(self, text: str) -> set[tuple[int, ...]]:
         splits = [self._toy.encoder.split(text + more) for more in _CONTINUATIONS]
         return {tuple(piece.end for piece in pieces if piece.end <= len(text)) for pieces in splits}
 
-    def _open(self, before: TokenIds, origin: bytes) -> dict[TokenIds, bytes]:
+    def _find_open(self, complete: TokenIds, beginning: bytes) -> dict[TokenIds, bytes]:
+        """The paths that go on in a pre-token which begins so."""
         found = {}
-        for end in range(len(origin) + 1):
-            remaining_bytes = origin[end:]
+        for end in range(len(beginning) + 1):
+            remaining_bytes = beginning[end:]
             tokens = self._toy.vocabulary.token_bytes
             if any(token.startswith(remaining_bytes) and len(token) > len(remaining_bytes) for token in tokens):
-                found[before + self.merge(origin[:end])] = remaining_bytes
+                found[complete + self.merge(beginning[:end])] = remaining_bytes
         return found
 
     def _encode(self, piece: str) -> TokenIds:
@@ -213,8 +214,8 @@ def _can_be_text(data: bytes) -> bool:
     """By the definition: up to three bytes more, and it is."""
     if is_text(data):
         return True
-    ways = [bytes([first, *[0x80] * count]) for first in (0x80, 0x90, 0xA0, 0xBF) for count in range(3)]
-    return any(is_text(data + more) for more in ways)
+    endings = [bytes([first, *[0x80] * count]) for first in (0x80, 0x90, 0xA0, 0xBF) for count in range(3)]
+    return any(is_text(data + more) for more in endings)
 
 
 def _find_shown() -> list[str]:

@@ -77,7 +77,8 @@ class CorpusModel:
             return np.full_like(next(iter(self._counts.values())), np.nan)
         counts = self._counts[token_ids]
         with np.errstate(divide="ignore"):
-            return np.log(counts) - np.log(counts.sum())
+            log_probs: LogProbs = np.log(counts) - np.log(counts.sum())
+        return log_probs
 
 
 class ToyReader:
@@ -135,8 +136,8 @@ class ByteEncoder:
     def encode(self, pre_token: str) -> TokenIds:
         return self.encode_beginning(pre_token.encode())
 
-    def encode_beginning(self, origin: bytes) -> TokenIds:
-        return tuple(self._ids[byte] for byte in origin)
+    def encode_beginning(self, beginning: bytes) -> TokenIds:
+        return tuple(self._ids[byte] for byte in beginning)
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ def small_vocabularies(draw: st.DrawFn, max_tokens: int = 6) -> SmallVocabulary:
 
 
 @st.composite
-def random_models(draw: st.DrawFn, trie: Trie, **changes: object) -> RandomModel:
+def random_models(draw: st.DrawFn, /, trie: Trie, **changes: object) -> RandomModel:
     """Flat ones, peaked ones, some for which much is impossible."""
     choices = {
         "seed": draw(st.integers(0, 2**32 - 1)),

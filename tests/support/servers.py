@@ -29,15 +29,17 @@ class TritonPythonModel(Adapter):
 """
 
 _SCRIPTED_CHARACTERS = """
-from inference.characters.service import CharacterService
-
 from .adapter import TritonPythonModel as Adapter
-from .character_fakes import ScriptedCharacterModel
+from .character_fakes import ScriptedCharacterModel, build_scripted_service
+
+
+def _load(config, watch):
+    return build_scripted_service(ScriptedCharacterModel(config.model_dir / "characters.txt", watch))
 
 
 class TritonPythonModel(Adapter):
     def __init__(self):
-        super().__init__(lambda config: CharacterService(ScriptedCharacterModel(config.model_dir / "characters.txt")))
+        super().__init__(_load)
 """
 
 

@@ -1,3 +1,5 @@
+import tracemalloc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +26,19 @@ def test_prefix_with_a_thousand_tokens_is_not_kept_for_good() -> None:
     cache = HotPrefixCache(Trie.build(Vocabulary.from_tokens(tokens, {})))
 
     assert cache.num_hot == 1  # the empty prefix alone
+
+
+def test_the_mask_of_a_hot_prefix_is_built_before_it_is_asked_for() -> None:
+    num_rows = 1_000_000
+    cache = HotPrefixCache(Trie.build(Vocabulary.from_tokens({0: b"a", 1: b"ab"}, {}, num_rows=num_rows)), 2)
+    tracemalloc.start()
+
+    mask = cache.allowed(b"a").mask
+
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert mask.nbytes == num_rows / 8
+    assert peak_bytes < mask.nbytes
 
 
 def test_second_lookup_is_a_hit_with_the_same_set() -> None:

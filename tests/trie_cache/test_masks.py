@@ -1,3 +1,5 @@
+import tracemalloc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,3 +44,16 @@ def test_arrays_cannot_be_written() -> None:
         allowed = build_allowed_set(trie, prefix)
         assert not allowed.ids.flags.writeable
         assert not allowed.mask.flags.writeable
+
+
+def test_a_lookup_builds_no_mask_until_one_is_asked_for() -> None:
+    num_rows = 1_000_000
+    trie = Trie.build(Vocabulary.from_tokens({0: b"a", 1: b"ab"}, {}, num_rows=num_rows))
+    tracemalloc.start()
+
+    allowed = build_allowed_set(trie, b"ab")
+
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < num_rows / 32
+    assert allowed.mask.nbytes == num_rows / 8

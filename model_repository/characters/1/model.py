@@ -1,80 +1,95 @@
-"""Triton's face of the character-level model: tensors to `inference.protocol.characters` and back, and nothing else.
+"""The Triton model `characters`: it converts between tensors and `inference.protocol.characters`, and does no more.
 
-Not decoupled: each request has one response, the answer or one error; no exception leaves `execute`.
+Decoupled: `execute` hands each request to the worker and returns; the worker's thread sends the answer. Every request
+ends in exactly one response with the FINAL flag, the answer or an error. Without it the stream would never close.
 """
 
 import json
 import os
-import traceback
 from collections.abc import Callable, Iterable
 from typing import Any  # Triton's objects have no types
 
 import triton_python_backend_utils as pb_utils  # its TritonError, Tensor exist inside methods only
 
 import inference
+from inference.characters.watched_reader import PassWatch
+from inference.characters.worker import CharacterWorker
 from inference.config import EngineConfig, config_from_strings, strings_from_environment
-from inference.errors import InvalidRequestError, MidtokenError, ServerError
+from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, to_public_error
 from inference.protocol import characters
+from inference.protocol.arrays import Array
 from inference.protocol.error_text import error_to_text
+from inference.protocol.heartbeat import HEARTBEAT, HEARTBEAT_TYPES, asks_for_heartbeat, heartbeat_to_arrays
+from inference.protocol.triton_inputs import read_inputs
+
+_INPUTS = characters.REQUEST_TYPES | HEARTBEAT_TYPES
 
 
-def _load_service(config: EngineConfig) -> Any:
+def _load_service(config: EngineConfig, watch: PassWatch) -> Any:
     from inference.characters.loader import load_character_model
     from inference.characters.service import CharacterService  # here, because the loader loads torch
 
-    return CharacterService(load_character_model(config))
+    return CharacterService(load_character_model(config, watch))
 
 
 class TritonPythonModel:
     """The character-level model. Its settings are config.pbtxt's parameters, overridden by MIDTOKEN_* variables."""
 
-    def __init__(self, load_service: Callable[[EngineConfig], Any] = _load_service) -> None:
+    def __init__(self, load_service: Callable[[EngineConfig, PassWatch], Any] = _load_service) -> None:
         self._load_service = load_service  # makes what answers: an object with `answer(request)`
-        self._service: Any = None  # until the first request
 
     def initialize(self, args: dict[str, str]) -> None:
         """Reads the settings. Raises ModelError where they are none."""
         pb_utils.Logger.log_info(f"characters: inference is {inference.__file__}")
         parameters = json.loads(args["model_config"])["parameters"]
         strings = {name: value["string_value"] for name, value in parameters.items()}
-        self._config = config_from_strings(strings | strings_from_environment(os.environ))
+        config = config_from_strings(strings | strings_from_environment(os.environ))
+        self._worker = CharacterWorker(lambda watch: self._load_service(config, watch))
 
-    def execute(self, requests: Iterable[Any]) -> list[Any]:
-        """Answers one request after the other."""
-        return [self._respond(request) for request in requests]
+    def execute(self, requests: Iterable[Any]) -> None:
+        """Answers a request for the heartbeat at once, and hands every other one to the worker."""
+        for request in requests:
+            sink = _Sink(request.get_response_sender())
+            try:
+                self._take(request, sink)
+            except Exception as error:  # raised from here, it would leave the stream open
+                sink.fail(to_public_error(error, pb_utils.Logger.log_error))
 
-    def _respond(self, request: Any) -> Any:
-        try:
-            if request.is_cancelled():  # while it waited for those before it
-                raise ServerError("the request was cancelled")
-            arrays = characters.answer_to_arrays(self._answer(_read_request(request)))
-            return pb_utils.InferenceResponse([pb_utils.Tensor(name, array) for name, array in arrays.items()])
-        except Exception as error:  # what left here would fail the requests beside this one too
-            return _refuse(error if isinstance(error, MidtokenError) else _log_bug(error))
+    def _take(self, request: Any, sink: "_Sink") -> None:
+        arrays = read_inputs(request, pb_utils.get_input_tensor_by_name, _INPUTS)
+        if asks_for_heartbeat(arrays):
+            sink.send_arrays(heartbeat_to_arrays(self._worker.measure_heartbeat_ms()))
+            return
+        arrays.pop(HEARTBEAT, None)
+        self._worker.submit(characters.request_from_arrays(arrays), sink)
 
-    def _answer(self, request: characters.CharacterRequest) -> characters.CharacterAnswer:
-        if self._service is None:
-            self._service = self._load_service(self._config)
-        answer: characters.CharacterAnswer = self._service.answer(request)
-        return answer
-
-
-def _read_request(request: Any) -> characters.CharacterRequest:
-    arrays = dict.fromkeys(json.loads(request.parameters() or "{}"))  # JSON fields that are no inputs: refused below
-    for name in characters.REQUEST_TYPES:
-        tensor = pb_utils.get_input_tensor_by_name(request, name)
-        if tensor is not None:
-            arrays[name] = tensor.as_numpy()
-    return characters.request_from_arrays(arrays)
+    def finalize(self) -> None:
+        """Fails what waits, stops what runs, and ends the worker's thread."""
+        self._worker.close()
 
 
-def _refuse(error: MidtokenError) -> Any:
-    kinds = pb_utils.TritonError
-    code = kinds.INVALID_ARG if isinstance(error, InvalidRequestError) else kinds.INTERNAL
-    return pb_utils.InferenceResponse(error=pb_utils.TritonError(error_to_text(error), code))
+class _Sink:
+    """Where the worker sends one request's answer."""
 
+    def __init__(self, sender: Any) -> None:
+        self._sender, self._is_ended = sender, False
 
-def _log_bug(error: Exception) -> ServerError:
-    place = "".join(traceback.format_tb(error.__traceback__))  # without the message, which may hold the request's text
-    pb_utils.Logger.log_error(f"characters: a request failed with {type(error).__name__} at\n{place}")
-    return ServerError(f"the server failed on this request ({type(error).__name__}); its log says where")
+    def send(self, answer: characters.CharacterAnswer) -> None:
+        self.send_arrays(characters.answer_to_arrays(answer))
+
+    def send_arrays(self, arrays: dict[str, Array]) -> None:
+        self._end(pb_utils.InferenceResponse([pb_utils.Tensor(name, array) for name, array in arrays.items()]))
+
+    def fail(self, error: MidtokenError) -> None:
+        kinds = pb_utils.TritonError
+        codes = {InvalidRequestError: kinds.INVALID_ARG, OverloadedError: kinds.UNAVAILABLE}
+        triton_error = pb_utils.TritonError(error_to_text(error), codes.get(type(error), kinds.INTERNAL))
+        self._end(pb_utils.InferenceResponse(error=triton_error))
+
+    def is_cancelled(self) -> bool:
+        return bool(self._sender.is_cancelled())
+
+    def _end(self, response: Any) -> None:
+        if not self._is_ended:
+            self._is_ended = True
+            self._sender.send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)

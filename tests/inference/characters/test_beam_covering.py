@@ -1,19 +1,23 @@
 """`enumerate` and `beam` against a look at every token string."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from inference.characters.model import CoveringKind, CoveringSettings
+from inference.characters.model import CoveringSettings
 from inference.characters.state import State
 from inference.errors import InvalidRequestError
+from inference.protocol.characters import CoveringKind
 from tests.support.character_oracles import END, EveryString, find_all_texts
 from tests.support.character_toys import (
     START,
     RandomModel,
     SmallVocabulary,
     TokenModel,
+    ToyReader,
     random_models,
     small_vocabularies,
 )
@@ -21,12 +25,12 @@ from trie_cache.vocabulary import Vocabulary
 
 _ALL = CoveringSettings(CoveringKind.ENUMERATE)
 _WIDE = CoveringSettings(CoveringKind.BEAM, width=1024)
-_EXACT = {"rtol": 0, "atol": 1e-9}
+_assert_close = partial(np.testing.assert_allclose, rtol=0, atol=1e-9)
 
 
 @st.composite
 def _cases(
-    draw: st.DrawFn, max_bytes: int = 5, max_tokens: int = 4, **changes: object
+    draw: st.DrawFn, /, max_bytes: int = 5, max_tokens: int = 4, **changes: object
 ) -> tuple[SmallVocabulary, RandomModel, bytes]:
     small = draw(small_vocabularies(max_tokens))
     model = draw(random_models(small.trie, **changes))
@@ -45,7 +49,7 @@ def test_enumerate_gives_the_mass_of_the_whole_covering(case: tuple[SmallVocabul
     state = small.open_model(model).open(b"", _ALL).advance(text)
 
     expected = _every_string(small, model).log_prefix(text)
-    np.testing.assert_allclose([state.log_mass, state.totals.log_probability], [expected, expected], **_EXACT)
+    _assert_close([state.log_mass, state.totals.log_probability], [expected, expected])
     assert state.totals.log_missed == -np.inf
 
 
@@ -59,7 +63,7 @@ def test_enumerate_gives_ratios_of_prefix_probabilities(case: tuple[SmallVocabul
         small.open_model(model).open(b"", _ALL).advance(text),
         small.open_model(model).open(text, _ALL),
     ):
-        np.testing.assert_allclose(state.next_log_probs, every.find_next(text), **_EXACT)
+        _assert_close(state.next_log_probs, every.find_next(text))
 
 
 @given(case=_cases(), cut=st.integers(0, 5))
@@ -74,8 +78,8 @@ def test_a_text_is_as_likely_after_its_context_as_both_are_over_the_context(
     score = small.open_model(model).score(text, context, _ALL)
 
     log_context = every.log_prefix(context)
-    np.testing.assert_allclose(score.log_probability, every.log_prefix(whole) - log_context, **_EXACT)
-    np.testing.assert_allclose(score.log_probability_with_end, every.log_whole(whole) - log_context, **_EXACT)
+    _assert_close(score.log_probability, every.log_prefix(whole) - log_context)
+    _assert_close(score.log_probability_with_end, every.log_whole(whole) - log_context)
 
 
 @given(case=_cases())
@@ -89,7 +93,7 @@ def test_surprisals_are_the_bits_of_each_byte_after_those_before(
 
     bits = small.open_model(model).find_surprisals(text, b"", _ALL)
 
-    np.testing.assert_allclose(bits, -np.diff(sums) / np.log(2), **_EXACT)
+    _assert_close(bits, -np.diff(sums) / np.log(2))
 
 
 @given(small=small_vocabularies(max_tokens=2), seed=st.integers(0, 999))
@@ -104,9 +108,9 @@ def test_the_texts_of_a_model_that_soon_ends_are_as_likely_as_all_of_its_strings
     assert sum(probabilities.values()) == pytest.approx(1, abs=1e-12)
     for text in [text for text in probabilities if len(text) <= 6][::7]:
         score = characters.score(text, b"", _ALL)
-        begun = sum(share for other, share in probabilities.items() if other.startswith(text))
-        np.testing.assert_allclose(np.exp(score.log_probability), begun, **_EXACT)
-        np.testing.assert_allclose(np.exp(score.log_probability_with_end), probabilities[text], **_EXACT)
+        begun = sum(probability for other, probability in probabilities.items() if other.startswith(text))
+        _assert_close(np.exp(score.log_probability), begun)
+        _assert_close(np.exp(score.log_probability_with_end), probabilities[text])
 
 
 @given(case=_cases())
@@ -117,8 +121,8 @@ def test_a_wide_beam_is_the_enumeration(case: tuple[SmallVocabulary, RandomModel
     assume(every.advance(text).log_mass > -np.inf)
 
     for ours, exact in zip(wide.walk(text), every.walk(text), strict=True):
-        np.testing.assert_allclose(ours.next_log_probs, exact.next_log_probs, **_EXACT)
-        np.testing.assert_allclose(ours.log_mass, exact.log_mass, **_EXACT)
+        _assert_close(ours.next_log_probs, exact.next_log_probs)
+        _assert_close(ours.log_mass, exact.log_mass)
         assert ours.totals.log_missed == -np.inf
 
 
@@ -188,7 +192,7 @@ def test_the_next_bytes_and_the_end_sum_to_one(
         start = characters.open(b"", settings)
         for state in (start, *start.walk(text)):
             if state.log_mass > -np.inf:
-                np.testing.assert_allclose(np.exp(state.next_log_probs).sum(), 1, **_EXACT)
+                _assert_close(np.exp(state.next_log_probs).sum(), 1)
 
 
 @given(case=_cases(max_bytes=4, max_tokens=3, share_impossible=0.0), cuts=st.lists(st.integers(0, 4), max_size=3))
@@ -213,12 +217,12 @@ def test_walked_at_once_and_byte_by_byte_and_again_from_a_kept_state_is_the_same
 
 
 def _assert_same(ours: State, other: State) -> None:
-    np.testing.assert_allclose(ours.next_log_probs, other.next_log_probs, **_EXACT)
-    np.testing.assert_allclose(ours.log_mass, other.log_mass, **_EXACT)
+    _assert_close(ours.next_log_probs, other.next_log_probs)
+    _assert_close(ours.log_mass, other.log_mass)
     assert ours.totals.log_missed is not None
     assert other.totals.log_missed is not None
-    np.testing.assert_allclose(ours.totals.log_probability, other.totals.log_probability, **_EXACT)
-    np.testing.assert_allclose(np.exp(ours.totals.log_missed), np.exp(other.totals.log_missed), **_EXACT)
+    _assert_close(ours.totals.log_probability, other.totals.log_probability)
+    _assert_close(np.exp(ours.totals.log_missed), np.exp(other.totals.log_missed))
 
 
 @given(
@@ -261,7 +265,7 @@ def test_old_forks_are_followed_as_long_as_there_is_room() -> None:
     narrow, exact = (characters.open(b"", settings).advance(text) for settings in (_beam(6), _ALL))
 
     assert narrow.totals.log_missed == -np.inf
-    np.testing.assert_allclose(narrow.log_mass, exact.log_mass, **_EXACT)
+    _assert_close(narrow.log_mass, exact.log_mass)
 
 
 def test_what_known_text_needs_is_read_ahead() -> None:
@@ -271,6 +275,8 @@ def test_what_known_text_needs_is_read_ahead() -> None:
     for byte in 20 * b"ab":
         unknown = unknown.advance(bytes([byte]))
 
+    assert isinstance(known.reader, ToyReader)
+    assert isinstance(unknown.reader, ToyReader)
     assert 2 * known.reader.num_passes < unknown.reader.num_passes
 
 
@@ -292,4 +298,4 @@ def test_bytes_that_are_not_utf8_are_bytes_to_a_beam() -> None:
 
     state = small.open_model(model).open(b"\xff\x80", _WIDE)
 
-    np.testing.assert_allclose(state.next_log_probs, _every_string(small, model).find_next(b"\xff\x80"), **_EXACT)
+    _assert_close(state.next_log_probs, _every_string(small, model).find_next(b"\xff\x80"))

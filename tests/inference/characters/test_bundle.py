@@ -1,8 +1,10 @@
 """Sums over slices against fractions, and bundles against a look at every token."""
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,19 +52,19 @@ def _assert_near(found: float, exact: float, dtype: type) -> None:
 def test_each_slice_has_its_own_sum_however_small_beside_its_neighbours(
     dtype: type, row: list[float], cuts: set[int]
 ) -> None:
-    values = np.array(row, dtype)
+    values: Floats = np.array(row, dtype)
     starts = np.array([0, *sorted(cut for cut in cuts if cut < len(row))], np.intp)
 
     sums = sum_slices(values, starts)
 
-    for found, part in zip(sums, np.split(values, starts[1:]), strict=True):
-        _assert_near(float(found), _sum_exactly(part), dtype)
+    for found, part in zip(sums, pairwise([*starts.tolist(), len(values)]), strict=True):
+        _assert_near(float(found), _sum_exactly(values[slice(*part)]), dtype)
 
 
 @_dtypes
 @given(row=_rows)
 def test_a_whole_row_has_its_sum(dtype: type, row: list[float]) -> None:
-    values = np.array(row, dtype)
+    values: Floats = np.array(row, dtype)
 
     _assert_near(sum_all(values), _sum_exactly(values), dtype)
 
@@ -71,7 +73,7 @@ def test_a_whole_row_has_its_sum(dtype: type, row: list[float]) -> None:
 def test_a_slice_of_a_million_trillion_trillionth_keeps_its_digits(dtype: type) -> None:
     """A difference of running sums would have none left."""
     rare = np.log(1e-30) + np.array([0.0, -1.0, -2.0])
-    values = np.concatenate([np.full(30_000, -10.3), rare, np.full(30_000, -10.3)]).astype(dtype)
+    values: Floats = np.concatenate([np.full(30_000, -10.3), rare, np.full(30_000, -10.3)]).astype(dtype)
 
     found = sum_slices(values, np.array([0, 30_000, 30_003], np.intp))[1]
 
@@ -80,7 +82,7 @@ def test_a_slice_of_a_million_trillion_trillionth_keeps_its_digits(dtype: type) 
 
 @_dtypes
 def test_a_flat_row_of_a_large_vocabulary_sums_to_one(dtype: type) -> None:
-    values = np.full(150_000, -np.log(150_000), dtype)
+    values: Floats = np.full(150_000, -np.log(150_000), dtype)
 
     found = sum_all(values)
 
@@ -93,8 +95,8 @@ def test_nothing_sums_to_nothing() -> None:
 
 
 @st.composite
-def _opened(draw: st.DrawFn) -> tuple[SmallVocabulary, Bundle, np.ndarray, bytes]:
-    """A bundle behind some bytes, the row it was made of, and the bytes."""
+def _opened(draw: st.DrawFn) -> tuple[SmallVocabulary, Bundle, npt.NDArray[np.float64], bytes]:
+    """A bundle after some bytes, the row it was made of, and the bytes."""
     small = draw(small_vocabularies(max_tokens=8))
     model: RandomModel = draw(random_models(small.trie))
     string = TokenString((START,))
@@ -113,8 +115,8 @@ def _opened(draw: st.DrawFn) -> tuple[SmallVocabulary, Bundle, np.ndarray, bytes
 
 
 @given(case=_opened())
-def test_a_bundle_holds_the_tokens_that_begin_with_its_rest_by_their_next_byte(
-    case: tuple[SmallVocabulary, Bundle, np.ndarray, bytes],
+def test_a_bundle_holds_the_tokens_that_begin_with_its_remaining_bytes_by_their_next_byte(
+    case: tuple[SmallVocabulary, Bundle, npt.NDArray[np.float64], bytes],
 ) -> None:
     small, bundle, row, remaining_bytes = case
     tokens = [small.trie.spell(token_id) for token_id in small.trie.order.tolist()]
@@ -143,8 +145,8 @@ def test_a_bundle_holds_the_tokens_that_begin_with_its_rest_by_their_next_byte(
 
 
 @given(case=_opened())
-def test_narrowed_byte_by_byte_and_opened_behind_the_bytes_is_the_same(
-    case: tuple[SmallVocabulary, Bundle, np.ndarray, bytes],
+def test_narrowed_byte_by_byte_and_opened_after_the_bytes_is_the_same(
+    case: tuple[SmallVocabulary, Bundle, npt.NDArray[np.float64], bytes],
 ) -> None:
     small, bundle, row, remaining_bytes = case
     bundle.string.log_probs = row[:-1]
@@ -159,7 +161,7 @@ def test_narrowed_byte_by_byte_and_opened_behind_the_bytes_is_the_same(
 
 @given(case=_opened(), limit=st.integers(1, 4))
 def test_the_heaviest_of_a_bundle_come_first(
-    case: tuple[SmallVocabulary, Bundle, np.ndarray, bytes], limit: int
+    case: tuple[SmallVocabulary, Bundle, npt.NDArray[np.float64], bytes], limit: int
 ) -> None:
     small, bundle, row, remaining_bytes = case
     found = bundle.find_heaviest(limit)

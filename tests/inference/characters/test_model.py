@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -9,8 +10,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from inference.characters.model import CoveringKind, CoveringSettings
+from inference.characters.model import CoveringSettings
 from inference.errors import InvalidRequestError
+from inference.protocol.characters import CoveringKind
 from tests.support.character_oracles import EveryString, find_all_texts
 from tests.support.character_toys import (
     START,
@@ -18,6 +20,7 @@ from tests.support.character_toys import (
     RandomModel,
     SmallVocabulary,
     TokenIds,
+    ToyReader,
     find_start_ids,
     merge_by_hand,
     open_toy,
@@ -33,7 +36,7 @@ _BEAM = CoveringSettings(CoveringKind.BEAM)
 _SINGLE = CoveringSettings(CoveringKind.SINGLE)
 _ALL = CoveringSettings(CoveringKind.ENUMERATE)
 _EVERY_KIND = [CoveringSettings(kind) for kind in CoveringKind]
-_EXACT = {"rtol": 0, "atol": 1e-9}
+_assert_close = partial(np.testing.assert_allclose, rtol=0, atol=1e-9)
 
 
 def _teach(toy: ToyTokenizer, weights: Mapping[tuple[str, ...], float]) -> CorpusModel:
@@ -97,8 +100,8 @@ def test_hello_worl_goes_on_with_a_d() -> None:
     assert characters.choose_greedily(characters.open(b"Hello, worl", _SINGLE), 1) == b"w"
     assert characters.choose_greedily(characters.open(b"Hello, worl", _CANONICAL), 9) == b"d"
     assert characters.choose_greedily(characters.open(b"Hello, worl", _BEAM), 9) == b"d"
-    share = np.exp(characters.open(b"Hello, worl", _BEAM).next_log_probs)
-    assert share[ord("w")] == pytest.approx(1e-5 / (0.982 + 0.007 + 1e-5)), "the slip is not forgotten"
+    probabilities = np.exp(characters.open(b"Hello, worl", _BEAM).next_log_probs)
+    assert probabilities[ord("w")] == pytest.approx(1e-5 / (0.982 + 0.007 + 1e-5)), "the slip is not forgotten"
 
 
 @st.composite
@@ -120,8 +123,10 @@ def test_the_members_of_an_enumeration_are_the_paper_s_covering(
     members = small.open_model(model).open(text, _ALL).find_members(10_000)
 
     assert len(members) == len({member.token_ids for member in members})
-    assert [member.share for member in members] == sorted((member.share for member in members), reverse=True)
-    found = {member.token_ids: member.share for member in members}
+    assert [member.probability for member in members] == sorted(
+        (member.probability for member in members), reverse=True
+    )
+    found = {member.token_ids: member.probability for member in members}
     for ids, log_prob in covering.items():
         assert found.pop(ids, 0.0) == pytest.approx(np.exp(log_prob - total), abs=1e-9)
     assert not found
@@ -157,19 +162,19 @@ def test_completion_by_tokens_agrees_with_rejection_sampling(prefix: bytes) -> N
 
 
 @pytest.mark.parametrize("prefix", [b"", b"ab"])
-@pytest.mark.parametrize("way", ["by bytes", "by tokens"])
-def test_samples_are_as_frequent_as_the_texts_are_likely(way: str, prefix: bytes) -> None:
+@pytest.mark.parametrize("method", ["by bytes", "by tokens"])
+def test_samples_are_as_frequent_as_the_texts_are_likely(method: str, prefix: bytes) -> None:
     exact = find_all_texts(_SHORT, _VOCABULARY.trie, (START,), _NUM_TOKENS)
-    exact = {text: share for text, share in exact.items() if text.startswith(prefix)}
+    exact = {text: probability for text, probability in exact.items() if text.startswith(prefix)}
     characters = _VOCABULARY.open_model(_SHORT)
     state = characters.open(prefix, _ALL)
-    draw = characters.sample if way == "by bytes" else characters.complete
+    draw = characters.sample if method == "by bytes" else characters.complete
     rng = np.random.default_rng(3)
 
-    found = Counter(prefix + draw(state, rng, 50) for _ in range(_NUM_SAMPLES[way]))
+    found = Counter(prefix + draw(state, rng, 50) for _ in range(_NUM_SAMPLES[method]))
 
     assert set(found) <= set(exact)
-    expected = _NUM_SAMPLES[way] * np.array(list(exact.values())) / sum(exact.values())
+    expected = _NUM_SAMPLES[method] * np.array(list(exact.values())) / sum(exact.values())
     _assert_agree(np.array([found[text] for text in exact]), expected, expected, num_samples=1)
 
 
@@ -192,6 +197,7 @@ def test_a_completion_goes_on_beyond_the_window_and_keeps_one_row() -> None:
     characters = _VOCABULARY.open_model(endless, max_tokens=16)
     for covering in (_ALL, CoveringSettings(CoveringKind.BEAM, 2)):
         state = characters.open(b"aba", covering)
+        assert isinstance(state.reader, ToyReader)
         state.reader.most_rows_held = 0
         rng = np.random.default_rng(0)
 
@@ -234,7 +240,7 @@ def test_surprisals_add_up_to_the_score(covering: CoveringSettings) -> None:
     bits = characters.find_surprisals(b"sas1", b"as a", covering)
 
     score = characters.score(b"sas1", b"as a", covering)
-    np.testing.assert_allclose(-bits.sum() * np.log(2), score.log_probability, **_EXACT)
+    _assert_close(-bits.sum() * np.log(2), score.log_probability)
 
 
 def test_greedy_text_takes_the_likeliest_byte_each_time_up_to_the_end() -> None:

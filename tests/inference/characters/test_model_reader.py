@@ -10,13 +10,14 @@ import torch
 import transformers
 
 from inference.characters.loader import load_character_model
-from inference.characters.model import CharacterModel, CoveringKind, CoveringSettings
+from inference.characters.model import CharacterModel, CoveringSettings
 from inference.characters.model_reader import ModelReader
 from inference.characters.token_string import TokenString
 from inference.config import EngineConfig
 from inference.errors import ModelError, OverloadedError
 from inference.model.loader import load_model, load_runner
 from inference.model.runner import Runner
+from inference.protocol.characters import CoveringKind
 from tests.inference.conftest import MakeModel
 from tests.support.character_toys import LogProbs, TokenIds, open_toy, spell_out
 from tests.support.toys import END, toy_tokenizer
@@ -41,11 +42,12 @@ class PlainModel:
         ).eval()
 
     def find_log_probs(self, token_ids: TokenIds) -> LogProbs:
-        """By rank, the end of the text behind them."""
+        """By rank; the end of the text is the last."""
         with torch.inference_mode():
             logits = self._model(input_ids=torch.tensor([list(token_ids)]), use_cache=False).logits[0, -1].numpy()
-        log_probs: LogProbs = logits[[*_TOY.trie.order, *_END_IDS]]
-        return log_probs - np.logaddexp.reduce(log_probs)
+        wanted = logits[[*_TOY.trie.order, *_END_IDS]]
+        log_probs: LogProbs = wanted - np.logaddexp.reduce(wanted)
+        return log_probs
 
 
 def _load(folder: Path) -> Runner:

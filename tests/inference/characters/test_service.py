@@ -1,6 +1,8 @@
 """The service with a scripted character-level model behind it."""
 
+import dataclasses
 import math
+import tracemalloc
 
 import pytest
 
@@ -17,7 +19,7 @@ from inference.protocol.characters import (
     Surprisals,
     TextProbability,
 )
-from tests.support.character_fakes import ScriptedCharacterModel
+from tests.support.character_fakes import ScriptedCharacterModel, ScriptedState, build_scripted_service
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ def model() -> ScriptedCharacterModel:
 
 @pytest.fixture
 def service(model: ScriptedCharacterModel) -> CharacterService:
-    return CharacterService(model)
+    return build_scripted_service(model)
 
 
 def test_the_next_byte_is_a_distribution_over_bytes_and_the_end(service: CharacterService) -> None:
@@ -49,7 +51,7 @@ def test_members_are_told_as_texts_with_what_is_ahead(service: CharacterService)
 def test_only_as_many_members_are_told_as_were_asked_for(service: CharacterService) -> None:
     answer = service.answer(CharacterRequest(b"Hel", num_members=1))
     assert isinstance(answer, NextByte)
-    assert [member.share for member in answer.members] == [0.75]
+    assert [member.probability for member in answer.members] == [0.75]
 
 
 def test_surprisals_come_with_their_mean(service: CharacterService) -> None:
@@ -63,7 +65,8 @@ def test_an_impossible_byte_is_infinitely_surprising_and_so_is_what_follows(serv
 
 def test_probabilities_are_logarithms_to_the_base_two(service: CharacterService) -> None:
     answer = service.answer(CharacterRequest(b"ab", ask=Ask.PROBABILITY))
-    assert answer == TextProbability(*map(pytest.approx, (-2.0, -4.0, -2.0, -1.0)))
+    assert isinstance(answer, TextProbability)
+    assert dataclasses.astuple(answer) == pytest.approx((-2.0, -4.0, -2.0, -1.0))
 
 
 def test_an_upper_bound_that_is_not_known_is_absent(service: CharacterService) -> None:
@@ -105,3 +108,22 @@ def test_what_the_model_refuses_is_not_remembered(service: CharacterService, mod
         with pytest.raises(InvalidRequestError):
             service.answer(CharacterRequest(b"a", b"refuse"))
     assert model.events == ["open b'refuse'"] * 2
+
+
+class _ForgetfulModel(ScriptedCharacterModel):
+    """Its states do not hold their contexts."""
+
+    def open(self, context: bytes, settings: object) -> ScriptedState:
+        return super().open(context[:0], settings)
+
+
+def test_kept_states_do_not_keep_their_contexts_in_memory() -> None:
+    service = build_scripted_service(_ForgetfulModel())
+    tracemalloc.start()
+
+    for number in range(8):
+        service.answer(CharacterRequest(b"a", bytes([number]) * 1_000_000))
+
+    num_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert num_bytes < 1_000_000

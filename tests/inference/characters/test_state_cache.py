@@ -1,37 +1,37 @@
-from inference.characters.state_cache import Known, StateMemory
+from inference.characters.state_cache import CachedState, StateCache
 
 
 def test_the_longest_text_that_the_new_one_begins_with_is_found() -> None:
-    memory: StateMemory[str] = StateMemory(8)
+    cache: StateCache[str] = StateCache(8)
     for text in (b"", b"He", b"Hell", b"Help"):
-        memory.keep("opening", text, f"after {text!r}")
-    assert memory.find("opening", b"Hello") == Known("after b'Hell'", 4)
+        cache.keep("origin", text, f"after {text!r}")
+    assert cache.find("origin", b"Hello") == CachedState("after b'Hell'", 4)
 
 
-def test_a_text_that_is_known_as_a_whole_is_found() -> None:
-    memory: StateMemory[str] = StateMemory(8)
-    memory.keep("opening", b"He", "state")
-    assert memory.find("opening", b"He") == Known("state", 2)
+def test_the_state_of_the_whole_text_is_found() -> None:
+    cache: StateCache[str] = StateCache(8)
+    cache.keep("origin", b"He", "state")
+    assert cache.find("origin", b"He") == CachedState("state", 2)
 
 
-def test_another_opening_finds_nothing() -> None:
-    memory: StateMemory[str] = StateMemory(8)
-    memory.keep("opening", b"He", "state")
-    assert memory.find("other", b"He") is None
+def test_a_state_of_another_origin_is_not_found() -> None:
+    cache: StateCache[str] = StateCache(8)
+    cache.keep("origin", b"He", "state")
+    assert cache.find("other", b"He") is None
 
 
-def test_what_was_used_longest_ago_goes_first() -> None:
-    memory: StateMemory[str] = StateMemory(2)
-    memory.keep("opening", b"a", "a")
-    memory.keep("opening", b"b", "b")
-    memory.find("opening", b"a")
-    memory.keep("opening", b"c", "c")
-    assert memory.find("opening", b"a") == Known("a", 1)
-    assert memory.find("opening", b"b") is None
+def test_the_state_that_was_used_longest_ago_is_dropped_first() -> None:
+    cache: StateCache[str] = StateCache(2)
+    cache.keep("origin", b"a", "a")
+    cache.keep("origin", b"b", "b")
+    cache.find("origin", b"a")
+    cache.keep("origin", b"c", "c")
+    assert cache.find("origin", b"a") == CachedState("a", 1)
+    assert cache.find("origin", b"b") is None
 
 
 def test_a_text_that_is_kept_again_takes_one_place() -> None:
-    memory: StateMemory[str] = StateMemory(2)
+    cache: StateCache[str] = StateCache(2)
     for text in (b"a", b"b", b"b"):
-        memory.keep("opening", text, "state")
-    assert memory.find("opening", b"a") is not None
+        cache.keep("origin", text, "state")
+    assert cache.find("origin", b"a") is not None

@@ -1,19 +1,23 @@
 """`canonical` and `single` against the tokenizer's own words, tried one by one."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from inference.characters.model import CoveringKind, CoveringSettings
+from inference.characters.model import CoveringSettings
 from inference.characters.state import State
 from inference.errors import InvalidRequestError
+from inference.protocol.characters import CoveringKind
 from tests.support.character_oracles import END, CanonicalStrings, EveryString, is_text, logsumexp
 from tests.support.character_toys import (
     CorpusModel,
     RandomModel,
+    ToyReader,
     find_start_ids,
     merge_by_hand,
     merged_tokenizers,
@@ -37,9 +41,9 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 _CANONICAL = CoveringSettings(threshold=1.0)  # and nothing else
 _DEFAULT = CoveringSettings()
 _SINGLE = CoveringSettings(CoveringKind.SINGLE)
-_EXACT = {"rtol": 0, "atol": 1e-9}
+_assert_close = partial(np.testing.assert_allclose, rtol=0, atol=1e-9)
 
-_few = settings(max_examples=settings.default.max_examples // 4)  # eight kinds, each with as many
+_few = settings(max_examples=settings().max_examples // 4)  # eight kinds, each with as many
 
 _narrow_texts = st.text(NARROW_ALPHABET + "é", max_size=8)
 _data = st.data()
@@ -61,21 +65,23 @@ def _draw_model(data: st.DataObject, toy: ToyTokenizer, **changes: object) -> Ra
     return data.draw(random_models(toy.trie, share_impossible=0.0, **changes))
 
 
-def _with_lead(toy: ToyTokenizer, text: bytes) -> bytes:
+def _with_dummy_prefix(toy: ToyTokenizer, text: bytes) -> bytes:
     return toy.encoder.find_dummy_prefix("").encode() + text
 
 
 @kinds
 @_few
 @given(data=_data, text=_cut_bytes())
-def test_canonical_gives_each_bytes_share_in_the_canonical_strings(kind: str, data: st.DataObject, text: bytes) -> None:
+def test_canonical_gives_each_byte_its_part_of_the_canonical_strings(
+    kind: str, data: st.DataObject, text: bytes
+) -> None:
     toy = _draw_toy(data, kind)
     model = _draw_model(data, toy)
     oracle = CanonicalStrings(toy, model, find_start_ids(toy))
     characters = open_toy(toy, model)
 
     for state in (characters.open(text, _CANONICAL), characters.open(b"", _CANONICAL).advance(text)):
-        np.testing.assert_allclose(state.next_log_probs, oracle.find_next(_with_lead(toy, text)), **_EXACT)
+        _assert_close(state.next_log_probs, oracle.find_next(_with_dummy_prefix(toy, text)))
 
 
 @kinds
@@ -87,8 +93,8 @@ def test_canonical_holds_the_mass_of_the_canonical_strings(kind: str, data: st.D
 
     state = open_toy(toy, model).open(b"", _CANONICAL).advance(text)
 
-    masses = CanonicalStrings(toy, model, find_start_ids(toy)).find_masses(_with_lead(toy, text))
-    np.testing.assert_allclose(state.log_mass, logsumexp(list(masses)), **_EXACT)
+    masses = CanonicalStrings(toy, model, find_start_ids(toy)).find_masses(_with_dummy_prefix(toy, text))
+    _assert_close(state.log_mass, logsumexp(list(masses)))
 
 
 @kinds
@@ -123,26 +129,26 @@ def test_single_holds_the_texts_tokens_and_those_that_could_stand_in_the_lasts_p
     toy = _draw_toy(data, kind)
     model = _draw_model(data, toy)
     characters = open_toy(toy, model)
-    masses = _find_single_masses(toy, model, _with_lead(toy, text))
+    masses = _find_single_masses(toy, model, _with_dummy_prefix(toy, text))
 
     for state in (characters.open(text, _SINGLE), characters.open(b"", _SINGLE).advance(text)):
         possible = np.isfinite(state.next_log_probs)
         expected = np.where(possible, masses, -np.inf)
-        np.testing.assert_allclose(state.next_log_probs, expected - logsumexp(list(expected)), **_EXACT)
+        _assert_close(state.next_log_probs, expected - logsumexp(list(expected)))
         assert state.totals.log_missed is None
 
 
-def _find_single_masses(toy: ToyTokenizer, model: RandomModel, data: bytes) -> np.ndarray:
+def _find_single_masses(toy: ToyTokenizer, model: RandomModel, data: bytes) -> npt.NDArray[np.float64]:
     oracle = CanonicalStrings(toy, model, find_start_ids(toy))
     whole = data.decode(errors="ignore")
     ids = tuple(token_id for piece in toy.encoder.split(whole) for token_id in toy.encoder.encode(piece.text))
     ids += oracle.merge(data[len(whole.encode()) :])
-    ways = [(ids, b"")] + ([(ids[:-1], data[len(toy.join(ids[:-1])) :])] if ids else [])
+    paths = [(ids, b"")] + ([(ids[:-1], data[len(toy.join(ids[:-1])) :])] if ids else [])
     found: list[list[float]] = [[] for _ in range(257)]
-    for path, remaining_bytes in ways:
+    for path, remaining_bytes in paths:
         for place, log_prob in oracle.iter_leaving(path, remaining_bytes):
             found[place].append(log_prob)
-    return np.array([logsumexp(way) for way in found])
+    return np.array([logsumexp(masses) for masses in found])
 
 
 @kinds
@@ -172,7 +178,7 @@ def test_the_next_bytes_and_the_end_sum_to_one(kind: str, data: st.DataObject, t
         start = characters.open(b"", covering)
 
         for state in (start, *start.walk(text)):
-            np.testing.assert_allclose(np.exp(state.next_log_probs).sum(), 1, **_EXACT)
+            _assert_close(np.exp(state.next_log_probs).sum(), 1)
 
 
 @kinds
@@ -187,10 +193,9 @@ def test_the_chain_rule_holds_wherever_a_text_is_split(kind: str, data: st.DataO
         first = characters.score(text[:cut], b"", covering)
         second = characters.score(text[cut:], text[:cut], covering)
 
-        np.testing.assert_allclose(
+        _assert_close(
             [first.log_probability + second.log_probability, first.log_probability + second.log_probability_with_end],
             [whole.log_probability, whole.log_probability_with_end],
-            **_EXACT,
         )
 
 
@@ -219,9 +224,9 @@ def test_walked_at_once_and_byte_by_byte_and_again_from_a_kept_state_is_the_same
 
 
 def _assert_same(ours: State, other: State) -> None:
-    np.testing.assert_allclose(ours.next_log_probs, other.next_log_probs, **_EXACT)
-    np.testing.assert_allclose(ours.log_mass, other.log_mass, **_EXACT)
-    np.testing.assert_allclose(ours.totals.log_probability, other.totals.log_probability, **_EXACT)
+    _assert_close(ours.next_log_probs, other.next_log_probs)
+    _assert_close(ours.log_mass, other.log_mass)
+    _assert_close(ours.totals.log_probability, other.totals.log_probability)
 
 
 @kinds
@@ -232,7 +237,7 @@ def test_the_exact_mass_lies_between_what_is_held_and_that_with_what_was_missed(
 ) -> None:
     toy = _draw_toy(data, kind)
     model = _draw_model(data, toy)
-    exact = EveryString(model, toy.trie, find_start_ids(toy)).log_prefix(_with_lead(toy, text.encode()))
+    exact = EveryString(model, toy.trie, find_start_ids(toy)).log_prefix(_with_dummy_prefix(toy, text.encode()))
 
     for threshold in (1.0, 0.1, 0.01):
         score = open_toy(toy, model).score(text.encode(), b"", CoveringSettings(threshold=threshold))
@@ -255,52 +260,54 @@ def test_a_word_that_the_model_has_in_other_tokens_is_followed_from_there(
     """The texts begin alike, and the model has seen that beginning letter by letter, or as the tokenizer has it too."""
     toy = _draw_toy(data, kind)
     letters = tuple(toy.vocabulary.token_bytes.index(letter.encode()) for letter in head)
-    shares = data.draw(st.sampled_from([{letters: 1.0}, {letters: 0.7, toy.encode(head): 0.3}]))
+    beginnings = data.draw(st.sampled_from([{letters: 1.0}, {letters: 0.7, toy.encode(head): 0.3}]))
     weights = {f"{head} {ending}": 2.0**place for place, ending in enumerate(sorted(endings))}
     strings = {
-        beginning + toy.encode(text)[len(toy.encode(head)) :]: weight * share
+        beginning + toy.encode(text)[len(toy.encode(head)) :]: weight * part
         for text, weight in weights.items()
-        for beginning, share in shares.items()
+        for beginning, part in beginnings.items()
     }
     characters = open_toy(toy, CorpusModel(toy.trie, find_start_ids(toy), strings))
 
     for text in weights:
         for cut in range(len(text) + 1):
             state = characters.open(b"").advance(text[:cut].encode())
-            np.testing.assert_allclose(np.exp(state.next_log_probs), _count(weights, text[:cut].encode()), **_EXACT)
+            _assert_close(np.exp(state.next_log_probs), _count(weights, text[:cut].encode()))
 
 
-def test_a_word_that_closed_in_other_tokens_is_followed_through_the_token_behind_it() -> None:
-    """`11` is a token, and the model has `1` `1` and two blanks in one: the first blank closes the word as `11`."""
+def test_a_word_that_is_complete_in_other_tokens_is_followed_through_the_token_after_it() -> None:
+    """`11` is a token, and the model has `1` `1` and two blanks in one: the first blank completes the word as `11`."""
     toy = merge_by_hand("llama3", "Ġ Ġ", words=["11"])
     one, blanks = (toy.vocabulary.token_bytes.index(text) for text in (b"1", b"  "))
     characters = open_toy(toy, CorpusModel(toy.trie, find_start_ids(toy), {(one, one, blanks): 1.0}))
 
     surprisals = characters.find_surprisals(b"11  ")
 
-    np.testing.assert_allclose(surprisals, 0, **_EXACT)
+    _assert_close(surprisals, 0)
 
 
-def test_of_two_ways_to_write_a_word_the_heavier_goes_on_once_the_text_behind_is_settled() -> None:
+def test_of_two_tokenizations_of_a_word_the_heavier_goes_on_once_the_tokens_after_it_are_stable() -> None:
     toy = merge_by_hand("llama3", words=["11"])
     one, word = (toy.vocabulary.token_bytes.index(text) for text in (b"1", b"11"))
-    behind = toy.encode(" a" * 9)
-    weights = {(one, one, *behind): 0.7, (word, *behind): 0.3}
+    following = toy.encode(" a" * 9)
+    weights = {(one, one, *following): 0.7, (word, *following): 0.3}
     start = open_toy(toy, CorpusModel(toy.trie, find_start_ids(toy), weights)).open(b"")
 
     near, far = start.advance(b"11 a"), start.advance(b"11" + b" a" * 8)
 
-    np.testing.assert_allclose(np.exp(near.log_mass), 1, **_EXACT)
-    np.testing.assert_allclose(np.exp([far.log_mass, far.totals.log_missed]), [0.7, 0.3], **_EXACT)
+    _assert_close(np.exp(near.log_mass), 1)
+    assert far.totals.log_missed is not None
+    _assert_close(np.exp([far.log_mass, far.totals.log_missed]), [0.7, 0.3])
 
 
-def _count(weights: Mapping[str, float], begun: bytes) -> np.ndarray:
+def _count(weights: Mapping[str, float], begun: bytes) -> npt.NDArray[np.float64]:
     """[257]: how the texts that begin so go on."""
     expected = np.zeros(257)
     for text, weight in weights.items():
         if text.encode().startswith(begun):
             expected[(text.encode() + bytes([0]))[len(begun)] if len(text.encode()) > len(begun) else END] += weight
-    return expected / expected.sum()
+    probabilities: npt.NDArray[np.float64] = expected / expected.sum()
+    return probabilities
 
 
 @pytest.mark.parametrize("kind", ["qwen", "llama2"])
@@ -318,7 +325,7 @@ def test_a_model_that_looks_back_two_tokens_does_not_see_the_window_move(
     far = open_toy(toy, model).open(b"", covering)
 
     for ours, other in zip(near.walk(text), far.walk(text), strict=True):
-        np.testing.assert_allclose(ours.next_log_probs, other.next_log_probs, **_EXACT)
+        _assert_close(ours.next_log_probs, other.next_log_probs)
 
 
 @kinds
@@ -342,7 +349,7 @@ def test_a_string_that_single_took_up_again_is_read_again() -> None:
 
     for end, state in enumerate(states, 1):
         opened = characters.open(b"abcd"[:end], _SINGLE)
-        np.testing.assert_allclose(state.next_log_probs, opened.next_log_probs, **_EXACT)
+        _assert_close(state.next_log_probs, opened.next_log_probs)
 
 
 @kinds
@@ -353,6 +360,7 @@ def test_what_a_long_walk_holds_is_bounded(kind: str, covering: CoveringSettings
     held = []
     for _ in range(80):
         state = state.advance(b"as a1 's\n sas")
+        assert isinstance(state.reader, ToyReader)
         held.append((len(state.reader.strings), state.reader.num_rows_held))
 
     assert max(held[40:]) <= max(held[:40])

@@ -312,16 +312,13 @@ def test_an_engine_whose_thread_has_ended_refuses(mortal: tuple[ScriptedBench, _
         submit(mortal[0].engine, _GOOD)
 
 
-def test_the_heartbeat_of_a_thread_that_has_ended_grows(mortal: tuple[ScriptedBench, _FailingClock]) -> None:
+def test_the_heartbeat_of_a_thread_that_has_ended_is_beyond_any_limit(
+    mortal: tuple[ScriptedBench, _FailingClock],
+) -> None:
     bench, clock = mortal
     _kill(bench, clock)
 
-    measured = []
-    for _ in range(3):
-        clock.now += 10
-        measured.append(bench.engine.measure_heartbeat_ms())
-
-    assert measured == [10_000, 20_000, 30_000]
+    assert bench.engine.measure_heartbeat_ms() > 1e3 * 3600 * 24 * 365
 
 
 # The heartbeat of a thread that lives

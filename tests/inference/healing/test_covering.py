@@ -58,8 +58,8 @@ def _allows(toy: ToyTokenizer, covering: CoveringTree, member: Member) -> bool:
     path, token_id = member
     rests = [
         crossing.remaining_bytes
-        for crossing, way in zip(covering.crossings, _iter_paths(covering), strict=True)
-        if way == path
+        for crossing, other in zip(covering.crossings, _iter_paths(covering), strict=True)
+        if other == path
     ]
     if token_id is None:
         return rests == [b""]
@@ -68,7 +68,7 @@ def _allows(toy: ToyTokenizer, covering: CoveringTree, member: Member) -> bool:
 
 
 @kinds
-@settings(max_examples=4 * settings.default.max_examples)
+@settings(max_examples=4 * settings().max_examples)
 @given(cut=cut_texts())
 def test_the_finished_texts_tokens_leave_the_tree_by_one_exit(kind: str, cut: tuple[str, str]) -> None:
     toy = toy_tokenizer(kind)
@@ -105,11 +105,11 @@ def test_every_path_is_what_the_tokenizer_makes_of_its_bytes_before_something_by
     for text in _narrow_texts(25):
         point, covering = _build(toy, text)
         before = toy.join(point.kept_ids).decode()
-        lead = toy.encoder.find_dummy_prefix(text)
+        dummy_prefix = toy.encoder.find_dummy_prefix(text)
 
         for path in _iter_paths(covering):
             ids = point.kept_ids + path
-            opened = (before + toy.join(path).decode()).removeprefix(lead)
+            opened = (before + toy.join(path).decode()).removeprefix(dummy_prefix)
             after = (*_CONTINUATIONS, *_FOREIGN_CONTINUATIONS)
             assert any(toy.encode(opened + more)[: len(ids)] == ids for more in after), (text, path)
 

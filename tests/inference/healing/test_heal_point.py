@@ -8,7 +8,7 @@ from inference.healing.text_encoder import PreToken
 from tests.support.toys import KINDS, SENTENCEPIECE_KINDS, cut_texts, long_texts, texts, toy_tokenizer
 
 kinds = pytest.mark.parametrize("kind", KINDS)
-_many = settings(max_examples=4 * settings.default.max_examples)
+_many = settings(max_examples=4 * settings().max_examples)
 
 
 def _follows_the_tokenizer(kind: str, text: str) -> bool:
@@ -56,14 +56,14 @@ def test_the_finished_texts_pre_tokens_end_inside_the_healed_bytes_as_a_layout_s
 ) -> None:
     toy = toy_tokenizer(kind)
     text, continuation = cut
-    lead = toy.encoder.find_dummy_prefix(text)
-    if not text or lead != toy.encoder.find_dummy_prefix(text + continuation):
+    dummy_prefix = toy.encoder.find_dummy_prefix(text)
+    if not text or dummy_prefix != toy.encoder.find_dummy_prefix(text + continuation):
         return
 
     point = find_heal_point(toy.encoder, text)
 
-    start, end = len((lead + text).encode()) - len(point.healed), len((lead + text).encode())
-    whole = lead + text + continuation
+    start, end = len((dummy_prefix + text).encode()) - len(point.healed), len((dummy_prefix + text).encode())
+    whole = dummy_prefix + text + continuation
     ends = [len(whole[: piece.end].encode()) for piece in toy.encoder.split(whole)]
     assert tuple(at - start for at in ends if start < at <= end) in {
         *point.boundary_sets,
@@ -94,7 +94,7 @@ def test_trailing_blanks_are_kept_or_healed_but_never_lost(kind: str, text: str)
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "rest", "reaches_back"),
+    ("kind", "text", "continuation", "reaches_back"),
     [
         ("gpt2", "they'r", "e", "'r"),
         ("gpt2", "we'l", "l", "'l"),
@@ -103,9 +103,11 @@ def test_trailing_blanks_are_kept_or_healed_but_never_lost(kind: str, text: str)
         ("qwen", "x\n  ", "\n", "\n  "),
     ],
 )
-def test_a_pre_token_that_the_next_key_can_join_is_open(kind: str, text: str, rest: str, reaches_back: str) -> None:
+def test_a_pre_token_that_the_next_key_can_join_is_open(
+    kind: str, text: str, continuation: str, reaches_back: str
+) -> None:
     toy = toy_tokenizer(kind)
-    pre_tokens = [piece.text for piece in toy.encoder.split(text + rest)]
+    pre_tokens = [piece.text for piece in toy.encoder.split(text + continuation)]
     assert any(piece.startswith(reaches_back) for piece in pre_tokens), "the case is not what it was meant to be"
 
     point = find_heal_point(toy.encoder, text)
@@ -146,9 +148,9 @@ def test_kept_tokens_of_a_very_long_pre_token_begin_the_finished_texts_tokens(ki
 
 
 class _UnsteadyEncoder:
-    """Its first boundary moves with what is typed behind the text `xyz`; pre-tokens are tokens."""
+    """Its first boundary moves with what is typed after the text `xyz`; pre-tokens are tokens."""
 
-    start_ids = ()
+    start_ids: tuple[int, ...] = ()
 
     def find_dummy_prefix(self, text: str) -> str:
         return "" if text else "?"

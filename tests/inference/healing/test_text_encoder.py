@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def test_a_text_gets_the_ids_that_its_tokenizer_gives_it(kind: str, text: str) -
 
 @kinds
 @given(text=texts)
-def test_the_ids_spell_the_text_behind_its_lead(kind: str, text: str) -> None:
+def test_the_ids_spell_the_dummy_prefix_and_the_text(kind: str, text: str) -> None:
     toy = toy_tokenizer(kind)
 
     ids = encode_text(toy.encoder, text)
@@ -194,3 +195,16 @@ def test_a_tokenizer_file_that_cannot_be_read_is_a_model_error(content: str | No
 
     with pytest.raises(ModelError, match=r"tokenizer\.json"):
         load_text_encoder(tmp_path)
+
+
+@kinds
+def test_long_pre_tokens_are_not_kept_in_memory(kind: str) -> None:
+    encoder = toy_tokenizer(kind).encoder
+    tracemalloc.start()
+
+    for number in range(200):
+        encoder.encode("as" * 5_000 + str(number))
+
+    num_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert num_bytes < 200_000

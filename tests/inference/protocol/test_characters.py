@@ -46,6 +46,7 @@ def _requests(draw: st.DrawFn) -> CharacterRequest:
     values = dict(_EFFECTIVE.get(ask, {}))
     if covering is CoveringKind.BEAM:
         values |= {"width": st.integers(1, characters.MAX_WIDTH), "threshold": st.floats(0, 1, exclude_max=True)}
+    values["deadline_ms"] = st.none() | st.integers(1, characters.MAX_DEADLINE_MS)
     limit = 6 if covering is CoveringKind.ENUMERATE else 1000
     if covering is CoveringKind.ENUMERATE and ask in (Ask.SAMPLE, Ask.GREEDY):
         values["max_bytes"] = st.integers(1, 4)
@@ -122,6 +123,8 @@ def test_what_is_impossible_comes_back_as_infinite() -> None:
         ({"max_bytes": 0}, "max_bytes must be between 1 and 4096, not 0"),
         ({"max_tokens": 4097}, "max_tokens must be between 1 and 4096, not 4097"),
         ({"seed": -1}, f"seed must be between 0 and {2**63 - 1}, not -1"),
+        ({"deadline_ms": 0}, "deadline_ms must be between 1 and 3600000, not 0"),
+        ({"deadline_ms": 3_600_001}, "deadline_ms must be between 1 and 3600000, not 3600001"),
         ({"text": b"", "ask": Ask.SURPRISAL}, "text is empty; surprisal is about its bytes"),
         ({"text": b"", "ask": Ask.PROBABILITY}, "text is empty; probability is about its bytes"),
         (

@@ -1,0 +1,88 @@
+"""The token paths of a text that is not finished: what the coverings `canonical` and `single` follow.
+
+Both depend on the text and the tokenizer only, never on the model.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from inference.characters.utf8 import split_text
+from inference.healing.covering import find_canonical_paths
+from inference.healing.heal_point import encode_section, find_section_heal_point
+from inference.healing.text_encoder import TextEncoder
+from trie_cache.trie import Trie
+
+_MAX_CACHE_BYTES = 8 * 1024 * 1024
+_ID_BYTES = 40  # of a token id in a tuple: a pointer and a number
+_OBJECT_BYTES = 64  # of a tuple, a bytes object or an entry of a dict, beside what it holds
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPaths:
+    """The tokens of a text, as far as they are known."""
+
+    stable_ids: tuple[int, ...]  # tokens of the first bytes, which no continuation can change
+    num_stable_bytes: int  # how many bytes these tokens spell
+    paths: Mapping[tuple[int, ...], bytes]  # the tokens after these, each path with the bytes of the text after it
+
+
+OpenPathsFinder = Callable[[TextEncoder, Trie, bytes], OpenPaths]
+
+
+def find_canonical_open_paths(encoder: TextEncoder, trie: Trie, data: bytes) -> OpenPaths:
+    """All paths that the tokenizer can make of the text and something after it. Raises InvalidRequestError."""
+    text, unfinished = split_text(data)
+    point = find_section_heal_point(encoder, text)
+    kept = point.kept_ids[point.num_stable_ids :]
+    paths = find_canonical_paths(encoder, trie, point, unfinished)
+    return OpenPaths(
+        point.kept_ids[: point.num_stable_ids],
+        point.num_stable_bytes,
+        {kept + path: remaining_bytes for path, remaining_bytes in paths.items()},
+    )
+
+
+def find_single_open_paths(encoder: TextEncoder, trie: Trie, data: bytes) -> OpenPaths:
+    """The tokens of the text as it stands, with and without the last. Raises InvalidRequestError."""
+    text, unfinished = split_text(data)
+    point = find_section_heal_point(encoder, text)
+    ids = encode_section(encoder, text) + encoder.encode_beginning(unfinished)
+    whole = ids[point.num_stable_ids :]
+    remaining_bytes = data[point.num_stable_bytes :]
+    spelled = b"".join(map(trie.spell, whole[:-1]))
+    paths = {whole: b""} | ({whole[:-1]: remaining_bytes[len(spelled) :]} if whole else {})
+    return OpenPaths(point.kept_ids[: point.num_stable_ids], point.num_stable_bytes, paths)
+
+
+class OpenPathsCache:
+    """Finds open paths by text, and keeps those that were asked for last, about `max_bytes` of memory in all."""
+
+    def __init__(
+        self, encoder: TextEncoder, trie: Trie, find_open_paths: OpenPathsFinder, max_bytes: int = _MAX_CACHE_BYTES
+    ) -> None:
+        self._encoder = encoder
+        self._trie = trie
+        self._find_open_paths = find_open_paths
+        self._max_bytes = max_bytes
+        self._num_bytes = 0
+        self._kept: OrderedDict[bytes, OpenPaths] = OrderedDict()  # the longest unused first
+
+    def find(self, data: bytes) -> OpenPaths:
+        """The open paths of the text. Raises InvalidRequestError where it is not UTF-8."""
+        found = self._kept.get(data)
+        if found is not None:
+            self._kept.move_to_end(data)
+            return found
+        found = self._kept[data] = self._find_open_paths(self._encoder, self._trie, data)
+        self._num_bytes += _estimate_bytes(data, found)
+        while self._num_bytes > self._max_bytes:
+            self._num_bytes -= _estimate_bytes(*self._kept.popitem(last=False))
+        return found
+
+
+def _estimate_bytes(data: bytes, open_paths: OpenPaths) -> int:
+    """The memory that an entry of the cache takes."""
+    ids = len(open_paths.stable_ids) + sum(map(len, open_paths.paths))
+    texts = len(data) + sum(map(len, open_paths.paths.values()))
+    return ids * _ID_BYTES + texts + (4 + 3 * len(open_paths.paths)) * _OBJECT_BYTES

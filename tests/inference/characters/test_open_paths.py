@@ -1,0 +1,58 @@
+"""The cache of open paths: what it keeps is found again, and takes no more memory than it may."""
+
+import tracemalloc
+
+import pytest
+
+from inference.characters.open_paths import OpenPathsCache, find_canonical_open_paths
+from inference.errors import InvalidRequestError
+from tests.support.toys import narrow_tokenizer
+
+_TOY = narrow_tokenizer("qwen")
+
+
+def _new_cache(max_bytes: int) -> OpenPathsCache:
+    return OpenPathsCache(_TOY.encoder, _TOY.trie, find_canonical_open_paths, max_bytes)
+
+
+def test_a_text_that_is_asked_for_again_is_found() -> None:
+    cache = _new_cache(1_000_000)
+
+    assert cache.find(b"as a1") is cache.find(b"as a1")
+
+
+def test_the_text_that_was_used_longest_ago_is_forgotten_first() -> None:
+    cache = _new_cache(20_000)
+    first = cache.find(b"as")
+    for number in range(100):
+        assert cache.find(b"as") is first
+        cache.find(b"s%d" % number)
+
+
+@pytest.mark.parametrize("text", ["as " * 2_000, "中" * 2_000, "as"], ids=["words", "one long word", "short"])
+def test_what_is_kept_takes_no_more_memory_than_it_may(text: str) -> None:
+    max_bytes = 1_000_000
+    cache = _new_cache(max_bytes)
+    cache.find(b"")
+    tracemalloc.start()
+
+    for number in range(100 if len(text) > 100 else 3_000):
+        cache.find(f"{number} {text}".encode())
+
+    num_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert num_bytes <= max_bytes + 500_000  # the encoder keeps short pre-tokens beside them
+
+
+def test_a_text_larger_than_the_cache_is_answered_and_not_kept() -> None:
+    cache = _new_cache(1_000)
+
+    assert cache.find(b"as " * 1_000) is not cache.find(b"as " * 1_000)
+
+
+def test_a_text_that_is_not_utf8_is_refused_each_time() -> None:
+    cache = _new_cache(1_000_000)
+
+    for _ in range(2):
+        with pytest.raises(InvalidRequestError, match="not UTF-8"):
+            cache.find(b"a\xff")

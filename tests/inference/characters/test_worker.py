@@ -1,0 +1,414 @@
+"""The worker with a scripted service behind it: order, deadlines, cancels, heartbeat; one end for each question."""
+
+import gc
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from inference.characters.model import CharacterModel
+from inference.characters.service import CharacterService
+from inference.characters.watched_reader import PassWatch, WatchedReader
+from inference.characters.worker import CharacterWorker
+from inference.errors import InvalidRequestError, MidtokenError, ModelError, OverloadedError
+from inference.protocol.characters import Ask, CharacterAnswer, CharacterRequest, CoveringKind, Generated
+from tests.support.character_toys import RandomModel, ToyReader, find_start_ids
+from tests.support.toys import narrow_tokenizer
+
+
+class _Sink:
+    """Keeps how its question ended."""
+
+    def __init__(self) -> None:
+        self.answers: list[CharacterAnswer] = []
+        self.errors: list[tuple[type[MidtokenError], str]] = []
+        self.cancelled = False
+        self.raises_on_send = False
+        self._ended = threading.Event()
+
+    def send(self, answer: CharacterAnswer) -> None:
+        if self.raises_on_send:
+            raise ValueError
+        self.answers.append(answer)
+        self._ended.set()
+
+    def fail(self, error: MidtokenError) -> None:
+        self.errors.append((type(error), str(error)))
+        self._ended.set()
+
+    def is_cancelled(self) -> bool:
+        return self.cancelled
+
+    def wait(self) -> "_Sink":
+        """Itself, once the question has ended."""
+        assert self._ended.wait(30), "the question never ended"
+        return self
+
+    @property
+    def error(self) -> str:
+        """The text of the one error."""
+        [(_, text)] = self.wait().errors
+        return text
+
+
+class _Clock:
+    """Stands still until the test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class _Service:
+    """Does what the text says.
+
+    `run` makes forward passes until the worker stops it; `hang` is one forward pass that lasts until `release`;
+    `refuse` and `raise` fail; any other text is given back.
+    """
+
+    def __init__(self, num_failed_loads: int = 0) -> None:
+        self.begun: list[bytes] = []
+        self.num_loads = 0
+        self.is_loaded = threading.Event()
+        self.has_passed = threading.Event()
+        self.may_load = threading.Event()
+        self.may_load.set()
+        self.release = threading.Event()
+        self._num_failed_loads = num_failed_loads
+
+    def load(self, watch: PassWatch) -> "_Service":
+        self.num_loads += 1
+        assert self.may_load.wait(30)
+        if self.num_loads <= self._num_failed_loads:
+            raise ModelError("no weights")
+        self._watch = watch
+        return self
+
+    def answer(self, request: CharacterRequest) -> CharacterAnswer:
+        self.begun.append(request.text)
+        while request.text == b"run":
+            self._pass()
+        if request.text == b"hang":
+            self._watch.begin_pass()
+            self.has_passed.set()
+            assert self.release.wait(30)
+            self._watch.end_pass()
+        if request.text == b"refuse":
+            raise InvalidRequestError("refused")
+        if request.text == b"raise":
+            raise RuntimeError(request.context)
+        return Generated(request.text)
+
+    def _pass(self) -> None:
+        self._watch.begin_pass()
+        time.sleep(0.001)
+        self._watch.end_pass()
+        self.has_passed.set()
+
+
+@pytest.fixture
+def service() -> _Service:
+    return _Service()
+
+
+@pytest.fixture
+def clock() -> _Clock:
+    return _Clock()
+
+
+@pytest.fixture
+def worker(service: _Service) -> Iterator[CharacterWorker]:
+    worker = CharacterWorker(service.load, max_waiting=3)
+    yield worker
+    service.release.set()
+    worker.close()
+
+
+@pytest.fixture
+def timed_worker(service: _Service, clock: _Clock) -> Iterator[CharacterWorker]:
+    worker = CharacterWorker(service.load, clock=clock)
+    yield worker
+    service.release.set()
+    worker.close()
+
+
+def _submit(worker: CharacterWorker, text: bytes, deadline_ms: int | None = None) -> _Sink:
+    sink = _Sink()
+    worker.submit(CharacterRequest(text, deadline_ms=deadline_ms), sink)
+    return sink
+
+
+def _submit_running(worker: CharacterWorker, service: _Service, text: bytes = b"run") -> _Sink:
+    """A question that is being answered when this returns."""
+    sink = _submit(worker, text)
+    assert service.has_passed.wait(30)
+    return sink
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def test_questions_are_answered_in_the_order_in_which_they_came(worker: CharacterWorker, service: _Service) -> None:
+    running = _submit_running(worker, service)
+    sinks = [_submit(worker, text) for text in (b"c", b"a", b"b")]
+    running.cancelled = True
+
+    assert [sink.wait().answers for sink in sinks] == [[Generated(text)] for text in (b"c", b"a", b"b")]
+    assert service.begun == [b"run", b"c", b"a", b"b"]
+
+
+def test_a_running_question_that_is_cancelled_ends_and_the_next_one_begins(
+    worker: CharacterWorker, service: _Service
+) -> None:
+    running = _submit_running(worker, service)
+    waiting = _submit(worker, b"next")
+
+    running.cancelled = True
+
+    assert running.error == "the request was cancelled"
+    assert waiting.wait().answers == [Generated(b"next")]
+
+
+def test_a_running_question_ends_at_its_deadline(
+    timed_worker: CharacterWorker, service: _Service, clock: _Clock
+) -> None:
+    sink = _submit(timed_worker, b"run", deadline_ms=500)
+    assert service.has_passed.wait(30)
+    assert not sink.errors
+
+    clock.now += 0.6
+
+    assert sink.error == "the request was not answered within its deadline_ms of 500"
+
+
+def test_a_question_that_is_cancelled_while_it_waits_ends_at_once_and_is_never_begun(
+    worker: CharacterWorker, service: _Service
+) -> None:
+    running = _submit_running(worker, service)
+    waiting = _submit(worker, b"next")
+
+    waiting.cancelled = True
+
+    assert waiting.error == "the request was cancelled"
+    running.cancelled = True
+    assert _submit(worker, b"last").wait().answers
+    assert service.begun == [b"run", b"last"]
+
+
+def test_a_question_whose_deadline_passes_while_it_waits_ends_and_is_never_begun(
+    timed_worker: CharacterWorker, service: _Service, clock: _Clock
+) -> None:
+    running = _submit_running(timed_worker, service)
+    waiting = _submit(timed_worker, b"next", deadline_ms=500)
+
+    clock.now += 0.6
+
+    assert waiting.error == "the request was not answered within its deadline_ms of 500"
+    running.cancelled = True
+    clock.now += 0.6
+    assert running.error == "the request was cancelled"
+    assert service.begun == [b"run"]
+
+
+def test_a_question_that_was_cancelled_behind_a_hung_one_is_not_begun(
+    worker: CharacterWorker, service: _Service
+) -> None:
+    hung = _submit_running(worker, service, b"hang")
+    waiting = _submit(worker, b"next")
+    waiting.cancelled = True
+
+    service.release.set()
+
+    assert hung.wait().answers == [Generated(b"hang")]
+    assert waiting.error == "the request was cancelled"
+    assert service.begun == [b"hang"]
+
+
+def test_more_questions_than_may_wait_are_refused(worker: CharacterWorker, service: _Service) -> None:
+    _submit_running(worker, service, b"hang")
+    waiting = [_submit(worker, b"next") for _ in range(3)]
+
+    with pytest.raises(OverloadedError, match="3 questions wait already"):
+        _submit(worker, b"one more")
+
+    service.release.set()
+    assert all(sink.wait().answers for sink in waiting)
+
+
+def test_a_question_that_was_cancelled_makes_room_for_another(worker: CharacterWorker, service: _Service) -> None:
+    running = _submit_running(worker, service)
+    waiting = [_submit(worker, b"next") for _ in range(3)]
+    waiting[1].cancelled = True
+    waiting[1].wait()
+
+    last = _submit(worker, b"last")
+
+    running.cancelled = True
+    assert last.wait().answers == [Generated(b"last")]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (b"refuse", "refused"),
+        (b"raise", "the server failed on this request (RuntimeError); its log says where"),
+    ],
+)
+def test_a_question_that_fails_ends_in_one_error_and_the_next_is_answered(
+    worker: CharacterWorker, text: bytes, error: str
+) -> None:
+    failed = _submit(worker, text)
+
+    assert failed.error == error
+    assert _submit(worker, b"next").wait().answers == [Generated(b"next")]
+
+
+def test_an_answer_that_cannot_be_sent_ends_in_an_error(worker: CharacterWorker) -> None:
+    sink = _Sink()
+    sink.raises_on_send = True
+
+    worker.submit(CharacterRequest(b"a"), sink)
+
+    assert sink.error == "the server failed on this request (ValueError); its log says where"
+
+
+def test_the_log_says_where_a_question_failed_and_holds_none_of_its_text(
+    worker: CharacterWorker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        sink = _Sink()
+        worker.submit(CharacterRequest(b"raise", b"secret"), sink)
+        sink.wait()
+
+    assert "RuntimeError" in caplog.text
+    assert "in answer" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_closing_ends_the_running_question_and_those_that_wait(service: _Service) -> None:
+    worker = CharacterWorker(service.load)
+    sinks = [_submit_running(worker, service), _submit(worker, b"next"), _submit(worker, b"last")]
+
+    worker.close()
+
+    assert [sink.error for sink in sinks] == ["the server is shutting down"] * 3
+    with pytest.raises(OverloadedError, match="shutting down"):
+        _submit(worker, b"late")
+
+
+def test_the_model_is_loaded_with_the_first_question_and_only_then(worker: CharacterWorker, service: _Service) -> None:
+    assert service.num_loads == 0
+    for _ in range(2):
+        _submit(worker, b"a").wait()
+    assert service.num_loads == 1
+
+
+def test_a_model_that_could_not_be_loaded_is_tried_again() -> None:
+    worker = CharacterWorker(_Service(num_failed_loads=1).load)
+
+    assert _submit(worker, b"a").error == "no weights"
+    assert _submit(worker, b"a").wait().answers == [Generated(b"a")]
+    worker.close()
+
+
+def test_an_idle_worker_has_a_heartbeat_of_zero(timed_worker: CharacterWorker, clock: _Clock) -> None:
+    clock.now += 60
+    assert timed_worker.measure_heartbeat_ms() == 0
+
+    _submit(timed_worker, b"a").wait()
+    clock.now += 60
+    _wait_until(lambda: timed_worker.measure_heartbeat_ms() == 0)
+
+
+def test_the_heartbeat_of_a_hung_forward_pass_grows(
+    timed_worker: CharacterWorker, service: _Service, clock: _Clock
+) -> None:
+    clock.now += 60  # idle until now
+    _submit_running(timed_worker, service, b"hang")
+
+    clock.now += 7
+
+    assert timed_worker.measure_heartbeat_ms() == pytest.approx(7000)
+
+
+def test_the_heartbeat_of_a_long_question_that_makes_progress_stays_low(
+    timed_worker: CharacterWorker, service: _Service, clock: _Clock
+) -> None:
+    running = _submit_running(timed_worker, service)
+    for _ in range(3):
+        clock.now += 60
+        _wait_until(lambda: timed_worker.measure_heartbeat_ms() == 0)
+    running.cancelled = True
+
+
+def test_loading_the_model_is_no_hang(timed_worker: CharacterWorker, service: _Service, clock: _Clock) -> None:
+    service.may_load.clear()
+    first = _submit(timed_worker, b"hang")
+    _wait_until(lambda: service.num_loads == 1)
+
+    clock.now += 60
+
+    assert timed_worker.measure_heartbeat_ms() == 0
+    service.may_load.set()
+    assert service.has_passed.wait(30)
+    assert timed_worker.measure_heartbeat_ms() == 0
+    clock.now += 1
+    assert timed_worker.measure_heartbeat_ms() == pytest.approx(1000)
+    service.release.set()
+    first.wait()
+
+
+class _StoppedWatch:
+    """Stops the question at one of its forward passes, and notes how many there were."""
+
+    def __init__(self, watch: PassWatch, sink: _Sink, num_passes: int) -> None:
+        self._watch, self._sink, self._num_left = watch, sink, num_passes
+
+    def begin_pass(self) -> None:
+        self._num_left -= 1
+        assert self._num_left >= 0, "a cancelled question goes on"
+        self._sink.cancelled = self._num_left == 0
+        time.sleep(0.03)  # longer than cancels are not asked for
+        self._watch.begin_pass()
+
+    def end_pass(self) -> None:
+        self._watch.end_pass()
+
+
+@pytest.mark.parametrize("covering", ["canonical", "single", "beam"])
+@pytest.mark.parametrize("ask", [Ask.SURPRISAL, Ask.SAMPLE, Ask.COMPLETE])
+def test_a_real_question_stops_between_two_forward_passes_and_its_states_are_freed(covering: str, ask: Ask) -> None:
+    toy = narrow_tokenizer("qwen")
+    sink = _Sink()
+    readers: list[weakref.ref[ToyReader]] = []
+
+    def load(watch: PassWatch) -> CharacterService:
+        def new_reader() -> WatchedReader:
+            reader = ToyReader(RandomModel(toy.trie.num_tokens, num_tokens_seen=2))
+            readers.append(weakref.ref(reader))
+            return WatchedReader(reader, _StoppedWatch(watch, sink, num_passes=3))
+
+        return CharacterService(CharacterModel(toy.encoder, toy.trie, find_start_ids(toy), new_reader))
+
+    worker = CharacterWorker(load)
+    gc.collect()
+    gc.disable()
+    try:
+        text = b"as a1 's\n sas" * 50
+        request = CharacterRequest(text, ask=ask, covering=CoveringKind(covering), max_bytes=4096, max_tokens=4096)
+        worker.submit(request, sink)
+        assert sink.error == "the request was cancelled"
+        _wait_until(lambda: worker.measure_heartbeat_ms() == 0)
+        assert [reader() for reader in readers] == [None]
+    finally:
+        gc.enable()
+        worker.close()
