@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, settings
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads and the tests' are more than two cores
 torch.set_num_threads(1)
 
-_SLOW_IS_FINE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
-settings.register_profile("full", max_examples=100, **_SLOW_IS_FINE)
-settings.register_profile("quick", max_examples=20, **_SLOW_IS_FINE)  # pytest --hypothesis-profile=quick
+_PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+settings.register_profile("full", _PATIENT, max_examples=100)
+settings.register_profile("quick", _PATIENT, max_examples=20)  # pytest --hypothesis-profile=quick
 settings.load_profile("full")

@@ -5,9 +5,7 @@ import json
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,28 +24,11 @@ from inference.protocol.characters import (
 )
 from inference.serving.character_client import CharacterClient
 from inference.serving.launcher import ADDRESS
-from tests.support.servers import RunningServer, find_stubs, make_scripted, run_server, wait_until
+from tests.support.servers import RunningServer, wait_until
 
 pytestmark = pytest.mark.e2e
 
 _SLOW = CharacterRequest(b"a", b"slow", Ask.SURPRISAL)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("scripted")
-
-
-@pytest.fixture(scope="module")
-def scripted(folder: Path) -> Iterator[RunningServer]:
-    with run_server(make_scripted(folder), folder / "state") as server:
-        yield server
-
-
-@pytest.fixture(params=["scripted", "real_server"])
-def server(request: pytest.FixtureRequest) -> RunningServer:
-    running: RunningServer = request.getfixturevalue(request.param)
-    return running
 
 
 def _post(server: RunningServer, body: bytes | dict[str, Any]) -> dict[str, Any]:
@@ -99,8 +80,8 @@ def test_a_probability_has_its_bounds(server: RunningServer) -> None:
     assert answer["log2_at_least"] <= answer["log2_at_most"]
 
 
-def test_what_is_impossible_is_a_finite_number_in_json(scripted: RunningServer) -> None:
-    answer = _post(scripted, {"text": "a\0", "ask": "probability"})
+def test_what_is_impossible_is_a_finite_number_in_json(scripted_server: RunningServer) -> None:
+    answer = _post(scripted_server, {"text": "a\0", "ask": "probability"})
     assert answer["log2_prefix"] == -1.7976931348623157e308
     assert 2 ** answer["log2_prefix"] == 0
 
@@ -170,10 +151,10 @@ async def test_each_covering_can_be_asked_for(server: RunningServer, covering: C
     ],
 )
 async def test_each_failure_comes_as_its_own_error(
-    scripted: RunningServer, context: bytes, kind: type[Exception], text: str
+    scripted_server: RunningServer, context: bytes, kind: type[Exception], text: str
 ) -> None:
     with pytest.raises(kind) as caught:
-        await _ask(scripted, CharacterRequest(b"a", context))
+        await _ask(scripted_server, CharacterRequest(b"a", context))
     assert (type(caught.value), str(caught.value)) == (kind, text)
 
 
@@ -184,43 +165,41 @@ async def test_without_a_server_the_error_says_so() -> None:
     await client.close()
 
 
-def test_a_connection_that_is_dropped_in_the_middle_of_an_answer_does_no_harm(
-    scripted: RunningServer, folder: Path
-) -> None:
-    _post(scripted, {"text": "a"})
-    stubs = find_stubs(folder)
+def test_a_connection_that_is_dropped_in_the_middle_of_an_answer_does_no_harm(scripted_server: RunningServer) -> None:
+    _post(scripted_server, {"text": "a"})
+    stubs = scripted_server.find_stubs()
     body = json.dumps({"text": "a", "context": "slow", "ask": "surprisal"})
     head = f"POST /v2/models/characters/generate HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
     for _ in range(2):
-        num_slow = _count_slow(folder)
-        with socket.create_connection((ADDRESS, scripted.endpoint.http_port)) as connection:
+        num_slow = _count_slow(scripted_server)
+        with socket.create_connection((ADDRESS, scripted_server.endpoint.http_port)) as connection:
             connection.sendall((head + body).encode())
-            wait_until(partial(_has_slow_begun, folder, num_slow))
-    assert sum(_post(scripted, {"text": "a"})["probabilities"]) == pytest.approx(1)
-    assert find_stubs(folder) == stubs
+            wait_until(partial(_has_slow_begun, scripted_server, num_slow))
+    assert sum(_post(scripted_server, {"text": "a"})["probabilities"]) == pytest.approx(1)
+    assert scripted_server.find_stubs() == stubs
 
 
-async def test_what_is_cancelled_while_it_waits_is_not_read(scripted: RunningServer, folder: Path) -> None:
-    num_slow = _count_slow(folder)
-    tasks = [asyncio.create_task(_ask(scripted, _SLOW)) for _ in range(8)]
-    while not _has_slow_begun(folder, num_slow):
+async def test_what_is_cancelled_while_it_waits_is_not_read(scripted_server: RunningServer) -> None:
+    num_slow = _count_slow(scripted_server)
+    tasks = [asyncio.create_task(_ask(scripted_server, _SLOW)) for _ in range(8)]
+    while not _has_slow_begun(scripted_server, num_slow):
         await asyncio.sleep(0.02)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert isinstance(await _ask(scripted, CharacterRequest(b"a")), NextByte)
-    assert _count_slow(folder) <= num_slow + 2  # the one that ran, and perhaps one that was about to
+    assert isinstance(await _ask(scripted_server, CharacterRequest(b"a")), NextByte)
+    assert _count_slow(scripted_server) <= num_slow + 2  # the one that ran, and perhaps one that was about to
 
 
-def _has_slow_begun(folder: Path, num_before: int) -> bool:
-    return _count_slow(folder) > num_before
+def _has_slow_begun(server: RunningServer, num_before: int) -> bool:
+    return _count_slow(server) > num_before
 
 
-def _count_slow(folder: Path) -> int:
-    log = folder / "model" / "characters.txt"
+def _count_slow(server: RunningServer) -> int:
+    log = server.served.model_dir / "characters.txt"
     return log.read_text().count("open b'slow'") if log.exists() else 0
 
 
-async def test_a_slow_answer_is_given_up_in_time(scripted: RunningServer) -> None:
+async def test_a_slow_answer_is_given_up_in_time(scripted_server: RunningServer) -> None:
     with pytest.raises(ServerError, match=r"sent nothing for 0\.3 s"):
-        await _ask(scripted, _SLOW, timeout_s=0.3)
+        await _ask(scripted_server, _SLOW, timeout_s=0.3)

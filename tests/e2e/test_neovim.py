@@ -59,7 +59,7 @@ class Editor:
 
     @property
     def messages(self) -> str:
-        return self.nvim.command_output("messages")
+        return str(self.nvim.command_output("messages"))
 
 
 OpenEditor = Callable[[Sequence[str], Sequence[str]], Editor]

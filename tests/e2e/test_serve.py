@@ -98,10 +98,11 @@ async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
         await lease_server(served.entry(tmp_path / "state"), served.command(tmp_path / "state"), lambda _: None)
 
 
-def test_a_port_in_use_is_named(tmp_path: Path) -> None:
-    with run_server(make_scripted(tmp_path), tmp_path / "state") as server:
-        command = [argument for argument in server.process.args if argument != "--free-ports"]
-        ports = [f"--{name}-port={server.endpoint.http_port}" for name in ("http", "grpc", "metrics")]
-        result = subprocess.run([*command, *ports], capture_output=True, text=True, timeout=60, check=False)
+def test_a_port_in_use_is_named(scripted_server: RunningServer, tmp_path: Path) -> None:
+    taken = scripted_server.endpoint
+    command = scripted_server.served.command(tmp_path)
+    command.remove("--free-ports")
+    ports = (f"--http-port={taken.http_port}", f"--grpc-port={taken.grpc_port}", f"--metrics-port={taken.metrics_port}")
+    result = subprocess.run([*command, *ports], capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 1
-    assert f"port {server.endpoint.http_port} on 127.0.0.1 cannot be used: Address already in use" in result.stderr
+    assert f"port {taken.http_port} on 127.0.0.1 cannot be used: Address already in use" in result.stderr

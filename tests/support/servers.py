@@ -65,6 +65,17 @@ class RunningServer:
 
     process: "subprocess.Popen[str]"
     endpoint: Endpoint
+    served: Served
+    state_dir: Path
+
+    @property
+    def log(self) -> str:
+        """What tritonserver and its models have logged so far."""
+        return "".join(path.read_text(errors="replace") for path in self.state_dir.glob("*/tritonserver.log"))
+
+    def find_stubs(self) -> list[int]:
+        """The processes that run its models."""
+        return find_stubs(self.state_dir)
 
     def read_metric(self, name: str) -> float:
         """The sum over a metric's labels."""
@@ -110,7 +121,7 @@ def run_server(served: Served, state_dir: Path, *arguments: str) -> Iterator[Run
         wait_until(lambda: entry.find() is not None or process.poll() is not None)
         endpoint = entry.find()
         assert endpoint is not None, "midtoken serve ended while starting"
-        yield RunningServer(process, endpoint)
+        yield RunningServer(process, endpoint, served, state_dir)
     finally:
         process.terminate()
         process.wait(60)
