@@ -89,7 +89,7 @@ def test_what_is_impossible_is_a_finite_number_in_json(scripted_server: RunningS
 @pytest.mark.parametrize("ask", ["sample", "complete"])
 def test_a_seed_repeats_what_is_drawn(server: RunningServer, ask: str) -> None:
     first, second = (_post(server, {"text": "def ", "ask": ask, "seed": 7}) for _ in range(2))
-    assert first["generated"] == second["generated"]
+    assert first["generated"] == second["generated"] != ""
 
 
 def test_greedy_goes_on_byte_by_byte(real_server: RunningServer) -> None:

@@ -85,7 +85,7 @@ async def test_surprisal_in_pieces_is_that_of_the_whole(real_server: RunningServ
 def test_surprisal_draws_a_picture(real_server: RunningServer, source: Path) -> None:
     picture = source.with_suffix(".svg")
     assert _run(real_server, "surprisal", str(source), "--plot", str(picture)).returncode == 0
-    assert picture.stat().st_size > 1000
+    assert picture.read_text().count("<path") > 10
 
 
 def test_next_byte_says_what_and_why(real_server: RunningServer) -> None:

@@ -32,9 +32,7 @@ async def test_a_server_that_cannot_start_is_told_once(start_editor: Any, write_
 
 
 async def test_a_server_that_does_not_answer_is_named_once(start_editor: Any, write_script: Any) -> None:
-    main = "import argparse, sys; from midtoken import lsp; parser = argparse.ArgumentParser(); "
-    main += "lsp.add_arguments(parser); sys.exit(lsp.run(parser.parse_args()))"
-    command = (sys.executable, "-c", main, "--stdio", "--server", "127.0.0.1:1")  # nothing may listen on port 1
+    command = (sys.executable, "-m", "midtoken", "lsp", "--stdio", "--server", "127.0.0.1:1")  # nobody listens there
     editor = await start_editor(dataclasses.replace(write_script(), command=command))
     editor.open("a")
     for _ in range(3):

@@ -1,7 +1,7 @@
 """The completion model behind a real tritonserver, over gRPC."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -18,8 +18,6 @@ from inference.serving.completion_client import CompletionClient
 from tests.support.servers import RunningServer
 
 pytestmark = pytest.mark.e2e
-
-_LONG = CompletionRequest("slow", max_tokens=1000, extent=Extent.BLOCK)
 
 
 async def _complete(server: RunningServer, request: CompletionRequest) -> list[completion.CompletionChunk]:
@@ -44,40 +42,64 @@ async def _send_raw(server: RunningServer, name: str, kind: str, array: Array) -
     return str(answers[0][1])
 
 
+def _make_slow(name: str) -> CompletionRequest:
+    """Ten seconds long on the scripted server, which notes under this name that it was cancelled."""
+    return CompletionRequest("slow", suffix=name, max_tokens=1000, extent=Extent.BLOCK)
+
+
 async def test_only_the_last_chunk_is_last(server: RunningServer) -> None:
     chunks = await _complete(server, CompletionRequest("def main(", max_tokens=8))
+    assert len(chunks) > 1
     assert [chunk.is_last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
 
 
 async def test_chunks_arrive_while_the_completion_goes_on(scripted_server: RunningServer) -> None:
     client = CompletionClient(scripted_server.endpoint.grpc_url)
-    async with aclosing(client.stream(_LONG)) as chunks:
+    async with aclosing(client.stream(_make_slow("read a little"))) as chunks:
         assert [(await anext(chunks)).text for _ in range(3)] == ["0 ", "1 ", "2 "]
     await client.close()
 
 
 async def test_closing_the_iterator_cancels_on_the_server(scripted_server: RunningServer) -> None:
-    cancels = scripted_server.read_metric("midtoken_cancels_total")
     client = CompletionClient(scripted_server.endpoint.grpc_url)
-    async for _ in client.stream(_LONG):
+    async for _ in client.stream(_make_slow("closed")):
         break
-    await _wait_for_cancels(scripted_server, cancels + 1)
+    await _wait_until(lambda: "cancelled closed" in scripted_server.events)
     await client.close()
 
 
 async def test_cancelling_the_task_cancels_on_the_server(scripted_server: RunningServer) -> None:
-    cancels = scripted_server.read_metric("midtoken_cancels_total")
-    task = asyncio.create_task(_complete(scripted_server, _LONG))
-    await asyncio.sleep(0.2)
+    started = asyncio.Event()
+    task = asyncio.create_task(_start_slowly(scripted_server, started))
+    await started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await _wait_for_cancels(scripted_server, cancels + 1)
+    await _wait_until(lambda: "cancelled task" in scripted_server.events)
 
 
-async def _wait_for_cancels(server: RunningServer, number: float) -> None:
+async def _start_slowly(server: RunningServer, started: asyncio.Event) -> None:
+    client = CompletionClient(server.endpoint.grpc_url)
+    try:
+        async for _ in client.stream(_make_slow("task")):
+            started.set()
+    finally:
+        await client.close()
+
+
+async def test_each_cancel_is_counted(scripted_server: RunningServer) -> None:
+    before = scripted_server.read_metric("midtoken_cancels_total")
+    client = CompletionClient(scripted_server.endpoint.grpc_url)
+    for _ in range(3):
+        async for _ in client.stream(_make_slow("counted")):
+            break
+    await _wait_until(lambda: scripted_server.read_metric("midtoken_cancels_total") >= before + 3)
+    await client.close()
+
+
+async def _wait_until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
-        while server.read_metric("midtoken_cancels_total") < number:
+        while not condition():
             await asyncio.sleep(0.05)
 
 
@@ -114,15 +136,16 @@ async def test_bad_input_gets_one_clear_error(
 
 async def test_the_first_chunk_time_of_each_completion_is_counted(server: RunningServer) -> None:
     before = server.read_metric("midtoken_first_chunk_ms_count")
-    await _complete(server, CompletionRequest("def main(", max_tokens=8))
-    async with asyncio.timeout(30):
-        while server.read_metric("midtoken_first_chunk_ms_count") == before:
-            await asyncio.sleep(0.05)
+    for _ in range(3):
+        await _complete(server, CompletionRequest("def main(", max_tokens=8))
+    await _wait_until(lambda: server.read_metric("midtoken_first_chunk_ms_count") >= before + 3)
 
 
-async def test_a_length_limit_ends_a_completion(server: RunningServer) -> None:
-    chunks = await _complete(server, CompletionRequest("def main(", max_tokens=1))
-    assert chunks[-1].finish_reason in (FinishReason.LENGTH, FinishReason.EXTENT, FinishReason.END)
+async def test_a_length_limit_ends_a_completion(real_server: RunningServer) -> None:
+    *_, last = await _complete(real_server, CompletionRequest("def main(", max_tokens=3, extent=Extent.BLOCK))
+    assert last.finish_reason is FinishReason.LENGTH
+    assert last.stats is not None
+    assert last.stats.num_tokens == 3
 
 
 async def test_without_a_server_the_error_says_so() -> None:

@@ -73,9 +73,25 @@ class RunningServer:
         """What tritonserver and its models have logged so far."""
         return "".join(path.read_text(errors="replace") for path in self.state_dir.glob("*/tritonserver.log"))
 
+    @property
+    def events(self) -> list[str]:
+        """What the scripted engine has noted so far."""
+        path = self.served.model_dir / "events.txt"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def find_processes(self) -> dict[int, str]:
+        """Its command lines, by process id: `midtoken serve`, its guardian, tritonserver and the models' stubs."""
+        return find_processes(self.state_dir)
+
     def find_stubs(self) -> list[int]:
-        """The processes that run its models."""
-        return find_stubs(self.state_dir)
+        """The processes that run its models; they start from links in its state folder."""
+        return [pid for pid, command in self.find_processes().items() if command.startswith(str(self.state_dir))]
+
+    def find_regions(self) -> list[Path]:
+        """Its shared memory; the number after the namespace is its guardian's process id."""
+        regions = Path("/dev/shm").glob("triton_python_backend_shm_region_midtoken_*")
+        owners = {str(pid) for pid in self.find_processes()}
+        return [path for path in regions if path.name.split("_")[7] in owners]
 
     def read_metric(self, name: str) -> float:
         """The sum over a metric's labels."""
@@ -114,7 +130,7 @@ def find_real() -> Served | None:
 
 @contextlib.contextmanager
 def run_server(served: Served, state_dir: Path, *arguments: str) -> Iterator[RunningServer]:
-    """Serves inside the block and ends the server after it."""
+    """Serves inside the block and ends the server after it, if it has not ended yet."""
     process = subprocess.Popen(served.command(state_dir, *arguments), stdout=subprocess.DEVNULL, text=True)
     try:
         entry = served.entry(state_dir)
@@ -144,14 +160,3 @@ def find_processes(folder: Path) -> dict[int, str]:
             if str(folder) in command:
                 found[int(process.name)] = command
     return found
-
-
-def find_stubs(folder: Path) -> list[int]:
-    """The processes that run models for a server whose state is in the folder."""
-    return [pid for pid, command in find_processes(folder).items() if command.startswith(str(folder))]
-
-
-def find_abandoned_regions() -> list[str]:
-    """Shared memory of servers that have ended; the number after the namespace is their guardian's process id."""
-    names = [path.name for path in Path("/dev/shm").glob("triton_python_backend_shm_region_midtoken_*")]
-    return [name for name in names if not Path("/proc", name.split("_")[7]).exists()]
