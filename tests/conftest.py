@@ -1,3 +1,5 @@
+"""Settings for all tests: threads and hypothesis profiles."""
+
 import os
 
 import torch

@@ -52,7 +52,7 @@ async def start_editor() -> AsyncIterator[Callable[..., Awaitable[LspEditor]]]:
     yield start
     for editor in editors:
         await editor.leave()
-        await editor.client.stop()  # type: ignore[no-untyped-call] # pygls leaves it without types
+        await editor.client.stop()  # type: ignore[no-untyped-call]  # pygls
 
 
 @pytest.fixture(scope="session")

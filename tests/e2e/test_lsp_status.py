@@ -32,7 +32,9 @@ async def test_a_server_that_cannot_start_is_told_once(start_editor: Any, write_
 
 
 async def test_a_server_that_does_not_answer_is_named_once(start_editor: Any, write_script: Any) -> None:
-    command = (sys.executable, "-m", "midtoken", "lsp", "--stdio", "--server", "127.0.0.1:1")  # nobody listens there
+    main = "import argparse, sys; from midtoken.commands import lsp; parser = argparse.ArgumentParser(); "
+    main += "lsp.add_arguments(parser); sys.exit(lsp.run(parser.parse_args()))"
+    command = (sys.executable, "-c", main, "--stdio", "--server", "127.0.0.1:1")  # nothing may listen on port 1
     editor = await start_editor(dataclasses.replace(write_script(), command=command))
     editor.open("a")
     for _ in range(3):

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from inference.protocol import characters
 from inference.protocol.arrays import Array
 from inference.protocol.characters import Ask, CharacterRequest, Generated, Surprisals
 from inference.protocol.heartbeat import HEARTBEAT_ANSWER_TYPES, HEARTBEAT_TYPES
-from inference.serving.installation import find_model_repository
+from inference.serving.installation import IMPORT_ROOT, find_model_repository
 from tests.support.character_fakes import ScriptedCharacterModel
 from tests.support.fakes import FakeRequest, FakeTriton
 
@@ -151,5 +152,13 @@ def test_the_configuration_repeats_the_defaults() -> None:
     assert config_from_strings(_PARAMETERS | {"model_dir": "m"}) == EngineConfig(Path("m"))
 
 
-def test_the_model_stays_under_120_lines() -> None:
-    assert len((_FOLDER / "1" / "model.py").read_text().splitlines()) < 120
+def test_until_the_first_request_torch_is_not_imported() -> None:
+    parameters = {name: {"string_value": value} for name, value in (_PARAMETERS | {"model_dir": "m"}).items()}
+    script = f"""
+import runpy, sys, unittest.mock
+sys.modules["triton_python_backend_utils"] = unittest.mock.MagicMock()
+model = runpy.run_path({str(_FOLDER / "1" / "model.py")!r})["TritonPythonModel"]()
+model.initialize({{"model_config": {json.dumps(json.dumps({"parameters": parameters}))}}})
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=IMPORT_ROOT, check=True, timeout=60)

@@ -1,8 +1,10 @@
 """Real servers for tests: `midtoken serve` as a process, on free ports, with a scripted engine or the real one."""
 
 import contextlib
+import ctypes
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -16,6 +18,8 @@ from inference.errors import LaunchError
 from inference.serving.installation import IMPORT_ROOT, find_default_model, find_model_repository
 from inference.serving.launcher import Endpoint
 from inference.serving.shared_server import ServerEntry
+
+_PR_SET_PDEATHSIG = 1
 
 _SCRIPTED_COMPLETION = """
 from .adapter import TritonPythonModel as Adapter
@@ -131,7 +135,8 @@ def find_real() -> Served | None:
 @contextlib.contextmanager
 def run_server(served: Served, state_dir: Path, *arguments: str) -> Iterator[RunningServer]:
     """Serves inside the block and ends the server after it, if it has not ended yet."""
-    process = subprocess.Popen(served.command(state_dir, *arguments), stdout=subprocess.DEVNULL, text=True)
+    command = served.command(state_dir, *arguments)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True, preexec_fn=_end_with_parent)
     try:
         entry = served.entry(state_dir)
         wait_until(lambda: entry.find() is not None or process.poll() is not None)
@@ -141,6 +146,11 @@ def run_server(served: Served, state_dir: Path, *arguments: str) -> Iterator[Run
     finally:
         process.terminate()
         process.wait(60)
+
+
+def _end_with_parent() -> None:
+    """The kernel ends the server with the tests, also when these are killed: a worker of pytest-xdist is, on Ctrl-C."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
