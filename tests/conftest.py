@@ -1,3 +1,5 @@
+"""Settings for all tests: threads and hypothesis profiles."""
+
 import os
 from pathlib import Path
 
@@ -10,10 +12,9 @@ from tests.support.installations import Installation, build_wheel, install_wheel
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads and the tests' are more than two cores
 torch.set_num_threads(1)
 
-_SLOW_IS_FINE = (HealthCheck.too_slow, HealthCheck.data_too_large)
-settings.register_profile("full", max_examples=100, deadline=None, suppress_health_check=_SLOW_IS_FINE)
-# pytest --hypothesis-profile=quick
-settings.register_profile("quick", max_examples=20, deadline=None, suppress_health_check=_SLOW_IS_FINE)
+_PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+settings.register_profile("full", _PATIENT, max_examples=100)
+settings.register_profile("quick", _PATIENT, max_examples=20)  # pytest --hypothesis-profile=quick
 settings.load_profile("full")
 
 

@@ -22,11 +22,12 @@ from midtoken.demo_editor import DemoEditor
 # A file of the standard library that the default model was not trained on, and the lines of it that are typed.
 _FILE = "sched.py"
 _LINES = (
+    "            events = self._queue[:]",
     "        return self.enterabs(time, priority, action, argument, kwargs)",
     "            heapq.heapify(self._queue)",
     "        timefunc = self.timefunc",
-    "            events = self._queue[:]",
 )
+_NUM_LINES = range(1, len(_LINES) + 1)
 _NUM_LINES_ABOVE = 8
 _NUM_LINES_BELOW = 2
 _PANEL_CELLS = 76
@@ -64,6 +65,7 @@ class _Scene:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
     parser.add_argument("--keys-per-second", type=_parse_pace, default=8.0, help="default: %(default)s")
+    parser.add_argument("--lines", type=int, choices=_NUM_LINES, default=len(_LINES), help="to type (default: all)")
     add_connection_arguments(parser)
 
 
@@ -92,7 +94,7 @@ async def _play(options: argparse.Namespace) -> None:
                 for healing in (Healing.EXACT, Healing.NONE)
             ]
             with Live(console=console, auto_refresh=False) as live:
-                for line in _LINES:
+                for line in _LINES[: options.lines]:
                     await _type_line(tuple(lines), lines.index(line), sides, live, options.keys_per_second)
             for side in sides:
                 await side.editor.close()

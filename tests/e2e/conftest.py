@@ -1,4 +1,9 @@
-"""What the end-to-end tests share: the language server as a subprocess, and an editor that speaks to it."""
+"""What the end-to-end tests share.
+
+- `scripted_server`, `real_server`: one of each for the whole session; `server`: a test runs on both.
+- `own_server`: a scripted server for one test, which may break it.
+- `write_script`, `start_editor`: a language server with a scripted model, and an editor that speaks to it.
+"""
 
 import json
 import sys
@@ -11,7 +16,7 @@ from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
 from tests.support.lsp_editor import LspEditor, Script, StartEditor, WriteScript, build_capabilities
-from tests.support.servers import RunningServer, find_real, run_server
+from tests.support.servers import RunningServer, find_real, make_scripted, run_server
 
 _ROOT = Path(__file__).parents[2]
 
@@ -51,9 +56,35 @@ async def start_editor() -> AsyncIterator[StartEditor]:
 
 
 @pytest.fixture(scope="session")
+def scripted_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """One server for the whole session, its models scripted: see `tests.support.fakes.ScriptedEngine`.
+
+    For tests that do not stop it, kill a part of it or fill it. Other tests use it before and after: compare its
+    metrics, logs and processes with what they were when the test began.
+    """
+    folder = tmp_path_factory.mktemp("scripted")
+    with run_server(make_scripted(folder), folder / "state") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """The whole product behind tritonserver, with the default model."""
+    """One server for the whole session with the default model; the same rules."""
     served = find_real()
     assert served is not None, "the default model is missing"
     with run_server(served, tmp_path_factory.mktemp("real")) as server:
+        yield server
+
+
+@pytest.fixture(params=["scripted_server", "real_server"])
+def server(request: pytest.FixtureRequest) -> RunningServer:
+    """The test runs twice: on the scripted server and on the real one."""
+    running: RunningServer = request.getfixturevalue(request.param)
+    return running
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[RunningServer]:
+    """A scripted server for this test alone, which may do with it what it likes."""
+    with run_server(make_scripted(tmp_path), tmp_path / "state") as server:
         yield server

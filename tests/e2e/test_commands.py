@@ -85,7 +85,7 @@ async def test_surprisal_in_pieces_is_that_of_the_whole(real_server: RunningServ
 def test_surprisal_draws_a_picture(real_server: RunningServer, source: Path) -> None:
     picture = source.with_suffix(".svg")
     assert _run(real_server, "surprisal", str(source), "--plot", str(picture)).returncode == 0
-    assert picture.stat().st_size > 1000
+    assert picture.read_text().count("<path") > 10
 
 
 def test_next_byte_says_what_and_why(real_server: RunningServer) -> None:
@@ -104,7 +104,7 @@ def test_next_byte_takes_a_cursor_or_standard_input(real_server: RunningServer, 
 
 
 def test_the_demo_is_more_often_right_healed_than_unhealed(real_server: RunningServer) -> None:
-    lines = _run(real_server, "demo").stdout.splitlines()
+    lines = _run(real_server, "demo", "--lines", "1").stdout.splitlines()
     healed, unhealed = (
         next(line for line in lines if line.startswith(f"│ {side} ")) for side in ("healed", "unhealed")
     )

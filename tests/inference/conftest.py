@@ -15,7 +15,7 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
     """The folder of a tiny random model for a kind of tokenizer, made once."""
     folder = tmp_path_factory.mktemp("models")
 
-    def make(kind: str = "qwen", family: str = "llama", **changes: object) -> Path:
+    def make(kind: str = "qwen", family: str = "llama", **changes: int) -> Path:
         name = "-".join([kind, family, *(f"{key}={value}" for key, value in sorted(changes.items()))])
         if not (folder / name).exists():
             write_model(folder / name, toy_tokenizer(kind), family, **changes)

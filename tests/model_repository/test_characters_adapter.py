@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import subprocess
 import sys
 import threading
 import time
@@ -22,6 +23,7 @@ from inference.protocol import characters
 from inference.protocol.arrays import Array
 from inference.protocol.characters import Ask, CharacterRequest, Generated, Surprisals
 from inference.protocol.heartbeat import HEARTBEAT, HEARTBEAT_ANSWER_TYPES, HEARTBEAT_TYPES, heartbeat_from_arrays
+from inference.serving.import_root import IMPORT_ROOT
 from midtoken.resources import find_model_repository
 from tests.support.character_fakes import ScriptedCharacterModel, build_scripted_service
 from tests.support.fakes import FakeRequest, FakeTriton
@@ -264,3 +266,15 @@ def test_the_configuration_names_the_tensors_of_the_wire() -> None:
 
 def test_the_configuration_repeats_the_defaults() -> None:
     assert config_from_strings(_PARAMETERS | {"model_dir": "m"}) == EngineConfig(Path("m"))
+
+
+def test_until_the_first_request_torch_is_not_imported() -> None:
+    parameters = {name: {"string_value": value} for name, value in (_PARAMETERS | {"model_dir": "m"}).items()}
+    script = f"""
+import runpy, sys, unittest.mock
+sys.modules["triton_python_backend_utils"] = unittest.mock.MagicMock()
+model = runpy.run_path({str(_FOLDER / "1" / "model.py")!r})["TritonPythonModel"]()
+model.initialize({{"model_config": {json.dumps(json.dumps({"parameters": parameters}))}}})
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=IMPORT_ROOT, check=True, timeout=60)

@@ -4,7 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -147,7 +147,7 @@ class SmallVocabulary:
     alphabet: bytes
     vocabulary: Vocabulary
 
-    @property
+    @cached_property
     def trie(self) -> Trie:
         """Of its tokens."""
         return Trie.build(self.vocabulary)

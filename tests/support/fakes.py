@@ -27,7 +27,8 @@ class ScriptedEngine:
 
     `slow`: a chunk each 20 ms for ten seconds or until cancelled; `silent`: the same without chunks;
     `overload`, `refuse`, `raise`, `break`: the ways to fail; anything else: the prefix reversed, in two chunks.
-    What it saw stands in `events.txt` of the model folder.
+    `events.txt` of the model folder gets a line for each slow request that is cancelled, named by its suffix, and one
+    when the engine is closed.
     """
 
     def __init__(self, config: EngineConfig) -> None:
@@ -74,7 +75,7 @@ class ScriptedEngine:
                 sink.fail(MidtokenError("the server is stopping"))
                 return
             if sink.is_cancelled():
-                self._note(f"cancelled after {number}")
+                self._note(f"cancelled {request.suffix}")
                 sink.send(CompletionChunk("", finish_reason=FinishReason.CANCELLED, stats=_STATS))
                 return
             if request.prefix == "slow":

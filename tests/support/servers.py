@@ -1,8 +1,10 @@
 """Real servers for tests: `midtoken serve` as a process, on free ports, with a scripted engine or the real one."""
 
 import contextlib
+import ctypes
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -17,6 +19,8 @@ from inference.serving.endpoint import Endpoint
 from inference.serving.import_root import IMPORT_ROOT
 from inference.serving.shared_server import ServerEntry
 from midtoken.resources import find_default_model, find_model_repository
+
+_PR_SET_PDEATHSIG = 1
 
 _SCRIPTED_COMPLETION = """
 from .adapter import TritonPythonModel as Adapter
@@ -68,6 +72,33 @@ class RunningServer:
 
     process: "subprocess.Popen[str]"
     endpoint: Endpoint
+    served: Served
+    state_dir: Path
+
+    @property
+    def log(self) -> str:
+        """What tritonserver and its models have logged so far."""
+        return "".join(path.read_text(errors="replace") for path in self.state_dir.glob("*/tritonserver.log"))
+
+    @property
+    def events(self) -> list[str]:
+        """What the scripted engine has noted so far."""
+        path = self.served.model_dir / "events.txt"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def find_processes(self) -> dict[int, str]:
+        """Its command lines, by process id: `midtoken serve`, its guardian, tritonserver and the models' stubs."""
+        return find_processes(self.state_dir)
+
+    def find_stubs(self) -> list[int]:
+        """The processes that run its models; they start from links in its state folder."""
+        return [pid for pid, command in self.find_processes().items() if command.startswith(str(self.state_dir))]
+
+    def find_regions(self) -> list[Path]:
+        """Its shared memory; the number after the namespace is its guardian's process id."""
+        regions = Path("/dev/shm").glob("triton_python_backend_shm_region_midtoken_*")
+        owners = {str(pid) for pid in self.find_processes()}
+        return [path for path in regions if path.name.split("_")[7] in owners]
 
     def read_metric(self, name: str) -> float:
         """The sum over a metric's labels."""
@@ -106,17 +137,23 @@ def find_real() -> Served | None:
 
 @contextlib.contextmanager
 def run_server(served: Served, state_dir: Path, *arguments: str) -> Iterator[RunningServer]:
-    """Serves inside the block and ends the server after it."""
-    process = subprocess.Popen(served.command(state_dir, *arguments), stdout=subprocess.DEVNULL, text=True)
+    """Serves inside the block and ends the server after it, if it has not ended yet."""
+    command = served.command(state_dir, *arguments)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True, preexec_fn=_end_with_parent)
     try:
         entry = served.entry(state_dir)
         wait_until(lambda: entry.find() is not None or process.poll() is not None)
         endpoint = entry.find()
         assert endpoint is not None, "midtoken serve ended while starting"
-        yield RunningServer(process, endpoint)
+        yield RunningServer(process, endpoint, served, state_dir)
     finally:
         process.terminate()
         process.wait(60)
+
+
+def _end_with_parent() -> None:
+    """The kernel ends the server with the tests, also when these are killed: a worker of pytest-xdist is, on Ctrl-C."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
@@ -136,14 +173,3 @@ def find_processes(folder: Path) -> dict[int, str]:
             if str(folder) in command:
                 found[int(process.name)] = command
     return found
-
-
-def find_stubs(folder: Path) -> list[int]:
-    """The processes that run models for a server whose state is in the folder."""
-    return [pid for pid, command in find_processes(folder).items() if command.startswith(str(folder))]
-
-
-def find_abandoned_regions() -> list[str]:
-    """Shared memory of servers that have ended; the number after the namespace is their guardian's process id."""
-    names = [path.name for path in Path("/dev/shm").glob("triton_python_backend_shm_region_midtoken_*")]
-    return [name for name in names if not Path("/proc", name.split("_")[7]).exists()]
