@@ -9,8 +9,7 @@ GENLM := build/genlm
 GENLM_READY := $(GENLM)/.ready
 NVIM := build/editors/nvim
 NPROC ?= 2
-# Two workers; the tests of a file run in one of them, so that they share its fixtures.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lock run test test-quick lint train bench-allowed-sets bench-boundary bench-accuracy bench-characters
@@ -34,10 +33,10 @@ $(NVIM): scripts/get_neovim.sh
 	@bash scripts/get_neovim.sh $(@D)
 
 test: $(READY) $(NVIM)  ## all tests, with real servers and editors
-	@$(PYTEST)
+	@$(PYTEST) --dist loadfile
 
 test-quick: $(READY)  ## tests that start no server and no editor, with fewer random inputs
-	@$(PYTEST) -m "not e2e" --hypothesis-profile=quick
+	@$(PYTEST) --dist worksteal -m "not e2e" --hypothesis-profile=quick
 
 lint: $(READY)  ## ruff, mypy and the import contracts
 	@$(BIN)/ruff check .

@@ -202,9 +202,9 @@ def test_long_pre_tokens_are_not_kept_in_memory(kind: str) -> None:
     encoder = toy_tokenizer(kind).encoder
     tracemalloc.start()
 
-    for number in range(200):
-        encoder.encode("as" * 5_000 + str(number))
+    for number in range(100):
+        encoder.encode("as" * 1_500 + str(number))
 
     num_bytes = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert num_bytes < 200_000
+    assert num_bytes < 200_000  # the texts alone are 300 kB
