@@ -3,6 +3,7 @@
 import dataclasses
 import threading
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +77,16 @@ class Bench:
     clock: Clock
 
 
+@cache
+def _load_model(folder: Path, dtype: str) -> torch.nn.Module:
+    """Loading takes longer than most tests, and no test changes the weights."""
+    return load_runner(EngineConfig(folder, dtype=dtype))._model
+
+
 def build_bench(folder: Path, kind: str, dtype: str = "float64", **settings: Any) -> Bench:
     toy, clock = toy_tokenizer(kind), Clock()
     config = EngineConfig(folder, dtype=dtype, **settings)
-    runner = WatchedRunner(load_runner(config)._model)
+    runner = WatchedRunner(_load_model(folder, dtype))
     sampler = Sampler(toy.vocabulary, HotPrefixCache(toy.trie), toy.trie, torch.device("cpu"))
     return Bench(toy, runner, Engine(config, TorchModel(runner, sampler), build_prompts(toy), clock), clock)
 

@@ -4,6 +4,7 @@ import re
 import threading
 from collections.abc import Sequence
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ _LONG = "x = 1\n" * 200
 # The text of an answer
 
 
+@cache
 def _plain_model(folder: Path) -> transformers.PreTrainedModel:
     return transformers.AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float64, attn_implementation="eager"
@@ -171,13 +173,13 @@ def test_a_completion_always_continues_exactly_the_typed_bytes(kind: str, make_m
         sinks = [submit(bench.engine, _request_of(document)) for document in documents]
         for sink in sinks:
             sink.wait()
-        for document, sink, cache in zip(documents, sinks, bench.runner.caches, strict=True):
+        for document, sink, kept in zip(documents, sinks, bench.runner.caches, strict=True):
             first = bench.toy.encoder.find_dummy_prefix(document[0])
             typed = (
                 (first if document[0] or _request_of(document).healing in (Healing.EXACT, Healing.GREEDY) else "")
                 + document[0]
             ).encode()
-            spelled = _spelled(bench.toy, cache.token_ids)  # all but the last token
+            spelled = _spelled(bench.toy, kept.token_ids)  # all but the last token
             assert spelled.startswith(typed) or typed.startswith(spelled), document
             said = codecs.getincrementaldecoder("utf-8")("replace").decode(spelled[len(typed) :])
             if sink.finish_reason is FinishReason.END:  # the last token was the end

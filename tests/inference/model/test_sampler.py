@@ -144,10 +144,11 @@ def test_the_exact_choice_is_that_of_every_member_run_through_the_model_alone(
 
 
 @pytest.mark.parametrize("rule", Rule)
-@given(prefix=texts, seed=st.integers(0, 1000))
-def test_under_every_rule_the_choice_is_the_best_that_may_follow(rule: Rule, prefix: str, seed: int) -> None:
+@given(data=st.data(), seed=st.integers(0, 1000))
+def test_under_every_rule_the_choice_is_the_best_that_may_follow(rule: Rule, data: st.DataObject, seed: int) -> None:
     toy = toy_tokenizer("qwen")
-    crossings = (Crossing(None, prefix.encode()[-4:], rule),)
+    token = data.draw(st.sampled_from([token for token in toy.vocabulary.token_bytes if token]))
+    crossings = (Crossing(None, token[: data.draw(st.integers(0, len(token)))], rule),)
     tree = TokenTree((1,))
     logits = _random_logits(toy, tree, seed)
     members = _score_all(toy, tree, crossings, logits)
