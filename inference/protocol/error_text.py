@@ -1,24 +1,32 @@
-"""Errors as the text of a response. Triton's streams carry no error codes, so the text begins with the error's kind."""
+"""Errors as they are sent: a text that begins with the error's kind, and Triton's code for it.
+
+A gRPC stream carries the text only, so the client reads the kind from it.
+"""
 
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
 
-_INVALID = "invalid request: "
-_OVERLOADED = "overloaded: "
+# kind -> the beginning of its text, the name of its code in pb_utils.TritonError
+_KINDS: dict[type[MidtokenError], tuple[str, str]] = {
+    InvalidRequestError: ("invalid request: ", "INVALID_ARG"),
+    OverloadedError: ("overloaded: ", "UNAVAILABLE"),
+}
+_OTHER_CODE = "INTERNAL"
 
 
 def error_to_text(error: MidtokenError) -> str:
     """The error as the text of a response."""
-    if isinstance(error, InvalidRequestError):
-        return f"{_INVALID}{error}"
-    if isinstance(error, OverloadedError):
-        return f"{_OVERLOADED}{error}"
-    return str(error)
+    beginnings = [beginning for kind, (beginning, _) in _KINDS.items() if isinstance(error, kind)]
+    return "".join(beginnings) + str(error)
+
+
+def find_triton_code(error: MidtokenError) -> str:
+    """The name of the error's code in Triton's `TritonError`."""
+    return next((code for kind, (_, code) in _KINDS.items() if isinstance(error, kind)), _OTHER_CODE)
 
 
 def error_from_text(text: str) -> MidtokenError:
     """The error whose text `error_to_text` wrote. Any other text, such as Triton's own, is a ServerError."""
-    if text.startswith(_INVALID):
-        return InvalidRequestError(text.removeprefix(_INVALID))
-    if text.startswith(_OVERLOADED):
-        return OverloadedError(text.removeprefix(_OVERLOADED))
+    for kind, (beginning, _) in _KINDS.items():
+        if text.startswith(beginning):
+            return kind(text.removeprefix(beginning))
     return ServerError(text)

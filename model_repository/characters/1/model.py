@@ -15,10 +15,10 @@ import inference
 from inference.characters.watched_reader import PassWatch
 from inference.characters.worker import CharacterWorker
 from inference.config import EngineConfig, config_from_strings, strings_from_environment
-from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, to_public_error
+from inference.errors import MidtokenError, to_public_error
 from inference.protocol import characters
 from inference.protocol.arrays import Array
-from inference.protocol.error_text import error_to_text
+from inference.protocol.error_text import error_to_text, find_triton_code
 from inference.protocol.heartbeat import HEARTBEAT, HEARTBEAT_TYPES, asks_for_heartbeat, heartbeat_to_arrays
 from inference.protocol.triton_inputs import read_inputs
 
@@ -81,9 +81,8 @@ class _Sink:
         self._end(pb_utils.InferenceResponse([pb_utils.Tensor(name, array) for name, array in arrays.items()]))
 
     def fail(self, error: MidtokenError) -> None:
-        kinds = pb_utils.TritonError
-        codes = {InvalidRequestError: kinds.INVALID_ARG, OverloadedError: kinds.UNAVAILABLE}
-        triton_error = pb_utils.TritonError(error_to_text(error), codes.get(type(error), kinds.INTERNAL))
+        code = getattr(pb_utils.TritonError, find_triton_code(error))
+        triton_error = pb_utils.TritonError(error_to_text(error), code)
         self._end(pb_utils.InferenceResponse(error=triton_error))
 
     def is_cancelled(self) -> bool:

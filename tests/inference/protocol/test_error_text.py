@@ -1,20 +1,21 @@
 import pytest
 
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
-from inference.protocol.error_text import error_from_text, error_to_text
+from inference.protocol.error_text import error_from_text, error_to_text, find_triton_code
 
 
 @pytest.mark.parametrize(
-    ("error", "kind"),
+    ("error", "kind", "code"),
     [
-        (InvalidRequestError("no"), InvalidRequestError),
-        (OverloadedError("no"), OverloadedError),
-        (MidtokenError("no"), ServerError),
+        (InvalidRequestError("no"), InvalidRequestError, "INVALID_ARG"),
+        (OverloadedError("no"), OverloadedError, "UNAVAILABLE"),
+        (MidtokenError("no"), ServerError, "INTERNAL"),
     ],
 )
-def test_an_error_keeps_its_kind_and_text(error: MidtokenError, kind: type[MidtokenError]) -> None:
+def test_an_error_keeps_its_kind_and_text(error: MidtokenError, kind: type[MidtokenError], code: str) -> None:
     received = error_from_text(error_to_text(error))
     assert (type(received), str(received)) == (kind, "no")
+    assert find_triton_code(error) == code
 
 
 def test_a_text_of_tritons_own_is_a_server_error() -> None:
