@@ -1,0 +1,65 @@
+import argparse
+from pathlib import Path
+
+import pytest
+
+from inference.errors import LaunchError, ModelError
+from midtoken.arguments.server import ServerArguments, add_server_arguments
+from midtoken.cli import main
+
+
+def _parse(*arguments: str) -> ServerArguments:
+    parser = argparse.ArgumentParser()
+    add_server_arguments(parser)
+    parser.add_argument("--server")
+    return ServerArguments.from_options(parser.parse_args(arguments))
+
+
+@pytest.fixture
+def model_dir(tmp_path: Path) -> Path:
+    folder = tmp_path / "a model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+def test_the_shared_command_serves_the_same_model_with_the_same_settings(model_dir: Path, tmp_path: Path) -> None:
+    given = ("--model", str(model_dir), "--dtype", "float64", "--threads", "3", "--state-dir", str(tmp_path / "state"))
+    arguments = _parse(*given)
+
+    [_, _, _, subcommand, free_ports, until_idle, *others] = arguments.build_shared_command(900)
+
+    assert (subcommand, free_ports, until_idle) == ("serve", "--free-ports", "--until-idle=900")
+    assert _parse(*others) == arguments
+
+
+def test_each_model_and_setting_has_an_entry_of_its_own(model_dir: Path, tmp_path: Path) -> None:
+    options = ("--model", str(model_dir), "--state-dir", str(tmp_path))
+    folders = {_parse(*options, *more).entry.folder for more in ((), ("--threads", "2"), ("--dtype", "bfloat16"))}
+    assert len(folders) == 3
+
+
+def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match=r"is not a model folder: it has no config\.json"):
+        _parse("--model", str(tmp_path))
+
+
+@pytest.mark.parametrize("threads", ["0", "1000000"])
+def test_a_number_of_threads_out_of_range_is_named(model_dir: Path, threads: str) -> None:
+    with pytest.raises((LaunchError, ModelError), match="threads"):
+        _parse("--model", str(model_dir), "--threads", threads)
+
+
+def test_a_wrong_model_folder_is_one_sentence_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.py"
+    file.write_text("a = b\n")
+    assert main(["complete", f"{file}:1", "--model", str(tmp_path)]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line == f"midtoken: {tmp_path} is not a model folder: it has no config.json"
+
+
+def test_others_than_the_user_have_no_access_to_the_entry(model_dir: Path, tmp_path: Path) -> None:
+    folder = _parse("--model", str(model_dir), "--state-dir", str(tmp_path / "state")).entry.folder
+    assert folder.stat().st_mode & 0o077 == 0
