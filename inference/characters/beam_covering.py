@@ -54,7 +54,7 @@ class BeamCovering:
         read_all(reader, [base])
         start = State(self, reader, (Bundle.open(self._trie, base),), (OpenText(base, b""),), Totals())
         state = start.advance(tail)
-        totals = Totals(0.0, state.totals.log_missed)  # probabilities count from the end of the context
+        totals = Totals(0.0, state.totals.log_dropped)  # probabilities count from the end of the context
         return State(self, reader, state.bundles, state.open_texts, totals, unread=state.unread)
 
     def walk(self, state: State, data: bytes) -> Iterator[State]:
@@ -66,19 +66,19 @@ class BeamCovering:
     def _advance_by(self, state: State, byte: int, following: bytes) -> State:
         """The state after one more byte; `following` are the bytes known to come after it."""
         log_prob = float(state.next_log_probs[byte])
-        late = [string for string in state.unread if string.weigh() >= state.log_mass + log_prob]
+        late = [string for string in state.unread if string.get_log_mass() >= state.log_mass + log_prob]
         read_all(state.reader, late)
         bundles = [*state.bundles, *(Bundle.open(self._trie, string) for string in late)]
         kept, dropped = self._prune(list(narrow_all(bundles, byte).values()))
-        missed = [bundle.log_held for bundle in dropped]
-        missed += [string.weigh() for string in state.unread if string not in late]
+        missed = [bundle.log_interval_mass for bundle in dropped]
+        missed += [string.get_log_mass() for string in state.unread if string not in late]
         heavy, light = self._find_new(kept)
         if kept and not heavy and not light:
             heavy = [self._spell(state.reader, kept[0])]
         drafted = state.drafted
         if any(string.log_probs is None for string in heavy):
             drafted = self._read_ahead(state.reader, heavy, kept, following)
-        new = [bundle for bundle in kept if bundle.goes_on] + [Bundle.open(self._trie, string) for string in heavy]
+        new = [bundle for bundle in kept if bundle.can_continue] + [Bundle.open(self._trie, string) for string in heavy]
         totals = state.totals.add(log_prob, missed)
         return self._fit_window(
             State(self, state.reader, tuple(new), state.open_texts, totals, unread=tuple(light), drafted=drafted)
@@ -116,16 +116,16 @@ class BeamCovering:
                     f"enumerate is for short texts: more than {_MAX_BUNDLES} token strings spell it"
                 )
             return bundles, []
-        bundles.sort(key=lambda bundle: -bundle.log_held)
+        bundles.sort(key=lambda bundle: -bundle.log_interval_mass)
         return bundles[: self._width], bundles[self._width :]
 
     def _find_new(self, bundles: Sequence[Bundle]) -> tuple[list[TokenString], list[TokenString]]:
         """The strings whose last token ends with the text: those to read, and those below the threshold."""
-        log_least = sum_all(np.array([bundle.log_held for bundle in bundles])) + self._log_threshold
+        log_least = sum_all(np.array([bundle.log_interval_mass for bundle in bundles])) + self._log_threshold
         heavy: list[TokenString] = []
         light: list[TokenString] = []
         for bundle in bundles:
-            for token_id, log_prob in bundle.find_ended():
+            for token_id, log_prob in bundle.find_exact():
                 string = bundle.string.extend([token_id])
                 string.log_mass = bundle.log_mass + log_prob
                 (heavy if string.log_mass >= log_least else light).append(string)
@@ -137,7 +137,7 @@ class BeamCovering:
         strings = [bundle.string.extend(path[:end]) for end in range(len(path) + 1)]
         read_all(reader, strings)
         for string in strings[1:]:
-            string.weigh_after_parent(self._trie.rank)
+            string.set_log_mass(self._trie.rank)
         for string in strings[:-1]:
             string.log_probs = None
         return strings[-1]
@@ -155,7 +155,7 @@ class BeamCovering:
         if max(num_tokens.values(), default=0) < max_tokens:
             return state
         masses = {bundle.string: bundle.log_ahead for bundle in state.bundles}
-        masses |= {string: string.weigh() for string in state.unread}
+        masses |= {string: string.get_log_mass() for string in state.unread}
         ended = [
             *(bundle.string for bundle in state.bundles if not bundle.remaining_bytes),
             *state.unread,

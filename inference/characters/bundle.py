@@ -45,24 +45,24 @@ class Bundle:
         return cls(trie, string, remaining_bytes, interval, row[interval.lo : interval.hi].copy())
 
     @property
-    def goes_on(self) -> bool:
+    def can_continue(self) -> bool:
         """True where a token, or the end of the text, goes beyond `remaining_bytes`."""
         return bool(self.children.bytes.size) or not self.remaining_bytes
 
     @property
     def log_mass(self) -> float:
         """The mass of `string`, whatever follows it."""
-        return self.string.weigh()
+        return self.string.get_log_mass()
 
     @cached_property
-    def log_held(self) -> float:
+    def log_interval_mass(self) -> float:
         """The mass of the tokens that begin with `remaining_bytes`, those equal to it included."""
         return self.log_mass + float(np.logaddexp(sum_all(self._log_probs), self.log_end))
 
     @cached_property
     def log_ahead(self) -> float:
         """The mass of the tokens that go beyond `remaining_bytes`; with the end of the text, where that is empty."""
-        ahead = self._log_probs[self.children.num_ended :]
+        ahead = self._log_probs[self.children.num_exact :]
         return self.log_mass + float(np.logaddexp(sum_all(ahead), self.log_end))
 
     @cached_property
@@ -73,24 +73,24 @@ class Bundle:
     @cached_property
     def log_masses(self) -> npt.NDArray[np.float64]:
         """[num_children]: the mass of the tokens that go on with each of the children's bytes."""
-        ended = self.children.num_ended
+        ended = self.children.num_exact
         if ended == len(self._log_probs):
             return np.empty(0)
         return self.log_mass + sum_slices(self._log_probs[ended:], self.children.starts - ended)
 
-    def find_ended(self) -> list[tuple[int, float]]:
+    def find_exact(self) -> list[tuple[int, float]]:
         """The ids of the tokens that are equal to `remaining_bytes`, each with its log probability after `string`."""
         lo = self._interval.lo
-        return [(int(self._trie.order[lo + i]), float(self._log_probs[i])) for i in range(self.children.num_ended)]
+        return [(int(self._trie.order[lo + i]), float(self._log_probs[i])) for i in range(self.children.num_exact)]
 
-    def find_heaviest(self, limit: int) -> list[tuple[float, TokenString, int]]:
+    def find_most_likely(self, limit: int) -> list[tuple[float, TokenString, int]]:
         """The heaviest strings: mass, string, and by how many bytes it goes beyond `remaining_bytes`.
 
         Where `remaining_bytes` is empty, that is `string` alone, whatever follows it.
         """
         if not self.remaining_bytes:
             return [(self.log_mass, self.string, 0)]
-        ahead = self._log_probs[self.children.num_ended :]
+        ahead = self._log_probs[self.children.num_exact :]
         best = np.argsort(-ahead)[:limit]
         return [(self.log_mass + float(ahead[place]), *self._extend(int(place))) for place in best]
 
@@ -98,13 +98,13 @@ class Bundle:
         """A string, drawn in proportion to its mass, and by how many bytes it goes beyond `remaining_bytes`."""
         if not self.remaining_bytes:
             return self.string, 0
-        ahead = self._log_probs[self.children.num_ended :].astype(np.float64)
+        ahead = self._log_probs[self.children.num_exact :].astype(np.float64)
         masses = np.exp(ahead - ahead.max())
         return self._extend(int(rng.choice(len(ahead), p=masses / masses.sum())))
 
     def _extend(self, place: int) -> tuple[TokenString, int]:
         """The string with the token at this place among those that go beyond `remaining_bytes`."""
-        token_id = int(self._trie.order[self._interval.lo + self.children.num_ended + place])
+        token_id = int(self._trie.order[self._interval.lo + self.children.num_exact + place])
         return self.string.extend([token_id]), len(self._trie.spell(token_id)) - len(self.remaining_bytes)
 
     def find_draft(self, data: bytes) -> tuple[float, bytes]:

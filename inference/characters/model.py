@@ -60,7 +60,7 @@ class Score:
     log_probability: float  # that the context goes on with the text, in the model that the covering defines
     log_probability_with_end: float  # and that it ends there
     log_mass: float  # of the token strings that were followed, counted from the context's stable tokens on
-    log_missed: float | None  # the exact mass is at most this mass larger; None: not known
+    log_dropped: float | None  # the exact mass is at most this mass larger; None: not known
 
 
 _DEFAULT = CoveringSettings()
@@ -102,7 +102,7 @@ class CharacterModel:
         state = self.open(context, settings).advance(text)
         log_probability = state.totals.log_probability
         log_with_end = log_probability + float(state.next_log_probs[END])
-        return Score(log_probability, log_with_end, state.log_mass, state.totals.log_missed)
+        return Score(log_probability, log_with_end, state.log_mass, state.totals.log_dropped)
 
     def find_surprisals(
         self, text: bytes, context: bytes = b"", settings: CoveringSettings = _DEFAULT

@@ -19,7 +19,7 @@ _NUM_ADDED_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _StoredRows:
     """The rows in which a string's own tokens stand, and the rows that its last token sees."""
 
     rows: list[int]
@@ -32,7 +32,7 @@ class _Part:
 
     token_ids: tuple[int, ...]
     num_tokens: int  # of the string
-    held: _Held
+    stored: _StoredRows
 
 
 class ModelReader:
@@ -46,7 +46,7 @@ class ModelReader:
         self._columns = torch.from_numpy(np.concatenate([trie.order, np.array(end_ids, np.int32)])).long()
         self._store = runner.new_row_store()
         self._max_rows = max_rows
-        self._held: WeakKeyDictionary[TokenString, _Held] = WeakKeyDictionary()
+        self._stored: WeakKeyDictionary[TokenString, _StoredRows] = WeakKeyDictionary()
         self._free_rows = list(range(self._store.capacity))[::-1]
         self._num_keys = 0  # rows that have been used: the store's beginning
 
@@ -56,10 +56,10 @@ class ModelReader:
         placed = self._place(fresh)
         again = [string for string in strings if string not in placed]
         parts = [_Part(string.token_ids, string.num_tokens, placed[string]) for string in fresh]
-        parts += [_Part(string.token_ids[-1:], string.num_tokens, self._held[string]) for string in again]
+        parts += [_Part(string.token_ids[-1:], string.num_tokens, self._stored[string]) for string in again]
         places = dict(zip(fresh + again, accumulate(len(part.token_ids) for part in parts), strict=True))
         logits = self._forward(parts, [places[string] - 1 for string in strings])
-        self._held.update(placed)
+        self._stored.update(placed)
         log_probs = logits.index_select(1, self._columns.to(logits.device)).log_softmax(dim=1).cpu().numpy()
         for string, line in zip(strings, log_probs, strict=True):
             string.log_probs = line[: self._num_texts].copy()
@@ -71,27 +71,27 @@ class ModelReader:
         for string in strings:
             unread = []
             ancestor: TokenString | None = string
-            while ancestor is not None and ancestor not in self._held and ancestor not in fresh:
+            while ancestor is not None and ancestor not in self._stored and ancestor not in fresh:
                 unread.append(ancestor)
                 ancestor = ancestor.parent
             fresh.update(dict.fromkeys(reversed(unread)))
         return list(fresh)
 
-    def _place(self, fresh: Sequence[TokenString]) -> dict[TokenString, _Held]:
+    def _place(self, fresh: Sequence[TokenString]) -> dict[TokenString, _StoredRows]:
         """Rows for the strings' own tokens."""
         count = sum(len(string.token_ids) for string in fresh)
         if len(self._free_rows) < count:
             self._make_room(count)
-        placed: dict[TokenString, _Held] = {}
+        placed: dict[TokenString, _StoredRows] = {}
         for string in fresh:
             rows = [self._free_rows.pop() for _ in string.token_ids]
             seen = np.empty(0, np.bool_)
             if string.parent is not None:
-                seen = (placed.get(string.parent) or self._held[string.parent]).visible
+                seen = (placed.get(string.parent) or self._stored[string.parent]).visible
             visible = np.zeros(max(max(rows) + 1, len(seen)), np.bool_)
             visible[: len(seen)] = seen
             visible[rows] = True
-            placed[string] = _Held(rows, visible)
+            placed[string] = _StoredRows(rows, visible)
             self._num_keys = max(self._num_keys, len(visible))
         return placed
 
@@ -101,10 +101,10 @@ class ModelReader:
         depths: list[int] = []
         for part in parts:
             count = len(part.token_ids)
-            own_rows = part.held.rows[-count:]
+            own_rows = part.stored.rows[-count:]
             for place in range(count):
                 mask = masks[len(rows) + place]
-                mask[: len(part.held.visible)] = part.held.visible
+                mask[: len(part.stored.visible)] = part.stored.visible
                 mask[own_rows[place + 1 :]] = False
             rows += own_rows
             depths += range(part.num_tokens - count, part.num_tokens)
@@ -114,7 +114,7 @@ class ModelReader:
 
     def _make_room(self, count: int) -> None:
         """Frees the rows of strings that no longer exist; where these are too few, the store grows."""
-        used = {row for held in self._held.values() for row in held.rows}
+        used = {row for stored in self._stored.values() for row in stored.rows}
         self._num_keys = max(used, default=-1) + 1
         if self._store.capacity - len(used) < max(count, _NUM_SPARE_ROWS):
             if len(used) + count > self._max_rows:

@@ -66,18 +66,18 @@ class OpenPathsCache:
         self._find_open_paths = find_open_paths
         self._max_bytes = max_bytes
         self._num_bytes = 0
-        self._kept: OrderedDict[bytes, OpenPaths] = OrderedDict()  # the longest unused first
+        self._cached: OrderedDict[bytes, OpenPaths] = OrderedDict()  # the longest unused first
 
     def find(self, data: bytes) -> OpenPaths:
         """The open paths of the text. Raises InvalidRequestError where it is not UTF-8."""
-        found = self._kept.get(data)
+        found = self._cached.get(data)
         if found is not None:
-            self._kept.move_to_end(data)
+            self._cached.move_to_end(data)
             return found
-        found = self._kept[data] = self._find_open_paths(self._encoder, self._trie, data)
+        found = self._cached[data] = self._find_open_paths(self._encoder, self._trie, data)
         self._num_bytes += _estimate_bytes(data, found)
         while self._num_bytes > self._max_bytes:
-            self._num_bytes -= _estimate_bytes(*self._kept.popitem(last=False))
+            self._num_bytes -= _estimate_bytes(*self._cached.popitem(last=False))
         return found
 
 

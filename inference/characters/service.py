@@ -19,7 +19,7 @@ from inference.protocol.characters import (
     TextProbability,
 )
 
-_NUM_STATES_KEPT = 8  # each keeps its rows of keys and values
+_NUM_CACHED_STATES = 8  # each keeps its rows of keys and values
 
 
 class CharacterService:
@@ -27,7 +27,7 @@ class CharacterService:
 
     def __init__(self, model: CharacterModel) -> None:
         self._model = model
-        self._states: StateCache[State] = StateCache(_NUM_STATES_KEPT)
+        self._states: StateCache[State] = StateCache(_NUM_CACHED_STATES)
 
     def answer(self, request: CharacterRequest) -> CharacterAnswer:
         """The answer. Raises InvalidRequestError where the model or the covering cannot take the text."""
@@ -54,7 +54,7 @@ class CharacterService:
 
     def _score(self, request: CharacterRequest) -> TextProbability:
         score = self._model.score(request.text, request.context, _find_settings(request))
-        log_at_most = None if score.log_missed is None else float(np.logaddexp(score.log_mass, score.log_missed))
+        log_at_most = None if score.log_dropped is None else float(np.logaddexp(score.log_mass, score.log_dropped))
         return TextProbability(
             log2_prefix=score.log_probability / math.log(2),
             log2_whole=score.log_probability_with_end / math.log(2),
@@ -79,7 +79,7 @@ class CharacterService:
             state = self._model.open(request.context, settings).advance(request.text)
         else:
             state = cached.state.advance(request.text[cached.num_bytes :])
-        self._states.keep(origin, request.text, state)
+        self._states.put(origin, request.text, state)
         return state
 
     def _describe(self, member: Member) -> CoveringMember:

@@ -30,13 +30,13 @@ class Totals:
     """Sums over all bytes since the model was opened. Natural logarithms."""
 
     log_probability: float = 0.0  # of the bytes, each given those before it
-    log_missed: float | None = -np.inf  # mass of the strings that were dropped; None: not known
+    log_dropped: float | None = -np.inf  # mass of the strings that were dropped; None: not known
 
-    def add(self, log_prob: float, log_missed: Sequence[float]) -> "Totals":
+    def add(self, log_prob: float, log_dropped: Sequence[float]) -> "Totals":
         """The totals with one more byte, and with the masses of the strings that were dropped there."""
-        if self.log_missed is None:
+        if self.log_dropped is None:
             return Totals(self.log_probability + log_prob, None)
-        return Totals(self.log_probability + log_prob, float(np.logaddexp.reduce([self.log_missed, *log_missed])))
+        return Totals(self.log_probability + log_prob, float(np.logaddexp.reduce([self.log_dropped, *log_dropped])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ class State:
 
     def find_members(self, limit: int) -> list[Member]:
         """The heaviest of the state's token strings, the heaviest first."""
-        found = [(string.weigh(), string, 0) for string in self.unread]
+        found = [(string.get_log_mass(), string, 0) for string in self.unread]
         for bundle in self.bundles:
-            found += bundle.find_heaviest(limit)
+            found += bundle.find_most_likely(limit)
         found.sort(key=lambda member: -member[0])
         return [
             Member(string.find_tokens_since(self.beginning), num_ahead, float(np.exp(log_mass - self.log_mass)))
@@ -110,7 +110,7 @@ class State:
 
     def draw_member(self, rng: np.random.Generator) -> tuple[TokenString, int]:
         """A token string, drawn in proportion to its mass, and by how many bytes it goes beyond the bytes so far."""
-        masses = [bundle.log_ahead for bundle in self.bundles] + [string.weigh() for string in self.unread]
+        masses = [bundle.log_ahead for bundle in self.bundles] + [string.get_log_mass() for string in self.unread]
         probabilities = np.exp(np.array(masses) - sum_all(np.array(masses)))
         place = int(rng.choice(len(masses), p=probabilities / probabilities.sum()))
         if place < len(self.bundles):
@@ -119,7 +119,7 @@ class State:
 
     @cached_property
     def log_mass(self) -> float:
-        """The mass of all strings that are followed. The exact mass is at least this, and at most `log_missed` more."""
+        """The mass of all followed strings. The exact mass is at least this, and at most `log_dropped` more."""
         return sum_all(self._log_masses)
 
     @cached_property
@@ -129,7 +129,7 @@ class State:
             row[bundle.children.bytes] = bundle.log_masses
             row[END] = bundle.log_mass + bundle.log_end
         if self.unread:
-            table[-1] = sum_all(np.array([string.weigh() for string in self.unread])) - np.log(NUM_OUTCOMES)
+            table[-1] = sum_all(np.array([string.get_log_mass() for string in self.unread])) - np.log(NUM_OUTCOMES)
         masses: npt.NDArray[np.float64] = np.logaddexp.reduce(table)
         return masses
 

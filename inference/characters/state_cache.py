@@ -35,7 +35,7 @@ class StateCache(Generic[_State]):
         self._states.move_to_end((origin, longest))
         return CachedState(self._states[origin, longest], len(longest))
 
-    def keep(self, origin: Hashable, text: bytes, state: _State) -> None:
+    def put(self, origin: Hashable, text: bytes, state: _State) -> None:
         """Keeps a state that has read the text. `origin` says how it was opened, and is kept as long: keep it small."""
         self._states[origin, text] = state
         self._states.move_to_end((origin, text))

@@ -125,7 +125,7 @@ class TextCovering:
         masses = {string: bundle.log_ahead for string, bundle in narrowed.items()}
         known = {(string.parent, string.token_ids): string for extension in extensions for string in extension.strings}
         for bundle in narrowed.values():
-            for token_id, log_prob in bundle.find_ended():
+            for token_id, log_prob in bundle.find_exact():
                 string = known.get((bundle.string, (token_id,))) or bundle.string.extend([token_id])
                 string.log_mass = masses[string] = bundle.log_mass + log_prob
         return masses
@@ -141,7 +141,7 @@ class TextCovering:
 
         The first of `extensions` fits in the window.
         """
-        log_least = self._log_threshold + sum_all(np.array([bundle.log_held for bundle in narrowed.values()]))
+        log_least = self._log_threshold + sum_all(np.array([bundle.log_interval_mass for bundle in narrowed.values()]))
         forks = list(
             self._iter_forks(extensions, narrowed, [x for x, log_mass in masses.items() if log_mass >= log_least])
         )
@@ -207,9 +207,9 @@ class TextCovering:
         strings = [open_text.base.extend(path) for path in sorted(beginnings, key=len)]
         read_all(reader, strings)
         for string in strings[1:]:
-            string.weigh_after_parent(self._trie.rank)
+            string.set_log_mass(self._trie.rank)
         if is_first and self._is_nested:
-            totals = totals.add(0.0, list(self._iter_missed(open_text, beginnings, set(paths))))
+            totals = totals.add(0.0, list(self._iter_dropped(open_text, beginnings, set(paths))))
         bundles = [
             Bundle.open(self._trie, open_text.base.extend(path), remaining_bytes)
             for path, remaining_bytes in zip(paths, open_paths.paths.values(), strict=True)
@@ -220,7 +220,7 @@ class TextCovering:
         tail = open_text.tail[open_paths.num_stable_bytes :]
         return State(self, reader, tuple(bundles), (OpenText(base, tail),), totals, find_possible(tail))
 
-    def _iter_missed(
+    def _iter_dropped(
         self, open_text: OpenText, beginnings: set[tuple[int, ...]], paths: set[tuple[int, ...]]
     ) -> Iterator[float]:
         """The masses of the strings that leave the paths. The beginnings of paths still have their rows."""
@@ -229,13 +229,13 @@ class TextCovering:
             assert string.log_probs is not None, "it has just been read"
             remaining_bytes = open_text.tail[sum(len(self._trie.spell(token_id)) for token_id in path) :]
             interval = self._trie.find_interval(remaining_bytes)
-            num_ended = self._trie.find_children(interval, len(remaining_bytes)).num_ended
-            ended = self._trie.order[interval.lo : interval.lo + num_ended].tolist()
+            num_exact = self._trie.find_children(interval, len(remaining_bytes)).num_exact
+            ended = self._trie.order[interval.lo : interval.lo + num_exact].tolist()
             for token_id in (*self._trie.find_ancestors(remaining_bytes), *ended):
                 if (*path, token_id) not in beginnings:
-                    yield string.weigh() + float(string.log_probs[self._trie.rank[token_id]])
+                    yield string.get_log_mass() + float(string.log_probs[self._trie.rank[token_id]])
             if path not in paths:
-                yield string.weigh() + sum_all(string.log_probs[interval.lo + num_ended : interval.hi])
+                yield string.get_log_mass() + sum_all(string.log_probs[interval.lo + num_exact : interval.hi])
 
     def _move_window(self, state: State, num_needed: int) -> State:
         """The state with older tokens cut off, so that `num_needed` tokens fit after its base."""

@@ -62,14 +62,14 @@ class TokenString:
         string.log_mass, string.log_end = self.log_mass, self.log_end
         return string
 
-    def weigh_after_parent(self, rank: npt.NDArray[np.int32]) -> None:
+    def set_log_mass(self, rank: npt.NDArray[np.int32]) -> None:
         """Sets the mass of this string from its parent's row. The string is one token longer than its parent."""
         assert self.parent is not None, "a root has no parent to weigh it by"
         assert self.parent.log_probs is not None, "the parent has been read"
         [token_id] = self.token_ids
-        self.log_mass = self.parent.weigh() + float(self.parent.log_probs[rank[token_id]])
+        self.log_mass = self.parent.get_log_mass() + float(self.parent.log_probs[rank[token_id]])
 
-    def weigh(self) -> float:
+    def get_log_mass(self) -> float:
         """`log_mass`, which must be known."""
         assert self.log_mass is not None, "a string is weighed once its parent has been read"
         return self.log_mass

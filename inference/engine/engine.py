@@ -10,7 +10,7 @@ from typing import Protocol
 from inference.config import EngineConfig
 from inference.engine.heartbeat import Heartbeat
 from inference.engine.job import ChunkSink, Job
-from inference.engine.job_builder import Arrival, JobBuilder
+from inference.engine.job_builder import JobBuilder, QueuedRequest
 from inference.engine.prompt import PromptBuilder
 from inference.engine.scheduler import Scheduler
 from inference.engine.stepper import Stepper
@@ -55,7 +55,7 @@ class Engine:
         self._stepper = Stepper(model, prompts)
         self._scheduler: Scheduler[Job] = Scheduler(config.max_sequences, config.cache_tokens)
         self._heartbeat = Heartbeat(clock)
-        self._inbox: queue.SimpleQueue[Arrival | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[QueuedRequest | None] = queue.SimpleQueue()
         self._submit_lock = threading.Lock()  # nothing comes into the inbox once the engine is closed or has stopped
         self._is_closed = threading.Event()
         self._has_stopped = False
@@ -74,7 +74,7 @@ class Engine:
                 raise ServerError("the engine has stopped after an error; its log says where. Restart the server")
             if self._inbox.qsize() + len(self._scheduler) >= self._config.max_waiting + self._config.max_sequences:
                 raise OverloadedError(f"{self._config.max_waiting} requests wait already; try again in a moment")
-            self._inbox.put(Arrival(request, sink, self._clock()))
+            self._inbox.put(QueuedRequest(request, sink, self._clock()))
 
     def measure_heartbeat_ms(self) -> float:
         """Milliseconds since the loop last made progress; 0 while there is nothing to do.
@@ -104,7 +104,7 @@ class Engine:
 
     def _run_once(self) -> None:
         self._take_inbox()
-        self._end_unwanted()
+        self._end_cancelled_or_expired()
         self._admit()
         self._stepper.step(self._scheduler.running)
         now = self._clock()
@@ -117,25 +117,25 @@ class Engine:
         while True:
             is_idle = len(self._scheduler) == 0
             if is_idle:
-                self._heartbeat.rest()
+                self._heartbeat.mark_idle()
             try:
-                arrival = self._inbox.get(block=is_idle)
+                queued = self._inbox.get(block=is_idle)
             except queue.Empty:
                 return
             self._heartbeat.beat()
-            if arrival is None:
+            if queued is None:
                 return
             try:
-                self._scheduler.add(self._jobs.build(arrival))
+                self._scheduler.add(self._jobs.build(queued))
             except Exception as error:
-                _fail(arrival.sink, to_public_error(error, _log.error))
+                _fail(queued.sink, to_public_error(error, _log.error))
 
-    def _end_unwanted(self) -> None:
+    def _end_cancelled_or_expired(self) -> None:
         """Ends the jobs that were cancelled, and those whose deadline has come."""
         now = self._clock()
         for job in self._scheduler:
             deadline_ms = job.request.deadline_ms
-            with job.keeping_failure():
+            with job.recording_failure():
                 if job.sink.is_cancelled():
                     job.finish(FinishReason.CANCELLED)
                 elif deadline_ms is not None and 1e3 * (now - job.counters.submitted_at) >= deadline_ms:
@@ -146,13 +146,13 @@ class Engine:
     def _admit(self) -> None:
         for job in self._scheduler.admit():
             job.counters.started_at = self._clock()
-            with job.keeping_failure():
-                job.caches = [self._model.new_cache(job.max_held_tokens)]
+            with job.recording_failure():
+                job.caches = [self._model.new_cache(job.max_cached_tokens)]
 
     def _deliver(self, job: Job, now: float) -> None:
         """Sends what the job has ready. Takes the job out where it has ended or failed."""
         if job.failure is None:
-            with job.keeping_failure():
+            with job.recording_failure():
                 job.send_ready(now)
         if job.failure is None and not job.is_finished:
             return
@@ -169,8 +169,8 @@ class Engine:
         for job in self._scheduler:
             _fail(job.sink, error)
         while not self._inbox.empty():
-            if (arrival := self._inbox.get()) is not None:
-                _fail(arrival.sink, error)
+            if (queued := self._inbox.get()) is not None:
+                _fail(queued.sink, error)
 
 
 def _fail(sink: ChunkSink, error: MidtokenError) -> None:

@@ -16,17 +16,17 @@ class Heartbeat:
         """`clock`: seconds."""
         self._clock = clock
         self._last_beat = clock()
-        self._is_resting = False
+        self._is_idle = False
         self._has_ended = False
 
     def beat(self) -> None:
         """The loop has made progress, and has more to do."""
         self._last_beat = self._clock()
-        self._is_resting = False  # after the time: a reader who sees False must not see an old time
+        self._is_idle = False  # after the time: a reader who sees False must not see an old time
 
-    def rest(self) -> None:
+    def mark_idle(self) -> None:
         """The loop has nothing to do until something comes in."""
-        self._is_resting = True
+        self._is_idle = True
 
     def end(self) -> None:
         """The loop has ended, and will never beat again."""
@@ -36,4 +36,4 @@ class Heartbeat:
         """Milliseconds since the last progress; 0 while there is nothing to do; longer than any limit after the end."""
         if self._has_ended:
             return _ENDED_MS
-        return 0.0 if self._is_resting else 1e3 * (self._clock() - self._last_beat)
+        return 0.0 if self._is_idle else 1e3 * (self._clock() - self._last_beat)

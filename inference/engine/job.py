@@ -36,7 +36,7 @@ class Counters:
     started_at: float = 0.0
     first_chunk_at: float | None = None
     num_forwards: int = 0
-    num_reading_forwards: int = 0  # those that read a piece of a long context and chose nothing
+    num_prefill_forwards: int = 0  # those that read a piece of a long context and chose nothing
     num_healing_forwards: int = 0
     num_context_tokens: int = 0
     num_tree_nodes: int = 0
@@ -52,11 +52,11 @@ class Job:
     sink: ChunkSink
     prompt: Prompt
     counters: Counters
-    max_held_tokens: int  # of one sequence: it never holds more, the branches of a step included
+    max_cached_tokens: int  # of one sequence: it never holds more, the branches of a step included
     candidates: list[Candidate]  # one until the first choice, then one for each candidate
     random_sources: tuple[RandomSource | None, ...]  # one for each candidate
     caches: list[SequenceCache] = field(default_factory=list)  # one for each of `candidates`, once the job runs
-    num_read: int = 0  # context tokens that have been forwarded
+    num_prefilled: int = 0  # context tokens that have been forwarded
     explanation: Explanation | None = None
     failure: Exception | None = None  # why it cannot go on
 
@@ -68,7 +68,7 @@ class Job:
     @property
     def num_tokens(self) -> int:
         """Tokens for which its caches have room, all sequences together."""
-        return self.num_sequences * self.max_held_tokens
+        return self.num_sequences * self.max_cached_tokens
 
     @property
     def sampling(self) -> Sampling:
@@ -81,7 +81,7 @@ class Job:
         return all(candidate.finish_reason for candidate in self.candidates)
 
     @contextmanager
-    def keeping_failure(self) -> Iterator[None]:
+    def recording_failure(self) -> Iterator[None]:
         """What raises inside is this job's failure, and no other job's."""
         try:
             yield

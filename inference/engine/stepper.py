@@ -45,7 +45,7 @@ class Stepper:
         turns = [turn for job in jobs for turn in _begin_turns(job)]
         for turn, result in self._forward(turns):
             if turn.job.failure is None:  # an earlier sequence of the job may have failed
-                with turn.job.keeping_failure():
+                with turn.job.recording_failure():
                     self._finish_turn(turn, result)
 
     def _forward(self, turns: list[_Turn]) -> list[tuple[_Turn, SampleResult | None]]:
@@ -70,15 +70,15 @@ class Stepper:
             self._accept(turn, result)
             return
         turn.step.cache.keep(turn.step.tree, None)
-        turn.job.num_read += len(turn.step.tree.chain_ids)
-        turn.job.counters.num_reading_forwards += 1
+        turn.job.num_prefilled += len(turn.step.tree.chain_ids)
+        turn.job.counters.num_prefill_forwards += 1
 
     def _accept(self, turn: _Turn, result: SampleResult) -> None:
         job, candidate, step = turn.job, turn.candidate, turn.step
         job.counters.num_hot_hits += result.num_hot_hits
         job.counters.num_hot_misses += result.num_hot_misses
         if job.prompt.healed and (not candidate.token_ids or candidate.crossings[0].remaining_bytes):
-            job.counters.num_healing_forwards = job.counters.num_forwards - job.counters.num_reading_forwards
+            job.counters.num_healing_forwards = job.counters.num_forwards - job.counters.num_prefill_forwards
         if job.request.explain and job.explanation is None:
             job.explanation = build_explanation(self._prompts, job.prompt, step.tree, candidate.crossings, result)
         if len(result.choices) > 1:  # the first choice of several candidates: they differ from here on
@@ -113,7 +113,7 @@ def _begin_turns(job: Job) -> list[_Turn]:
     if job.failure is not None:
         return []
     turns: list[_Turn] = []
-    with job.keeping_failure():
+    with job.recording_failure():
         for candidate, cache in zip(job.candidates, job.caches, strict=True):
             if not candidate.finish_reason:
                 turns.append(_Turn(job, candidate, _build_step(job, candidate, cache)))
@@ -128,7 +128,7 @@ def _build_step(job: Job, candidate: Candidate, cache: SequenceCache) -> Step:
     sample = _build_sample_request(job, candidate)
     if candidate.token_ids:
         return Step(cache, candidate.tree, sample)
-    unread = candidate.tree.chain_ids[job.num_read :]
+    unread = candidate.tree.chain_ids[job.num_prefilled :]
     if len(unread) > _PREFILL_TOKENS:
         return Step(cache, TokenTree(unread[:_PREFILL_TOKENS]))
     return Step(cache, dataclasses.replace(candidate.tree, chain_ids=unread), sample)

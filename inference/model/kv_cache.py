@@ -7,7 +7,7 @@ import torch
 
 from inference.healing.token_tree import TokenTree
 from inference.model.attention import Segment, build_tree_mask, find_row_positions
-from inference.model.memory import refusing_when_full
+from inference.model.memory import refusing_when_out_of_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class SequenceCache:
     def __init__(self, shape: CacheShape, dtype: torch.dtype, device: torch.device, capacity: int = 256) -> None:
         """Raises OverloadedError."""
         size = (shape.num_layers, 2, shape.num_kv_heads, capacity, shape.head_dim)
-        with refusing_when_full(_purpose(capacity)):
+        with refusing_when_out_of_memory(_purpose(capacity)):
             self._store = torch.empty(size, dtype=dtype, device=device)
         self.num_tokens = 0
 
@@ -35,7 +35,7 @@ class SequenceCache:
         if needed <= self._store.shape[3]:
             return
         capacity = max(needed, 2 * self._store.shape[3])
-        with refusing_when_full(_purpose(capacity)):
+        with refusing_when_out_of_memory(_purpose(capacity)):
             grown = self._store.new_empty(*self._store.shape[:3], capacity, self._store.shape[4])
         grown[:, :, :, : self.num_tokens] = self._store[:, :, :, : self.num_tokens]
         self._store = grown
@@ -75,7 +75,7 @@ class SequenceCache:
     def fork(self) -> "SequenceCache":
         """A copy that changes independently. Raises OverloadedError."""
         other = SequenceCache.__new__(SequenceCache)
-        with refusing_when_full(_purpose(self._store.shape[3])):
+        with refusing_when_out_of_memory(_purpose(self._store.shape[3])):
             other._store = self._store.clone()
         other.num_tokens = self.num_tokens
         return other
@@ -91,7 +91,7 @@ class RowStore:
     def __init__(self, shape: CacheShape, dtype: torch.dtype, device: torch.device, capacity: int = 256) -> None:
         """Raises OverloadedError."""
         size = (shape.num_layers, 2, shape.num_kv_heads, capacity, shape.head_dim)
-        with refusing_when_full(_purpose(capacity)):
+        with refusing_when_out_of_memory(_purpose(capacity)):
             self._store = torch.zeros(size, dtype=dtype, device=device)  # a masked NaN would still spoil the result
         self._positions = torch.zeros(capacity, dtype=torch.long, device=device)
         self._rows = torch.empty(0, dtype=torch.long, device=device)  # that the current segment writes
@@ -108,7 +108,7 @@ class RowStore:
         if num_rows <= self.capacity:
             return
         num_added = num_rows - self.capacity
-        with refusing_when_full(_purpose(num_rows)):
+        with refusing_when_out_of_memory(_purpose(num_rows)):
             added = self._store.new_zeros(*self._store.shape[:3], num_added, self._store.shape[4])
             grown = torch.cat([self._store, added], dim=3)
             positions = torch.cat([self._positions, self._positions.new_zeros(num_added)])

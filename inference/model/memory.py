@@ -12,7 +12,7 @@ _SIGNS = ("can't allocate memory", "not enough memory", "out of memory", "ALLOC_
 
 
 @contextmanager
-def refusing_when_full(purpose: str) -> Iterator[None]:
+def refusing_when_out_of_memory(purpose: str) -> Iterator[None]:
     """Inside, a failed allocation raises OverloadedError, with `purpose` in its text. Other errors pass unchanged."""
     try:
         yield

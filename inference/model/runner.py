@@ -9,7 +9,7 @@ import torch
 from inference.healing.token_tree import TokenTree
 from inference.model.attention import Segment
 from inference.model.kv_cache import CacheShape, RowStore, SequenceCache
-from inference.model.memory import refusing_when_full
+from inference.model.memory import refusing_when_out_of_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Runner:
         return self._forward(token_ids, [segment], wanted_rows)
 
     def _forward(self, token_ids: Sequence[int], plan: list[Segment], wanted_rows: Sequence[int]) -> torch.Tensor:
-        with refusing_when_full(f"a forward pass over {len(token_ids)} tokens"):
+        with refusing_when_out_of_memory(f"a forward pass over {len(token_ids)} tokens"):
             output = self._model(
                 input_ids=torch.tensor([token_ids], device=self.device),
                 position_ids=torch.cat([segment.depths for segment in plan])[None],

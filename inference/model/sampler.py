@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from inference.healing.covering import Crossing, Rule, find_leaving
+from inference.healing.covering import Crossing, Rule, find_crossing_interval
 from inference.model.language_model import Choice, RandomSource, SampleRequest, SampleResult
 from trie_cache.hot_prefixes import HotPrefixCache
 from trie_cache.trie import Interval, Trie
@@ -105,8 +105,8 @@ class Sampler:
 
 def _find_interval(trie: Trie, crossing: Crossing) -> Interval:
     return (
-        find_leaving(trie, crossing.remaining_bytes)
-        if crossing.rule is Rule.LEAVE
+        find_crossing_interval(trie, crossing.remaining_bytes)
+        if crossing.rule is Rule.CROSS
         else trie.find_interval(crossing.remaining_bytes)
     )
 

@@ -6,7 +6,7 @@ import torch
 
 from inference.model.kv_cache import SequenceCache
 from inference.model.language_model import SampleResult, Step
-from inference.model.memory import refusing_when_full
+from inference.model.memory import refusing_when_out_of_memory
 from inference.model.runner import Part, Runner
 from inference.model.sampler import Sampler
 
@@ -37,7 +37,7 @@ class TorchModel:
 
         Raises OverloadedError; no cache has changed then.
         """
-        with refusing_when_full(f"a step of {len(steps)} sequences"):
+        with refusing_when_out_of_memory(f"a step of {len(steps)} sequences"):
             logits = self._runner.forward([_build_part(step) for step in steps])
             results = iter(self._sampler.choose([step.sample for step in steps if step.sample is not None], logits))
         return [None if step.sample is None else next(results) for step in steps]
