@@ -1,4 +1,4 @@
-"""The engine: one thread that takes requests on, steps them together and sends their chunks."""
+"""The engine: one thread that accepts requests, steps them together and sends their chunks."""
 
 import logging
 import queue
@@ -22,18 +22,18 @@ _log = logging.getLogger(__name__)
 
 
 class Completer(Protocol):
-    """What answers completion requests. `Engine` does, and so does a fake in the tests."""
+    """An object that answers completion requests: `Engine`, or a fake in the tests."""
 
     def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
-        """Takes the request on; its chunks go to `sink`. Raises OverloadedError or ServerError."""
+        """Queues the request; its chunks go to `sink`. Raises OverloadedError or ServerError."""
         ...
 
     def measure_heartbeat_ms(self) -> float:
-        """Milliseconds without progress; 0 while there is nothing to do. Answers at once, from any thread."""
+        """Milliseconds without progress; 0 while idle. Does not block; thread-safe."""
         ...
 
     def close(self) -> None:
-        """Ends the requests in flight and the thread."""
+        """Fails the unfinished requests and stops the thread."""
         ...
 
 
@@ -56,16 +56,16 @@ class Engine:
         self._scheduler: Scheduler[Job] = Scheduler(config.max_sequences, config.cache_tokens)
         self._heartbeat = Heartbeat(clock)
         self._inbox: queue.SimpleQueue[QueuedRequest | None] = queue.SimpleQueue()
-        self._submit_lock = threading.Lock()  # nothing comes into the inbox once the engine is closed or has stopped
+        self._submit_lock = threading.Lock()  # once the engine is closed or has stopped, nothing is queued
         self._is_closed = threading.Event()
         self._has_stopped = False
         self._thread = threading.Thread(target=self._run, name="midtoken-engine", daemon=True)
         self._thread.start()
 
     def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
-        """Takes the request on; its chunks go to `sink`.
+        """Queues the request; its chunks go to `sink`.
 
-        Raises OverloadedError, or ServerError where the thread has stopped after an error.
+        Raises OverloadedError, or ServerError if the thread has stopped after an error.
         """
         with self._submit_lock:
             if self._is_closed.is_set():
@@ -77,14 +77,14 @@ class Engine:
             self._inbox.put(QueuedRequest(request, sink, self._clock()))
 
     def measure_heartbeat_ms(self) -> float:
-        """Milliseconds since the loop last made progress; 0 while there is nothing to do.
+        """Milliseconds since the loop last made progress; 0 while idle. Does not block; thread-safe.
 
-        Grows without end once the thread has stopped. Answers at once, from any thread.
+        Once the thread has stopped, the value is longer than any limit.
         """
         return self._heartbeat.measure_ms()
 
     def close(self) -> None:
-        """Ends the requests in flight and the thread."""
+        """Fails the unfinished requests and stops the thread."""
         with self._submit_lock:
             self._is_closed.set()
             self._inbox.put(None)
@@ -95,7 +95,7 @@ class Engine:
         try:
             while not self._is_closed.is_set():
                 self._run_once()
-        except BaseException as error:  # whatever ends this thread, nobody may wait for it in vain
+        except BaseException as error:  # even then every waiting client must get an error
             _log.critical("the engine's thread has stopped with %s", describe_failure(error))
             reason = f"the engine has stopped after an error ({type(error).__name__}); its log says where"
         finally:
@@ -113,7 +113,7 @@ class Engine:
         self._heartbeat.beat()
 
     def _take_inbox(self) -> None:
-        """Makes jobs of the requests that have come in; waits for one where there is nothing else to do."""
+        """Builds jobs from the queued requests; waits for a request if there are no jobs."""
         while True:
             is_idle = len(self._scheduler) == 0
             if is_idle:
@@ -131,7 +131,7 @@ class Engine:
                 _fail(queued.sink, to_public_error(error, _log.error))
 
     def _end_cancelled_or_expired(self) -> None:
-        """Ends the jobs that were cancelled, and those whose deadline has come."""
+        """Ends the jobs that were cancelled or are past their deadline."""
         now = self._clock()
         for job in self._scheduler:
             deadline_ms = job.request.deadline_ms
@@ -150,7 +150,7 @@ class Engine:
                 job.caches = [self._model.new_cache(job.max_cached_tokens)]
 
     def _deliver(self, job: Job, now: float) -> None:
-        """Sends what the job has ready. Takes the job out where it has ended or failed."""
+        """Sends the text that is ready. Removes the job if it has ended or failed."""
         if job.failure is None:
             with job.recording_failure():
                 job.send_ready(now)
@@ -158,12 +158,12 @@ class Engine:
             return
         self._scheduler.remove(job)
         job.caches.clear()
-        failure, job.failure = job.failure, None  # its traceback holds on to the job, and to the caches with it
+        failure, job.failure = job.failure, None  # its traceback refers to the job, and so to the caches
         if failure is not None:
             _fail(job.sink, to_public_error(failure, _log.error))
 
     def _fail_all(self, error: MidtokenError) -> None:
-        """Nothing comes in any more; whoever waits is told why."""
+        """Refuses further requests and fails all present ones with `error`."""
         with self._submit_lock:
             self._has_stopped = True
         for job in self._scheduler:
@@ -176,5 +176,5 @@ class Engine:
 def _fail(sink: ChunkSink, error: MidtokenError) -> None:
     try:
         sink.fail(error)
-    except BaseException as raised:  # a sink is not our code: one that breaks must not keep the others waiting
-        _log.error("a sink did not take its failure: %s", describe_failure(raised))
+    except BaseException as raised:  # a sink that raises must not affect other requests
+        _log.error("a sink raised in fail(): %s", describe_failure(raised))

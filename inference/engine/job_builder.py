@@ -1,4 +1,4 @@
-"""From a request to a job: its prompt, its limits and the room that it needs."""
+"""Builds jobs from requests: the prompt, the limits and the required cache size."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from inference.protocol.completion import CompletionRequest
 
 @dataclass(frozen=True, slots=True)
 class QueuedRequest:
-    """A request as it came in."""
+    """A request in the engine's inbox."""
 
     request: CompletionRequest
     sink: ChunkSink
@@ -32,7 +32,7 @@ class JobBuilder:
     prompts: PromptBuilder
 
     def build(self, queued: QueuedRequest) -> Job:
-        """The request as a job. Raises InvalidRequestError where it does not fit the model's window."""
+        """The request as a job. Raises InvalidRequestError if it does not fit in the model's window."""
         request = queued.request
         prompt = self.prompts.build(request, self._find_prompt_room(request))
         tree = prompt.covering.build_tree(prompt.context_ids)
@@ -54,7 +54,7 @@ class JobBuilder:
         )
 
     def _find_prompt_room(self, request: CompletionRequest) -> int:
-        """How many tokens there are for the prompt and for what spells the healed bytes again."""
+        """The number of tokens available for the prompt and the generated healed bytes together."""
         room = self.model.max_tokens - request.max_tokens
         if room < MIN_PROMPT_TOKENS:
             raise InvalidRequestError(
@@ -74,5 +74,5 @@ class JobBuilder:
 
 
 def _count_cached_tokens(prompt: Prompt, tree: TokenTree, max_tokens: int) -> int:
-    """The most tokens that one sequence can hold: in the first step all branches, later those that were chosen."""
+    """The most tokens in one sequence's cache: all branches in the first step, only the chosen ones later."""
     return len(prompt.context_ids) + max(len(tree.branch_ids), prompt.num_spelling_tokens + max_tokens)

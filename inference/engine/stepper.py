@@ -1,4 +1,4 @@
-"""One step of many jobs: what each asks next, one forward pass for all, what was chosen."""
+"""One step of many jobs: build the steps, forward all of them in one pass, accept the chosen tokens."""
 
 import dataclasses
 import logging
@@ -18,7 +18,7 @@ from inference.protocol.completion import FinishReason
 
 _log = logging.getLogger(__name__)
 
-_PREFILL_TOKENS = 512  # context tokens that one request reads in a step, so that it holds up the others briefly
+_PREFILL_TOKENS = 512  # prefilled per request and step; limits the delay for other requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +31,16 @@ class _Turn:
 
 
 class Stepper:
-    """Takes jobs a step further, all of them together."""
+    """Advances many jobs together, one step at a time."""
 
     def __init__(self, model: LanguageModel, prompts: PromptBuilder) -> None:
         self._model = model
         self._prompts = prompts
 
     def step(self, jobs: Sequence[Job]) -> None:
-        """Takes every job one token further, or one piece of a long context. What goes wrong is kept in `Job.failure`.
+        """Advances each job by one token, or by one piece of a long context.
 
-        An exception fails the one job that it belongs to.
+        An exception fails only the job that it belongs to, and is stored in `Job.failure`.
         """
         turns = [turn for job in jobs for turn in _begin_turns(job)]
         for turn, result in self._forward(turns):
@@ -51,7 +51,7 @@ class Stepper:
     def _forward(self, turns: list[_Turn]) -> list[tuple[_Turn, SampleResult | None]]:
         """The result of each turn, from one pass over all of them.
 
-        A pass that fails has changed no cache. So each job is then tried alone, and those that fail again have failed.
+        A failed pass leaves the caches unchanged. Each job is then tried alone, and fails if its pass fails again.
         """
         if not turns:
             return []
@@ -81,7 +81,7 @@ class Stepper:
             job.counters.num_healing_forwards = job.counters.num_forwards - job.counters.num_prefill_forwards
         if job.request.explain and job.explanation is None:
             job.explanation = build_explanation(self._prompts, job.prompt, step.tree, candidate.crossings, result)
-        if len(result.choices) > 1:  # the first choice of several candidates: they differ from here on
+        if len(result.choices) > 1:  # the first choice of several candidates, which differ from now on
             self._branch(job, candidate, step, result.choices)
             return
         [choice] = result.choices
@@ -109,7 +109,7 @@ class Stepper:
 
 
 def _begin_turns(job: Job) -> list[_Turn]:
-    """A turn for each candidate that still runs, with room in its cache; none where the job has failed."""
+    """A turn for each unfinished candidate, with room reserved in its cache; none if the job has failed."""
     if job.failure is not None:
         return []
     turns: list[_Turn] = []
@@ -124,7 +124,7 @@ def _begin_turns(job: Job) -> list[_Turn]:
 
 
 def _build_step(job: Job, candidate: Candidate, cache: SequenceCache) -> Step:
-    """The sequence's tree; while a long context is still being read, a piece of its chain."""
+    """The sequence's tree; while a long context is prefilled, a piece of its chain."""
     sample = _build_sample_request(job, candidate)
     if candidate.token_ids:
         return Step(cache, candidate.tree, sample)
@@ -135,7 +135,7 @@ def _build_step(job: Job, candidate: Candidate, cache: SequenceCache) -> Step:
 
 
 def _build_sample_request(job: Job, candidate: Candidate) -> SampleRequest:
-    """The first choice of a request is made for all its candidates at once."""
+    """The request for the next choice. The first one of a job is for all its candidates together."""
     is_first = not candidate.token_ids
     random_sources = job.random_sources if is_first else (job.random_sources[candidate.index],)
     return SampleRequest(candidate.tree, candidate.crossings, job.sampling, random_sources)
