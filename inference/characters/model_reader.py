@@ -1,4 +1,4 @@
-"""A model on its device, as a reader of token strings."""
+"""A `TokenReader` that runs a model on its device."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from inference.errors import OverloadedError
 from inference.model.runner import Runner
 from trie_cache.trie import Trie
 
-_NUM_SPARE_ROWS = 64  # with fewer free rows the store grows; a larger store is slower, as unused keys cost time too
+_NUM_SPARE_ROWS = 64  # with fewer free rows the store grows; unused rows cost time too
 _NUM_ADDED_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class _StoredRows:
-    """The rows in which a string's own tokens stand, and the rows that its last token sees."""
+    """The store's rows with a string's own tokens, and the rows that its last token sees."""
 
     rows: list[int]
     visible: npt.NDArray[np.bool_]  # [last visible row + 1]
@@ -28,7 +28,7 @@ class _StoredRows:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The last tokens of a string, to be forwarded."""
+    """The last tokens of a string, to forward."""
 
     token_ids: tuple[int, ...]
     num_tokens: int  # of the string
@@ -36,10 +36,10 @@ class _Part:
 
 
 class ModelReader:
-    """Reads strings with a model. Keys and values are kept as long as their strings live."""
+    """Reads strings with a model. Keys and values are stored as long as their strings exist."""
 
     def __init__(self, runner: Runner, trie: Trie, end_ids: Sequence[int], max_tokens: int, max_rows: int) -> None:
-        """`max_tokens` limits a string, `max_rows` the store."""
+        """`max_tokens`: the limit for one string. `max_rows`: the limit for the store."""
         self.max_tokens = min(max_tokens, runner.max_tokens)
         self._runner = runner
         self._num_texts = trie.num_tokens
@@ -48,7 +48,7 @@ class ModelReader:
         self._max_rows = max_rows
         self._stored: WeakKeyDictionary[TokenString, _StoredRows] = WeakKeyDictionary()
         self._free_rows = list(range(self._store.capacity))[::-1]
-        self._num_keys = 0  # rows that have been used: the store's beginning
+        self._num_keys = 0  # the first rows of the store, up to the last one used
 
     def read(self, strings: Sequence[TokenString]) -> None:
         """Fills `log_probs` and `log_end` of the strings in one forward pass. Raises OverloadedError."""
@@ -66,7 +66,7 @@ class ModelReader:
             string.log_end = float(np.logaddexp.reduce(line[self._num_texts :], dtype=np.float64))
 
     def _find_fresh(self, strings: Sequence[TokenString]) -> list[TokenString]:
-        """The unread ones among the strings and their ancestors; parents first."""
+        """The strings and their ancestors that are not stored yet, parents first."""
         fresh: dict[TokenString, None] = {}
         for string in strings:
             unread = []
@@ -78,7 +78,7 @@ class ModelReader:
         return list(fresh)
 
     def _place(self, fresh: Sequence[TokenString]) -> dict[TokenString, _StoredRows]:
-        """Rows for the strings' own tokens."""
+        """Assigns rows to the strings' own tokens."""
         count = sum(len(string.token_ids) for string in fresh)
         if len(self._free_rows) < count:
             self._make_room(count)
@@ -102,10 +102,10 @@ class ModelReader:
         for part in parts:
             count = len(part.token_ids)
             own_rows = part.stored.rows[-count:]
-            for place in range(count):
-                mask = masks[len(rows) + place]
+            for index in range(count):
+                mask = masks[len(rows) + index]
                 mask[: len(part.stored.visible)] = part.stored.visible
-                mask[own_rows[place + 1 :]] = False
+                mask[own_rows[index + 1 :]] = False
             rows += own_rows
             depths += range(part.num_tokens - count, part.num_tokens)
         segment = self._store.build_segment(rows, depths, torch.from_numpy(masks))
@@ -113,11 +113,11 @@ class ModelReader:
         return self._runner.forward_segment(token_ids, segment, wanted_rows)
 
     def _make_room(self, count: int) -> None:
-        """Frees the rows of strings that no longer exist; where these are too few, the store grows."""
+        """Frees the rows of strings that no longer exist. If these are too few, grows the store."""
         used = {row for stored in self._stored.values() for row in stored.rows}
         self._num_keys = max(used, default=-1) + 1
         if self._store.capacity - len(used) < max(count, _NUM_SPARE_ROWS):
             if len(used) + count > self._max_rows:
-                raise OverloadedError(f"too many states are kept: {len(used)} tokens of them have been read")
+                raise OverloadedError(f"too many states are in use: their keys and values take {len(used)} tokens")
             self._store.grow(max(self._store.capacity, len(used) + count) + _NUM_ADDED_ROWS)
         self._free_rows = [row for row in reversed(range(self._store.capacity)) if row not in used]
