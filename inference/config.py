@@ -29,7 +29,7 @@ class EngineConfig:
     model_dir: Path  # a folder in Hugging Face layout: config.json, *.safetensors, tokenizer.json
     device: str = "cpu"  # a torch device
     dtype: str = "float32"  # a torch dtype; bfloat16 on a GPU
-    num_threads: int = 1  # torch threads on the CPU; more than one are slow when other processes use the cores
+    num_threads: int = 1  # torch threads on the CPU; several are slow if other processes use the cores
     max_sequences: int = 16  # running sequences, one for each candidate
     max_waiting: int = 64  # queued requests; further ones are refused
     max_context_tokens: int = 1024  # prompt tokens of a request; the model's window may allow fewer

@@ -56,7 +56,7 @@ class Bundle:
 
     @cached_property
     def log_interval_mass(self) -> float:
-        """The mass of the tokens that begin with `remaining_bytes` or are equal to it."""
+        """Like `log_ahead`, including the tokens that are equal to `remaining_bytes`."""
         return self.log_mass + float(np.logaddexp(sum_all(self._log_probs), self.log_end))
 
     @cached_property

@@ -95,7 +95,7 @@ class Engine:
         try:
             while not self._is_closed.is_set():
                 self._run_once()
-        except BaseException as error:  # even then every waiting client must get an error
+        except BaseException as error:  # however the thread ends, every waiting client gets an error
             _log.critical("the engine's thread has stopped with %s", describe_failure(error))
             reason = f"the engine has stopped after an error ({type(error).__name__}); its log says where"
         finally:

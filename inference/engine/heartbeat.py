@@ -20,7 +20,7 @@ class Heartbeat:
         self._has_ended = False
 
     def beat(self) -> None:
-        """Records progress of the loop, which has more work."""
+        """Records that the loop has made progress and is not idle."""
         self._last_beat = self._clock()
         self._is_idle = False  # set last: a thread that reads False must not read an old time
 

@@ -125,7 +125,7 @@ def _count_spelling_tokens_at(crossing: Crossing) -> int:
 
 
 def _cut_front(text: str, max_chars: int) -> str:
-    """The end of the text, cut at the start of a line. The cut moves in blocks of an eighth of `max_chars`."""
+    """The end of the text, cut at a line start if possible. The cut moves in blocks of an eighth of `max_chars`."""
     if len(text) <= max_chars:
         return text
     block = max(max_chars // 8, 1)

@@ -50,7 +50,7 @@ class CoveringTree:
     crossings: tuple[Crossing, ...]
 
     def build_tree(self, chain_ids: tuple[int, ...]) -> TokenTree:
-        """The token tree of the kept tokens `chain_ids` and the branches."""
+        """The token tree with the branches below `chain_ids`."""
         return self.branches.build(chain_ids)
 
 

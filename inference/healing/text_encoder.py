@@ -1,4 +1,4 @@
-"""Text to token ids, one pre-token at a time, with the same result as the model's tokenizer.
+"""Text to token ids, one pre-token at a time, in the same way as the model's tokenizer.
 
 The pre-tokenizer and the merges are called directly, for three reasons: this gives the boundaries
 between pre-tokens, it can encode the beginning of a pre-token by itself, and text that looks like a
@@ -143,7 +143,7 @@ class SentencePieceEncoder:
         return tuple(ids)
 
     def encode_beginning(self, beginning: bytes) -> tuple[int, ...]:
-        whole = beginning.decode(errors="ignore")  # without an unfinished character at the end
+        whole = beginning.decode(errors="ignore")  # without an incomplete character at the end
         return (*self.encode(whole), *self._spell(beginning[len(whole.encode()) :]))
 
     def _merge(self, text: str) -> list[int]:

@@ -1,6 +1,6 @@
 """A language model on its device: forward passes, keys and values, and the choice of tokens.
 
-The engine imports only `language_model`, an interface without torch. The other modules implement it:
+`language_model` is the engine's interface to a model, without torch. The other modules implement it:
 
     loader         a model folder -> runner, tokenizer, vocabulary; refuses models that would give wrong results
     torch_model    the interface, implemented with the runner and the sampler

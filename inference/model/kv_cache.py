@@ -73,7 +73,7 @@ class SequenceCache:
 
     @torch.inference_mode()
     def fork(self) -> "SequenceCache":
-        """A copy that changes independently. Raises OverloadedError."""
+        """An independent copy. Raises OverloadedError."""
         other = SequenceCache.__new__(SequenceCache)
         with refusing_when_out_of_memory(_purpose(self._store.shape[3])):
             other._store = self._store.clone()

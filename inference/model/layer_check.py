@@ -1,4 +1,4 @@
-"""Checks that a model's layers can run as this package runs them: packed, over trees, with keys and values outside.
+"""Checks that a model's layers can run packed, over token trees, with the keys and values of this package's caches.
 
 Layers of softmax attention, full or within a sliding window, can. Other layers (state-space, linear, convolution),
 soft caps, sinks and positions added to scores would give wrong logits without any error. Two checks refuse such models
@@ -164,7 +164,7 @@ def _check_logits(model: Any, runner: Runner) -> None:
     alone = _forward_alone(model, runner, texts, branches)
     difference = ((packed - alone).pow(2).mean(dim=-1).sqrt() / alone.std(dim=-1)).max().item()
     tolerance = _TOLERANCES.get(runner.dtype, _HALF_TOLERANCE)
-    if not difference <= tolerance:  # so written that NaN fails
+    if not difference <= tolerance:  # also true for NaN
         raise ModelError(
             "two sequences in one forward pass do not get the logits that each gets alone: "
             f"they differ by {difference:.1g} of their spread, where {tolerance:.1g} is allowed"

@@ -146,7 +146,7 @@ def _find_edge_log_probs(
 def _choose_greedily(
     request: SampleRequest, bests: npt.NDArray[np.float64], ids: npt.NDArray[np.int64]
 ) -> tuple[Choice, ...] | None:
-    """The most likely path and token; None if choices are sampled or there are several."""
+    """The most likely path and token; None if choices are sampled or several are requested."""
     if not request.sampling.is_greedy or len(request.random_sources) > 1:
         return None
     best = int(bests.argmax())
@@ -179,7 +179,7 @@ def _draw_one(probs: torch.Tensor, source: RandomSource | None) -> int:
 
 
 def _keep_top(probs: torch.Tensor, top_p: float) -> torch.Tensor:
-    """The probabilities with all but the most likely tokens, up to a total of `top_p`, set to zero."""
+    """The probabilities of the fewest most likely tokens that together reach `top_p`; all others are zero."""
     if math.isclose(top_p, 1.0):
         return probs
     ordered, order = probs.sort(descending=True)
