@@ -78,9 +78,8 @@ class BeamCovering:
         drafted = state.drafted
         if any(string.log_probs is None for string in likely):
             drafted = self._read_ahead(state.reader, likely, kept, following)
-        new = [bundle for bundle in kept if bundle.can_continue] + [
-            Bundle.open(self._trie, string) for string in likely
-        ]
+        continuing = [bundle for bundle in kept if bundle.can_continue]
+        new = continuing + [Bundle.open(self._trie, string) for string in likely]
         totals = state.totals.add(log_prob, log_dropped)
         return self._fit_window(
             State(self, state.reader, tuple(new), state.open_texts, totals, unread=tuple(unlikely), drafted=drafted)
@@ -176,6 +175,5 @@ class BeamCovering:
             raise InvalidRequestError("enumerate is for short texts: this one does not fit in the model's window")
         bundles = tuple([bundle.move(moved[bundle.string]) for bundle in state.bundles if bundle.string in moved])
         unread = tuple([moved[string] for string in state.unread if string in moved])
-        return State(
-            self, state.reader, bundles, (OpenText(new, b""),), state.totals.add(0.0, log_dropped), unread=unread
-        )
+        totals = state.totals.add(0.0, log_dropped)
+        return State(self, state.reader, bundles, (OpenText(new, b""),), totals, unread=unread)

@@ -121,9 +121,7 @@ class CharacterWorker:
         assert self._running is not None, "a pass belongs to a running request"
         reason = self._find_stop_reason(self._running, now, is_cancel_checked)
         if reason is not None:
-            raise ServerError(
-                reason
-            )  # not stored in a variable: the reference cycle would keep the request's states alive
+            raise ServerError(reason)  # in a variable it would be a reference cycle that keeps the states alive
 
     def end_pass(self) -> None:
         """Records progress."""
