@@ -69,9 +69,7 @@ class CharacterWorker:
         self._load_service = load_service
         self._max_waiting = max_waiting
         self._clock = clock
-        self._changed = (
-            threading.Condition()
-        )  # guards the following attributes, except the service, which the thread owns
+        self._changed = threading.Condition()  # guards the attributes below except `_service`, which the thread owns
         self._waiting: deque[_QueuedRequest] = deque()
         self._running: _QueuedRequest | None = None
         self._is_loading = False
