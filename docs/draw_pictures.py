@@ -57,9 +57,9 @@ def _find_nodes(state: State, trie: Trie) -> dict[Path_, _Node]:
         while sum(map(len, path)) + len(bundle.remaining_bytes) > len(_HEALED):
             path = path[1:]
         interval = trie.find_interval(bundle.remaining_bytes)
-        num_ended = trie.find_children(interval, len(bundle.remaining_bytes)).num_ended
+        num_exact = trie.find_children(interval, len(bundle.remaining_bytes)).num_exact
         probability = float(np.exp(bundle.log_ahead - state.log_mass))
-        nodes[path] = _Node(interval.num_tokens - num_ended if bundle.remaining_bytes else 0, probability)
+        nodes[path] = _Node(interval.num_tokens - num_exact if bundle.remaining_bytes else 0, probability)
     return nodes
 
 

@@ -1,4 +1,4 @@
-"""What an engine is built from. Read once at the entry point and handed in."""
+"""The configuration of an engine. The entry points read it once and pass it on."""
 
 import dataclasses
 import re
@@ -10,9 +10,9 @@ from typing import Any
 from inference.errors import ModelError, quote
 
 _VARIABLE_PREFIX = "MIDTOKEN_"
-MIN_PROMPT_TOKENS = 16  # with fewer there is hardly any text before the cursor
+MIN_PROMPT_TOKENS = 16  # fewer leave hardly any text before the cursor
 
-# The least and the greatest value of each number.
+# The minimum and maximum of each number.
 _RANGES = {
     "num_threads": (1, 1024),
     "max_sequences": (1, 1024),
@@ -29,16 +29,16 @@ class EngineConfig:
     model_dir: Path  # a folder in Hugging Face layout: config.json, *.safetensors, tokenizer.json
     device: str = "cpu"  # a torch device
     dtype: str = "float32"  # a torch dtype; bfloat16 on a GPU
-    num_threads: int = 1  # torch threads on the CPU; more than one collapses beside busy neighbours
-    max_sequences: int = 16  # stepped together; each candidate is one
-    max_waiting: int = 64  # requests that wait for room before new ones are refused
-    max_context_tokens: int = 1024  # prompt tokens a request may use; further capped by the model's window
-    cache_tokens: int = 65_536  # tokens whose keys and values there is room for, all sequences together
+    num_threads: int = 1  # torch threads on the CPU; several are slow if other processes use the cores
+    max_sequences: int = 16  # running sequences, one for each candidate
+    max_waiting: int = 64  # queued requests; further ones are refused
+    max_context_tokens: int = 1024  # prompt tokens of a request; the model's window may allow fewer
+    cache_tokens: int = 65_536  # capacity for keys and values, in tokens of all sequences together
     fim_order: str = "psm"  # prefix-suffix-middle, or "spm"
-    warm: bool = True  # run one small completion while loading
+    warm: bool = True  # run one small completion when the model is loaded
 
     def __post_init__(self) -> None:
-        """Raises ModelError naming the number that is outside its range."""
+        """Raises ModelError, naming the field, if a number is out of range."""
         for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
             if not low <= value <= high:
@@ -46,9 +46,9 @@ class EngineConfig:
 
 
 def config_from_strings(strings: Mapping[str, str]) -> EngineConfig:
-    """The config that these texts spell, by field name; an empty text leaves the default.
+    """The config with these values, by field name. An empty string means the default.
 
-    Raises ModelError naming the field that is unknown or missing, or whose value is not one that it takes.
+    Raises ModelError, naming the field, if a field is unknown or missing or its value is invalid.
     """
     types = {field.name: field.type for field in dataclasses.fields(EngineConfig)}
     values: dict[str, Any] = {}

@@ -1,1 +1,1 @@
-"""What the vocabulary allows after a prefix: its tokens as bytes, sorted, and the masks made of them."""
+"""The tokens that may follow a prefix: the vocabulary as sorted bytes, and the masks built from it."""

@@ -1,13 +1,13 @@
-"""What can go wrong while a vocabulary is read.
+"""Errors raised while a vocabulary is read.
 
 TrieCacheError
-└── VocabularyError     the tokenizer's files are missing, broken, or of a kind that cannot be read as bytes
+└── VocabularyError     the tokenizer's files are missing, malformed or of an unsupported kind
 """
 
 
 class TrieCacheError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base class of the errors that this package raises on purpose."""
 
 
 class VocabularyError(TrieCacheError):
-    """The tokenizer's files are missing, broken, or of a kind that cannot be read as bytes. The text names the file."""
+    """The tokenizer's files are missing, malformed or of an unsupported kind. The message names the file."""

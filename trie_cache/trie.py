@@ -1,13 +1,13 @@
-"""The vocabulary as a prefix tree, held as a sorted list.
+"""The vocabulary as a prefix tree, stored as a sorted list.
 
-Naively, the tokens that start with a prefix are found by a look at every token, or by a walk below the prefix's node in
-a tree of dictionaries: 53,021 of them below a blank, in a vocabulary of 151,643. Instead:
+Naive form: to find the tokens that start with a prefix, scan all tokens, or walk the subtree of the prefix in a tree of
+dictionaries. Below a blank there are 53,021 of the 151,643 tokens of a vocabulary. Instead:
 
-1. Sort the tokens by their bytes. All that start with a prefix now stand side by side: two numbers, `[lo, hi)`.
-2. Bisect for both ends. `lo` is where the prefix itself would stand, `hi` where the prefix followed by the greatest
-   bytes there are would.
-3. Beside each token keep the place of the longest token that it begins with. Followed from the place where a prefix
-   would stand, these links pass every token that the prefix begins with.
+1. Sort the tokens by their bytes. The tokens that start with a prefix are now adjacent: the ranks `[lo, hi)`.
+2. Bisect for both ends. `lo` is the insertion point of the prefix, `hi` that of the prefix followed by the greatest
+   possible bytes.
+3. For each token, store the rank of the longest token that is its proper beginning (its parent). The parents, followed
+   from the insertion point of a prefix, pass every token that the prefix begins with.
 """
 
 from array import array
@@ -20,46 +20,46 @@ import numpy.typing as npt
 
 from trie_cache.vocabulary import Vocabulary
 
-_MIN_HOT_TOKENS = 512
+_MIN_CACHED_TOKENS = 512
 
 
-class Interval(NamedTuple):  # a named tuple is made in a third of a frozen dataclass's time, and this is a hot path
-    """Ranks `lo` to `hi - 1`; empty where both are equal."""
+class Interval(NamedTuple):  # hot path: a named tuple is created in a third of the time of a frozen dataclass
+    """Ranks `lo` to `hi - 1`; empty if both are equal."""
 
     lo: int
     hi: int
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens the interval holds."""
+        """The number of tokens in the interval."""
         return self.hi - self.lo
 
 
 class Children(NamedTuple):
-    """What follows a prefix in the tokens that start with it. Arrays have one item for each byte that follows."""
+    """The bytes that follow a prefix in the tokens that start with it. The arrays have one item per byte value."""
 
-    num_ended: int  # tokens that are the prefix itself; they stand first in its interval
+    num_exact: int  # tokens equal to the prefix; they come first in its interval
     bytes: npt.NDArray[np.uint8]  # [num_children], ascending
-    starts: npt.NDArray[np.intp]  # [num_children]: where each one's tokens start, counted from the interval's `lo`
+    starts: npt.NDArray[np.intp]  # [num_children]: the first token with each byte, counted from `lo`
 
 
 class Trie:
-    """Finds tokens by what they begin with. Special tokens, padding rows and empty tokens are not in it.
+    """Finds tokens by their first bytes. It contains no special tokens, padding rows or empty tokens.
 
-    Tokens of equal bytes stand side by side, the lower id first, so intervals and ancestors hold all of them.
+    Tokens with equal bytes are adjacent, lower id first, so intervals and ancestors contain all of them.
     """
 
     def __init__(self, tokens: list[bytes], ids: "array[int]", num_rows: int) -> None:
-        """Use `build`. `tokens` are sorted, and `ids` are theirs."""
+        """Use `build`. `tokens` are sorted; `ids` are their ids, in the same order."""
         self.order: npt.NDArray[np.int32] = _freeze(np.frombuffer(ids, np.int32))  # [num_tokens] rank -> token id
         self.rank: npt.NDArray[np.int32] = _build_rank(self.order, num_rows)  # [num_rows] id -> rank, or num_tokens
         self._tokens = tokens
-        self._ids = ids  # the memory of `order`; single items are had here in a quarter of NumPy's time
+        self._ids = ids  # shares memory with `order`; reading one item takes a quarter of NumPy's time
         self._parents = _build_parents(tokens)
-        self._text = np.frombuffer(b"".join(tokens) + b"\x00", np.uint8)  # one more: what is read behind the last token
-        self._ends = np.cumsum([0, *map(len, tokens)], dtype=np.int32)  # in `_text`, the first token's start before it
-        self._hot_children: dict[tuple[Interval, int], Children] = {}  # of the few prefixes that many tokens start with
-        self._after = b"\xff" * max(map(len, tokens), default=0)  # prefix + this sorts behind all that extend prefix
+        self._text = np.frombuffer(b"".join(tokens) + b"\x00", np.uint8)  # one byte more: read after the last token
+        self._ends = np.cumsum([0, *map(len, tokens)], dtype=np.int32)  # token i is _text[_ends[i] : _ends[i + 1]]
+        self._cached_children: dict[tuple[Interval, int], Children] = {}  # of large intervals, cached
+        self._after = b"\xff" * max(map(len, tokens), default=0)  # prefix + this sorts after every extension of prefix
 
     @classmethod
     def build(cls, vocabulary: Vocabulary) -> "Trie":
@@ -71,12 +71,12 @@ class Trie:
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens are in the trie: the length of `order`."""
+        """The number of tokens in the trie: the length of `order`."""
         return len(self._tokens)
 
     @property
     def num_rows(self) -> int:
-        """Rows of the model's head: the length of `rank`."""
+        """The number of rows of the model's head: the length of `rank`."""
         return len(self.rank)
 
     @property
@@ -85,38 +85,38 @@ class Trie:
         return len(self._after)
 
     def find_interval(self, prefix: bytes) -> Interval:
-        """Where in `order` the tokens are that start with `prefix`, itself included. All of them for `b""`."""
+        """The ranks of the tokens that start with `prefix` or are equal to it. All tokens for `b""`."""
         lo = bisect_left(self._tokens, prefix)
         return Interval(lo, bisect_right(self._tokens, prefix + self._after, lo))
 
     def find_ids(self, text: bytes) -> list[int]:
         """The ids of the tokens whose bytes are exactly this text."""
-        place = bisect_left(self._tokens, text)
+        rank = bisect_left(self._tokens, text)
         found = []
-        while place < len(self._tokens) and self._tokens[place] == text:
-            found.append(self._ids[place])
-            place += 1
+        while rank < len(self._tokens) and self._tokens[rank] == text:
+            found.append(self._ids[rank])
+            rank += 1
         return found
 
     def find_children(self, interval: Interval, num_bytes: int) -> Children:
-        """What follows a prefix of `num_bytes`, given its interval."""
-        if interval.num_tokens < _MIN_HOT_TOKENS:
+        """The bytes that follow a prefix of `num_bytes`, given its interval."""
+        if interval.num_tokens < _MIN_CACHED_TOKENS:
             return self._find_children(interval, num_bytes)
-        found = self._hot_children.get((interval, num_bytes))
+        found = self._cached_children.get((interval, num_bytes))
         if found is None:
-            found = self._hot_children[interval, num_bytes] = self._find_children(interval, num_bytes)
+            found = self._cached_children[interval, num_bytes] = self._find_children(interval, num_bytes)
         return found
 
     def _find_children(self, interval: Interval, num_bytes: int) -> Children:
         lo, hi = interval
-        num_ended = 0
-        while lo + num_ended < hi and self._ends[lo + num_ended + 1] - self._ends[lo + num_ended] == num_bytes:
-            num_ended += 1
-        following = self._text[self._ends[lo + num_ended : hi] + num_bytes]
+        num_exact = 0
+        while lo + num_exact < hi and self._ends[lo + num_exact + 1] - self._ends[lo + num_exact] == num_bytes:
+            num_exact += 1
+        following = self._text[self._ends[lo + num_exact : hi] + num_bytes]
         if not following.size:
-            return Children(num_ended, following, np.empty(0, np.intp))
+            return Children(num_exact, following, np.empty(0, np.intp))
         starts = np.concatenate(([0], np.flatnonzero(following[1:] != following[:-1]) + 1))
-        return Children(num_ended, following[starts], starts + num_ended)
+        return Children(num_exact, following[starts], starts + num_exact)
 
     def spell(self, token_id: int) -> bytes:
         """The token's bytes; `b""` for a special token or a padding row."""
@@ -124,20 +124,20 @@ class Trie:
         return self._tokens[rank] if rank < len(self._tokens) else b""
 
     def find_ancestors(self, prefix: bytes) -> tuple[int, ...]:
-        """Ids of the tokens that are a proper, non-empty beginning of `prefix`, the shortest first."""
+        """The ids of the tokens that are a proper, non-empty beginning of `prefix`, shortest first."""
         tokens, parents = self._tokens, self._parents
-        place = bisect_left(tokens, prefix) - 1
-        while place >= 0 and not prefix.startswith(tokens[place]):
-            place = parents[place]
+        rank = bisect_left(tokens, prefix) - 1
+        while rank >= 0 and not prefix.startswith(tokens[rank]):
+            rank = parents[rank]
         found = []
-        while place >= 0:
-            found.append(self._ids[place])
-            place = parents[place]
+        while rank >= 0:
+            found.append(self._ids[rank])
+            rank = parents[rank]
         found.reverse()
         return tuple(found)
 
     def iter_prefixes(self, min_tokens: int = 1) -> Iterator[tuple[bytes, Interval]]:
-        """Every non-empty prefix that at least `min_tokens` tokens start with, and where these are."""
+        """Every non-empty prefix that at least `min_tokens` tokens start with, and the interval of these tokens."""
         waiting = list(self._iter_children(b"", Interval(0, self.num_tokens)))
         while waiting:
             prefix, interval = waiting.pop()
@@ -148,31 +148,31 @@ class Trie:
     def _iter_children(self, prefix: bytes, interval: Interval) -> Iterator[tuple[bytes, Interval]]:
         """The prefixes that are one byte longer than `prefix`, given its interval."""
         depth = len(prefix)
-        place = bisect_right(self._tokens, prefix, *interval)  # behind the prefix itself
-        while place < interval.hi:
-            child = self._tokens[place][: depth + 1]
-            start, place = place, bisect_right(self._tokens, child + self._after, place, interval.hi)
-            yield child, Interval(start, place)
+        rank = bisect_right(self._tokens, prefix, *interval)  # after the tokens equal to the prefix
+        while rank < interval.hi:
+            child = self._tokens[rank][: depth + 1]
+            start, rank = rank, bisect_right(self._tokens, child + self._after, rank, interval.hi)
+            yield child, Interval(start, rank)
 
 
 def _build_rank(order: npt.NDArray[np.int32], num_rows: int) -> npt.NDArray[np.int32]:
-    rank = np.full(num_rows, len(order), np.int32)  # for ids that are no text: outside every interval
+    rank = np.full(num_rows, len(order), np.int32)  # of ids that are not text: outside every interval
     rank[order] = np.arange(len(order), dtype=np.int32)
     return _freeze(rank)
 
 
 def _build_parents(tokens: list[bytes]) -> "array[int]":
-    """For each of the sorted `tokens` the place of the nearest one before that it begins with; -1 where none is.
+    """For each of the sorted `tokens`, the rank of its parent: the nearest earlier token that it begins with, or -1.
 
-    That is the longest token that is its proper beginning, or one of equal bytes.
+    The parent is the longest token that is a proper beginning, or a token with equal bytes.
     """
     parents = array("i", bytes(4 * len(tokens)))
     candidate = -1
-    for place, token in enumerate(tokens):
+    for rank, token in enumerate(tokens):
         while candidate >= 0 and not token.startswith(tokens[candidate]):
             candidate = parents[candidate]
-        parents[place] = candidate
-        candidate = place
+        parents[rank] = candidate
+        candidate = rank
     return parents
 
 

@@ -1,4 +1,4 @@
-"""Token id to bytes, for every kind of tokenizer that is supported. No other file knows a tokenizer's format.
+"""Token ids to bytes, for every supported kind of tokenizer.
 
 | file | how a token is written | ` not` is |
 |---|---|---|
@@ -17,7 +17,7 @@ from typing import Any
 
 from trie_cache.errors import VocabularyError
 
-_Json = Any  # what json.loads gives: its shape is known only once a reader has looked
+_Json = Any  # the result of json.loads: its shape is checked by the function that reads it
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _TIKTOKEN_NAMES = ("*.tiktoken", "tiktoken.model")
@@ -25,23 +25,23 @@ _TIKTOKEN_NAMES = ("*.tiktoken", "tiktoken.model")
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The bytes of every token, and the ids that stand for no text.
+    """The bytes of every token, and the ids that are not text.
 
-    Different ids may have the same bytes: SentencePiece keeps `<0x41>` beside `A`.
+    Different ids may have the same bytes: SentencePiece has both `<0x41>` and `A`.
     """
 
-    token_bytes: tuple[bytes, ...]  # index is the id, one per row of the model's head; empty where an id is no text
+    token_bytes: tuple[bytes, ...]  # indexed by id, one per row of the model's head; empty for an id that is not text
     special_tokens: Mapping[str, int]  # name -> id of special, added and control tokens
-    special_ids: frozenset[int]  # the ids of those, and end_ids; padding rows are not among them
-    end_ids: frozenset[int]  # those that end a text
+    special_ids: frozenset[int]  # these ids and `end_ids`; not the padding rows
+    end_ids: frozenset[int]  # the ids that end a text
 
     @property
     def num_rows(self) -> int:
-        """Rows of the model's head. Every id is below; rows that no token has are padding, with empty bytes."""
+        """The number of rows of the model's head. A row without a token is padding and has empty bytes."""
         return len(self.token_bytes)
 
     def special_id(self, name: str) -> int | None:
-        """The id of the special token that is written `name`, or None where there is no such token."""
+        """The id of the special token called `name`, or None if there is no such token."""
         return self.special_tokens.get(name)
 
     @classmethod
@@ -52,11 +52,11 @@ class Vocabulary:
         end_ids: Iterable[int] = (),
         num_rows: int | None = None,
     ) -> "Vocabulary":
-        """The vocabulary of `tokens` (id -> bytes), of which `special_tokens` (name -> id) and `end_ids` are no text.
+        """The vocabulary of `tokens` (id -> bytes). `special_tokens` (name -> id) and `end_ids` are not text.
 
-        `num_rows` is the model head's; without it there is a row for every id and none beyond. Special tokens
-        without a row are dropped: no model can read or write them.
-        Raises VocabularyError where an ordinary token has no row.
+        `num_rows`: the rows of the model's head; by default the largest id plus one. Special tokens without a row are
+        dropped: the model can neither read nor write them.
+        Raises VocabularyError if an ordinary token has no row.
         """
         end_ids = frozenset(end_ids)
         special_ids = end_ids.union(special_tokens.values())
@@ -79,12 +79,12 @@ class Vocabulary:
 
     @classmethod
     def from_folder(cls, model_dir: Path, num_rows: int | None = None) -> "Vocabulary":
-        """The vocabulary of a model folder: its `tokenizer.json`, or else its one tiktoken file.
+        """The vocabulary of a model folder, from its `tokenizer.json` or, without one, its only tiktoken file.
 
-        `num_rows` is the rows of the model's head; without it `config.json` says, or else the largest id.
-        Every added token is special here, whatever it says of itself (Qwen's `<|fim_prefix|>` says that it is not),
-        except those that are nothing but blanks: they are text (Phi, GPT-NeoX, Gemma).
-        End tokens are those of `config.json`, `generation_config.json` and `tokenizer_config.json` together.
+        `num_rows`: the rows of the model's head; by default `vocab_size` in `config.json`, or the largest id plus one.
+        Every added token is special, even if it is not marked as special (Qwen's `<|fim_prefix|>` is not). But an
+        added token of blanks that is not marked as special is text (Phi, GPT-NeoX, Gemma).
+        The end tokens are those of `config.json`, `generation_config.json` and `tokenizer_config.json` together.
         Raises VocabularyError.
         """
         config = _read_optional_json(model_dir / "config.json")
@@ -117,7 +117,7 @@ def _read_tokenizer_json(path: Path) -> tuple[dict[int, bytes], dict[str, int]]:
     try:
         model = content["model"]
         if model.get("type", "BPE") not in ("BPE", "Unigram"):
-            raise VocabularyError(f"{path}: {model['type']} tokens do not spell a text byte by byte; BPE or Unigram do")
+            raise VocabularyError(f"{path}: {model['type']} tokenizers are not supported; use BPE or Unigram")
         steps = list(_iter_steps(content.get("decoder"), content.get("pre_tokenizer")))
         pieces, unknown = _read_pieces(model)
         tokens = _decode_pieces(pieces, steps, model.get("byte_fallback", False))
@@ -134,7 +134,7 @@ def _read_tokenizer_json(path: Path) -> tuple[dict[int, bytes], dict[str, int]]:
 
 
 def _read_pieces(model: _Json) -> tuple[dict[str, int], str | None]:
-    """How each token is written -> its id, and which of them stands for what has no token."""
+    """The vocabulary (piece -> id), and the piece of the unknown token, if there is one."""
     vocab = model["vocab"]
     if isinstance(vocab, dict):
         return vocab, model.get("unk_token")
@@ -144,7 +144,7 @@ def _read_pieces(model: _Json) -> tuple[dict[str, int], str | None]:
 
 
 def _iter_steps(*roots: _Json) -> Iterator[_Json]:
-    """Every decoder or pre-tokenizer below `roots`, sequences opened."""
+    """Every decoder or pre-tokenizer in `roots`, including those inside sequences."""
     for step in roots:
         if step is not None:
             yield step
@@ -166,15 +166,15 @@ def _decode_byte_level(pieces: Mapping[str, int]) -> dict[int, bytes]:
     for piece, token_id in pieces.items():
         try:
             tokens[token_id] = piece.translate(table).encode("latin-1")
-        except UnicodeEncodeError:  # a character outside the alphabet: such a token spells itself, as in the decoder
+        except UnicodeEncodeError:  # a character outside the alphabet: the token is its own text, as in the decoder
             tokens[token_id] = piece.encode()
     return tokens
 
 
 def _build_byte_level_table() -> dict[int, int]:
-    """For str.translate: character of GPT-2's alphabet -> its byte; any other one below 256 -> one beyond.
+    """For str.translate: a character of GPT-2's alphabet -> its byte; any other character below 256 -> U+FFFF.
 
-    The alphabet writes a printable Latin-1 byte as itself, the rest in order from U+0100 on.
+    The alphabet writes printable Latin-1 bytes as themselves, and the others in order from U+0100 on.
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
@@ -193,7 +193,7 @@ def _decode_sentencepiece(pieces: Mapping[str, int], byte_fallback: bool) -> dic
 def _find_tiktoken(model_dir: Path) -> Path:
     found = [path for name in _TIKTOKEN_NAMES for path in sorted(model_dir.glob(name))]
     if len(found) != 1:
-        raise VocabularyError(f"{model_dir}: holds no tokenizer.json and {len(found)} tiktoken files; one is needed")
+        raise VocabularyError(f"{model_dir}: has no tokenizer.json and {len(found)} tiktoken files; one is needed")
     return found[0]
 
 
@@ -210,20 +210,20 @@ def _read_tiktoken(path: Path) -> dict[int, bytes]:
 
 
 def _find_added(tokenizer_config: _Json) -> dict[str, int]:
-    """Names and ids of the special tokens that a tiktoken file leaves to `tokenizer_config.json`."""
+    """The special tokens (name -> id), which `tokenizer_config.json` lists and a tiktoken file does not."""
     added = tokenizer_config.get("added_tokens_decoder", {})
     return {token["content"]: int(token_id) for token_id, token in added.items()}
 
 
 def _find_end_ids(value: _Json) -> set[int]:
-    """`eos_token_id` as the configurations have it: absent, one id, or several."""
+    """The ids in `eos_token_id`, which may be absent, one id or a list."""
     if value is None:
         return set()
     return set(value) if isinstance(value, list) else {value}
 
 
 def _find_end_names(tokenizer_config: _Json) -> list[str]:
-    """`eos_token` as `tokenizer_config.json` has it: absent, its text, or an object that holds its text."""
+    """The names in `eos_token`, which may be absent, a string or an object with the string."""
     value = tokenizer_config.get("eos_token")
     if value is None:
         return []
@@ -237,7 +237,7 @@ def _read_optional_json(path: Path) -> _Json:
 def _read_json(path: Path) -> _Json:
     try:
         return json.loads(_read_file(path))
-    except ValueError as error:  # both json's and the decoder's errors are
+    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError
         raise VocabularyError(f"{path}: not JSON: {error}") from None
 
 

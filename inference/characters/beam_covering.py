@@ -1,16 +1,16 @@
-"""The coverings `beam` and `enumerate`: mass decides which token strings are followed.
+"""The coverings `beam` and `enumerate`, which select token strings by their mass.
 
-`enumerate` follows all token strings that can spell the bytes: for small cases. `beam` keeps the heaviest K bundles
-(Vieira et al. 2025, appendix D), and does not read strings whose probability is below a threshold (appendix G). Both
-are one algorithm, with and without a limit:
+`enumerate` follows all token strings that can spell the bytes; it is for short texts. `beam` keeps the K most likely
+bundles (Vieira et al. 2025, appendix D), and does not read strings whose probability is below a threshold (appendix G).
+Both are the same algorithm, with and without a limit:
 
-1. One more byte narrows the bundles. The heaviest K are kept.
-2. A token of a bundle that ends with this byte makes a new string. All new strings are read in one forward pass. Where
-   the next two bytes are known, the strings that they will make are read in the same pass.
-3. A new string below the threshold is not read. Its mass is spread evenly over all 257 outcomes, so that none has
-   probability zero. It is read later if its mass turns out to matter.
-4. If no string ends with the byte, the remaining bytes of the heaviest bundle are spelled in smaller tokens. Without
-   this, too, a byte could have probability zero.
+1. Narrow the bundles by one more byte, and keep the K most likely.
+2. Each token of a bundle that ends with this byte gives a new string. Read all new strings in one forward pass. If the
+   next two bytes are known, read the strings that they will give in the same pass.
+3. Do not read a new string below the threshold. Spread its mass evenly over all 257 outcomes, so that none has
+   probability zero. Read the string later if its mass turns out to matter.
+4. If no string ends with the byte, spell the remaining bytes of the most likely bundle in smaller tokens. Otherwise a
+   byte could have probability zero.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,14 +26,14 @@ from inference.healing.heal_point import find_section_heal_point
 from inference.healing.text_encoder import TextEncoder
 from trie_cache.trie import Trie
 
-_MAX_BUNDLES = 4_096  # the new ones are read in one forward pass, and hold a row each
-_NUM_BYTES_AHEAD = 2  # whose strings are read in advance; few of those for a third byte would be needed
+_MAX_BUNDLES = 4_096  # the new ones are read in one forward pass, with a row for each
+_NUM_BYTES_AHEAD = 2  # whose strings are read in advance; few of those for a third byte are needed
 _MAX_STRINGS_READ_AHEAD = 32  # with more strings, reading in advance takes longer than it saves
-_NUM_TOKENS_FOLLOWED = 64  # strings that differ further back are dropped when the window moves
+_NUM_TOKENS_FOLLOWED = 64  # when the window moves, strings that differ before these are dropped
 
 
 class BeamCovering:
-    """A covering that follows the heaviest `width` bundles, or all of them where that is None."""
+    """A covering that follows the `width` most likely bundles, or all bundles if `width` is None."""
 
     def __init__(self, encoder: TextEncoder, trie: Trie, width: int | None, threshold: float = 0.0) -> None:
         self._encoder = encoder
@@ -44,7 +44,7 @@ class BeamCovering:
     def open(self, reader: TokenReader, root: TokenString, context: bytes) -> State:
         """The state after `root` and the context.
 
-        Tokens before the context's heal point are taken as the tokenizer writes them. `enumerate` takes none as given.
+        The tokens before the context's heal point are fixed to the canonical ones, except with `enumerate`.
         """
         base, tail = root, context
         if self._width is not None:
@@ -54,42 +54,43 @@ class BeamCovering:
         read_all(reader, [base])
         start = State(self, reader, (Bundle.open(self._trie, base),), (OpenText(base, b""),), Totals())
         state = start.advance(tail)
-        totals = Totals(0.0, state.totals.log_missed)  # probabilities count from the end of the context
+        totals = Totals(0.0, state.totals.log_dropped)  # probabilities are relative to the context
         return State(self, reader, state.bundles, state.open_texts, totals, unread=state.unread)
 
     def walk(self, state: State, data: bytes) -> Iterator[State]:
-        """The states after each of the bytes. Raises InvalidRequestError where `enumerate` has too many strings."""
-        for place, byte in enumerate(data):
-            state = self._advance_by(state, byte, data[place + 1 : place + 1 + _NUM_BYTES_AHEAD])
+        """The states after each of the bytes. Raises InvalidRequestError if `enumerate` has too many strings."""
+        for index, byte in enumerate(data):
+            state = self._advance_by(state, byte, data[index + 1 : index + 1 + _NUM_BYTES_AHEAD])
             yield state
 
     def _advance_by(self, state: State, byte: int, following: bytes) -> State:
-        """The state after one more byte; `following` are the bytes known to come after it."""
+        """The state after one more byte; `following`: the known bytes after it."""
         log_prob = float(state.next_log_probs[byte])
-        late = [string for string in state.unread if string.weigh() >= state.log_mass + log_prob]
-        read_all(state.reader, late)
-        bundles = [*state.bundles, *(Bundle.open(self._trie, string) for string in late)]
+        needed = [string for string in state.unread if string.get_log_mass() >= state.log_mass + log_prob]
+        read_all(state.reader, needed)
+        bundles = [*state.bundles, *(Bundle.open(self._trie, string) for string in needed)]
         kept, dropped = self._prune(list(narrow_all(bundles, byte).values()))
-        missed = [bundle.log_held for bundle in dropped]
-        missed += [string.weigh() for string in state.unread if string not in late]
-        heavy, light = self._find_new(kept)
-        if kept and not heavy and not light:
-            heavy = [self._spell(state.reader, kept[0])]
+        log_dropped = [bundle.log_interval_mass for bundle in dropped]
+        log_dropped += [string.get_log_mass() for string in state.unread if string not in needed]
+        likely, unlikely = self._find_new(kept)
+        if kept and not likely and not unlikely:
+            likely = [self._spell(state.reader, kept[0])]
         drafted = state.drafted
-        if any(string.log_probs is None for string in heavy):
-            drafted = self._read_ahead(state.reader, heavy, kept, following)
-        new = [bundle for bundle in kept if bundle.goes_on] + [Bundle.open(self._trie, string) for string in heavy]
-        totals = state.totals.add(log_prob, missed)
+        if any(string.log_probs is None for string in likely):
+            drafted = self._read_ahead(state.reader, likely, kept, following)
+        continuing = [bundle for bundle in kept if bundle.can_continue]
+        new = continuing + [Bundle.open(self._trie, string) for string in likely]
+        totals = state.totals.add(log_prob, log_dropped)
         return self._fit_window(
-            State(self, state.reader, tuple(new), state.open_texts, totals, unread=tuple(light), drafted=drafted)
+            State(self, state.reader, tuple(new), state.open_texts, totals, unread=tuple(unlikely), drafted=drafted)
         )
 
     def _read_ahead(
         self, reader: TokenReader, strings: Sequence[TokenString], bundles: Sequence[Bundle], data: bytes
     ) -> tuple[TokenString, ...]:
-        """Reads the strings, and those that they and the bundles will make of `data`. Returns all of them.
+        """Reads the strings, and those that they and the bundles will give for `data`. Returns all of them.
 
-        `data` are the next bytes, so most of these strings are needed; and a few more rows hardly slow a forward pass.
+        `data`: the next bytes. So most of these strings will be needed, and a few more rows hardly slow a forward pass.
         """
         wanted = list(strings)
         parents = [(bundle.string, bundle.remaining_bytes) for bundle in bundles]
@@ -109,43 +110,43 @@ class BeamCovering:
                 yield from self._iter_extended(child, b"", data[end:])
 
     def _prune(self, bundles: list[Bundle]) -> tuple[list[Bundle], list[Bundle]]:
-        """The bundles to keep, the heaviest first, and those to drop."""
+        """The bundles to keep, most likely first, and the bundles to drop."""
         if self._width is None:
             if len(bundles) > _MAX_BUNDLES:
                 raise InvalidRequestError(
-                    f"enumerate is for short texts: more than {_MAX_BUNDLES} token strings spell it"
+                    f"enumerate is for short texts: more than {_MAX_BUNDLES} token strings spell this one"
                 )
             return bundles, []
-        bundles.sort(key=lambda bundle: -bundle.log_held)
+        bundles.sort(key=lambda bundle: -bundle.log_interval_mass)
         return bundles[: self._width], bundles[self._width :]
 
     def _find_new(self, bundles: Sequence[Bundle]) -> tuple[list[TokenString], list[TokenString]]:
-        """The strings whose last token ends with the text: those to read, and those below the threshold."""
-        log_least = sum_all(np.array([bundle.log_held for bundle in bundles])) + self._log_threshold
-        heavy: list[TokenString] = []
-        light: list[TokenString] = []
+        """The strings that end exactly where the text ends: those to read, and those below the threshold."""
+        log_least = sum_all(np.array([bundle.log_interval_mass for bundle in bundles])) + self._log_threshold
+        likely: list[TokenString] = []
+        unlikely: list[TokenString] = []
         for bundle in bundles:
-            for token_id, log_prob in bundle.find_ended():
+            for token_id, log_prob in bundle.find_exact():
                 string = bundle.string.extend([token_id])
                 string.log_mass = bundle.log_mass + log_prob
-                (heavy if string.log_mass >= log_least else light).append(string)
-        return heavy, light
+                (likely if string.log_mass >= log_least else unlikely).append(string)
+        return likely, unlikely
 
     def _spell(self, reader: TokenReader, bundle: Bundle) -> TokenString:
-        """The bundle's string, followed by its remaining bytes in smaller tokens. It is read."""
+        """The bundle's string, followed by its remaining bytes in smaller tokens, and read."""
         path = self._encoder.encode_beginning(bundle.remaining_bytes)
         strings = [bundle.string.extend(path[:end]) for end in range(len(path) + 1)]
         read_all(reader, strings)
         for string in strings[1:]:
-            string.weigh_after_parent(self._trie.rank)
+            string.set_log_mass(self._trie.rank)
         for string in strings[:-1]:
             string.log_probs = None
         return strings[-1]
 
     def _fit_window(self, state: State) -> State:
-        """The state itself, or with older tokens cut off where another token would not fit in the window.
+        """The state, with its oldest tokens cut off if another token would not fit in the window.
 
-        Then strings that differ too far back from the heaviest of those that end here are dropped.
+        The cut drops the strings whose older tokens differ from those of the most likely string that ends here.
         """
         num_tokens = {string: string.num_tokens for string in state.unread}  # at most one token for each remaining byte
         num_tokens |= {
@@ -155,11 +156,11 @@ class BeamCovering:
         if max(num_tokens.values(), default=0) < max_tokens:
             return state
         masses = {bundle.string: bundle.log_ahead for bundle in state.bundles}
-        masses |= {string: string.weigh() for string in state.unread}
+        masses |= {string: string.get_log_mass() for string in state.unread}
         ended = [
             *(bundle.string for bundle in state.bundles if not bundle.remaining_bytes),
             *state.unread,
-        ]  # strings that any byte can follow
+        ]  # strings that any byte may follow
         num_followed = min(_NUM_TOKENS_FOLLOWED, max_tokens // 4)
         old = max(ended, key=masses.__getitem__).find_ancestor(num_followed)
         new = old.move_window(max_tokens // 2)
@@ -169,9 +170,10 @@ class BeamCovering:
             for string in masses
             if string.begins_with(old) and num_tokens[string] - old.num_tokens < room
         }
-        missed = [log_mass for string, log_mass in masses.items() if string not in moved]
-        if missed and self._width is None:
+        log_dropped = [log_mass for string, log_mass in masses.items() if string not in moved]
+        if log_dropped and self._width is None:
             raise InvalidRequestError("enumerate is for short texts: this one does not fit in the model's window")
         bundles = tuple([bundle.move(moved[bundle.string]) for bundle in state.bundles if bundle.string in moved])
         unread = tuple([moved[string] for string in state.unread if string in moved])
-        return State(self, state.reader, bundles, (OpenText(new, b""),), state.totals.add(0.0, missed), unread=unread)
+        totals = state.totals.add(0.0, log_dropped)
+        return State(self, state.reader, bundles, (OpenText(new, b""),), totals, unread=unread)

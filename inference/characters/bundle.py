@@ -1,11 +1,11 @@
 """A bundle: a token string, and the next tokens that agree with the bytes after it (Vieira et al. 2025, appendix D).
 
-Naive form: keep each next token with its probability in a trie, and walk down by one byte at a time.
+Naive form: store each next token with its probability in a trie, and walk down one byte at a time.
 
-1. The vocabulary is sorted by bytes, so all tokens that agree are one slice of the model's row. One more byte narrows
+1. The vocabulary is sorted by bytes, so the tokens that agree are one slice of the model's row. One more byte narrows
    the slice; nothing is built.
-2. The tokens that go on with each next byte are slices of this slice. Each is summed by itself, with its own maximum.
-   (Differences of one running sum lose all digits on rare prefixes.)
+2. The tokens that continue with each next byte are slices of this slice. Each slice is summed separately, relative to
+   its maximum. (Differences of one running sum lose all digits on rare prefixes.)
 """
 
 from functools import cached_property
@@ -17,7 +17,7 @@ from inference.characters.token_string import Floats, TokenString
 from trie_cache.trie import Children, Interval, Trie
 
 END = 256  # the index of the end of the text, after the 256 bytes
-NUM_OUTCOMES = 257  # of one more byte or the end
+NUM_OUTCOMES = 257  # one more byte, or the end of the text
 
 
 class Bundle:
@@ -26,7 +26,7 @@ class Bundle:
     def __init__(
         self, trie: Trie, string: TokenString, remaining_bytes: bytes, interval: Interval, log_probs: Floats
     ) -> None:
-        """`log_probs` are those of the tokens in `interval`, by rank; `open` makes the first bundle of a string."""
+        """`log_probs`: of the tokens in `interval`, by rank. `open` makes the first bundle of a string."""
         self.string = string
         self.remaining_bytes = remaining_bytes  # the part of the text after `string`: the next token begins with it
         self.log_end = string.log_end if not remaining_bytes else -np.inf
@@ -36,7 +36,7 @@ class Bundle:
 
     @classmethod
     def open(cls, trie: Trie, string: TokenString, remaining_bytes: bytes = b"") -> "Bundle":
-        """The bundle of a string that has just been read. The string's row moves into the bundle."""
+        """The first bundle of a string that has just been read. The string's row moves into the bundle."""
         assert string.log_probs is not None, "strings are read before they are opened"
         row, string.log_probs = string.log_probs, None
         if not remaining_bytes:
@@ -45,110 +45,110 @@ class Bundle:
         return cls(trie, string, remaining_bytes, interval, row[interval.lo : interval.hi].copy())
 
     @property
-    def goes_on(self) -> bool:
-        """True where a token, or the end of the text, goes beyond `remaining_bytes`."""
+    def can_continue(self) -> bool:
+        """True if a token goes beyond `remaining_bytes`, or the text may end there."""
         return bool(self.children.bytes.size) or not self.remaining_bytes
 
     @property
     def log_mass(self) -> float:
-        """The mass of `string`, whatever follows it."""
-        return self.string.weigh()
+        """The mass of `string` with any continuation."""
+        return self.string.get_log_mass()
 
     @cached_property
-    def log_held(self) -> float:
-        """The mass of the tokens that begin with `remaining_bytes`, those equal to it included."""
+    def log_interval_mass(self) -> float:
+        """Like `log_ahead`, including the tokens that are equal to `remaining_bytes`."""
         return self.log_mass + float(np.logaddexp(sum_all(self._log_probs), self.log_end))
 
     @cached_property
     def log_ahead(self) -> float:
-        """The mass of the tokens that go beyond `remaining_bytes`; with the end of the text, where that is empty."""
-        ahead = self._log_probs[self.children.num_ended :]
+        """The mass of the tokens that go beyond `remaining_bytes`; if that is empty, including the end of the text."""
+        ahead = self._log_probs[self.children.num_exact :]
         return self.log_mass + float(np.logaddexp(sum_all(ahead), self.log_end))
 
     @cached_property
     def children(self) -> Children:
-        """The bytes that may come next, and the tokens that go on with each."""
+        """The bytes that may come next, and the tokens that continue with each."""
         return self._trie.find_children(self._interval, len(self.remaining_bytes))
 
     @cached_property
     def log_masses(self) -> npt.NDArray[np.float64]:
-        """[num_children]: the mass of the tokens that go on with each of the children's bytes."""
-        ended = self.children.num_ended
+        """[num_children]: the mass of the tokens that continue with each of the children's bytes."""
+        ended = self.children.num_exact
         if ended == len(self._log_probs):
             return np.empty(0)
         return self.log_mass + sum_slices(self._log_probs[ended:], self.children.starts - ended)
 
-    def find_ended(self) -> list[tuple[int, float]]:
+    def find_exact(self) -> list[tuple[int, float]]:
         """The ids of the tokens that are equal to `remaining_bytes`, each with its log probability after `string`."""
         lo = self._interval.lo
-        return [(int(self._trie.order[lo + i]), float(self._log_probs[i])) for i in range(self.children.num_ended)]
+        return [(int(self._trie.order[lo + i]), float(self._log_probs[i])) for i in range(self.children.num_exact)]
 
-    def find_heaviest(self, limit: int) -> list[tuple[float, TokenString, int]]:
-        """The heaviest strings: mass, string, and by how many bytes it goes beyond `remaining_bytes`.
+    def find_most_likely(self, limit: int) -> list[tuple[float, TokenString, int]]:
+        """The most likely strings: mass, string, and how many bytes it goes beyond `remaining_bytes`.
 
-        Where `remaining_bytes` is empty, that is `string` alone, whatever follows it.
+        If `remaining_bytes` is empty, this is `string` alone, with any continuation.
         """
         if not self.remaining_bytes:
             return [(self.log_mass, self.string, 0)]
-        ahead = self._log_probs[self.children.num_ended :]
+        ahead = self._log_probs[self.children.num_exact :]
         best = np.argsort(-ahead)[:limit]
-        return [(self.log_mass + float(ahead[place]), *self._extend(int(place))) for place in best]
+        return [(self.log_mass + float(ahead[index]), *self._extend(int(index))) for index in best]
 
     def draw(self, rng: np.random.Generator) -> tuple[TokenString, int]:
-        """A string, drawn in proportion to its mass, and by how many bytes it goes beyond `remaining_bytes`."""
+        """A string, sampled by its mass, and how many bytes it goes beyond `remaining_bytes`."""
         if not self.remaining_bytes:
             return self.string, 0
-        ahead = self._log_probs[self.children.num_ended :].astype(np.float64)
+        ahead = self._log_probs[self.children.num_exact :].astype(np.float64)
         masses = np.exp(ahead - ahead.max())
         return self._extend(int(rng.choice(len(ahead), p=masses / masses.sum())))
 
-    def _extend(self, place: int) -> tuple[TokenString, int]:
-        """The string with the token at this place among those that go beyond `remaining_bytes`."""
-        token_id = int(self._trie.order[self._interval.lo + self.children.num_ended + place])
+    def _extend(self, index: int) -> tuple[TokenString, int]:
+        """The string and the token with this index among those that go beyond `remaining_bytes`."""
+        token_id = int(self._trie.order[self._interval.lo + self.children.num_exact + index])
         return self.string.extend([token_id]), len(self._trie.spell(token_id)) - len(self.remaining_bytes)
 
     def find_draft(self, data: bytes) -> tuple[float, bytes]:
-        """The heaviest token that begins with `remaining_bytes + data` and goes on: its mass, and its further bytes."""
+        """The most likely token that goes beyond `remaining_bytes + data`: its mass, and its bytes after these."""
         beginning = self.remaining_bytes + data
         lo, hi = self._trie.find_interval(beginning)
         ahead = self._log_probs[lo - self._interval.lo : hi - self._interval.lo]
-        for place in np.argsort(-ahead)[:2]:
-            token = self._trie.spell(int(self._trie.order[lo + place]))
+        for index in np.argsort(-ahead)[:2]:
+            token = self._trie.spell(int(self._trie.order[lo + index]))
             if len(token) > len(beginning):
-                return self.log_mass + float(ahead[place]), token[len(beginning) :]
+                return self.log_mass + float(ahead[index]), token[len(beginning) :]
         return -np.inf, b""
 
     def narrow(self, byte: int) -> "Bundle | None":
-        """The bundle with one more remaining byte; None where no token goes on with it."""
+        """The bundle with one more remaining byte; None if no token continues with it."""
         children = self.children
-        place = int(np.searchsorted(children.bytes, byte))
-        if place == len(children.bytes) or children.bytes[place] != byte:
+        index = int(np.searchsorted(children.bytes, byte))
+        if index == len(children.bytes) or children.bytes[index] != byte:
             return None
-        start = int(children.starts[place])
-        is_last = place + 1 == len(children.starts)
-        stop = len(self._log_probs) if is_last else int(children.starts[place + 1])
+        start = int(children.starts[index])
+        is_last = index + 1 == len(children.starts)
+        stop = len(self._log_probs) if is_last else int(children.starts[index + 1])
         interval = Interval(self._interval.lo + start, self._interval.lo + stop)
         own = self._log_probs[start:stop].copy()  # a view would keep the whole row
         return Bundle(self._trie, self.string, self.remaining_bytes + bytes([byte]), interval, own)
 
     def move(self, string: TokenString) -> "Bundle":
-        """The same with another string."""
+        """The same bundle with another string."""
         return Bundle(self._trie, string, self.remaining_bytes, self._interval, self._log_probs)
 
 
 def sum_slices(values: Floats, starts: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
-    """[num_slices]: log(sum(exp(values))) of each slice, from its start to the next one's. No slice is empty."""
+    """[num_slices]: log(sum(exp(values))) of each slice, from its start to the next start. No slice is empty."""
     peaks = np.maximum.reduceat(values, starts)
     peaks[np.isneginf(peaks)] = 0
     lengths = np.diff(starts, append=len(values))
-    with np.errstate(divide="ignore"):  # all of a slice may be impossible
+    with np.errstate(divide="ignore"):  # all tokens of a slice may be impossible
         sums = np.add.reduceat(np.exp(values - np.repeat(peaks, lengths)), starts, dtype=np.float64)
         masses: npt.NDArray[np.float64] = np.log(sums) + peaks
     return masses
 
 
 def sum_all(values: Floats) -> float:
-    """log(sum(exp(values))); minus infinity where there are none."""
+    """log(sum(exp(values))); minus infinity if there are no values."""
     peak = values.max(initial=-np.inf)
     if np.isneginf(peak):
         return -np.inf

@@ -2,10 +2,10 @@
 
 
 def cut_context(context: bytes, max_bytes: int) -> bytes:
-    """The context's end, `max_bytes` long or up to an eighth longer; all of a shorter context.
+    """The last `max_bytes` of the context, or up to an eighth more; a shorter context is returned whole.
 
-    It begins at the start of a line if there is one in that eighth, else at the start of a character. The cut can
-    change the first few pre-tokens after it, so ask for more bytes than are needed.
+    The result begins at the start of a line if there is one in that eighth, otherwise at the start of a character.
+    The cut can change the first few pre-tokens after it, so request more bytes than are needed.
     """
     spare = max_bytes // 8
     last_start = len(context) - max_bytes

@@ -1,4 +1,4 @@
-"""From a model folder to a character-level model."""
+"""Loads a character-level model from a model folder."""
 
 from inference.characters.model import CharacterModel
 from inference.characters.model_reader import ModelReader
@@ -10,9 +10,9 @@ from inference.model.loader import load_model
 
 
 def load_character_model(config: EngineConfig, watch: PassWatch | None = None) -> CharacterModel:
-    """The character-level model of the model in `config.model_dir`, whose forward passes `watch` is told of.
+    """The character-level model for `config.model_dir`. `watch` is called before and after each forward pass.
 
-    Raises ModelError where the model cannot be used.
+    Raises ModelError if the model cannot be used.
     """
     loaded = load_model(config)
     end_ids = sorted(loaded.vocabulary.end_ids)

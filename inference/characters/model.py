@@ -1,19 +1,19 @@
-"""A token-level model as a model of bytes (Vieira et al. 2025): what comes next, how likely a text is, samples.
+"""A token-level model as a model of bytes (Vieira et al. 2025): next-byte distributions, text probabilities, samples.
 
-Many token strings can spell a text, and the model gives each a probability. The text's probability is their sum. They
-are followed as a *covering*: the token strings whose last token is the first to reach the end of the text. There are
-four kinds:
+Many token strings can spell a text. The probability of the text is the sum of their probabilities. The model follows
+them as a *covering*: the token strings whose last token is the first to reach the end of the text. There are four
+kinds:
 
 | covering | follows | file |
 |---|---|---|
-| `canonical` (default) | what the tokenizer can write for the text and something after it | `text_covering` |
-| `single` | the text's own tokens, with and without the last: the usual remedy, for comparison | `text_covering` |
-| `beam` | the heaviest K bundles of all strings: the paper's algorithm | `beam_covering` |
+| `canonical` (default) | the canonical strings of the text with any continuation | `text_covering` |
+| `single` | the text's canonical tokens, with and without the last: for comparison | `text_covering` |
+| `beam` | the K most likely bundles of all strings: the paper's algorithm | `beam_covering` |
 | `enumerate` | every string: exact, and exponential | `beam_covering` |
 
 `canonical` also follows any other string while it has a tenth of the mass (`threshold`; 1: none). All but `enumerate`
-drop strings. Probabilities are nonetheless normalised: the probability of each next byte is its part of the mass that
-is followed. So they sum to one and multiply along a text, wherever it is cut.
+drop strings. Probabilities are still normalised: the probability of each next byte is its share of the followed mass.
+So they sum to one, and the probability of a text is their product, wherever the text is divided.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ _CANONICAL_THRESHOLD = 0.1
 
 @dataclass(frozen=True, slots=True)
 class CoveringSettings:
-    """A covering, and how wide it is."""
+    """The kind of covering, and its limits."""
 
     kind: CoveringKind = CoveringKind.CANONICAL
     width: int = 8  # beam: how many bundles are kept
@@ -57,17 +57,17 @@ class CoveringSettings:
 class Score:
     """How likely a text is. Natural logarithms."""
 
-    log_probability: float  # that the context goes on with the text, in the model that the covering defines
-    log_probability_with_end: float  # and that it ends there
-    log_mass: float  # of the token strings that were followed, counted from the context's stable tokens on
-    log_missed: float | None  # the exact mass is at most this mass larger; None: not known
+    log_probability: float  # of the text after the context, in the model that the covering defines
+    log_probability_with_end: float  # of the text and its end
+    log_mass: float  # of the followed token strings, given the context's stable tokens
+    log_dropped: float | None  # the exact mass is larger by at most this mass; None: unknown
 
 
 _DEFAULT = CoveringSettings()
 
 
 class CharacterModel:
-    """A model of bytes. One thread at a time."""
+    """A model of bytes. Not thread-safe."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class CharacterModel:
         start_ids: tuple[int, ...],
         new_reader: Callable[[], TokenReader],
     ) -> None:
-        """`start_ids` begin every text of this model. A reader is made for each context that is opened."""
+        """`start_ids`: the tokens that begin every text. `new_reader`: called once for each opened context."""
         self._encoder = encoder
         self._trie = trie
         self._start_ids = start_ids
@@ -86,10 +86,10 @@ class CharacterModel:
         self._single_paths = OpenPathsCache(encoder, trie, find_single_open_paths)
 
     def open(self, context: bytes = b"", settings: CoveringSettings = _DEFAULT) -> State:
-        """The state after `context`, whose own probability is not counted.
+        """The state after `context`, whose probability does not count.
 
-        A context that the model's window cannot hold is cut first. Raises InvalidRequestError where the covering needs
-        text and what is left of the context is not UTF-8.
+        A context that is too long for the model's window is cut first. Raises InvalidRequestError if the covering
+        needs UTF-8 and the remaining context is not UTF-8.
         """
         reader = self._new_reader()
         context = cut_context(self._dummy_prefix + context, reader.max_tokens * self._trie.max_token_bytes)
@@ -102,7 +102,7 @@ class CharacterModel:
         state = self.open(context, settings).advance(text)
         log_probability = state.totals.log_probability
         log_with_end = log_probability + float(state.next_log_probs[END])
-        return Score(log_probability, log_with_end, state.log_mass, state.totals.log_missed)
+        return Score(log_probability, log_with_end, state.log_mass, state.totals.log_dropped)
 
     def find_surprisals(
         self, text: bytes, context: bytes = b"", settings: CoveringSettings = _DEFAULT
@@ -114,7 +114,7 @@ class CharacterModel:
         return bits
 
     def sample(self, state: State, rng: np.random.Generator, max_bytes: int) -> bytes:
-        """Text that follows the state, drawn byte by byte until it ends."""
+        """Text that follows the state, sampled byte by byte until it ends."""
         return self._extend(state, max_bytes, lambda log_probs: int(rng.choice(NUM_OUTCOMES, p=np.exp(log_probs))))
 
     def choose_greedily(self, state: State, max_bytes: int) -> bytes:
@@ -132,10 +132,10 @@ class CharacterModel:
         return bytes(chosen)
 
     def complete(self, state: State, rng: np.random.Generator, max_tokens: int) -> bytes:
-        """Text that follows the state, drawn token by token until it ends (the paper's section 3.4).
+        """Text that follows the state, sampled token by token until it ends (section 3.4 of the paper).
 
-        A token string of the covering is drawn in proportion to its mass; then `max_tokens` tokens at most follow it.
-        The string's last token may go beyond the state's bytes: the text that is returned begins with what it adds.
+        First a token string of the covering is sampled by its mass, then at most `max_tokens` tokens after it.
+        The string's last token may go beyond the state's bytes: the returned text begins with its further bytes.
         """
         string, num_ahead = state.draw_member(rng)
         data = self._trie.spell(string.token_ids[-1])[-num_ahead:] if num_ahead else b""

@@ -1,4 +1,4 @@
-"""A model on its device, as a reader of token strings."""
+"""A `TokenReader` that runs a model on its device."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from inference.errors import OverloadedError
 from inference.model.runner import Runner
 from trie_cache.trie import Trie
 
-_NUM_SPARE_ROWS = 64  # with fewer free rows the store grows; a larger store is slower, as unused keys cost time too
+_NUM_SPARE_ROWS = 64  # with fewer free rows the store grows; unused rows cost time too
 _NUM_ADDED_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """The rows in which a string's own tokens stand, and the rows that its last token sees."""
+class _StoredRows:
+    """The store's rows with a string's own tokens, and the rows that its last token sees."""
 
     rows: list[int]
     visible: npt.NDArray[np.bool_]  # [last visible row + 1]
@@ -28,27 +28,27 @@ class _Held:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The last tokens of a string, to be forwarded."""
+    """The last tokens of a string, to forward."""
 
     token_ids: tuple[int, ...]
     num_tokens: int  # of the string
-    held: _Held
+    stored: _StoredRows
 
 
 class ModelReader:
-    """Reads strings with a model. Keys and values are kept as long as their strings live."""
+    """Reads strings with a model. Keys and values are stored as long as their strings exist."""
 
     def __init__(self, runner: Runner, trie: Trie, end_ids: Sequence[int], max_tokens: int, max_rows: int) -> None:
-        """`max_tokens` limits a string, `max_rows` the store."""
+        """`max_tokens`: the limit for one string. `max_rows`: the limit for the store."""
         self.max_tokens = min(max_tokens, runner.max_tokens)
         self._runner = runner
         self._num_texts = trie.num_tokens
         self._columns = torch.from_numpy(np.concatenate([trie.order, np.array(end_ids, np.int32)])).long()
         self._store = runner.new_row_store()
         self._max_rows = max_rows
-        self._held: WeakKeyDictionary[TokenString, _Held] = WeakKeyDictionary()
+        self._stored: WeakKeyDictionary[TokenString, _StoredRows] = WeakKeyDictionary()
         self._free_rows = list(range(self._store.capacity))[::-1]
-        self._num_keys = 0  # rows that have been used: the store's beginning
+        self._num_keys = 0  # the first rows of the store, up to the last one used
 
     def read(self, strings: Sequence[TokenString]) -> None:
         """Fills `log_probs` and `log_end` of the strings in one forward pass. Raises OverloadedError."""
@@ -56,42 +56,42 @@ class ModelReader:
         placed = self._place(fresh)
         again = [string for string in strings if string not in placed]
         parts = [_Part(string.token_ids, string.num_tokens, placed[string]) for string in fresh]
-        parts += [_Part(string.token_ids[-1:], string.num_tokens, self._held[string]) for string in again]
+        parts += [_Part(string.token_ids[-1:], string.num_tokens, self._stored[string]) for string in again]
         places = dict(zip(fresh + again, accumulate(len(part.token_ids) for part in parts), strict=True))
         logits = self._forward(parts, [places[string] - 1 for string in strings])
-        self._held.update(placed)
+        self._stored.update(placed)
         log_probs = logits.index_select(1, self._columns.to(logits.device)).log_softmax(dim=1).cpu().numpy()
         for string, line in zip(strings, log_probs, strict=True):
             string.log_probs = line[: self._num_texts].copy()
             string.log_end = float(np.logaddexp.reduce(line[self._num_texts :], dtype=np.float64))
 
     def _find_fresh(self, strings: Sequence[TokenString]) -> list[TokenString]:
-        """The unread ones among the strings and their ancestors; parents first."""
+        """The strings and their ancestors that are not stored yet, parents first."""
         fresh: dict[TokenString, None] = {}
         for string in strings:
             unread = []
             ancestor: TokenString | None = string
-            while ancestor is not None and ancestor not in self._held and ancestor not in fresh:
+            while ancestor is not None and ancestor not in self._stored and ancestor not in fresh:
                 unread.append(ancestor)
                 ancestor = ancestor.parent
             fresh.update(dict.fromkeys(reversed(unread)))
         return list(fresh)
 
-    def _place(self, fresh: Sequence[TokenString]) -> dict[TokenString, _Held]:
-        """Rows for the strings' own tokens."""
+    def _place(self, fresh: Sequence[TokenString]) -> dict[TokenString, _StoredRows]:
+        """Assigns rows to the strings' own tokens."""
         count = sum(len(string.token_ids) for string in fresh)
         if len(self._free_rows) < count:
             self._make_room(count)
-        placed: dict[TokenString, _Held] = {}
+        placed: dict[TokenString, _StoredRows] = {}
         for string in fresh:
             rows = [self._free_rows.pop() for _ in string.token_ids]
             seen = np.empty(0, np.bool_)
             if string.parent is not None:
-                seen = (placed.get(string.parent) or self._held[string.parent]).visible
+                seen = (placed.get(string.parent) or self._stored[string.parent]).visible
             visible = np.zeros(max(max(rows) + 1, len(seen)), np.bool_)
             visible[: len(seen)] = seen
             visible[rows] = True
-            placed[string] = _Held(rows, visible)
+            placed[string] = _StoredRows(rows, visible)
             self._num_keys = max(self._num_keys, len(visible))
         return placed
 
@@ -101,11 +101,11 @@ class ModelReader:
         depths: list[int] = []
         for part in parts:
             count = len(part.token_ids)
-            own_rows = part.held.rows[-count:]
-            for place in range(count):
-                mask = masks[len(rows) + place]
-                mask[: len(part.held.visible)] = part.held.visible
-                mask[own_rows[place + 1 :]] = False
+            own_rows = part.stored.rows[-count:]
+            for index in range(count):
+                mask = masks[len(rows) + index]
+                mask[: len(part.stored.visible)] = part.stored.visible
+                mask[own_rows[index + 1 :]] = False
             rows += own_rows
             depths += range(part.num_tokens - count, part.num_tokens)
         segment = self._store.build_segment(rows, depths, torch.from_numpy(masks))
@@ -113,11 +113,11 @@ class ModelReader:
         return self._runner.forward_segment(token_ids, segment, wanted_rows)
 
     def _make_room(self, count: int) -> None:
-        """Frees the rows of strings that no longer exist; where these are too few, the store grows."""
-        used = {row for held in self._held.values() for row in held.rows}
+        """Frees the rows of strings that no longer exist. If these are too few, grows the store."""
+        used = {row for stored in self._stored.values() for row in stored.rows}
         self._num_keys = max(used, default=-1) + 1
         if self._store.capacity - len(used) < max(count, _NUM_SPARE_ROWS):
             if len(used) + count > self._max_rows:
-                raise OverloadedError(f"too many states are kept: {len(used)} tokens of them have been read")
+                raise OverloadedError(f"too many states are in use: their keys and values take {len(used)} tokens")
             self._store.grow(max(self._store.capacity, len(used) + count) + _NUM_ADDED_ROWS)
         self._free_rows = [row for row in reversed(range(self._store.capacity)) if row not in used]

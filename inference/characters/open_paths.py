@@ -1,6 +1,6 @@
-"""The token paths of a text that is not finished: what the coverings `canonical` and `single` follow.
+"""The token paths of an unfinished text, which the coverings `canonical` and `single` follow.
 
-Both depend on the text and the tokenizer only, never on the model.
+They depend only on the text and the tokenizer, not on the model.
 """
 
 from collections import OrderedDict
@@ -15,23 +15,23 @@ from trie_cache.trie import Trie
 
 _MAX_CACHE_BYTES = 8 * 1024 * 1024
 _ID_BYTES = 40  # of a token id in a tuple: a pointer and a number
-_OBJECT_BYTES = 64  # of a tuple, a bytes object or an entry of a dict, beside what it holds
+_OBJECT_BYTES = 64  # of a tuple, a bytes object or a dict entry, without its contents
 
 
 @dataclass(frozen=True, slots=True)
 class OpenPaths:
-    """The tokens of a text, as far as they are known."""
+    """The stable tokens of a text, and the possible token paths after them."""
 
-    stable_ids: tuple[int, ...]  # tokens of the first bytes, which no continuation can change
-    num_stable_bytes: int  # how many bytes these tokens spell
-    paths: Mapping[tuple[int, ...], bytes]  # the tokens after these, each path with the bytes of the text after it
+    stable_ids: tuple[int, ...]  # the first tokens, which no continuation can change
+    num_stable_bytes: int  # the number of bytes that they spell
+    paths: Mapping[tuple[int, ...], bytes]  # each path after them -> the remaining bytes
 
 
 OpenPathsFinder = Callable[[TextEncoder, Trie, bytes], OpenPaths]
 
 
 def find_canonical_open_paths(encoder: TextEncoder, trie: Trie, data: bytes) -> OpenPaths:
-    """All paths that the tokenizer can make of the text and something after it. Raises InvalidRequestError."""
+    """The canonical paths of the text with any continuation. Raises InvalidRequestError if it is not UTF-8."""
     text, unfinished = split_text(data)
     point = find_section_heal_point(encoder, text)
     kept = point.kept_ids[point.num_stable_ids :]
@@ -44,7 +44,7 @@ def find_canonical_open_paths(encoder: TextEncoder, trie: Trie, data: bytes) -> 
 
 
 def find_single_open_paths(encoder: TextEncoder, trie: Trie, data: bytes) -> OpenPaths:
-    """The tokens of the text as it stands, with and without the last. Raises InvalidRequestError."""
+    """The canonical tokens of the text, with and without the last. Raises InvalidRequestError if it is not UTF-8."""
     text, unfinished = split_text(data)
     point = find_section_heal_point(encoder, text)
     ids = encode_section(encoder, text) + encoder.encode_beginning(unfinished)
@@ -56,7 +56,7 @@ def find_single_open_paths(encoder: TextEncoder, trie: Trie, data: bytes) -> Ope
 
 
 class OpenPathsCache:
-    """Finds open paths by text, and keeps those that were asked for last, about `max_bytes` of memory in all."""
+    """Finds open paths by text, with a cache of the most recently used ones, about `max_bytes` of memory in all."""
 
     def __init__(
         self, encoder: TextEncoder, trie: Trie, find_open_paths: OpenPathsFinder, max_bytes: int = _MAX_CACHE_BYTES
@@ -66,23 +66,23 @@ class OpenPathsCache:
         self._find_open_paths = find_open_paths
         self._max_bytes = max_bytes
         self._num_bytes = 0
-        self._kept: OrderedDict[bytes, OpenPaths] = OrderedDict()  # the longest unused first
+        self._cached: OrderedDict[bytes, OpenPaths] = OrderedDict()  # least recently used first
 
     def find(self, data: bytes) -> OpenPaths:
-        """The open paths of the text. Raises InvalidRequestError where it is not UTF-8."""
-        found = self._kept.get(data)
+        """The open paths of the text. Raises InvalidRequestError if it is not UTF-8."""
+        found = self._cached.get(data)
         if found is not None:
-            self._kept.move_to_end(data)
+            self._cached.move_to_end(data)
             return found
-        found = self._kept[data] = self._find_open_paths(self._encoder, self._trie, data)
+        found = self._cached[data] = self._find_open_paths(self._encoder, self._trie, data)
         self._num_bytes += _estimate_bytes(data, found)
         while self._num_bytes > self._max_bytes:
-            self._num_bytes -= _estimate_bytes(*self._kept.popitem(last=False))
+            self._num_bytes -= _estimate_bytes(*self._cached.popitem(last=False))
         return found
 
 
 def _estimate_bytes(data: bytes, open_paths: OpenPaths) -> int:
-    """The memory that an entry of the cache takes."""
+    """The approximate memory of a cache entry."""
     ids = len(open_paths.stable_ids) + sum(map(len, open_paths.paths))
     texts = len(data) + sum(map(len, open_paths.paths.values()))
     return ids * _ID_BYTES + texts + (4 + 3 * len(open_paths.paths)) * _OBJECT_BYTES

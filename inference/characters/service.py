@@ -1,4 +1,4 @@
-"""Answers questions to the character-level model."""
+"""Answers requests to the character-level model."""
 
 import hashlib
 import math
@@ -19,18 +19,18 @@ from inference.protocol.characters import (
     TextProbability,
 )
 
-_NUM_STATES_KEPT = 8  # each keeps its rows of keys and values
+_NUM_CACHED_STATES = 8  # each keeps its keys and values alive
 
 
 class CharacterService:
-    """Answers one request after the other. For one thread."""
+    """Answers requests, one at a time. Not thread-safe."""
 
     def __init__(self, model: CharacterModel) -> None:
         self._model = model
-        self._states: StateCache[State] = StateCache(_NUM_STATES_KEPT)
+        self._states: StateCache[State] = StateCache(_NUM_CACHED_STATES)
 
     def answer(self, request: CharacterRequest) -> CharacterAnswer:
-        """The answer. Raises InvalidRequestError where the model or the covering cannot take the text."""
+        """The answer. Raises InvalidRequestError if the model or the covering does not support the text."""
         match request.ask:
             case Ask.NEXT_BYTE:
                 return self._find_next_byte(request)
@@ -54,7 +54,7 @@ class CharacterService:
 
     def _score(self, request: CharacterRequest) -> TextProbability:
         score = self._model.score(request.text, request.context, _find_settings(request))
-        log_at_most = None if score.log_missed is None else float(np.logaddexp(score.log_mass, score.log_missed))
+        log_at_most = None if score.log_dropped is None else float(np.logaddexp(score.log_mass, score.log_dropped))
         return TextProbability(
             log2_prefix=score.log_probability / math.log(2),
             log2_whole=score.log_probability_with_end / math.log(2),
@@ -71,15 +71,15 @@ class CharacterService:
         return self._model.choose_greedily(state, request.max_bytes)
 
     def _read(self, request: CharacterRequest) -> State:
-        """The state after the text, which goes on from the nearest cached one."""
+        """The state after the text, advanced from the nearest cached state."""
         settings = _find_settings(request)
-        origin = (hashlib.sha256(request.context).digest(), settings)  # a context may have megabytes
+        origin = (hashlib.sha256(request.context).digest(), settings)  # a context may be megabytes long
         cached = self._states.find(origin, request.text)
         if cached is None:
             state = self._model.open(request.context, settings).advance(request.text)
         else:
             state = cached.state.advance(request.text[cached.num_bytes :])
-        self._states.keep(origin, request.text, state)
+        self._states.put(origin, request.text, state)
         return state
 
     def _describe(self, member: Member) -> CoveringMember:

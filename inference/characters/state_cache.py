@@ -1,4 +1,4 @@
-"""The last states of the character-level model, found again by the text that they have read."""
+"""A cache of states of the character-level model, by the text that they have read."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -17,9 +17,9 @@ class CachedState(Generic[_State]):
 
 
 class StateCache(Generic[_State]):
-    """At most `capacity` states. The one that was used longest ago is dropped first.
+    """At most `capacity` states. The least recently used is evicted first.
 
-    A client that asks about a growing text gets the state of its last question.
+    A client that sends a growing text gets the state of its last request.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -27,7 +27,7 @@ class StateCache(Generic[_State]):
         self._states: OrderedDict[tuple[Hashable, bytes], _State] = OrderedDict()
 
     def find(self, origin: Hashable, text: bytes) -> CachedState[_State] | None:
-        """The state that has read most of the text, among those of the same origin."""
+        """The state of this origin that has read the longest beginning of the text."""
         texts = [known for other, known in self._states if other == origin and text.startswith(known)]
         if not texts:
             return None
@@ -35,8 +35,8 @@ class StateCache(Generic[_State]):
         self._states.move_to_end((origin, longest))
         return CachedState(self._states[origin, longest], len(longest))
 
-    def keep(self, origin: Hashable, text: bytes, state: _State) -> None:
-        """Keeps a state that has read the text. `origin` says how it was opened, and is kept as long: keep it small."""
+    def put(self, origin: Hashable, text: bytes, state: _State) -> None:
+        """Adds a state that has read the text. `origin`: how the state was opened; stored too, so keep it small."""
         self._states[origin, text] = state
         self._states.move_to_end((origin, text))
         if len(self._states) > self._capacity:

@@ -1,4 +1,4 @@
-"""Bytes as UTF-8 text that may stop inside a character."""
+"""UTF-8 text that may end inside a character."""
 
 import codecs
 import contextlib
@@ -12,7 +12,7 @@ from inference.errors import InvalidRequestError
 
 
 def split_text(data: bytes) -> tuple[str, bytes]:
-    """The characters, and the bytes of an unfinished one at the end. Raises InvalidRequestError."""
+    """The characters, and the bytes of an incomplete one at the end. Raises InvalidRequestError if it is not UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         text = decoder.decode(data)
@@ -24,7 +24,7 @@ def split_text(data: bytes) -> tuple[str, bytes]:
 
 
 def split_whole_text(data: bytes) -> tuple[str, bytes]:
-    """The characters before the first that is unfinished or not UTF-8, and the bytes from there on."""
+    """The characters before the first that is incomplete or not UTF-8, and all bytes after them."""
     try:
         return data.decode(), b""
     except UnicodeDecodeError as error:
@@ -32,11 +32,11 @@ def split_whole_text(data: bytes) -> tuple[str, bytes]:
 
 
 def find_possible(tail: bytes) -> npt.NDArray[np.bool_]:
-    """[257]: which bytes can follow in UTF-8, and whether the text can end here."""
+    """[257]: whether each byte can follow in UTF-8, and whether the text can end here."""
     return _find_possible(split_text(tail)[1])
 
 
-@cache  # an unfinished character has three bytes at most
+@cache  # an incomplete character has at most three bytes
 def _find_possible(unfinished: bytes) -> npt.NDArray[np.bool_]:
     possible = np.zeros(NUM_OUTCOMES, np.bool_)
     possible[END] = not unfinished

@@ -1,4 +1,4 @@
-"""A reader that tells of its forward passes, so that a long question can be watched and stopped between two of them."""
+"""A reader that reports its forward passes, so that a long request can be monitored and stopped between two of them."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,19 +7,19 @@ from inference.characters.token_string import TokenReader, TokenString
 
 
 class PassWatch(Protocol):
-    """Is told of each forward pass."""
+    """Receives a call before and after each forward pass."""
 
     def begin_pass(self) -> None:
-        """A pass is about to begin. Raises where it should not."""
+        """Called before a pass. Raises to prevent it."""
         ...
 
     def end_pass(self) -> None:
-        """The pass is over."""
+        """Called after a pass."""
         ...
 
 
 class WatchedReader:
-    """The same as `reader`, with a watch on its forward passes."""
+    """Reads with `reader` and reports each forward pass to `watch`."""
 
     def __init__(self, reader: TokenReader, watch: PassWatch) -> None:
         self.max_tokens = reader.max_tokens
@@ -27,7 +27,7 @@ class WatchedReader:
         self._watch = watch
 
     def read(self, strings: Sequence[TokenString]) -> None:
-        """Fills `log_probs` and `log_end` of the strings in one forward pass. Raises what the watch raises, first."""
+        """Fills `log_probs` and `log_end` of the strings in one forward pass. Raises what `begin_pass` raises."""
         self._watch.begin_pass()
         self._reader.read(strings)
         self._watch.end_pass()

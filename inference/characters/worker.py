@@ -1,8 +1,8 @@
-"""The thread that answers questions to the character-level model, one after the other, in the order they came.
+"""The thread that answers requests to the character-level model, one at a time, first come, first served.
 
-A question is stopped by its deadline, by its client, or when the server stops. The worker checks this before each
-forward pass of the model, for the running question and for those that wait. One that is stopped while it waits is never
-begun. Each question ends in one call of its sink: `send` or `fail`.
+A request is stopped by its deadline, by its client, or by the server's shutdown. The worker checks this before each
+forward pass of the model, for the running request and for the waiting ones. A request that is stopped while it waits is
+never started. Each request ends in one call of its sink: `send` or `fail`.
 """
 
 import logging
@@ -26,23 +26,23 @@ _CLOSED = "the server is shutting down"
 
 
 class AnswerSink(Protocol):
-    """Where the answer to one question goes."""
+    """Receives the answer to one request."""
 
     def send(self, answer: CharacterAnswer) -> None:
-        """Takes the answer."""
+        """Receives the answer."""
         ...
 
     def fail(self, error: MidtokenError) -> None:
-        """Takes the error that the question ended with."""
+        """Receives the error that ended the request."""
         ...
 
     def is_cancelled(self) -> bool:
-        """True once the client has cancelled the question."""
+        """True once the client has cancelled the request."""
         ...
 
 
 class Service(Protocol):
-    """What answers a question."""
+    """An object that answers requests."""
 
     def answer(self, request: CharacterRequest) -> CharacterAnswer:
         """The answer. Raises MidtokenError."""
@@ -50,14 +50,14 @@ class Service(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Question:
+class _QueuedRequest:
     request: CharacterRequest
     sink: AnswerSink
-    ends_at: float | None  # on the worker's clock; None: it has no deadline
+    ends_at: float | None  # on the worker's clock; None: no deadline
 
 
 class CharacterWorker:
-    """Answers questions on a thread of its own. `submit`, `measure_heartbeat_ms` and `close` are for any thread."""
+    """Answers requests on a separate thread. `submit`, `measure_heartbeat_ms` and `close` are thread-safe."""
 
     def __init__(
         self,
@@ -65,13 +65,13 @@ class CharacterWorker:
         max_waiting: int = _MAX_WAITING,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Starts the thread. The service is loaded with the first question; it tells the watch of its passes."""
+        """Starts the thread. The first request loads the service, which reports its passes to the given watch."""
         self._load_service = load_service
         self._max_waiting = max_waiting
         self._clock = clock
-        self._changed = threading.Condition()  # guards all of the following but the service, which the thread owns
-        self._waiting: deque[_Question] = deque()
-        self._running: _Question | None = None
+        self._changed = threading.Condition()  # guards the attributes below except `_service`, which the thread owns
+        self._waiting: deque[_QueuedRequest] = deque()
+        self._running: _QueuedRequest | None = None
         self._is_loading = False
         self._is_closed = False
         self._progress_at = clock()
@@ -81,60 +81,60 @@ class CharacterWorker:
         self._thread.start()
 
     def submit(self, request: CharacterRequest, sink: AnswerSink) -> None:
-        """Queues the question; its answer or its error goes to `sink`. Raises OverloadedError."""
+        """Queues the request; its answer or its error goes to `sink`. Raises OverloadedError."""
         ends_at = None if request.deadline_ms is None else self._clock() + request.deadline_ms / 1e3
         with self._changed:
             if self._is_closed:
                 raise OverloadedError(_CLOSED)
             if len(self._waiting) >= self._max_waiting:
-                raise OverloadedError(f"{self._max_waiting} questions wait already; try again in a moment")
+                raise OverloadedError(f"{self._max_waiting} requests wait already; try again in a moment")
             if self._running is None and not self._waiting:
-                self._progress_at = self._clock()  # there was nothing to do before
-            self._waiting.append(_Question(request, sink, ends_at))
+                self._progress_at = self._clock()  # the worker was idle
+            self._waiting.append(_QueuedRequest(request, sink, ends_at))
             self._changed.notify()
 
     def measure_heartbeat_ms(self) -> float:
-        """Milliseconds since a forward pass, a question or the load of the model was last finished; 0 if idle.
+        """Milliseconds since a forward pass, a request or the load of the model last finished; 0 while idle.
 
-        0 while the model is loaded, too: how long that takes depends on the disk and on the model's size.
+        Also 0 while the model is loaded, because the time for that depends on the disk and on the model's size.
         """
         with self._changed:
             is_idle = self._running is None and not self._waiting
             return 0.0 if is_idle or self._is_loading else 1e3 * (self._clock() - self._progress_at)
 
     def close(self) -> None:
-        """Fails the questions that wait, stops the one that runs before its next forward pass, and ends the thread."""
+        """Fails the waiting requests, stops the running one before its next forward pass, and stops the thread."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
         self._thread.join()
 
     def begin_pass(self) -> None:
-        """Ends the waiting questions that have to end. Raises ServerError where the running one has to."""
+        """Fails the waiting requests that must stop. Raises ServerError if the running one must stop."""
         now = self._clock()
         is_cancel_checked = now - self._cancel_checked_at >= _CANCEL_CHECK_S
         if is_cancel_checked:
             self._cancel_checked_at = now
             self._drop_stopped()
-        assert self._running is not None, "passes are made for a question"
+        assert self._running is not None, "a pass belongs to a running request"
         reason = self._find_stop_reason(self._running, now, is_cancel_checked)
         if reason is not None:
-            raise ServerError(reason)  # in no variable here, or the question's states would live as long as a cycle
+            raise ServerError(reason)  # in a variable it would be a reference cycle that keeps the states alive
 
     def end_pass(self) -> None:
-        """Counts as progress."""
+        """Records progress."""
         with self._changed:
             self._progress_at = self._clock()
 
     def _run(self) -> None:
-        while (question := self._take()) is not None:
-            self._answer(question)
-            del question  # while the thread waits for the next one, nothing holds on to this one
-        for question in self._waiting:
-            _fail(question.sink, ServerError(_CLOSED))
+        while (queued := self._take()) is not None:
+            self._answer(queued)
+            del queued  # so that it is freed while the thread waits for the next one
+        for queued in self._waiting:
+            _fail(queued.sink, ServerError(_CLOSED))
 
-    def _take(self) -> _Question | None:
-        """The next question, once there is one; None once the worker is closed."""
+    def _take(self) -> _QueuedRequest | None:
+        """Waits for the next request. Returns None once the worker is closed."""
         with self._changed:
             self._running = None
             self._changed.wait_for(lambda: self._waiting or self._is_closed)
@@ -144,14 +144,14 @@ class CharacterWorker:
             self._progress_at = self._clock()
             return self._running
 
-    def _answer(self, question: _Question) -> None:
+    def _answer(self, queued: _QueuedRequest) -> None:
         try:
-            reason = self._find_stop_reason(question, self._clock())
+            reason = self._find_stop_reason(queued, self._clock())
             if reason is not None:
                 raise ServerError(reason)
-            question.sink.send(self._find_service().answer(question.request))
-        except Exception as error:  # the thread outlives whatever one question runs into
-            _fail(question.sink, to_public_error(error, _log.error))
+            queued.sink.send(self._find_service().answer(queued.request))
+        except Exception as error:  # an error of one request must not end the thread
+            _fail(queued.sink, to_public_error(error, _log.error))
 
     def _find_service(self) -> Service:
         if self._service is None:
@@ -168,33 +168,33 @@ class CharacterWorker:
             self._progress_at = self._clock()
 
     def _drop_stopped(self) -> None:
-        """Fails the waiting questions that were cancelled or are late."""
+        """Fails the waiting requests that were cancelled or are past their deadline."""
         with self._changed:
             waiting = tuple(self._waiting)
-        for question in waiting:
-            reason = self._find_stop_reason(question, self._clock())
+        for queued in waiting:
+            reason = self._find_stop_reason(queued, self._clock())
             if reason is not None:
                 with self._changed:
-                    self._waiting.remove(question)
-                _fail(question.sink, ServerError(reason))
+                    self._waiting.remove(queued)
+                _fail(queued.sink, ServerError(reason))
 
-    def _find_stop_reason(self, question: _Question, now: float, is_cancel_checked: bool = True) -> str | None:
-        """Why the question has to end without an answer; None where it may go on."""
+    def _find_stop_reason(self, queued: _QueuedRequest, now: float, is_cancel_checked: bool = True) -> str | None:
+        """Why the request must end without an answer; None if it may continue."""
         if self._is_closed:
             return _CLOSED
-        if is_cancel_checked and _is_cancelled(question.sink):
+        if is_cancel_checked and _is_cancelled(queued.sink):
             return "the request was cancelled"
-        if question.ends_at is not None and now >= question.ends_at:
-            return f"the request was not answered within its deadline_ms of {question.request.deadline_ms}"
+        if queued.ends_at is not None and now >= queued.ends_at:
+            return f"the request was not answered within its deadline_ms of {queued.request.deadline_ms}"
         return None
 
 
-# A sink is somebody else's code: whatever it raises ends its own question and no other.
+# An exception raised by a sink must affect only its own request.
 def _is_cancelled(sink: AnswerSink) -> bool:
     try:
         return sink.is_cancelled()
     except Exception as error:
-        _log.error("a sink did not say whether it was cancelled: %s", describe_failure(error))
+        _log.error("a sink raised in is_cancelled(): %s", describe_failure(error))
         return True
 
 
@@ -202,4 +202,4 @@ def _fail(sink: AnswerSink, error: MidtokenError) -> None:
     try:
         sink.fail(error)
     except Exception as raised:
-        _log.error("a sink did not take its failure: %s", describe_failure(raised))
+        _log.error("a sink raised in fail(): %s", describe_failure(raised))

@@ -1,1 +1,1 @@
-"""From a completion request to the text that answers it."""
+"""Turns completion requests into text: prompt, scheduling, steps, candidates."""

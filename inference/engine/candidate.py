@@ -1,4 +1,4 @@
-"""The state of one candidate between steps: what to forward next, its text so far, and why it ended."""
+"""The state of one candidate between steps: the tokens to forward next, its text so far, and why it ended."""
 
 from dataclasses import dataclass, field
 
@@ -11,36 +11,36 @@ from inference.protocol.completion import FinishReason
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What ends a candidate besides the model's end token."""
+    """The limits that end a candidate, in addition to the model's end token."""
 
-    max_tokens: int  # tokens that spell healed bytes only are not counted
+    max_tokens: int  # without the tokens that spell only healed bytes
     stops: tuple[str, ...]
     extent: LineRule | BlockRule
 
 
 @dataclass(slots=True)
 class Candidate:
-    """One candidate's state between steps. Its keys and values are kept in `Job.caches`."""
+    """One candidate's state between steps. Its keys and values are in `Job.caches`."""
 
     index: int
-    tree: TokenTree  # to forward next
+    tree: TokenTree  # the tokens to forward next
     crossings: tuple[Crossing, ...]  # the nodes of `tree` that the next token may follow
     limits: Limits
     detokenizer: Detokenizer
     token_ids: list[int] = field(default_factory=list)
-    num_new: int = 0  # how many of them go beyond the healed bytes
+    num_new: int = 0  # how many of `token_ids` go beyond the healed bytes
     text: str = ""
-    num_sent: int = 0  # characters of `text` that were sent
+    num_sent: int = 0  # sent characters of `text`
     finish_reason: FinishReason | None = None
-    has_sent_last: bool = False  # its last chunk was sent
+    has_sent_last: bool = False  # whether its last chunk was sent
 
     def accept_path(self, token_ids: tuple[int, ...], token_bytes: bytes) -> None:
-        """Adds the tokens of the chosen path. They spell healed bytes only."""
+        """Adds the tokens of the chosen path, which spell only healed bytes."""
         self.token_ids += token_ids
         self.detokenizer.add(token_bytes)
 
     def accept_token(self, crossing: Crossing, token_id: int, token_bytes: bytes) -> None:
-        """Adds the token that was chosen at `crossing`, and prepares what to forward next."""
+        """Adds the token chosen at `crossing`, and sets the tree to forward next."""
         self.token_ids.append(token_id)
         self.num_new += len(token_bytes) > len(crossing.remaining_bytes)
         remaining_bytes = crossing.remaining_bytes[len(token_bytes) :]
@@ -50,11 +50,11 @@ class Candidate:
         self._find_end()
 
     def finish(self, reason: FinishReason) -> None:
-        """Ends the candidate. Of several reasons the first is kept."""
+        """Ends the candidate. Only the first call has an effect."""
         self.finish_reason = self.finish_reason or reason
 
     def take_text(self) -> str:
-        """The text to send now: the first line once it is complete, and the rest when the candidate has ended."""
+        """The text to send now: the first line once it is complete, and the remaining text at the end."""
         ready = len(self.text) if self.finish_reason else self._count_ready()
         taken = self.text[self.num_sent : ready]
         self.num_sent = max(self.num_sent, ready)
@@ -77,4 +77,4 @@ class Candidate:
         line_end = self.text.find("\n", body)
         if line_end < 0 or line_end > count_stable(self.text, self.limits.stops):
             return 0
-        return len(self.text[:line_end].rstrip())  # a block that ends here is cut before its trailing blanks
+        return len(self.text[:line_end].rstrip())  # without trailing blanks, which are cut if the block ends here

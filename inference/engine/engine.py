@@ -1,4 +1,4 @@
-"""The engine: one thread that takes requests on, steps them together and sends their chunks."""
+"""The engine: one thread that accepts requests, steps them together and sends their chunks."""
 
 import logging
 import queue
@@ -10,7 +10,7 @@ from typing import Protocol
 from inference.config import EngineConfig
 from inference.engine.heartbeat import Heartbeat
 from inference.engine.job import ChunkSink, Job
-from inference.engine.job_builder import Arrival, JobBuilder
+from inference.engine.job_builder import JobBuilder, QueuedRequest
 from inference.engine.prompt import PromptBuilder
 from inference.engine.scheduler import Scheduler
 from inference.engine.stepper import Stepper
@@ -22,18 +22,18 @@ _log = logging.getLogger(__name__)
 
 
 class Completer(Protocol):
-    """What answers completion requests. `Engine` does, and so does a fake in the tests."""
+    """An object that answers completion requests: `Engine`, or a fake in the tests."""
 
     def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
-        """Takes the request on; its chunks go to `sink`. Raises OverloadedError or ServerError."""
+        """Queues the request; its chunks go to `sink`. Raises OverloadedError or ServerError."""
         ...
 
     def measure_heartbeat_ms(self) -> float:
-        """Milliseconds without progress; 0 while there is nothing to do. Answers at once, from any thread."""
+        """Milliseconds without progress; 0 while idle. Does not block; thread-safe."""
         ...
 
     def close(self) -> None:
-        """Ends the requests in flight and the thread."""
+        """Fails the unfinished requests and stops the thread."""
         ...
 
 
@@ -55,17 +55,17 @@ class Engine:
         self._stepper = Stepper(model, prompts)
         self._scheduler: Scheduler[Job] = Scheduler(config.max_sequences, config.cache_tokens)
         self._heartbeat = Heartbeat(clock)
-        self._inbox: queue.SimpleQueue[Arrival | None] = queue.SimpleQueue()
-        self._submit_lock = threading.Lock()  # nothing comes into the inbox once the engine is closed or has stopped
+        self._inbox: queue.SimpleQueue[QueuedRequest | None] = queue.SimpleQueue()
+        self._submit_lock = threading.Lock()  # once the engine is closed or has stopped, nothing is queued
         self._is_closed = threading.Event()
         self._has_stopped = False
         self._thread = threading.Thread(target=self._run, name="midtoken-engine", daemon=True)
         self._thread.start()
 
     def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
-        """Takes the request on; its chunks go to `sink`.
+        """Queues the request; its chunks go to `sink`.
 
-        Raises OverloadedError, or ServerError where the thread has stopped after an error.
+        Raises OverloadedError, or ServerError if the thread has stopped after an error.
         """
         with self._submit_lock:
             if self._is_closed.is_set():
@@ -74,17 +74,17 @@ class Engine:
                 raise ServerError("the engine has stopped after an error; its log says where. Restart the server")
             if self._inbox.qsize() + len(self._scheduler) >= self._config.max_waiting + self._config.max_sequences:
                 raise OverloadedError(f"{self._config.max_waiting} requests wait already; try again in a moment")
-            self._inbox.put(Arrival(request, sink, self._clock()))
+            self._inbox.put(QueuedRequest(request, sink, self._clock()))
 
     def measure_heartbeat_ms(self) -> float:
-        """Milliseconds since the loop last made progress; 0 while there is nothing to do.
+        """Milliseconds since the loop last made progress; 0 while idle. Does not block; thread-safe.
 
-        Grows without end once the thread has stopped. Answers at once, from any thread.
+        Once the thread has stopped, the value is longer than any limit.
         """
         return self._heartbeat.measure_ms()
 
     def close(self) -> None:
-        """Ends the requests in flight and the thread."""
+        """Fails the unfinished requests and stops the thread."""
         with self._submit_lock:
             self._is_closed.set()
             self._inbox.put(None)
@@ -95,7 +95,7 @@ class Engine:
         try:
             while not self._is_closed.is_set():
                 self._run_once()
-        except BaseException as error:  # whatever ends this thread, nobody may wait for it in vain
+        except BaseException as error:  # however the thread ends, every waiting client gets an error
             _log.critical("the engine's thread has stopped with %s", describe_failure(error))
             reason = f"the engine has stopped after an error ({type(error).__name__}); its log says where"
         finally:
@@ -104,7 +104,7 @@ class Engine:
 
     def _run_once(self) -> None:
         self._take_inbox()
-        self._end_unwanted()
+        self._end_cancelled_or_expired()
         self._admit()
         self._stepper.step(self._scheduler.running)
         now = self._clock()
@@ -113,29 +113,29 @@ class Engine:
         self._heartbeat.beat()
 
     def _take_inbox(self) -> None:
-        """Makes jobs of the requests that have come in; waits for one where there is nothing else to do."""
+        """Builds jobs from the queued requests; waits for a request if there are no jobs."""
         while True:
             is_idle = len(self._scheduler) == 0
             if is_idle:
-                self._heartbeat.rest()
+                self._heartbeat.mark_idle()
             try:
-                arrival = self._inbox.get(block=is_idle)
+                queued = self._inbox.get(block=is_idle)
             except queue.Empty:
                 return
             self._heartbeat.beat()
-            if arrival is None:
+            if queued is None:
                 return
             try:
-                self._scheduler.add(self._jobs.build(arrival))
+                self._scheduler.add(self._jobs.build(queued))
             except Exception as error:
-                _fail(arrival.sink, to_public_error(error, _log.error))
+                _fail(queued.sink, to_public_error(error, _log.error))
 
-    def _end_unwanted(self) -> None:
-        """Ends the jobs that were cancelled, and those whose deadline has come."""
+    def _end_cancelled_or_expired(self) -> None:
+        """Ends the jobs that were cancelled or are past their deadline."""
         now = self._clock()
         for job in self._scheduler:
             deadline_ms = job.request.deadline_ms
-            with job.keeping_failure():
+            with job.recording_failure():
                 if job.sink.is_cancelled():
                     job.finish(FinishReason.CANCELLED)
                 elif deadline_ms is not None and 1e3 * (now - job.counters.submitted_at) >= deadline_ms:
@@ -146,35 +146,35 @@ class Engine:
     def _admit(self) -> None:
         for job in self._scheduler.admit():
             job.counters.started_at = self._clock()
-            with job.keeping_failure():
-                job.caches = [self._model.new_cache(job.max_held_tokens)]
+            with job.recording_failure():
+                job.caches = [self._model.new_cache(job.max_cached_tokens)]
 
     def _deliver(self, job: Job, now: float) -> None:
-        """Sends what the job has ready. Takes the job out where it has ended or failed."""
+        """Sends the text that is ready. Removes the job if it has ended or failed."""
         if job.failure is None:
-            with job.keeping_failure():
+            with job.recording_failure():
                 job.send_ready(now)
         if job.failure is None and not job.is_finished:
             return
         self._scheduler.remove(job)
         job.caches.clear()
-        failure, job.failure = job.failure, None  # its traceback holds on to the job, and to the caches with it
+        failure, job.failure = job.failure, None  # its traceback refers to the job, and so to the caches
         if failure is not None:
             _fail(job.sink, to_public_error(failure, _log.error))
 
     def _fail_all(self, error: MidtokenError) -> None:
-        """Nothing comes in any more; whoever waits is told why."""
+        """Refuses further requests and fails all present ones with `error`."""
         with self._submit_lock:
             self._has_stopped = True
         for job in self._scheduler:
             _fail(job.sink, error)
         while not self._inbox.empty():
-            if (arrival := self._inbox.get()) is not None:
-                _fail(arrival.sink, error)
+            if (queued := self._inbox.get()) is not None:
+                _fail(queued.sink, error)
 
 
 def _fail(sink: ChunkSink, error: MidtokenError) -> None:
     try:
         sink.fail(error)
-    except BaseException as raised:  # a sink is not our code: one that breaks must not keep the others waiting
-        _log.error("a sink did not take its failure: %s", describe_failure(raised))
+    except BaseException as raised:  # a sink that raises must not affect other requests
+        _log.error("a sink raised in fail(): %s", describe_failure(raised))

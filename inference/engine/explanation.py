@@ -1,4 +1,4 @@
-"""What healing did at a cursor, as text for people."""
+"""A readable explanation of what healing did at the cursor."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""A request inside the engine: its candidates, where its chunks go, and what it has cost."""
+"""A request inside the engine: its candidates, the sink for its chunks, and its cost."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,30 +13,30 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest, Co
 
 
 class ChunkSink(Protocol):
-    """Where one request's chunks go. Called from the engine's thread only; ends with one last chunk or one failure."""
+    """Receives one request's chunks, on the engine's thread. The final call is one last chunk or one failure."""
 
     def send(self, chunk: CompletionChunk) -> None:
-        """Takes a chunk; after one that `is_last` nothing comes."""
+        """Receives a chunk. There are no calls after one that `is_last`."""
         ...
 
     def fail(self, error: MidtokenError) -> None:
-        """Takes the reason why no last chunk comes."""
+        """Receives the error that replaces the last chunk."""
         ...
 
     def is_cancelled(self) -> bool:
-        """True once nobody waits for the answer any more. Asked between steps."""
+        """True once the client has cancelled the request. Called between steps."""
         ...
 
 
 @dataclass(slots=True)
 class Counters:
-    """What a request has cost so far. Times are seconds of the engine's clock."""
+    """The cost of a request so far. Times are in seconds of the engine's clock."""
 
     submitted_at: float
     started_at: float = 0.0
     first_chunk_at: float | None = None
     num_forwards: int = 0
-    num_reading_forwards: int = 0  # those that read a piece of a long context and chose nothing
+    num_prefill_forwards: int = 0  # passes that prefilled a piece of a long context and chose no token
     num_healing_forwards: int = 0
     num_context_tokens: int = 0
     num_tree_nodes: int = 0
@@ -46,33 +46,33 @@ class Counters:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Job:
-    """A request that the engine has taken on."""
+    """A request that the engine has accepted."""
 
     request: CompletionRequest
     sink: ChunkSink
     prompt: Prompt
     counters: Counters
-    max_held_tokens: int  # of one sequence: it never holds more, the branches of a step included
-    candidates: list[Candidate]  # one until the first choice, then one for each candidate
+    max_cached_tokens: int  # of one sequence, including the branches of a step
+    candidates: list[Candidate]  # before the first choice, one for all candidates
     random_sources: tuple[RandomSource | None, ...]  # one for each candidate
-    caches: list[SequenceCache] = field(default_factory=list)  # one for each of `candidates`, once the job runs
-    num_read: int = 0  # context tokens that have been forwarded
+    caches: list[SequenceCache] = field(default_factory=list)  # one for each of `candidates`; empty before the job runs
+    num_prefilled: int = 0  # context tokens that have been forwarded
     explanation: Explanation | None = None
-    failure: Exception | None = None  # why it cannot go on
+    failure: Exception | None = None  # why it cannot continue
 
     @property
     def num_sequences(self) -> int:
-        """Candidates that step together."""
+        """The number of candidates, which step together."""
         return self.request.num_candidates
 
     @property
     def num_tokens(self) -> int:
-        """Tokens for which its caches have room, all sequences together."""
-        return self.num_sequences * self.max_held_tokens
+        """The token capacity of its caches, all sequences together."""
+        return self.num_sequences * self.max_cached_tokens
 
     @property
     def sampling(self) -> Sampling:
-        """How its tokens are drawn."""
+        """How its tokens are sampled."""
         return Sampling(self.request.temperature, self.request.top_p)
 
     @property
@@ -81,15 +81,15 @@ class Job:
         return all(candidate.finish_reason for candidate in self.candidates)
 
     @contextmanager
-    def keeping_failure(self) -> Iterator[None]:
-        """What raises inside is this job's failure, and no other job's."""
+    def recording_failure(self) -> Iterator[None]:
+        """Records an exception raised inside the context as the failure of this job only."""
         try:
             yield
         except Exception as error:
             self.failure = self.failure or error
 
     def finish(self, reason: FinishReason) -> None:
-        """Ends all candidates that still run."""
+        """Ends all candidates that have not ended."""
         for candidate in self.candidates:
             candidate.finish(reason)
 

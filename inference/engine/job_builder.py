@@ -1,4 +1,4 @@
-"""From a request to a job: its prompt, its limits and the room that it needs."""
+"""Builds jobs from requests: the prompt, the limits and the required cache size."""
 
 from dataclasses import dataclass
 
@@ -15,8 +15,8 @@ from inference.protocol.completion import CompletionRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
-    """A request as it came in."""
+class QueuedRequest:
+    """A request in the engine's inbox."""
 
     request: CompletionRequest
     sink: ChunkSink
@@ -31,9 +31,9 @@ class JobBuilder:
     model: LanguageModel
     prompts: PromptBuilder
 
-    def build(self, arrival: Arrival) -> Job:
-        """The request as a job. Raises InvalidRequestError where it does not fit the model's window."""
-        request = arrival.request
+    def build(self, queued: QueuedRequest) -> Job:
+        """The request as a job. Raises InvalidRequestError if it does not fit in the model's window."""
+        request = queued.request
         prompt = self.prompts.build(request, self._find_prompt_room(request))
         tree = prompt.covering.build_tree(prompt.context_ids)
         extent = build_extent_rule(request.extent, request.prefix, request.suffix)
@@ -41,20 +41,20 @@ class JobBuilder:
         first = Candidate(0, tree, prompt.covering.crossings, limits, Detokenizer(len(prompt.healed)))
         return Job(
             request=request,
-            sink=arrival.sink,
+            sink=queued.sink,
             prompt=prompt,
             counters=Counters(
-                arrival.submitted_at,
+                queued.submitted_at,
                 num_context_tokens=len(prompt.context_ids),
                 num_tree_nodes=1 + len(tree.branch_ids),
             ),
-            max_held_tokens=_count_held_tokens(prompt, tree, request.max_tokens),
+            max_cached_tokens=_count_cached_tokens(prompt, tree, request.max_tokens),
             candidates=[first],
             random_sources=self._build_random_sources(request),
         )
 
     def _find_prompt_room(self, request: CompletionRequest) -> int:
-        """How many tokens there are for the prompt and for what spells the healed bytes again."""
+        """The number of tokens available for the prompt and the generated healed bytes together."""
         room = self.model.max_tokens - request.max_tokens
         if room < MIN_PROMPT_TOKENS:
             raise InvalidRequestError(
@@ -73,6 +73,6 @@ class JobBuilder:
         )
 
 
-def _count_held_tokens(prompt: Prompt, tree: TokenTree, max_tokens: int) -> int:
-    """The most tokens that one sequence can hold: in the first step all branches, later those that were chosen."""
+def _count_cached_tokens(prompt: Prompt, tree: TokenTree, max_tokens: int) -> int:
+    """The most tokens in one sequence's cache: all branches in the first step, only the chosen ones later."""
     return len(prompt.context_ids) + max(len(tree.branch_ids), prompt.num_spelling_tokens + max_tokens)

@@ -1,4 +1,4 @@
-"""From a model folder to an engine."""
+"""Loads an engine from a model folder."""
 
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
@@ -11,9 +11,9 @@ from inference.protocol.completion import CompletionRequest
 
 
 def load_engine(config: EngineConfig) -> Engine:
-    """An engine for the model in `config.model_dir`, tried with one small completion.
+    """An engine for the model in `config.model_dir`, tested with one small completion if `config.warm`.
 
-    Raises ModelError where the model cannot be used.
+    Raises ModelError if the model cannot be used.
     """
     if config.fim_order not in list(FimOrder):
         raise ModelError(f"fim_order must be one of {', '.join(FimOrder)}, not {quote(config.fim_order)}")
@@ -28,7 +28,7 @@ def load_engine(config: EngineConfig) -> Engine:
 
 
 def _warm(engine: Engine) -> None:
-    """Runs one small completion. The first one is slow, and a model that cannot run is refused here."""
+    """Runs one small completion, because the first one is slow. Raises ModelError if it fails."""
     try:
         complete(engine, CompletionRequest("a = b", "\n", max_tokens=2))
     except MidtokenError as error:

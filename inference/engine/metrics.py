@@ -1,7 +1,7 @@
-"""What the server counts, beside Triton's own metrics, and how a finished request adds to it.
+"""The server's metrics in addition to Triton's, and what each finished request adds to them.
 
-Triton's own queue metrics are empty: a decoupled model takes each request at once, and the request then waits inside
-the engine. So the numbers come from the statistics of the last chunk. Requests for the heartbeat are not counted.
+Triton's queue metrics are empty: a decoupled model accepts each request at once, and the request then waits inside the
+engine. So these numbers come from the statistics in the last chunk. Heartbeat requests are not counted.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One family of time series: a histogram where it has buckets, otherwise a counter."""
+    """One family of time series: a histogram if it has buckets, otherwise a counter."""
 
     name: str
     description: str
@@ -35,11 +35,11 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one request adds to a metric."""
+    """The contribution of one request to a metric."""
 
     metric: Metric
     value: float
-    outcome: Outcome | None = None  # where the metric has outcomes
+    outcome: Outcome | None = None  # None if the metric has no outcomes
 
 
 _BUCKETS_MS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0)
@@ -55,7 +55,7 @@ METRICS = (_REQUESTS, _CANCELS, _QUEUE, _FIRST_CHUNK, _HOT_HITS, _HOT_MISSES, _C
 
 
 def observe_end(chunk: CompletionChunk) -> Iterator[Observation]:
-    """What a request that ended with this last chunk adds."""
+    """The observations for a request that ended with this last chunk."""
     assert chunk.stats is not None, "only the last chunk ends a request"
     stats = chunk.stats
     outcome = _OUTCOMES.get(chunk.finish_reason, Outcome.COMPLETED)
@@ -71,7 +71,7 @@ def observe_end(chunk: CompletionChunk) -> Iterator[Observation]:
 
 
 def observe_error(error: MidtokenError) -> Iterator[Observation]:
-    """What a request that ended in an error adds."""
+    """The observations for a request that ended in an error."""
     outcome = Outcome.FAILED
     if isinstance(error, InvalidRequestError):
         outcome = Outcome.INVALID

@@ -1,14 +1,14 @@
-"""The prompt of a request: the kept tokens where the model was trained to see them, and the bytes to heal.
+"""The prompt of a request: the kept tokens in the layout that the model was trained with, and the healed bytes.
 
-In a fill-in-the-middle prompt the partial word would stand at the end of the prefix section, far from the place where
-the model goes on. So the healed bytes are taken out of the prefix section, and the covering spells them after the last
-marker:
+In a fill-in-the-middle prompt, the partial word would be at the end of the prefix section, far from the position where
+the model continues. So the healed bytes are removed from the prefix section, and the covering spells them after the
+last marker:
 
     prefix-suffix-middle   <prefix> kept <suffix> suffix <middle>   healed…
     suffix-prefix-middle   <prefix> <suffix> suffix <middle> kept   healed…
 
-The start tokens, the markers, both sections and the tokens that spell the healed bytes must fit into the room that
-there is. Where they do not, the suffix shrinks first, to nothing if need be. Then the kept tokens are cut at the front.
+The start tokens, the markers, both sections and the tokens that spell the healed bytes must fit into the available
+room. If they do not, the suffix is shortened first, if necessary to nothing. Then the kept tokens are cut at the front.
 The start tokens and the healed bytes are never cut: a request whose healed bytes do not fit is refused.
 """
 
@@ -23,22 +23,22 @@ from inference.protocol.completion import CompletionRequest, Healing
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
-_MAX_CHARS_PER_TOKEN = 8  # text further from the cursor than this many characters a token is not even tokenized
+_MAX_CHARS_PER_TOKEN = 8  # for each token of the room; text further from the cursor is not tokenized
 _MAX_WINDOW_BLOCK = 128
 _MAX_SUFFIX_FRACTION = 0.25  # of the room
-_MIN_KEPT_FRACTION = 0.25  # of the room: the suffix shrinks until the kept tokens have that much
+_MIN_KEPT_FRACTION = 0.25  # of the room: the suffix leaves this much to the kept tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a request's first forward pass is made of."""
+    """The input of a request's first forward pass."""
 
     context_ids: tuple[int, ...]  # never empty
     covering: CoveringTree
-    kept_ids: tuple[int, ...]  # the tokens of the text before the cursor that are in the context
+    kept_ids: tuple[int, ...]  # the part of `context_ids` that comes from the text before the cursor
     healed: bytes
-    num_healed_bytes: int  # those of `healed` that were typed; the tokenizer's own blank before the text was not
-    num_spelling_tokens: int  # at most so many tokens spell healed bytes and nothing more
+    num_healed_bytes: int  # without the dummy prefix, which was not typed
+    num_spelling_tokens: int  # the most tokens that spell only healed bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,14 @@ class PromptBuilder:
     encoder: TextEncoder
     vocabulary: Vocabulary
     trie: Trie
-    start_ids: tuple[int, ...]  # what every text of this model begins with
+    start_ids: tuple[int, ...]  # tokens that begin every text of this model
     markers: FimMarkers | None
     order: FimOrder = FimOrder.PREFIX_SUFFIX
 
     def build(self, request: CompletionRequest, max_tokens: int) -> Prompt:
         """The request's prompt. The context and the tokens that spell healed bytes are at most `max_tokens` together.
 
-        Raises InvalidRequestError where the healed bytes do not fit.
+        Raises InvalidRequestError if the healed bytes do not fit.
         """
         prefix = _cut_front(request.prefix, max_tokens * _MAX_CHARS_PER_TOKEN)
         kept, healed, covering = self._heal(prefix, request.healing)
@@ -90,7 +90,7 @@ class PromptBuilder:
         return ids, b"", build_root_covering(b"", Rule.EXTEND)
 
     def _encode_suffix(self, suffix: str, max_tokens: int) -> tuple[int, ...]:
-        """The suffix's first tokens; none where the model has no markers to put around them."""
+        """The suffix's first tokens; none if the model has no markers."""
         if self.markers is None or max_tokens <= 0 or not suffix.strip():
             return ()
         return encode_section(self.encoder, suffix[: max_tokens * _MAX_CHARS_PER_TOKEN])[:max_tokens]
@@ -107,7 +107,7 @@ class PromptBuilder:
 
 
 def _count_spelling_tokens(covering: CoveringTree) -> int:
-    """The most tokens that spell healed bytes and nothing more: those of a path, and of what is left at its end."""
+    """The most tokens that spell only healed bytes: those of a path, and those for its remaining bytes."""
     depths = covering.build_tree(()).find_depths()
     return max(
         (
@@ -120,12 +120,12 @@ def _count_spelling_tokens(covering: CoveringTree) -> int:
 
 def _count_spelling_tokens_at(crossing: Crossing) -> int:
     if crossing.rule is Rule.SPELL:
-        return len(crossing.remaining_bytes)  # one by one
+        return len(crossing.remaining_bytes)  # one token for each byte
     return int(crossing.rule is Rule.EXTEND and bool(crossing.remaining_bytes))  # one token may spell them all
 
 
 def _cut_front(text: str, max_chars: int) -> str:
-    """The text's end from the start of a line on, moving in blocks of an eighth of `max_chars`."""
+    """The end of the text, cut at a line start if possible. The cut moves in blocks of an eighth of `max_chars`."""
     if len(text) <= max_chars:
         return text
     block = max(max_chars // 8, 1)
@@ -135,7 +135,7 @@ def _cut_front(text: str, max_chars: int) -> str:
 
 
 def _cut_window(ids: tuple[int, ...], max_tokens: int) -> tuple[int, ...]:
-    """The last ids, at most `max_tokens`, from a start that moves in blocks: or each keystroke would move it.
+    """The last ids, at most `max_tokens`. The cut moves in blocks; otherwise each keystroke would move it.
 
     A block is a power of two, at most a quarter of the room.
     """

@@ -1,4 +1,4 @@
-"""Which jobs step now. Knows their sizes and their order, but no model and no clock."""
+"""Decides which jobs run, from their sizes and their order. Uses no model and no clock."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -8,16 +8,16 @@ from inference.errors import OverloadedError
 
 
 class Sizeable(Protocol):
-    """What the scheduler needs to know of a job."""
+    """The size of a job."""
 
     @property
     def num_sequences(self) -> int:
-        """Candidates that step together."""
+        """The number of candidates, which step together."""
         ...
 
     @property
     def num_tokens(self) -> int:
-        """Tokens for which its caches have room, all sequences together."""
+        """The token capacity of its caches, all sequences together."""
         ...
 
 
@@ -25,7 +25,7 @@ JobT = TypeVar("JobT", bound=Sizeable)
 
 
 class Scheduler(Generic[JobT]):
-    """First come, first served. A job runs once all its sequences fit beside those of the running jobs."""
+    """First come, first served. A job runs once all its sequences fit in addition to those of the running jobs."""
 
     def __init__(self, max_sequences: int, max_tokens: int) -> None:
         self._max_sequences = max_sequences
@@ -37,16 +37,16 @@ class Scheduler(Generic[JobT]):
         return len(self._waiting) + len(self._running)
 
     def __iter__(self) -> Iterator[JobT]:
-        """All jobs: first those that run, then those that wait. Jobs may be removed meanwhile."""
+        """All jobs: the running ones, then the waiting ones. Jobs may be removed during the iteration."""
         return iter([*self._running, *self._waiting])
 
     @property
     def running(self) -> tuple[JobT, ...]:
-        """The jobs that run, oldest first."""
+        """The running jobs, oldest first."""
         return tuple(self._running)
 
     def add(self, job: JobT) -> None:
-        """Puts the job behind those that wait. Raises OverloadedError where it is too large to run at all."""
+        """Appends the job to the queue. Raises OverloadedError if it is too large to run at all."""
         if job.num_sequences > self._max_sequences or job.num_tokens > self._max_tokens:
             raise OverloadedError(
                 f"the request needs {job.num_sequences} sequences and room for {job.num_tokens} tokens; "
@@ -55,7 +55,7 @@ class Scheduler(Generic[JobT]):
         self._waiting.append(job)
 
     def admit(self) -> list[JobT]:
-        """The jobs that now fit; they run from here on."""
+        """Moves the waiting jobs that now fit to the running ones, and returns them."""
         admitted = []
         while self._waiting and self._fits(self._waiting[0]):
             admitted.append(self._waiting.popleft())
@@ -63,7 +63,7 @@ class Scheduler(Generic[JobT]):
         return admitted
 
     def remove(self, job: JobT) -> None:
-        """Takes out a job that runs or waits."""
+        """Removes a running or waiting job."""
         if job in self._running:
             self._running.remove(job)
         else:

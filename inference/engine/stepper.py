@@ -1,4 +1,4 @@
-"""One step of many jobs: what each asks next, one forward pass for all, what was chosen."""
+"""One step of many jobs: build the steps, forward all of them in one pass, accept the chosen tokens."""
 
 import dataclasses
 import logging
@@ -18,7 +18,7 @@ from inference.protocol.completion import FinishReason
 
 _log = logging.getLogger(__name__)
 
-_PREFILL_TOKENS = 512  # context tokens that one request reads in a step, so that it holds up the others briefly
+_PREFILL_TOKENS = 512  # prefilled per request and step; limits the delay for other requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,27 +31,27 @@ class _Turn:
 
 
 class Stepper:
-    """Takes jobs a step further, all of them together."""
+    """Advances many jobs together, one step at a time."""
 
     def __init__(self, model: LanguageModel, prompts: PromptBuilder) -> None:
         self._model = model
         self._prompts = prompts
 
     def step(self, jobs: Sequence[Job]) -> None:
-        """Takes every job one token further, or one piece of a long context. What goes wrong is kept in `Job.failure`.
+        """Advances each job by one token, or by one piece of a long context.
 
-        An exception fails the one job that it belongs to.
+        An exception fails only the job that it belongs to, and is stored in `Job.failure`.
         """
         turns = [turn for job in jobs for turn in _begin_turns(job)]
         for turn, result in self._forward(turns):
             if turn.job.failure is None:  # an earlier sequence of the job may have failed
-                with turn.job.keeping_failure():
+                with turn.job.recording_failure():
                     self._finish_turn(turn, result)
 
     def _forward(self, turns: list[_Turn]) -> list[tuple[_Turn, SampleResult | None]]:
         """The result of each turn, from one pass over all of them.
 
-        A pass that fails has changed no cache. So each job is then tried alone, and those that fail again have failed.
+        A failed pass leaves the caches unchanged. Each job is then tried alone, and fails if its pass fails again.
         """
         if not turns:
             return []
@@ -70,18 +70,18 @@ class Stepper:
             self._accept(turn, result)
             return
         turn.step.cache.keep(turn.step.tree, None)
-        turn.job.num_read += len(turn.step.tree.chain_ids)
-        turn.job.counters.num_reading_forwards += 1
+        turn.job.num_prefilled += len(turn.step.tree.chain_ids)
+        turn.job.counters.num_prefill_forwards += 1
 
     def _accept(self, turn: _Turn, result: SampleResult) -> None:
         job, candidate, step = turn.job, turn.candidate, turn.step
         job.counters.num_hot_hits += result.num_hot_hits
         job.counters.num_hot_misses += result.num_hot_misses
         if job.prompt.healed and (not candidate.token_ids or candidate.crossings[0].remaining_bytes):
-            job.counters.num_healing_forwards = job.counters.num_forwards - job.counters.num_reading_forwards
+            job.counters.num_healing_forwards = job.counters.num_forwards - job.counters.num_prefill_forwards
         if job.request.explain and job.explanation is None:
             job.explanation = build_explanation(self._prompts, job.prompt, step.tree, candidate.crossings, result)
-        if len(result.choices) > 1:  # the first choice of several candidates: they differ from here on
+        if len(result.choices) > 1:  # the first choice of several candidates, which differ from now on
             self._branch(job, candidate, step, result.choices)
             return
         [choice] = result.choices
@@ -109,11 +109,11 @@ class Stepper:
 
 
 def _begin_turns(job: Job) -> list[_Turn]:
-    """A turn for each candidate that still runs, with room in its cache; none where the job has failed."""
+    """A turn for each unfinished candidate, with room reserved in its cache; none if the job has failed."""
     if job.failure is not None:
         return []
     turns: list[_Turn] = []
-    with job.keeping_failure():
+    with job.recording_failure():
         for candidate, cache in zip(job.candidates, job.caches, strict=True):
             if not candidate.finish_reason:
                 turns.append(_Turn(job, candidate, _build_step(job, candidate, cache)))
@@ -124,18 +124,18 @@ def _begin_turns(job: Job) -> list[_Turn]:
 
 
 def _build_step(job: Job, candidate: Candidate, cache: SequenceCache) -> Step:
-    """The sequence's tree; while a long context is still being read, a piece of its chain."""
+    """The sequence's tree; while a long context is prefilled, a piece of its chain."""
     sample = _build_sample_request(job, candidate)
     if candidate.token_ids:
         return Step(cache, candidate.tree, sample)
-    unread = candidate.tree.chain_ids[job.num_read :]
+    unread = candidate.tree.chain_ids[job.num_prefilled :]
     if len(unread) > _PREFILL_TOKENS:
         return Step(cache, TokenTree(unread[:_PREFILL_TOKENS]))
     return Step(cache, dataclasses.replace(candidate.tree, chain_ids=unread), sample)
 
 
 def _build_sample_request(job: Job, candidate: Candidate) -> SampleRequest:
-    """The first choice of a request is made for all its candidates at once."""
+    """The request for the next choice. The first one of a job is for all its candidates together."""
     is_first = not candidate.token_ids
     random_sources = job.random_sources if is_first else (job.random_sources[candidate.index],)
     return SampleRequest(candidate.tree, candidate.crossings, job.sampling, random_sources)

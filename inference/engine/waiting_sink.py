@@ -1,4 +1,4 @@
-"""A completion from an engine in this process, as one call that waits."""
+"""A completion from an engine in this process, as one blocking call."""
 
 import threading
 
@@ -31,7 +31,7 @@ class WaitingSink:
         return False
 
     def wait(self) -> tuple[str, CompletionStats]:
-        """The whole text and the request's statistics. Raises the error with which the request failed."""
+        """Waits for the end; returns the whole text and the statistics. Raises the error of a failed request."""
         self._ended.wait()
         if self._stats is None:
             raise self._error or ServerError("the engine ended a request without its stats")
@@ -39,7 +39,7 @@ class WaitingSink:
 
 
 def complete(engine: Completer, request: CompletionRequest) -> tuple[str, CompletionStats]:
-    """The first candidate's text and the request's statistics. Raises the error with which the request failed."""
+    """The first candidate's text and the statistics. Raises the error of a failed request."""
     sink = WaitingSink()
     engine.submit(request, sink)
     return sink.wait()

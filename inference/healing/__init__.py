@@ -1,1 +1,1 @@
-"""From text to tokens: the heal point, and the tree of token paths that cover the healed bytes."""
+"""Text to tokens: the heal point, and the tree of token paths that cover the healed bytes."""

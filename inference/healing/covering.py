@@ -1,19 +1,19 @@
 """The covering of the healed bytes: the token strings that spell them and go beyond them.
 
 Naive form (after Vieira et al. 2025, section 3.1): all token strings whose last token is the first to
-go beyond the healed bytes. There are exponentially many.
+go beyond the healed bytes. Their number is exponential.
 
-1. Only canonical strings have mass in a model that was trained on canonical ones: those that the
-   tokenizer itself makes of the healed bytes and something after them.
-2. Such a string crosses the end of the healed bytes with one token, which begins at some offset `j`.
-   Before it stand the tokens of the first `j` bytes, since the beginning of a canonical string inside
-   a pre-token is itself canonical. So there is one path for each offset in each boundary set.
-3. Paths share their beginnings: together they are a small tree, and one forward pass gives the
+1. A model trained on canonical token strings gives little mass to others. So follow only the strings
+   that the tokenizer itself makes of the healed bytes and any continuation.
+2. Exactly one token of such a string crosses the end of the healed bytes. It begins at some offset `j`,
+   after the tokens of the first `j` bytes: inside a pre-token, a beginning of a canonical string is
+   canonical too. So there is one path for each offset in each boundary set.
+3. Paths share their beginnings, so together they are a small tree. One forward pass gives the
    next-token distribution at each of its nodes.
 
-Whether the crossing token is canonical after its path is not checked: the model gives it little mass
-if not. No token string is counted twice: a token that ends exactly with the healed bytes does not
-cross their end, and belongs to the path that it completes.
+The crossing token may be non-canonical after its path. This is not checked, because the model gives
+such a token little mass. No token string is counted twice: a token that ends exactly where the healed
+bytes end does not cross their end. It belongs to the longer path that it completes.
 """
 
 from dataclasses import dataclass
@@ -26,31 +26,31 @@ from trie_cache.trie import Interval, Trie
 
 
 class Rule(Enum):
-    """Which tokens may follow a node while bytes remain to be spelled."""
+    """The tokens that may follow a node while bytes remain to be spelled."""
 
-    LEAVE = auto()  # those that start with the remaining bytes and go beyond them
-    EXTEND = auto()  # those that start with the remaining bytes
-    SPELL = auto()  # those, and those that the remaining bytes start with
+    CROSS = auto()  # tokens that start with the remaining bytes and go beyond them
+    EXTEND = auto()  # tokens that start with the remaining bytes
+    SPELL = auto()  # these, and tokens that the remaining bytes start with
 
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """A node that the next token may follow, and the healed bytes that this token has to spell."""
+    """A node that the next token may follow, and the healed bytes that remain for this token."""
 
     node: int | None
-    remaining_bytes: bytes  # empty: any token, the end token too
+    remaining_bytes: bytes  # empty: any token may follow, including the end token
     rule: Rule
 
 
 @dataclass(frozen=True, slots=True)
 class CoveringTree:
-    """The covering as branches below the kept tokens, and the nodes that the next token may follow."""
+    """The covering: branches below the kept tokens, and the nodes that the next token may follow."""
 
     branches: TreeBuilder
     crossings: tuple[Crossing, ...]
 
     def build_tree(self, chain_ids: tuple[int, ...]) -> TokenTree:
-        """The token tree of the kept tokens `chain_ids` and the branches."""
+        """The token tree with the branches below `chain_ids`."""
         return self.branches.build(chain_ids)
 
 
@@ -59,17 +59,17 @@ def build_covering(encoder: TextEncoder, trie: Trie, heal_point: HealPoint) -> C
     branches = TreeBuilder()
     crossings: dict[Crossing, None] = {}
     for path, remaining_bytes in find_canonical_paths(encoder, trie, heal_point).items():
-        crossings[Crossing(branches.add_path(path), remaining_bytes, Rule.LEAVE)] = None
+        crossings[Crossing(branches.add_path(path), remaining_bytes, Rule.CROSS)] = None
     return CoveringTree(branches, tuple(crossings))
 
 
 def find_canonical_paths(
     encoder: TextEncoder, trie: Trie, heal_point: HealPoint, unfinished: bytes = b""
 ) -> dict[tuple[int, ...], bytes]:
-    """The paths after the kept tokens, each with the bytes that remain for the token after it.
+    """The paths after the kept tokens, each with the bytes that remain for the next token.
 
-    `unfinished` are the first bytes of a character after the healed bytes. The character may belong to the open
-    pre-token, or begin a new one.
+    `unfinished`: the first bytes of an incomplete character after the healed bytes. The character may belong to the
+    open pre-token or begin a new one.
     """
     paths: dict[tuple[int, ...], bytes] = {}
     for boundaries in heal_point.boundary_sets:
@@ -84,15 +84,15 @@ def find_canonical_paths(
 def _find_open_paths(
     encoder: TextEncoder, trie: Trie, complete: tuple[int, ...], beginning: bytes
 ) -> dict[tuple[int, ...], bytes]:
-    """One path for each offset in an open pre-token at which a token can begin that goes beyond it."""
+    """One path for each offset in an open pre-token where a token that goes beyond it can begin."""
     return {
         complete + encoder.encode_beginning(beginning[:offset]): beginning[offset:]
         for offset in range(len(beginning) + 1)
-        if find_leaving(trie, beginning[offset:]).num_tokens
+        if find_crossing_interval(trie, beginning[offset:]).num_tokens
     }
 
 
-def find_leaving(trie: Trie, remaining_bytes: bytes) -> Interval:
+def find_crossing_interval(trie: Trie, remaining_bytes: bytes) -> Interval:
     """The tokens that start with `remaining_bytes` and go beyond them; all tokens for `b""`."""
     lo, hi = trie.find_interval(remaining_bytes)
     return (
@@ -103,7 +103,7 @@ def find_leaving(trie: Trie, remaining_bytes: bytes) -> Interval:
 
 
 def build_root_covering(remaining_bytes: bytes, rule: Rule) -> CoveringTree:
-    """A covering without branches: the next token follows the kept tokens, under `rule`."""
+    """A covering without branches: the next token follows the kept tokens directly, under `rule`."""
     return CoveringTree(TreeBuilder(), (Crossing(None, remaining_bytes, rule),))
 
 

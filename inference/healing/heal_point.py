@@ -1,13 +1,13 @@
-"""The heal point: the place before which nothing typed later can change the tokens.
+"""The heal point: the position before which no continuation of the text can change the tokens.
 
-Naive form: try every continuation of the text, tokenize each, and keep the tokens that all share.
+Naive form: tokenize the text with every possible continuation, and keep the tokens that all share.
 
-1. Only pre-token boundaries matter: tokens never cross them, and a pre-token that ends at the same
-   place in every continuation keeps its tokens.
-2. A pre-tokenizer looks at the kind of the next characters only, so some forty continuations stand
-   for all.
-3. What is typed next can change no more than the last few pre-tokens and the blanks among them, so
-   only the tail is split again.
+1. Only pre-token boundaries matter. Tokens never cross them, and a pre-token that ends at the same
+   position in every continuation keeps its tokens.
+2. A pre-tokenizer looks only at the kind of the next characters, so some forty continuations
+   represent all of them.
+3. A continuation can change only the last few pre-tokens and the blanks between them, so only the
+   tail is split again.
 """
 
 from dataclasses import dataclass, replace
@@ -15,8 +15,8 @@ from itertools import accumulate, chain, pairwise, takewhile
 
 from inference.healing.text_encoder import PreToken, TextEncoder
 
-# The continuations that are tried, one for each branch of the known pre-tokenizers' patterns: letters
-# in both cases, blank and letter, digits up to a group of three, line ends with and without
+# The continuations to try, one for each branch of the known pre-tokenizers' patterns: letters in
+# both cases, blank and letter, digits up to a group of three, line ends with and without
 # indentation, quotes, contractions and the letters that complete one ("'" and "s", "'l" and "l", "'r"
 # and "e"), punctuation, wide characters and their punctuation, a combining mark, an emoji and its joiner.
 _PROBES = (
@@ -24,10 +24,10 @@ _PROBES = (
     " ", "  ", "'", "'s", "'ll a", "s", "l", "e", '"', ".", "=", "(", " (", "_a", "/", "//", "é", "中", "。", " 中",
     "\u0301", "😀", "\u200d", "\xa0",
 )  # fmt: skip
-_NUM_TAIL_PRE_TOKENS = 3  # a contraction joins three ("it", "'", "s"), and nothing joins more
+_NUM_TAIL_PRE_TOKENS = 3  # a contraction joins three ("it", "'", "s"), the most that a continuation can join
 
-_MAX_HEALED_BYTES = 256  # more in long runs of blanks, base64, a line of CJK, minified code
-_REACH_BYTES = 128  # the longest token of the vocabularies in use: no crossing token begins further back
+_MAX_HEALED_BYTES = 256  # exceeded by long runs of blanks, base64, CJK lines, minified code
+_REACH_BYTES = 128  # the longest token of the vocabularies in use, so the earliest start of a crossing token
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +35,19 @@ class HealPoint:
     """A text divided at its heal point."""
 
     kept_ids: tuple[int, ...]  # tokens of everything before the healed bytes
-    healed: bytes  # the text after them, which is generated again
-    boundary_sets: tuple[tuple[int, ...], ...]  # each: where pre-tokens end inside `healed`, as byte offsets
-    num_stable_bytes: int = 0  # without these first bytes, the text has the same heal point
-    num_stable_ids: int = 0  # their tokens, the first of `kept_ids`
+    healed: bytes  # the text after the heal point, which the model generates again
+    boundary_sets: tuple[tuple[int, ...], ...]  # in each: byte offsets in `healed` where pre-tokens end
+    num_stable_bytes: int = 0  # dropping these first bytes would not move the heal point
+    num_stable_ids: int = 0  # the number of their tokens, the first of `kept_ids`
 
 
 def find_heal_point(encoder: TextEncoder, text: str) -> HealPoint:
-    """Divides `text` where no continuation can change the tokens before."""
+    """Divides `text` at its heal point."""
     return find_section_heal_point(encoder, encoder.find_dummy_prefix(text) + text)
 
 
 def find_section_heal_point(encoder: TextEncoder, text: str) -> HealPoint:
-    """The same for text inside a prompt: the tokenizer puts nothing before it."""
+    """Like `find_heal_point`, for text inside a prompt, which gets no dummy prefix."""
     if not text:
         return HealPoint((), b"", ((),))
     whole = encoder.split(text)
@@ -68,12 +68,12 @@ def find_section_heal_point(encoder: TextEncoder, text: str) -> HealPoint:
 
 
 def encode_text(encoder: TextEncoder, text: str) -> tuple[int, ...]:
-    """The text's own tokens, unhealed."""
+    """The canonical tokens of the text, unhealed."""
     return encode_section(encoder, encoder.find_dummy_prefix(text) + text) if text else ()
 
 
 def encode_section(encoder: TextEncoder, text: str) -> tuple[int, ...]:
-    """The same for text inside a prompt: the tokenizer puts nothing before it."""
+    """Like `encode_text`, for text inside a prompt, which gets no dummy prefix."""
     return _encode_all(encoder, [piece.text for piece in encoder.split(text)])
 
 
@@ -82,10 +82,10 @@ def _encode_all(encoder: TextEncoder, pre_tokens: list[str]) -> tuple[int, ...]:
 
 
 def _shorten(encoder: TextEncoder, point: HealPoint) -> HealPoint:
-    """Moves the heal point into a very long open pre-token, to a place where its tokens no longer change.
+    """Moves the heal point into a very long open pre-token, to a position before which its tokens no longer change.
 
-    If boundary sets differ before that place, the boundaries of the text as it stands are taken. Only then
-    is the heal point not exact; but the tree stays small.
+    If the boundary sets differ before that position, the boundaries of the text without a continuation are used.
+    Only in this case is the heal point inexact. The tree stays small.
     """
     if len(point.healed) <= _MAX_HEALED_BYTES:
         return point
@@ -100,7 +100,7 @@ def _shorten(encoder: TextEncoder, point: HealPoint) -> HealPoint:
 
 
 def _cut_at(encoder: TextEncoder, point: HealPoint, ends: tuple[int, ...], cut: int) -> HealPoint | None:
-    """The heal point moved to `cut`; None where that is not a token boundary in every continuation."""
+    """The heal point moved to `cut`, or None if `cut` is not a token boundary in every continuation."""
     healed = point.healed
     complete = tuple(end for end in ends if end < cut)
     boundary_sets = {
@@ -125,7 +125,7 @@ def _cut_at(encoder: TextEncoder, point: HealPoint, ends: tuple[int, ...], cut: 
 
 
 def _find_anchor(pre_tokens: list[PreToken]) -> int:
-    """How many of the pre-tokens are too far back for a continuation to change."""
+    """How many of the first pre-tokens are too far from the end for a continuation to change."""
     anchor = len(pre_tokens)
     while anchor and pre_tokens[anchor - 1].text.isspace():
         anchor -= 1
@@ -136,11 +136,11 @@ def _find_anchor(pre_tokens: list[PreToken]) -> int:
 
 
 def _find_complete_ends(encoder: TextEncoder, tail: str, probe: str) -> tuple[int, ...]:
-    """Where pre-tokens end in `tail`, its own end included, when `probe` follows it."""
+    """The offsets in `tail` where pre-tokens end if `probe` follows it, up to and including the end of `tail`."""
     return tuple([piece.end for piece in encoder.split(tail + probe) if piece.end <= len(tail)])
 
 
 def _find_shared(boundary_sets: set[tuple[int, ...]]) -> tuple[int, ...]:
-    """The ends that all boundary sets begin with. What the least and the greatest share, all share."""
+    """The longest common beginning of all boundary sets, which is that of the smallest and the greatest one."""
     pairs = zip(min(boundary_sets), max(boundary_sets), strict=False)
     return tuple([end for end, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)])

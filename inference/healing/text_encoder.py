@@ -1,8 +1,8 @@
-"""Text to token ids, one pre-token at a time, as the model's tokenizer would do it.
+"""Text to token ids, one pre-token at a time, in the same way as the model's tokenizer.
 
-The pre-tokenizer and the merges are called directly, for three reasons: the boundaries between
-pre-tokens are known, the beginning of a pre-token can be encoded by itself, and text that looks
-like a control token stays text.
+The pre-tokenizer and the merges are called directly, for three reasons: this gives the boundaries
+between pre-tokens, it can encode the beginning of a pre-token by itself, and text that looks like a
+control token remains text.
 """
 
 import json
@@ -15,33 +15,33 @@ from tokenizers import Tokenizer
 
 from inference.errors import ModelError
 
-_BLANK_MARK = "▁"  # SentencePiece writes a blank so
-_SAMPLE = "a é\n"  # all byte-level tokenizers write it in the same characters
+_BLANK_MARK = "▁"  # SentencePiece's mark for a blank
+_SAMPLE = "a é\n"  # every byte-level tokenizer writes it with the same characters
 
-# Longer pre-tokens seldom come again. Together the cached ones take some 5 MB, and 90 MB at most, where each is 32
-# characters of four bytes that have a token each.
+# Longer pre-tokens seldom recur, so they are not cached. A full cache takes about 5 MB; at most 90 MB, if each
+# pre-token has 32 characters of four bytes and each byte is a token.
 _MAX_CACHED_CHARS = 32
 _MAX_CACHED_PRE_TOKENS = 16_384
 
 
-class PreToken(NamedTuple):  # made a thousand times for each keystroke, in a third of a frozen dataclass's time
-    """A run of text that is merged by itself. `end` counts characters from the start of the text."""
+class PreToken(NamedTuple):  # a thousand per keystroke; takes a third of the time of a frozen dataclass
+    """A run of text that the tokenizer merges by itself. `end` counts characters from the start of the text."""
 
     text: str
     end: int
 
 
 class TextEncoder(Protocol):
-    """Splits text into pre-tokens and encodes each. The ids of a text are those of its pre-tokens, joined."""
+    """Splits text into pre-tokens and encodes each. The ids of a text are the concatenated ids of its pre-tokens."""
 
-    start_ids: tuple[int, ...]  # special tokens that the tokenizer puts before every text
+    start_ids: tuple[int, ...]  # special tokens that begin every text
 
     def find_dummy_prefix(self, text: str) -> str:
         """The blank that the tokenizer puts before the text, or an empty string."""
         ...
 
     def split(self, text: str) -> list[PreToken]:
-        """The pre-tokens of the text, in order. Joined they are the text."""
+        """The pre-tokens of the text, in order. Concatenated, they are the text."""
         ...
 
     def encode(self, pre_token: str) -> tuple[int, ...]:
@@ -49,16 +49,16 @@ class TextEncoder(Protocol):
         ...
 
     def encode_beginning(self, beginning: bytes) -> tuple[int, ...]:
-        """The ids of the first bytes of a longer pre-token, if a token ends after them.
+        """The ids of the first bytes of a longer pre-token, if a token ends after these bytes.
 
-        They differ from those of a whole pre-token if the tokenizer looks up whole pre-tokens before it
-        merges (`ignore_merges`, as in Llama 3).
+        Some tokenizers look up a whole pre-token in the vocabulary before they merge (`ignore_merges`, as in
+        Llama 3). There the ids differ from those of a whole pre-token with the same bytes.
         """
         ...
 
 
 def load_text_encoder(model_dir: Path) -> TextEncoder:
-    """The encoder of a folder's `tokenizer.json`. Raises ModelError for a kind that cannot be healed exactly."""
+    """The encoder for a folder's `tokenizer.json`. Raises ModelError if exact healing does not support it."""
     path = model_dir / "tokenizer.json"
     try:
         spec = json.loads(path.read_text(encoding="utf-8"))
@@ -67,27 +67,27 @@ def load_text_encoder(model_dir: Path) -> TextEncoder:
         raise ModelError(f"cannot read {path}: {error}") from error
     kind = spec["model"].get("type")
     if kind != "BPE":
-        raise ModelError(f"{path} is a {kind} tokenizer; midtoken heals byte-level BPE and BPE with byte fallback")
+        raise ModelError(f"{path} is a {kind} tokenizer; midtoken supports byte-level BPE and BPE with byte fallback")
     if spec["model"].get("byte_fallback"):
         return SentencePieceEncoder(tokenizer)
     return ByteLevelEncoder(tokenizer)
 
 
 class ByteLevelEncoder:
-    """Byte-level BPE behind a pre-tokenizer, as GPT-2, Qwen, StarCoder, DeepSeek and Llama 3 have it."""
+    """Byte-level BPE after a pre-tokenizer, as in GPT-2, Qwen, StarCoder, DeepSeek and Llama 3."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Raises ModelError if the tokenizer adds blanks of its own."""
+        """Raises ModelError if the tokenizer adds blanks or does not use GPT-2's alphabet."""
         pieces = [] if tokenizer.pre_tokenizer is None else tokenizer.pre_tokenizer.pre_tokenize_str(_SAMPLE)
         if "".join(piece for piece, _ in pieces) != _to_alphabet(_SAMPLE.encode()):
-            raise ModelError("not plain byte-level BPE: the tokenizer writes bytes in another way, or adds blanks")
+            raise ModelError("not plain byte-level BPE: the tokenizer uses another byte alphabet or adds blanks")
         self._pre_tokenizer = tokenizer.pre_tokenizer
         self._whole = tokenizer.model
         self._merged = _without_lookup(tokenizer) if tokenizer.model.ignore_merges else self._whole
         self.start_ids = _find_start_ids(tokenizer)
         self.encode = _cache_short(self._encode)
 
-    def find_dummy_prefix(self, text: str) -> str:  # noqa: ARG002  # __init__ refused what adds blanks
+    def find_dummy_prefix(self, text: str) -> str:  # noqa: ARG002  # __init__ refuses tokenizers that add blanks
         return ""
 
     def split(self, text: str) -> list[PreToken]:
@@ -101,12 +101,12 @@ class ByteLevelEncoder:
 
 
 class SentencePieceEncoder:
-    """BPE over characters with byte fallback, blanks written as U+2581, as Llama 2 and CodeLlama have it.
+    """BPE over characters with byte fallback and blanks written as U+2581, as in Llama 2 and CodeLlama.
 
     Such a tokenizer merges the whole text at once. If no token has a blank after another character, no
-    merge crosses the place before a run of blanks; so the pre-tokens begin at these places.
-    A U+2581 that is in the text itself is spelled in byte tokens: the tokenizer would turn it into a
-    blank, and the completion would no longer continue what was typed.
+    merge crosses the start of a run of blanks, so the pre-tokens begin at these positions.
+    A U+2581 in the text itself is encoded as byte tokens. The tokenizer would turn it into a blank, and
+    the completion would not continue the typed text.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -114,7 +114,7 @@ class SentencePieceEncoder:
         vocabulary = tokenizer.get_vocab(with_added_tokens=False)
         joined = next((token for token in vocabulary if _BLANK_MARK in token.lstrip(_BLANK_MARK)), None)
         if joined is not None:
-            raise ModelError(f"the tokenizer joins words ({joined!r}): every keystroke could change all tokens")
+            raise ModelError(f"the tokenizer joins words ({joined!r}), so every keystroke could change all tokens")
         self._model = tokenizer.model
         self._byte_ids = _find_byte_ids(vocabulary)
         self._splits_blanks = _splits_blanks(tokenizer)
@@ -143,7 +143,7 @@ class SentencePieceEncoder:
         return tuple(ids)
 
     def encode_beginning(self, beginning: bytes) -> tuple[int, ...]:
-        whole = beginning.decode(errors="ignore")  # without an unfinished character at the end
+        whole = beginning.decode(errors="ignore")  # without an incomplete character at the end
         return (*self.encode(whole), *self._spell(beginning[len(whole.encode()) :]))
 
     def _merge(self, text: str) -> list[int]:
@@ -154,7 +154,7 @@ class SentencePieceEncoder:
 
 
 def _cache_short(encode: Callable[[str], tuple[int, ...]]) -> Callable[[str], tuple[int, ...]]:
-    """The same function with a cache of what it gave for short pre-tokens."""
+    """The same function, with a cache of its results for short pre-tokens."""
     encode_cached = lru_cache(_MAX_CACHED_PRE_TOKENS)(encode)
 
     def encode_any(pre_token: str) -> tuple[int, ...]:
@@ -183,17 +183,17 @@ def _find_byte_ids(vocabulary: dict[str, int]) -> list[int]:
     try:
         return [vocabulary[f"<0x{byte:02X}>"] for byte in range(256)]
     except KeyError as error:
-        raise ModelError(f"the tokenizer falls back on bytes, but has no token {error}") from None
+        raise ModelError(f"the tokenizer uses byte fallback but has no token {error}") from None
 
 
 def _adds_blank(tokenizer: Tokenizer, text: str) -> bool:
-    """True if the tokenizer puts a blank before `text` (Metaspace does not if the text has one)."""
+    """True if the tokenizer puts a blank before `text`. Metaspace does not if the text begins with a blank."""
     shown = "".join(tokenizer.encode(text, add_special_tokens=False).tokens)
     return shown.startswith(_BLANK_MARK + text.replace(" ", _BLANK_MARK)[:-1])
 
 
 def _splits_blanks(tokenizer: Tokenizer) -> bool:
-    """True if each blank of a run is a pre-token of its own."""
+    """True if each blank of a run is a separate pre-token."""
     if tokenizer.pre_tokenizer is None:
         return False
     return len(tokenizer.pre_tokenizer.pre_tokenize_str(f"a{_BLANK_MARK * 3}b")) > 2

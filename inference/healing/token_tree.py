@@ -1,4 +1,4 @@
-"""What a sequence forwards in one step: a chain of new tokens, and branches below the last one."""
+"""The tokens that a sequence forwards in one step: a chain of new tokens, and branches below the last one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TokenTree:
-    """A chain of new token ids and a tree of branches that hangs on its last one.
+    """A chain of new token ids, and a tree of branches below its last one.
 
-    Branch `i` hangs on branch `parents[i] < i`, or on the chain's end where that is None.
-    A node is named by its branch index; None is the chain's end.
+    The parent of branch `i` is branch `parents[i] < i`, or the chain's end if `parents[i]` is None.
+    A node is identified by its branch index; None is the chain's end.
     """
 
     chain_ids: tuple[int, ...]  # at least one
@@ -18,7 +18,7 @@ class TokenTree:
 
     @property
     def num_rows(self) -> int:
-        """Rows of the forward pass: the chain's, then the branches'."""
+        """The number of rows in the forward pass: the chain's, then the branches'."""
         return len(self.chain_ids) + len(self.branch_ids)
 
     def iter_path(self, node: int | None) -> Iterator[int]:
@@ -32,7 +32,7 @@ class TokenTree:
         return list(self.iter_path(node))[::-1]
 
     def find_depths(self) -> list[int]:
-        """Of each branch, how many branches stand on its path, itself included."""
+        """The depth of each branch: the number of branches on its path, including itself."""
         depths: list[int] = []
         for parent in self.parents:
             depths.append(1 if parent is None else depths[parent] + 1)
@@ -40,7 +40,7 @@ class TokenTree:
 
 
 class TreeBuilder:
-    """Collects paths of token ids; paths that begin alike share their nodes."""
+    """Collects paths of token ids. Paths share the nodes of their common beginnings."""
 
     def __init__(self) -> None:
         self._ids: list[int] = []
@@ -61,5 +61,5 @@ class TreeBuilder:
         return node
 
     def build(self, chain_ids: tuple[int, ...]) -> TokenTree:
-        """The tree of all paths so far, below `chain_ids`."""
+        """The tree of all added paths, below `chain_ids`."""
         return TokenTree(chain_ids, tuple(self._ids), tuple(self._parents))

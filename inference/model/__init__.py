@@ -1,16 +1,16 @@
 """A language model on its device: forward passes, keys and values, and the choice of tokens.
 
-`language_model` is the seam to the engine and knows no torch. Behind it:
+`language_model` is the engine's interface to a model, without torch. The other modules implement it:
 
-    loader         a model folder -> runner, tokenizer, vocabulary; refuses models that cannot be run rightly
-    torch_model    the seam, implemented with the runner and the sampler below
+    loader         a model folder -> runner, tokenizer, vocabulary; refuses models that would give wrong results
+    torch_model    the interface, implemented with the runner and the sampler
     runner         forward passes over the token trees of many sequences
-    attention      what transformers calls in each layer: every sequence sees its own tokens only
+    attention      the attention function of each layer: every sequence sees only its own tokens
     kv_cache       keys and values, of one sequence or of many token strings
     sampler        masks, masses and choices from logits
     layer_check    whether a model's layers can run this way
     memory         failed allocations as OverloadedError
 
-A second runner, without torch, is a second implementation of `language_model.LanguageModel` in a file beside
-`torch_model`; `loader` chooses between them.
+To add a runner without torch, implement `language_model.LanguageModel` in a file next to `torch_model`; `loader`
+chooses between them.
 """

@@ -1,8 +1,8 @@
-"""The attention function that transformers calls in each layer: every sequence sees its own tokens only.
+"""The attention function that transformers calls in each layer: every sequence sees only its own tokens.
 
-A model is loaded with `attn_implementation=ATTENTION_NAME`; its own code runs unchanged. One forward pass holds
-the new tokens of several sequences, packed in one row. Its plan, one segment for each sequence, reaches `attend`
-as a keyword argument of the model's call.
+A model is loaded with `attn_implementation=ATTENTION_NAME`; its code runs unchanged. One forward pass contains
+the new tokens of several sequences, packed in one row. Its plan has one segment for each sequence, and is passed
+to `attend` as a keyword argument of the model's call.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from inference.healing.token_tree import TokenTree
 
 ATTENTION_NAME = "midtoken_tree"
 
-# Arguments of attention functions in transformers that change the result, beyond scaling and a sliding window.
+# Arguments of attention functions in transformers that change the result and are not supported.
 _UNSUPPORTED_ARGUMENTS = {
     "attention_mask": "a mask of the model's own",
     "softcap": "a soft cap on attention scores",
@@ -31,10 +31,10 @@ _UNSUPPORTED_ARGUMENTS = {
 
 
 class KeyValueStore(Protocol):
-    """Where a segment's keys and values are kept."""
+    """Stores the keys and values of a segment."""
 
     def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Stores the new rows of one layer; returns all keys and all values that the segment's rows may see.
+        """Stores the new rows of one layer; returns all keys and values that the segment's rows may see.
 
         `keys`, `values`: [num_kv_heads, num_new, head_dim], device.
         """
@@ -47,7 +47,7 @@ class KeyValueStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One store's rows in a forward pass."""
+    """The rows of one store in a forward pass."""
 
     store: KeyValueStore
     first_row: int
@@ -63,9 +63,9 @@ def find_row_positions(tree: TokenTree) -> list[int]:
 
 
 def build_tree_mask(tree: TokenTree, num_kept: int) -> torch.Tensor | None:
-    """What each row of a tree may see: the kept tokens, the chain up to itself, and its own ancestors.
+    """The tokens that each row of a tree may see: the kept tokens, the chain up to the row, and the row's ancestors.
 
-    Returns [num_rows, num_kept + num_rows] bool on the host; None for a lone row, which sees everything.
+    Returns [num_rows, num_kept + num_rows] bool on the host; None for a single row, which sees everything.
     """
     if tree.num_rows == 1:
         return None
@@ -78,13 +78,13 @@ def build_tree_mask(tree: TokenTree, num_kept: int) -> torch.Tensor | None:
 
 
 def register_attention() -> None:
-    """Makes ATTENTION_NAME known to transformers."""
+    """Registers ATTENTION_NAME with transformers."""
     AttentionInterface.register(ATTENTION_NAME, attend)
     AttentionMaskInterface.register(ATTENTION_NAME, _build_no_mask)
 
 
 def _build_no_mask(*_args: Any, **_kwargs: Any) -> None:  # the arguments are those that transformers passes
-    """None: each segment has its own mask."""
+    """Returns None: each segment has its own mask."""
 
 
 def attend(
@@ -96,12 +96,12 @@ def attend(
     scaling: float | None = None,
     plan: Sequence[Segment] = (),
     sliding_window: int | None = None,
-    **others: Any,  # what further arguments there are differs between the families of transformers
+    **others: Any,  # further arguments, which differ between the model families of transformers
 ) -> tuple[torch.Tensor, None]:
-    """Attention of every segment's rows to the keys of its own store. Returns [1, num_rows, num_heads, head_dim].
+    """Attention of each segment's rows to the keys of the segment's store. Returns [1, num_rows, num_heads, head_dim].
 
-    Query heads that share keys are stacked as further rows, so that keys are not copied for each of them.
-    Raises ModelError where the layer wants more than softmax over scaled dot products.
+    Query heads that share keys are stacked as further rows, so that the keys are not copied for each head.
+    Raises ModelError if the layer needs more than softmax over scaled dot products.
     """
     _check_arguments(module, plan, {"attention_mask": attention_mask, **others})
     num_heads, head_dim = query.shape[1], query.shape[3]
@@ -134,7 +134,7 @@ def _find_layer(module: torch.nn.Module) -> int:
 
 
 def _narrow_to_window(segment: Segment, num_keys: int, window: int | None) -> torch.Tensor | None:
-    """The segment's mask, without the keys that are `window` positions or more before their row."""
+    """The segment's mask, without the keys that are `window` or more positions before their row."""
     if window is None or num_keys <= window:
         return segment.mask
     is_near = segment.depths[:, None] - segment.store.find_key_positions(segment.depths)[None] < window

@@ -7,12 +7,12 @@ import torch
 
 from inference.healing.token_tree import TokenTree
 from inference.model.attention import Segment, build_tree_mask, find_row_positions
-from inference.model.memory import refusing_when_full
+from inference.model.memory import refusing_when_out_of_memory
 
 
 @dataclass(frozen=True, slots=True)
 class CacheShape:
-    """What the model's attention keeps of one token."""
+    """The shape of one token's keys and values in the model's attention."""
 
     num_layers: int
     num_kv_heads: int
@@ -20,35 +20,35 @@ class CacheShape:
 
 
 class SequenceCache:
-    """The keys and values of one sequence's kept tokens. A step's new ones are written behind them."""
+    """The keys and values of one sequence's kept tokens, followed by those of the current step's new tokens."""
 
     def __init__(self, shape: CacheShape, dtype: torch.dtype, device: torch.device, capacity: int = 256) -> None:
-        """Raises OverloadedError."""
+        """Allocates room for `capacity` tokens. Raises OverloadedError."""
         size = (shape.num_layers, 2, shape.num_kv_heads, capacity, shape.head_dim)
-        with refusing_when_full(_purpose(capacity)):
+        with refusing_when_out_of_memory(_purpose(capacity)):
             self._store = torch.empty(size, dtype=dtype, device=device)
         self.num_tokens = 0
 
     def reserve(self, num_new: int) -> None:
-        """Makes room for `num_new` tokens behind the kept ones. Raises OverloadedError; nothing has changed then."""
+        """Makes room for `num_new` tokens after the kept ones. Raises OverloadedError, with the cache unchanged."""
         needed = self.num_tokens + num_new
         if needed <= self._store.shape[3]:
             return
         capacity = max(needed, 2 * self._store.shape[3])
-        with refusing_when_full(_purpose(capacity)):
+        with refusing_when_out_of_memory(_purpose(capacity)):
             grown = self._store.new_empty(*self._store.shape[:3], capacity, self._store.shape[4])
         grown[:, :, :, : self.num_tokens] = self._store[:, :, :, : self.num_tokens]
         self._store = grown
 
     def build_segment(self, tree: TokenTree, first_row: int) -> Segment:
-        """The part of a forward pass that reads `tree`; its rows start at `first_row`. Call `reserve` first."""
+        """The segment of a forward pass over `tree`; its rows start at `first_row`. Call `reserve` first."""
         device = self._store.device
         depths = torch.tensor(find_row_positions(tree), device=device) + self.num_tokens
         mask = build_tree_mask(tree, self.num_tokens)
         return Segment(self, first_row, tree.num_rows, depths, None if mask is None else mask.to(device))
 
     def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Writes one layer's new rows behind the kept ones; returns all keys and all values.
+        """Writes one layer's new rows after the kept ones; returns all keys and values.
 
         `keys`, `values`: [num_kv_heads, num_new, head_dim], device.
         """
@@ -63,7 +63,7 @@ class SequenceCache:
 
     @torch.inference_mode()
     def keep(self, tree: TokenTree, node: int | None) -> None:
-        """Keeps the chain of the tree that was just forwarded and the path to `node`; forgets the other branches."""
+        """Keeps the chain of the last forwarded tree and the path to `node`; discards the other branches."""
         self.num_tokens += len(tree.chain_ids)
         path = tree.find_path(node)
         if path and path != list(range(len(path))):
@@ -73,9 +73,9 @@ class SequenceCache:
 
     @torch.inference_mode()
     def fork(self) -> "SequenceCache":
-        """A copy that changes independently. Raises OverloadedError."""
+        """An independent copy. Raises OverloadedError."""
         other = SequenceCache.__new__(SequenceCache)
-        with refusing_when_full(_purpose(self._store.shape[3])):
+        with refusing_when_out_of_memory(_purpose(self._store.shape[3])):
             other._store = self._store.clone()
         other.num_tokens = self.num_tokens
         return other
@@ -84,31 +84,31 @@ class SequenceCache:
 class RowStore:
     """The keys and values of many token strings that share their beginnings, one row for each token.
 
-    The mask of a segment says which rows each of its tokens sees: those of its own string. The caller chooses the
-    rows of new tokens, and may choose rows again that no string needs any more.
+    The mask of a segment says which rows each of its tokens sees: those of its string. The caller chooses the rows
+    for new tokens, and may reuse rows that no string needs any more.
     """
 
     def __init__(self, shape: CacheShape, dtype: torch.dtype, device: torch.device, capacity: int = 256) -> None:
-        """Raises OverloadedError."""
+        """Allocates `capacity` rows. Raises OverloadedError."""
         size = (shape.num_layers, 2, shape.num_kv_heads, capacity, shape.head_dim)
-        with refusing_when_full(_purpose(capacity)):
-            self._store = torch.zeros(size, dtype=dtype, device=device)  # a masked NaN would still spoil the result
+        with refusing_when_out_of_memory(_purpose(capacity)):
+            self._store = torch.zeros(size, dtype=dtype, device=device)  # zeros: even a masked NaN gives NaN
         self._positions = torch.zeros(capacity, dtype=torch.long, device=device)
-        self._rows = torch.empty(0, dtype=torch.long, device=device)  # that the current segment writes
+        self._rows = torch.empty(0, dtype=torch.long, device=device)  # rows that the current segment writes
         self._num_keys = 0  # columns of the current segment's mask
 
     @property
     def capacity(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self._store.shape[3]
 
     @torch.inference_mode()
     def grow(self, num_rows: int) -> None:
-        """Makes room for `num_rows` in all. Raises OverloadedError; nothing has changed then."""
+        """Increases the capacity to at least `num_rows`. Raises OverloadedError, with the store unchanged."""
         if num_rows <= self.capacity:
             return
         num_added = num_rows - self.capacity
-        with refusing_when_full(_purpose(num_rows)):
+        with refusing_when_out_of_memory(_purpose(num_rows)):
             added = self._store.new_zeros(*self._store.shape[:3], num_added, self._store.shape[4])
             grown = torch.cat([self._store, added], dim=3)
             positions = torch.cat([self._positions, self._positions.new_zeros(num_added)])
@@ -116,9 +116,9 @@ class RowStore:
 
     @torch.inference_mode()
     def build_segment(self, rows: Sequence[int], depths: Sequence[int], visible: torch.Tensor) -> Segment:
-        """A forward pass over new tokens that are written to `rows`. The store holds one segment at a time.
+        """The segment of a forward pass over new tokens, which are written to `rows`. One segment at a time.
 
-        `depths`: each new token's position in its string. `visible`: [num_new, num_keys] bool, the rows it sees.
+        `depths`: each new token's position in its string. `visible`: [num_new, num_keys] bool, the rows that it sees.
         """
         self._rows = torch.tensor(rows, device=self._store.device)
         self._num_keys = visible.shape[1]
@@ -127,7 +127,7 @@ class RowStore:
         return Segment(self, 0, len(rows), positions, visible.to(self._store.device))
 
     def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Writes one layer's new rows to their places; returns the keys and values of the mask's columns."""
+        """Writes one layer's new rows; returns the keys and values of the mask's columns."""
         self._store[layer, 0].index_copy_(1, self._rows, keys)
         self._store[layer, 1].index_copy_(1, self._rows, values)
         return self._store[layer, 0, :, : self._num_keys], self._store[layer, 1, :, : self._num_keys]

@@ -1,4 +1,4 @@
-"""What the engine asks of a model: forward a tree, choose among its crossings, keep a path. No torch here."""
+"""The engine's interface to a model: forward a tree, choose among its crossings, keep a path. Without torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,43 +19,43 @@ class SequenceCache(Protocol):
     num_tokens: int
 
     def reserve(self, num_new: int) -> None:
-        """Makes room for `num_new` tokens behind the kept ones, where there is not enough yet.
+        """Makes room for `num_new` tokens after the kept ones, if necessary.
 
-        `LanguageModel.step` does this too. Call it for each sequence before a step, with `tree.num_rows`, to learn
-        which of them has no room. Raises OverloadedError where there is no memory; the cache is unchanged then.
+        `LanguageModel.step` does this too. Call this first, with `tree.num_rows` of each sequence, to find out which
+        of them has no room. Raises OverloadedError if there is no memory; the cache is then unchanged.
         """
         ...
 
     def keep(self, tree: TokenTree, node: int | None) -> None:
-        """Keeps the chain of the tree that was just forwarded and the path to `node`; forgets the other branches."""
+        """Keeps the chain of the last forwarded tree and the path to `node`; discards the other branches."""
         ...
 
     def fork(self) -> Self:
-        """A copy that changes independently. Raises OverloadedError where there is no memory for it."""
+        """An independent copy. Raises OverloadedError if there is no memory for it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How one request's tokens are drawn."""
+    """How the tokens of one request are sampled."""
 
     temperature: float
     top_p: float
 
     @property
     def is_greedy(self) -> bool:
-        """True where the likeliest token is taken and none is drawn."""
+        """True if the most likely token is chosen, without sampling."""
         return self.temperature == 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """A choice that is wanted after a forward pass over `tree`."""
+    """A request for choices after a forward pass over `tree`."""
 
     tree: TokenTree
     crossings: tuple[Crossing, ...]
     sampling: Sampling
-    random_sources: tuple[RandomSource | None, ...] = (None,)  # one for each wanted choice
+    random_sources: tuple[RandomSource | None, ...] = (None,)  # one for each choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,39 +74,39 @@ class SampleResult:
     best_ids: npt.NDArray[np.int64]
     best_log_probs: npt.NDArray[np.float64]  # log P(path + best token)
     choices: tuple[Choice, ...]
-    num_hot_hits: int  # lookups that the hot-prefix cache had the set for; only Rule.SPELL looks sets up
-    num_hot_misses: int  # lookups that it had to build the set for
+    num_hot_hits: int  # allowed sets found in the hot-prefix cache; only Rule.SPELL looks them up
+    num_hot_misses: int  # allowed sets that the cache had to build
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One sequence's part in a forward pass. Call `cache.keep` once after it."""
+    """One sequence's part in a forward pass. Call `cache.keep` once after the pass."""
 
     cache: SequenceCache
     tree: TokenTree
-    sample: SampleRequest | None = None  # None while a long prompt is still being read
+    sample: SampleRequest | None = None  # None while a long prompt is prefilled
 
 
 class LanguageModel(Protocol):
     """A model that steps many sequences together."""
 
-    max_tokens: int  # most tokens of one sequence
+    max_tokens: int  # the most tokens of one sequence
 
     def new_cache(self, num_tokens: int) -> SequenceCache:
-        """An empty cache with room for `num_tokens`, and for no more until `reserve` asks for it.
+        """An empty cache with room for `num_tokens`; `reserve` makes room for more.
 
-        Raises OverloadedError where there is no memory for it.
+        Raises OverloadedError if there is no memory for it.
         """
         ...
 
     def new_random_source(self, seed: int | None) -> RandomSource:
-        """A source to draw one candidate with; `None` seeds it from the system."""
+        """A random source for one candidate. `None` seeds it from the system."""
         ...
 
     def step(self, steps: Sequence[Step]) -> list[SampleResult | None]:
-        """Forwards all steps in one pass. Returns a result for each, None where its `sample` is None.
+        """Forwards all steps in one pass. Returns one result per step, None if its `sample` is None.
 
-        Raises OverloadedError where there is not enough memory for all of them together. No cache has changed then,
-        so fewer of the same steps may be tried again.
+        Raises OverloadedError if there is not enough memory for all steps together. The caches are then unchanged, so
+        fewer of the same steps may be tried again.
         """
         ...

@@ -1,13 +1,13 @@
-"""Whether a model's layers can run as this package runs them: packed, over trees, with keys and values kept outside.
+"""Checks that a model's layers can run packed, over token trees, with the keys and values of this package's caches.
 
-That is right for layers of softmax attention, full or within a sliding window. Other layers (state-space, linear,
-convolution), soft caps, sinks and positions added to scores would give wrong logits without any error. Two checks
-refuse them while a model is loaded:
+Layers of softmax attention, full or within a sliding window, can. Other layers (state-space, linear, convolution),
+soft caps, sinks and positions added to scores would give wrong logits without any error. Two checks refuse such models
+when they are loaded:
 
-1. `check_config`, before the weights are read: what the configuration says.
-2. `check_forward_pass`, with the weights: each layer calls `attend` once, with the window of its mask; two sequences
-   in one pass, with a tree each, get the logits that transformers itself computes for each path alone. This finds
-   what no configuration says.
+1. `check_config`, before the weights are read, checks the configuration.
+2. `check_forward_pass`, with the weights, checks that each layer calls `attend` once, with the window of its mask, and
+   that two packed sequences, each with a tree, get the logits that transformers computes for each path alone. It finds
+   layers that the configuration does not mention.
 """
 
 from collections import Counter
@@ -29,19 +29,19 @@ from inference.model.runner import Part, Runner
 _RECORDER_NAME = f"{ATTENTION_NAME}_recorder"
 _LAYER_TYPES = ("full_attention", "sliding_attention")
 
-# Root mean square of the differences of a row of logits, over the row's standard deviation. The default model has 1e-6
-# in float32 and 0.02 in bfloat16. Layers that must be refused had 0.007 to 1.7 in float32, with random weights.
+# Root mean square difference of a row of logits, divided by the row's standard deviation. The default model has 1e-6 in
+# float32 and 0.02 in bfloat16. Layers that must be refused had 0.007 to 1.7 in float32, with random weights.
 _TOLERANCES = {torch.float64: 1e-4, torch.float32: 1e-3}
-_HALF_TOLERANCE = 0.25  # a rounding error may send a token to another expert; the other checks are exact
+_HALF_TOLERANCE = 0.25  # a rounding error may route a token to another expert; the other checks are exact
 
-_NUM_PATH_TOKENS = 11  # of each path below, so that all paths are one batch
-_READ_LENGTHS = (7, 4)  # tokens of the two sequences that are read in a pass of their own
-_PARENTS = (None, 0, None, 2, 2)  # of the tree's branches: two of the three paths share their first one
+_NUM_PATH_TOKENS = 11  # tokens of each path below; equal, so that all paths are one batch
+_READ_LENGTHS = (7, 4)  # tokens of the two sequences that are prefilled in a separate pass
+_PARENTS = (None, 0, None, 2, 2)  # of the tree's branches; two of the three paths share their first branch
 _LEAVES = (1, 3, 4)
 
 
 def check_config(config: Any) -> None:  # a transformers configuration, which has no types
-    """Raises ModelError naming the family, the layer type and the reason where `config` names other layers."""
+    """Raises ModelError, with the family, the layer type and the reason, if `config` has unsupported layers."""
     text_config = config.get_text_config()
     family = text_config.model_type
     for index, layer_type in enumerate(getattr(text_config, "layer_types", None) or ()):
@@ -57,14 +57,14 @@ def check_config(config: Any) -> None:  # a transformers configuration, which ha
 
 
 def check_forward_pass(model: Any, runner: Runner) -> None:  # a transformers model, which has no types
-    """Raises ModelError naming the family and the reason where `runner` does not give the logits of `model`."""
+    """Raises ModelError, with the family and the reason, if `runner` does not give the same logits as `model`."""
     family = model.config.get_text_config().model_type
     try:
         _check_layer_calls(model, runner)
         _check_logits(model, runner)
     except ModelError as error:
         raise _refuse(family, str(error)) from error
-    except Exception as error:  # the code of some hundred families: what it raises is not documented
+    except Exception as error:  # the code of some hundred families raises undocumented exceptions
         reason = f"a forward pass failed, so its code does not fit this attention ({type(error).__name__}: {error})"
         raise _refuse(family, reason) from error
 
@@ -75,12 +75,12 @@ def _refuse(family: str, reason: str) -> ModelError:
 
 @dataclass(slots=True)
 class _Recorder:
-    """Notes what a model asks of its attention in a forward pass. A window is a number of tokens to look back."""
+    """Records a model's calls of its attention in a forward pass. A window is a number of tokens to look back."""
 
     shape: CacheShape
     num_calls: Counter[int] = field(default_factory=Counter)  # by layer
-    layer_windows: set[int | None] = field(default_factory=set)  # that the layers pass to the attention
-    mask_windows: set[int | None] = field(default_factory=set)  # of the masks that the model asks for
+    layer_windows: set[int | None] = field(default_factory=set)  # passed to the attention by the layers
+    mask_windows: set[int | None] = field(default_factory=set)  # of the masks that the model builds
 
     def attend(
         self,
@@ -91,7 +91,7 @@ class _Recorder:
         *others: Any,
         **named: Any,
     ) -> tuple[torch.Tensor, None]:
-        """As `attention.attend`, whose arguments these are."""
+        """Records the call and forwards it to `attention.attend`."""
         layer = int(module.layer_idx)  # type: ignore[arg-type]  # transformers sets it on attention modules
         expected = (self.shape.num_kv_heads, self.shape.head_dim)
         for kind, states in (("keys", key), ("values", value)):
@@ -105,7 +105,7 @@ class _Recorder:
         return attend(module, query, key, value, *others, **named)
 
     def build_mask(self, *_args: Any, local_size: int | None = None, **_kwargs: Any) -> None:
-        """None, since every segment has its own mask. transformers passes `local_size`, the mask's window."""
+        """Returns None, since every segment has its own mask. `local_size` is the mask's window."""
         self.mask_windows.add(local_size)
 
 
@@ -133,13 +133,13 @@ def _check_layer_calls(model: Any, runner: Runner) -> None:
 
 
 def _find_narrow(windows: set[int | None], max_tokens: int) -> list[int]:
-    """The windows that a sequence of `max_tokens` does not fit in."""
+    """The windows that are shorter than a sequence of `max_tokens`."""
     return sorted(window for window in windows if window is not None and window < max_tokens)
 
 
 @contextmanager
 def _use_attention(model: Any, name: str) -> Iterator[None]:
-    """Inside, the model runs with the attention that transformers knows as `name`."""
+    """Inside the context, the model uses the attention registered as `name`."""
     model.set_attn_implementation(name)
     try:
         yield
@@ -156,7 +156,7 @@ def _describe_layer(model: Any, runner: Runner, layer: int) -> str:
 
 
 def _check_logits(model: Any, runner: Runner) -> None:
-    """Compares two packed steps over two sequences with one batch of all their paths, as transformers runs it."""
+    """Compares two packed steps over two sequences with one batch of all their paths, run by transformers itself."""
     random = Random(0)
     texts = [[random.randrange(runner.vocab_size) for _ in range(_NUM_PATH_TOKENS - 2)] for _ in _READ_LENGTHS]
     branches = [tuple(random.sample(range(runner.vocab_size), len(_PARENTS))) for _ in texts]
@@ -164,7 +164,7 @@ def _check_logits(model: Any, runner: Runner) -> None:
     alone = _forward_alone(model, runner, texts, branches)
     difference = ((packed - alone).pow(2).mean(dim=-1).sqrt() / alone.std(dim=-1)).max().item()
     tolerance = _TOLERANCES.get(runner.dtype, _HALF_TOLERANCE)
-    if not difference <= tolerance:  # NaN is not
+    if not difference <= tolerance:  # also true for NaN
         raise ModelError(
             "two sequences in one forward pass do not get the logits that each gets alone: "
             f"they differ by {difference:.1g} of their spread, where {tolerance:.1g} is allowed"
@@ -172,7 +172,7 @@ def _check_logits(model: Any, runner: Runner) -> None:
 
 
 def _forward_packed(runner: Runner, texts: Sequence[list[int]], branches: Sequence[tuple[int, ...]]) -> torch.Tensor:
-    """The logits of both trees' nodes: [num_nodes, vocab_size]."""
+    """The logits of the nodes of both trees: [num_nodes, vocab_size]."""
     caches = [runner.new_cache() for _ in texts]
     read = [TokenTree(tuple(text[:length])) for text, length in zip(texts, _READ_LENGTHS, strict=True)]
     runner.forward([Part(cache, tree, wants_logits=False) for cache, tree in zip(caches, read, strict=True)])
@@ -187,7 +187,7 @@ def _forward_packed(runner: Runner, texts: Sequence[list[int]], branches: Sequen
 def _forward_alone(
     model: Any, runner: Runner, texts: Sequence[list[int]], branches: Sequence[tuple[int, ...]]
 ) -> torch.Tensor:
-    """The same logits from the model's own code and its own attention."""
+    """The same logits, computed with the model's own attention."""
     tree = TokenTree((0,), (0,) * len(_PARENTS), _PARENTS)
     paths = [tree.find_path(leaf) for leaf in _LEAVES]
     ids = [

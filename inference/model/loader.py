@@ -1,4 +1,4 @@
-"""From a model folder to the parts of an engine or of a character-level model."""
+"""Loads a model folder for an engine or a character-level model."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ class LoadedModel:
 
 
 def load_model(config: EngineConfig) -> LoadedModel:
-    """The model in `config.model_dir`. Raises ModelError where it cannot be used."""
+    """The model in `config.model_dir`. Raises ModelError if it cannot be used."""
     runner = load_runner(config)
     encoder = load_text_encoder(config.model_dir)
     try:
@@ -46,13 +46,13 @@ def load_model(config: EngineConfig) -> LoadedModel:
 
 
 def build_language_model(loaded: LoadedModel) -> LanguageModel:
-    """The model as an engine steps it. A second runner, without torch, is chosen here."""
+    """The model as the engine's `LanguageModel`."""
     sampler = Sampler(loaded.vocabulary, HotPrefixCache(loaded.trie), loaded.trie, loaded.runner.device)
     return TorchModel(loaded.runner, sampler)
 
 
 def load_runner(config: EngineConfig) -> Runner:
-    """The model of `config.model_dir`, ready on its device. Raises ModelError where it cannot be run rightly."""
+    """The model in `config.model_dir`, ready on its device. Raises ModelError if it would not run correctly."""
     if not (config.model_dir / "config.json").is_file():
         raise ModelError(f"{config.model_dir} is not a model folder: it has no config.json")
     register_attention()
@@ -61,7 +61,7 @@ def load_runner(config: EngineConfig) -> Runner:
         return _load_runner(config)
     except MidtokenError as error:
         raise ModelError(f"cannot load the model in {config.model_dir}: {error}") from error
-    except Exception as error:  # what transformers, safetensors and the device raise is not documented
+    except Exception as error:  # transformers, safetensors and the device raise undocumented exceptions
         raise ModelError(f"cannot load the model in {config.model_dir}: {_describe(error)}") from error
 
 

@@ -1,4 +1,4 @@
-"""Memory that the device does not have: one error for the many ways in which torch reports it."""
+"""Failed allocations: one error for the many ways in which torch reports them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,13 +7,13 @@ import torch
 
 from inference.errors import OverloadedError
 
-# What torch writes where it raises a bare RuntimeError: the CPU's allocator, cuBLAS and cuDNN.
+# Parts of the messages of bare RuntimeErrors from torch: the CPU's allocator, cuBLAS and cuDNN.
 _SIGNS = ("can't allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED")
 
 
 @contextmanager
-def refusing_when_full(purpose: str) -> Iterator[None]:
-    """Inside, a failed allocation raises OverloadedError, with `purpose` in its text. Other errors pass unchanged."""
+def refusing_when_out_of_memory(purpose: str) -> Iterator[None]:
+    """Inside the context, a failed allocation raises OverloadedError, with `purpose` in its message."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:

@@ -9,7 +9,7 @@ import torch
 from inference.healing.token_tree import TokenTree
 from inference.model.attention import Segment
 from inference.model.kv_cache import CacheShape, RowStore, SequenceCache
-from inference.model.memory import refusing_when_full
+from inference.model.memory import refusing_when_out_of_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +18,14 @@ class Part:
 
     cache: SequenceCache
     tree: TokenTree
-    wants_logits: bool = True  # False while a long prompt is still being read
+    wants_logits: bool = True  # False while a long prompt is prefilled
 
 
 class Runner:
-    """A causal language model that forwards token trees, those of several sequences in one pass."""
+    """A causal language model that forwards the token trees of several sequences in one pass."""
 
     def __init__(self, model: torch.nn.Module, device: torch.device) -> None:
-        """`model` was loaded with `attn_implementation=ATTENTION_NAME`; `load_runner` does that."""
+        """`model`: loaded with `attn_implementation=ATTENTION_NAME`, as by `load_runner`."""
         self._model = model.eval()
         self.device = device
         config = model.config.get_text_config()  # type: ignore[operator,union-attr]  # transformers is untyped
@@ -52,8 +52,8 @@ class Runner:
         """Next-token logits after each node of the parts that want them, part by part.
 
         A part gives 1 + num_branches rows: the end of its chain, then its branches. Afterwards call `cache.keep` once
-        for each part. Returns [num_nodes, vocab_size] float32, device. Raises OverloadedError; what the caches keep
-        has not changed then.
+        for each part. Returns [num_nodes, vocab_size] float32, device. Raises OverloadedError; the kept tokens of the
+        caches are then unchanged.
         """
         ids: list[int] = []
         wanted_rows: list[int] = []
@@ -75,7 +75,7 @@ class Runner:
         return self._forward(token_ids, [segment], wanted_rows)
 
     def _forward(self, token_ids: Sequence[int], plan: list[Segment], wanted_rows: Sequence[int]) -> torch.Tensor:
-        with refusing_when_full(f"a forward pass over {len(token_ids)} tokens"):
+        with refusing_when_out_of_memory(f"a forward pass over {len(token_ids)} tokens"):
             output = self._model(
                 input_ids=torch.tensor([token_ids], device=self.device),
                 position_ids=torch.cat([segment.depths for segment in plan])[None],
@@ -88,10 +88,10 @@ class Runner:
 
 
 def _find_max_tokens(config: Any) -> int:  # a transformers configuration, which has no types
-    """How many tokens a sequence may have.
+    """The maximum number of tokens in a sequence.
 
-    "longrope" takes other frequencies for the whole pass once one sequence is longer than the original window.
-    Another request's length would then change this one's logits, so sequences stay within that window.
+    Once one sequence is longer than the original window, "longrope" uses other frequencies for the whole pass. The
+    length of one request would then change the logits of another, so sequences are limited to that window.
     """
     max_tokens: int = getattr(config, "max_position_embeddings", None) or 2048
     rope = getattr(config, "rope_parameters", None) or {}

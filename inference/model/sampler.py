@@ -1,8 +1,8 @@
-"""The choice of the next token where typed bytes constrain it: masks by interval, exact masses.
+"""The choice of the next token under the constraint of the typed bytes: interval masks and exact masses.
 
-Every crossing of a covering is a row of next-token log-probabilities, cut to the tokens that may follow there. Its
-mass is log P(path) + logsumexp(row): the probability that the model gives to all continuations that leave the healed
-bytes by this path (Vieira et al. 2025, section 3.4).
+Each crossing of a covering has a row of next-token log-probabilities, masked to the tokens that may follow there. Its
+log-mass is log P(path) + logsumexp(row): the probability of all continuations that leave the healed bytes through this
+crossing (Vieira et al. 2025, section 3.4).
 """
 
 import math
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from inference.healing.covering import Crossing, Rule, find_leaving
+from inference.healing.covering import Crossing, Rule, find_crossing_interval
 from inference.model.language_model import Choice, RandomSource, SampleRequest, SampleResult
 from trie_cache.hot_prefixes import HotPrefixCache
 from trie_cache.trie import Interval, Trie
@@ -22,17 +22,17 @@ from trie_cache.vocabulary import Vocabulary
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The crossings of all requests in one list, and where each reads its logits."""
+    """The crossings of all requests in one list, and the row of logits of each."""
 
     crossings: list[Crossing]
-    owners: list[int]  # of each crossing, the index of its request
-    rows: list[int]  # of each crossing, its row of logits
-    first_rows: list[int]  # of each request, the row of its chain's end
+    owners: list[int]  # for each crossing, the index of its request
+    rows: list[int]  # for each crossing, its row of logits
+    first_rows: list[int]  # for each request, the row of its chain's end
 
 
 @dataclass(slots=True)
 class _Lookups:
-    """How one request's lookups of allowed sets went."""
+    """Hits and misses of one request's lookups in the hot-prefix cache."""
 
     num_hits: int = 0
     num_misses: int = 0
@@ -49,19 +49,17 @@ class Sampler:
         self._hot_prefixes = hot_prefixes
         self._trie = trie
         self._device = device
-        self._ranks = torch.tensor(
-            trie.rank, device=device
-        )  # [vocab_size] int32, device; special tokens lie beyond every interval
-        known = torch.tensor([bool(data) for data in vocabulary.token_bytes])
-        known[sorted(vocabulary.special_ids)] = True
-        self._known = known.to(device)  # [vocab_size] bool, device; False for padding rows
+        self._ranks = torch.tensor(trie.rank, device=device)  # [vocab_size] int32; special tokens are in no interval
+        is_token = torch.tensor([bool(data) for data in vocabulary.token_bytes])
+        is_token[sorted(vocabulary.special_ids)] = True
+        self._is_token = is_token.to(device)  # [vocab_size] bool, device; False for padding rows
 
     @torch.inference_mode()
     def choose(self, requests: Sequence[SampleRequest], logits: torch.Tensor) -> list[SampleResult]:
-        """A result for each request. `logits`: the rows of all trees' nodes, as `Runner.forward` gives them."""
+        """One result per request. `logits`: the rows of the nodes of all trees, as returned by `Runner.forward`."""
         layout = _lay_out(requests)
         lookups = [_Lookups() for _ in requests]
-        log_probs = torch.log_softmax(logits.masked_fill(~self._known, -torch.inf), dim=-1)
+        log_probs = torch.log_softmax(logits.masked_fill(~self._is_token, -torch.inf), dim=-1)
         scores = log_probs[layout.rows]  # [num_crossings, vocab_size]
         if any(crossing.remaining_bytes for crossing in layout.crossings):
             scores = scores.masked_fill(~self._build_masks(layout, lookups), -torch.inf)
@@ -105,8 +103,8 @@ class Sampler:
 
 def _find_interval(trie: Trie, crossing: Crossing) -> Interval:
     return (
-        find_leaving(trie, crossing.remaining_bytes)
-        if crossing.rule is Rule.LEAVE
+        find_crossing_interval(trie, crossing.remaining_bytes)
+        if crossing.rule is Rule.CROSS
         else trie.find_interval(crossing.remaining_bytes)
     )
 
@@ -125,14 +123,14 @@ def _lay_out(requests: Sequence[SampleRequest]) -> _Layout:
 
 
 def _find_row(node: int | None) -> int:
-    """A node's row among those of its tree: the chain's end comes first."""
+    """A node's row among the rows of its tree; the chain's end comes first."""
     return 0 if node is None else node + 1
 
 
 def _find_edge_log_probs(
     requests: Sequence[SampleRequest], first_rows: list[int], log_probs: torch.Tensor
 ) -> list[list[float]]:
-    """For each request's branches, log P(branch | its parent)."""
+    """log P(branch | its parent) for the branches of each request."""
     rows = [
         first + _find_row(parent)
         for request, first in zip(requests, first_rows, strict=True)
@@ -148,7 +146,7 @@ def _find_edge_log_probs(
 def _choose_greedily(
     request: SampleRequest, bests: npt.NDArray[np.float64], ids: npt.NDArray[np.int64]
 ) -> tuple[Choice, ...] | None:
-    """The best path and token; None where draws or several choices are wanted."""
+    """The most likely path and token; None if choices are sampled or several are requested."""
     if not request.sampling.is_greedy or len(request.random_sources) > 1:
         return None
     best = int(bests.argmax())
@@ -156,11 +154,11 @@ def _choose_greedily(
 
 
 def _draw(request: SampleRequest, joint: torch.Tensor) -> tuple[Choice, ...]:
-    """One choice for each random source: drawn among all paths and tokens at once, or the best ones in order.
+    """One choice for each random source, from all paths and tokens together: sampled, or the most likely in order.
 
-    In order there are fewer choices than wanted where fewer tokens may follow.
+    Greedy requests get fewer choices if fewer tokens may follow.
 
-    `joint`: [num_crossings, vocab_size] log P(path + token), -inf for what may not follow.
+    `joint`: [num_crossings, vocab_size] log P(path + token), -inf for tokens that may not follow.
     """
     vocab_size = joint.shape[1]
     log_probs = joint.flatten()
@@ -181,7 +179,7 @@ def _draw_one(probs: torch.Tensor, source: RandomSource | None) -> int:
 
 
 def _keep_top(probs: torch.Tensor, top_p: float) -> torch.Tensor:
-    """The likeliest tokens, just enough of them for `top_p` of the mass; the others get zero."""
+    """The probabilities of the fewest most likely tokens that together reach `top_p`; all others are zero."""
     if math.isclose(top_p, 1.0):
         return probs
     ordered, order = probs.sort(descending=True)

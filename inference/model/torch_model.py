@@ -1,4 +1,4 @@
-"""The language model that runs on torch: a runner and a sampler behind `LanguageModel`."""
+"""A `LanguageModel` that runs on torch, with a runner and a sampler."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import torch
 
 from inference.model.kv_cache import SequenceCache
 from inference.model.language_model import SampleResult, Step
-from inference.model.memory import refusing_when_full
+from inference.model.memory import refusing_when_out_of_memory
 from inference.model.runner import Part, Runner
 from inference.model.sampler import Sampler
 
@@ -24,7 +24,7 @@ class TorchModel:
         return self._runner.new_cache(num_tokens)
 
     def new_random_source(self, seed: int | None) -> torch.Generator:
-        """A generator to draw one candidate with; `None` seeds it from the system."""
+        """A generator for one candidate. `None` seeds it from the system."""
         generator = torch.Generator(self._runner.device)
         if seed is None:
             generator.seed()
@@ -33,11 +33,11 @@ class TorchModel:
         return generator
 
     def step(self, steps: Sequence[Step]) -> list[SampleResult | None]:
-        """Forwards all steps in one pass. Returns a result for each, None where its `sample` is None.
+        """Forwards all steps in one pass. Returns one result per step, None if its `sample` is None.
 
-        Raises OverloadedError; no cache has changed then.
+        Raises OverloadedError; the caches are then unchanged.
         """
-        with refusing_when_full(f"a step of {len(steps)} sequences"):
+        with refusing_when_out_of_memory(f"a step of {len(steps)} sequences"):
             logits = self._runner.forward([_build_part(step) for step in steps])
             results = iter(self._sampler.choose([step.sample for step in steps if step.sample is not None], logits))
         return [None if step.sample is None else next(results) for step in steps]

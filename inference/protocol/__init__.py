@@ -1,1 +1,1 @@
-"""What travels between a client and a server: requests, answers, and their arrays."""
+"""Requests and answers between clients and servers, as dataclasses and as arrays."""

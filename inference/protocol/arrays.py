@@ -1,4 +1,4 @@
-"""One field of a request or an answer as an array, and the error for each value that it does not take."""
+"""Conversion and validation of one field of a request or an answer as an array."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -16,19 +16,19 @@ _Member = TypeVar("_Member", bound=StrEnum)
 
 
 def to_array(values: Iterable[Any], dtype: type) -> Array:
-    """The values as an array of shape [num_values]; texts as UTF-8."""
+    """The values as an array of shape [num_values]; strings as UTF-8 bytes."""
     if dtype is np.object_:
         values = [value if isinstance(value, bytes) else str(value).encode() for value in values]
     return np.array(list(values), dtype=dtype)
 
 
 def to_bytes(item: bytes | str) -> bytes:
-    """An item of a BYTES array, which some versions of Triton's libraries give as text."""
+    """An item of a BYTES array as bytes. Some versions of Triton's libraries return a str."""
     return item if isinstance(item, bytes) else item.encode()
 
 
 def to_text(name: str, item: bytes | str) -> str:
-    """An item of a BYTES array that must be UTF-8. Raises InvalidRequestError."""
+    """An item of a BYTES array as a str. Raises InvalidRequestError if it is not UTF-8."""
     try:
         return to_bytes(item).decode()
     except UnicodeDecodeError as error:
@@ -36,7 +36,7 @@ def to_text(name: str, item: bytes | str) -> str:
 
 
 def to_member(name: str, value: str, kind: type[_Member]) -> _Member:
-    """The member of the enumeration. Raises InvalidRequestError."""
+    """The member of the enumeration. Raises InvalidRequestError if there is none with this value."""
     try:
         return kind(value)
     except ValueError:
@@ -44,7 +44,7 @@ def to_member(name: str, value: str, kind: type[_Member]) -> _Member:
 
 
 def to_single(name: str, array: Array) -> Any:
-    """The only item of the array. Raises InvalidRequestError."""
+    """The only item of the array. Raises InvalidRequestError if there is not exactly one."""
     items = array.reshape(-1)
     if len(items) != 1:
         raise InvalidRequestError(f"{name} takes one value, not {len(items)}")
@@ -52,7 +52,7 @@ def to_single(name: str, array: Array) -> Any:
 
 
 def check_known(names: Iterable[str], types: FieldTypes) -> None:
-    """Raises InvalidRequestError for the first name that the table does not have."""
+    """Raises InvalidRequestError for the first name that is not in `types`."""
     for name in names:
         if name not in types:
             raise InvalidRequestError(f"unknown field {quote(name)}; known are {', '.join(types)}")

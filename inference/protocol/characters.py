@@ -1,8 +1,8 @@
-"""One question to the character-level model and its answer, as dataclasses and as named arrays.
+"""A request to the character-level model and its answer, as dataclasses and as named arrays.
 
-The characters are bytes, and texts are the bytes themselves: half a character at the end of a text can be asked about.
-The arrays travel as those of `inference.protocol.completion` do. JSON has no infinity, so the logarithm of a
-probability of zero travels as the least number there is; in the dataclasses it is infinite.
+Texts are bytes and may end inside a UTF-8 character. The arrays are sent like those of `inference.protocol.completion`.
+JSON has no infinity. So the logarithm of a probability of zero is minus infinity in the dataclasses, but the smallest
+float64 in the arrays.
 """
 
 import dataclasses
@@ -28,9 +28,9 @@ from inference.protocol.arrays import (
     to_text,
 )
 
-END = 256  # where the end of text stands in a distribution, after the 256 bytes
-MAX_TEXT_BYTES = 16 * 1024  # requests are answered one after the other, and each byte may take a step of the model
-MAX_ENUMERATED_BYTES = 16  # seconds; the tokenizations all but double with each byte
+END = 256  # the index of the end of the text in a distribution, after the 256 bytes
+MAX_TEXT_BYTES = 16 * 1024  # requests are answered one at a time, and each byte may take a forward pass
+MAX_ENUMERATED_BYTES = 16  # takes seconds; the number of tokenizations almost doubles with each byte
 MAX_CONTEXT_BYTES = 8 * 1024 * 1024
 MAX_WIDTH = 1024
 MAX_MEMBERS = 64
@@ -41,43 +41,43 @@ _LEAST = float(np.finfo(np.float64).min)
 
 
 class Ask(StrEnum):
-    """What is asked about the text, given the context."""
+    """The result that is requested for the text, given the context."""
 
     NEXT_BYTE = "next_byte"  # the distribution of the byte that follows the text
     SURPRISAL = "surprisal"  # of each byte of the text, in bits
     PROBABILITY = "probability"  # of the text
-    SAMPLE = "sample"  # bytes that follow the text, drawn one by one
-    GREEDY = "greedy"  # the same, the likeliest each time
-    COMPLETE = "complete"  # tokens that follow the text, the first drawn exactly: the paper's section 3.4
+    SAMPLE = "sample"  # bytes that follow the text, sampled one by one
+    GREEDY = "greedy"  # bytes that follow the text, the most likely one each time
+    COMPLETE = "complete"  # tokens that follow the text, the first sampled exactly (section 3.4 of the paper)
 
 
 class CoveringKind(StrEnum):
-    """Which tokenizations of the text count."""
+    """Which tokenizations of the text are followed."""
 
-    CANONICAL = "canonical"  # those that the tokenizer writes in some longer text
-    BEAM = "beam"  # all; at each byte the likeliest of them are followed
-    SINGLE = "single"  # the tokenizer's own tokens, the last one open
-    ENUMERATE = "enumerate"  # all, one by one: for small texts
+    CANONICAL = "canonical"  # those that are canonical for some longer text
+    BEAM = "beam"  # all kinds, but at each byte only the most likely
+    SINGLE = "single"  # the canonical tokens, with the last one open
+    ENUMERATE = "enumerate"  # all, one by one: for short texts
 
 
 @dataclass(frozen=True, slots=True)
 class CharacterRequest:
-    """A question about `text`, which stands after `context`."""
+    """A request about `text`, which follows `context`."""
 
     text: bytes
     context: bytes = b""
     ask: Ask = Ask.NEXT_BYTE
     covering: CoveringKind = CoveringKind.CANONICAL
-    width: int = 8  # beam: how many are followed
-    threshold: float | None = None  # beam, canonical: less likely ones are not followed; None: the model's default
-    num_members: int = 0  # next_byte: how many tokenizations to tell
+    width: int = 8  # beam: how many bundles are followed
+    threshold: float | None = None  # beam, canonical: strings of a smaller probability are dropped; None: the default
+    num_members: int = 0  # next_byte: how many tokenizations to return
     max_bytes: int = 64  # sample, greedy
     max_tokens: int = 64  # complete
     seed: int | None = None  # sample, complete
-    deadline_ms: int | None = None  # from when the server has the question; then it ends with an error
+    deadline_ms: int | None = None  # from arrival at the server; later the request fails
 
     def __post_init__(self) -> None:
-        """Raises InvalidRequestError where a value is out of range."""
+        """Raises InvalidRequestError if a value is out of range."""
         check_range("width", self.width, 1, MAX_WIDTH)
         check_range("num_members", self.num_members, 0, MAX_MEMBERS)
         check_range("max_bytes", self.max_bytes, 1, MAX_NEW)
@@ -114,24 +114,24 @@ class CharacterRequest:
 
 @dataclass(frozen=True, slots=True)
 class CoveringMember:
-    """The end of a tokenization of the text, after its stable tokens. Bytes that are not UTF-8 show as \\xNN."""
+    """The end of a tokenization of the text, after its stable tokens. Bytes that are not UTF-8 are written as \\xNN."""
 
     tokens: tuple[str, ...]
-    ahead: str  # what the last token adds to the text; empty where any token may follow
-    probability: float  # among all that are followed; where something is ahead, all of it goes to its first byte
+    ahead: str  # the bytes of the last token beyond the text; empty if any token may follow
+    probability: float  # among all that are followed; if `ahead` is not empty, its first byte gets all of it
 
 
 @dataclass(frozen=True, slots=True)
 class NextByte:
-    """The distribution of the byte that follows, and what carries it."""
+    """The distribution of the next byte, and the most likely tokenizations of the text."""
 
     probabilities: tuple[float, ...]  # [257]: bytes 0 to 255, then the end of text
-    members: tuple[CoveringMember, ...] = ()  # the most likely first; as many as were asked for
+    members: tuple[CoveringMember, ...] = ()  # most likely first; up to the requested number
 
 
 @dataclass(frozen=True, slots=True)
 class Surprisals:
-    """How many bits each byte of the text costs, given what stands before it."""
+    """The surprisal of each byte of the text in bits, given the bytes before it."""
 
     surprisals: tuple[float, ...]  # [num_bytes]
     bits_per_byte: float  # their mean
@@ -139,24 +139,24 @@ class Surprisals:
 
 @dataclass(frozen=True, slots=True)
 class TextProbability:
-    """Logarithms to the base 2."""
+    """How likely the text is. Logarithms to the base 2."""
 
-    log2_prefix: float  # of the text, whatever follows, under the model that the covering defines
-    log2_whole: float  # of the text with the end of text after it
-    log2_at_least: float  # the exact probability, over all tokenizations, is at least this
-    log2_at_most: float | None  # None where that is not known
+    log2_prefix: float  # of a text that begins with this text, under the model that the covering defines
+    log2_whole: float  # of exactly this text and its end
+    log2_at_least: float  # lower bound of the exact probability, over all tokenizations
+    log2_at_most: float | None  # upper bound; None if unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """What follows the text."""
+    """The generated bytes that follow the text."""
 
-    data: bytes  # the last character may be unfinished where a limit of bytes ended it
+    data: bytes  # the last character may be incomplete if `max_bytes` was reached
 
 
 CharacterAnswer = NextByte | Surprisals | TextProbability | Generated
 
-# Input arrays: name -> (Triton type, NumPy type), each of shape [1]. All but `text` may be absent.
+# Input arrays: name -> (Triton type, NumPy type), each of shape [1]. Only `text` is required.
 REQUEST_TYPES: FieldTypes = {
     "text": ("BYTES", np.object_),
     "context": ("BYTES", np.object_),
@@ -171,18 +171,18 @@ REQUEST_TYPES: FieldTypes = {
     "deadline_ms": ("INT32", np.int32),
 }
 
-# Output arrays, of shape [1] where nothing else is said. An answer has those of its dataclass only.
+# Output arrays, of shape [1] unless noted. An answer has only the arrays of its dataclass.
 ANSWER_TYPES: FieldTypes = {
     "probabilities": ("FP64", np.float64),  # [257]
-    "members": ("BYTES", np.object_),  # list of CoveringMember as JSON; where some were asked for
+    "members": ("BYTES", np.object_),  # list of CoveringMember as JSON; absent if none
     "surprisals": ("FP64", np.float64),  # [num_bytes]
     "bits_per_byte": ("FP64", np.float64),
     "log2_prefix": ("FP64", np.float64),
     "log2_whole": ("FP64", np.float64),
     "log2_at_least": ("FP64", np.float64),
-    "log2_at_most": ("FP64", np.float64),  # absent where it is not known
-    "generated": ("BYTES", np.object_),  # as UTF-8, with bytes that are not as \\xNN
-    "generated_bytes": ("UINT8", np.uint8),  # [num_bytes], as they are
+    "log2_at_most": ("FP64", np.float64),  # absent if unknown
+    "generated": ("BYTES", np.object_),  # as UTF-8; bytes that are not UTF-8 as \\xNN
+    "generated_bytes": ("UINT8", np.uint8),  # [num_bytes]
 }
 
 _ASKS_OF: Mapping[str, tuple[Ask, ...]] = {
@@ -199,7 +199,7 @@ _COVERINGS_OF: Mapping[str, tuple[CoveringKind, ...]] = {
 
 
 def request_to_arrays(request: CharacterRequest) -> dict[str, Array]:
-    """The request's fields that differ from their defaults, and `text`."""
+    """The array of `text`, and of each field that differs from its default."""
     arrays = {}
     for field in dataclasses.fields(CharacterRequest):
         value = getattr(request, field.name)
@@ -209,9 +209,9 @@ def request_to_arrays(request: CharacterRequest) -> dict[str, Array]:
 
 
 def request_from_arrays(arrays: Mapping[str, Array]) -> CharacterRequest:
-    """The request that the arrays spell. Raises InvalidRequestError naming the field and what it should be.
+    """The request in the arrays. Raises InvalidRequestError, which names the field and says what it should be.
 
-    A field that has no effect on the answer is refused, because whoever gave it expects one.
+    A field that has no effect on the answer is refused, because the client expects an effect.
     """
     check_known(arrays, REQUEST_TYPES)
     if "text" not in arrays:
@@ -229,7 +229,7 @@ def request_from_arrays(arrays: Mapping[str, Array]) -> CharacterRequest:
 
 
 def answer_to_arrays(answer: CharacterAnswer) -> dict[str, Array]:
-    """The answer's fields. All numbers are finite."""
+    """The arrays of the answer's fields. All numbers are finite."""
     if isinstance(answer, Generated):
         shown = answer.data.decode(errors="backslashreplace")
         return {
@@ -245,7 +245,7 @@ def answer_to_arrays(answer: CharacterAnswer) -> dict[str, Array]:
 
 
 def answer_from_arrays(arrays: Mapping[str, Array]) -> CharacterAnswer:
-    """The answer that the arrays spell, as `answer_to_arrays` wrote them."""
+    """The answer in the arrays of `answer_to_arrays`."""
     if "generated_bytes" in arrays:
         return Generated(arrays["generated_bytes"].tobytes())
     numbers = {name: _from_finite(array) for name, array in arrays.items() if name != "members"}

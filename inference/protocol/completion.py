@@ -1,7 +1,7 @@
 """One completion request and the chunks that answer it, as dataclasses and as named arrays.
 
-The arrays are what travels: over gRPC as tensors, over HTTP as JSON fields of the same names.
-`inference.serving.completion_client` and the server's model both convert here and nowhere else.
+The arrays are sent over gRPC as tensors, and over HTTP as JSON fields of the same names. The client
+(`inference.serving.completion_client`) and the server's model both use the conversions of this module.
 """
 
 import dataclasses
@@ -35,9 +35,9 @@ class Healing(StrEnum):
     """How the model is made to continue exactly the text before the cursor."""
 
     EXACT = "exact"  # the covering tree: exact, one forward pass
-    GREEDY = "greedy"  # from the heal point on, a mask for each step
+    GREEDY = "greedy"  # from the heal point on, one mask for each step
     SINGLE = "single"  # one token back; the next token must extend it
-    NONE = "none"  # no healing: the tokens of the text as it stands
+    NONE = "none"  # no healing: the canonical tokens of the text
 
 
 class Extent(StrEnum):
@@ -45,15 +45,15 @@ class Extent(StrEnum):
 
     SINGLE_LINE = "single_line"  # to the end of the line
     BLOCK = "block"  # to the end of the indented block
-    AUTO = "auto"  # a block where the cursor opens one, else a line
+    AUTO = "auto"  # a block if the cursor opens one, otherwise a line
 
 
 class FinishReason(StrEnum):
     """Why a candidate ended."""
 
     END = "end"  # the model chose its end token
-    EXTENT = "extent"  # the line or block that was asked for is complete
-    STOP = "stop"  # a stop string was met; it is not part of the text
+    EXTENT = "extent"  # the requested line or block is complete
+    STOP = "stop"  # a stop string was generated; it is not part of the text
     LENGTH = "length"  # max_tokens were generated
     DEADLINE = "deadline"
     CANCELLED = "cancelled"
@@ -61,7 +61,7 @@ class FinishReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """Complete at the end of `prefix`, with `suffix` standing after the cursor."""
+    """A request to complete the text between `prefix` and `suffix`."""
 
     prefix: str
     suffix: str = ""
@@ -77,7 +77,7 @@ class CompletionRequest:
     explain: bool = False
 
     def __post_init__(self) -> None:
-        """Raises InvalidRequestError where a value is out of range."""
+        """Raises InvalidRequestError if a value is out of range."""
         _check_text("prefix", self.prefix)
         _check_text("suffix", self.suffix)
         check_range("max_tokens", self.max_tokens, 1, MAX_NEW_TOKENS)
@@ -97,14 +97,14 @@ class CompletionRequest:
 
 @dataclass(frozen=True, slots=True)
 class CompletionStats:
-    """What a request cost, sent with its last chunk."""
+    """What a request cost. Sent with its last chunk."""
 
     queue_ms: float = 0.0
     first_chunk_ms: float = 0.0
     total_ms: float = 0.0
     num_tokens: int = 0
     num_forwards: int = 0
-    num_healing_forwards: int = 0  # passes that chose a token before all candidates had the healed bytes; exact: 1
+    num_healing_forwards: int = 0  # passes until all candidates have spelled the healed bytes; 1 with exact healing
     num_context_tokens: int = 0
     num_tree_nodes: int = 0
     num_hot_hits: int = 0
@@ -113,13 +113,13 @@ class CompletionStats:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedNode:
-    """A node of the covering tree and its crossing. Texts show bytes that are not UTF-8 as \\xNN."""
+    """A node of the covering tree and its crossing. In the strings, bytes that are not UTF-8 are written as \\xNN."""
 
-    parent: int | None  # index into Explanation.nodes; None for the root, which holds the kept tokens
-    token: str  # the node's own token; empty for the root
-    num_covered_bytes: int  # how many healed bytes the path to this node consumes
+    parent: int | None  # index into Explanation.nodes; None for the root, the end of the kept tokens
+    token: str  # the token at this node; empty for the root
+    num_covered_bytes: int  # how many healed bytes the path to this node spells
     log_mass: float | None  # log P(path) + log of the mass of the tokens that may follow; None: no crossing here
-    best_token: str | None  # the likeliest of those tokens
+    best_token: str | None  # the most likely of those tokens
     best_log_prob: float | None  # log P(path + best_token)
 
 
@@ -131,19 +131,19 @@ class Explanation:
     healed_bytes: str
     nodes: tuple[ExplainedNode, ...]
     chosen_tokens: tuple[str, ...]  # the chosen path, and the token that goes beyond the healed bytes
-    unhealed_tokens: tuple[str, ...]  # the tokens of the healed bytes as they were typed, without healing
+    unhealed_tokens: tuple[str, ...]  # the canonical tokens of the healed bytes, without healing
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionChunk:
-    """A piece of one candidate. The joined texts of a candidate begin exactly at the cursor."""
+    """A piece of one candidate. The concatenated texts of a candidate begin exactly at the cursor."""
 
     text: str
     candidate: int = 0
-    healed_bytes: int = 0  # how many bytes before the cursor were taken back and generated again
-    finish_reason: FinishReason | None = None  # set in the candidate's last chunk
-    stats: CompletionStats | None = None  # set in the request's last chunk, and only there
-    explanation: Explanation | None = None  # in the request's last chunk, where it was asked for
+    healed_bytes: int = 0  # how many bytes before the cursor were generated again
+    finish_reason: FinishReason | None = None  # in the candidate's last chunk only
+    stats: CompletionStats | None = None  # in the request's last chunk only
+    explanation: Explanation | None = None  # in the request's last chunk, if it was requested
 
     @property
     def is_last(self) -> bool:
@@ -151,7 +151,7 @@ class CompletionChunk:
         return self.stats is not None
 
 
-# Input arrays: name -> (Triton type, NumPy type). Shape [1], `stop` [num_stop]. All but `prefix` may be absent.
+# Input arrays: name -> (Triton type, NumPy type). Shape [1], `stop` [num_stop]. Only `prefix` is required.
 REQUEST_TYPES: FieldTypes = {
     "prefix": ("BYTES", np.object_),
     "suffix": ("BYTES", np.object_),
@@ -167,7 +167,7 @@ REQUEST_TYPES: FieldTypes = {
     "explain": ("BOOL", np.bool_),
 }
 
-# Output arrays, each of shape [1]. Those of CompletionStats and `explanation` come with the last chunk only.
+# Output arrays, each of shape [1]. The fields of CompletionStats and `explanation` are in the last chunk only.
 CHUNK_TYPES: FieldTypes = {
     "text": ("BYTES", np.object_),
     "candidate": ("INT32", np.int32),
@@ -182,7 +182,7 @@ CHUNK_TYPES: FieldTypes = {
 
 
 def request_to_arrays(request: CompletionRequest) -> dict[str, Array]:
-    """The request's fields that differ from their defaults, and `prefix`."""
+    """The array of `prefix`, and of each field that differs from its default."""
     arrays = {}
     for field in dataclasses.fields(CompletionRequest):
         value = getattr(request, field.name)
@@ -193,7 +193,7 @@ def request_to_arrays(request: CompletionRequest) -> dict[str, Array]:
 
 
 def request_from_arrays(arrays: Mapping[str, Array]) -> CompletionRequest:
-    """The request in the arrays. Raises InvalidRequestError, which names the field and what it should be."""
+    """The request in the arrays. Raises InvalidRequestError, which names the field and says what it should be."""
     check_known(arrays, REQUEST_TYPES)
     if "prefix" not in arrays:
         raise InvalidRequestError("prefix is missing: the text before the cursor")
@@ -212,7 +212,7 @@ def request_from_arrays(arrays: Mapping[str, Array]) -> CompletionRequest:
 
 
 def chunk_to_arrays(chunk: CompletionChunk) -> dict[str, Array]:
-    """The chunk's fields, and those of its stats beside them."""
+    """The arrays of the chunk's fields and of its stats, if it has them."""
     values: dict[str, Any] = {
         "text": chunk.text,
         "candidate": chunk.candidate,
@@ -227,7 +227,7 @@ def chunk_to_arrays(chunk: CompletionChunk) -> dict[str, Array]:
 
 
 def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
-    """The chunk in arrays that `chunk_to_arrays` wrote."""
+    """The chunk in the arrays of `chunk_to_arrays`."""
     values = {name: array.reshape(-1)[0] for name, array in arrays.items()}
     reason = to_text("finish_reason", values["finish_reason"])
     stats = None

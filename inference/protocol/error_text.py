@@ -1,11 +1,11 @@
-"""Errors as they are sent: a text that begins with the error's kind, and Triton's code for it.
+"""Errors on the wire: a text that begins with the kind of error, and Triton's code for it.
 
-A gRPC stream carries the text only, so the client reads the kind from it.
+A gRPC stream transmits only the text, so the client reads the kind from it.
 """
 
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
 
-# kind -> the beginning of its text, the name of its code in pb_utils.TritonError
+# kind -> the beginning of the text, the name of the code in pb_utils.TritonError
 _KINDS: dict[type[MidtokenError], tuple[str, str]] = {
     InvalidRequestError: ("invalid request: ", "INVALID_ARG"),
     OverloadedError: ("overloaded: ", "UNAVAILABLE"),
@@ -25,7 +25,7 @@ def find_triton_code(error: MidtokenError) -> str:
 
 
 def error_from_text(text: str) -> MidtokenError:
-    """The error whose text `error_to_text` wrote. Any other text, such as Triton's own, is a ServerError."""
+    """The error for a text of `error_to_text`. Any other text, such as a message of Triton, gives a ServerError."""
     for kind, (beginning, _) in _KINDS.items():
         if text.startswith(beginning):
             return kind(text.removeprefix(beginning))

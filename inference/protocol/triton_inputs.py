@@ -1,4 +1,4 @@
-"""The arrays of a request as Triton hands it to a model."""
+"""The arrays of a request that Triton passes to a model."""
 
 import json
 from collections.abc import Callable
@@ -9,10 +9,10 @@ from inference.protocol.arrays import Array, FieldTypes, check_known
 
 
 def read_inputs(request: Any, get_tensor: Callable[[Any, str], Any], types: FieldTypes) -> dict[str, Array]:
-    """The arrays of the inputs that were given, of those that `types` names.
+    """The arrays of the inputs in `types` that the request has.
 
     `get_tensor` is Triton's `get_input_tensor_by_name`. Raises InvalidRequestError for a JSON field that is not an
-    input: over HTTP, Triton makes a parameter of it.
+    input: Triton turns such fields of an HTTP request into parameters.
     """
     parameters = _read_parameters(request)
     check_known(parameters, types)
@@ -25,6 +25,6 @@ def read_inputs(request: Any, get_tensor: Callable[[Any, str], Any], types: Fiel
 def _read_parameters(request: Any) -> dict[str, Any]:
     try:
         parameters: dict[str, Any] = json.loads(request.parameters() or "{}")
-    except ValueError:  # of bytes that are not UTF-8, and of the JSON that Triton makes of them
+    except ValueError:  # bytes that are not UTF-8, and the JSON that Triton writes for them
         raise InvalidRequestError("the names and values of the request's fields must be UTF-8") from None
     return parameters

@@ -235,7 +235,7 @@ def test_too_many_requests_are_refused(make_model: MakeModel) -> None:
     requests = [FakeRequest(_text()) for _ in range(70)]
     model.execute(requests)
     error = _wait_for_response(requests[-1]).error
-    assert error == ("overloaded: 64 questions wait already; try again in a moment", "UNAVAILABLE")
+    assert error == ("overloaded: 64 requests wait already; try again in a moment", "UNAVAILABLE")
 
 
 def test_a_model_that_ends_ends_its_requests(make_model: MakeModel) -> None:

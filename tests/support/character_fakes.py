@@ -66,7 +66,7 @@ class ScriptedCharacterModel:
             log_probability=log_probability,
             log_probability_with_end=log_probability + np.log(0.25),
             log_mass=log_probability,
-            log_missed=None if b"x" in text else log_probability,
+            log_dropped=None if b"x" in text else log_probability,
         )
 
     def sample(self, state: "ScriptedState", rng: np.random.Generator, max_bytes: int) -> bytes:

@@ -117,7 +117,7 @@ class ScriptedModel:
             for token_id, token in enumerate(tokens)
             if token
             and (
-                (token.startswith(remaining) and (crossing.rule is not Rule.LEAVE or token != remaining))
+                (token.startswith(remaining) and (crossing.rule is not Rule.CROSS or token != remaining))
                 or (crossing.rule is Rule.SPELL and remaining.startswith(token))
             )
         ]

@@ -49,10 +49,10 @@ def test_children_are_the_bytes_that_follow_the_prefix_and_where_their_tokens_st
     children = trie.find_children(interval, len(prefix))
 
     begun = sorted(text for text in texts if text and text.startswith(prefix))
-    assert children.num_ended == sum(text == prefix for text in begun)
+    assert children.num_exact == sum(text == prefix for text in begun)
     followers = [text[len(prefix)] for text in begun if text != prefix]
     assert children.bytes.tolist() == sorted(set(followers))
-    assert children.starts.tolist() == [children.num_ended + followers.index(byte) for byte in children.bytes.tolist()]
+    assert children.starts.tolist() == [children.num_exact + followers.index(byte) for byte in children.bytes.tolist()]
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -65,7 +65,7 @@ def test_children_of_a_prefix_that_many_tokens_share_are_found_once_and_stay_rig
     first, again = trie.find_children(interval, 1), trie.find_children(interval, 1)
 
     assert first is again
-    assert first.num_ended == texts.count(b"a")
+    assert first.num_exact == texts.count(b"a")
     assert first.bytes.tolist() == sorted({text[1] for text in texts if len(text) > 1})
     assert trie.find_children(interval, 0).bytes.tolist() == [ord("a")]
 

@@ -1,7 +1,8 @@
-"""The Triton model `characters`: it converts between tensors and `inference.protocol.characters`, and does no more.
+"""The Triton model `characters`, which converts between tensors and `inference.protocol.characters`.
 
-Decoupled: `execute` hands each request to the worker and returns; the worker's thread sends the answer. Every request
-ends in exactly one response with the FINAL flag, the answer or an error. Without it the stream would never close.
+It is decoupled: `execute` passes each request to the worker and returns; the worker's thread sends the answer. Every
+request ends in exactly one response with the FINAL flag, the answer or an error. Without it, the stream would never
+close.
 """
 
 import json
@@ -9,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any  # Triton's objects have no types
 
-import triton_python_backend_utils as pb_utils  # its TritonError, Tensor exist inside methods only
+import triton_python_backend_utils as pb_utils  # TritonError and Tensor exist only inside methods
 
 import inference
 from inference.characters.watched_reader import PassWatch
@@ -36,10 +37,10 @@ class TritonPythonModel:
     """The character-level model. Its settings are config.pbtxt's parameters, overridden by MIDTOKEN_* variables."""
 
     def __init__(self, load_service: Callable[[EngineConfig, PassWatch], Any] = _load_service) -> None:
-        self._load_service = load_service  # makes what answers: an object with `answer(request)`
+        self._load_service = load_service  # returns an object with `answer(request)`
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Reads the settings. Raises ModelError where they are none."""
+        """Reads the settings. Raises ModelError if one is missing or invalid."""
         pb_utils.Logger.log_info(f"characters: inference is {inference.__file__}")
         parameters = json.loads(args["model_config"])["parameters"]
         strings = {name: value["string_value"] for name, value in parameters.items()}
@@ -47,12 +48,12 @@ class TritonPythonModel:
         self._worker = CharacterWorker(lambda watch: self._load_service(config, watch))
 
     def execute(self, requests: Iterable[Any]) -> None:
-        """Answers a request for the heartbeat at once, and hands every other one to the worker."""
+        """Answers heartbeat requests at once, and passes all others to the worker."""
         for request in requests:
             sink = _Sink(request.get_response_sender())
             try:
                 self._take(request, sink)
-            except Exception as error:  # raised from here, it would leave the stream open
+            except Exception as error:  # an exception raised here would leave the stream open
                 sink.fail(to_public_error(error, pb_utils.Logger.log_error))
 
     def _take(self, request: Any, sink: "_Sink") -> None:
@@ -64,12 +65,12 @@ class TritonPythonModel:
         self._worker.submit(characters.request_from_arrays(arrays), sink)
 
     def finalize(self) -> None:
-        """Fails what waits, stops what runs, and ends the worker's thread."""
+        """Fails the waiting requests, stops the running one, and stops the worker's thread."""
         self._worker.close()
 
 
 class _Sink:
-    """Where the worker sends one request's answer."""
+    """Sends one request's answer to Triton. Calls after the first are ignored."""
 
     def __init__(self, sender: Any) -> None:
         self._sender, self._is_ended = sender, False

@@ -1,8 +1,8 @@
-"""The Triton model `completion`: it converts between tensors and `inference.protocol.completion`, and does no more.
+"""The Triton model `completion`, which converts between tensors and `inference.protocol.completion`.
 
-Decoupled: `execute` hands each request to the engine and returns; the engine's thread sends the chunks. Every request
-ends in exactly one response with the FINAL flag, the last chunk or an error. Without it the stream would never close.
-A request for the heartbeat is answered at once: it does not wait in the engine, and no metric counts it.
+It is decoupled: `execute` passes each request to the engine and returns; the engine's thread sends the chunks. Every
+request ends in exactly one response with the FINAL flag, the last chunk or an error. Without it, the stream would never
+close. A heartbeat request is answered at once: it does not wait in the engine, and no metric counts it.
 """
 
 import json
@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any  # Triton's objects have no types
 
-import triton_python_backend_utils as pb_utils  # its TritonError, Tensor, MetricFamily exist inside methods only
+import triton_python_backend_utils as pb_utils  # TritonError, Tensor and MetricFamily exist only inside methods
 
 import inference
 from inference.config import EngineConfig, config_from_strings, strings_from_environment
@@ -36,7 +36,7 @@ class TritonPythonModel:
     """The completion model. Its settings are config.pbtxt's parameters, overridden by MIDTOKEN_* variables."""
 
     def __init__(self, load_engine: Callable[[EngineConfig], Any] = _load_engine) -> None:
-        self._load_engine = load_engine  # makes an `inference.engine.engine.Completer`
+        self._load_engine = load_engine  # returns an `inference.engine.engine.Completer`
 
     def initialize(self, args: dict[str, str]) -> None:
         """Loads the model that the settings name. Raises ModelError."""
@@ -47,12 +47,12 @@ class TritonPythonModel:
         self._metrics = _Metrics()
 
     def execute(self, requests: Iterable[Any]) -> None:
-        """Hands every request to the engine; answers those that ask for the heartbeat."""
+        """Answers heartbeat requests at once, and passes all others to the engine."""
         for request in requests:
             sink = _Sink(request.get_response_sender(), self._metrics)
             try:
                 self._take(request, sink)
-            except Exception as error:  # raised from here, it would leave the stream open
+            except Exception as error:  # an exception raised here would leave the stream open
                 sink.fail(to_public_error(error, pb_utils.Logger.log_error))
 
     def _take(self, request: Any, sink: "_Sink") -> None:
@@ -64,12 +64,12 @@ class TritonPythonModel:
         self._engine.submit(completion.request_from_arrays(arrays), sink)
 
     def finalize(self) -> None:
-        """Ends the requests in flight and the engine's thread."""
+        """Fails the unfinished requests and stops the engine's thread."""
         self._engine.close()
 
 
 class _Sink:
-    """Where the engine sends one request's chunks. What comes after the end is dropped."""
+    """Sends one request's chunks to Triton. Calls after the end are ignored."""
 
     def __init__(self, sender: Any, metrics: "_Metrics") -> None:
         self._sender, self._metrics, self._is_ended = sender, metrics, False
@@ -113,7 +113,7 @@ class _Metrics:
                 self._series[metric, outcome] = self._families[-1].Metric(labels=labels, **buckets)
 
     def add(self, observations: Iterable[Observation]) -> None:
-        with self._lock:  # two threads in one series at once crash Triton 2.51
+        with self._lock:  # Triton 2.51 crashes if two threads use one series at once
             for seen in observations:
                 series = self._series[seen.metric, seen.outcome]
                 (series.observe if seen.metric.buckets_ms else series.increment)(seen.value)

@@ -50,7 +50,7 @@ def test_enumerate_gives_the_mass_of_the_whole_covering(case: tuple[SmallVocabul
 
     expected = _every_string(small, model).log_prefix(text)
     _assert_close([state.log_mass, state.totals.log_probability], [expected, expected])
-    assert state.totals.log_missed == -np.inf
+    assert state.totals.log_dropped == -np.inf
 
 
 @given(case=_cases())
@@ -123,13 +123,13 @@ def test_a_wide_beam_is_the_enumeration(case: tuple[SmallVocabulary, RandomModel
     for ours, exact in zip(wide.walk(text), every.walk(text), strict=True):
         _assert_close(ours.next_log_probs, exact.next_log_probs)
         _assert_close(ours.log_mass, exact.log_mass)
-        assert ours.totals.log_missed == -np.inf
+        assert ours.totals.log_dropped == -np.inf
 
 
 def _assert_bracketed(state: State, exact: float) -> None:
-    assert state.totals.log_missed is not None
+    assert state.totals.log_dropped is not None
     assert state.log_mass <= exact + 1e-9
-    assert exact <= np.logaddexp(state.log_mass, state.totals.log_missed) + 1e-9
+    assert exact <= np.logaddexp(state.log_mass, state.totals.log_dropped) + 1e-9
 
 
 @given(
@@ -156,7 +156,7 @@ def test_what_was_not_read_and_never_came_to_matter_is_missed(seed: int) -> None
     narrow = list(characters.open(b"", _beam(8, 0.3)).walk(b"abaab"))
     exact = characters.open(b"", _ALL).walk(b"abaab")
     assert any(state.unread for state in narrow)
-    assert narrow[-1].totals.log_missed != -np.inf
+    assert narrow[-1].totals.log_dropped != -np.inf
 
     for state, other in zip(narrow, exact, strict=True):
         _assert_bracketed(state, other.log_mass)
@@ -219,10 +219,10 @@ def test_walked_at_once_and_byte_by_byte_and_again_from_a_kept_state_is_the_same
 def _assert_same(ours: State, other: State) -> None:
     _assert_close(ours.next_log_probs, other.next_log_probs)
     _assert_close(ours.log_mass, other.log_mass)
-    assert ours.totals.log_missed is not None
-    assert other.totals.log_missed is not None
+    assert ours.totals.log_dropped is not None
+    assert other.totals.log_dropped is not None
     _assert_close(ours.totals.log_probability, other.totals.log_probability)
-    _assert_close(np.exp(ours.totals.log_missed), np.exp(other.totals.log_missed))
+    _assert_close(np.exp(ours.totals.log_dropped), np.exp(other.totals.log_dropped))
 
 
 @given(
@@ -264,7 +264,7 @@ def test_old_forks_are_followed_as_long_as_there_is_room() -> None:
 
     narrow, exact = (characters.open(b"", settings).advance(text) for settings in (_beam(6), _ALL))
 
-    assert narrow.totals.log_missed == -np.inf
+    assert narrow.totals.log_dropped == -np.inf
     _assert_close(narrow.log_mass, exact.log_mass)
 
 

@@ -136,11 +136,11 @@ def test_a_bundle_holds_the_tokens_that_begin_with_its_remaining_bytes_by_their_
         assert log_mass == pytest.approx(mass_of(remaining_bytes + bytes([byte])), abs=1e-9)
     end = masses[-1] if not remaining_bytes else -np.inf
     ended = [mass for mass, token in zip(masses, tokens, strict=False) if token == remaining_bytes]
-    assert bundle.log_held == pytest.approx(np.logaddexp(mass_of(remaining_bytes), end), abs=1e-9)
+    assert bundle.log_interval_mass == pytest.approx(np.logaddexp(mass_of(remaining_bytes), end), abs=1e-9)
     ahead = [mass_of(remaining_bytes + bytes([byte])) for byte in followers]
     assert bundle.log_ahead == pytest.approx(np.logaddexp.reduce([*ahead, end]), abs=1e-9)
-    assert sorted(bundle.log_mass + log_prob for _, log_prob in bundle.find_ended()) == pytest.approx(sorted(ended))
-    assert bundle.goes_on == (bool(followers) or not remaining_bytes)
+    assert sorted(bundle.log_mass + log_prob for _, log_prob in bundle.find_exact()) == pytest.approx(sorted(ended))
+    assert bundle.can_continue == (bool(followers) or not remaining_bytes)
     assert bundle.log_end == (row[-1] if not remaining_bytes else -np.inf)
 
 
@@ -153,10 +153,10 @@ def test_narrowed_byte_by_byte_and_opened_after_the_bytes_is_the_same(
 
     opened = Bundle.open(small.trie, bundle.string, remaining_bytes)
 
-    assert opened.log_held == pytest.approx(bundle.log_held, abs=1e-9)
+    assert opened.log_interval_mass == pytest.approx(bundle.log_interval_mass, abs=1e-9)
     np.testing.assert_array_equal(opened.children.bytes, bundle.children.bytes)
     np.testing.assert_array_equal(opened.log_masses, bundle.log_masses)
-    assert opened.find_ended() == bundle.find_ended()
+    assert opened.find_exact() == bundle.find_exact()
 
 
 @given(case=_opened(), limit=st.integers(1, 4))
@@ -164,7 +164,7 @@ def test_the_heaviest_of_a_bundle_come_first(
     case: tuple[SmallVocabulary, Bundle, npt.NDArray[np.float64], bytes], limit: int
 ) -> None:
     small, bundle, row, remaining_bytes = case
-    found = bundle.find_heaviest(limit)
+    found = bundle.find_most_likely(limit)
 
     if not remaining_bytes:
         assert found == [(bundle.log_mass, bundle.string, 0)]

@@ -4,28 +4,28 @@ from inference.characters.state_cache import CachedState, StateCache
 def test_the_longest_text_that_the_new_one_begins_with_is_found() -> None:
     cache: StateCache[str] = StateCache(8)
     for text in (b"", b"He", b"Hell", b"Help"):
-        cache.keep("origin", text, f"after {text!r}")
+        cache.put("origin", text, f"after {text!r}")
     assert cache.find("origin", b"Hello") == CachedState("after b'Hell'", 4)
 
 
 def test_the_state_of_the_whole_text_is_found() -> None:
     cache: StateCache[str] = StateCache(8)
-    cache.keep("origin", b"He", "state")
+    cache.put("origin", b"He", "state")
     assert cache.find("origin", b"He") == CachedState("state", 2)
 
 
 def test_a_state_of_another_origin_is_not_found() -> None:
     cache: StateCache[str] = StateCache(8)
-    cache.keep("origin", b"He", "state")
+    cache.put("origin", b"He", "state")
     assert cache.find("other", b"He") is None
 
 
 def test_the_state_that_was_used_longest_ago_is_dropped_first() -> None:
     cache: StateCache[str] = StateCache(2)
-    cache.keep("origin", b"a", "a")
-    cache.keep("origin", b"b", "b")
+    cache.put("origin", b"a", "a")
+    cache.put("origin", b"b", "b")
     cache.find("origin", b"a")
-    cache.keep("origin", b"c", "c")
+    cache.put("origin", b"c", "c")
     assert cache.find("origin", b"a") == CachedState("a", 1)
     assert cache.find("origin", b"b") is None
 
@@ -33,5 +33,5 @@ def test_the_state_that_was_used_longest_ago_is_dropped_first() -> None:
 def test_a_text_that_is_kept_again_takes_one_place() -> None:
     cache: StateCache[str] = StateCache(2)
     for text in (b"a", b"b", b"b"):
-        cache.keep("origin", text, "state")
+        cache.put("origin", text, "state")
     assert cache.find("origin", b"a") is not None

@@ -135,7 +135,7 @@ def test_single_holds_the_texts_tokens_and_those_that_could_stand_in_the_lasts_p
         possible = np.isfinite(state.next_log_probs)
         expected = np.where(possible, masses, -np.inf)
         _assert_close(state.next_log_probs, expected - logsumexp(list(expected)))
-        assert state.totals.log_missed is None
+        assert state.totals.log_dropped is None
 
 
 def _find_single_masses(toy: ToyTokenizer, model: RandomModel, data: bytes) -> npt.NDArray[np.float64]:
@@ -242,9 +242,9 @@ def test_the_exact_mass_lies_between_what_is_held_and_that_with_what_was_missed(
     for threshold in (1.0, 0.1, 0.01):
         score = open_toy(toy, model).score(text.encode(), b"", CoveringSettings(threshold=threshold))
 
-        assert score.log_missed is not None
+        assert score.log_dropped is not None
         assert score.log_mass <= exact + 1e-9
-        assert exact <= np.logaddexp(score.log_mass, score.log_missed) + 1e-9
+        assert exact <= np.logaddexp(score.log_mass, score.log_dropped) + 1e-9
 
 
 @pytest.mark.parametrize("kind", [*BYTE_LEVEL_KINDS, "metaspace-bare"])
@@ -296,8 +296,8 @@ def test_of_two_tokenizations_of_a_word_the_heavier_goes_on_once_the_tokens_afte
     near, far = start.advance(b"11 a"), start.advance(b"11" + b" a" * 8)
 
     _assert_close(np.exp(near.log_mass), 1)
-    assert far.totals.log_missed is not None
-    _assert_close(np.exp([far.log_mass, far.totals.log_missed]), [0.7, 0.3])
+    assert far.totals.log_dropped is not None
+    _assert_close(np.exp([far.log_mass, far.totals.log_dropped]), [0.7, 0.3])
 
 
 def _count(weights: Mapping[str, float], begun: bytes) -> npt.NDArray[np.float64]:

@@ -237,7 +237,7 @@ def test_more_questions_than_may_wait_are_refused(worker: CharacterWorker, servi
     _submit_running(worker, service, b"hang")
     waiting = [_submit(worker, b"next") for _ in range(3)]
 
-    with pytest.raises(OverloadedError, match="3 questions wait already"):
+    with pytest.raises(OverloadedError, match="3 requests wait already"):
         _submit(worker, b"one more")
 
     service.release.set()

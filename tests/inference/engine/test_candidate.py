@@ -102,7 +102,7 @@ def test_healed_bytes_are_neither_in_the_text_nor_counted() -> None:
     candidate = _candidate(_limits(max_tokens=1), num_healed_bytes=4)
 
     candidate.accept_path((7, 8), b"No")
-    candidate.accept_token(Crossing(1, b"de", Rule.LEAVE), 9, b"des")
+    candidate.accept_token(Crossing(1, b"de", Rule.CROSS), 9, b"des")
 
     assert candidate.text == "s"
     assert candidate.token_ids == [7, 8, 9]
@@ -122,6 +122,6 @@ def test_a_token_inside_the_remaining_bytes_is_followed_by_those_that_it_did_not
 def test_after_the_remaining_bytes_any_token_may_follow() -> None:
     candidate = _candidate(_limits(), num_healed_bytes=2)
 
-    candidate.accept_token(Crossing(None, b"No", Rule.LEAVE), 9, b"Node")
+    candidate.accept_token(Crossing(None, b"No", Rule.CROSS), 9, b"Node")
 
     assert [crossing.remaining_bytes for crossing in candidate.crossings] == [b""]

@@ -15,7 +15,7 @@ def test_it_grows_from_the_last_beat_on() -> None:
 def test_it_is_zero_while_the_loop_rests() -> None:
     clock = Clock()
     heartbeat = Heartbeat(clock)
-    heartbeat.rest()
+    heartbeat.mark_idle()
     clock.now += 5
 
     assert heartbeat.measure_ms() == 0
@@ -24,7 +24,7 @@ def test_it_is_zero_while_the_loop_rests() -> None:
 def test_work_after_a_rest_counts_from_its_own_beginning() -> None:
     clock = Clock()
     heartbeat = Heartbeat(clock)
-    heartbeat.rest()
+    heartbeat.mark_idle()
     clock.now += 5
     heartbeat.beat()
     clock.now += 1
@@ -34,7 +34,7 @@ def test_work_after_a_rest_counts_from_its_own_beginning() -> None:
 
 def test_a_loop_that_has_ended_is_beyond_any_limit_even_if_it_was_resting() -> None:
     heartbeat = Heartbeat(Clock())
-    heartbeat.rest()
+    heartbeat.mark_idle()
     heartbeat.end()
 
     assert heartbeat.measure_ms() > 1e3 * 3600 * 24 * 365

@@ -4,7 +4,7 @@ import pytest
 
 from inference.engine.candidate import Candidate
 from inference.engine.job import Job
-from inference.engine.job_builder import Arrival, JobBuilder
+from inference.engine.job_builder import JobBuilder, QueuedRequest
 from inference.protocol.completion import CompletionRequest, FinishReason
 from tests.support.engine_bench import UNBOUNDED, build_job_builder
 from tests.support.sinks import CollectingSink
@@ -14,7 +14,7 @@ def _build_job(num_candidates: int = 1) -> tuple[Job, CollectingSink]:
     sink = CollectingSink()
     builder: JobBuilder = build_job_builder()
     request = CompletionRequest("x = nam", max_tokens=5, num_candidates=num_candidates, extent=UNBOUNDED)
-    job = builder.build(Arrival(request, sink, submitted_at=10.0))
+    job = builder.build(QueuedRequest(request, sink, submitted_at=10.0))
     [first] = job.candidates
     job.candidates = [dataclasses.replace(first, index=index) for index in range(num_candidates)]
     return job, sink
@@ -82,7 +82,7 @@ def test_the_first_failure_is_kept_and_nothing_is_raised() -> None:
     job, _ = _build_job()
 
     for text in ("first", "second"):
-        with job.keeping_failure():
+        with job.recording_failure():
             raise RuntimeError(text)
 
     assert str(job.failure) == "first"
@@ -91,11 +91,11 @@ def test_the_first_failure_is_kept_and_nothing_is_raised() -> None:
 def test_a_thread_that_is_told_to_end_does_end() -> None:
     job, _ = _build_job()
 
-    with pytest.raises(KeyboardInterrupt), job.keeping_failure():
+    with pytest.raises(KeyboardInterrupt), job.recording_failure():
         raise KeyboardInterrupt
 
 
 def test_its_room_is_that_of_all_its_sequences() -> None:
     job, _ = _build_job(3)
 
-    assert job.num_tokens == 3 * job.max_held_tokens
+    assert job.num_tokens == 3 * job.max_cached_tokens

@@ -1,6 +1,6 @@
 import pytest
 
-from inference.engine.job_builder import Arrival
+from inference.engine.job_builder import QueuedRequest
 from inference.engine.stopping import LineRule
 from inference.errors import InvalidRequestError
 from inference.protocol.completion import CompletionRequest, Extent, Healing
@@ -8,8 +8,8 @@ from tests.support.engine_bench import build_job_builder
 from tests.support.sinks import CollectingSink
 
 
-def _arrive(request: CompletionRequest) -> Arrival:
-    return Arrival(request, CollectingSink(), submitted_at=10.0)
+def _arrive(request: CompletionRequest) -> QueuedRequest:
+    return QueuedRequest(request, CollectingSink(), submitted_at=10.0)
 
 
 def test_a_job_begins_with_one_candidate_that_has_said_nothing() -> None:

@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 
 from inference.engine.job import Job
-from inference.engine.job_builder import Arrival, JobBuilder
+from inference.engine.job_builder import JobBuilder, QueuedRequest
 from inference.engine.stepper import Stepper
 from inference.model.language_model import Step
 from inference.protocol.completion import CompletionRequest
@@ -18,8 +18,8 @@ def _build(window: int = 512, **settings: int) -> tuple[JobBuilder, ScriptedMode
 
 def _begin(builder: JobBuilder, prefix: str = "x = nam", num_candidates: int = 1) -> Job:
     request = CompletionRequest(prefix, max_tokens=5, extent=UNBOUNDED, num_candidates=num_candidates)
-    job = builder.build(Arrival(request, CollectingSink(), submitted_at=0.0))
-    job.caches = [builder.model.new_cache(job.max_held_tokens)]
+    job = builder.build(QueuedRequest(request, CollectingSink(), submitted_at=0.0))
+    job.caches = [builder.model.new_cache(job.max_cached_tokens)]
     return job
 
 
@@ -70,7 +70,7 @@ def test_a_long_context_is_read_in_pieces_before_the_first_choice() -> None:
     assert held[:2] == [512, 1024]
     assert held[-1] >= num_context
     assert _find_held(job)[0][:num_context] == job.prompt.context_ids
-    assert job.counters.num_reading_forwards == job.counters.num_forwards - 1 == len(held) - 1
+    assert job.counters.num_prefill_forwards == job.counters.num_forwards - 1 == len(held) - 1
 
 
 def test_a_failure_stays_with_its_job_and_the_job_steps_no_more() -> None:

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from hypothesis import assume, given, settings
 
-from inference.healing.covering import CoveringTree, Rule, build_covering, build_root_covering, find_leaving
+from inference.healing.covering import CoveringTree, Rule, build_covering, build_root_covering, find_crossing_interval
 from inference.healing.heal_point import HealPoint, find_heal_point
 from tests.support.toys import (
     KINDS,
@@ -122,7 +122,7 @@ def test_no_token_string_is_counted_twice(kind: str, cut: tuple[str, str]) -> No
 
     paths = list(_iter_paths(covering))
     assert len(paths) == len(set(paths))
-    assert all(crossing.rule is Rule.LEAVE for crossing in covering.crossings)
+    assert all(crossing.rule is Rule.CROSS for crossing in covering.crossings)
 
 
 @kinds
@@ -151,7 +151,7 @@ def test_every_exit_has_tokens_that_leave(kind: str, cut: tuple[str, str]) -> No
 
     _, covering = _build(toy, cut[0])
 
-    assert all(find_leaving(toy.trie, crossing.remaining_bytes).num_tokens for crossing in covering.crossings)
+    assert all(find_crossing_interval(toy.trie, crossing.remaining_bytes).num_tokens for crossing in covering.crossings)
 
 
 @kinds
@@ -160,7 +160,7 @@ def test_tokens_that_leave_start_with_the_rest_and_go_on(kind: str, cut: tuple[s
     toy = toy_tokenizer(kind)
     remaining_bytes = cut[0].encode()[-3:]
 
-    lo, hi = find_leaving(toy.trie, remaining_bytes)
+    lo, hi = find_crossing_interval(toy.trie, remaining_bytes)
 
     token_bytes = toy.vocabulary.token_bytes
     assert sorted(toy.trie.order[lo:hi].tolist()) == [
@@ -223,6 +223,6 @@ def test_a_word_that_only_the_look_up_knows_is_covered_whole_and_opened() -> Non
 def test_the_least_byte_goes_on_too() -> None:
     trie = Trie.build(Vocabulary.from_tokens({0: b"a", 1: b"a\x00", 2: b"ab", 3: b"a", 4: b"b"}, {}))
 
-    lo, hi = find_leaving(trie, b"a")
+    lo, hi = find_crossing_interval(trie, b"a")
 
     assert trie.order[lo:hi].tolist() == [1, 2]

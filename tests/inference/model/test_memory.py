@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from inference.errors import OverloadedError
-from inference.model.memory import refusing_when_full
+from inference.model.memory import refusing_when_out_of_memory
 
 
 def _fill_the_host() -> None:
@@ -27,11 +27,11 @@ def _fill_python() -> None:
 def test_a_failed_allocation_is_an_overloaded_error_that_names_its_purpose(allocate: Callable[[], None]) -> None:
     with (
         pytest.raises(OverloadedError, match="no memory left for the keys of 5 tokens"),
-        refusing_when_full("the keys of 5 tokens"),
+        refusing_when_out_of_memory("the keys of 5 tokens"),
     ):
         allocate()
 
 
 def test_an_error_that_is_not_about_memory_passes_unchanged() -> None:
-    with pytest.raises(RuntimeError, match="shape mismatch"), refusing_when_full("nothing"):
+    with pytest.raises(RuntimeError, match="shape mismatch"), refusing_when_out_of_memory("nothing"):
         raise RuntimeError("shape mismatch")

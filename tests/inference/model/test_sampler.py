@@ -52,7 +52,7 @@ def _may_follow(toy: ToyTokenizer, token_id: int, crossing: Crossing) -> bool:
     token = toy.vocabulary.token_bytes[token_id]
     if not crossing.remaining_bytes:
         return bool(token) or token_id in toy.vocabulary.special_ids
-    if crossing.rule is Rule.LEAVE:
+    if crossing.rule is Rule.CROSS:
         return token.startswith(crossing.remaining_bytes) and token != crossing.remaining_bytes
     begins = bool(token) and crossing.remaining_bytes.startswith(token) and crossing.rule is Rule.SPELL
     return token.startswith(crossing.remaining_bytes) or begins
