@@ -24,7 +24,7 @@ def _ids(toy: ToyTokenizer) -> tuple[int, int, int]:
 
 
 @kinds
-def test_the_partial_word_leaves_the_prefix_section_and_is_spelled_after_the_middle_marker(kind: str) -> None:
+def test_healed_bytes_are_not_in_the_prefix_section_but_after_the_middle_marker(kind: str) -> None:
     toy = toy_tokenizer(kind)
     prefix_id, suffix_id, middle_id = _ids(toy)
 
@@ -39,7 +39,7 @@ def test_the_partial_word_leaves_the_prefix_section_and_is_spelled_after_the_mid
     assert toy.join(ids[ids.index(suffix_id) + 1 : -1]).decode() == _SUFFIX
 
 
-def test_suffix_first_puts_the_kept_tokens_behind_the_middle_marker() -> None:
+def test_suffix_first_puts_the_kept_tokens_after_the_middle_marker() -> None:
     toy = toy_tokenizer("qwen")
     prefix_id, suffix_id, middle_id = _ids(toy)
 
@@ -78,7 +78,7 @@ def test_a_model_without_markers_sees_no_suffix() -> None:
 
 
 @kinds
-def test_markers_in_the_text_are_text_and_the_prompts_own_are_the_only_ones(kind: str) -> None:
+def test_markers_in_the_text_are_encoded_as_text(kind: str) -> None:
     toy = toy_tokenizer(kind)
     prefix_id, suffix_id, middle_id = _ids(toy)
     look_alikes = "".join(FIM_NAMES)
@@ -90,7 +90,7 @@ def test_markers_in_the_text_are_text_and_the_prompts_own_are_the_only_ones(kind
 
 
 @pytest.mark.parametrize("kind", SENTENCEPIECE_KINDS)
-def test_a_suffix_gets_no_blank_of_the_tokenizers_own(kind: str) -> None:
+def test_a_suffix_gets_no_dummy_prefix(kind: str) -> None:
     toy = toy_tokenizer(kind)
     _, suffix_id, middle_id = _ids(toy)
 
@@ -134,7 +134,7 @@ def _count_spelling_slowly(toy: ToyTokenizer, covering: CoveringTree) -> int:
     max_tokens=st.integers(8, 120),
 )
 @settings(max_examples=3 * settings().max_examples)
-def test_a_prompt_and_what_spells_its_healed_bytes_fit_or_the_request_is_refused(
+def test_a_prompt_with_its_healed_bytes_fits_or_is_refused(
     kind: str, prefix: str, repeats: int, suffix: str, healing: Healing, order: FimOrder, max_tokens: int
 ) -> None:
     toy = toy_tokenizer(kind)
@@ -158,7 +158,7 @@ def test_a_prompt_and_what_spells_its_healed_bytes_fit_or_the_request_is_refused
 
 
 @pytest.mark.parametrize("healing", [Healing.EXACT, Healing.GREEDY])
-def test_the_suffix_gives_way_before_the_text_in_front_of_the_cursor(healing: Healing) -> None:
+def test_the_suffix_is_cut_before_the_text_before_the_cursor(healing: Healing) -> None:
     toy = toy_tokenizer("qwen")
     request = CompletionRequest("x = 1\n" * 3 + "n" * 60, "\ny = 2\n" * 40, healing=healing)
     kept, sizes = set(), []
@@ -187,7 +187,7 @@ def test_healed_bytes_that_do_not_fit_are_refused_with_the_numbers() -> None:
 
 
 @pytest.mark.parametrize("num_typed", range(100, 200, 7))
-def test_a_cut_context_fills_most_of_its_room(num_typed: int) -> None:
+def test_a_cut_context_uses_most_of_its_room(num_typed: int) -> None:
     toy = toy_tokenizer("qwen")
     text = "".join(f"name_{index} = {index}\n" for index in range(600))[: 8 * num_typed]
 
@@ -217,7 +217,9 @@ def test_kept_tokens_and_healed_bytes_are_the_prefix(kind: str, healing: Healing
         (Healing.GREEDY, b".nex", Rule.SPELL),
     ],
 )
-def test_each_strategy_binds_the_next_token_in_its_own_way(healing: Healing, healed: bytes | None, rule: Rule) -> None:
+def test_each_strategy_restricts_the_next_token_by_its_own_rule(
+    healing: Healing, healed: bytes | None, rule: Rule
+) -> None:
     toy = toy_tokenizer("qwen")
 
     prompt = build_prompts(toy).build(CompletionRequest(_PREFIX, healing=healing), 256)
@@ -240,7 +242,7 @@ def test_the_window_moves_in_blocks(num_typed: int) -> None:
     assert sum(before != after for before, after in pairwise(firsts)) <= 2
 
 
-def test_a_long_prefix_is_cut_at_the_front() -> None:
+def test_a_long_prefix_is_cut_at_its_start() -> None:
     toy = toy_tokenizer("qwen")
     text = "".join(f"name_{index} = {index}\n" for index in range(3000))
 

@@ -75,7 +75,7 @@ class _PieceEncoder:
 @families
 @settings(max_examples=500)
 @given(text=_texts, continuation=_texts)
-def test_kept_tokens_begin_the_finished_texts_tokens(family: str, text: str, continuation: str) -> None:
+def test_kept_tokens_are_the_first_tokens_of_the_finished_text(family: str, text: str, continuation: str) -> None:
     encoder = _PieceEncoder(_PRE_TOKENIZERS[family])
 
     kept_ids = find_heal_point(encoder, text).kept_ids
@@ -84,7 +84,7 @@ def test_kept_tokens_begin_the_finished_texts_tokens(family: str, text: str, con
 
 
 @pytest.mark.parametrize(("text", "continuation"), [("x’", "“"), ("x “", "’"), ("\t\t", "、"), ("é\xa0\xa0", "“")])
-def test_wide_punctuation_can_join_what_other_punctuation_does_not(text: str, continuation: str) -> None:
+def test_wide_punctuation_joins_blanks_that_other_punctuation_does_not(text: str, continuation: str) -> None:
     """DeepSeek's pattern has it in two classes, so that it takes a blank from before it, then stands alone."""
     encoder = _PieceEncoder(_PRE_TOKENIZERS["deepseek-coder"])
 
@@ -98,7 +98,7 @@ def test_wide_punctuation_can_join_what_other_punctuation_does_not(text: str, co
 
 
 @families
-def test_beyond_one_split_of_the_text_only_its_end_is_looked_at(family: str) -> None:
+def test_the_whole_text_is_split_once_and_then_only_its_end(family: str) -> None:
     text = "    return self.name\n" * 200
     encoder = _PieceEncoder(_PRE_TOKENIZERS[family])
 

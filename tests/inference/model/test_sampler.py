@@ -110,7 +110,7 @@ def _assert_agrees(result: SampleResult, members: list[_Member], crossings: tupl
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(prefix=texts, seed=st.integers(0, 1000))
-def test_masses_and_the_best_choice_are_those_of_all_members_scored_alone(kind: str, prefix: str, seed: int) -> None:
+def test_masses_and_the_best_choice_equal_those_of_members_scored_alone(kind: str, prefix: str, seed: int) -> None:
     toy = toy_tokenizer(kind)
     tree, crossings = _covering(toy, prefix)
     logits = _random_logits(toy, tree, seed)
@@ -122,7 +122,7 @@ def test_masses_and_the_best_choice_are_those_of_all_members_scored_alone(kind: 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("prefix", _PREFIXES)
-def test_the_exact_choice_is_that_of_every_member_run_through_the_model_alone(
+def test_the_exact_choice_equals_that_of_members_run_through_the_model_alone(
     kind: str, prefix: str, make_model: MakeModel
 ) -> None:
     """The whole way: one forward pass over the tree against one plain pass of transformers for each path."""
@@ -145,7 +145,7 @@ def test_the_exact_choice_is_that_of_every_member_run_through_the_model_alone(
 
 @pytest.mark.parametrize("rule", Rule)
 @given(data=st.data(), seed=st.integers(0, 1000))
-def test_under_every_rule_the_choice_is_the_best_that_may_follow(rule: Rule, data: st.DataObject, seed: int) -> None:
+def test_under_every_rule_the_choice_is_the_best_allowed_token(rule: Rule, data: st.DataObject, seed: int) -> None:
     toy = toy_tokenizer("qwen")
     token = data.draw(st.sampled_from([token for token in toy.vocabulary.token_bytes if token]))
     crossings = (Crossing(None, token[: data.draw(st.integers(0, len(token)))], rule),)
@@ -175,7 +175,7 @@ def test_requests_sampled_together_get_the_results_of_each_alone() -> None:
         assert result.log_masses.tolist() == pytest.approx(alone.log_masses.tolist(), abs=1e-6)
 
 
-def test_no_request_gives_no_result() -> None:
+def test_no_requests_give_no_results() -> None:
     toy = toy_tokenizer("qwen")
 
     assert _sampler(toy).choose([], torch.empty(0, toy.num_rows)) == []
@@ -197,7 +197,7 @@ def _expected_probabilities(members: list[_Member], sampling: Sampling) -> dict[
 
 @pytest.mark.parametrize("sampling", [_EXACT, Sampling(0.5, 1.0), Sampling(1.0, 0.7), Sampling(2.0, 0.9)])
 @pytest.mark.parametrize("prefix", ["", "return s", "x = \n  "])
-def test_draws_follow_the_members_probabilities(sampling: Sampling, prefix: str) -> None:
+def test_samples_follow_the_members_probabilities(sampling: Sampling, prefix: str) -> None:
     """Chi-squared over the likelier members, seeded; a right sampler fails once in 100,000 seeds."""
     toy = toy_tokenizer("qwen")
     tree, crossings = _covering(toy, prefix)
@@ -249,7 +249,7 @@ def test_greedy_candidates_are_the_best_members_in_order() -> None:
 
 
 @pytest.mark.parametrize("sampling", [_GREEDY, _EXACT])
-def test_no_candidate_is_one_that_may_not_follow_even_where_few_may(sampling: Sampling) -> None:
+def test_every_candidate_is_an_allowed_token_even_if_few_are_allowed(sampling: Sampling) -> None:
     toy = toy_tokenizer("qwen")
     remaining_bytes = max(toy.vocabulary.token_bytes, key=len)
     tree, crossings = TokenTree((4,)), (Crossing(None, remaining_bytes, Rule.EXTEND),)
