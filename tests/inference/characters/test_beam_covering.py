@@ -1,4 +1,4 @@
-"""`enumerate` and `beam` against a look at every token string."""
+"""The coverings `enumerate` and `beam`, compared with an enumeration of all token strings."""
 
 from functools import partial
 
@@ -98,7 +98,7 @@ def test_surprisals_are_the_conditional_bits_of_each_byte(
 
 @given(small=small_vocabularies(max_tokens=2), seed=st.integers(0, 999))
 def test_text_probabilities_sum_over_all_token_strings_of_a_short_model(small: SmallVocabulary, seed: int) -> None:
-    """The slowest oracle: not one word of coverings in it."""
+    """The slowest oracle. It does not use coverings."""
     model = RandomModel(small.trie.num_tokens, seed, num_tokens_at_most=4)
     probabilities = find_all_texts(model, small.trie, (START,), 4)
     characters = small.open_model(model)
@@ -207,7 +207,9 @@ def test_walking_at_once_byte_by_byte_and_from_a_kept_state_agree(
         _assert_same(ours, other)
     for cut in cuts:
         kept = byte_by_byte[min(cut, len(text))]
-        kept.advance(text[cut:][::-1])  # a branch that is dropped; no longer, because `enumerate` takes short texts
+        kept.advance(
+            text[cut:][::-1]
+        )  # a branch that is dropped; it is short, because `enumerate` accepts only short texts
         if cut < len(text):
             _assert_same(kept.advance(text[cut:]), at_once[-1])
 
@@ -240,7 +242,7 @@ def test_a_beam_walks_far_beyond_a_tiny_window(
 def test_a_moving_window_does_not_change_a_model_that_looks_back_two_tokens(
     case: tuple[SmallVocabulary, RandomModel, bytes],
 ) -> None:
-    """Width 1: wider beams may lose what parted too far back."""
+    """The width is 1, because wider beams can lose alternatives that diverged too far back."""
     small, model, text = case
 
     near = small.open_model(model, max_tokens=20).open(b"", _beam(1)).walk(text * 5)
@@ -254,7 +256,7 @@ _AB = SmallVocabulary(b"ab", Vocabulary.from_tokens({1: b"a", 2: b"b", 3: b"ab"}
 
 
 def test_old_alternatives_are_kept_while_there_is_room() -> None:
-    """`ab` is one token or two, at the start and again after twenty letters."""
+    """`ab` is one token or two tokens, at the start and again after twenty letters."""
     characters = _AB.open_model(RandomModel(3, num_tokens_seen=2))
     text = b"ab" + 20 * b"b" + b"ab"
 

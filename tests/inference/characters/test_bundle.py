@@ -1,4 +1,4 @@
-"""Sums over slices against fractions, and bundles against a look at every token."""
+"""Sums over slices, compared with fractions, and bundles, compared with a scan of all tokens."""
 
 from fractions import Fraction
 from itertools import pairwise
@@ -30,7 +30,7 @@ _dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
 def _sum_exactly(values: Floats) -> float:
-    """The logarithm of a sum of fractions, in as many bits as they have."""
+    """Returns the logarithm of a sum of fractions, computed exactly."""
     finite = [float(value) for value in values if value > -np.inf]
     if not finite:
         return -np.inf
@@ -40,7 +40,7 @@ def _sum_exactly(values: Floats) -> float:
 
 
 def _assert_near(found: float, exact: float, dtype: type) -> None:
-    """Near as masses: the difference of logarithms is the relative error."""
+    """Compares masses: the difference of their logarithms is the relative error."""
     if exact == -np.inf:
         assert found == -np.inf
     else:
@@ -71,7 +71,7 @@ def test_the_sum_over_a_whole_row_is_accurate(dtype: type, row: list[float]) -> 
 
 @_dtypes
 def test_the_sum_of_a_tiny_slice_keeps_its_digits(dtype: type) -> None:
-    """A difference of running sums would have none left."""
+    """A difference of cumulative sums would have lost all digits."""
     rare = np.log(1e-30) + np.array([0.0, -1.0, -2.0])
     values: Floats = np.concatenate([np.full(30_000, -10.3), rare, np.full(30_000, -10.3)]).astype(dtype)
 
@@ -96,7 +96,7 @@ def test_the_sum_of_nothing_is_zero() -> None:
 
 @st.composite
 def _opened(draw: st.DrawFn) -> tuple[SmallVocabulary, Bundle, npt.NDArray[np.float64], bytes]:
-    """A bundle after some bytes, the row it was made of, and the bytes."""
+    """Draws a bundle after some bytes, with its row and the bytes."""
     small = draw(small_vocabularies(max_tokens=8))
     model: RandomModel = draw(random_models(small.trie))
     string = TokenString((START,))

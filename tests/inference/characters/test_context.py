@@ -1,4 +1,4 @@
-"""Contexts far beyond the model's window: they are cut before they are tokenized, and little of them is kept."""
+"""Contexts far longer than the model's window. They are cut before they are tokenized, and little of them is kept."""
 
 import tracemalloc
 
@@ -31,7 +31,7 @@ _coverings = pytest.mark.parametrize(
 
 
 class _WatchedEncoder:
-    """An encoder that notes the longest text it has been given."""
+    """An encoder that records the length of the longest text that it was given."""
 
     def __init__(self, encoder: TextEncoder) -> None:
         self.start_ids = encoder.start_ids
@@ -93,9 +93,11 @@ def test_large_contexts_are_freed_with_their_states(covering: CoveringSettings) 
 def test_cutting_a_context_first_gives_the_same_state(
     kind: str, covering: CoveringSettings, words: list[str], count: int
 ) -> None:
-    """Within the window nothing is cut. Beyond it, the tokens that stay are those of the whole context."""
+    """Within the window nothing is cut. Beyond it, the remaining tokens are those of the whole context."""
     toy = narrow_tokenizer(kind)
-    context = (" ".join(["as", *words, ""]) * count).encode()  # with a letter: blanks alone are one endless pre-token
+    context = (
+        " ".join(["as", *words, ""]) * count
+    ).encode()  # with a letter, because blanks alone are one very long pre-token
     model = RandomModel(toy.trie.num_tokens)
 
     ours = open_toy(toy, model, _MAX_TOKENS).open(context, covering)

@@ -1,4 +1,4 @@
-"""The paper's own examples, sampling, and what a caller sees of coverings."""
+"""The paper's own examples, sampling, and the coverings as a caller sees them."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ _assert_close = partial(np.testing.assert_allclose, rtol=0, atol=1e-9)
 
 
 def _train_on_pieces(toy: ToyTokenizer, weights: Mapping[tuple[str, ...], float]) -> CorpusModel:
-    """A model that has read these texts so often, in these pieces."""
+    """Returns a model of these texts in these pieces, with these weights."""
     ids = {token: index for index, token in enumerate(toy.vocabulary.token_bytes)}
     return CorpusModel(
         toy.trie,
@@ -58,8 +58,8 @@ _ILLS = ("ills", " of", " the", " world", " are", " seen", ".")
 def test_a_blank_can_be_on_either_side_of_the_prompts_end() -> None:
     """The prompt boundary problem.
 
-    `In the kingdom of the blind, the` goes on with ` one-eyed man is king.` But ask a token model what follows
-    `the` and a blank, and it has hardly ever seen a blank there by itself: nothing but ` ills of the world`.
+    `In the kingdom of the blind, the` continues with ` one-eyed man is king.` But after `the` and a separate blank, the
+    token model predicts `ills of the world`, because it has hardly ever seen a separate blank there.
     """
     toy = wrap("gpt2", train("gpt2", ["".join(_KINGDOM + _PROVERB), " ".join(_ILLS)] * 9, 400))
     model = _train_on_pieces(
@@ -86,10 +86,10 @@ _HELLO_MERGES = (
 
 
 def test_hello_worl_continues_with_d() -> None:
-    """One token is not enough to take back.
+    """Taking back one token is not enough.
 
-    `Hello, worl` is `Hello|,| wor|l`, but `Hello, world` is `Hello|,| world`. Who takes back the `l` alone stays
-    behind ` wor`, where the model has only ever seen a slip of the pen: ` wor|l|wide`.
+    `Hello, worl` is `Hello|,| wor|l`, but `Hello, world` is `Hello|,| world`. Taking back only `l` leaves ` wor`, after
+    which the model has only seen a rare misspelling: ` wor|l|wide`.
     """
     toy = merge_by_hand("gpt2", *_HELLO_MERGES)
     hello = ("Hello", ",")
@@ -146,14 +146,14 @@ _VOCABULARY = SmallVocabulary(
         {1: b"a", 2: b"b", 3: b"ab", 4: b"aba", 5: b"ba", 6: b"ab"}, {"<start>": START, "<end>": 7}, [7]
     ),
 )
-_NUM_TOKENS = 4  # the mark at the start and three more, then the text has ended
+_NUM_TOKENS = 4  # the start token and three more; then the text ends
 _SHORT = RandomModel(6, seed=5, sharpness=1.0, num_tokens_at_most=_NUM_TOKENS)
 _NUM_SAMPLES = {"by bytes": 250, "by tokens": 1500}
 
 
 @pytest.mark.parametrize("prefix", [b"", b"a", b"ab", b"abab"])
 def test_completion_by_tokens_agrees_with_rejection_sampling(prefix: bytes) -> None:
-    """The paper's section 3.4 against the loop that says what it should do."""
+    """The algorithm of the paper's section 3.4, compared with the rejection sampling that it must agree with."""
     characters = _VOCABULARY.open_model(_SHORT)
     state = characters.open(prefix, _ALL)
     rng = np.random.default_rng(1)
@@ -186,7 +186,7 @@ def test_samples_follow_the_probabilities_of_the_texts(method: str, prefix: byte
 def _assert_agree(
     ours: npt.NDArray[np.float64], theirs: npt.NDArray[np.float64], expected: npt.NDArray[np.float64], num_samples: int
 ) -> None:
-    """A chi-squared test, rare texts taken together. It would reject one true sampler in 10,000."""
+    """A chi-squared test, with rare texts combined. It rejects a correct sampler once in 10,000 times."""
     rare = expected < 10
     gap = np.append((ours - theirs)[~rare], (ours - theirs)[rare].sum())
     weight = np.append(expected[~rare], max(expected[rare].sum(), 1.0))

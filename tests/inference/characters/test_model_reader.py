@@ -1,4 +1,4 @@
-"""A model's rows for trees of token strings against plain forward passes of each string."""
+"""The rows for trees of token strings, compared with a plain forward pass over each string."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +34,7 @@ _END_IDS = sorted(_TOY.vocabulary.end_ids)
 
 
 class PlainModel:
-    """The same model as transformers runs it, the whole string each time."""
+    """The same model, run by transformers over the whole string each time."""
 
     def __init__(self, folder: Path) -> None:
         self._model = transformers.AutoModelForCausalLM.from_pretrained(
@@ -42,7 +42,7 @@ class PlainModel:
         ).eval()
 
     def find_log_probs(self, token_ids: TokenIds) -> LogProbs:
-        """By rank; the end of the text is the last."""
+        """Returns log probabilities by rank. The end of the text is last."""
         with torch.inference_mode():
             logits = self._model(input_ids=torch.tensor([list(token_ids)]), use_cache=False).logits[0, -1].numpy()
         wanted = logits[[*_TOY.trie.order, *_END_IDS]]
@@ -71,7 +71,7 @@ def _assert_read(strings: Sequence[TokenString], plain: PlainModel) -> None:
 def test_each_string_of_a_growing_tree_gets_the_row_of_a_plain_forward_pass(
     family: str, seed: int, make_model: MakeModel
 ) -> None:
-    """Branches grow anywhere, some are dropped and their rows taken by others, some are read again."""
+    """Branches grow anywhere. Some are dropped and their rows are reused, some are read again."""
     folder = make_model(family=family, **_FAMILIES[family])
     plain, reader, random = PlainModel(folder), _new_reader(_load(folder)), Random(seed)
     root = TokenString((0,))
@@ -115,13 +115,13 @@ def test_several_end_tokens_are_summed_to_one_end(make_model: MakeModel) -> None
 
     assert ours.log_probs is not None
     assert other.log_probs is not None
-    shift = other.log_probs - ours.log_probs  # what the second end takes from all others
+    shift = other.log_probs - ours.log_probs  # the probability that the second end takes from all other tokens
     np.testing.assert_allclose(shift, shift[0], atol=1e-5)
     assert np.exp(other.log_probs.astype(np.float64)).sum() + np.exp(other.log_end) == pytest.approx(1, abs=1e-6)
 
 
 def test_rows_of_dropped_strings_are_reused(make_model: MakeModel) -> None:
-    """Twenty times as many tokens go through as there are rows."""
+    """Reads twenty times as many tokens as there are rows."""
     folder = make_model()
     plain, reader = PlainModel(folder), _new_reader(_load(folder), max_rows=400)
     root, random = TokenString((0,)), Random(5)

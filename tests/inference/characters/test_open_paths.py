@@ -1,4 +1,4 @@
-"""The cache of open paths: what it keeps is found again, and takes no more memory than it may."""
+"""The cache of open paths: cached texts are found again, and memory is limited."""
 
 import tracemalloc
 
@@ -41,7 +41,7 @@ def test_the_cache_stays_within_its_memory_limit(text: str) -> None:
 
     num_bytes = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert num_bytes <= max_bytes + 200_000  # the encoder keeps short pre-tokens beside them
+    assert num_bytes <= max_bytes + 200_000  # the encoder also caches short pre-tokens
 
 
 def test_a_text_larger_than_the_cache_is_not_kept() -> None:

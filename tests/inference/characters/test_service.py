@@ -1,4 +1,4 @@
-"""The service with a scripted character-level model behind it."""
+"""The service with a scripted character-level model."""
 
 import dataclasses
 import math
@@ -111,7 +111,7 @@ def test_a_refused_text_is_not_cached(service: CharacterService, model: Scripted
 
 
 class _ForgetfulModel(ScriptedCharacterModel):
-    """Its states do not hold their contexts."""
+    """A model whose states do not refer to their contexts."""
 
     def open(self, context: bytes, settings: object) -> ScriptedState:
         return super().open(context[:0], settings)

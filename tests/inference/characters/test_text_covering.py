@@ -1,4 +1,4 @@
-"""`canonical` and `single` against the tokenizer's own words, tried one by one."""
+"""The coverings `canonical` and `single`, compared with the tokenizer's own results for many continuations."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -51,13 +51,13 @@ _data = st.data()
 
 @st.composite
 def _cut_bytes(draw: st.DrawFn) -> bytes:
-    """A text, cut after any byte."""
+    """Draws a text, cut after any byte."""
     whole = draw(_narrow_texts).encode()
     return whole[: draw(st.integers(0, len(whole)))]
 
 
 def _draw_toy(data: st.DataObject, kind: str) -> ToyTokenizer:
-    """One that was trained, or one whose merges make no sense."""
+    """Draws a trained tokenizer, or one with random merges."""
     return narrow_tokenizer(kind) if data.draw(st.booleans()) else data.draw(merged_tokenizers(kind))
 
 
@@ -103,7 +103,7 @@ def test_canonical_has_the_mass_of_the_canonical_strings(kind: str, data: st.Dat
 def test_canonical_is_exact_for_a_model_that_was_trained_on_canonical_strings(
     kind: str, known: list[str], data: st.DataObject
 ) -> None:
-    """No covering in the oracle at all: it counts texts. (SentencePiece reads a mark, or a blank in front, its way.)"""
+    """The oracle counts texts. (SentencePiece treats a blank mark or a leading blank differently.)"""
     known = [text for text in known if kind not in SENTENCEPIECE_KINDS or not ("▁" in text or text[:1] in ("", " "))]
     assume(known)
     toy = toy_tokenizer(kind)
@@ -251,7 +251,7 @@ def test_the_exact_mass_is_between_the_bounds(kind: str, data: st.DataObject, te
 def test_likely_non_canonical_tokens_of_a_word_are_followed(
     kind: str, data: st.DataObject, head: str, endings: set[str]
 ) -> None:
-    """The texts begin alike, and the model has seen that beginning letter by letter, or as the tokenizer has it too."""
+    """The texts have a common beginning, which the model has seen letter by letter, or also in canonical tokens."""
     toy = _draw_toy(data, kind)
     letters = tuple(toy.vocabulary.token_bytes.index(letter.encode()) for letter in head)
     beginnings = data.draw(st.sampled_from([{letters: 1.0}, {letters: 0.7, toy.encode(head): 0.3}]))
@@ -270,7 +270,7 @@ def test_likely_non_canonical_tokens_of_a_word_are_followed(
 
 
 def test_non_canonical_tokens_are_followed_through_the_token_after_the_word() -> None:
-    """`11` is a token, and the model has `1` `1` and two blanks in one: the first blank completes the word as `11`."""
+    """`11` is a token, but the model has seen `1|1` and two blanks in one token. The first blank completes the word."""
     toy = merge_by_hand("llama3", "Ġ Ġ", words=["11"])
     one, blanks = (toy.vocabulary.token_bytes.index(text) for text in (b"1", b"  "))
     characters = open_toy(toy, CorpusModel(toy.trie, find_start_ids(toy), {(one, one, blanks): 1.0}))
@@ -295,7 +295,7 @@ def test_the_heavier_of_two_tokenizations_remains_once_later_tokens_are_stable()
 
 
 def _count(weights: Mapping[str, float], begun: bytes) -> npt.NDArray[np.float64]:
-    """[257]: how the texts that begin so go on."""
+    """[257]: the weights of the texts with this beginning, by their next byte or end."""
     expected = np.zeros(257)
     for text, weight in weights.items():
         if text.encode().startswith(begun):
@@ -324,7 +324,7 @@ def test_a_moving_window_does_not_change_a_model_that_looks_back_two_tokens(
 
 @kinds
 def test_a_word_of_half_the_window_fits(kind: str) -> None:
-    """Wide letters that the tokenizer spells in bytes: as many tokens as bytes."""
+    """The tokenizer spells these letters as bytes, so there are as many tokens as bytes."""
     toy = narrow_tokenizer(kind)
     characters = open_toy(toy, RandomModel(toy.trie.num_tokens, num_tokens_seen=1), max_tokens=256)
     word = "中文字符日本語".encode() * 6
@@ -335,7 +335,7 @@ def test_a_word_of_half_the_window_fits(kind: str) -> None:
 
 
 def test_a_string_that_single_drops_and_resumes_is_read_again() -> None:
-    """`ab` and `abcd` are one token, and nothing goes before; `abc` is `ab|c`, and `ab` goes before."""
+    """`ab` and `abcd` are one token, with an empty path before it. `abc` is `ab|c`, with `ab` as the path."""
     toy = merge_by_hand("gpt2", "a b", "c d", "ab cd")
     characters = open_toy(toy, RandomModel(toy.trie.num_tokens))
 

@@ -1,4 +1,4 @@
-"""The worker with a scripted service behind it: order, deadlines, cancels, heartbeat; one end for each question."""
+"""The worker with a scripted service: order, deadlines, cancels, heartbeat, and exactly one end for each question."""
 
 import gc
 import logging
@@ -20,7 +20,7 @@ from tests.support.toys import narrow_tokenizer
 
 
 class _Sink:
-    """Keeps how its question ended."""
+    """Records how its question ended."""
 
     def __init__(self) -> None:
         self.answers: list[CharacterAnswer] = []
@@ -43,7 +43,7 @@ class _Sink:
         return self.cancelled
 
     def wait(self) -> "_Sink":
-        """Itself, once the question has ended."""
+        """Waits until the question has ended. Returns itself."""
         assert self._ended.wait(30), "the question never ended"
         return self
 
@@ -55,7 +55,7 @@ class _Sink:
 
 
 class _Clock:
-    """Stands still until the test moves it."""
+    """A clock that changes only when the test sets it."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -65,10 +65,10 @@ class _Clock:
 
 
 class _Service:
-    """Does what the text says.
+    """A service that does what the text says.
 
-    `run` makes forward passes until the worker stops it; `hang` is one forward pass that lasts until `release`;
-    `refuse` and `raise` fail; any other text is given back.
+    `run` makes forward passes until the worker stops it. `hang` is one forward pass that lasts until `release`.
+    `refuse` and `raise` fail. Any other text is returned.
     """
 
     def __init__(self, num_failed_loads: int = 0) -> None:
@@ -144,7 +144,7 @@ def _submit(worker: CharacterWorker, text: bytes, deadline_ms: int | None = None
 
 
 def _submit_running(worker: CharacterWorker, service: _Service, text: bytes = b"run") -> _Sink:
-    """A question that is being answered when this returns."""
+    """Submits a question and returns when it is running."""
     sink = _submit(worker, text)
     assert service.has_passed.wait(30)
     return sink
@@ -364,7 +364,7 @@ def test_loading_the_model_counts_as_progress(timed_worker: CharacterWorker, ser
 
 
 class _StoppedWatch:
-    """Stops the question at one of its forward passes, and notes how many there were."""
+    """Stops the question at one of its forward passes, and counts the passes."""
 
     def __init__(self, watch: PassWatch, sink: _Sink, num_passes: int) -> None:
         self._watch, self._sink, self._num_left = watch, sink, num_passes
@@ -373,7 +373,7 @@ class _StoppedWatch:
         self._num_left -= 1
         assert self._num_left >= 0, "a cancelled question goes on"
         self._sink.cancelled = self._num_left == 0
-        time.sleep(0.03)  # longer than cancels are not asked for
+        time.sleep(0.03)  # longer than the interval between checks for a cancel
         self._watch.begin_pass()
 
     def end_pass(self) -> None:

@@ -9,7 +9,7 @@ from tests.support.toys import texts
 
 @st.composite
 def _cut_bytes(draw: st.DrawFn) -> tuple[str, list[bytes]]:
-    """A text, and its bytes in pieces that respect nothing."""
+    """Draws a text, and its bytes cut into pieces anywhere."""
     text = draw(texts)
     data = text.encode()
     ends = sorted({0, len(data), *draw(st.lists(st.integers(0, len(data)), max_size=8))})

@@ -64,12 +64,12 @@ def test_without_healing_a_completion_equals_generate_of_transformers(
 
 
 def _cut_at_extent(text: str, prefix: str) -> str:
-    """What an unbounded request after `prefix` answers of the text: a block that began in the prefix may end."""
+    """Returns the part of the text that an unbounded request answers; a block that began in the prefix may end it."""
     return text[: build_extent_rule(UNBOUNDED, prefix, "").find_end(text)]
 
 
 def _complete_slowly(toy: ToyTokenizer, plain: transformers.PreTrainedModel, prefix: str, num_new: int) -> bytes:
-    """The exact choice and what follows it, one plain pass of transformers for each path and each token."""
+    """Computes an exact completion with one plain forward pass of transformers for each path and each token."""
     prompt = build_prompts(toy).build(CompletionRequest(prefix), 1024)
     tree = prompt.covering.build_tree(prompt.context_ids)
     is_text = torch.tensor([bool(token) for token in toy.vocabulary.token_bytes])
@@ -141,7 +141,7 @@ def _request_of(document: _Document) -> CompletionRequest:
 
 
 def _spelled(toy: ToyTokenizer, token_ids: Sequence[int]) -> bytes:
-    """The prefix section and what stands behind the last marker, as bytes."""
+    """Returns the bytes of the prefix section and of the tokens after the middle marker."""
     prefix_id, middle_id, suffix_id = (toy.vocabulary.special_tokens[name] for name in FIM_NAMES)
     ids = list(token_ids)[1:]  # the start token
     if ids and ids[0] == prefix_id:
@@ -154,10 +154,10 @@ def _spelled(toy: ToyTokenizer, token_ids: Sequence[int]) -> bytes:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["qwen", "gpt2", "llama3", "llama2", "metaspace"])
 def test_a_completion_always_continues_exactly_the_typed_bytes(kind: str, make_model: MakeModel) -> None:
-    """10,000 documents and cursors in full, over five kinds of tokenizer, all strategies, twenty at a time.
+    """10,000 documents and cursors in a full run: five kinds of tokenizer, all strategies, twenty requests at a time.
 
-    The tokens that the model was shown and has chosen spell the typed bytes first. What they spell after them is
-    what was sent, in chunks or not.
+    The tokens of the prompt and of the completion spell the typed bytes first. The bytes after them are the text that
+    was sent, in one or more chunks.
     """
     bench = build_bench(make_model(kind), kind, dtype="float32", max_sequences=20)
 
@@ -227,7 +227,7 @@ def test_requests_get_the_same_answers_together_as_alone(bench: Bench) -> None:
 
 
 def test_a_long_context_read_in_pieces_gives_the_same_answer(make_model: MakeModel) -> None:
-    """A context of 800 tokens, by an engine that reads 512 at a time; transformers is the oracle."""
+    """A context of 800 tokens in an engine that reads 512 at a time. transformers is the oracle."""
     folder = make_model("qwen", max_position_embeddings=2048)
     bench = build_bench(folder, "qwen")
     prefix = "".join(f"name_{index} = {index}\n" for index in range(90)) + "nam"
@@ -275,7 +275,7 @@ def test_the_same_seed_repeats_a_completion_and_another_seed_does_not(bench: Ben
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_every_candidate_is_sent_and_ends_once(bench: Bench, temperature: float) -> None:
-    """Some end long before others: at the end of the line, at a stop string, at `max_tokens`."""
+    """Some candidates end long before others: at a line end, at a stop string, or at `max_tokens`."""
     request = CompletionRequest(
         "x = ",
         max_tokens=30,
@@ -330,7 +330,7 @@ def test_a_requested_explanation_is_in_the_last_chunk(bench: Bench) -> None:
 
 
 def _unescape(*shown: str) -> bytes:
-    """The bytes of texts that show those that are not UTF-8 as \\xNN."""
+    """Returns the bytes of texts in which bytes that are not UTF-8 are escaped as \\xNN."""
     return re.sub(rb"\\x([0-9a-f]{2})", lambda found: bytes([int(found[1], 16)]), "".join(shown).encode())
 
 

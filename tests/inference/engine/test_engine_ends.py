@@ -1,4 +1,4 @@
-"""How requests end: what they ask for, and what becomes of them."""
+"""How requests end: cancelled, at their deadline, refused, at a limit, or when the engine closes."""
 
 import threading
 import time
@@ -118,7 +118,7 @@ def test_more_tokens_than_the_window_are_refused(bench: Bench) -> None:
 def test_no_token_is_beyond_the_models_window(
     family: str, healing: Healing, prefix: str, make_model: MakeModel
 ) -> None:
-    """GPT-2 has a table of positions and breaks on the first one beyond."""
+    """GPT-2 has a table of positions and fails on the first position beyond it."""
     bench = build_bench(make_model("qwen", family), "qwen")
     furthest = 0
 
@@ -163,7 +163,7 @@ def test_max_tokens_counts_tokens_that_go_beyond_the_healed_bytes(
 
 
 def _find_refusal(engine: Engine, request: CompletionRequest) -> str:
-    """Why a full engine takes no more."""
+    """Returns why a full engine refuses a request."""
     with pytest.raises(OverloadedError) as caught:
         submit(engine, request)
     return str(caught.value)

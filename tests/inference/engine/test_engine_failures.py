@@ -1,4 +1,4 @@
-"""What goes wrong: the one request that it belongs to fails, and everybody else is served."""
+"""Failures: only the request that causes one fails, and all others are answered."""
 
 import dataclasses
 import logging
@@ -39,18 +39,18 @@ def _fail_steps_of_the_bad(steps: Sequence[Step]) -> None:
 
 
 def _spoil_choice(request: SampleRequest, result: SampleResult) -> SampleResult:
-    """A token that the vocabulary does not have."""
+    """Chooses a token that is not in the vocabulary."""
     choices = tuple(dataclasses.replace(choice, token_id=10**6) for choice in result.choices)
     return dataclasses.replace(result, choices=choices) if _is_bad(request) else result
 
 
 def _spoil_explanation(request: SampleRequest, result: SampleResult) -> SampleResult:
-    """A best token that the vocabulary does not have."""
+    """Explains with a best token that is not in the vocabulary."""
     return dataclasses.replace(result, best_ids=result.best_ids + 10**6) if _is_bad(request) else result
 
 
 def _submit_together(bench: ScriptedBench, requests: Sequence[CompletionRequest]) -> list[CollectingSink]:
-    """The requests, all of them there before the first one steps."""
+    """Submits all requests before the first step."""
     hold, before_step = threading.Event(), bench.model.before_step
 
     def wait(steps: Sequence[Step]) -> None:
@@ -174,7 +174,7 @@ def test_caches_of_a_failed_request_are_released(scripted: ScriptedBench) -> Non
     bad, good = _submit_together(scripted, [_BAD, _GOOD])
     assert bad.error
     assert good.wait().text
-    complete(scripted.engine, CompletionRequest("", max_tokens=1, healing=Healing.NONE))  # the loop went round again
+    complete(scripted.engine, CompletionRequest("", max_tokens=1, healing=Healing.NONE))  # the loop has run again
 
     assert scripted.model.num_held == 0
 
@@ -252,11 +252,11 @@ def test_a_request_that_does_not_fit_is_refused(scripted: ScriptedBench) -> None
 
 
 class _Deadly(BaseException):
-    """Nothing in the engine expects it."""
+    """An exception that the engine does not handle."""
 
 
 class _FailingClock(Clock):
-    """Raises once on the engine's thread, when it is told to."""
+    """A clock that raises once on the engine's thread when the test says so."""
 
     is_deadly = False
 
@@ -277,7 +277,7 @@ def mortal() -> Iterator[tuple[ScriptedBench, _FailingClock]]:
 
 
 def _kill(bench: ScriptedBench, clock: _FailingClock) -> list[CollectingSink]:
-    """The requests that were running and waiting when the thread ended."""
+    """Ends the engine's thread. Returns the sinks of the requests that were running and waiting."""
 
     def die(_steps: Sequence[Step]) -> None:
         clock.is_deadly = True
@@ -328,7 +328,7 @@ def test_an_idle_engine_has_a_heartbeat_of_zero(scripted: ScriptedBench) -> None
     complete(scripted.engine, _GOOD)
     complete(scripted.engine, _GOOD)
     while scripted.engine.measure_heartbeat_ms():
-        pass  # the thread is on its way from the last chunk to its rest
+        pass  # the thread has sent the last chunk and does not rest yet
     scripted.clock.now += 1000
 
     assert scripted.engine.measure_heartbeat_ms() == 0.0

@@ -1,4 +1,4 @@
-"""What an engine holds: never more than its window, and never more than `cache_tokens`."""
+"""The room of an engine: no sequence exceeds the window, and all caches together stay within `cache_tokens`."""
 
 from contextlib import closing
 
@@ -27,7 +27,7 @@ _requests = st.builds(
 
 @pytest.mark.parametrize("kind", ["qwen", "llama2"])
 def test_no_admitted_request_exceeds_the_window_or_its_reserved_room(kind: str) -> None:
-    """On a model that spells healed bytes in as many tokens as it can and never ends a text."""
+    """The model spells healed bytes with as many tokens as possible, and never ends a text."""
     bench = build_scripted_bench(kind=kind, cache_tokens=_CACHE_TOKENS)
     model, ends = bench.model, set[str]()
 

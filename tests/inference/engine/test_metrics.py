@@ -67,7 +67,7 @@ def test_an_error_is_counted_by_its_kind(error: MidtokenError, outcome: Outcome)
 
 
 def test_every_metric_is_added_to_by_some_request() -> None:
-    """None is announced that is always zero."""
+    """No metric is always zero."""
     seen = {*_observe(FinishReason.LENGTH), *_observe(FinishReason.CANCELLED)}
 
     assert {metric.name for metric in METRICS} == seen

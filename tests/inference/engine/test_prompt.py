@@ -18,7 +18,7 @@ _PREFIX, _SUFFIX = "def walk(node):\n    return node.nex", "\n\nwalk(None)\n"
 
 
 def _ids(toy: ToyTokenizer) -> tuple[int, int, int]:
-    """Prefix, suffix and middle marker."""
+    """Returns the ids of the prefix, suffix and middle markers."""
     prefix, middle, suffix = (toy.vocabulary.special_tokens[name] for name in FIM_NAMES)
     return prefix, suffix, middle
 
@@ -100,7 +100,7 @@ def test_a_suffix_gets_no_dummy_prefix(kind: str) -> None:
 
 
 def _count_tokens_that_spell(toy: ToyTokenizer, data: bytes) -> int:
-    """The most tokens that spell the bytes, by brute force; -1 where none do."""
+    """Returns the largest number of tokens that spell the bytes, by brute force; -1 if none do."""
     most = [0] + [-1] * len(data)
     for end in range(1, len(data) + 1):
         for start in range(max(end - 16, 0), end):
@@ -110,7 +110,7 @@ def _count_tokens_that_spell(toy: ToyTokenizer, data: bytes) -> int:
 
 
 def _count_spelling_slowly(toy: ToyTokenizer, covering: CoveringTree) -> int:
-    """The most tokens that a completion can spend on healed bytes alone: on a path, and on what is left behind it."""
+    """Returns the largest number of tokens that can spell only healed bytes: on a path, and for its remaining bytes."""
     tree = covering.build_tree((0,))
     counts = [0]
     for crossing in covering.crossings:
@@ -153,7 +153,7 @@ def test_a_prompt_with_its_healed_bytes_fits_or_is_refused(
     full = build_prompts(toy, order)._heal(_cut_front(request.prefix, 8 * max_tokens), healing)[0]
     assert full[len(full) - len(prompt.kept_ids) :] == prompt.kept_ids
     num_suffix = len(prompt.context_ids) - len(prompt.kept_ids) - 1
-    if num_suffix and len(prompt.kept_ids) < len(full):  # the suffix gives way before the last quarter of the text does
+    if num_suffix and len(prompt.kept_ids) < len(full):  # the suffix is cut before the last quarter of the text
         assert len(prompt.kept_ids) >= max_tokens // 4 * 3 // 4
 
 
@@ -230,9 +230,9 @@ def test_each_strategy_restricts_the_next_token_by_its_own_rule(
     assert (crossing.node, crossing.remaining_bytes, crossing.rule) == (None, expected, rule)
 
 
-@pytest.mark.parametrize("num_typed", [4000, 9000])  # fits the characters that are looked at, and does not
+@pytest.mark.parametrize("num_typed", [4000, 9000])  # shorter and longer than the part that is read
 def test_the_window_moves_in_blocks(num_typed: int) -> None:
-    """Or every keystroke would shift the positions of all that is kept."""
+    """Otherwise every keystroke would shift the positions of all kept tokens."""
     toy = toy_tokenizer("qwen")
     prompts, text = build_prompts(toy), "".join(f"name_{index} = {index}\n" for index in range(600))
     ends = range(num_typed, num_typed + 100, 4)

@@ -12,7 +12,7 @@ _STATS = CompletionStats(num_tokens=3)
 
 
 class _Engine:
-    """Does with a request what the test says, on a thread of its own."""
+    """Calls the test's function for each request, on its own thread."""
 
     def __init__(self, act: Callable[[ChunkSink], None]) -> None:
         self._act = act

@@ -22,7 +22,7 @@ from trie_cache.vocabulary import Vocabulary
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 
-Member = tuple[tuple[int, ...], int | None]  # a path and the token that leaves by it; None where the text ends
+Member = tuple[tuple[int, ...], int | None]  # a path and the token after it; None if the text ends
 
 _MAX_CONTINUATION = 4  # a token goes at most two characters beyond the healed bytes; two more decide where it ends
 _CONTINUATIONS = [
@@ -31,7 +31,7 @@ _CONTINUATIONS = [
     for letters in itertools.product(NARROW_ALPHABET, repeat=length)
 ]
 
-_FOREIGN_CONTINUATIONS = ("\r", "b", "B", "é", ".", "\t", "2", "/")  # what the alphabet has no pair for
+_FOREIGN_CONTINUATIONS = ("\r", "b", "B", "é", ".", "\t", "2", "/")  # characters that are not in the alphabet
 
 
 def _build(toy: ToyTokenizer, text: str) -> tuple[HealPoint, CoveringTree]:
@@ -40,7 +40,7 @@ def _build(toy: ToyTokenizer, text: str) -> tuple[HealPoint, CoveringTree]:
 
 
 def _find_member(toy: ToyTokenizer, point: HealPoint, ids: tuple[int, ...]) -> Member:
-    """The finished text's tokens after the kept ones, up to the first that goes beyond the healed bytes."""
+    """Returns the finished text's tokens after the kept ones, up to the first that goes beyond the healed bytes."""
     ids = ids[len(point.kept_ids) :]
     for num_ids, token_id in enumerate(ids):
         if len(toy.join(ids[: num_ids + 1])) > len(point.healed):
@@ -99,7 +99,7 @@ def test_every_canonical_covering_is_allowed_by_brute_force(kind: str) -> None:
 
 @kinds
 def test_every_path_is_canonical_before_some_continuation_by_brute_force(kind: str) -> None:
-    """So the superset is bounded: only the leaving token may be one that the tokenizer would not put there."""
+    """So the superset is limited: only the last token of a member can be one that the tokenizer would not choose."""
     toy = narrow_tokenizer(kind)
     for text in _narrow_texts(25):
         point, covering = _build(toy, text)
@@ -171,7 +171,7 @@ def test_tokens_of_a_crossing_start_with_the_remaining_bytes_and_are_longer(kind
 
 
 def test_a_word_that_its_next_letter_tokenizes_differently_is_covered() -> None:
-    """`_num_p` is `_num|_p`, but `_num_padded` is `_num|_pad|ded`: the tokens differ before the cursor."""
+    """`_num_p` is `_num|_p`, but `_num_padded` is `_num|_pad|ded`. The tokens differ before the cursor."""
     toy = toy_tokenizer("qwen")
     finished = next(
         word

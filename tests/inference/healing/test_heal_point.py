@@ -12,7 +12,7 @@ _many = settings(max_examples=4 * settings().max_examples)
 
 
 def _follows_the_tokenizer(kind: str, text: str) -> bool:
-    """SentencePiece takes a typed U+2581 for a blank; the encoder keeps it (see test_text_encoder)."""
+    """False if SentencePiece would read a typed U+2581 as a blank. Our encoder keeps it (see test_text_encoder)."""
     return kind not in SENTENCEPIECE_KINDS or "▁" not in text
 
 
@@ -146,7 +146,7 @@ def test_kept_tokens_of_a_very_long_pre_token_are_the_first_of_the_finished_text
 
 
 class _UnsteadyEncoder:
-    """Its first boundary moves with what is typed after the text `xyz`; pre-tokens are tokens."""
+    """An encoder whose first boundary depends on the continuation of `xyz`. Pre-tokens are tokens."""
 
     start_ids: tuple[int, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Cases that broke the heal point once, and patterns of families that the toy tokenizers do not have."""
+"""Cases that once had a wrong heal point, and pre-tokenizer patterns that no toy tokenizer has."""
 
 import pytest
 from hypothesis import given, settings
@@ -46,7 +46,7 @@ _texts = st.lists(st.sampled_from(_PIECES), min_size=1, max_size=12).map("".join
 
 
 class _PieceEncoder:
-    """Every distinct pre-token is a token, so that wherever a boundary moves the tokens differ."""
+    """An encoder in which each distinct pre-token is a token, so that the tokens differ wherever a boundary moves."""
 
     start_ids: tuple[int, ...] = ()
 
@@ -85,7 +85,7 @@ def test_kept_tokens_are_the_first_tokens_of_the_finished_text(family: str, text
 
 @pytest.mark.parametrize(("text", "continuation"), [("x’", "“"), ("x “", "’"), ("\t\t", "、"), ("é\xa0\xa0", "“")])
 def test_wide_punctuation_joins_blanks_that_other_punctuation_does_not(text: str, continuation: str) -> None:
-    """DeepSeek's pattern has it in two classes, so that it takes a blank from before it, then stands alone."""
+    """In DeepSeek's pattern it is in two classes: it joins a blank before it, and is otherwise its own pre-token."""
     encoder = _PieceEncoder(_PRE_TOKENIZERS["deepseek-coder"])
 
     point = find_heal_point(encoder, text)

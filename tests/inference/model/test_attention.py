@@ -29,7 +29,7 @@ def _build_cache() -> SequenceCache:
 def _attend_slowly(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, row: int, visible: list[int], scaling: float
 ) -> torch.Tensor:
-    """One row's attention, head by head. Returns [num_heads, head_dim]."""
+    """Computes the attention of one row, head by head. Returns [num_heads, head_dim]."""
     outputs = []
     for head in range(_NUM_HEADS):
         kv_head = head * _NUM_KV_HEADS // _NUM_HEADS

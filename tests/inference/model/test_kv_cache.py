@@ -13,7 +13,7 @@ _CPU = torch.device("cpu")
 
 
 def _write(cache: SequenceCache, names: list[float]) -> list[float]:
-    """Writes rows that carry a name each; returns the names that attention would read."""
+    """Writes rows with a name each. Returns the names of the rows that attention would read."""
     cache.reserve(len(names))
     rows = torch.tensor(names)[None, :, None].expand(1, -1, 2)
     keys, values = cache.write(0, rows, rows + 0.5)
@@ -79,7 +79,7 @@ def test_a_failed_allocation_is_an_overloaded_error_and_leaves_the_cache_unchang
 
 def test_a_cache_that_cannot_be_forked_is_an_overloaded_error() -> None:
     cache = SequenceCache(CacheShape(1, 1, 2), torch.float32, _CPU)
-    cache._store = torch.empty(1).expand(1, 2, 1, 1 << 48, 2)  # a size that only a copy needs memory for
+    cache._store = torch.empty(1).expand(1, 2, 1, 1 << 48, 2)  # a size that needs memory only when it is copied
 
     with pytest.raises(OverloadedError, match="keys and values of"):
         cache.fork()

@@ -1,4 +1,4 @@
-"""Families of transformers with tiny random weights, each through both checks."""
+"""Model families of transformers with tiny random weights, through both checks."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ def _build_config(family: str, changes: dict[str, Any]) -> Any:
 
 
 def _build_model(config: Any, dtype: torch.dtype = torch.float32) -> tuple[Any, Runner]:
-    """Random weights, those of norms and sinks too, as nothing may hide behind a zero or a one."""
+    """Builds a model with random weights, also for norms and sinks, so that no zero or one hides a difference."""
     register_attention()
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=ATTENTION_NAME)
@@ -140,7 +140,7 @@ def test_logits_that_are_nan_are_refused() -> None:
 
 
 class _AllRowsLlama(transformers.LlamaForCausalLM):  # type: ignore[misc]  # transformers has no types
-    """Gives the logits of all rows, whichever are wanted."""
+    """A model that returns the logits of all rows, not only the requested ones."""
 
     def forward(self, *, logits_to_keep: torch.Tensor, **others: Any) -> Any:  # noqa: ARG002  # that is the case
         return super().forward(**others)

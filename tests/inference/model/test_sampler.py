@@ -36,7 +36,7 @@ _PREFIXES = (
 
 @dataclass(frozen=True)
 class _Member:
-    """One member of a covering, scored by itself."""
+    """One member of a covering, scored alone."""
 
     crossing: int
     token_id: int
@@ -48,7 +48,7 @@ def _sampler(toy: ToyTokenizer) -> Sampler:
 
 
 def _may_follow(toy: ToyTokenizer, token_id: int, crossing: Crossing) -> bool:
-    """The rules, by a look at one token."""
+    """Applies the rules to one token."""
     token = toy.vocabulary.token_bytes[token_id]
     if not crossing.remaining_bytes:
         return bool(token) or token_id in toy.vocabulary.special_ids
@@ -61,7 +61,7 @@ def _may_follow(toy: ToyTokenizer, token_id: int, crossing: Crossing) -> bool:
 def _score_all(
     toy: ToyTokenizer, tree: TokenTree, crossings: tuple[Crossing, ...], logits: torch.Tensor
 ) -> list[_Member]:
-    """Every member of the covering. `logits`: the tree's rows."""
+    """Returns every member of the covering, scored. `logits` are the rows of the tree."""
     is_row_known = torch.tensor(
         [_may_follow(toy, token_id, Crossing(None, b"", Rule.EXTEND)) for token_id in range(toy.num_rows)]
     )
@@ -98,7 +98,7 @@ def _build_request(
 
 
 def _assert_agrees(result: SampleResult, members: list[_Member], crossings: tuple[Crossing, ...]) -> None:
-    """Masses, best members and the greedy choice are those of the members scored one by one."""
+    """Checks masses, best members and the greedy choice against members that are scored one by one."""
     for index in range(len(crossings)):
         here = [member.log_prob for member in members if member.crossing == index]
         assert result.log_masses[index] == pytest.approx(torch.logsumexp(torch.tensor(here), 0).item(), abs=1e-3)
@@ -125,7 +125,7 @@ def test_masses_and_the_best_choice_equal_those_of_members_scored_alone(kind: st
 def test_the_exact_choice_equals_that_of_members_run_through_the_model_alone(
     kind: str, prefix: str, make_model: MakeModel
 ) -> None:
-    """The whole way: one forward pass over the tree against one plain pass of transformers for each path."""
+    """Compares one forward pass over the tree with one plain pass of transformers for each path."""
     toy, folder = toy_tokenizer(kind), make_model(kind)
     runner = load_runner(EngineConfig(folder, dtype="float64"))
     plain = transformers.AutoModelForCausalLM.from_pretrained(
@@ -182,7 +182,7 @@ def test_no_requests_give_no_results() -> None:
 
 
 def _expected_probabilities(members: list[_Member], sampling: Sampling) -> dict[tuple[int, int], float]:
-    """Softmax at a temperature over all members, then the likeliest until `top_p` is reached."""
+    """Returns the softmax at a temperature over all members, limited to the most likely ones up to `top_p`."""
     weights = {
         (member.crossing, member.token_id): math.exp(member.log_prob / sampling.temperature) for member in members
     }
@@ -198,7 +198,7 @@ def _expected_probabilities(members: list[_Member], sampling: Sampling) -> dict[
 @pytest.mark.parametrize("sampling", [_EXACT, Sampling(0.5, 1.0), Sampling(1.0, 0.7), Sampling(2.0, 0.9)])
 @pytest.mark.parametrize("prefix", ["", "return s", "x = \n  "])
 def test_samples_follow_the_members_probabilities(sampling: Sampling, prefix: str) -> None:
-    """Chi-squared over the likelier members, seeded; a right sampler fails once in 100,000 seeds."""
+    """A seeded chi-squared test over the likelier members. A correct sampler fails once in 100,000 seeds."""
     toy = toy_tokenizer("qwen")
     tree, crossings = _covering(toy, prefix)
     logits = _random_logits(toy, tree, 5) / 2
@@ -292,7 +292,7 @@ def test_a_special_token_is_chosen_only_once_the_remaining_bytes_are_spelled() -
 
 
 def test_a_rare_prefix_keeps_its_mass() -> None:
-    """Where the allowed tokens hold e^-60 of the mass, a difference of running sums would find none left."""
+    """The allowed tokens have e^-60 of the mass, which a difference of cumulative sums would lose."""
     toy = toy_tokenizer("qwen")
     tree, crossings = TokenTree((4,)), (Crossing(None, b"tex", Rule.EXTEND),)
     logits = _random_logits(toy, tree, 0)

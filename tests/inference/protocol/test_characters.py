@@ -41,7 +41,7 @@ _EFFECTIVE: dict[Ask, dict[str, st.SearchStrategy[Any]]] = {
 
 @st.composite
 def _requests(draw: st.DrawFn) -> CharacterRequest:
-    """With the fields that have an effect."""
+    """Draws requests. Fields without an effect keep their defaults."""
     ask, covering = draw(st.sampled_from(Ask)), draw(st.sampled_from(CoveringKind))
     values = dict(_EFFECTIVE.get(ask, {}))
     if covering is CoveringKind.BEAM:
