@@ -23,22 +23,22 @@ $(READY): pyproject.toml requirements.lock scripts/setup.sh
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" bash scripts/setup.sh
 	@touch $@
 
-lock: $(READY)  ## write the newest versions into requirements.lock; run `make setup` and the tests after it
+lock: $(READY)  ## update requirements.lock to the newest versions; then run `make setup` and the tests
 	@$(BIN)/python scripts/lock.py
 
-run: $(READY)  ## watch completions in a terminal, with and without healing
+run: $(READY)  ## show completions in a terminal, with and without healing
 	@$(BIN)/midtoken demo
 
 $(NVIM): scripts/get_neovim.sh
 	@bash scripts/get_neovim.sh $(@D)
 
-test: $(READY) $(NVIM)  ## all tests, with real servers and editors
+test: $(READY) $(NVIM)  ## run all tests, with real servers and editors
 	@$(PYTEST) --dist loadfile
 
-test-quick: $(READY)  ## tests that start no server and no editor, with fewer random inputs
+test-quick: $(READY)  ## run the tests that start no server and no editor, with fewer random inputs
 	@$(PYTEST) --dist worksteal -m "not e2e" --hypothesis-profile=quick
 
-lint: $(READY)  ## ruff, mypy and the import contracts
+lint: $(READY)  ## run ruff, mypy and the import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -48,31 +48,31 @@ $(BENCH_READY): $(READY)
 	@$(BIN)/python -m pip install --quiet --constraint requirements.lock --group bench
 	@touch $@
 
-# The vocabulary of 151,643 tokens. Only this file of the package is used, so its dependencies are not installed.
+# A vocabulary of 151,643 tokens. Only this file of the package is used, so its dependencies are not installed.
 $(LARGE_VOCABULARY):
 	@$(BIN)/python -m pip install --quiet --no-deps --no-compile --target build/large-vocabulary dashscope==2.0.2
 	@touch $@
 
-# The paper's own implementation, in an environment of its own, because it needs another numpy.
+# The paper's own implementation. It has its own environment, because it needs another version of numpy.
 $(GENLM_READY): benchmarks/baselines/genlm_environment/requirements.txt | $(READY)
 	@echo "[1/3] an environment for genlm-bytes"
 	@$(BIN)/python -m venv $(GENLM)
 	@echo "[2/3] torch (the largest part)"
 	@$(GENLM)/bin/python -m pip install "$$(grep '^torch==' $<)"
-	@echo "[3/3] genlm-bytes and what it needs"
+	@echo "[3/3] genlm-bytes and its dependencies"
 	@$(GENLM)/bin/python -m pip install --quiet -r $<
 	@touch $@
 
-bench-allowed-sets: $(BENCH_READY) $(LARGE_VOCABULARY)  ## how fast the tokens allowed for a prefix are found, beside other methods
+bench-allowed-sets: $(BENCH_READY) $(LARGE_VOCABULARY)  ## measure how fast allowed sets are found, compared with other methods
 	@$(BIN)/python -m benchmarks.allowed_sets
 
-bench-boundary: $(BENCH_READY) $(LARGE_VOCABULARY)  ## how often the kept tokens are the first tokens of the finished text
+bench-boundary: $(BENCH_READY) $(LARGE_VOCABULARY)  ## measure how often the kept tokens are the first tokens of the finished text
 	@$(BIN)/python -m benchmarks.boundary
 
-bench-accuracy: $(BENCH_READY)  ## how often completions are right, by healing strategy
+bench-accuracy: $(BENCH_READY)  ## measure how often completions are right, by healing strategy
 	@$(BIN)/python -m benchmarks.accuracy
 
-bench-characters: $(BENCH_READY) $(LARGE_VOCABULARY) $(GENLM_READY)  ## the character-level model compared with the paper's own code
+bench-characters: $(BENCH_READY) $(LARGE_VOCABULARY) $(GENLM_READY)  ## compare the character-level model with the paper's own code
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.characters
 
 train: $(READY)  ## train the default model, two hours on two cores (NPROC=1 on one GPU)

@@ -1,1 +1,1 @@
-"""How good and how fast midtoken is: one file for each question, run as `python -m benchmarks.NAME`."""
+"""Benchmarks of quality and speed. Each file answers one question; run it as `python -m benchmarks.NAME`."""

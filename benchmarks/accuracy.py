@@ -1,8 +1,8 @@
-"""How often a completion spells the rest of what is being typed, by healing strategy.
+"""How often a completion is right, by healing strategy.
 
 Cursors are drawn inside identifiers, operators, runs of blanks and words of strings in held-out files. A completion is
-right if it begins with exactly the characters of the file, up to the end of that identifier, operator, run or word.
-Decoding is greedy and the model sees the prefix only. All strategies complete at one cursor before the next.
+right if it begins with exactly the rest of that identifier, operator, run or word. Decoding is greedy, and the model
+gets the prefix only. All strategies complete at one cursor before the next cursor is used.
 """
 
 import argparse
@@ -111,7 +111,7 @@ def _number(value: object) -> float:
 
 
 def _draw(rows: list[Row]) -> "Figure":
-    from matplotlib.figure import Figure  # only benchmarks that draw need it
+    from matplotlib.figure import Figure  # here, because only drawing needs it
 
     figure = Figure(figsize=(6, 3.2))
     axes = figure.add_subplot()

@@ -1,7 +1,7 @@
-"""How long it takes to find the tokens allowed for a prefix, how much memory that needs, and whether it is right.
+"""The time and memory for finding the allowed set of a prefix, and whether the set is right.
 
 The vocabulary has 151,643 tokens. The prefixes are the blog post's examples, and the unfinished pre-tokens before 3,000
-random cursors in held-out files of the Python standard library, split as that vocabulary's tokenizer splits.
+random cursors in held-out files of the Python standard library, split as that vocabulary's tokenizer does.
 """
 
 import argparse
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _VOCABULARY = Path("build/large-vocabulary/dashscope/resources/qwen.tiktoken")
-_NUM_ROWS = 151_936  # of the head of the model that this vocabulary is for
-_EXAMPLES = (b"test", b"ing", b" not", b"a", b" ")  # the blog post's
+_NUM_ROWS = 151_936  # rows of the output head of the model with this vocabulary
+_EXAMPLES = (b"test", b"ing", b" not", b"a", b" ")  # from the blog post
 _PRE_TOKEN = regex.compile(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 _NUM_TAILS = 3000
 _NUM_REPEATS = 5
 _NUM_BUILDS = 3
-_METHOD_SECONDS = 0.6  # a repeat of a slow method has as many calls as fit in this time
-_NUM_SCANNED = 150  # prefixes that are compared with the literal scan too, which takes 50 ms each
+_METHOD_SECONDS = 0.6  # a repeat of a slow method makes as many calls as fit into this time
+_NUM_SCANNED = 150  # prefixes that are also compared with the plain scan, which takes 50 ms each
 
 
 @dataclass(frozen=True, slots=True)
 class _Timing:
-    """Microseconds of one method."""
+    """The times of one method, in microseconds."""
 
     examples: tuple[float, ...]  # median for each of _EXAMPLES
     p50: float  # over the tails; the median of the repeats
@@ -58,11 +58,11 @@ class _Timing:
 
 @dataclass(frozen=True, slots=True)
 class _Cost:
-    """The cost of building a method, reading the vocabulary's file included, measured in a process of its own."""
+    """The cost of building a method, including reading the vocabulary, measured in its own process."""
 
     build_s: float
     build_spread: str
-    memory_mb: float  # by which the process grew
+    memory_mb: float  # the growth of the process
     peak_mb: float
 
 
@@ -99,7 +99,7 @@ def main() -> None:
 
 
 def _draw_tails(count: int) -> list[bytes]:
-    """Unfinished pre-tokens before random cursors, the files drawn in proportion to their lengths."""
+    """Draws unfinished pre-tokens before random cursors. Each character of the files is equally likely."""
     rng = random.Random(1)
     texts = [file.text for file in iter_held_out()]
     tails = []
@@ -131,7 +131,7 @@ def _measure(lookup: Lookup, tails: Sequence[bytes]) -> _Timing:
 
 
 def _time_calls(lookup: Lookup, prefixes: Sequence[bytes]) -> npt.NDArray[np.float64]:
-    """Microseconds of each call, without the garbage collector, as in timeit."""
+    """Returns the microseconds of each call, without the garbage collector, as in timeit."""
     clock = time.perf_counter_ns
     times = np.empty(len(prefixes))
     gc.disable()
@@ -150,7 +150,7 @@ def _measure_cost(name: str) -> _Cost:
         receiver, sender = context.Pipe(duplex=False)
         child = context.Process(target=_send_cost, args=(name, sender))
         child.start()
-        sender.close()  # then `recv` raises where the child fails
+        sender.close()  # so that `recv` raises if the child fails
         measured.append(receiver.recv())
         child.join()
     builds, held, peaks = zip(*measured, strict=True)
@@ -179,7 +179,7 @@ def _read_memory_mb(field: str) -> float:
 
 
 def _find_worst(trie: Trie) -> float:
-    """Microseconds of the slowest of all stored prefixes, by the median of each prefix's repeats."""
+    """Returns the microseconds of the slowest stored prefix, by the median of each prefix's repeats."""
     prefixes = [prefix for prefix, _ in trie.iter_prefixes()]
     lookup = HotPrefixCache(trie, max_recent=0).allowed
     repeats = [_time_calls(lookup, prefixes) for _ in track(range(_NUM_REPEATS), f"{len(prefixes):,} prefixes")]
@@ -187,16 +187,16 @@ def _find_worst(trie: Trie) -> float:
 
 
 def _scan(vocabulary: Vocabulary, prefix: bytes) -> set[int]:
-    """The blog post's rule, applied to every token."""
+    """Returns the allowed set by the blog post's rule, applied to every token."""
     tokens = enumerate(vocabulary.token_bytes)
     return {index for index, text in tokens if text and (text.startswith(prefix) or prefix.startswith(text))}
 
 
 def _compare_with_scan(vocabulary: Vocabulary, trie: Trie) -> tuple[int, bool]:
-    """How many prefixes were compared, and whether ids and masks were right for all of them.
+    """Returns how many prefixes were compared, and whether ids and masks were right for all of them.
 
-    A scan for every prefix would take hours, so its two loops are exchanged: each token is added to the sets of all its
-    prefixes. For some prefixes the result is compared with the scan itself.
+    A scan for every prefix would take hours, so the two loops are swapped: each token is added to the sets of all its
+    prefixes. For some prefixes, the result is compared with the scan itself.
     """
     extensions: dict[bytes, list[int]] = {}
     ids_of: dict[bytes, list[int]] = {}
@@ -240,7 +240,7 @@ def _shorten(row: Row) -> Row:
 
 
 def _draw(timings: dict[str, _Timing]) -> "Figure":
-    from matplotlib.figure import Figure  # here, so that the processes that measure memory do not load it
+    from matplotlib.figure import Figure  # here, so that processes that measure memory do not load it
 
     figure = Figure(figsize=(8, 4))
     axes = figure.add_subplot()

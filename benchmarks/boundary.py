@@ -1,10 +1,10 @@
-"""How often the kept tokens begin the finished text's tokens, and what that costs.
+"""How often the kept tokens are the first tokens of the finished text, and how many bytes are healed.
 
-A text is cut at a random character, as a cursor would; each rule says which of the typed text's tokens
-to keep. The rule recovers the cut if these are the first tokens of the whole text, as the `tokenizers`
-library itself gives them. What it does not keep, the model has to generate again.
+Each text is cut at random characters, as by a cursor. Each rule keeps some tokens of the text before the cut. A rule
+recovers the cut if its kept tokens are the first tokens of the whole text, encoded by the `tokenizers` library itself.
+The model has to generate the bytes after the kept tokens again.
 
-Two tokenizers are measured, the model folder's and one of 151,643 tokens; `figures` are those of the worse one.
+Two tokenizers are measured: that of the model folder, and one of 151,643 tokens. `figures` are those of the worse one.
 
     python -m benchmarks.boundary [--cuts 100000] [--tokenizer models/default] [--seed 0]
 """
@@ -37,10 +37,10 @@ from trie_cache.vocabulary import Vocabulary
 _OURS = "midtoken"
 _LLGUIDANCE = "llguidance"
 _PLAIN, _ADVERSARIAL = "plain", "adversarial"
-_MAX_CHARS = 800  # of a plain text
+_MAX_CHARS = 800  # the length of a plain text
 _CUTS_PER_TEXT = 10
-_AWKWARD_SHARE = 0.1  # adversarial cuts for each plain one
-_NUM_REPEATS = 3  # the fastest counts, in processor time, because other programs may run
+_AWKWARD_SHARE = 0.1  # adversarial cuts for each plain cut
+_NUM_REPEATS = 3  # the fastest counts, in processor time, because other programs may be running
 _NUM_TIMED = 1_000
 _TIMED_CHARS = 4_096
 _MAX_FAILURES_SHOWN = 10
@@ -48,7 +48,7 @@ _MAX_FAILURES_SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One tokenizer, in each form that a rule needs."""
+    """One tokenizer, in the forms that the rules need."""
 
     name: str
     oracle: Tokenizer
@@ -60,7 +60,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A whole text, its tokens, and where it is cut."""
+    """A whole text, and where it is cut."""
 
     kind: str  # plain or adversarial
     language: str
@@ -70,7 +70,7 @@ class Text:
 
 @dataclass(slots=True)
 class Totals:
-    """What a rule did over many cuts."""
+    """The results of a rule, summed over many cuts."""
 
     num_cuts: int = 0
     num_recovered: int = 0
@@ -87,16 +87,16 @@ class Totals:
 
 @dataclass(slots=True)
 class CoveringTotals:
-    """How the tokens of the finished texts crossed the ends of our covering trees."""
+    """The crossings that finished texts take in our covering trees, summed over many cuts."""
 
-    num_crossed_once: int = 0  # by exactly one crossing
+    num_crossed_once: int = 0  # cuts whose finished text takes exactly one crossing
     num_nodes: list[int] = field(default_factory=list)
     build_us: list[float] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Outcome:
-    """Everything that was measured with one tokenizer."""
+    """All measurements with one tokenizer."""
 
     name: str
     by_rule: dict[tuple[str, str], Totals] = field(default_factory=lambda: defaultdict(Totals))  # (kind, rule)
@@ -121,7 +121,7 @@ def main() -> None:
 
 
 def load_subject(folder: Path) -> Subject:
-    """The folder's tokenizer, text that looks like a special token taken as text."""
+    """Loads the folder's tokenizer. Text that looks like a special token is encoded as text."""
     vocabulary = Vocabulary.from_folder(folder)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     oracle = Tokenizer(tokenizer.model)
@@ -138,7 +138,7 @@ def load_subject(folder: Path) -> Subject:
 
 
 def measure(subject: Subject, texts: list[Text]) -> Outcome:
-    """Every rule at every cut, and the crossing of our covering tree."""
+    """Applies every rule at every cut, and follows the finished text through our covering tree."""
     outcome = Outcome(subject.name)
     num_bytes = [len(token) for token in subject.token_bytes]
     for text in track(texts, f"[{subject.name}]"):
@@ -166,7 +166,7 @@ def measure(subject: Subject, texts: list[Text]) -> Outcome:
 
 
 def measure_times(subject: Subject, sources: list[Sources], rng: random.Random, outcome: Outcome) -> None:
-    """How long splitting 4 kB of text into pre-tokens takes, and how long the rest of the heal point takes."""
+    """Measures how long it takes to split 4 kB of text into pre-tokens, and to find the heal point after that."""
     texts = [text for source in sources for text in source.texts if len(text) > _TIMED_CHARS]
     for _ in range(_NUM_TIMED):
         text = rng.choice(texts)
@@ -179,7 +179,7 @@ def measure_times(subject: Subject, sources: list[Sources], rng: random.Random, 
 
 
 def _apply_rules(subject: Subject, typed: str, point: HealPoint) -> dict[str, tuple[int, ...]]:
-    """The tokens that each rule keeps."""
+    """Returns the tokens that each rule keeps."""
     by_piece = [subject.encoder.encode(piece.text) for piece in subject.encoder.split(typed)]
     ids = _join(by_piece)
     return {
@@ -194,7 +194,7 @@ def _apply_rules(subject: Subject, typed: str, point: HealPoint) -> dict[str, tu
 
 
 def _measure_covering(subject: Subject, point: HealPoint, finished_ids: tuple[int, ...], totals: CoveringTotals) -> int:
-    """How many crossings of the covering tree the finished text's tokens take."""
+    """Returns how many crossings of the covering tree the tokens of the finished text take."""
     started = time.thread_time()
     covering = build_covering(subject.encoder, subject.trie, point)
     totals.build_us.append(1e6 * (time.thread_time() - started))
@@ -219,12 +219,12 @@ def _measure_covering(subject: Subject, point: HealPoint, finished_ids: tuple[in
 
 
 def _crosses(token: bytes, remaining_bytes: bytes) -> bool:
-    """True where the token spells the remaining healed bytes and more."""
+    """True if the token spells the remaining bytes and more."""
     return not remaining_bytes or (token.startswith(remaining_bytes) and len(token) > len(remaining_bytes))
 
 
 def _draw_texts(sources: list[Sources], num_cuts: int, rng: random.Random) -> Iterator[Text]:
-    """Pieces of files, with the same number of cuts in each language; then awkward texts."""
+    """Yields pieces of files, with the same number of cuts in each language; then awkward texts."""
     num_texts = num_cuts // _CUTS_PER_TEXT
     for index in range(num_texts):
         source = sources[index % len(sources)]
@@ -323,7 +323,7 @@ def _time_row(outcome: Outcome) -> Row:
 
 
 def _find_figures(outcomes: list[Outcome]) -> Mapping[str, float]:
-    """The figures of the tokenizer that does worse."""
+    """Returns the figures of the worse tokenizer."""
 
     def worst(choose: Callable[[Iterable[float]], float], kind: str, rule: str, name: str) -> float:
         return choose(getattr(outcome.by_rule[kind, rule], name) for outcome in outcomes)
@@ -343,7 +343,7 @@ def _find_p99(values: list[float]) -> float:
 
 
 def _draw_picture(outcomes: list[Outcome]) -> Figure:
-    """For each rule, how many cuts it loses and how many bytes it has to generate again."""
+    """Draws how many cuts each rule misses, and how many bytes have to be generated again."""
     figure = Figure(figsize=(9, 4.5))
     lost_axes, bytes_axes = figure.subplots(1, 2, sharey=True)
     rules = [rule for kind, rule in outcomes[0].by_rule if kind == _PLAIN]

@@ -1,12 +1,12 @@
 """The character-level model compared with the paper's own implementation: accuracy and speed.
 
-All read the same held-out text with the same model in float32 on one thread, and give the distribution of the next
-byte before each byte. The error is the Jensen-Shannon distance to genlm-bytes with a beam of 128. Speed is in bytes
-for each second of processor time, because the machine may be shared.
+All methods read the same held-out text with the same model on one thread, in float32 unless stated otherwise, and
+compute the distribution of the next byte before each byte. The error is the Jensen-Shannon distance to genlm-bytes with
+a beam of 128. Speed is in bytes per second of processor time, because the machine may be shared.
 
-genlm-bytes is measured in three forms: as it is shipped, tuned with its own options, and with keys and values kept
-between calls, which its CPU backend cannot do by itself. The last is the fastest, and the one that the figures name.
-Our model reads known text ahead, many bytes in one forward pass. In the row "unseen" it gets the text byte by byte.
+genlm-bytes is measured in three forms: as shipped, tuned with its own options, and with keys and values kept between
+calls, which its CPU backend cannot do by itself. The last form is the fastest, and the main comparison. Our model reads
+known text ahead, many bytes in one forward pass. In the row "unseen" it gets the text byte by byte.
 """
 
 import argparse
@@ -47,8 +47,8 @@ _REFERENCE_WIDTH = 128
 _LENGTHS = (300, 1000, 4000, 16000)
 _NUM_REPEATS = 3
 _NUM_FIRST_REPEATS = 7
-_NUM_BYTES_ON = 500  # walked after contexts of each length
-_NUM_BYTES_ANEW = 4  # about a token: read after a context whose other bytes were read before
+_NUM_WALKED_BYTES = 500  # bytes that are walked after each context
+_NUM_NEW_BYTES = 4  # about one token: new bytes after a context that was read before
 _CANONICAL = CoveringSettings()
 _BEAM = CoveringSettings(CoveringKind.BEAM)
 
@@ -61,7 +61,7 @@ def main() -> None:
     theirs = ReferenceModel(options.model)
 
     def load() -> CharacterModel:
-        """A new model for each measurement, because a model keeps parts of the texts that it has read."""
+        """Returns a new model for each measurement, because a model caches parts of the texts that it has read."""
         model = load_character_model(config)
         model.open(b"import this\n").next_log_probs  # noqa: B018  # a model's first pass is slow
         return model
@@ -84,7 +84,7 @@ def main() -> None:
 
     console.print("what a byte takes")
     costs = list(_time_bytes(load))
-    print_rows(f"The same {_NUM_BYTES_ON} bytes after more and more context", costs)
+    print_rows(f"The same {_NUM_WALKED_BYTES} bytes after contexts of growing length", costs)
 
     console.print("the index over 151,643 tokens")
     index_rows = _measure_indexes()
@@ -105,7 +105,7 @@ def _parse_options() -> argparse.Namespace:
 def _iter_walks(
     load: Callable[[], CharacterModel], theirs: ReferenceModel, text: bytes, limit_s: float
 ) -> Iterator[tuple[str, Callable[[], Walk], int]]:
-    """Each walk's name, the walk, and how often to repeat it. Ours and theirs take turns."""
+    """Yields the name of each walk, the walk, and how often to repeat it. Ours and theirs alternate."""
     canonical_alone = CoveringSettings(threshold=1.0)
     yield "canonical", lambda: _walk(load(), text, _CANONICAL), _NUM_REPEATS
     yield "canonical, unseen", lambda: _walk(load(), text, _CANONICAL, is_known=False), _NUM_REPEATS
@@ -132,7 +132,7 @@ def _walk(model: CharacterModel, text: bytes, settings: CoveringSettings, is_kno
 
 
 def _iter_states(state: State, text: bytes, is_known: bool) -> Iterable[State]:
-    """The states after each byte of a text that is known from the start, or given byte by byte."""
+    """Yields the state after each byte of a text that is known from the start, or given byte by byte."""
     if is_known:
         yield from state.walk(text)
     else:
@@ -166,7 +166,7 @@ def _find_late_speed(walk: Walk) -> float:
 
 
 def _measure_bits_of_tokens(config: EngineConfig, text: bytes) -> float:
-    """Bits per byte of the tokens that the tokenizer gives for the text: the paper's baseline."""
+    """Returns the bits per byte of the tokenizer's own tokens for the text: the paper's baseline."""
     loaded = load_model(config)
     ids = [token_id for piece in loaded.encoder.split(text.decode()) for token_id in loaded.encoder.encode(piece.text)]
     reader = ModelReader(loaded.runner, loaded.trie, sorted(loaded.vocabulary.end_ids), 2048, 4096)
@@ -191,16 +191,16 @@ def _time_first(load: Callable[[], CharacterModel], context: bytes) -> Iterator[
                 model.open(context[:length], settings).next_log_probs  # noqa: B018
                 cold.append(1e3 * (time.perf_counter() - begun))
                 cpu.append(1e3 * (time.process_time() - cpu_begun))
-                state = model.open(context[: length - _NUM_BYTES_ANEW], settings)
+                state = model.open(context[: length - _NUM_NEW_BYTES], settings)
                 begun = time.perf_counter()
-                state.advance(context[length - _NUM_BYTES_ANEW : length]).next_log_probs  # noqa: B018
+                state.advance(context[length - _NUM_NEW_BYTES : length]).next_log_probs  # noqa: B018
                 warm.append(1e3 * (time.perf_counter() - begun))
             yield _to_first_row(name, length, *map(statistics.median, (cold, cpu, warm)))
 
 
 def _time_bytes(load: Callable[[], CharacterModel]) -> Iterator[Row]:
-    text = find_text(_LENGTHS[-1] + _NUM_BYTES_ON)
-    context, following = text[:-_NUM_BYTES_ON], text[-_NUM_BYTES_ON:]
+    text = find_text(_LENGTHS[-1] + _NUM_WALKED_BYTES)
+    context, following = text[:-_NUM_WALKED_BYTES], text[-_NUM_WALKED_BYTES:]
     for name, settings in (("canonical", _CANONICAL), ("beam 8", _BEAM)):
         costs: dict[int, list[float]] = {length: [] for length in _LENGTHS}
         for _ in range(_NUM_FIRST_REPEATS):
@@ -209,7 +209,7 @@ def _time_bytes(load: Callable[[], CharacterModel]) -> Iterator[Row]:
                 begun = time.process_time()
                 for next_state in state.walk(following):
                     next_state.next_log_probs  # noqa: B018
-                costs[length].append(1e3 * (time.process_time() - begun) / _NUM_BYTES_ON)
+                costs[length].append(1e3 * (time.process_time() - begun) / _NUM_WALKED_BYTES)
         for length, found in costs.items():
             spread = max(found) - min(found)
             yield {"byte": name, "context bytes": length, "CPU ms": statistics.median(found), "spread": spread}
@@ -240,7 +240,7 @@ def _measure_indexes() -> list[Row]:
 
 
 def _measure_own_index() -> tuple[float, float]:
-    """Seconds of processor time to build the index, and the memory that it keeps in MB."""
+    """Returns the processor time to build the index in seconds, and its memory in MB."""
     vocabulary = Vocabulary.from_tiktoken(LARGE_VOCABULARY)
     begun = time.process_time()
     Trie.build(vocabulary)
@@ -267,8 +267,8 @@ def _find_figures(
     for length in (300, 16000):
         figures[f"first_cold_ms_{length}"] = _number(times["canonical", length]["ms"])
         figures[f"first_read_before_ms_{length}"] = _number(times["canonical", length]["ms, context read before"])
-    # genlm-bytes as shipped keeps nothing between calls, so the short context is compared cold. The time
-    # for the long context is the one after its keys and values were computed.
+    # genlm-bytes as shipped keeps nothing between calls, so times for the short context are compared without anything
+    # cached. For the long context, its keys and values have been computed before.
     figures["first_ms_300"], figures["first_ms_16000"] = (
         figures["first_cold_ms_300"],
         figures["first_read_before_ms_16000"],
@@ -292,7 +292,7 @@ def _number(value: object) -> float | None:
 
 
 def _draw(rows: Sequence[Row], bits_of_tokens: float) -> "Figure":
-    from matplotlib.figure import Figure  # only benchmarks that draw need it
+    from matplotlib.figure import Figure  # here, because only drawing needs it
 
     figure = Figure(figsize=(9, 3.6))
     by_name = {str(row["covering"]): row for row in rows}

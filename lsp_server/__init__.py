@@ -1,12 +1,15 @@
 """From an editor to a completion request and back. One request passes through these modules:
 
-features         LSP messages in, LSP results out; a new LSP feature is added here
-server           the state behind the features: documents, sessions, settings, one backend
-settings         what a person may set
-documents        the text, kept in step with the editor (positions: offsets in the editor's units)
+features         LSP messages in, LSP results out; add a new LSP feature here
+server           the state that the features use: documents, sessions, settings, one backend
+settings         the user's settings
+documents        the text, kept in sync with the editor
+positions        offsets within a line, in the units of the editor
 context          which text of a document is sent; rules about what may be sent belong here
-session          one document's requests; backend: the connection that all documents share
-items            generated text to what an editor inserts
-status, window   what a person is told, and where
-stdio            the process that an editor starts; pygls_overrides: where pygls is not used as it is
+session          the requests of one document
+backend          the connection to the completion server, shared by all documents
+items            generated text to LSP items
+status, window   what the user is told, and how it is shown
+stdio            the process that an editor starts
+pygls_overrides  changes to pygls's behaviour
 """

@@ -1,4 +1,4 @@
-"""The connection to the completion server: the seam to it, and the one connection that all documents share."""
+"""The interface to the completion server, and the one connection that all documents share."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -10,30 +10,30 @@ from lsp_server.status import Status
 
 
 class CompletionBackend(Protocol):
-    """Answers completion requests. `inference.serving.completion_client.CompletionClient` is one."""
+    """Answers completion requests. `inference.serving.completion_client.CompletionClient` implements it."""
 
     def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
-        """The chunks of the answer. `aclose`, or cancelling the task that iterates, frees the sequence.
+        """Yields the chunks of the answer. `aclose`, or cancelling the task that iterates, frees the sequence.
 
-        Raises MidtokenError. A ServerUnreachableError means that the connection is lost; any other error is this
-        request's alone.
+        Raises MidtokenError. A ServerUnreachableError means that the connection is lost. Any other error concerns only
+        this request.
         """
 
     async def close(self) -> None:
-        """Closes the connection. Streams that are still open end with CancelledError."""
+        """Closes the connection. Open streams end with CancelledError."""
 
 
 BackendFactory = Callable[[], Awaitable[CompletionBackend]]
 
 
 class BackendStarter:
-    """One backend for all documents, connected in the background, and again after the connection was lost."""
+    """Connects the one backend of all documents in the background, and again after the connection is lost."""
 
     def __init__(self, connect: BackendFactory, status: Status, grace_s: float = 0.2, retry_s: float = 10.0) -> None:
-        """`connect` finds or starts the completion server, which may take long. It may raise any Exception.
+        """`connect` finds or starts the completion server. It may take long, and may raise any Exception.
 
-        `get` waits for it for at most `grace_s`, which is enough where the completion server runs already. At least
-        `retry_s` pass between the beginnings of two attempts.
+        `get` waits for it for at most `grace_s`, which is enough if the completion server is already running. Attempts
+        start at least `retry_s` apart.
         """
         self._connect = connect
         self._status = status
@@ -45,7 +45,7 @@ class BackendStarter:
         self._last_start_s: float | None = None
 
     def start(self) -> None:
-        """Begins to connect, unless there is a connection or an attempt, or the last attempt was a moment ago."""
+        """Starts to connect. Does nothing if it is connected or connecting, or started less than `retry_s` ago."""
         now_s = asyncio.get_running_loop().time()
         if self._backend is not None or self._start_task is not None:
             return
@@ -55,27 +55,27 @@ class BackendStarter:
         self._start_task = asyncio.create_task(self._start())
 
     async def get(self) -> CompletionBackend | None:
-        """The backend, or None while there is none; the person has been told why."""
+        """Returns the backend, or None while there is none. The user has been told why."""
         self.start()
         if self._start_task is not None:
             await asyncio.wait({self._start_task}, timeout=self._grace_s)
         return self._backend
 
     def is_current(self, backend: CompletionBackend) -> bool:
-        """False for a backend that was dropped."""
+        """Returns False for a backend that was dropped."""
         return self._backend is backend
 
     def drop(self, backend: CompletionBackend) -> None:
-        """Closes a backend whose connection is lost; the next `get` connects again.
+        """Closes a backend whose connection is lost. The next `get` connects again.
 
-        A backend that was dropped already is left alone.
+        Does nothing for a backend that was dropped before.
         """
         if self._backend is backend:
             self._backend = None
             self._begin_close(backend)
 
     async def close(self) -> None:
-        """Cancels an attempt to connect, closes the backend, and waits until all of that is done."""
+        """Cancels an attempt to connect, closes the backend, and waits for both."""
         if self._start_task is not None:
             self._start_task.cancel()
             await asyncio.wait({self._start_task})
@@ -101,7 +101,7 @@ class BackendStarter:
             self._start_task = None
 
     def _begin_close(self, backend: CompletionBackend) -> None:
-        """Closes in a task of its own, which the end of the document that noticed the loss does not cancel."""
+        """Closes the backend in its own task. Closing the document that noticed the loss must not cancel it."""
         task = asyncio.create_task(self._close_backend(backend))
         self._close_tasks.add(task)
         task.add_done_callback(self._close_tasks.discard)

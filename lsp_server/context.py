@@ -1,4 +1,4 @@
-"""Which text of a document is sent for a completion at a position."""
+"""Selects the text of a document that is sent for a completion at a position."""
 
 from dataclasses import dataclass
 
@@ -23,21 +23,19 @@ class Context:
 
     @property
     def line_after(self) -> str:
-        """The cursor's line from the cursor on."""
+        """The cursor's line after the cursor."""
         return self.suffix.partition("\n")[0]
 
 
 def cut_context(document: Document, position: Position, settings: Settings) -> Context:
-    """The text to send for a completion at `position`, at most as many bytes as the settings say.
+    """Returns the text to send for a completion at `position`, within the size limits of the settings.
 
-    The prefix starts at `document.anchor_line`. That line is moved only when the window no longer fits around it, and
-    then by at least a quarter of the window: if it moved with each typed line, the model could reuse nothing of what it
-    has computed for the prefix. Raises OutOfStepError.
+    The prefix starts at `document.anchor_line`. The anchor moves only when the prefix no longer fits, or is less than
+    half full, and then by at least a quarter of the limit. If it moved with each typed line, the model could reuse
+    nothing that it has computed for the prefix. Raises OutOfStepError.
     """
     line, before, after = document.split_at(position)
-    if (
-        "\ud800" <= before[-1:] <= "\udbff" and "\udc00" <= after[:1] <= "\udfff"
-    ):  # the cursor stands within a code point
+    if "\ud800" <= before[-1:] <= "\udbff" and "\udc00" <= after[:1] <= "\udfff":  # the cursor is inside a code point
         before, after = before[:-1], join_surrogates(before[-1] + after)
     prefix = _cut_prefix(document, line, before, settings.max_prefix_bytes)
     suffix = _cut_suffix(document, line, after, settings.max_suffix_bytes)
@@ -49,7 +47,7 @@ def _cut_prefix(document: Document, line: int, before: str, max_bytes: int) -> s
         document.anchor_line = line
         return _cut_long_line(before, max_bytes)
     remaining_bytes = max_bytes - _num_bytes(before)
-    full_start = _find_start(document, line, remaining_bytes)  # here the window is full, at half_start half full
+    full_start = _find_start(document, line, remaining_bytes)  # from here the window is full, from half_start half full
     half_start = _find_start(document, line, remaining_bytes - max_bytes // 2)
     if not full_start <= document.anchor_line <= half_start:
         document.anchor_line = _find_start(document, line, remaining_bytes - max_bytes // 4)
@@ -57,7 +55,7 @@ def _cut_prefix(document: Document, line: int, before: str, max_bytes: int) -> s
 
 
 def _find_start(document: Document, line: int, max_bytes: int) -> int:
-    """The first line from which the text up to the start of `line` has at most `max_bytes`."""
+    """Returns the first line such that the text from it up to `line` has at most `max_bytes`."""
     while line > 0:
         max_bytes -= _num_bytes(document.lines[line - 1])
         if max_bytes < 0:
@@ -67,8 +65,9 @@ def _find_start(document: Document, line: int, max_bytes: int) -> int:
 
 
 def _cut_long_line(before: str, max_bytes: int) -> str:
-    """The end of a line that is longer than the window. It starts at a multiple of a quarter of the window, so that
-    the start stays where it is for many keystrokes.
+    """Returns the end of a line that is longer than the window.
+
+    It starts at a multiple of a quarter of the window, so the start stays the same for many keystrokes.
     """
     step = max_bytes // 4
     start = max(0, len(before) - max_bytes)

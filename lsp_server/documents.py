@@ -1,7 +1,7 @@
-"""The text of the open documents, kept in step with the editor edit by edit.
+"""The text of the open documents. Each edit of the editor is applied, so that it stays in sync.
 
-pygls has such a mirror too. It is not used: it splits lines at form feeds and U+2028 as Python does, and an edit in
-a very long line takes it seconds.
+pygls also keeps the text, but that copy is not used: it splits lines at form feeds and U+2028 as Python does, and takes
+seconds for an edit in a very long line.
 """
 
 import io
@@ -38,8 +38,8 @@ class Document:
         self.uri = item.uri
         self.language_id = item.language_id
         self.version = item.version
-        # The line at which the context window starts (lsp_server.context). Edits above it change its number, so that
-        # it stays the same line of the text.
+        # The number of the line at which the sent prefix starts (lsp_server.context). Edits above the line change the
+        # number, so that it stays the same line of the text.
         self.anchor_line = 0
         self._encoding = encoding
         self._lines = split_lines(item.text)
@@ -57,11 +57,11 @@ class Document:
         return "".join(self.lines)
 
     def apply(self, version: int, changes: Sequence[Change]) -> None:
-        """Applies the edits of one notification, each to the text that results from the edit before it.
+        """Applies the edits of one notification in order, each to the result of the one before.
 
-        A version older than the current one is ignored: its edits were made to a text that is gone. An equal one is
-        applied: Neovim counts an undo of several edits as one version. Raises OutOfStepError for edits that cannot be
-        applied; the text is then unknown until a change brings all of it.
+        Edits with an older version than the current one are ignored: they belong to a text that no longer exists. An
+        equal version is applied: Neovim sends an undo of several edits under one version. Raises OutOfStepError for
+        edits that cannot be applied; the text is then unknown until a change contains the whole text.
         """
         if version < self.version:
             _log.warning("ignored edits of version %d: the current version is %d", version, self.version)
@@ -77,9 +77,9 @@ class Document:
                 self._replace(change.range, change.text)
 
     def split_at(self, position: Position) -> tuple[int, str, str]:
-        """The line number, and the line's text before and after `position`. Raises OutOfStepError.
+        """Returns the line number, and the line's text before and after `position`. Raises OutOfStepError.
 
-        A position after the text's end means its end.
+        A position after the end of the text means the end of the text.
         """
         self._check_in_step()
         if position.line >= len(self._lines):
@@ -97,11 +97,11 @@ class Document:
         first, before, _ = self.split_at(span.start)
         last, _, after = self.split_at(span.end)
         if first > 0 and not before and self._lines[first - 1].endswith("\r"):
-            first -= 1  # what follows may begin with \n: the two are then one line end
+            first -= 1  # the new text may begin with \n, which joins the \r to one line end
             before = self._lines[first]
         lines = _splice(before, text, after)
         if last < len(self._lines) - 1 and len(lines) > 1 and not lines[-1]:
-            lines.pop()  # `after` ends with a line end, and the document has the line after it already
+            lines.pop()  # `after` has a line end, and the line that follows it is in the document already
         self._lines[first : last + 1] = lines
         self._move_anchor(first, last, len(lines))
 
@@ -117,33 +117,33 @@ class Document:
 
 
 class Documents:
-    """The open documents by their addresses."""
+    """The open documents, by URI."""
 
     def __init__(self, encoding: PositionEncodingKind) -> None:
         self.encoding = encoding
         self._documents: dict[str, Document] = {}
 
     def open(self, item: TextDocumentItem) -> Document:
-        """Adds a document with its whole text, in place of one with the same address."""
+        """Adds a document with its whole text. It replaces a document with the same URI."""
         document = self._documents[item.uri] = Document(item, self.encoding)
         return document
 
     def get(self, uri: str) -> Document:
-        """The open document. Raises UnknownDocumentError."""
+        """Returns the open document. Raises UnknownDocumentError."""
         try:
             return self._documents[uri]
         except KeyError:
             raise UnknownDocumentError("the editor refers to a document that is not open") from None
 
     def close(self, uri: str) -> None:
-        """Forgets a document; one that is not open is no error."""
+        """Removes a document. Does nothing if it is not open."""
         self._documents.pop(uri, None)
 
 
 def split_lines(text: str) -> list[str]:
-    r"""The lines of `text`, each with its \n, \r\n or \r; the last has none and may be empty.
+    r"""Returns the lines of `text`, each with its \n, \r\n or \r. The last line has no line end and may be empty.
 
-    No other character ends a line (LSP, Text Documents), so `str.splitlines` cannot be used.
+    `str.splitlines` cannot be used, because no other character ends a line (LSP, Text Documents).
     """
     if not _has_line_end(text):
         return [text]
@@ -159,7 +159,7 @@ def _splice(before: str, text: str, after: str) -> list[str]:
         joined = join_surrogates(joined)
     if _has_line_end(before) or _has_line_end(text):
         return split_lines(joined)
-    return [joined]  # without a search, since it may be a line of megabytes
+    return [joined]  # without searching it for line ends, since it may be a line of megabytes
 
 
 def _has_line_end(text: str) -> bool:

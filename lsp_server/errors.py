@@ -1,10 +1,10 @@
-"""What can go wrong between an editor and a completion request.
+"""The errors of the language server.
 
 MidtokenError (inference.errors)
-├── EditorError               the editor sent something that cannot be followed
+├── EditorError               the editor sent something that cannot be applied
 │   ├── UnknownDocumentError  the document is not open
 │   └── OutOfStepError        the text is no longer known; the document has to be opened again
-├── ConnectError              the operating system refused something that connecting needs
+├── ConnectError              an error of the operating system while connecting to the completion server
 └── UnexpectedError           a defect of the language server
 """
 
@@ -14,11 +14,11 @@ from inference.errors import MidtokenError
 
 
 class EditorError(MidtokenError):
-    """The editor sent something that cannot be followed."""
+    """The editor sent something that cannot be applied."""
 
 
 class UnknownDocumentError(EditorError):
-    """The document was never opened, or is closed already."""
+    """The document was never opened, or has been closed."""
 
 
 class OutOfStepError(EditorError):
@@ -26,7 +26,7 @@ class OutOfStepError(EditorError):
 
 
 class ConnectError(MidtokenError):
-    """The operating system refused something that connecting to the completion server needs."""
+    """An error of the operating system while connecting to the completion server."""
 
     def __init__(self, error: OSError) -> None:
         place = f" ({error.filename})" if error.filename else ""
@@ -34,7 +34,7 @@ class ConnectError(MidtokenError):
 
 
 class UnexpectedError(MidtokenError):
-    """A defect of the language server. The text says what was raised and where, and holds no source text."""
+    """A defect of the language server. The message says what was raised and where, and contains no source text."""
 
     def __init__(self, error: BaseException) -> None:
         frames = traceback.extract_tb(error.__traceback__)
@@ -43,12 +43,12 @@ class UnexpectedError(MidtokenError):
 
 
 def to_midtoken_error(error: Exception) -> MidtokenError:
-    """`error` itself if it is ours, else an UnexpectedError; either can be shown to a person."""
+    """Returns `error` itself if it is a MidtokenError, else an UnexpectedError. Both can be shown to the user."""
     return error if isinstance(error, MidtokenError) else UnexpectedError(error)
 
 
 def to_connect_error(error: Exception) -> MidtokenError:
-    """As `to_midtoken_error`, for an error raised while connecting: there the system's own errors are no defects."""
+    """Like `to_midtoken_error`, for errors while connecting: an error of the operating system is then no defect."""
     if isinstance(error, OSError) and error.strerror:
         return ConnectError(error)
     return to_midtoken_error(error)

@@ -1,4 +1,4 @@
-"""The LSP features: which message calls what of the server, and its answers as LSP results."""
+"""The LSP features: maps LSP messages to calls of the server, and its answers to LSP results."""
 
 from collections.abc import Sequence
 
@@ -8,14 +8,14 @@ from lsp_server.backend import BackendFactory
 from lsp_server.items import completion_item, inline_item
 from lsp_server.server import MidtokenServer, Suggestion
 
-# Characters after which a client without inline completion asks on its own. After letters it always does.
+# After these characters, a client without inline completion requests a completion. After letters it always does.
 _TRIGGER_CHARACTERS: Sequence[str] = tuple(" .,:;=+-*/<>([{\"'@")
 
 
 def build_server(connect: BackendFactory) -> MidtokenServer:
-    """A language server with all its features.
+    """Returns a language server with all features.
 
-    It calls `connect` when the first document is opened, and again after the connection was lost.
+    It calls `connect` when the first document is opened, and again after the connection is lost.
     """
     server = MidtokenServer(connect)
     _add_lifecycle(server)
@@ -68,7 +68,7 @@ def _add_inline_completion(server: MidtokenServer) -> None:
 
 
 def _add_completion_menu(server: MidtokenServer) -> None:
-    """For clients without inline completion only; the others would show each suggestion twice."""
+    """Only for clients without inline completion, because the others would show each suggestion twice."""
     options = types.CompletionOptions(trigger_characters=_TRIGGER_CHARACTERS)
 
     @server.feature(types.TEXT_DOCUMENT_COMPLETION, options)
@@ -80,7 +80,7 @@ def _add_completion_menu(server: MidtokenServer) -> None:
 def _to_inline_list(
     suggestion: Suggestion | None, position: types.Position, encoding: types.PositionEncodingKind
 ) -> types.InlineCompletionList | None:
-    """An empty list makes the editor hide what it shows; null, for a request without an answer, does not."""
+    """An empty list makes the editor hide the ghost text. null, for a request without an answer, does not."""
     if suggestion is None:
         return None
     if suggestion.insertion is None:
@@ -91,7 +91,7 @@ def _to_inline_list(
 def _to_menu(
     suggestion: Suggestion | None, position: types.Position, encoding: types.PositionEncodingKind
 ) -> types.CompletionList:
-    """The list is always marked as incomplete, so that the editor asks again after the next letter."""
+    """Marks the list as incomplete, so that the editor requests a new one after the next letter."""
     if suggestion is None or suggestion.insertion is None:
         return types.CompletionList(is_incomplete=True, items=[])
     item = completion_item(suggestion.insertion, suggestion.context, position, encoding)

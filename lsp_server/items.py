@@ -1,4 +1,4 @@
-"""From generated text to what an editor inserts, without what already stands after the cursor."""
+"""Turns generated text into LSP items that do not repeat the text after the cursor."""
 
 from dataclasses import dataclass
 
@@ -20,28 +20,28 @@ from lsp_server.positions import num_units
 _CLOSER_OF = {"(": ")", "[": "]", "{": "}"}
 _BRACKETS = frozenset(_CLOSER_OF.values())
 _QUOTES = "\"'`"
-CLOSERS = _BRACKETS | frozenset(_QUOTES)  # what editors insert after the cursor on their own
+CLOSERS = _BRACKETS | frozenset(_QUOTES)  # editors insert these after the cursor automatically
 
 
 @dataclass(frozen=True, slots=True)
 class Insertion:
-    """What to insert at the cursor, and the text right after the cursor that it replaces."""
+    """The text to insert at the cursor, and the text right after the cursor that it replaces."""
 
     text: str
     replaced_after: str = ""
 
 
 def fit(text: str, context: Context) -> Insertion | None:
-    """What to insert for `text`, which was generated at the context's cursor; None where nothing is left to suggest.
+    """Returns what to insert for `text`, which was generated at the cursor; None if nothing is left to suggest.
 
     In this order:
 
-    1. Blanks and line ends at the end of `text` are removed.
-    2. A suggestion that only repeats the lines below is dropped.
-    3. An end of `text` that already stands right after the cursor is removed: `bar)` before `)` becomes `bar`.
-    4. Brackets after the cursor that the first line of `text` closes are replaced: `self):⏎  pass` replaces the `)`
-       that the editor inserted.
-    5. Any other text in the middle of a line is cut to its first line.
+    1. White space at the end of `text` is removed.
+    2. A suggestion that only repeats the lines below the cursor is dropped.
+    3. The end of `text` is removed if it repeats the text right after the cursor: `bar)` before `)` becomes `bar`.
+    4. If the rest of the line is closing brackets that the first line of `text` closes too, it is replaced:
+       `self):⏎  pass` replaces the `)` that the editor inserted.
+    5. Otherwise, in the middle of a line, `text` is cut to its first line.
     """
     text = text.rstrip()
     if not text or _repeats_below(text, context):
@@ -59,11 +59,11 @@ def fit(text: str, context: Context) -> Insertion | None:
 def inline_item(
     insertion: Insertion, context: Context, position: Position, encoding: PositionEncodingKind
 ) -> InlineCompletionItem:
-    """The item for `textDocument/inlineCompletion`.
+    """Returns the item for `textDocument/inlineCompletion`.
 
-    At the end of a line it replaces the word being typed by the whole word, so that the editor keeps showing it while
-    the person deletes and retypes letters of that word. Elsewhere it only inserts, because Neovim draws an item that
-    replaces text over the text after the cursor.
+    At the end of a line, the item replaces the word before the cursor with the whole word, so that the editor keeps
+    showing it while the user deletes and retypes letters of that word. Elsewhere it only inserts, because Neovim draws
+    an item that replaces text over the text after the cursor.
     """
     word = "" if context.line_after.strip() else _find_word(context.line_before)
     span = _range(word, insertion, position, encoding)
@@ -73,7 +73,7 @@ def inline_item(
 def completion_item(
     insertion: Insertion, context: Context, position: Position, encoding: PositionEncodingKind
 ) -> CompletionItem:
-    """The item for `textDocument/completion`. Its fields make clients show it first and keep them from filtering it."""
+    """Returns the item for `textDocument/completion`, such that clients show it first and do not filter it out."""
     word = _find_word(context.line_before)
     text = word + insertion.text
     first_line, more, _ = text.strip().partition("\n")
@@ -83,7 +83,7 @@ def completion_item(
         detail="midtoken",
         documentation=text if more else None,
         sort_text="\0",  # before all others
-        filter_text=text.partition("\n")[0] or word,  # clients compare its beginning with what is typed
+        filter_text=text.partition("\n")[0] or word,  # clients compare its beginning with the typed text
         insert_text_format=InsertTextFormat.PlainText,
         insert_text_mode=InsertTextMode.AsIs,  # the text is indented already
         text_edit=TextEdit(range=_range(word, insertion, position, encoding), new_text=text),
@@ -97,7 +97,7 @@ def _range(word: str, insertion: Insertion, position: Position, encoding: Positi
 
 
 def _find_word(line_before: str) -> str:
-    """The identifier that ends at the cursor; empty where none does."""
+    """Returns the identifier that ends at the cursor; empty if none does."""
     start = len(line_before)
     while start > 0 and _is_word(line_before[start - 1]):
         start -= 1
@@ -105,7 +105,7 @@ def _find_word(line_before: str) -> str:
 
 
 def _repeats_below(text: str, context: Context) -> bool:
-    """True where the cursor's line with `text` would equal the lines right below it."""
+    """True if the cursor's line, completed with `text`, equals the lines right below it."""
     if context.line_after.strip():
         return False
     completed = (context.line_before + text).strip()
@@ -114,7 +114,7 @@ def _repeats_below(text: str, context: Context) -> bool:
 
 
 def _trim_overlap(text: str, suffix: str) -> str:
-    """`text` without the longest end that `suffix` begins with, if it can do without it."""
+    """Removes the longest end of `text` that `suffix` begins with and that can be removed; see the two checks."""
     for length in range(min(len(text), len(suffix)), 0, -1):
         kept, overlap = text[:-length], text[-length:]
         if suffix.startswith(overlap) and not _cuts_word(overlap, suffix) and not _opens(kept, text):
@@ -123,12 +123,12 @@ def _trim_overlap(text: str, suffix: str) -> str:
 
 
 def _cuts_word(overlap: str, suffix: str) -> bool:
-    """True where the overlap ends inside a word of the suffix: an `e` before `else` does not repeat anything."""
+    """True if the overlap ends inside a word of the suffix: `e` does not repeat `else`."""
     return len(suffix) > len(overlap) and _is_word(overlap[-1]) and _is_word(suffix[len(overlap)])
 
 
 def _opens(kept: str, text: str) -> bool:
-    """True where `kept` leaves a bracket or quote open that `text` closes: `f(a)` must keep its `)`."""
+    """True if `kept` leaves a bracket or quote open that `text` closes: `f(a)` must keep its `)`."""
     if _count_open(kept) > _count_open(text):
         return True
     return any(kept.count(quote) % 2 > text.count(quote) % 2 for quote in _QUOTES)
@@ -139,14 +139,15 @@ def _count_open(text: str) -> int:
 
 
 def _closes_all(first_line: str, line_after: str) -> bool:
-    """True where `line_after` consists of closing brackets and the first line closes the same ones."""
+    """True if `line_after` consists of closing brackets, and the first line closes the same ones."""
     unmatched = _match_brackets(first_line)[1]
     return all(char in _BRACKETS for char in line_after) and unmatched.startswith(line_after)
 
 
 def _match_brackets(text: str) -> tuple[str, str]:
-    """The closing brackets that the text lacks, and those in it that it never opened. Brackets in string literals count
-    too.
+    """Returns the closing brackets that `text` lacks, and those in it that were never opened.
+
+    Brackets in string literals count too.
     """
     lacking: list[str] = []
     unopened = ""

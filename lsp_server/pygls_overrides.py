@@ -1,4 +1,4 @@
-"""Where pygls is not used as it is: its mirror of the text, its type of one answer, the content of its log."""
+"""Changes to pygls's behaviour: no copy of the text, any JSON as settings, no source text in its log."""
 
 import logging
 from functools import lru_cache
@@ -10,10 +10,10 @@ from pygls.protocol.language_server import lsp_method
 
 
 class MidtokenProtocol(LanguageServerProtocol):
-    """pygls's protocol without its mirror of the text (see lsp_server.documents).
+    """pygls's protocol without its copy of the documents' text (see lsp_server.documents).
 
-    Each text document method calls the server's feature, which pygls does after it has updated its mirror. They are
-    plain functions, since pygls keeps a future for ever of each notification that a generator handles.
+    Each text document method only calls the server's feature. pygls's own methods update the copy first. They are
+    plain functions, because pygls never releases the future of a notification that a generator handles.
     """
 
     @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
@@ -33,15 +33,16 @@ class MidtokenProtocol(LanguageServerProtocol):
 
     @lru_cache  # noqa: B019 (pygls declares it so; there is one protocol a process)
     def get_result_type(self, method: str) -> type[Any] | None:
-        """The type of a request's result; None, which means any JSON, for workspace/configuration.
+        """Returns the type of a request's result; None, which means any JSON, for workspace/configuration.
 
-        Clients answer that one with null or an object too. pygls would reject such an answer and never end the request.
+        Some clients answer that request with null or an object. pygls would reject such an answer, and the request
+        would never end.
         """
         return None if method == types.WORKSPACE_CONFIGURATION else super().get_result_type(method)
 
 
 def keep_text_out_of_logs() -> None:
-    """Makes pygls log neither bodies of messages nor tracebacks, since both may hold source text."""
+    """Keeps message bodies and tracebacks out of pygls's logs, because both may contain source text."""
     logging.getLogger("pygls").setLevel(logging.WARNING)  # at INFO it logs every body
     for name in ("pygls.protocol.json_rpc", "pygls.protocol.language_server", "pygls.io_"):
         logging.getLogger(name).addFilter(_drop_arguments)

@@ -1,4 +1,4 @@
-"""The state behind the LSP features: the documents, a session for each, the settings and the one backend."""
+"""The state that the LSP features use: the documents, a session for each, the settings and the one backend."""
 
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -23,7 +23,7 @@ from lsp_server.window import LspWindow
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """The text around a cursor and what to insert there; None where there is nothing to suggest."""
+    """The text around a cursor, and what to insert there; None if there is nothing to suggest."""
 
     context: Context
     insertion: Insertion | None
@@ -42,18 +42,18 @@ class MidtokenServer(LanguageServer):
         self._settings_sources = SettingsSources()
 
     def initialize(self, options: Any) -> None:
-        """Takes the position encoding that pygls agreed on with the editor, and initializationOptions (any JSON)."""
+        """Sets the position encoding that pygls negotiated, and the settings in initializationOptions (any JSON)."""
         self.documents = Documents(types.PositionEncodingKind(self.workspace.position_encoding))
         self._settings_sources.initialization_options = options
         self._read_settings()
 
     def push_settings(self, values: Any) -> None:
-        """Takes the settings of workspace/didChangeConfiguration (any JSON), which may be those of all servers."""
+        """Sets the settings of workspace/didChangeConfiguration (any JSON, perhaps with those of other servers)."""
         self._settings_sources.pushed = values
         self._read_settings()
 
     async def pull_settings(self) -> None:
-        """Asks the editor for its settings, if it can be asked. An error as the answer leaves them as they are."""
+        """Requests the settings from the editor, if it supports that. On an error they stay unchanged."""
         workspace = self.client_capabilities.workspace
         if workspace is None or not workspace.configuration:
             return
@@ -66,7 +66,7 @@ class MidtokenServer(LanguageServer):
         self._read_settings()
 
     def open(self, item: types.TextDocumentItem) -> None:
-        """Takes a document that the editor opened, and connects to the completion server meanwhile."""
+        """Adds a document that the editor opened, and starts to connect to the completion server."""
         self.close(item.uri)
         self.documents.open(item)
         self._sessions[item.uri] = Session(self._starter, self._status)
@@ -74,7 +74,7 @@ class MidtokenServer(LanguageServer):
             self._starter.start()
 
     def change(self, params: types.DidChangeTextDocumentParams) -> None:
-        """Applies the edits of one notification; the person is told of edits that cannot be applied."""
+        """Applies the edits of one notification. The user is told of edits that cannot be applied."""
         try:
             document = self.documents.get(params.text_document.uri)
             document.apply(params.text_document.version, params.content_changes)
@@ -82,14 +82,16 @@ class MidtokenServer(LanguageServer):
             self._status.failed(error)
 
     def close(self, uri: str) -> None:
-        """Forgets a document, and cancels its generation. A document that is not open is no error."""
+        """Removes a document and cancels its generation. Does nothing if the document is not open."""
         self.documents.close(uri)
         if uri in self._sessions:
             self._sessions.pop(uri).close()
 
     async def suggest(self, uri: str, position: types.Position) -> Suggestion | None:
-        """What to suggest at a position, or None where the request has no answer: a newer one took its place,
-        there is no backend yet, suggestions are disabled, or it failed and the person was told.
+        """Returns what to suggest at a position, or None if the request has no answer.
+
+        That is so if a newer request superseded it, there is no backend yet, suggestions are disabled, or the request
+        failed. The user has been told of a failure.
         """
         if not self.settings.enabled:
             return None
@@ -97,7 +99,7 @@ class MidtokenServer(LanguageServer):
             context = cut_context(self.documents.get(uri), position, self.settings)
             text = await self._sessions[uri].complete(self._build_request(context))
             return None if text is None else Suggestion(context, fit(text, context))
-        except Exception as error:  # the outermost place: a defect costs this answer only
+        except Exception as error:  # the outermost handler: a defect must fail only this request
             self.report_server_error(error, type(error))
             return None
 
@@ -108,7 +110,7 @@ class MidtokenServer(LanguageServer):
         await self._starter.close()
 
     def report_server_error(self, error: Exception, source: Any) -> None:  # noqa: ARG002 (pygls's signature)
-        """Shows an error once. pygls would show its message, which may hold source text."""
+        """Shows an error once. pygls's own method would show a message that may contain source text."""
         self._status.failed(to_midtoken_error(error))
 
     def _read_settings(self) -> None:

@@ -1,4 +1,4 @@
-"""The completions of one document: the newest request wins, and text that was generated is used again."""
+"""The requests of one document. A new request supersedes the older one, and generated text is reused."""
 
 import asyncio
 import dataclasses
@@ -19,16 +19,16 @@ class Session:
 
     At most one request waits and at most one generation runs. A request is answered
 
-    1. from the current generation, if the text typed since its request agrees with what it has produced
+    1. from the current generation, if the text typed since that generation's request is the generated text
        (*typed ahead*);
-    2. from the same generation a little later, if the two agree as far as it has come;
-    3. else from a new generation; the current one is cancelled, on the server too.
+    2. from the same generation when it has more text, if the user has typed all that was generated so far;
+    3. otherwise from a new generation. The current one is cancelled, on the server too.
 
-    The first line is answered as soon as it is complete, and the generation goes on. The request after acceptance,
-    or after the next letter, gets the other lines from it (*chained*).
+    The answer is sent as soon as the first line is complete, and the generation continues. The request after
+    acceptance, or after the next letter, gets the other lines from the same generation (*chained*).
 
     A generation may end at any point: it fails, it is cancelled, or its connection is lost. The request that waits
-    for it is then answered with None, and the next request starts a new one.
+    for it is then answered with None, and the next request starts a new generation.
     """
 
     def __init__(self, starter: BackendStarter, status: Status) -> None:
@@ -39,10 +39,10 @@ class Session:
         self._num_requests = 0
 
     async def complete(self, request: CompletionRequest) -> str | None:
-        """The text to suggest, which may be empty; or None where a newer request took this one's place, where there
-        is no backend yet, and where the generation failed (the person has been told).
+        """Returns the text to suggest, which may be empty.
 
-        Cancelling the call cancels the generation that it waits for.
+        Returns None if a newer request superseded this one, there is no backend yet, or the generation failed. The
+        user has been told of a failure. Cancelling the call cancels the generation that it waits for.
         """
         self._answer_waiting(None)
         self._num_requests += 1
@@ -60,7 +60,7 @@ class Session:
         return None
 
     def close(self) -> None:
-        """Cancels the generation, and answers the request that waits with None."""
+        """Cancels the generation, and answers the waiting request with None."""
         self._num_requests += 1
         self._answer_waiting(None)
         self._stop()
@@ -71,7 +71,7 @@ class Session:
         try:
             return await waiting.answer
         except asyncio.CancelledError:
-            if self._waiting is waiting:  # else the generation belongs to a newer request
+            if self._waiting is waiting:  # otherwise the generation belongs to a newer request
                 self._waiting = None
                 self._stop()
             raise
@@ -79,7 +79,7 @@ class Session:
     def _start(self, request: CompletionRequest, backend: CompletionBackend) -> None:
         generation = self._generation = _Generation(request)
         generation.task = asyncio.create_task(self._generate(generation, backend))
-        # A callback and not a `finally`: a task that is cancelled before its first step runs none of its code.
+        # A callback, not a `finally`: a task that is cancelled before its first step runs none of its code.
         generation.task.add_done_callback(lambda _: self._discard_unfinished(generation))
 
     async def _generate(self, generation: "_Generation", backend: CompletionBackend) -> None:
@@ -95,7 +95,7 @@ class Session:
             self._report(error, generation, backend)
 
     def _report(self, error: Exception, generation: "_Generation", backend: CompletionBackend) -> None:
-        # An error after the backend was dropped is a consequence of the loss that the person was told of.
+        # Once the backend was dropped, the user has been told of the lost connection. Later errors follow from it.
         if generation is self._generation and self._starter.is_current(backend):
             self._status.failed(to_midtoken_error(error))
         if isinstance(error, ServerUnreachableError):
@@ -126,25 +126,25 @@ class Session:
 class NoAnswer(enum.Enum):
     """Why a generation has no answer to a request."""
 
-    PENDING = enum.auto()  # it agrees with the request, and more text is to come
-    MISMATCH = enum.auto()  # it cannot answer this request
+    PENDING = enum.auto()  # the generation agrees with the request, and more text is to come
+    MISMATCH = enum.auto()  # the generation cannot answer this request
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """The request that waits, and the future for its answer."""
+    """The waiting request, and the future for its answer."""
 
     request: CompletionRequest
     answer: "asyncio.Future[str | NoAnswer | None]"
 
     def resolve(self, answer: "str | NoAnswer | None") -> None:
-        if not self.answer.done():  # the editor may have cancelled it in the meantime
+        if not self.answer.done():  # the editor may have cancelled it
             self.answer.set_result(answer)
 
 
 @dataclass(slots=True)
 class _Generation:
-    """What a request has generated so far."""
+    """A request, and the text generated for it so far."""
 
     request: CompletionRequest
     text: str = ""
@@ -157,9 +157,9 @@ class _Generation:
             self.is_finished = self.is_finished or chunk.finish_reason is not None
 
     def find_answer(self, request: CompletionRequest) -> str | NoAnswer:
-        """The text still to insert for `request`, which may be newer than the generation's own.
+        """Returns the text that is left to insert for `request`, which may be newer than the generation's own.
 
-        While more text is to come, the answer is whole lines only.
+        While more text is to come, the answer consists of whole lines.
         """
         if self._is_dead:
             return NoAnswer.MISMATCH
@@ -174,18 +174,18 @@ class _Generation:
             return NoAnswer.PENDING if is_behind else NoAnswer.MISMATCH
         remaining = self.text[len(typed) :]
         if self.is_finished:
-            all_accepted = typed != "" and not remaining.strip()  # so the model has to say what comes next
+            all_accepted = typed != "" and not remaining.strip()  # the next text needs a new generation
             return NoAnswer.MISMATCH if all_accepted else remaining
         whole_lines = remaining.rpartition("\n")[0]
         return whole_lines if whole_lines.strip() else NoAnswer.PENDING
 
     @property
     def _is_dead(self) -> bool:
-        """True where the task ended before the text was complete. The session learns of it a moment later."""
+        """True if the task ended before the text was complete. The session's callback runs a moment later."""
         return not self.is_finished and self.task is not None and self.task.done()
 
 
 def _differ_by_closers(suffix: str, other: str) -> bool:
-    """True for equal texts, and where one of them has more closers in front: editors insert and overtype those."""
+    """True if the texts are equal except for closers at the start of one, which editors insert and overtype."""
     shorter, longer = sorted((suffix, other), key=len)
     return longer.endswith(shorter) and all(char in CLOSERS for char in longer.removesuffix(shorter))

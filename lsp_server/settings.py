@@ -1,4 +1,4 @@
-"""What a person may set, and how it is computed from initializationOptions and the editor's configuration."""
+"""The user's settings, read from initializationOptions and the editor's configuration."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -12,20 +12,20 @@ SECTION = "midtoken"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings with their defaults. On the wire their names are in camel case: `maxTokens`."""
+    """The settings and their defaults. Editors send the names in camel case: `maxTokens`."""
 
     enabled: bool = True
     extent: Extent = Extent.AUTO  # how far a suggestion goes
     max_tokens: int = 64
     healing: Healing = Healing.EXACT
-    deadline_ms: int | None = None  # generation stops then; the text so far is suggested
+    deadline_ms: int | None = None  # generation stops after this time; the text so far is suggested
     max_prefix_bytes: int = 8192  # how much text before the cursor is sent
     max_suffix_bytes: int = 2048  # how much text after the cursor is sent
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """Settings, and for each value that could not be used a line that tells a person why."""
+    """Settings, and a line for the user about each value that was rejected."""
 
     settings: Settings
     problems: tuple[str, ...]
@@ -33,18 +33,18 @@ class ReadSettings:
 
 @dataclass(slots=True)
 class SettingsSources:
-    """The latest values of each source of settings. They are whatever JSON the editor sent (hence Any).
+    """The latest values of each source of settings: any JSON that the editor sent, hence Any.
 
-    A later source overrides an earlier one. Since the settings are computed from all of them each time, a setting
-    that the editor's configuration no longer has returns to what the sources before it say.
+    A source overrides those above it. The settings are computed from all sources each time. So a setting that is
+    removed from one source gets its value from the sources above it again.
     """
 
     initialization_options: Any = None  # our settings, or an object with them under "midtoken"
     pushed: Any = None  # by workspace/didChangeConfiguration: an object with the sections of all servers
-    pulled: Any = None  # by workspace/configuration: as initialization_options
+    pulled: Any = None  # by workspace/configuration: same form as initialization_options
 
     def read(self) -> ReadSettings:
-        """The settings, and what is wrong with the sources. Never raises."""
+        """Returns the settings, and the problems of all sources. Never raises."""
         pushed = self.pushed.get(SECTION) if isinstance(self.pushed, Mapping) else None
         settings, problems = Settings(), []
         for values in (_find_section(self.initialization_options), pushed, _find_section(self.pulled)):
@@ -55,9 +55,9 @@ class SettingsSources:
 
 
 def read_settings(values: Any, base: Settings) -> ReadSettings:
-    """`base` changed by `values`, an object of settings or null. Never raises: what cannot be used stays at `base`.
+    """Returns `base` changed by `values`, an object of settings or null. Never raises.
 
-    `values` is whatever JSON the editor sent, hence Any.
+    A setting whose value is rejected keeps its value in `base`. `values` is any JSON that the editor sent, hence Any.
     """
     if values is None or values == []:  # Lua's empty table arrives as an empty list
         return ReadSettings(base, ())
@@ -84,7 +84,7 @@ def _find_section(values: Any) -> Any:
 @dataclass(frozen=True, slots=True)
 class _Setting:
     field: str
-    read: Callable[[Any], Any]  # raises ValueError with what the value must be
+    read: Callable[[Any], Any]  # raises ValueError, whose text completes "must be …"
 
 
 def _read_bool(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What a person is told: that the completion server starts, that it is ready, and each error once."""
+"""What the user is told: that the completion server is starting, that it is ready, and each error once."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,25 +7,25 @@ from inference.errors import MidtokenError
 
 
 class Window(Protocol):
-    """Where the editor shows things to a person. Each text is one line."""
+    """Shows messages to the user of the editor. Each text is one line."""
 
     def log(self, text: str) -> None:
-        """Adds a line to the editor's log, which a person opens to look something up."""
+        """Adds a line to the editor's log."""
 
     def show_error(self, text: str) -> None:
-        """Shows an error where a person sees it at once."""
+        """Shows an error message."""
 
     def begin_progress(self, text: str) -> None:
-        """Shows that something is under way."""
+        """Shows that an operation is running."""
 
     def end_progress(self, text: str) -> None:
-        """Ends what `begin_progress` shows, if it shows anything, and logs how it went."""
+        """Hides what `begin_progress` shows, if anything, and logs `text`."""
 
 
 class Status:
-    """Tells changes of state, not states: an error that occurs at every keystroke is shown once.
+    """Reports changes of state. An error that occurs at every keystroke is shown once.
 
-    After a completion that works, the same error is shown again.
+    After a successful completion, the same error can be shown again.
     """
 
     def __init__(self, window: Window) -> None:
@@ -34,15 +34,15 @@ class Status:
         self._problems: frozenset[str] = frozenset()
 
     def starting(self) -> None:
-        """The completion server is being started, and that takes long enough to say so."""
+        """The completion server is being started, and it is taking long enough to show that."""
         self._window.begin_progress("starting the completion server; the first start takes some ten seconds")
 
     def ready(self, start_s: float) -> None:
-        """The completion server answers."""
+        """The connection to the completion server works."""
         self._window.end_progress(f"completion server ready after {start_s:.1f} s")
 
     def start_cancelled(self) -> None:
-        """The start was cancelled, which is no error."""
+        """The start was cancelled. This is not an error."""
         self._window.end_progress("start of the completion server cancelled")
 
     def not_started(self, error: MidtokenError) -> None:
@@ -62,7 +62,7 @@ class Status:
             self._window.show_error(f"midtoken: {text}")
 
     def configured(self, problems: Sequence[str]) -> None:
-        """The settings were read. Each problem is shown when it is new since the last call."""
+        """The settings were read. A problem is shown unless the last call had it too."""
         for problem in problems:
             if problem not in self._problems:
                 self._window.show_error(f"midtoken: {problem}")

@@ -1,4 +1,4 @@
-"""The language server as a process that an editor starts and speaks to on stdin and stdout."""
+"""The language server as a process with LSP on stdin and stdout, which an editor starts."""
 
 import asyncio
 import sys
@@ -13,7 +13,7 @@ from lsp_server.server import MidtokenServer
 
 
 def serve_stdio(connect: BackendFactory) -> int:
-    """Speaks LSP on stdin and stdout until the editor sends `exit` or closes stdin; gives the exit status.
+    """Serves LSP on stdin and stdout until the editor sends `exit` or closes stdin. Returns the exit status.
 
     For `connect` see `build_server`.
     """

@@ -1,4 +1,4 @@
-"""The editor's log, messages and progress, over LSP."""
+"""Sends logs, messages and progress to the editor over LSP."""
 
 import uuid
 
@@ -7,7 +7,7 @@ from pygls.lsp.server import LanguageServer
 
 
 class LspWindow:
-    """The `Window` of the editor that the server speaks to."""
+    """The `Window` of the connected editor."""
 
     def __init__(self, server: LanguageServer) -> None:
         self._server = server
@@ -22,7 +22,7 @@ class LspWindow:
         self._server.window_show_message(types.ShowMessageParams(types.MessageType.Error, text))
 
     def begin_progress(self, text: str) -> None:
-        """LSP $/progress, if the editor shows progress, and the log."""
+        """LSP $/progress, if the editor supports it, and the log."""
         self.log(text)
         window = self._server.client_capabilities.window
         if window is not None and window.work_done_progress:

@@ -13,20 +13,20 @@ from typing import Any
 
 from inference.errors import MidtokenError
 
-# What `midtoken --help` says of each subcommand. The module is called like it, with underscores.
+# The help of each subcommand. Its module has the same name, with underscores.
 _SUMMARIES = {
-    "demo": "Show what an editor would draw while a file is typed: with healing and without, side by side.",
+    "demo": "Show the ghost text while a file is typed, with and without healing, side by side.",
     "complete": "Print the completion at a cursor.",
-    "explain": "Show what healing does at a cursor, and what each healing strategy completes there.",
-    "surprisal": "Show how many bits each character of a text costs the model.",
-    "next-byte": "Show which byte comes next after a text, and which tokenizations of the text predict it.",
-    "lsp": "The language server on stdin and stdout, for editors to start.",
+    "explain": "Show what healing does at a cursor, and the completion of each healing strategy.",
+    "surprisal": "Show the surprisal of each character of a text, in bits.",
+    "next-byte": "Show the distribution of the next byte after a text, and the tokenizations that predict it.",
+    "lsp": "Run the language server on stdin and stdout. Editors start it.",
     "serve": "Run a completion server on this machine until it is interrupted.",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the subcommand that the arguments name and returns its exit status."""
+    """Runs the subcommand and returns its exit status."""
     options = _build_parser().parse_args(arguments)
     try:
         status: int = options.run(options)
@@ -35,14 +35,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the program that reads the output has ended
+    except BrokenPipeError:  # the reader of the output has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return status
 
 
 class _SubcommandParser(argparse.ArgumentParser):
-    """The parser of one subcommand. It imports the subcommand's module when it is asked to parse."""
+    """The parser of one subcommand. It imports the subcommand's module when it parses."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # overloaded in argparse
         name = self.prog.rpartition(" ")[2]

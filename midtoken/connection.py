@@ -1,4 +1,4 @@
-"""A subcommand's connection to a completion server: the one that `--server` names, or the user's shared one."""
+"""The connection of a subcommand to a completion server: the one that `--server` names, or the user's shared server."""
 
 import argparse
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -13,11 +13,11 @@ from inference.serving.shared_server import ServerLease, lease_server
 from midtoken.arguments.server import ServerArguments, add_server_arguments
 from midtoken.display.terminal import show_waiting
 
-_IDLE_S = 900.0  # the shared server stays so long after its last client, in case an editor is opened again
+_IDLE_S = 900.0  # the shared server runs this long without clients, in case an editor is opened again
 
 
 class Connection:
-    """The clients of a server, and the lease that keeps a shared server running."""
+    """The two clients of a server, and the lease that keeps a shared server running."""
 
     def __init__(self, url: str, lease: ServerLease | None) -> None:
         """Use `open`."""
@@ -28,7 +28,7 @@ class Connection:
 
     @classmethod
     async def open(cls, options: argparse.Namespace, on_progress: Callable[[str], None]) -> Self:
-        """A connection to a server that answers. Raises MissingPackagesError, LaunchError or ServerError."""
+        """Connects, and waits until the server answers. Raises MissingPackagesError, LaunchError or ServerError."""
         if options.server is not None:
             connection = cls(options.server, None)
         else:
@@ -43,15 +43,15 @@ class Connection:
         return connection
 
     def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
-        """The chunks that answer the request: see `CompletionClient.stream`."""
+        """Yields the chunks of the completion: see `CompletionClient.stream`."""
         return self._client.stream(request)
 
     async def ask(self, request: CharacterRequest) -> CharacterAnswer:
-        """The character-level model's answer: see `CharacterClient.ask`."""
+        """Returns the character-level model's answer: see `CharacterClient.ask`."""
         return await self._characters.ask(request)
 
     async def close(self) -> None:
-        """Closes the connection and gives up the lease."""
+        """Closes the connection and ends the lease."""
         await self._characters.close()
         await self._client.close()
         if self._lease is not None:
@@ -59,14 +59,16 @@ class Connection:
 
 
 def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds `--server`, and the arguments with which the shared server is started."""
-    parser.add_argument("--server", metavar="HOST:PORT", help="use the completion server that runs there (gRPC)")
+    """Adds `--server`, and the arguments for starting the shared server."""
+    parser.add_argument(
+        "--server", metavar="HOST:PORT", help="use the running completion server at this gRPC address; start none"
+    )
     add_server_arguments(parser)
 
 
 @asynccontextmanager
 async def open_connection(options: argparse.Namespace) -> AsyncIterator[Connection]:
-    """A connection for one command. While it waits for the server, a terminal shows that."""
+    """Opens a connection for one command. A terminal shows when it waits for the server."""
     with show_waiting():
         connection = await Connection.open(options, on_progress=lambda _line: None)
     try:

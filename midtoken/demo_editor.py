@@ -22,7 +22,7 @@ class DemoEditor:
 
     @classmethod
     async def start(cls, path: Path, healing: Healing, server_url: str) -> "DemoEditor":
-        """Starts `midtoken lsp` with a completion server that already runs, and opens the file."""
+        """Starts `midtoken lsp` with a running completion server, and opens the file."""
         client = LanguageClient("midtoken-demo", "1")
         client.feature(types.WINDOW_LOG_MESSAGE)(_ignore)
         client.feature(types.WINDOW_SHOW_MESSAGE)(_ignore)
@@ -49,7 +49,7 @@ class DemoEditor:
         self._client.text_document_did_change(types.DidChangeTextDocumentParams(document, [change]))
 
     async def ask(self, line: int, character: int) -> tuple[str | None, float]:
-        """The ghost text at a position, None where the server has no answer, and how many milliseconds it took."""
+        """Returns the ghost text at a position, None if there is no answer, and the time in milliseconds."""
         params = types.InlineCompletionParams(
             context=types.InlineCompletionContext(types.InlineCompletionTriggerKind.Automatic),
             text_document=types.TextDocumentIdentifier(self._uri),
@@ -71,11 +71,11 @@ class DemoEditor:
 
 
 def _ignore(_message: types.LogMessageParams | types.ShowMessageParams) -> None:
-    """An editor would show it; here it would disturb what is drawn."""
+    """Ignores a message that an editor would show, because it would disturb the drawing."""
 
 
 def _text_after_cursor(item: types.InlineCompletionItem, character: int) -> str:
-    """What an editor draws: the inserted text without the part that is already typed."""
+    """Returns what an editor draws: the inserted text without the part that is already typed."""
     text = item.insert_text if isinstance(item.insert_text, str) else item.insert_text.value
     typed = character - item.range.start.character if item.range else 0
     return text[typed:]

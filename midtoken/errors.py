@@ -1,7 +1,7 @@
-"""What can go wrong between the command line and a request.
+"""The errors of the command line.
 
 MidtokenError (inference.errors)
-├── PlaceError                an argument FILE:LINE:COLUMN does not name a position in a readable text file
+├── CursorError               an argument FILE:LINE:COLUMN does not name a position in a readable text file
 ├── UnreadableFileError       a file that an argument names cannot be read
 ├── UnwritableFileError       a file that an argument names cannot be written
 ├── MissingPackagesError      packages of an optional extra are not installed
@@ -12,21 +12,21 @@ MidtokenError (inference.errors)
 from inference.errors import LaunchError, MidtokenError
 
 
-class PlaceError(MidtokenError):
-    """The text is not FILE:LINE:COLUMN, or no position in a readable text file. Says what is wrong."""
+class CursorError(MidtokenError):
+    """The text is not FILE:LINE:COLUMN, or not a position in a readable text file. The message says what is wrong."""
 
 
 class UnreadableFileError(MidtokenError):
-    """A file cannot be read. Says which file and why."""
+    """A file cannot be read. The message says which file and why."""
 
 
 class UnwritableFileError(MidtokenError):
-    """A file cannot be written. Says which file and why."""
+    """A file cannot be written. The message says which file and why."""
 
 
 class MissingPackagesError(MidtokenError):
-    """Packages that only some commands need are not installed. Says what needs them and how to install them."""
+    """Optional packages are not installed. The message says what needs them and how to install them."""
 
 
 class MissingResourceError(LaunchError):
-    """A file that belongs to midtoken is missing from the installation. Says which."""
+    """A file that belongs to midtoken is missing from the installation. The message says which file."""

@@ -1,4 +1,4 @@
-"""The optional parts of midtoken, which `pip install midtoken` leaves out, and what to do where one is missing."""
+"""Checks for the packages of midtoken's extras, which `pip install midtoken` does not install."""
 
 import argparse
 import sys
@@ -7,14 +7,14 @@ from importlib.util import find_spec
 
 from midtoken.errors import MissingPackagesError
 
-# Import names and what pip calls them.
+# Import name -> name of the distribution.
 _MODEL_PACKAGES = {"torch": "torch", "transformers": "transformers", "tokenizers": "tokenizers"}
 _BUNDLED_SERVER = {"pytriton": "nvidia-pytriton"}
 _PLOT_PACKAGES = {"matplotlib": "matplotlib"}
 
 
 def require_server_packages(options: argparse.Namespace) -> None:
-    """Returns where a completion server can run in this environment; raises MissingPackagesError elsewhere."""
+    """Raises MissingPackagesError if this environment lacks packages that a completion server needs."""
     missing = _find_missing(_MODEL_PACKAGES if options.triton_binary else _MODEL_PACKAGES | _BUNDLED_SERVER)
     if missing:
         other_way = ", or name a running server with --server HOST:PORT" if "server" in options else ""
@@ -24,7 +24,7 @@ def require_server_packages(options: argparse.Namespace) -> None:
 
 
 def require_plot_packages() -> None:
-    """Returns where pictures can be drawn; raises MissingPackagesError elsewhere."""
+    """Raises MissingPackagesError if this environment lacks packages for drawing pictures."""
     missing = _find_missing(_PLOT_PACKAGES)
     if missing:
         raise MissingPackagesError(f"--plot needs {', '.join(missing)}: {_build_hint('plot')}")

@@ -1,6 +1,6 @@
-"""The files that come with midtoken and are not Python modules of it: the model repository and the default model.
+"""Finds the model repository and the default model, which come with midtoken.
 
-In a source tree both are symbolic links to the folders at its root; a wheel carries copies of those folders.
+In a source tree both are symbolic links to folders at its root; a wheel contains copies of those folders.
 """
 
 from importlib.resources import files
@@ -10,12 +10,12 @@ from midtoken.errors import MissingResourceError
 
 
 def find_model_repository() -> Path:
-    """The folder that tritonserver reads its models from. Raises MissingResourceError where it is missing."""
+    """Returns the model repository of tritonserver. Raises MissingResourceError if it is missing."""
     return _find_folder("model_repository")
 
 
 def find_default_model() -> Path:
-    """The folder of the model that comes with midtoken. Raises MissingResourceError where it is missing."""
+    """Returns the folder of the default model. Raises MissingResourceError if it is missing."""
     return _find_folder("default_model")
 
 

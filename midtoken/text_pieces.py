@@ -1,25 +1,25 @@
-"""A long text cut into pieces that are small enough for one request each."""
+"""Cuts a long text into pieces that are small enough for one request each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# The slowest covering takes some seconds for so many bytes. Each request reads the context of its piece again.
+# The slowest covering takes some seconds for a piece. Each request reads the context of its piece again.
 _PIECE_BYTES = 1024
-_CONTEXT_BYTES = 64 * 1024  # more than any model here can see
+_CONTEXT_BYTES = 64 * 1024  # more than fits into the window of the default model
 
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
-    """A part of a text, and the end of what stands before it."""
+    """A part of a text, and the end of the text before it."""
 
     context: bytes
     text: bytes
 
 
 def split_pieces(text: bytes, context: bytes = b"", num_bytes: int = _PIECE_BYTES) -> Iterator[TextPiece]:
-    """The pieces of a text that stands after `context`, in order.
+    """Yields the pieces of `text` in order. `context` is the text before it.
 
-    No piece is empty. None ends inside a character, unless the text is not UTF-8.
+    No piece is empty. No piece ends inside a character, unless the text is not UTF-8.
     """
     start = 0
     while start < len(text):
@@ -32,7 +32,7 @@ def split_pieces(text: bytes, context: bytes = b"", num_bytes: int = _PIECE_BYTE
 
 
 def split_tail(text: bytes, context: bytes = b"", num_bytes: int = _PIECE_BYTES) -> TextPiece:
-    """The last piece of a text that stands after `context`."""
+    """Returns the last piece of `text`. `context` is the text before it."""
     tail = _take_end(text, num_bytes)
     return TextPiece(_take_end(context + text[: len(text) - len(tail)], _CONTEXT_BYTES), tail)
 
@@ -41,9 +41,9 @@ def _take_end(text: bytes, num_bytes: int) -> bytes:
     return text[_find_boundary(text, len(text) - num_bytes) :] if len(text) > num_bytes else text
 
 
-def _find_boundary(text: bytes, place: int) -> int:
-    """The last start of a character at or before the place; the place itself where the text is not UTF-8 there."""
-    for boundary in range(place, max(place - 4, -1), -1):
+def _find_boundary(text: bytes, index: int) -> int:
+    """Returns the last start of a character at or before `index`; `index` itself if the text is not UTF-8 there."""
+    for boundary in range(index, max(index - 4, -1), -1):
         if boundary >= len(text) or not 0x80 <= text[boundary] < 0xC0:
             return min(boundary, len(text))
-    return place
+    return index

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fetches Neovim 0.12 into a folder, from the newest suite of the distribution's own package mirror.
-# No root rights, nothing installed: the packages are unpacked into FOLDER/unpacked and started through
-# their own loader, so that an older system's C library does not matter. A second run does nothing.
+# Downloads Neovim 0.12 into a folder, from the newest suite of the distribution's own package mirror.
+# It needs no root rights and installs nothing. The packages are unpacked into FOLDER/unpacked and started
+# with their own loader, so that they also run on a system with an older C library. A second run does nothing.
 #
 # Usage: get_neovim.sh [FOLDER]        FOLDER defaults to build/editors; the command is FOLDER/nvim
 set -euo pipefail
@@ -15,13 +15,13 @@ fail() {
     exit 1
 }
 
-# The starter is written last, so it stands for a complete folder.
+# The starter is written last. If it works, the folder is complete.
 if [ -x "$folder/nvim" ] && "$folder/nvim" --version >/dev/null 2>&1; then
     touch "$folder/nvim" # newer than this script, for make
     exit 0
 fi
 
-# A Neovim that is already on the machine and new enough will do.
+# Use an installed Neovim if it is new enough.
 if nvim="$(command -v "${MIDTOKEN_NVIM:-nvim}")"; then
     version="$("$nvim" --version | sed -n 's/^NVIM v\([0-9.]*\).*/\1/p')"
     if [ "$(printf '%s\n' "$minimum" "$version" | sort -V | head -1)" = "$minimum" ]; then
@@ -39,9 +39,9 @@ case "$distribution" in
     *) fail "no package source is known for $distribution" ;;
 esac
 
-# The mirror is the one that the machine installs its own packages from.
+# Use the mirror that the machine installs its own packages from.
 mirror="$(apt-get indextargets --format '$(REPO_URI) $(COMPONENT)' 2>/dev/null | awk '$2 == "main" { print $1; exit }')"
-if [ -z "$mirror" ]; then # the lists were never fetched: read the sources themselves
+if [ -z "$mirror" ]; then # the package lists were never downloaded: read the source files
     mirror="$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
         sed -nE 's/^(URIs:|deb( +\[[^]]*\])?) +([^ ]+).*/\3/p' | grep -E "/$distribution/?\$" | head -1)"
 fi
@@ -52,7 +52,7 @@ keyring="/usr/share/keyrings/$distribution-archive-keyring.gpg"
 echo "Fetching Neovim (suite $suite) into $folder"
 apt="$folder/apt"
 mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial" "$apt/log" "$folder/unpacked"
-: >"$apt/state/status" # nothing counts as installed, so every library comes along
+: >"$apt/state/status" # an empty list of installed packages, so that every library is downloaded too
 echo "deb [signed-by=$keyring] $mirror $suite $components" >"$apt/sources.list"
 cat >"$apt/apt.conf" <<CONF
 Dir::State "$apt/state";

@@ -1,6 +1,6 @@
-"""Writes requirements.lock: the newest versions of everything that `make setup` and the benchmarks install.
+"""Writes the newest versions of everything that `make setup` and the benchmarks install to requirements.lock.
 
-Run it in the project's environment. pip chooses the versions from its index and installs nothing.
+Run it in the project's environment. pip chooses the versions and installs nothing.
 """
 
 import json
@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def _resolve() -> list[dict[str, Any]]:
-    """What pip would install into an empty environment, in the form of its installation report."""
+    """Returns what pip would install into an empty environment: the `install` list of its installation report."""
     options = ("--dry-run", "--ignore-installed", "--no-build-isolation", "--quiet", "--report", "-")
     command = [sys.executable, "-m", "pip", "install", *options, *_WANTED]
     report = subprocess.run(command, cwd=_ROOT, stdout=subprocess.PIPE, check=True).stdout

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes a virtual environment with the project, a completion server and what the tests need. All versions are those of
-# requirements.lock, so that a clone works later as it works today.
+# Makes a virtual environment with the project, a completion server and the packages for the tests. All versions come
+# from requirements.lock, so that the environment is reproducible.
 set -euo pipefail
 
 python="${PYTHON:-python3}"
@@ -37,5 +37,5 @@ echo "[1/3] pip and setuptools"
 "${install[@]}" --quiet --upgrade pip setuptools
 echo "[2/3] torch (the largest part)"
 "${install[@]}" torch numpy
-echo "[3/3] midtoken and what its tests need"
+echo "[3/3] midtoken and the packages for its tests"
 PYTHONWARNINGS=ignore "${install[@]}" --quiet --no-build-isolation --editable '.[server]' --group dev

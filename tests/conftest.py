@@ -1,4 +1,4 @@
-"""Settings for all tests: threads and hypothesis profiles."""
+"""Settings and fixtures for all tests: threads, hypothesis profiles, the wheel."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.installations import Installation, build_wheel, install_wheel
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads and the tests' are more than two cores
+os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the tests'
 torch.set_num_threads(1)
 
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -26,5 +26,5 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def light_installation(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """What `pip install midtoken` gives in an empty environment."""
+    """An empty environment after `pip install midtoken`."""
     return install_wheel(wheel, tmp_path_factory.mktemp("light"))

@@ -1,4 +1,4 @@
-"""What the wheel contains, and what `pip install midtoken` gives in an empty environment."""
+"""The content of the wheel, and an empty environment after `pip install midtoken`."""
 
 import zipfile
 from pathlib import Path
@@ -23,11 +23,11 @@ def _list_relative(folder: Path, pattern: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_one_distribution_owns_every_import_name(wheel: Path, name: str) -> None:
+def test_every_import_name_belongs_to_one_distribution(wheel: Path, name: str) -> None:
     assert f"{name}/__init__.py" in _list_files(wheel)
 
 
-def test_the_wheel_carries_every_module_and_no_other_folder(wheel: Path) -> None:
+def test_the_wheel_contains_every_module_and_no_other_folder(wheel: Path) -> None:
     files = _list_files(wheel)
     modules = {f"{name}/{path}" for name in PACKAGES for path in _list_relative(IMPORT_ROOT / name, "*.py")}
     assert modules <= files
@@ -38,7 +38,7 @@ def test_the_wheel_carries_every_module_and_no_other_folder(wheel: Path) -> None
 @pytest.mark.parametrize(
     ("name", "folder"), [("model_repository", find_model_repository()), ("default_model", find_default_model())]
 )
-def test_the_wheel_carries_all_files_of_a_resource(wheel: Path, name: str, folder: Path) -> None:
+def test_the_wheel_contains_all_files_of_each_resource(wheel: Path, name: str, folder: Path) -> None:
     start = f"midtoken/{name}/"
     carried = {file.removeprefix(start) for file in _list_files(wheel) if file.startswith(start)}
     wanted = _list_relative(folder, "*")
@@ -46,7 +46,7 @@ def test_the_wheel_carries_all_files_of_a_resource(wheel: Path, name: str, folde
     assert carried == wanted
 
 
-def test_resources_are_found_where_the_wheel_is_installed(light_installation: Installation) -> None:
+def test_resources_are_found_in_an_installed_wheel(light_installation: Installation) -> None:
     script = "from midtoken.resources import *; print(find_model_repository(), find_default_model())"
     done = light_installation.run(light_installation.python, "-c", script)
     package = light_installation.site_packages / "midtoken"
@@ -54,13 +54,15 @@ def test_resources_are_found_where_the_wheel_is_installed(light_installation: In
 
 
 @pytest.mark.parametrize("name", [*_SERVER_PACKAGES, "matplotlib", "tests", "benchmarks"])
-def test_a_light_installation_has_nothing_that_only_a_server_needs(light_installation: Installation, name: str) -> None:
+def test_a_light_installation_has_no_packages_that_only_a_server_needs(
+    light_installation: Installation, name: str
+) -> None:
     done = light_installation.run(light_installation.python, "-c", f"import {name}")
     assert f"No module named '{name}'" in done.stderr
 
 
 @pytest.mark.parametrize("subcommand", ["complete", "lsp", "serve", "surprisal"])
-def test_each_subcommand_of_a_light_installation_explains_itself(
+def test_each_subcommand_of_a_light_installation_prints_its_help(
     light_installation: Installation, subcommand: str
 ) -> None:
     done = light_installation.run(light_installation.midtoken, subcommand, "--help")
@@ -74,7 +76,7 @@ def test_each_subcommand_of_a_light_installation_explains_itself(
         (("serve",), ""),
     ],
 )
-def test_a_light_installation_says_what_a_server_needs(
+def test_a_light_installation_says_which_packages_a_server_needs(
     light_installation: Installation, arguments: tuple[str, ...], other_way: str
 ) -> None:
     (light_installation.folder / "app.py").write_text("x")
@@ -86,7 +88,7 @@ def test_a_light_installation_says_what_a_server_needs(
     )
 
 
-def test_a_light_installation_says_what_a_picture_needs(light_installation: Installation) -> None:
+def test_a_light_installation_says_which_packages_a_picture_needs(light_installation: Installation) -> None:
     arguments = ("surprisal", "app.py", "--plot", "app.svg", "--server", "127.0.0.1:9")
     done = light_installation.run(light_installation.midtoken, *arguments)
     hint = f"run {light_installation.python} -m pip install 'midtoken[plot]'"

@@ -1,4 +1,7 @@
-"""Ways to find the tokens that extend a prefix or begin it, each as its author describes it, for one vocabulary."""
+"""Methods to find the allowed set of a prefix: the tokens that start with it, or with which it starts.
+
+Each method is implemented as its author describes it.
+"""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping
@@ -16,20 +19,20 @@ from trie_cache.masks import AllowedSet, build_allowed_set
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
-Lookup = Callable[[bytes], Any]  # each method has its own form of answer: ids, a row of booleans, packed bits
+Lookup = Callable[[bytes], Any]  # each method has its own type of result: ids, a row of booleans, packed bits
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One way to find allowed sets."""
+    """One method to find allowed sets."""
 
     name: str
     build: Callable[[Vocabulary], Lookup]
-    to_ids: Callable[[Any], Iterable[int]]  # the answer as ids, so that answers can be compared
+    to_ids: Callable[[Any], Iterable[int]]  # converts a result to ids, so that results can be compared
 
 
 def _build_scan(vocabulary: Vocabulary) -> Lookup:
-    """The blog post's first version: it compares every token."""
+    """The blog post's first version: compares the prefix with every token."""
     tokens = [(index, text) for index, text in enumerate(vocabulary.token_bytes) if text]
 
     def find(prefix: bytes) -> list[int]:
@@ -86,7 +89,7 @@ def _collect(node: _Node) -> list[int]:
 
 
 def _build_cached_python_trie(vocabulary: Vocabulary) -> Lookup:
-    """The blog post's last version: answers for prefixes with more than 1,000 tokens are made when it is built."""
+    """The blog post's last version: sets of prefixes with more than 1,000 tokens are computed in advance."""
     trie = _PythonTrie(vocabulary)
     kept: dict[bytes, list[int]] = {}
     waiting = [(b"", trie.root)]
@@ -104,12 +107,12 @@ def _build_cached_python_trie(vocabulary: Vocabulary) -> Lookup:
 
 
 def _build_marisa(vocabulary: Vocabulary) -> Lookup:
-    """marisa-trie stores text, so each byte is given as a Latin-1 character."""
+    """marisa-trie stores text, so each byte is stored as a Latin-1 character."""
     texts = {text.decode("latin-1"): index for index, text in enumerate(vocabulary.token_bytes) if text}
     trie = marisa_trie.Trie(texts)
     ids = [0] * len(trie)
     for text, index in texts.items():
-        if text != "\0":  # it stores this one and cannot look it up
+        if text != "\0":  # marisa-trie stores this text but cannot look it up
             ids[trie[text]] = index
 
     def find(prefix: bytes) -> list[int]:
@@ -140,7 +143,7 @@ def _build_lightllm(vocabulary: Vocabulary) -> Lookup:
 
 
 class _ByteTokenizer:
-    """The tokenizer that llguidance requires. Its encoding is never used here."""
+    """A tokenizer for llguidance, which requires one. Its encoding is never used here."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.tokens = [text or b"\xff<special>" for text in vocabulary.token_bytes]
@@ -163,11 +166,11 @@ class _Llguidance:
         self._matchers: dict[bytes, llguidance.LLMatcher] = {}
 
     def find_new(self, prefix: bytes) -> npt.NDArray[np.int32]:
-        """With a new matcher."""
+        """Uses a new matcher."""
         return self._fill(self._build_matcher(prefix))
 
     def find_kept(self, prefix: bytes) -> npt.NDArray[np.int32]:
-        """With the matcher that was made when the prefix was first looked up."""
+        """Uses the matcher that was made at the first lookup of the prefix."""
         if prefix not in self._matchers:
             self._matchers[prefix] = self._build_matcher(prefix)
         return self._fill(self._matchers[prefix])
@@ -188,12 +191,12 @@ def _build_ours_uncached(vocabulary: Vocabulary) -> Lookup:
 
 
 def _build_ours_cold(vocabulary: Vocabulary) -> Lookup:
-    """As after loading: the hot prefixes are cached, and nothing else."""
+    """The state after loading: only hot prefixes are cached."""
     return HotPrefixCache(Trie.build(vocabulary), max_recent=0).allowed
 
 
 def _build_ours_hot(vocabulary: Vocabulary) -> Lookup:
-    """With room for every prefix of the benchmark, so that each is cached after its first lookup."""
+    """Has room for every prefix of the benchmark, so that each is cached after its first lookup."""
     return HotPrefixCache(Trie.build(vocabulary), max_recent=10_000).allowed
 
 
@@ -208,7 +211,7 @@ def _ids_of_row(row: npt.NDArray[np.bool_]) -> Iterable[int]:
 
 
 def ids_of_allowed_set(allowed: AllowedSet) -> Iterable[int]:
-    """The ids of a set. Raises ValueError where its ids and its mask differ."""
+    """Returns the ids of a set. Raises ValueError if its ids and its mask differ."""
     ids: list[int] = allowed.ids.tolist()
     if sorted(ids) != _ids_of_bits(allowed.mask):
         raise ValueError("ids and mask differ")

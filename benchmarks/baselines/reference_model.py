@@ -1,7 +1,7 @@
-"""The paper's own implementation of the character-level model, genlm-bytes 0.2.0, run in an environment of its own.
+"""The paper's own implementation of the character-level model, genlm-bytes 0.2.0, in its own environment.
 
-`make build/genlm/.ready` builds that environment. Each measurement is a process of its own with one thread. It runs
-`genlm_environment/genlm_bytes.py`, which says what the forms are and how the end of a text is found.
+`make build/genlm/.ready` builds that environment. Each measurement runs `genlm_environment/genlm_bytes.py` in its own
+process with one thread. That file explains the forms, and how the end of a text is represented.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ class Form(StrEnum):
 
     SHIPPED = "shipped"
     TUNED = "tuned"  # with its own options
-    KEPT = "kept"  # tuned, and with keys and values kept between calls, which its CPU backend cannot do
+    KEPT = "kept"  # tuned, with keys and values kept between calls, which its CPU backend cannot do
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,10 @@ class FirstDistribution:
 
     form: Form
     num_bytes: int
-    num_read: int  # fewer where the window does not hold the context
+    num_read: int  # bytes; fewer if the context is longer than the window
     ms: float | None  # None: not within the time limit
     cpu_ms: float | None
-    kv_there_ms: float | None  # with the keys and values of the context computed before; None where none are kept
+    kv_there_ms: float | None  # if the keys and values of the context are there already; None if none are kept
     row: npt.NDArray[np.float32] | None  # [257] as in Walk
 
 
@@ -55,9 +55,9 @@ class IndexCost:
 
     build_s: float
     build_cpu_s: float
-    memory_mb: float  # by which the process grew
+    memory_mb: float  # the growth of the process
     peak_mb: float
-    masses_ms: float  # for one pass over the index, as for every token that a beam's member ends
+    masses_ms: float  # one pass over the index; needed each time a member of the beam completes a token
 
 
 class ReferenceModel:
@@ -75,7 +75,7 @@ class ReferenceModel:
     def walk(
         self, text: bytes, width: int, form: Form = Form.KEPT, threshold: float = 0.0, limit_s: float = 7200
     ) -> Walk:
-        """The walk over `text` with a beam of `width`, or over as much of it as `limit_s` seconds allow."""
+        """Returns the walk over `text` with a beam of `width`, or over the part that is read within `limit_s`."""
         job = {**self._common, "kind": "walk", "form": form, "width": width, "threshold": threshold, "limit_s": limit_s}
         with tempfile.TemporaryDirectory() as folder:
             arrays = Path(folder, "walk.npz")
@@ -84,9 +84,9 @@ class ReferenceModel:
                 return Walk(text, read["rows"], read["cpu_s"], read["wall_s"], result["failure"])
 
     def walk_once(self, text: bytes, width: int) -> Walk:
-        """`walk`, or the stored result of an earlier one with the same model, text and code.
+        """Returns `walk`, or the stored result of an earlier one with the same model, text and code.
 
-        For the wide beam that others are compared with: it takes an hour, and only its distributions are used.
+        For the wide beam that others are compared with. It takes an hour, and only its distributions are used.
         """
         digest = hashlib.sha256(f"{width}, {self._common['end_ids']}, {self._common['absent_ids']}".encode() + text)
         sources = (*sorted(_SCRIPT.parent.glob("*.py")), _SCRIPT.with_name("requirements.txt"))
@@ -105,7 +105,7 @@ class ReferenceModel:
     def time_first(
         self, text: bytes, lengths: Sequence[int], form: Form, width: int = 8, limit_s: float = 120
     ) -> tuple[FirstDistribution, ...]:
-        """The distributions after the first bytes of `text`, as many as each of `lengths` says, in rising order."""
+        """Returns, for each of the increasing `lengths`, the distribution after that many bytes of `text`."""
         job = {**self._common, "kind": "first", "form": form, "width": width, "threshold": 0.0, "limit_s": limit_s}
         with tempfile.TemporaryDirectory() as folder:
             found = _run({**job, "lengths": list(lengths), "num_repeats": 7, "num_spare_ids": 8}, text, Path(folder))
@@ -124,17 +124,17 @@ class ReferenceModel:
 
 
 def measure_index(token_bytes: Sequence[bytes]) -> IndexCost:
-    """Measures the index over tokens, which are in the order of their ids, in a new process."""
+    """Measures the index over tokens, given in the order of their ids, in a new process."""
     tokens = json.dumps([token.decode("latin-1") for token in token_bytes]).encode()
     with tempfile.TemporaryDirectory() as folder:
         return IndexCost(**_run({"kind": "index", "num_repeats": 9}, tokens, Path(folder)))
 
 
 def _run(job: dict[str, Any], given: bytes, folder: Path) -> dict[str, Any]:
-    """The result of a job over the bytes `given`; Any, because it is JSON.
+    """Runs a job on the bytes `given` and returns its result; Any, because it is JSON.
 
-    The process starts in `folder`, since genlm-bytes is a namespace package that a folder named `genlm` would hide.
-    Raises SystemExit where the environment is missing, RuntimeError with the end of what it printed if the job fails.
+    The process starts in `folder`, because genlm-bytes is a namespace package that a folder named `genlm` would hide.
+    Raises SystemExit if the environment is missing, and RuntimeError with the end of the output if the job fails.
     """
     if not _READY.exists():
         raise SystemExit(f"{_READY} is missing: make {_READY}")

@@ -1,8 +1,8 @@
-"""Text that is hard for pre-tokenizers, because characters change how those before them are split."""
+"""Text that is hard for pre-tokenizers, because characters change how the text before them is split."""
 
 import random
 
-# Each group is one difficulty. A text is drawn from few groups, so that pieces of one group often stand together.
+# Each group is one difficulty. A text is drawn from few groups, so that pieces of one group are often adjacent.
 _GROUPS = (
     (" ", "  ", "   ", " " * 7, " " * 40),
     ("\n", "\n\n", "\r\n", "\r\n\r\n", "\r", " \n", "\n \n", "\n    \n", "\t\n", " \r\n", "\n\r"),
@@ -31,12 +31,12 @@ _LONG_RUNS = (
     "文字" * 70,
     "aB3" * 100,
 )
-_LONG_RUN_SHARE = 0.02  # of texts
+_LONG_RUN_SHARE = 0.02  # the share of texts with long runs
 _NUM_PIECES = 60
 
 
 def make_awkward_text(rng: random.Random) -> str:
-    """Text of some hundred characters, rarely of some thousand."""
+    """Returns a text of some hundred characters, rarely of some thousand."""
     groups = rng.sample(_GROUPS, rng.randint(2, 5))
     if rng.random() < _LONG_RUN_SHARE:
         groups.append(_LONG_RUNS)

@@ -24,12 +24,12 @@ class Cut:
     suffix: str  # the text after the run
 
     def is_solved_by(self, completion: str) -> bool:
-        """True where the completion begins with the end of the run, and the run ends there."""
+        """True if the completion begins with the end of the run, and the run ends there."""
         return _leading_run(completion, _KINDS[self.kind]) == self.run_end
 
 
 def draw_cuts(files: Iterable[SourceFile], num_identifiers: int, num_others: int, seed: int) -> list[Cut]:
-    """Seeded cuts: inside identifiers, and in equal parts inside operators, blanks and the words of strings."""
+    """Draws seeded cuts: inside identifiers, and in equal parts inside operators, blanks and the words of strings."""
     rng = random.Random(seed)
     by_kind: dict[str, list[Cut]] = {kind: [] for kind in _KINDS}
     for file in files:
@@ -60,7 +60,7 @@ def _leading_run(text: str, belongs: Callable[[str], bool]) -> str:
 
 
 def _iter_runs(text: str) -> Iterator[tuple[str, int, int]]:
-    """(kind, start, end) in characters of every run that Python's own tokenizer finds."""
+    """Yields (kind, start, end) of every run that Python's own tokenizer finds, in characters."""
     starts = [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))

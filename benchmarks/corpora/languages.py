@@ -1,4 +1,4 @@
-"""Source text in many languages: files that are found on the machine, and generated ones where it has too few."""
+"""Source text in many languages: files on this machine, and generated text for languages with too few files."""
 
 import hashlib
 import heapq
@@ -9,18 +9,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_NUM_CANDIDATES = 300  # files of a language that are read; those of an unsuitable size are left out
-_MIN_FILES = 5  # with fewer, the language's text is generated
+_NUM_CANDIDATES = 300  # files of a language that are read; those of an unsuitable size are skipped
+_MIN_FILES = 5  # with fewer files, the text of the language is generated
 _MIN_FILE_BYTES = 1_000
 _MAX_FILE_BYTES = 400_000
-_MAX_VISITED_FILES = 250_000  # under one root, because a tree of a million files would take too long
+_MAX_VISITED_FILES = 250_000  # under one root; a tree of a million files would take too long
 _NUM_GENERATED = 60
-_NUM_SNIPPETS = 40  # of a generated file
+_NUM_SNIPPETS = 40  # snippets in a generated file
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """`snippet` is what files are generated from. Each NAME, WORD and NUM in it is replaced by a random one."""
+    """A language. Files are generated from `snippet`; each NAME, WORD and NUM in it is replaced by a random one."""
 
     name: str
     suffixes: tuple[str, ...]
@@ -102,7 +102,7 @@ _SYLLABLES = (
 
 
 def load_sources(seed: int) -> list[Sources]:
-    """The texts of every language. The same machine and seed give the same texts."""
+    """Returns the texts of every language. The same machine and seed give the same texts."""
     paths = _find_files()
     sources = []
     for language in _LANGUAGES:
@@ -115,7 +115,7 @@ def load_sources(seed: int) -> list[Sources]:
 
 
 def _find_files() -> dict[str, list[Path]]:
-    """For each language the files whose paths have the lowest hashes: a sample that is the same in every run."""
+    """Returns for each language the files whose paths have the lowest hashes: the same sample in every run."""
     by_suffix = {suffix: language.name for language in _LANGUAGES for suffix in language.suffixes}
     found: dict[str, set[str]] = {language.name: set() for language in _LANGUAGES}
     for root in _find_roots():
@@ -129,7 +129,7 @@ def _find_files() -> dict[str, list[Path]]:
 
 
 def _find_roots() -> list[Path]:
-    """Where systems keep headers, packages, manuals and toolchains."""
+    """Returns the folders in which systems keep headers, packages, manuals and toolchains."""
     installed = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib", "include")]
     toolchains = [Path.home() / name for name in (".rustup", ".cargo")]
     system = [Path(prefix, name) for prefix in ("/usr", "/usr/local") for name in ("include", "lib", "share")]
@@ -151,7 +151,7 @@ def _hash(path: str) -> bytes:
 
 
 def _read_text(path: Path) -> str | None:
-    """The file's text with its own line ends; None where it is not UTF-8, too small or too large."""
+    """Returns the file's text with its own line ends; None if it is not UTF-8, too small or too large."""
     try:
         if not _MIN_FILE_BYTES <= path.stat().st_size <= _MAX_FILE_BYTES:
             return None

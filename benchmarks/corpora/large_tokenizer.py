@@ -1,7 +1,7 @@
-"""The vocabulary of 151,643 tokens that benchmarks measure with, as a tokenizer of the `tokenizers` library.
+"""Builds a tokenizer of the `tokenizers` library from the vocabulary of 151,643 tokens that benchmarks use.
 
-`make` downloads the vocabulary; it is never committed. A tiktoken file lists tokens by rank and no merges. The merge of
-a token is found by BPE: its bytes, merged with the tokens of lower rank, become two parts.
+`make` downloads the vocabulary; it is never committed. A tiktoken file lists tokens by rank, without merges. The merge
+of a token is found by BPE: merging its bytes with the tokens of lower rank leaves two parts.
 """
 
 from itertools import pairwise
@@ -15,16 +15,16 @@ from trie_cache.vocabulary import Vocabulary
 LARGE_VOCABULARY = Path("build/large-vocabulary/dashscope/resources/qwen.tiktoken")
 _FOLDER = Path("build/large-tokenizer")
 
-# Qwen2's pattern: that of GPT-4, except that digits stand alone.
+# Qwen2's pattern: that of GPT-4, except that each digit is a pre-token.
 _PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 
 
 def build_large_folder() -> Path:
-    """A folder with the vocabulary's `tokenizer.json`, made at the first call.
+    """Returns a folder with the vocabulary's `tokenizer.json`, which the first call makes.
 
-    Raises SystemExit, with the command that helps, where the vocabulary has not been fetched.
+    Raises SystemExit with the command to run if the vocabulary has not been downloaded.
     """
     path = _FOLDER / "tokenizer.json"
     if not path.exists():
@@ -36,7 +36,7 @@ def build_large_folder() -> Path:
 
 
 def build_tokenizer(token_bytes: tuple[bytes, ...]) -> Tokenizer:
-    """Byte-level BPE over tokens in the order of their ranks, with Qwen2's pattern and no special tokens."""
+    """Builds byte-level BPE from tokens in the order of their ranks, with Qwen2's pattern and no special tokens."""
     ranks = {token: rank for rank, token in enumerate(token_bytes)}
     alphabet = _build_alphabet()
     names = {token: "".join(alphabet[byte] for byte in token) for token in ranks}
@@ -58,7 +58,7 @@ def build_tokenizer(token_bytes: tuple[bytes, ...]) -> Tokenizer:
 
 
 def _find_merge(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes]:
-    """The two parts that are joined last when `token` is merged from its bytes."""
+    """Returns the two parts that are merged last when `token` is built from its bytes."""
     parts = [token[index : index + 1] for index in range(len(token))]
     while len(parts) > 2:
         pairs = [ranks.get(left + right, len(ranks)) for left, right in pairwise(parts)]
@@ -69,7 +69,7 @@ def _find_merge(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes]:
 
 
 def _build_alphabet() -> list[str]:
-    """GPT-2's printable character for each byte: itself where it is printable in Latin-1, the others from U+0100 on."""
+    """Returns GPT-2's character for each byte: itself if it is printable in Latin-1, else one from U+0100 on."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
     return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]

@@ -1,1 +1,1 @@
-"""How results are computed and written down."""
+"""Computing results and writing reports."""

@@ -1,4 +1,4 @@
-"""How different two distributions over the next byte are."""
+"""The Jensen–Shannon distance and divergence of two distributions over the next byte."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ Rows = npt.NDArray[np.floating[Any]]  # [num_bytes, 257] natural logarithms of d
 
 
 def find_distances(rows: Rows, others: Rows) -> npt.NDArray[np.float64]:
-    """[num_bytes]: the Jensen–Shannon distance of each row to its counterpart, between 0, for equal rows, and 1.
+    """[num_bytes]: the Jensen–Shannon distance of each row to its counterpart, from 0 (equal rows) to 1.
 
-    The distance is the square root of the divergence, here to base 2. The paper's tables name the distance, averaged
-    over bytes, and do not say which base. Distances below 1e-7 are rounding errors.
+    The distance is the square root of the divergence, here to base 2. The paper's tables have the mean distance over
+    bytes and do not state the base. Distances below 1e-7 are rounding errors.
     """
     distances: npt.NDArray[np.float64] = np.sqrt(find_divergences(rows, others))
     return distances
@@ -21,8 +21,8 @@ def find_distances(rows: Rows, others: Rows) -> npt.NDArray[np.float64]:
 def find_divergences(rows: Rows, others: Rows) -> npt.NDArray[np.float64]:
     """[num_bytes]: the Jensen–Shannon divergence in bits, the square of the distance.
 
-    Rows are normalized first, so that rounding does not count as a difference. Raises ValueError where the shapes
-    differ or a row is not a distribution.
+    Rows are normalized first, so that rounding does not count as a difference. Raises ValueError if the shapes differ
+    or a row is not a distribution.
     """
     if rows.shape != others.shape:
         raise ValueError(f"distributions of shapes {rows.shape} and {others.shape} have no distance")
@@ -42,7 +42,7 @@ def _normalize(rows: Rows) -> npt.NDArray[np.float64]:
 
 
 def _sum_relative(logs: npt.NDArray[np.float64], middle: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The relative entropy to `middle`, in nats. Bytes without probability add nothing."""
+    """Returns the relative entropy to `middle`, in nats. Bytes with probability zero add nothing."""
     ratios = np.subtract(logs, middle, out=np.zeros_like(logs), where=np.isfinite(logs))
     total: npt.NDArray[np.float64] = (np.exp(logs) * ratios).sum(axis=-1)
     return total

@@ -1,4 +1,4 @@
-"""What a benchmark measured: a table on the screen, `benchmarks/results/NAME.json`, and a picture beside it."""
+"""Writes the results of a benchmark: a table on the screen, `benchmarks/results/NAME.json`, and `NAME.svg`."""
 
 import json
 import platform
@@ -28,10 +28,10 @@ def write_report(
     device: str | None = None,
     folder: Path = RESULTS_DIR,
 ) -> Path:
-    """Writes `NAME.json`, and `NAME.svg` where there is a picture, and returns the JSON file's path.
+    """Writes `NAME.json`, and `NAME.svg` if there is a picture. Returns the path of the JSON file.
 
-    `rows` are those of the printed table. `figures` are the numbers that targets are compared with; None stands for
-    one that could not be measured. `device` is what the measured code ran on, by default this machine's processor.
+    `rows` are the rows of the printed table. `figures` are the numbers that are compared with targets; None means not
+    measured. `device` is the device that was measured, by default this machine's processor.
     """
     folder.mkdir(exist_ok=True)
     report = {
@@ -59,19 +59,19 @@ def print_rows(title: str, rows: Sequence[Row]) -> None:
 
 
 def format_number(value: float) -> str:
-    """Three digits below 100, whole numbers above."""
+    """Formats a number with three digits below 100, as a whole number above."""
     return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
 
 
 def find_processor() -> str:
-    """The processor's name and how many cores may be used."""
+    """Returns the processor's name and the number of its cores."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return f"{names[0] if names else platform.processor()}, {len(names)} cores"
 
 
 def _find_commit() -> str:
-    """The commit that was measured, with `+` where a file other than a result differs from it."""
+    """Returns the measured commit, with `+` if a file other than a result differs from it."""
     commit = _run_git("rev-parse", "HEAD")
     changed = _run_git("status", "--porcelain", "--", ":/", ":(exclude,top)benchmarks/results")
     return f"{commit}+" if changed else commit

@@ -1,4 +1,4 @@
-"""The distributions that a model gives before each byte of a text, and how long they take."""
+"""The distributions of a model before each byte of a text, and the time to compute them."""
 
 import math
 from dataclasses import dataclass, replace
@@ -9,13 +9,13 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """One distribution before each byte of a text. Where time ran out, they end before the text does."""
+    """One distribution before each byte of a text. If a time limit was reached, the last bytes have none."""
 
     text: bytes
     rows: npt.NDArray[np.float32]  # [num_bytes, 257] natural logarithms: 256 bytes, then the end of the text
-    cpu_s: npt.NDArray[np.float64]  # [num_bytes] processor time since the start of the text, after each byte
-    wall_s: npt.NDArray[np.float64]  # [num_bytes] wall time
-    failure: str | None = None  # why there is no distribution after the last row
+    cpu_s: npt.NDArray[np.float64]  # [num_bytes] processor time from the start of the text to each byte
+    wall_s: npt.NDArray[np.float64]  # [num_bytes] wall time, likewise
+    failure: str | None = None  # why the rows end, if it is an error
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -37,7 +37,7 @@ class Walk:
         return len(self) / float(self.wall_s[-1])
 
     def cut(self, num_bytes: int) -> "Walk":
-        """The walk over the first `num_bytes`, to compare with another that ended there."""
+        """Returns the walk over the first `num_bytes`, for comparison with one that ended there."""
         failure = self.failure if num_bytes > len(self) else None
         rows, cpu_s, wall_s = self.rows[:num_bytes], self.cpu_s[:num_bytes], self.wall_s[:num_bytes]
         return replace(self, text=self.text[:num_bytes], rows=rows, cpu_s=cpu_s, wall_s=wall_s, failure=failure)

@@ -1,1 +1,1 @@
-"""Starts servers, watches them, finds the one that runs, and calls it."""
+"""Starts, supervises and finds completion servers, and calls them."""

@@ -1,6 +1,6 @@
-"""The async client of a completion server: requests out, chunks in, one gRPC stream per completion.
+"""The async client of a completion server. Each completion has its own gRPC stream.
 
-Make one client per process and event loop: all its streams share one channel.
+Make one client for each process and event loop; all its streams share one channel.
 """
 
 from collections.abc import AsyncGenerator
@@ -11,7 +11,7 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.serving.streams import TritonStreams
 
 MODEL_NAME = "completion"
-IDLE_TIMEOUT_S = 60.0  # the stream of a server process that has died stays open and silent
+IDLE_TIMEOUT_S = 60.0  # when the server's process dies, its streams stay open and receive nothing
 
 
 class CompletionClient:
@@ -20,15 +20,15 @@ class CompletionClient:
     model_name = MODEL_NAME
 
     def __init__(self, url: str, idle_timeout_s: float = IDLE_TIMEOUT_S) -> None:
-        """Connects with the first call. Call it inside the event loop that will use it."""
+        """Opens no connection yet; the first call does. Must be called in the event loop that will use the client."""
         self._streams = TritonStreams(url, idle_timeout_s)
 
     def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
-        """The chunks that answer the request, the last one with `is_last`.
+        """Yields the chunks of the completion. The last one has `is_last`.
 
         Closing the generator or cancelling the task that reads it cancels the completion on the server.
-        Raises InvalidRequestError, OverloadedError, ServerUnreachableError or ServerError, the last also when no
-        chunk comes for the idle timeout.
+        Raises InvalidRequestError, OverloadedError, ServerUnreachableError or ServerError. No chunk within the idle
+        timeout is a ServerError.
         """
         arrays = completion.request_to_arrays(request)
         return self._streams.stream(
@@ -36,17 +36,17 @@ class CompletionClient:
         )
 
     async def read_heartbeat_ms(self, timeout_s: float = IDLE_TIMEOUT_S) -> float:
-        """How long the engine has made no progress, in milliseconds; 0 while it has nothing to do.
+        """Returns for how many milliseconds the engine has made no progress; 0 while it is idle.
 
-        Does not wait behind other requests. Raises ServerUnreachableError or ServerError, the last also when no
-        answer comes within `timeout_s`.
+        Does not wait for other requests. Raises ServerUnreachableError or ServerError. No answer within `timeout_s`
+        is a ServerError.
         """
         return await self._streams.read_heartbeat_ms(MODEL_NAME, "prefix", timeout_s)
 
     async def probe(self) -> None:
-        """Returns once a real, tiny completion has come back. It waits behind other requests.
+        """Requests a completion of one token and waits for it. Other requests may run first.
 
-        Returns at once when the server has no room for it. Raises ServerUnreachableError or ServerError.
+        Returns at once when the server refuses it as overloaded. Raises ServerUnreachableError or ServerError.
         """
         try:
             async for _ in self.stream(CompletionRequest("a", max_tokens=1)):
@@ -55,9 +55,9 @@ class CompletionClient:
             return
 
     async def is_ready(self) -> bool:
-        """Whether the server calls the model ready. It does so even when the process that runs the model has died."""
+        """Returns whether the server reports the model as ready. It does so even after the model's process has died."""
         return await self._streams.is_model_ready(MODEL_NAME)
 
     async def close(self) -> None:
-        """Ends the connection and every stream on it."""
+        """Closes the connection and every stream on it."""
         await self._streams.close()

@@ -20,36 +20,36 @@ class Endpoint:
 
     @property
     def ports(self) -> tuple[int, int, int]:
-        """All of them."""
+        """The HTTP, gRPC and metrics ports."""
         return self.http_port, self.grpc_port, self.metrics_port
 
     @property
     def grpc_url(self) -> str:
-        """As CompletionClient takes it."""
+        """The `url` argument of CompletionClient and CharacterClient."""
         return f"{ADDRESS}:{self.grpc_port}"
 
     @property
     def http_url(self) -> str:
-        """The base of the HTTP API."""
+        """The base URL of the HTTP API."""
         return f"http://{ADDRESS}:{self.http_port}"
 
     @property
     def metrics_url(self) -> str:
-        """Where Prometheus scrapes."""
+        """The URL that Prometheus scrapes."""
         return f"http://{ADDRESS}:{self.metrics_port}/metrics"
 
 
 def find_free_endpoint() -> Endpoint:
-    """Three ports that nothing listens on now."""
+    """Returns three different ports that nothing listens on now."""
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(3)]  # all open at once, so that they differ
+        sockets = [stack.enter_context(socket.socket()) for _ in range(3)]  # all open together, so the ports differ
         for each in sockets:
             each.bind((ADDRESS, 0))
         return Endpoint(*(each.getsockname()[1] for each in sockets))
 
 
 def check_endpoint(endpoint: Endpoint) -> None:
-    """Raises LaunchError where a port is given twice or cannot be used."""
+    """Raises LaunchError if a port is given twice or cannot be used."""
     for port in endpoint.ports:
         if endpoint.ports.count(port) > 1:
             raise LaunchError(f"port {port} is given twice; HTTP, gRPC and metrics each need a port of their own")
@@ -62,7 +62,7 @@ def check_endpoint(endpoint: Endpoint) -> None:
 
 
 async def is_listening(port: int) -> bool:
-    """Whether something accepts connections at the port."""
+    """Returns whether something accepts connections on the port."""
     try:
         _, writer = await asyncio.open_connection(ADDRESS, port)
     except OSError:

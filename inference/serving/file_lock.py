@@ -1,4 +1,4 @@
-"""A lock on a file, by which processes find out about each other. The kernel frees it when its process ends."""
+"""A lock on a file, through which processes see each other. The kernel releases it when the process ends."""
 
 import fcntl
 from enum import IntEnum
@@ -10,17 +10,17 @@ from inference.serving.private_files import open_private
 
 
 class LockKind(IntEnum):
-    """Who else may hold the lock at the same time."""
+    """Which other locks may be held at the same time."""
 
-    SHARED = fcntl.LOCK_SH  # others that lock it shared
-    EXCLUSIVE = fcntl.LOCK_EX  # nobody
+    SHARED = fcntl.LOCK_SH  # other shared locks
+    EXCLUSIVE = fcntl.LOCK_EX  # none
 
 
 class FileLock:
-    """The lock of one file, free at first. Usable as a context manager, which closes it."""
+    """The lock of one file; not acquired at first. As a context manager it closes itself."""
 
     def __init__(self, path: Path) -> None:
-        """Makes the file where it is missing. Raises LaunchError where that fails."""
+        """Creates the file if it is missing. Raises LaunchError if that fails."""
         self._path = path
         try:
             self._file = open_private(path, "a")
@@ -28,9 +28,9 @@ class FileLock:
             raise LaunchError(f"cannot open {path}: {error.strerror}; choose another folder with --state-dir") from None
 
     def try_acquire(self, kind: LockKind) -> bool:
-        """Locks the file; False where another holder is in the way.
+        """Locks the file without waiting. Returns False if another lock is in the way.
 
-        Raises LaunchError where the file system has no locks, as some network file systems do not.
+        Raises LaunchError if the file system has no locks, like some network file systems.
         """
         try:
             fcntl.flock(self._file, kind | fcntl.LOCK_NB)
@@ -43,11 +43,11 @@ class FileLock:
         return True
 
     def release(self) -> None:
-        """Frees the lock and keeps the file open."""
+        """Releases the lock and keeps the file open."""
         fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Frees the lock and closes the file."""
+        """Releases the lock and closes the file."""
         self._file.close()
 
     def __enter__(self) -> Self:

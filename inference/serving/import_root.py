@@ -1,4 +1,4 @@
-"""The folder that this package is imported from. Processes that midtoken starts must import the same code."""
+"""The folder that this package is imported from, because processes that midtoken starts must import the same code."""
 
 import sysconfig
 from pathlib import Path
@@ -9,5 +9,5 @@ IMPORT_ROOT = Path(inference.__file__).resolve().parents[1]  # the folder from w
 
 
 def is_checkout() -> bool:
-    """True where this code runs from a source tree, False where it is installed in an environment's site-packages."""
+    """True if this code runs from a source tree, False if it is installed in site-packages."""
     return IMPORT_ROOT not in {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}

@@ -1,4 +1,4 @@
-"""Starts tritonserver on loopback, waits until a completion has come back, and stops it.
+"""Starts tritonserver on loopback, waits for a first completion, and stops the server.
 
 After the stop, no process and no shared memory of the server remain; see process_guard.py.
 """
@@ -22,9 +22,9 @@ from inference.serving.private_files import make_private_folder, open_private
 from inference.serving.triton_command import build_command, build_environment
 from inference.serving.triton_installation import TritonInstallation, find_installation, link_bundled_installation
 
-Progress = Callable[[str], None]  # one line for a person
+Progress = Callable[[str], None]  # takes one line for the user
 
-MAX_STALL_S = 60.0  # a model without progress for longer has failed; a single step on a slow machine takes seconds
+MAX_STALL_S = 60.0  # after so long without progress a model has failed; one step takes seconds on a slow machine
 
 _DRAIN_S = 10  # an idle server takes 3 s to end
 _NUM_LOG_LINES = 15
@@ -32,24 +32,24 @@ _NUM_LOG_LINES = 15
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """What to serve, from where, with which program."""
+    """The model, its folders, and how tritonserver is run."""
 
     model: EngineConfig
     model_repository: Path
-    state_dir: Path  # of this server: its log, and links to the bundled backend
-    triton_binary: Path | None = None  # None: the one that the nvidia-pytriton wheel carries
+    state_dir: Path  # this server's log, and links to the bundled backend
+    triton_binary: Path | None = None  # None: the one in the nvidia-pytriton wheel
     endpoint: Endpoint | None = None  # None: any free ports
     start_timeout_s: float = 600.0  # large models load slowly
     max_stall_s: float = MAX_STALL_S
 
     @property
     def log_path(self) -> Path:
-        """The output of tritonserver and the models. The log of the run before is in the same folder, in `.log.1`."""
+        """The output of tritonserver and the models. The previous run's log is beside it, as `.log.1`."""
         return self.state_dir / "tritonserver.log"
 
 
 class TritonServer:
-    """A running tritonserver. It ends with this process, however this process ends."""
+    """A running tritonserver. It is stopped when this process ends, even if this process is killed."""
 
     def __init__(self, process: asyncio.subprocess.Process, endpoint: Endpoint, options: ServerOptions) -> None:
         """Use `start`."""
@@ -59,7 +59,7 @@ class TritonServer:
 
     @classmethod
     async def start(cls, options: ServerOptions, environment: Mapping[str, str], on_progress: Progress) -> Self:
-        """Returns once a completion has come back. Raises LaunchError with the end of the server's log."""
+        """Starts a server and waits for a first completion. Raises LaunchError with the end of the server's log."""
         endpoint = options.endpoint or find_free_endpoint()
         check_endpoint(endpoint)
         on_progress(f"starting tritonserver, log in {options.log_path}")
@@ -70,15 +70,15 @@ class TritonServer:
         except TimeoutError:
             await server.stop(may_drain=False)
             raise server._error(f"tritonserver did not answer within {options.start_timeout_s:g} s") from None
-        except BaseException:  # also a cancelled start must leave no process
+        except BaseException:  # a cancelled start must not leave a process either
             await server.stop(may_drain=False)
             raise
         return server
 
     async def probe(self) -> None:
-        """Raises ServerError where the server has ended, or a model has made no progress for `max_stall_s`.
+        """Raises ServerError if the server has ended, or a model has made no progress for `max_stall_s`.
 
-        A busy server makes progress.
+        A server that is only busy passes.
         """
         if self._process.returncode is not None:
             raise ServerUnreachableError(f"tritonserver has ended; its log is {self._options.log_path}")
@@ -92,11 +92,11 @@ class TritonServer:
                 raise ServerError(f"the model {client.model_name} has made no progress for {stall_ms / 1000:.0f} s")
 
     async def wait_until_ended(self) -> None:
-        """Returns when the server's process is gone."""
+        """Returns when the server's process has ended."""
         await self._process.wait()
 
     async def stop(self, may_drain: bool = True) -> None:
-        """Lets running streams finish, ten seconds at most, and ends the server and its child processes."""
+        """Stops the server and its child processes. With `may_drain`, running streams get ten seconds to finish."""
         pipe = self._process.stdin
         assert pipe is not None, "the process guard is started with a pipe"
         if not may_drain:
@@ -108,7 +108,7 @@ class TritonServer:
 
     async def _wait_until_it_answers(self, on_progress: Progress) -> None:
         on_progress(f"loading the model {self._options.model.model_dir}")
-        for port in self.endpoint.ports:  # they open when the model is loaded, one after the other
+        for port in self.endpoint.ports:  # they open one after the other, once the model is loaded
             while not await is_listening(port):
                 if self._process.returncode is not None:
                     raise self._error("tritonserver could not start")
@@ -118,7 +118,7 @@ class TritonServer:
             await self.probe()
         except ServerError as error:
             raise self._error(f"tritonserver started, but does not work: {error}") from error
-        on_progress("a first completion has come back")
+        on_progress("the first completion has arrived")
 
     async def _complete_something(self) -> None:
         client = CompletionClient(self.endpoint.grpc_url)
@@ -152,7 +152,7 @@ async def _spawn(
                 stderr=log,
                 env=build_environment(installation, options.model, environment),
                 cwd=IMPORT_ROOT if is_checkout() else options.state_dir,  # the stub imports from its working folder
-                start_new_session=True,  # Ctrl-C in the terminal must not reach the server; we stop it
+                start_new_session=True,  # Ctrl-C in the terminal must not reach the server; `stop` ends it
             )
     except OSError as error:
         raise LaunchError(

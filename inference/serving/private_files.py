@@ -1,4 +1,4 @@
-"""Folders and files that only the user who runs midtoken can read: logs and locks may tell what is being edited."""
+"""Folders and files that only their owner can read. Logs and locks may show what is being edited."""
 
 import os
 from pathlib import Path
@@ -8,12 +8,12 @@ from inference.errors import LaunchError
 
 
 def make_private_folder(folder: Path) -> None:
-    """Makes the folder, and those above it, and closes it to other users. Raises LaunchError."""
+    """Creates the folder and its parents, and denies other users access to the folder. Raises LaunchError."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         is_ours = folder.stat().st_uid == os.getuid()
         if is_ours:
-            folder.chmod(0o700)  # an older version may have left it open
+            folder.chmod(0o700)  # an older version may have created it with another mode
     except OSError as error:
         raise LaunchError(f"cannot make {folder}: {error.strerror}; choose another with --state-dir") from None
     if not is_ours:
@@ -21,7 +21,7 @@ def make_private_folder(folder: Path) -> None:
 
 
 def open_private(path: Path, mode: str) -> IO[Any]:
-    """The file, opened for writing as `open` does, with no access for other users. Raises OSError."""
+    """Like `open`, for writing; a file that it creates is closed to other users. Raises OSError."""
     return open(path, mode, opener=_open_for_owner)
 
 

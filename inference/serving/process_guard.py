@@ -1,19 +1,19 @@
-"""The process guard: a small process between us and tritonserver that stops the server whenever we end.
+"""The process guard: the parent process of tritonserver. It stops the server when the launcher's process ends.
 
-It is run by path (`python -I -S process_guard.py GRACE_S COMMAND...`) and needs the standard library only. Its standard
-input is a pipe that the launcher holds.
+It is run by path (`python -I -S process_guard.py GRACE_S COMMAND...`) and imports the standard library only. Its
+standard input is a pipe whose other end the launcher holds.
 
-- The pipe closes, because the launcher stops the server or because the launcher's process has ended in any way: the
-  guard sends SIGTERM, waits up to GRACE_S until the running streams are finished, and kills the server's process group.
-- A byte comes through the pipe: the guard kills the process group at once.
-- The guard itself is killed: the kernel sends SIGTERM to the server (PR_SET_PDEATHSIG).
+- If the pipe closes, the guard sends SIGTERM, waits up to GRACE_S for the running streams, and kills the server's
+  process group. The launcher closes the pipe to stop the server; the kernel closes it when the launcher's process ends.
+- If a byte arrives, the guard kills the process group at once.
+- If the guard itself is killed, the kernel sends SIGTERM to the server (PR_SET_PDEATHSIG).
 
-After the server has ended, the guard removes its shared memory. When the guard starts, it removes the shared memory of
+After the server has ended, the guard removes its shared memory. When a guard starts, it removes the shared memory of
 servers whose guard was killed.
 
-Other users must not read that memory, because requests pass through it. A umask is not enough for this: the library
-that creates the memory (Boost) gives each region mode 0644 with fchmod. So the server runs under a seccomp filter in
-which fchmod cannot give access to other users.
+Requests pass through that memory, so other users must not read it. A umask is not enough: the library that creates the
+memory (Boost) sets mode 0644 on each region with fchmod. So the server runs under a seccomp filter that rejects an
+fchmod which would give access to other users.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ _SHARED_MEMORY = Path("/dev/shm")
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 22, 38  # linux/prctl.h
 _SECCOMP_MODE_FILTER = 2
 _OTHERS = 0o077  # the permissions of the file's group and of other users
-_FCHMOD = {"x86_64": (0xC000003E, 91), "aarch64": (0xC00000B7, 52)}  # machine: seccomp's number for it, fchmod's number
+_FCHMOD = {"x86_64": (0xC000003E, 91), "aarch64": (0xC00000B7, 52)}  # machine: its AUDIT_ARCH, the number of fchmod
 
 
 def main(arguments: list[str]) -> int:
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
     )
     may_drain = True
     try:
-        may_drain = _wait_for_order(server)
+        may_drain = _wait_for_stop(server)
     finally:
         _end_server(server, grace_s if may_drain else 0.0)
         for region in _SHARED_MEMORY.glob(f"{prefix}*"):
@@ -58,12 +58,12 @@ def main(arguments: list[str]) -> int:
     return server.returncode
 
 
-def _wait_for_order(server: "subprocess.Popen[bytes]") -> bool:
-    """Whether the server may finish its streams, once the pipe says so or the server has ended."""
+def _wait_for_stop(server: "subprocess.Popen[bytes]") -> bool:
+    """Waits until the pipe closes, a byte arrives or the server ends. Returns False for a byte, which means: kill."""
     pidfd = os.pidfd_open(server.pid)
     select.select([sys.stdin, pidfd], [], [])
-    is_order, _, _ = select.select([sys.stdin], [], [], 0)
-    return not (is_order and os.read(sys.stdin.fileno(), 1))
+    is_readable, _, _ = select.select([sys.stdin], [], [], 0)
+    return not (is_readable and os.read(sys.stdin.fileno(), 1))
 
 
 def _end_server(server: "subprocess.Popen[bytes]", grace_s: float) -> None:
@@ -75,7 +75,7 @@ def _end_server(server: "subprocess.Popen[bytes]", grace_s: float) -> None:
     except subprocess.TimeoutExpired:
         print("process guard: the server did not end in time and is killed", file=sys.stderr)
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(server.pid, signal.SIGKILL)  # the server if it is still there, and orphaned stubs
+        os.killpg(server.pid, signal.SIGKILL)  # the server if it still runs, and orphaned stubs
     server.wait()
 
 
@@ -84,10 +84,10 @@ def _end_with_parent() -> None:
 
 
 def _keep_files_private() -> None:
-    """Files that this process and its children create are closed to other users; fchmod cannot open them.
+    """Denies other users access to files that this process and its children create, also after an fchmod.
 
-    Exits with a sentence where the kernel has no seccomp filters. The filter wants a process that cannot gain
-    privileges, so a setuid program that the server starts runs as an ordinary one.
+    Exits with a message if the kernel has no seccomp filters. A filter requires `no_new_privs`, so a setuid program
+    that the server starts runs without its privileges.
     """
     os.umask(_OTHERS)
     if platform.machine() not in _FCHMOD:
@@ -99,7 +99,7 @@ def _keep_files_private() -> None:
 
 
 def _build_filter(machine: int, fchmod: int) -> bytes:
-    """A seccomp program (linux/filter.h): fchmod(fd, mode) fails with EPERM if the mode gives access to others."""
+    """Returns a seccomp program (linux/filter.h): fchmod fails with EPERM if its mode gives access to other users."""
     load, jump_if_equal, jump_if_any_bit, stop = 0x20, 0x15, 0x45, 0x06
     allow, fail = 0x7FFF0000, 0x00050000 | 1  # 1 is EPERM
     steps = [
@@ -116,14 +116,14 @@ def _build_filter(machine: int, fchmod: int) -> bytes:
 
 
 def _prctl(option: int, *arguments: int | bytes) -> int:
-    """0 if the kernel has accepted it."""
+    """Returns 0 on success."""
     values = [ctypes.c_ulong(each) if isinstance(each, int) else each for each in arguments]
     zeros = [ctypes.c_ulong(0)] * (4 - len(values))
     return int(ctypes.CDLL(None).prctl(option, *values, *zeros))
 
 
 def _region_prefix() -> str:
-    """Names carry the PID namespace, because containers may share /dev/shm and not their process ids."""
+    """The prefix contains the PID namespace, because containers can share /dev/shm without sharing process ids."""
     namespace = "".join(re.findall(r"\d+", os.readlink("/proc/self/ns/pid")))
     return f"triton_python_backend_shm_region_midtoken_{namespace}_"
 
@@ -133,7 +133,7 @@ def _remove_stale_regions() -> None:
     for region in _SHARED_MEMORY.glob(f"{prefix}*"):
         pid = region.name.removeprefix(prefix).partition("_")[0]
         if not Path("/proc", pid).exists():
-            with contextlib.suppress(PermissionError):  # another user's; /dev/shm is shared by all
+            with contextlib.suppress(PermissionError):  # another user's region
                 region.unlink(missing_ok=True)
 
 

@@ -1,12 +1,12 @@
-"""One server for all editors of a user: a client that looks for a server finds the one that runs, or starts it.
+"""One server for all editors of a user. A client uses the server that is running, or starts one.
 
-Each model has a folder of its own with these files:
-- `server.lock` is locked by the process that serves, for as long as it lives. So a lock that is free means that there
-  is no server, however the last one ended.
-- `server.json` says where the server listens, once it answers.
-- `clients.lock` is locked, shared, by every client. So a lock that can be taken alone means that there are no clients;
-  a server that was started for them then ends after some time.
-- `start.lock` is locked by the one client that starts a server.
+Each model has its own folder with these files:
+- `server.lock`: the serving process holds it exclusively until it ends. If it is free, no server is running, even if
+  the last one was killed.
+- `server.json`: the server's ports. It exists once the server answers.
+- `clients.lock`: every client holds it shared. If it can be acquired exclusively, there are no clients. A server that
+  a client started ends when there have been none for some time.
+- `start.lock`: the client that is starting a server holds it exclusively.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ _NUM_LOG_LINES = 20
 
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
-    """The folder in which the server for one model is found. Other users have no access to it."""
+    """The folder through which clients find the server of one model. Other users have no access to it."""
 
     folder: Path
 
     @classmethod
     def create(cls, runtime_dir: Path, model: EngineConfig) -> Self:
-        """The entry for this model, these settings and this protocol. Raises LaunchError."""
+        """Returns the entry for this model, these settings and this version of the protocol. Raises LaunchError."""
         model_dir = model.model_dir.resolve()
         tensors = [completion.REQUEST_TYPES, completion.CHUNK_TYPES, characters.REQUEST_TYPES, characters.ANSWER_TYPES]
         identity = f"{platform.node()} {model} {[list(types) for types in tensors]}"
@@ -54,21 +54,21 @@ class ServerEntry:
         return self.folder / "serve.log"
 
     def find(self) -> Endpoint | None:
-        """Where the server listens; None if there is none or it does not answer yet. Raises LaunchError."""
+        """Returns where the server listens; None if there is none or it is still starting. Raises LaunchError."""
         return _read_endpoint(self._json_path) if self.is_served() else None
 
     def is_served(self) -> bool:
-        """True while a process serves or is about to. Raises LaunchError."""
+        """True while a process serves this entry or is starting to. Raises LaunchError."""
         with FileLock(self.folder / "server.lock") as lock:
             return not lock.try_acquire(LockKind.SHARED)
 
     async def register(self) -> "Registration | None":
-        """For the process that serves: its claim on the entry, or None while another process serves.
+        """Claims the entry for this process, which will serve it. Returns None if another process serves it already.
 
         Raises LaunchError.
         """
         lock = FileLock(self.folder / "server.lock")
-        for _ in range(10):  # not once, because `is_served` holds the lock for a moment
+        for _ in range(10):  # more than once, because a client's `is_served` holds the lock for a moment
             if lock.try_acquire(LockKind.EXCLUSIVE):
                 return Registration(self, lock)
             await asyncio.sleep(_POLL_S / 2)
@@ -81,16 +81,16 @@ class ServerEntry:
 
 
 class Registration:
-    """A serving process's claim on an entry, until it is closed or the process ends."""
+    """The serving process's claim on an entry. It lasts until `close` or the end of the process."""
 
     def __init__(self, entry: ServerEntry, lock: FileLock) -> None:
         """Use `ServerEntry.register`."""
         self._entry = entry
         self._lock = lock
-        self._withdraw()  # a server that was killed has left its address
+        self._withdraw()  # a killed server leaves its file behind
 
     def publish(self, endpoint: Endpoint) -> None:
-        """Tells clients where the server listens. Raises LaunchError, as on a full disk."""
+        """Writes where the server listens, for clients to find. Raises LaunchError, for example if the disk is full."""
         path = self._entry._json_path
         fresh = path.with_suffix(".new")
         try:
@@ -98,10 +98,10 @@ class Registration:
                 file.write(json.dumps(asdict(endpoint)))
             fresh.replace(path)
         except OSError as error:
-            raise LaunchError(f"cannot write {path}, by which clients find the server: {error.strerror}") from None
+            raise LaunchError(f"cannot write {path}, where clients find the server: {error.strerror}") from None
 
     async def withdraw_when_idle(self, idle_s: float) -> None:
-        """Returns when the server has had no client for `idle_s`; from then on no client finds it.
+        """Returns when the server has had no client for `idle_s`. From then on, no client finds it.
 
         Raises LaunchError.
         """
@@ -112,7 +112,7 @@ class Registration:
                 if clients.try_acquire(LockKind.EXCLUSIVE):
                     idle_since = clock() if idle_since is None else idle_since
                     if clock() - idle_since >= idle_s:
-                        return self._withdraw()  # while the lock is held, so that no client reads the entry meanwhile
+                        return self._withdraw()  # while the lock is held, so that no client can read the entry
                     clients.release()
                 else:
                     idle_since = None
@@ -142,15 +142,15 @@ class ServerLease:
         self._lock = lock
 
     def close(self) -> None:
-        """Ends the use. The end of the process does so too."""
+        """Ends the lease. The end of the process does the same."""
         self._lock.close()
 
 
 async def lease_server(entry: ServerEntry, command: Sequence[str], on_progress: Callable[[str], None]) -> ServerLease:
-    """The server of the entry, started by the command if none runs.
+    """Returns a lease of the entry's server. If no server is running, `command` is run to start one.
 
     The command must register with the same entry. It runs detached and outlives this process.
-    Raises LaunchError, with the end of the server's log if it could not start.
+    Raises LaunchError. If the server could not start, the error contains the end of its log.
     """
     clients = FileLock(entry.folder / "clients.lock")
     try:
@@ -180,7 +180,7 @@ async def _start_or_wait(entry: ServerEntry, command: Sequence[str], on_progress
 
 
 def _start_detached(entry: ServerEntry, command: Sequence[str]) -> "subprocess.Popen[bytes]":
-    """Not a subprocess of asyncio: from Python 3.12 on, that one is killed when its event loop is gone."""
+    """Does not use asyncio's subprocesses: from Python 3.12 on, they are killed when their event loop closes."""
     try:
         with open_private(entry.log_path, "wb") as log:
             process = subprocess.Popen(
@@ -193,13 +193,13 @@ def _start_detached(entry: ServerEntry, command: Sequence[str]) -> "subprocess.P
             )
     except OSError as error:
         raise LaunchError(f"cannot run {command[0]} with a log in {entry.folder}: {error.strerror}") from None
-    # Waits for the process, so that it does not stay a zombie if it ends before this one.
+    # The thread waits for the process, so that it does not become a zombie if it ends before this one.
     threading.Thread(target=process.wait, name="wait for the shared server", daemon=True).start()
     return process
 
 
 def _read_endpoint(path: Path) -> Endpoint | None:
-    """None for a file that is missing or that no `publish` has finished."""
+    """Returns None for a file that is missing or is not what `publish` writes."""
     try:
         ports = json.loads(path.read_bytes())
     except (FileNotFoundError, ValueError):

@@ -1,7 +1,7 @@
-"""gRPC streams to the models of one server: a request's arrays out, arrays back, errors as MidtokenErrors.
+"""gRPC streams to the models of one server. Requests and responses are arrays; errors become MidtokenErrors.
 
-A stream, never a unary call: the bundled server crashes when a unary call is cancelled (triton-inference-server issue
-7368). All streams share one channel.
+All streams share one channel. Unary calls are never used, because the bundled server crashes when one is cancelled
+(triton-inference-server issue 7368).
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from inference.protocol.heartbeat import HEARTBEAT, HEARTBEAT_TYPES, heartbeat_f
 
 Arrays = Mapping[str, Array]
 
-# A request whose process dies meanwhile stays unanswered, but the next one is refused at once. So a heartbeat that does
-# not come is asked for again, each time after twice the wait.
+# If the model's process dies during a request, that request is never answered, but the next one is refused at once. So
+# an unanswered heartbeat is requested again, and the wait doubles each time.
 _FIRST_HEARTBEAT_WAIT_S = 3.0
 
-# Triton tolerates a ping each 300 s by default; more often counts as abuse and closes the connection.
+# By default, Triton closes a connection that sends pings more often than every 300 s.
 _KEEPALIVE = KeepAliveOptions(keepalive_time_ms=310_000, keepalive_timeout_ms=20_000)
 
 _Response = TypeVar("_Response")
@@ -35,7 +35,7 @@ class TritonStreams:
     """One channel to the server at `url`, a "host:port" that speaks Triton's gRPC protocol."""
 
     def __init__(self, url: str, idle_timeout_s: float) -> None:
-        """Connects with the first call. Call it inside the event loop that will use it."""
+        """Opens no connection yet; the first call does. Must be called in the event loop that will use the streams."""
         self._url = url
         self._idle_timeout_s = idle_timeout_s
         self._server = InferenceServerClient(url, keepalive_options=_KEEPALIVE)
@@ -48,14 +48,14 @@ class TritonStreams:
         read: Callable[[Arrays], _Response],
         is_last: Callable[[_Response], bool],
     ) -> AsyncGenerator[_Response, None]:
-        """What `read` returns for each response, up to the one for which `is_last` is true.
+        """Yields `read(response)` for each response, up to and including the first for which `is_last` is true.
 
         Closing the generator or cancelling the task that reads it cancels the request on the server.
-        Raises InvalidRequestError, OverloadedError, ServerUnreachableError or ServerError, the last also when nothing
-        comes for the idle timeout.
+        Raises InvalidRequestError, OverloadedError, ServerUnreachableError or ServerError. No response within the
+        idle timeout is a ServerError.
         """
         responses = self._server.stream_infer(_requests(model_name, arrays, types))
-        end: _Response | MidtokenError | None = None  # the last response or an error, yielded after the stream's end
+        end: _Response | MidtokenError | None = None  # the last response or an error; passed on once the stream ended
         try:
             async for received in self._receive(responses):
                 item = received if isinstance(received, MidtokenError) else read(received)
@@ -64,8 +64,8 @@ class TritonStreams:
                 else:
                     yield item
         finally:
-            # Only while the stream is open: a cancel that meets the end of a stream makes Triton 2.51 keep a reference
-            # to the model, and its shutdown then waits for that until its timeout.
+            # Only while the stream is open. If a cancel arrives as the stream ends, Triton 2.51 keeps a reference to
+            # the model, and its shutdown then waits until the timeout.
             if end is None:
                 responses.cancel()
         if end is None:
@@ -77,10 +77,10 @@ class TritonStreams:
     async def read_heartbeat_ms(
         self, model_name: str, required_input: str, timeout_s: float, first_wait_s: float = _FIRST_HEARTBEAT_WAIT_S
     ) -> float:
-        """How long the model has made no progress, in milliseconds; see inference/protocol/heartbeat.py.
+        """Returns for how many milliseconds the model has made no progress; see inference/protocol/heartbeat.py.
 
-        `required_input` names the text that each request to the model must have. Raises ServerUnreachableError or
-        ServerError, the last also when no answer comes within `timeout_s`.
+        `required_input` is the name of the text input that the model requires. Raises ServerUnreachableError or
+        ServerError. No answer within `timeout_s` is a ServerError.
         """
         arrays = {required_input: to_array(("",), np.object_), HEARTBEAT: np.array([True])}
         types: FieldTypes = {required_input: ("BYTES", np.object_), **HEARTBEAT_TYPES}
@@ -96,7 +96,7 @@ class TritonStreams:
         raise ServerError(f"the model {model_name} at {self._url} does not answer")
 
     async def is_model_ready(self, model_name: str) -> bool:
-        """Whether the server calls the model ready. It does so even when the process that runs the model has died."""
+        """Returns whether the server reports the model as ready. It does so even after the model's process has died."""
         try:
             ready: bool = await self._server.is_model_ready(model_name, client_timeout=self._idle_timeout_s)
         except (InferenceServerException, grpc.RpcError):
@@ -104,7 +104,7 @@ class TritonStreams:
         return ready
 
     async def close(self) -> None:
-        """Ends the connection and every stream on it."""
+        """Closes the connection and every stream on it."""
         await self._server.close()
 
     async def _receive(self, responses: Any) -> AsyncIterator[Arrays | MidtokenError]:

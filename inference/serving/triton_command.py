@@ -1,4 +1,4 @@
-"""The command line and the environment with which tritonserver is started."""
+"""The command line and the environment of tritonserver."""
 
 import os
 import sys
@@ -10,9 +10,9 @@ from inference.serving.endpoint import ADDRESS, Endpoint
 from inference.serving.import_root import IMPORT_ROOT, is_checkout
 from inference.serving.triton_installation import TritonInstallation
 
-# APIs that no completion needs. They are closed to everybody, web pages that post to loopback included. Triton opens
-# them to requests with a certain header, and its arguments can be read by every user of the machine. So the header's
-# name holds a line break: neither HTTP nor gRPC can carry such a header.
+# Completions do not need these APIs. They are closed to everybody, including web pages that post to loopback. Triton
+# allows them for requests with a configured header, but every user of the machine can read Triton's arguments. So the
+# header's name contains a line break, which neither HTTP nor gRPC can transmit.
 _CLOSED_APIS = "shared-memory,model-repository,model-config,trace,logging,statistics"
 _IMPOSSIBLE_HEADER = "none\n=none\n"
 
@@ -20,7 +20,7 @@ _IMPOSSIBLE_HEADER = "none\n=none\n"
 def build_command(
     installation: TritonInstallation, model_repository: Path, endpoint: Endpoint, drain_s: int
 ) -> list[str]:
-    """The arguments, the program first. When told to end, the server waits `drain_s` for its streams."""
+    """Returns the command line. On SIGTERM, the server waits up to `drain_s` for its streams."""
     cache = [f"--cache-directory={installation.cache_dir}"] if installation.cache_dir else []
     return [
         str(installation.binary),
@@ -46,12 +46,12 @@ def build_command(
 def build_environment(
     installation: TritonInstallation, model: EngineConfig, environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """The given environment, with the model's settings and the search paths that the server and its stubs need."""
+    """Returns the given environment plus the model's settings and the search paths of the server and its stubs."""
 
     def prepend(name: str, *folders: Path) -> dict[str, str]:
         return {name: os.pathsep.join([*map(str, folders), *filter(None, [environment.get(name)])])}
 
-    interpreter_dir = Path(sys.executable).parent  # from here the stub finds the virtual environment
+    interpreter_dir = Path(sys.executable).parent  # through this the stub finds the virtual environment
     return {
         **environment,
         **config_to_environment(model),

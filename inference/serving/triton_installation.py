@@ -1,4 +1,4 @@
-"""Where tritonserver is on this machine: its program, its backends and the libraries that it needs."""
+"""Finds tritonserver on this machine: its binary, its backends and its shared libraries."""
 
 import hashlib
 import importlib.util
@@ -13,7 +13,7 @@ from inference.errors import LaunchError
 
 @dataclass(frozen=True, slots=True)
 class TritonInstallation:
-    """The server's program and the folders that its arguments and environment name."""
+    """The server's binary, and the folders for its command line and environment."""
 
     binary: Path
     backends_dir: Path
@@ -22,9 +22,9 @@ class TritonInstallation:
 
 
 def find_installation(binary: Path) -> TritonInstallation:
-    """The installation around a given program, as in NVIDIA's container. Raises LaunchError."""
+    """Returns the installation that contains `binary`, laid out as in NVIDIA's container. Raises LaunchError."""
     if not os.access(binary, os.X_OK) or binary.is_dir():
-        raise LaunchError(f"{binary} is not a program that can be run")
+        raise LaunchError(f"{binary} is not an executable file")
     backends_dir = binary.resolve().parents[1] / "backends"
     if not (backends_dir / "python").is_dir():
         raise LaunchError(f"{binary} has no Python backend: {backends_dir / 'python'} is missing")
@@ -32,10 +32,11 @@ def find_installation(binary: Path) -> TritonInstallation:
 
 
 def link_bundled_installation(links_dir: Path) -> TritonInstallation:
-    """The server in the nvidia-pytriton wheel, with a Python backend for this interpreter.
+    """Returns the server in the nvidia-pytriton wheel, with a Python backend for this interpreter.
 
     The backend runs each model in a stub process. The stub is built for one Python version and must be in the
-    backend's folder, so a folder below `links_dir` gets links to both. Raises LaunchError naming what to install.
+    backend's folder, so both are linked into a folder below `links_dir`. Raises LaunchError, which says what to
+    install.
     """
     bundle = _find_bundle()
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -58,7 +59,9 @@ def link_bundled_installation(links_dir: Path) -> TritonInstallation:
 def _find_bundle() -> Path:
     spec = importlib.util.find_spec("pytriton")
     if spec is None or spec.origin is None:
-        raise LaunchError("no tritonserver: run `pip install nvidia-pytriton==0.7.0` or name one with --triton-binary")
+        raise LaunchError(
+            "tritonserver is not installed: run `pip install nvidia-pytriton==0.7.0` or name one with --triton-binary"
+        )
     return Path(spec.origin).parent / "tritonserver"
 
 
@@ -73,7 +76,7 @@ def _find_libpython(version: str) -> Path:
         if Path(folder, name).exists():
             return Path(folder, name)
     raise LaunchError(
-        f"{name} is missing, which Triton's Python backend loads; on Debian: apt install libpython{version}"
+        f"Triton's Python backend needs {name}, which is missing; on Debian: apt install libpython{version}"
     )
 
 
@@ -81,4 +84,4 @@ def _link(place: Path, target: Path) -> None:
     if not (place.is_symlink() and place.readlink() == target):
         fresh = place.with_name(f"{place.name}.{os.getpid()}")
         fresh.symlink_to(target)
-        fresh.replace(place)  # in one step, because another process may be starting from this folder
+        fresh.replace(place)  # atomically, because another process may be starting from this folder

@@ -1,1 +1,1 @@
-"""Command-line arguments that several subcommands share, and what they stand for."""
+"""Command-line arguments that several subcommands share, and the objects that are built from them."""

@@ -1,4 +1,4 @@
-"""The arguments from which subcommands make their requests to the character-level model."""
+"""The arguments of requests to the character-level model."""
 
 import argparse
 from typing import Any
@@ -15,32 +15,34 @@ def add_character_arguments(parser: argparse.ArgumentParser) -> None:
         "--covering",
         choices=[str(kind) for kind in CoveringKind],
         default=str(_DEFAULTS.covering),
-        help="which tokenizations of the text count (default: %(default)s)",
+        help="which tokenizations of the text count: the tokenizer's own and likely others (canonical), all, by beam "
+        "search (beam), all, for up to 16 bytes (enumerate), or the tokenizer's own with its last token open (single) "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--width",
         type=int,
         default=_DEFAULTS.width,
-        help="with beam: how many tokenizations are kept at each byte (default: %(default)s)",
+        help="with --covering beam: how many bundles of tokenizations are kept at each byte (default: %(default)s)",
     )
     parser.add_argument(
         "--threshold",
         type=float,
         default=_DEFAULTS.threshold,
-        help="a tokenization with a smaller share of the probability is dropped: with beam, any (default 0); with "
-        "canonical, one that the tokenizer itself would not produce (default 0.1)",
+        help="drop tokenizations that have a smaller share of the probability than this. With beam, this applies to "
+        "all of them (default: 0); with canonical, to those that the tokenizer would not produce (default: 0.1)",
     )
     parser.add_argument(
-        "--context", metavar="FILE", help="a file with the text before; its own probability does not count"
+        "--context", metavar="FILE", help="a file with the text that comes before; it is read but not scored"
     )
 
 
 def build_request(options: argparse.Namespace, text: bytes, **fields: Any) -> CharacterRequest:
-    """The request about `text` with the covering that the options choose. Raises InvalidRequestError."""
+    """Builds the request for `text` with the covering that the options choose. Raises InvalidRequestError."""
     covering = CoveringKind(options.covering)
     return CharacterRequest(text, covering=covering, width=options.width, threshold=options.threshold, **fields)
 
 
 def read_context(options: argparse.Namespace) -> bytes:
-    """The file that `--context` names; empty without one. Raises UnreadableFileError."""
+    """Returns the content of the file that `--context` names; empty without the option. Raises UnreadableFileError."""
     return b"" if options.context is None else read_file(options.context)

@@ -1,4 +1,4 @@
-"""The arguments of every subcommand that say which model is served, how, and where its files go."""
+"""The arguments that say which model is served, how, and where its files go. Every subcommand has them."""
 
 import argparse
 import os
@@ -21,7 +21,7 @@ _DEFAULTS = EngineConfig(Path())
 
 @dataclass(frozen=True, slots=True)
 class ServerArguments:
-    """Which model to serve, with which program, and where the server's files go."""
+    """The model to serve, the tritonserver that serves it, and where the server's files go."""
 
     model: EngineConfig
     triton_binary: Path | None
@@ -30,7 +30,7 @@ class ServerArguments:
 
     @classmethod
     def from_options(cls, options: argparse.Namespace) -> Self:
-        """What `add_server_arguments` has parsed. Raises MissingPackagesError, or LaunchError."""
+        """Builds it from the parsed arguments of `add_server_arguments`. Raises MissingPackagesError or LaunchError."""
         require_server_packages(options)
         model_dir = (options.model or find_default_model()).resolve()
         if not (model_dir / "config.json").is_file():
@@ -44,17 +44,17 @@ class ServerArguments:
 
     @property
     def entry(self) -> ServerEntry:
-        """Where other processes of this user find the server. Raises LaunchError."""
+        """The entry through which other processes of this user find the server. Raises LaunchError."""
         return ServerEntry.create(self.state_dir or _find_runtime_dir(), self.model)
 
     @property
     def server_options(self) -> ServerOptions:
-        """The server's options for the launcher, on any free ports. Raises LaunchError."""
+        """The options for the launcher, with any free ports. Raises LaunchError."""
         state_dir = (self.state_dir or platformdirs.user_state_path("midtoken")) / self.entry.folder.name
         return ServerOptions(self.model, self.model_repository, state_dir, self.triton_binary)
 
     def build_shared_command(self, idle_s: float) -> list[str]:
-        """`midtoken serve` on free ports, for `inference.serving.shared_server.lease_server`."""
+        """Returns the command for `inference.serving.shared_server.lease_server`: `midtoken serve` on free ports."""
         optional = {"--triton-binary": self.triton_binary, "--state-dir": self.state_dir}
         return [
             *(sys.executable, "-m", "midtoken", "serve", "--free-ports", f"--until-idle={idle_s}"),
@@ -66,19 +66,32 @@ class ServerArguments:
 
 def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds `--model`, `--device` and the other arguments that ServerArguments reads."""
-    parser.add_argument("--model", type=Path, metavar="DIR", help="a model in Hugging Face layout; the default is ours")
-    parser.add_argument("--device", default=_DEFAULTS.device, help="a torch device: cpu, cuda (default: %(default)s)")
-    parser.add_argument("--dtype", default=_DEFAULTS.dtype, help="a torch dtype (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=_DEFAULTS.num_threads, help="torch threads on the CPU")
-    parser.add_argument("--triton-binary", type=Path, metavar="PATH", help="a tritonserver other than the bundled one")
+    parser.add_argument(
+        "--model", type=Path, metavar="DIR", help="a model in Hugging Face layout (default: the bundled model)"
+    )
+    parser.add_argument(
+        "--device", default=_DEFAULTS.device, help="the torch device, such as cpu or cuda (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--dtype", default=_DEFAULTS.dtype, help="the torch dtype, such as float32 or bfloat16 (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=_DEFAULTS.num_threads, help="torch threads on the CPU (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--triton-binary", type=Path, metavar="PATH", help="use this tritonserver instead of the bundled one"
+    )
     parser.add_argument("--model-repository", type=Path, metavar="DIR", help=argparse.SUPPRESS)
     parser.add_argument(
-        "--state-dir", type=Path, metavar="DIR", help="where logs and locks go, instead of your own folders"
+        "--state-dir",
+        type=Path,
+        metavar="DIR",
+        help="the folder for logs and locks (default: your own state folders)",
     )
 
 
 def _find_runtime_dir() -> Path:
-    """The user's runtime folder, or the state folder where there is no login session, as /tmp is open to others."""
+    """Returns the user's runtime folder; without a login session, the state folder, because /tmp is open to others."""
     if "XDG_RUNTIME_DIR" in os.environ:
         runtime_dir = platformdirs.user_runtime_path("midtoken")
         if runtime_dir.parent.is_dir() and runtime_dir.parent.stat().st_uid == os.getuid():

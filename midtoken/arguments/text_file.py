@@ -1,4 +1,4 @@
-"""A file that an argument names, as bytes."""
+"""Reads a file that an argument names."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ from midtoken.errors import UnreadableFileError
 
 
 def read_file(name: str) -> bytes:
-    """The bytes of the file, or of standard input where the name is `-`. Raises UnreadableFileError."""
+    """Returns the bytes of the file; of standard input if the name is `-`. Raises UnreadableFileError."""
     if name == "-":
         return sys.stdin.buffer.read()
     try:

@@ -5,48 +5,62 @@ import asyncio
 import sys
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, Extent, Healing
-from midtoken.arguments.place import Place, read_place
+from midtoken.arguments.cursor import Cursor, read_cursor
 from midtoken.connection import add_connection_arguments, open_connection
 from midtoken.display.terminal import print_dim
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
-    parser.add_argument("place", metavar="FILE:LINE:COL", help="the cursor; lines and columns count from 1")
-    parser.add_argument("--healing", type=Healing, choices=list(Healing), default=Healing.EXACT, help="default: exact")
-    parser.add_argument("--extent", type=Extent, choices=list(Extent), default=Extent.AUTO, help="default: auto")
-    parser.add_argument("--max-tokens", type=int, default=64, help="default: %(default)s")
-    parser.add_argument("--ignore-suffix", action="store_true", help="do not show the model the text after the cursor")
+    parser.add_argument("cursor", metavar="FILE:LINE:COL", help="the cursor; lines and columns count from 1")
+    parser.add_argument(
+        "--healing",
+        type=Healing,
+        choices=list(Healing),
+        default=Healing.EXACT,
+        help="the healing strategy: exact, or for comparison greedy (mask step by step), single (one token back) or "
+        "none (default: exact)",
+    )
+    parser.add_argument(
+        "--extent",
+        type=Extent,
+        choices=list(Extent),
+        default=Extent.AUTO,
+        help="how far the completion may go; auto is block where the cursor opens a block, else single_line "
+        "(default: auto)",
+    )
+    parser.add_argument("--max-tokens", type=int, default=64, help="generate at most this many (default: %(default)s)")
+    parser.add_argument("--ignore-suffix", action="store_true", help="do not send the text after the cursor")
     add_connection_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the completion on stdout as it arrives, and on a terminal also the line before it and what it took."""
-    place = read_place(options.place)
-    request = build_request(options, place)
-    last = asyncio.run(_print_stream(options, request, place))
+    """Prints the completion on stdout as it arrives. A terminal also shows the line before it and the statistics."""
+    cursor = read_cursor(options.cursor)
+    request = build_request(options, cursor)
+    last = asyncio.run(_print_stream(options, request, cursor))
     if last.stats is not None:
-        cost = (
+        statistics = (
             f"{last.stats.num_tokens} tokens, {last.stats.num_forwards} forward passes, {last.healed_bytes} bytes "
             f"healed, {last.stats.total_ms:.0f} ms, ended by: {last.finish_reason}\n"
         )
-        print_dim(cost, sys.stderr)
+        print_dim(statistics, sys.stderr)
     return 0
 
 
-def build_request(options: argparse.Namespace, place: Place) -> CompletionRequest:
-    """The request for a completion at the place. Raises InvalidRequestError."""
+def build_request(options: argparse.Namespace, cursor: Cursor) -> CompletionRequest:
+    """Builds the request for a completion at the cursor. Raises InvalidRequestError."""
     return CompletionRequest(
-        place.near_prefix,
-        suffix="" if options.ignore_suffix else place.near_suffix,
+        cursor.near_prefix,
+        suffix="" if options.ignore_suffix else cursor.near_suffix,
         max_tokens=options.max_tokens,
         healing=options.healing,
         extent=options.extent,
     )
 
 
-async def _print_stream(options: argparse.Namespace, request: CompletionRequest, place: Place) -> CompletionChunk:
-    print_dim(place.line_before, sys.stdout)
+async def _print_stream(options: argparse.Namespace, request: CompletionRequest, cursor: Cursor) -> CompletionChunk:
+    print_dim(cursor.line_before, sys.stdout)
     async with open_connection(options) as connection:
         async for chunk in connection.stream(request):
             print(chunk.text, end="", flush=True)

@@ -1,4 +1,4 @@
-"""Show what an editor would draw while a file is typed: with healing and without, side by side."""
+"""Show the ghost text while a file is typed, with and without healing, side by side."""
 
 import argparse
 import asyncio
@@ -19,7 +19,7 @@ from inference.protocol.completion import Healing
 from midtoken.connection import add_connection_arguments, open_connection
 from midtoken.demo_editor import DemoEditor
 
-# A file of the standard library that the default model was not trained on, and the lines of it that are typed.
+# A file of the standard library that the default model was not trained on, and its lines that are typed.
 _FILE = "sched.py"
 _LINES = (
     "            events = self._queue[:]",
@@ -35,7 +35,7 @@ _PANEL_CELLS = 76
 
 @dataclass(slots=True)
 class _Side:
-    """One of the two language servers, and what it has answered so far."""
+    """One of the two language servers, and its answers so far."""
 
     healing: Healing
     editor: DemoEditor
@@ -51,11 +51,11 @@ class _Side:
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """A file, and the line of it that is being typed."""
+    """A file, and its line that is being typed."""
 
     lines: tuple[str, ...]
     row: int
-    num_typed: int  # characters of the line
+    num_typed: int  # the typed characters of that line
 
     @property
     def remaining_text(self) -> str:
@@ -64,13 +64,17 @@ class _Scene:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
-    parser.add_argument("--keys-per-second", type=_parse_pace, default=8.0, help="default: %(default)s")
-    parser.add_argument("--lines", type=int, choices=_NUM_LINES, default=len(_LINES), help="to type (default: all)")
+    parser.add_argument(
+        "--keys-per-second", type=_parse_pace, default=8.0, help="the typing speed (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--lines", type=int, choices=_NUM_LINES, default=len(_LINES), help="how many lines to type (default: all)"
+    )
     add_connection_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Plays the demo. Without a terminal it prints one line for each key."""
+    """Plays the demo in a terminal. Elsewhere, prints one line for each key."""
     asyncio.run(_play(options))
     return 0
 
@@ -120,7 +124,7 @@ async def _type_line(lines: tuple[str, ...], row: int, sides: list[_Side], live:
 
 
 async def _ask_sides(scene: _Scene, sides: list[_Side]) -> None:
-    """Asks one side after the other: asked together they would share the processor and both look slow."""
+    """Asks one side after the other. Together, they would share the processor, and both would look slow."""
     for side in sides:
         ghost, side.took_ms = await side.editor.ask(scene.row, scene.num_typed)
         side.ghost = ghost or ""
@@ -129,7 +133,7 @@ async def _ask_sides(scene: _Scene, sides: list[_Side]) -> None:
 
 
 def _first_word(text: str) -> str:
-    """The beginning of the text up to the end of the word; empty where it begins with no word."""
+    """Returns the word at the beginning of the text; empty if there is none."""
     end = next((index for index, char in enumerate(text) if not (char.isalnum() or char == "_")), len(text))
     return text[:end]
 

@@ -1,4 +1,4 @@
-"""Show what healing does at a cursor, and what each healing strategy completes there."""
+"""Show what healing does at a cursor, and the completion of each healing strategy."""
 
 import argparse
 import asyncio
@@ -19,7 +19,7 @@ from inference.protocol.completion import (
     Extent,
     Healing,
 )
-from midtoken.arguments.place import Place, read_place
+from midtoken.arguments.cursor import Cursor, read_cursor
 from midtoken.connection import Connection, add_connection_arguments, open_connection
 from midtoken.display.graphemes import mark_blanks
 
@@ -29,7 +29,7 @@ _BAR_CELLS = 20
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole completion and its last chunk, which carries the explanation."""
+    """The text of a completion, and its last chunk, which has the statistics and the explanation."""
 
     text: str
     last: CompletionChunk
@@ -37,29 +37,29 @@ class Answer:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
-    parser.add_argument("place", metavar="FILE:LINE:COL", help="the cursor; lines and columns count from 1")
-    parser.add_argument("--ignore-suffix", action="store_true", help="do not show the model the text after the cursor")
+    parser.add_argument("cursor", metavar="FILE:LINE:COL", help="the cursor; lines and columns count from 1")
+    parser.add_argument("--ignore-suffix", action="store_true", help="do not send the text after the cursor")
     add_connection_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the explanation."""
-    place = read_place(options.place)
-    suffix = "" if options.ignore_suffix else place.near_suffix
-    answers = asyncio.run(_ask_all(options, place.near_prefix, suffix))
-    Console().print(render(place, answers))
+    cursor = read_cursor(options.cursor)
+    suffix = "" if options.ignore_suffix else cursor.near_suffix
+    answers = asyncio.run(_ask_all(options, cursor.near_prefix, suffix))
+    Console().print(render(cursor, answers))
     return 0
 
 
-def render(place: Place, answers: dict[Healing, Answer]) -> Group:
-    """The whole page: the cursor's line, the tokens, the covering tree with its probabilities, and the strategies."""
+def render(cursor: Cursor, answers: dict[Healing, Answer]) -> Group:
+    """Returns the page: the cursor's line, the tokens, the covering tree with probabilities, and all strategies."""
     exact = answers[Healing.EXACT]
     explanation = exact.last.explanation
     if explanation is None or exact.last.stats is None:
         raise ValueError("the request for the exact answer did not set `explain`")
     return Group(
-        Rule(f"{place.path}", align="left", style="dim"),
-        _render_line(place, exact.text),
+        Rule(f"{cursor.path}", align="left", style="dim"),
+        _render_line(cursor, exact.text),
         Text(),
         _label("last kept", _tokens(explanation.kept_tail) if explanation.kept_tail else Text("none")),
         _label("typed since", _tokens(explanation.unhealed_tokens) if explanation.unhealed_tokens else Text("nothing")),
@@ -86,10 +86,10 @@ async def _ask(connection: Connection, prefix: str, suffix: str, healing: Healin
     return Answer("".join(chunk.text for chunk in chunks), chunks[-1])
 
 
-def _render_line(place: Place, completion: str) -> Text:
-    line = Text(place.line_before, style="bold")
+def _render_line(cursor: Cursor, completion: str) -> Text:
+    line = Text(cursor.line_before, style="bold")
     line.append(completion or "▏", style="green")
-    return line.append(place.line_after, style="dim")
+    return line.append(cursor.line_after, style="dim")
 
 
 def _label(name: str, value: Text) -> Text:
@@ -97,7 +97,7 @@ def _label(name: str, value: Text) -> Text:
 
 
 def _tokens(tokens: tuple[str, ...]) -> Text:
-    """Tokens in alternating colours, with blanks and line ends marked."""
+    """Returns the tokens in alternating colours, with blanks and line ends marked."""
     text = Text()
     for index, token in enumerate(tokens):
         text.append(mark_blanks(token), style=_TOKEN_STYLES[index % 2])
@@ -105,7 +105,7 @@ def _tokens(tokens: tuple[str, ...]) -> Text:
 
 
 def _render_tree(explanation: Explanation) -> Tree:
-    """The covering tree. Beside each node: how probable it is that the text leaves the healed bytes there."""
+    """Returns the covering tree. The percentage beside a node is its share of the mass."""
     masses = [node.log_mass for node in explanation.nodes if node.log_mass is not None]
     total = max(masses) + math.log(sum(math.exp(mass - max(masses)) for mass in masses))
     branches: list[Tree] = []
@@ -120,8 +120,8 @@ def _render_node(node: ExplainedNode, healed: str, log_total: float, *, is_root:
     if node.log_mass is None:
         return line.append("  no token of the vocabulary continues from here", style="dim")
     share = math.exp(node.log_mass - log_total)
-    rest = healed.encode()[node.num_covered_bytes :].decode(errors="backslashreplace")
-    following = f"then {mark_blanks(rest)}…" if rest else "then any token"
+    remaining = healed.encode()[node.num_covered_bytes :].decode(errors="backslashreplace")
+    following = f"then {mark_blanks(remaining)}…" if remaining else "then any token"
     line.append(f"  {100 * share:6.2f} % ", style="bold" if share > 0.1 else "")
     line.append("━" * round(_BAR_CELLS * share), style="green")
     line.append(f"  {following}  best ", style="dim")

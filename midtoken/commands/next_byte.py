@@ -1,4 +1,4 @@
-"""Show which byte comes next after a text, and which tokenizations of the text predict it."""
+"""Show the distribution of the next byte after a text, and the tokenizations that predict it."""
 
 import argparse
 import asyncio
@@ -15,7 +15,7 @@ from rich.text import Text
 from inference.errors import ServerError
 from inference.protocol.characters import END, MAX_MEMBERS, CoveringMember, NextByte
 from midtoken.arguments.character_request import add_character_arguments, build_request, read_context
-from midtoken.arguments.place import read_place
+from midtoken.arguments.cursor import read_cursor
 from midtoken.arguments.text_file import read_file
 from midtoken.connection import add_connection_arguments, open_connection
 from midtoken.display.graphemes import mark_blanks
@@ -28,19 +28,21 @@ _AHEAD_STYLE = "bold green"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
-    place = parser.add_mutually_exclusive_group(required=True)
-    place.add_argument("text", metavar="TEXT", nargs="?", help="the text before the byte; - reads standard input")
-    place.add_argument(
-        "--at", metavar="FILE:LINE:COL", help="the text before this cursor; lines and columns count from 1"
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("text", metavar="TEXT", nargs="?", help="the text before the byte; - reads standard input")
+    source.add_argument(
+        "--at", metavar="FILE:LINE:COL", help="use the text before this cursor; lines and columns count from 1"
     )
-    parser.add_argument("--top", type=_parse_count, default=8, help="rows in each table (default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="print all 257 probabilities as JSON, the end of text last")
+    parser.add_argument("--top", type=_parse_count, default=8, help="the rows of each table (default: %(default)s)")
+    parser.add_argument(
+        "--json", action="store_true", help="print the probabilities of the 256 bytes and the end of text as JSON"
+    )
     add_character_arguments(parser)
     add_connection_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the distribution and the tokenizations that it is made of."""
+    """Prints the distribution, and the tokenizations that it is computed from."""
     piece = _read_piece(options)
     answer = asyncio.run(_ask(options, piece))
     if options.json:
@@ -51,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def render(text: bytes, answer: NextByte, num_rows: int) -> Group:
-    """The most probable bytes, and below them the most probable tokenizations."""
+    """Returns a table of the most probable bytes, and below it one of the most probable tokenizations."""
     shown = mark_blanks(text.decode(errors="surrogateescape"))
     after = Text("after ", style="dim").append("…" if len(shown) > _NUM_CHARS_SHOWN else "")
     after.append(shown[-_NUM_CHARS_SHOWN:] or "nothing", style="not dim bold")
@@ -70,12 +72,12 @@ def _parse_count(text: str) -> int:
 
 
 def _read_piece(options: argparse.Namespace) -> TextPiece:
-    """The cursor's line, or the end of a long text, and as its context what stands before."""
+    """Returns the text before the byte and its context. The text is the cursor's line, or the end of a long text."""
     context = read_context(options)
     if options.at is not None:
-        place = read_place(options.at)
-        line = place.line_before
-        return split_tail(line.encode(), context + place.prefix[: len(place.prefix) - len(line)].encode())
+        cursor = read_cursor(options.at)
+        line = cursor.line_before
+        return split_tail(line.encode(), context + cursor.prefix[: len(cursor.prefix) - len(line)].encode())
     text = read_file("-") if options.text == "-" else os.fsencode(options.text)
     return split_tail(text, context)
 
@@ -99,7 +101,7 @@ def _render_bytes(probabilities: Sequence[float], unfinished: bytes, num_rows: i
 
 
 def _name_byte(byte: int, unfinished: bytes) -> tuple[Text, Text]:
-    """The byte as it can be read, and a note about it."""
+    """Returns the byte in readable form, and a note about it."""
     if byte == END:
         return Text("end of text", style="italic"), Text()
     data = unfinished + bytes([byte])
@@ -113,7 +115,7 @@ def _name_byte(byte: int, unfinished: bytes) -> tuple[Text, Text]:
 
 
 def _find_unfinished(text: bytes) -> bytes:
-    """The bytes at the end of the text that begin a character and do not complete it."""
+    """Returns the bytes of an incomplete character at the end of the text."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(text)
     return decoder.getstate()[0]

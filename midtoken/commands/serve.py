@@ -1,6 +1,6 @@
 """Run a completion server on this machine until it is interrupted.
 
-The server is started again when it fails, and it ends with this process.
+The server is restarted when it fails. It ends when this process ends.
 """
 
 import argparse
@@ -21,23 +21,29 @@ _DEFAULT_POLICY = RestartPolicy()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The server's and its ports'."""
+    """Adds the arguments that `run` reads."""
     add_server_arguments(parser)
-    parser.add_argument("--http-port", type=_parse_port, default=8000, help="on 127.0.0.1 (default: %(default)s)")
-    parser.add_argument("--grpc-port", type=_parse_port, default=8001, help="on 127.0.0.1 (default: %(default)s)")
-    parser.add_argument("--metrics-port", type=_parse_port, default=8002, help="on 127.0.0.1 (default: %(default)s)")
-    parser.add_argument("--free-ports", action="store_true", help="take any free ports instead")
     parser.add_argument(
-        "--until-idle", type=float, metavar="SECONDS", help="end when no editor has used the server for so long"
+        "--http-port", type=_parse_port, metavar="PORT", default=8000, help="HTTP port (default: %(default)s)"
     )
-    parser.add_argument(  # this one and the next are for tests
+    parser.add_argument(
+        "--grpc-port", type=_parse_port, metavar="PORT", default=8001, help="gRPC port (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--metrics-port", type=_parse_port, metavar="PORT", default=8002, help="metrics port (default: %(default)s)"
+    )
+    parser.add_argument("--free-ports", action="store_true", help="use any free ports instead of these three")
+    parser.add_argument(
+        "--until-idle", type=float, metavar="SECONDS", help="exit when no client has been connected for this time"
+    )
+    parser.add_argument(  # this argument and the next are for tests
         "--probe-interval", type=float, default=_DEFAULT_POLICY.probe_interval_s, help=argparse.SUPPRESS
     )
     parser.add_argument("--max-stall", type=float, default=MAX_STALL_S, help=argparse.SUPPRESS)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serves until a signal comes or the server is idle. Raises LaunchError."""
+    """Serves until a signal arrives or the server has been idle. Raises LaunchError."""
     with contextlib.suppress(asyncio.CancelledError):
         asyncio.run(_serve(_Service.from_options(options)))
     return 0
@@ -45,12 +51,12 @@ def run(options: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Service:
-    """What to serve, where clients find it, and when to start it again or to end."""
+    """The server to run, the entry where clients find it, and when to restart or to stop it."""
 
     server: ServerOptions
     entry: ServerEntry
     policy: RestartPolicy
-    until_idle_s: float | None  # None: serve whether or not there are clients
+    until_idle_s: float | None  # None: also serve without clients
 
     @classmethod
     def from_options(cls, options: argparse.Namespace) -> Self:
@@ -101,7 +107,7 @@ async def _supervise(server: TritonServer, service: _Service) -> None:
 async def _wait_for_end(
     supervision: "asyncio.Future[None]", registration: Registration | None, until_idle_s: float | None
 ) -> None:
-    """Returns when the server has been idle for so long. Raises LaunchError when it could not be started again."""
+    """Returns when the server has been idle for `until_idle_s`. Raises LaunchError if it could not be restarted."""
     watched = [supervision]
     if registration is not None and until_idle_s is not None:
         watched.append(asyncio.ensure_future(registration.withdraw_when_idle(until_idle_s)))
@@ -109,7 +115,7 @@ async def _wait_for_end(
     for each in watched[1:]:
         each.cancel()
     for each in done:
-        each.result()  # raises the error that ended it
+        each.result()  # raises its error, if it has one
 
 
 def _parse_port(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Show how many bits each character of a text costs the model."""
+"""Show the surprisal of each character of a text, in bits."""
 
 import argparse
 import asyncio
@@ -22,28 +22,28 @@ from midtoken.display.surprisal_colors import build_legend, paint_line
 from midtoken.extras import require_plot_packages
 from midtoken.text_pieces import split_pieces
 
-_DESCRIPTION = """In a terminal the text is coloured by its surprisal; a character counts the bits of all its bytes.
-Elsewhere, and with NO_COLOR=1, each line of the text becomes three columns with tabs between them: bits per byte, line
-number, text. So `midtoken surprisal FILE | sort -rn | head` prints the least expected lines. FORCE_COLOR=1 colours
-the text everywhere."""
+_DESCRIPTION = """A terminal shows the text coloured by its surprisal. The surprisal of a character is the sum over its
+bytes. Elsewhere, or with NO_COLOR=1, each line of the text becomes three columns, separated by tabs: bits per byte,
+line number, text. So `midtoken surprisal FILE | sort -rn | head` prints the lines with the highest surprisal.
+FORCE_COLOR=1 always colours the text."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
     parser.description = f"{parser.description} {_DESCRIPTION}"
-    parser.add_argument("file", metavar="FILE", help="a text; - reads standard input")
+    parser.add_argument("file", metavar="FILE", help="the text; - reads standard input")
     parser.add_argument(
-        "--json", action="store_true", help="print the bits of each byte as JSON; null stands for infinitely many"
+        "--json", action="store_true", help="print the surprisal of each byte as JSON; null means infinite"
     )
     parser.add_argument(
-        "--plot", type=_parse_picture, metavar="PICTURE", help="also draw a picture: .svg, .png or .pdf"
+        "--plot", type=_parse_picture, metavar="PICTURE", help="also write a picture: a .svg, .png or .pdf file"
     )
     add_character_arguments(parser)
     add_connection_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the text in colours, or as lines for other programs."""
+    """Prints the text in colour, or as lines for other programs."""
     draw = _load_plotter() if options.plot else None
     text, context = read_file(options.file), read_context(options)
     if not text:
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def format_lines(scored: ScoredText) -> Iterator[str]:
-    """For each line of the text: its bits per byte, its number and the line itself, with tabs between them."""
+    """Yields for each line of the text: its bits per byte, its number and the line itself, separated by tabs."""
     for line in scored.split_lines():
         shown = "".join(grapheme.shown for grapheme in line.graphemes if not grapheme.ends_line)
         yield f"{line.bits_per_byte:.3f}\t{line.number}\t{shown}"
@@ -86,7 +86,7 @@ async def _ask(options: argparse.Namespace, text: bytes, context: bytes) -> tupl
         build_request(options, piece.text, context=piece.context, ask=Ask.SURPRISAL)
         for piece in split_pieces(text, context)
     )
-    first = next(requests)  # a wrong request is refused before a server starts
+    first = next(requests)  # refuses an invalid request before a server is started
     surprisals: list[float] = []
     async with open_connection(options) as connection:
         with Console(stderr=True).status("") as status:

@@ -1,1 +1,1 @@
-"""How text and its surprisal are drawn in a terminal or in a picture."""
+"""Draws text and its surprisal in a terminal or in a picture."""

@@ -1,6 +1,6 @@
-"""A text as a terminal draws it: grapheme clusters, and single bytes where the text is not UTF-8.
+"""Splits a text into the units that a terminal draws: grapheme clusters, and single bytes that are not UTF-8.
 
-A grapheme cluster is what a person takes for one character: a letter with its accents, a flag, an emoji that is joined
+A grapheme cluster is what a user perceives as one character: a letter with its accents, a flag, an emoji that is joined
 from several (Unicode Standard Annex 29).
 """
 
@@ -13,13 +13,13 @@ from itertools import chain
 import regex
 
 _CLUSTER = regex.compile(r"\X")
-_UNDECODABLE = re.compile("([\udc80-\udcff])")  # a byte that is not UTF-8, as `surrogateescape` decodes it
+_UNDECODABLE = re.compile("([\udc80-\udcff])")  # a byte that is not UTF-8, decoded with `surrogateescape`
 _MARKS = {" ": "·", "\n": "⏎", "\t": "⇥"}
 
 
 @dataclass(frozen=True, slots=True)
 class Grapheme:
-    """A part of a text that stands in one place on the screen."""
+    """A part of a text that is drawn as one character."""
 
     chars: str  # a grapheme cluster, or one lone surrogate for a byte that is not UTF-8
     start: int  # its first byte in the text
@@ -27,19 +27,19 @@ class Grapheme:
 
     @property
     def ends_line(self) -> bool:
-        """True for a line feed, and for a carriage return with one."""
+        """True for a line feed, with or without a carriage return before it."""
         return self.chars.endswith("\n")
 
     @property
     def shown(self) -> str:
-        """What can be printed: ⏎ for the end of a line, pictures of other control characters, a tab as it is."""
+        """The grapheme in printable form: ⏎ for a line end, symbols for other control characters, a tab unchanged."""
         if self.ends_line:
             return "⏎"
         return self.chars if self.chars == "\t" else _show_cluster(self.chars)
 
 
 def split_graphemes(data: bytes) -> Iterator[Grapheme]:
-    """The graphemes of a text, in order. The text need not be UTF-8."""
+    """Yields the graphemes of a text in order. The text need not be UTF-8."""
     start = 0
     for chars in _split_clusters(data.decode(errors="surrogateescape")):
         num_bytes = len(chars.encode(errors="surrogateescape"))
@@ -48,7 +48,7 @@ def split_graphemes(data: bytes) -> Iterator[Grapheme]:
 
 
 def mark_blanks(text: str) -> str:
-    """The text in one line that can be printed: blanks, tabs and line ends marked, other control characters escaped."""
+    """Returns the text as one printable line: blanks, tabs and line ends are marked, control characters are escaped."""
     return "".join(map(_mark_cluster, _split_clusters(text)))
 
 
@@ -64,7 +64,7 @@ def _mark_cluster(cluster: str) -> str:
 
 
 def _show_cluster(cluster: str) -> str:
-    """Only its first character can be one that a terminal acts on: control characters never join another cluster."""
+    """Escapes the first character only, because a control character is always the first of its cluster."""
     return _show_char(cluster[0]) + cluster[1:]
 
 

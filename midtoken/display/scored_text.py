@@ -1,4 +1,4 @@
-"""A text with the surprisal of each of its bytes, as the character-level model gives it."""
+"""A text with the surprisal of each byte, from the character-level model."""
 
 import math
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from midtoken.display.graphemes import Grapheme, split_graphemes
 
 @dataclass(frozen=True, slots=True)
 class ScoredLine:
-    """A line of the text, its end included."""
+    """A line of the text, including its line end."""
 
     number: int  # from 1
     graphemes: tuple[Grapheme, ...]
@@ -23,7 +23,7 @@ class ScoredLine:
 
 @dataclass(frozen=True, slots=True)
 class ScoredText:
-    """A text that is not empty, and its surprisal."""
+    """A non-empty text and its surprisal."""
 
     name: str
     text: bytes
@@ -40,7 +40,7 @@ class ScoredText:
         return self.total_bits / len(self.text)
 
     def split_lines(self) -> Iterator[ScoredLine]:
-        """The lines, in order."""
+        """Yields the lines in order."""
         graphemes: list[Grapheme] = []
         number = 1
         for grapheme in split_graphemes(self.text):

@@ -1,4 +1,4 @@
-"""The colours that stand for surprisal: none for little, then yellow, orange and red.
+"""The colours of surprisal: none for low values, then yellow, orange and red.
 
 The text on them is black, so that it can be read in dark and in light terminals.
 """
@@ -15,15 +15,15 @@ from midtoken.display.graphemes import Grapheme
 from midtoken.display.scored_text import ScoredLine
 
 _MIN_BITS, _MAX_BITS = 0.5, 16.0
-# At equal distances in log bits, from _MIN_BITS to _MAX_BITS.
+# Evenly spaced in log2(bits), from _MIN_BITS to _MAX_BITS.
 _STOPS = ((255, 247, 200), (255, 214, 110), (253, 164, 67), (236, 100, 70), (220, 70, 80))
 _LEGEND = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 _TAB_CELLS = 8
-_BLACK = Color.from_rgb(0, 0, 0)  # a theme may change the colour that is named black
+_BLACK = Color.from_rgb(0, 0, 0)  # a terminal's theme may change the named colour black
 
 
 def find_rgb(bits: float) -> tuple[int, int, int] | None:
-    """The background colour for a surprisal; None where it is too small for one."""
+    """Returns the background colour for a surprisal; None if it is below the first colour."""
     if bits < _MIN_BITS:
         return None
     place = math.log2(min(bits, _MAX_BITS) / _MIN_BITS) / math.log2(_MAX_BITS / _MIN_BITS) * (len(_STOPS) - 1)
@@ -35,7 +35,7 @@ def find_rgb(bits: float) -> tuple[int, int, int] | None:
 
 
 def paint_line(line: ScoredLine) -> Text:
-    """The line with each grapheme in its colour. The end of the line is shown only where it has a colour."""
+    """Returns the line with each grapheme in its colour. The line end is shown only if it has a colour."""
     text = Text()
     for grapheme, bits in zip(line.graphemes, line.bits, strict=True):
         rgb = find_rgb(bits)
@@ -45,7 +45,7 @@ def paint_line(line: ScoredLine) -> Text:
 
 
 def build_legend() -> Text:
-    """What the colours mean."""
+    """Returns the legend of the colours."""
     legend = Text("bits for a character  ", style="dim")
     for bits in _LEGEND:
         rgb = find_rgb(bits)

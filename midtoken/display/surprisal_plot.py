@@ -1,4 +1,4 @@
-"""A picture of surprisal: a bar for each character of a short text, or for each line of a long one."""
+"""Draws a bar chart of surprisal: a bar for each character of a short text, or for each line of a long one."""
 
 import math
 import warnings
@@ -15,7 +15,7 @@ from midtoken.errors import UnwritableFileError
 _ROW_GRAPHEMES = 60
 _MAX_ROWS = 6  # longer texts get a bar for each line
 _FAINT = (0.82, 0.82, 0.82)
-_MAX_BITS = 32.0  # higher bars are cut here; what the model takes for impossible has infinitely many
+_MAX_BITS = 32.0  # higher bars are cut here; the surprisal of an impossible byte is infinite
 _Color = tuple[float, float, float]
 
 

@@ -1,17 +1,17 @@
-"""What a command shows to a person at a terminal only, beside its output. Other programs never see it."""
+"""Output for terminals only. Nothing is written if the output goes to a file or a pipe."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-# rich is imported inside the functions: it takes as long to import as a completion takes.
+# rich is imported inside the functions, because importing it takes as long as a completion.
 _WAITING = "waiting for the completion server (its first start takes some seconds) …"
 
 
 @contextmanager
 def show_waiting() -> Iterator[None]:
-    """Shows on stderr, while the block runs, that the command waits for its server."""
+    """While the block runs, shows on stderr that the command waits for its server."""
     if not sys.stderr.isatty():
         yield
         return
@@ -22,7 +22,7 @@ def show_waiting() -> Iterator[None]:
 
 
 def print_dim(text: str, stream: TextIO) -> None:
-    """Prints the text dimmed. Adds no line end."""
+    """Prints the text dimmed, without a line end, if the stream is a terminal."""
     if stream.isatty():
         from rich.console import Console
 

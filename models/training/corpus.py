@@ -1,7 +1,7 @@
-"""The Python source that the default model learns from, and the files that it never sees.
+"""The Python source that the default model is trained on, and the files that are held out.
 
-The standard library of the running interpreter is split by the hash of each file's relative path: about one file in
-twenty is held out. The split is the same on every machine with the same version of Python. Benchmarks measure with the
+The standard library of the running interpreter is split by the hash of each file's relative path. About one file in
+twenty is held out. The split is the same on every machine with the same version of Python. Benchmarks measure with
 held-out files only.
 """
 
@@ -27,14 +27,14 @@ class SourceFile:
 
 
 def iter_held_out() -> Iterator[SourceFile]:
-    """The files of the standard library that are not trained on, in the order of their paths."""
+    """Yields the held-out files of the standard library, in the order of their paths."""
     return (file for file in _iter_stdlib() if is_held_out(file.path))
 
 
 def iter_training(package_roots: list[Path]) -> Iterator[SourceFile]:
-    """The standard library without the held-out files, then every package under `package_roots`.
+    """Yields the standard library without the held-out files, then every package under `package_roots`.
 
-    A file is left out if its text is that of a held-out file or of an earlier one.
+    A file is skipped if its text equals that of a held-out file or of an earlier file.
     """
     seen = {_digest(file.text) for file in iter_held_out()}
     kept_stdlib = (file for file in _iter_stdlib() if not is_held_out(file.path))
@@ -48,7 +48,7 @@ def iter_training(package_roots: list[Path]) -> Iterator[SourceFile]:
 
 
 def is_held_out(path: str) -> bool:
-    """True for 12 paths in 256. It depends on the path only."""
+    """True for 12 paths in 256. The result depends only on the path."""
     return hashlib.sha256(path.encode()).digest()[0] < 256 // 20
 
 
@@ -67,7 +67,7 @@ def _iter_python_files(root: Path, source: str) -> Iterator[SourceFile]:
 
 
 def _read_source(path: Path) -> str | None:
-    """The file's text, or None where it is not UTF-8, empty, or data rather than code."""
+    """Returns the file's text; None if it is not UTF-8, very short or very long, or data rather than code."""
     if path.stat().st_size > _MAX_FILE_BYTES:
         return None
     try:

@@ -1,4 +1,4 @@
-"""How well a model predicts files that it was not trained on."""
+"""Measures how well a model predicts the held-out files."""
 
 import math
 from typing import Any
@@ -13,7 +13,7 @@ _STRIDE = 1024
 
 
 def measure_bits_per_byte(model: Any, tokenizer: Tokenizer) -> float:  # any causal model of transformers
-    """The mean over every byte of the held-out files. Each row of tokens is read with as many tokens before it."""
+    """Returns the mean over all bytes of the held-out files. Every 1,024 tokens are scored after the 1,024 before."""
     device = next(model.parameters()).device
     nats, num_bytes = 0.0, 0
     for file in iter_held_out():

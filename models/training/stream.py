@@ -1,4 +1,4 @@
-"""Rows of token ids for training: pieces of source files, some turned into fill-in-the-middle."""
+"""Rows of token ids for training: pieces of source files, some of them as fill-in-the-middle examples."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ _FIM_SHARE = 0.4
 
 @dataclass(slots=True)
 class TrainingStream:
-    """An endless, seeded stream of token ids. A checkpoint pickles it, so that training resumes at the same place."""
+    """An endless, seeded stream of token ids. Checkpoints contain it, so that training resumes at the same place."""
 
     seed: int
     row_tokens: int
@@ -32,7 +32,7 @@ class TrainingStream:
         running_weights: Sequence[float],
         encode: Callable[[str, random.Random], list[int]],
     ) -> list[list[int]]:
-        """The next `count` rows of `row_tokens + 1` ids. `running_weights` are running sums of the files' weights."""
+        """Returns the next `count` rows of `row_tokens + 1` ids. `running_weights` are cumulative file weights."""
         width = self.row_tokens + 1
         rows: list[list[int]] = []
         while len(rows) < count:
@@ -47,7 +47,7 @@ class TrainingStream:
 
 
 def build_encoder(tokenizer: Tokenizer) -> Callable[[str, random.Random], list[int]]:
-    """An encoder of pieces. It makes two pieces in five into fill-in-the-middle examples."""
+    """Returns an encoder of pieces. It turns two pieces in five into fill-in-the-middle examples."""
     special = {name: _find_id(tokenizer, name) for name in SPECIAL_TOKENS}
 
     def plain(text: str) -> list[int]:
@@ -80,7 +80,7 @@ def _find_id(tokenizer: Tokenizer, name: str) -> int:
 def _split_at(
     prefix: str, middle: str, plain: Callable[[str], list[int]], rng: random.Random
 ) -> tuple[list[int], list[int]]:
-    """The ids of prefix and middle. Half of them are cut where a token ends, as after healing; the others anywhere."""
+    """Returns the ids of prefix and middle. Half of the cuts are between tokens, as after healing, others anywhere."""
     if rng.random() < 0.5:
         return plain(prefix), plain(middle)
     joined = plain(prefix + middle)
@@ -89,7 +89,7 @@ def _split_at(
 
 
 def _cut_piece(text: str, row_tokens: int, rng: random.Random) -> str:
-    """Text from the start of a line on, or the whole file, at most about one row long."""
+    """Returns a piece of about one row at most, from the start of a line on; or the whole text if it is short."""
     length = int(row_tokens * _CHARS_PER_TOKEN * rng.uniform(0.4, 1.0))
     if len(text) <= length:
         return text
@@ -99,7 +99,7 @@ def _cut_piece(text: str, row_tokens: int, rng: random.Random) -> str:
 
 
 def _cut_middle(text: str, rng: random.Random) -> tuple[int, int]:
-    """Where the middle starts and stops. It stops at the end of the line, some lines later, or anywhere."""
+    """Returns where the middle starts and stops. It stops at the end of the line, some lines later, or anywhere."""
     start = rng.randrange(len(text)) if text else 0
     kind = rng.random()
     if kind < 0.7:

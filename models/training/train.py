@@ -3,8 +3,8 @@
     python -m models.training.train --corpus build/corpus --out models/default --tokens 26000000
     torchrun --nproc-per-node 2 -m models.training.train ...      (one process for each core or GPU)
 
-A run that was stopped continues from its last checkpoint in `--work`. The learning rate is constant for the first
-three quarters of `--tokens` and then falls to zero. The last quarter has longer rows.
+A stopped run continues from its last checkpoint in `--work`. The learning rate is constant for the first three quarters
+of `--tokens` and then decreases to zero. The last quarter has longer rows.
 """
 
 import argparse
@@ -32,7 +32,7 @@ _BATCH_TOKENS = 16_384
 _FLAT_SHARE = 0.75
 _WARMUP_STEPS = 60
 _PEAK_RATE = 3e-3
-# Qwen2's pre-tokenizer: contractions, words with one leading mark, single digits, marks, blanks.
+# Qwen2's pre-tokenizer: contractions, words with one leading character, single digits, punctuation, blanks.
 _PRE_TOKENIZER = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
@@ -83,7 +83,7 @@ def main() -> None:
         average = loss if math.isnan(average) else 0.95 * average + 0.05 * loss
         bar.update(_BATCH_TOKENS)
         bar.set_postfix(loss=f"{average:.3f}", step=progress.step)
-        if progress.step % options.save_steps == 0:  # counted in steps, so that all processes save after the same one
+        if progress.step % options.save_steps == 0:  # counted in steps, so that all processes save after the same step
             _save_checkpoint(checkpoint, model, optimizers, progress)
     _save_checkpoint(checkpoint, model, optimizers, progress)
     if rank == 0:
@@ -93,14 +93,16 @@ def main() -> None:
 
 def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, default=Path("build/corpus"), help="folder of installed packages")
-    parser.add_argument("--work", type=Path, default=Path("build/training"), help="checkpoints and tokenizer")
-    parser.add_argument("--out", type=Path, default=Path("models/default"), help="where the model goes")
-    parser.add_argument("--tokens", type=int, default=26_000_000)
+    parser.add_argument("--corpus", type=Path, default=Path("build/corpus"), help="the folder of installed packages")
+    parser.add_argument("--work", type=Path, default=Path("build/training"), help="for checkpoints and the tokenizer")
+    parser.add_argument("--out", type=Path, default=Path("models/default"), help="the folder for the trained model")
+    parser.add_argument("--tokens", type=int, default=26_000_000, help="how many tokens to train on")
     parser.add_argument("--micro-tokens", type=int, default=4096, help="tokens in one forward pass")
-    parser.add_argument("--save-steps", type=int, default=100)
+    parser.add_argument("--save-steps", type=int, default=100, help="steps between checkpoints")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument(
+        "--compile", action=argparse.BooleanOptionalAction, default=True, help="use torch.compile (default)"
+    )
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     return options
@@ -111,7 +113,7 @@ def _package_roots(corpus: Path) -> list[Path]:
 
 
 def _weight(file: SourceFile) -> float:
-    """The length of the file, five times for the standard library, less for files that are nearly copies of others."""
+    """Returns the file's length, times five for the standard library, times 0.3 for files that resemble others."""
     size = len(file.text)
     if file.path.startswith("models/") or "/_generated/" in file.path:
         return 0.3 * size
@@ -173,7 +175,7 @@ def _build_optimizers(model: torch.nn.Module) -> list[torch.optim.Optimizer]:
 
 
 def _sum_loss(model: transformers.LlamaForCausalLM, rows: torch.Tensor) -> torch.Tensor:
-    """The sum of the cross entropies of each row's next tokens. The head runs in slices, to save memory."""
+    """Returns the sum of the cross entropies of the next tokens. The output head runs in slices to save memory."""
     total = torch.zeros((), device=rows.device)
     with torch.autocast(rows.device.type, torch.bfloat16):
         hidden = model.model(input_ids=rows[:, :-1], use_cache=False).last_hidden_state.flatten(0, 1)

@@ -36,7 +36,7 @@ def test_a_class_on_the_page_exists(name: str) -> None:
     assert not method or any(f"def {method}(" in text for text in found)
 
 
-def test_the_page_names_every_package() -> None:
+def test_every_package_is_on_the_page() -> None:
     packages = {path.parent.relative_to(_ROOT) for path in _SOURCES if path.name == "__init__.py"} - {Path("inference")}
     assert {
         package for package in packages if f"`{package}/`" not in _PAGE and f"`{package.name}/`" not in _PAGE

@@ -1,8 +1,8 @@
-"""What the end-to-end tests share.
+"""Fixtures of the end-to-end tests.
 
-- `scripted_server`, `real_server`: one of each for the whole session; `server`: a test runs on both.
+- `scripted_server`, `real_server`: servers that all tests of the session share. `server`: the test runs on both.
 - `own_server`: a scripted server for one test, which may break it.
-- `write_script`, `start_editor`: a language server with a scripted model, and an editor that speaks to it.
+- `write_script`, `start_editor`: a language server with a scripted model, and an editor that is connected to it.
 """
 
 import json
@@ -23,7 +23,7 @@ _ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def write_script(tmp_path: Path) -> WriteScript:
-    """A function from rules to the Script that follows them."""
+    """A function that writes rules to a file and returns their Script."""
 
     def write(*rules: dict[str, Any], **options: Any) -> Script:
         path, log = tmp_path / "script.json", tmp_path / "model.log"
@@ -35,7 +35,7 @@ def write_script(tmp_path: Path) -> WriteScript:
 
 @pytest.fixture
 async def start_editor() -> AsyncIterator[StartEditor]:
-    """A function from a Script and capabilities to an editor that has started its language server."""
+    """A function that starts the Script's language server and returns a connected editor."""
     editors: list[LspEditor] = []
 
     async def start(
@@ -57,10 +57,10 @@ async def start_editor() -> AsyncIterator[StartEditor]:
 
 @pytest.fixture(scope="session")
 def scripted_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """One server for the whole session, its models scripted: see `tests.support.fakes.ScriptedEngine`.
+    """A server with scripted models, shared by the whole session: see `tests.support.fakes.ScriptedEngine`.
 
-    For tests that do not stop it, kill a part of it or fill it. Other tests use it before and after: compare its
-    metrics, logs and processes with what they were when the test began.
+    Not for tests that stop it, kill a part of it or overload it. Other tests use it before and after, so compare its
+    metrics, logs and processes with those at the start of the test.
     """
     folder = tmp_path_factory.mktemp("scripted")
     with run_server(make_scripted(folder), folder / "state") as server:
@@ -69,7 +69,7 @@ def scripted_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runnin
 
 @pytest.fixture(scope="session")
 def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """One server for the whole session with the default model; the same rules."""
+    """A server with the default model, shared by the whole session. The rules of `scripted_server` apply."""
     served = find_real()
     assert served is not None, "the default model is missing"
     with run_server(served, tmp_path_factory.mktemp("real")) as server:
@@ -85,6 +85,6 @@ def server(request: pytest.FixtureRequest) -> RunningServer:
 
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[RunningServer]:
-    """A scripted server for this test alone, which may do with it what it likes."""
+    """A scripted server for one test, which may stop or break it."""
     with run_server(make_scripted(tmp_path), tmp_path / "state") as server:
         yield server

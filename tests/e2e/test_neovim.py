@@ -1,4 +1,4 @@
-"""What a person sees in a real Neovim 0.12 with the plugin in editors/neovim."""
+"""What the user sees in a real Neovim 0.12 with the plugin in editors/neovim."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ _NODE = ["class Node:", "    def __init__(self, value):", "        self.value = 
 
 
 class Editor:
-    """A Neovim and what it shows."""
+    """A running Neovim, and what it shows."""
 
     def __init__(self, nvim: pynvim.Nvim) -> None:
         self.nvim = nvim
@@ -31,7 +31,7 @@ class Editor:
         self.nvim.input(keys)
 
     def wait_for_ghost(self, text: str, within_s: float = 20.0) -> None:
-        """Waits until the ghost text is `text`, its lines joined by line feeds; fails with what is there instead."""
+        """Waits until the ghost text is `text`. Fails with the actual ghost text; lines are joined by line feeds."""
         self.wait_for(lambda: self.ghost, text, within_s)
 
     def wait_for(self, find: Callable[[], Any], wanted: Any, within_s: float = 20.0) -> None:
@@ -70,7 +70,7 @@ OpenEditor = Callable[[Sequence[str], Sequence[str]], Editor]
 
 @pytest.fixture
 def open_editor(tmp_path: Path) -> Iterator[OpenEditor]:
-    """A function that starts a language server by its command, and opens a Python file with some lines."""
+    """A function that opens a Python file with the given lines in Neovim, with the given language server command."""
     binary = os.environ.get("MIDTOKEN_NVIM") or str(_ROOT / "build/editors/nvim")
     if shutil.which(binary) is None:
         pytest.fail(f"{binary} is missing; `make build/editors/nvim` fetches it")
@@ -87,33 +87,33 @@ def open_editor(tmp_path: Path) -> Iterator[OpenEditor]:
         nvim.exec_lua("require('midtoken').setup({ cmd = ... })", list(command))
         nvim.command(f"edit {file}")
         editor = Editor(nvim)
-        # Neovim attaches the client a moment before it listens for the client's keys.
+        # Neovim attaches the client shortly before it reacts to typed keys.
         listening = "return #vim.api.nvim_get_autocmds({ event = 'CursorMovedI', buffer = 0 }) > 0"
         editor.wait_for(lambda: nvim.exec_lua(listening), True)
         return editor
 
     yield open_editor
     for nvim in opened:
-        with contextlib.suppress(EOFError, OSError):  # it ends before it answers
+        with contextlib.suppress(EOFError, OSError):  # Neovim ends before it answers
             nvim.command("qall!")
         nvim.close()
 
 
-def test_the_rest_of_the_word_stands_behind_the_cursor(open_editor: OpenEditor, write_script: WriteScript) -> None:
+def test_the_rest_of_the_word_is_shown_after_the_cursor(open_editor: OpenEditor, write_script: WriteScript) -> None:
     editor = open_editor(write_script({"ends_with": "return Nod", "texts": ["e"]}).command, _NODE)
     editor.type("Goreturn Nod")
     editor.wait_for_ghost("e")
     assert editor.ghost_place == (len(_NODE), len("    return Nod"))
 
 
-def test_the_default_model_finishes_the_name_that_is_typed(open_editor: OpenEditor, real_server: RunningServer) -> None:
+def test_the_default_model_completes_the_typed_name(open_editor: OpenEditor, real_server: RunningServer) -> None:
     command = [sys.executable, "-m", "midtoken", "lsp", "--server", real_server.endpoint.grpc_url]
     editor = open_editor(command, _NODE)
     editor.type("Goreturn Nod")
     editor.wait_for(lambda: (editor.ghost or "")[:1], "e")
 
 
-def test_tab_accepts_what_is_shown(open_editor: OpenEditor, write_script: WriteScript) -> None:
+def test_tab_accepts_the_suggestion(open_editor: OpenEditor, write_script: WriteScript) -> None:
     editor = open_editor(write_script({"ends_with": "return Nod", "texts": ["e(value)"]}).command, _NODE)
     editor.type("Goreturn Nod")
     editor.wait_for_ghost("e(value)")
@@ -123,21 +123,23 @@ def test_tab_accepts_what_is_shown(open_editor: OpenEditor, write_script: WriteS
     assert editor.nvim.current.window.cursor[1] == len("    return Node(value)") - 1
 
 
-def test_tab_is_a_tab_where_nothing_is_shown(open_editor: OpenEditor, write_script: WriteScript) -> None:
+def test_tab_inserts_a_tab_if_no_suggestion_is_shown(open_editor: OpenEditor, write_script: WriteScript) -> None:
     editor = open_editor(write_script().command, _NODE)
     editor.type(":set noexpandtab<CR>Gox<Tab>")
     editor.wait_for(lambda: editor.lines[-1].lstrip(), "x\t")
 
 
-def test_a_letter_typed_just_before_tab_is_not_left_behind(open_editor: OpenEditor, write_script: WriteScript) -> None:
+def test_matching_letters_typed_just_before_tab_are_part_of_the_accepted_text(
+    open_editor: OpenEditor, write_script: WriteScript
+) -> None:
     editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e(value)"]}).command, _NODE)
     editor.type("Goreturn Nod")
     editor.wait_for_ghost("e(value)")
-    editor.type("e(<Tab>")  # one batch of keys, so that no new request comes in between
+    editor.type("e(<Tab>")  # one batch of keys, so that no request is sent in between
     editor.wait_for(lambda: editor.lines[-1], "    return Node(value)")
 
 
-def test_another_letter_typed_just_before_tab_keeps_what_was_typed(
+def test_after_a_mismatching_letter_tab_keeps_the_typed_text(
     open_editor: OpenEditor, write_script: WriteScript
 ) -> None:
     editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e(value)"]}).command, _NODE)
@@ -148,7 +150,7 @@ def test_another_letter_typed_just_before_tab_keeps_what_was_typed(
     editor.wait_for(lambda: editor.lines[-1], "    return Nodxy")
 
 
-def test_the_ghost_shrinks_as_it_is_typed_and_the_model_is_asked_once(
+def test_the_ghost_text_shrinks_as_it_is_typed_with_one_generation(
     open_editor: OpenEditor, write_script: WriteScript
 ) -> None:
     script = write_script({"ends_with": "Nod", "texts": ["e(value)"]})
@@ -163,7 +165,7 @@ def test_the_ghost_shrinks_as_it_is_typed_and_the_model_is_asked_once(
     assert [event["prefix"].rpartition(" ")[2] for event in script.events if event["event"] == "started"] == ["Nod"]
 
 
-def test_inside_brackets_the_text_goes_before_the_closing_one(
+def test_inside_brackets_the_text_is_inserted_before_the_closing_bracket(
     open_editor: OpenEditor, write_script: WriteScript
 ) -> None:
     editor = open_editor(write_script({"ends_with": "print(na", "texts": ["me)"]}).command, ["print()"])
@@ -173,7 +175,7 @@ def test_inside_brackets_the_text_goes_before_the_closing_one(
     editor.wait_for(lambda: editor.lines, ["print(name)"])
 
 
-def test_a_block_takes_the_closing_bracket_with_it(open_editor: OpenEditor, write_script: WriteScript) -> None:
+def test_a_block_replaces_the_closing_bracket(open_editor: OpenEditor, write_script: WriteScript) -> None:
     script = write_script({"ends_with": "def f(", "texts": ["self):\n    pass"]})
     editor = open_editor(script.command, ["def f)"])
     editor.type("f)i(")
@@ -184,7 +186,9 @@ def test_a_block_takes_the_closing_bracket_with_it(open_editor: OpenEditor, writ
     assert script.count("started") == 1
 
 
-def test_after_the_first_line_is_accepted_the_rest_is_shown(open_editor: OpenEditor, write_script: WriteScript) -> None:
+def test_after_the_first_line_is_accepted_the_other_lines_are_shown(
+    open_editor: OpenEditor, write_script: WriteScript
+) -> None:
     script = write_script(
         {"ends_with": "if x:", "texts": ["\n    a = 1\n", "    b = 2\n", "    c = 3"], "delay_s": 0.1}
     )
@@ -197,7 +201,7 @@ def test_after_the_first_line_is_accepted_the_rest_is_shown(open_editor: OpenEdi
     editor.wait_for(lambda: editor.lines, ["if x:", "    a = 1", "    b = 2", "    c = 3"])
 
 
-def test_the_model_sees_the_text_that_the_person_sees(open_editor: OpenEditor, write_script: WriteScript) -> None:
+def test_the_sent_text_is_the_text_in_the_buffer(open_editor: OpenEditor, write_script: WriteScript) -> None:
     script = write_script({"ends_with": "END", "texts": ["!"]})
     editor = open_editor(script.command, ["one 😀 two", "", "thrée", "four", "\tfive\x0c six"])
     for keys in ("ggdd", "u", "jjyyp", ":%s/o/00/g<CR>", "u", "<C-r>", "ggVGd", "u", "Gdd", "ggJx", ":2,3move 0<CR>"):
@@ -207,7 +211,7 @@ def test_the_model_sees_the_text_that_the_person_sees(open_editor: OpenEditor, w
     assert script.events[-1]["prefix"] == "\n".join(editor.lines)
 
 
-def test_leaving_insert_mode_hides_the_ghost_and_frees_the_model(
+def test_leaving_insert_mode_hides_the_ghost_text_and_cancels_the_generation(
     open_editor: OpenEditor, write_script: WriteScript
 ) -> None:
     slow = {"ends_with": "Nodx", "texts": ["never"], "delay_s": 60}
@@ -230,7 +234,7 @@ def test_the_language_server_ends_with_neovim(open_editor: OpenEditor, write_scr
     editor.wait_for(lambda: script.count("closed"), 1)
 
 
-def test_why_nothing_is_suggested_is_said_once(open_editor: OpenEditor, write_script: WriteScript) -> None:
+def test_the_reason_for_no_suggestion_is_shown_once(open_editor: OpenEditor, write_script: WriteScript) -> None:
     editor = open_editor(write_script(start_error="no tritonserver found").command, _NODE)
     editor.type("Goreturn Nod")
     editor.wait_for(lambda: editor.messages.count("no tritonserver found"), 1)
@@ -239,7 +243,7 @@ def test_why_nothing_is_suggested_is_said_once(open_editor: OpenEditor, write_sc
     assert editor.messages.count("no tritonserver found") == 1
 
 
-def test_where_all_is_well_nothing_is_said(open_editor: OpenEditor, write_script: WriteScript) -> None:
+def test_no_message_is_shown_if_all_is_well(open_editor: OpenEditor, write_script: WriteScript) -> None:
     editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e"]}).command, _NODE)
     editor.type("Goreturn Nod")
     editor.wait_for_ghost("e")

@@ -30,7 +30,7 @@ _PASSWORD = "hunter2-hunter2"
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """A server that has completed a text with a password in it, and the folder with all its files."""
+    """A server that has completed a text which contains a password, and the folder with all its files."""
 
     folder: Path
     endpoint: Endpoint
@@ -38,7 +38,7 @@ class _Watched:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[_Watched]:
-    """In a folder that everybody may enter, as a home folder often is."""
+    """A server in a folder that everybody may enter, like many home folders."""
     folder = Path(tempfile.mkdtemp(prefix="midtoken-test-"))
     folder.chmod(0o755)
     process = None
@@ -46,7 +46,7 @@ def server() -> Iterator[_Watched]:
         served = make_scripted(folder)
         command = [each for each in served.command(folder) if not each.startswith("--state-dir")]
         runtime_dir, state_home = folder / "runtime", folder / "state"
-        runtime_dir.mkdir(mode=0o700)  # as the specification of XDG_RUNTIME_DIR wants it
+        runtime_dir.mkdir(mode=0o700)  # as the specification of XDG_RUNTIME_DIR requires
         state_home.mkdir()
         places = {"XDG_RUNTIME_DIR": str(runtime_dir), "XDG_STATE_HOME": str(state_home)}
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, **places}, umask=0o022)
@@ -62,26 +62,26 @@ def server() -> Iterator[_Watched]:
         shutil.rmtree(folder)
 
 
-async def test_source_text_in_shared_memory_is_closed_to_others(server: _Watched) -> None:
+async def test_other_users_cannot_read_source_text_in_shared_memory(server: _Watched) -> None:
     client = CompletionClient(server.endpoint.grpc_url)
     async for _ in client.stream(CompletionRequest(f"password = '{_PASSWORD}'\n" * 100)):
         pass
     await client.close()
     regions = _find_regions(server)
-    # What must not be read is there: the text, or the completion, which is the text reversed.
+    # The secret is in the memory: the text, or the completion, which is the text reversed.
     secrets = (_PASSWORD.encode(), _PASSWORD[::-1].encode())
     assert any(secret in region.read_bytes() for region in regions for secret in secrets)
     assert [region for region in regions if _read_as_nobody(region) is not None] == []
 
 
-def test_logs_and_locks_are_closed_to_others(server: _Watched) -> None:
+def test_other_users_cannot_read_logs_and_locks(server: _Watched) -> None:
     kept = [path for name in ("runtime", "state") for path in (server.folder / name).rglob("*") if path.is_file()]
     assert {"tritonserver.log", "server.json"} <= {path.name for path in kept}
-    installed = {path for path in kept if path.is_symlink()}  # links to the server's program
+    installed = {path for path in kept if path.is_symlink()}  # links to the installed server
     assert [path for path in set(kept) - installed if _read_as_nobody(path) is not None] == []
 
 
-def test_what_other_users_see_in_the_arguments_opens_no_closed_api(server: _Watched) -> None:
+def test_the_visible_arguments_open_no_closed_api(server: _Watched) -> None:
     pairs = {pair for pid in find_processes(server.folder) for pair in _find_headers(_read_command_as_nobody(pid))}
     assert pairs, "the arguments that close the APIs are not there"
     for name, value in [*pairs, *((name.strip(), value.strip()) for name, value in pairs)]:
@@ -89,20 +89,20 @@ def test_what_other_users_see_in_the_arguments_opens_no_closed_api(server: _Watc
         assert "READY" not in _ask_grpc(server.endpoint, f"triton-grpc-protocol-{name}".encode(), value.encode())
 
 
-def test_a_closed_api_is_there_and_refuses(server: _Watched) -> None:
+def test_a_closed_api_exists_and_refuses_requests(server: _Watched) -> None:
     assert _ask_http(server.endpoint, b"a: b") == 403
     assert "This protocol is restricted" in _ask_grpc(server.endpoint, b"a", b"b")
 
 
 def _find_regions(server: _Watched) -> list[Path]:
-    """The server's shared memory; the number after the namespace is its process guard's process id."""
+    """Returns the server's shared memory. The number after the namespace is the process id of its guard."""
     owners = {str(pid) for pid in find_processes(server.folder)}
     regions = Path("/dev/shm").glob("triton_python_backend_shm_region_midtoken_*")
     return [path for path in regions if path.name.split("_")[7] in owners]
 
 
 def _read_as_nobody(path: Path) -> bytes | None:
-    """The file's content; None where the other user has no access."""
+    """Returns the file's content; None if the user `nobody` has no access."""
     result = subprocess.run(
         ["cat", str(path)], user=_NOBODY, group=_NOBODY, extra_groups=[], capture_output=True, check=False
     )
@@ -115,22 +115,22 @@ def _read_command_as_nobody(pid: int) -> list[str]:
 
 
 def _find_headers(command: list[str]) -> list[tuple[str, str]]:
-    """The names and values of headers that open what is closed."""
+    """Returns the names and values of the headers that open the closed APIs."""
     closing = [argument.rpartition(":")[2] for argument in command if "restricted" in argument]
     return [(name, value) for name, _, value in (each.partition("=") for each in closing)]
 
 
 def _ask_http(endpoint: Endpoint, header: bytes) -> int | None:
-    """The status of a request to a closed API with this line among its headers; None where the server hangs up."""
+    """Requests a closed API with this header line. Returns the status; None if the server closes the connection."""
     request = b"POST /v2/repository/index HTTP/1.1\r\nHost: a\r\n" + header + b"\r\nContent-Length: 0\r\n\r\n"
     reply = _exchange(endpoint.http_port, request, b"\r\n")
     return int(reply.split()[1]) if reply else None
 
 
 def _ask_grpc(endpoint: Endpoint, name: bytes, value: bytes) -> str:
-    """What the server sends for a call of a closed API with this header.
+    """Returns what the server sends for a call of a closed API with this header.
 
-    The frames are written by hand (RFC 9113), because no gRPC client sends a header that is not allowed.
+    The frames are built by hand (RFC 9113), because gRPC clients refuse to send an invalid header.
     """
     headers = [
         (b":method", b"POST"),
@@ -153,7 +153,7 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def _exchange(port: int, request: bytes, end: bytes) -> bytes:
-    """What comes back until the connection closes or is silent for a second after `end` has come."""
+    """Returns what is received until the connection closes, or is silent for a second after `end` was received."""
     received = b""
     with socket.create_connection((ADDRESS, port)) as connection, contextlib.suppress(ConnectionError, TimeoutError):
         connection.sendall(request)

@@ -1,4 +1,4 @@
-"""`midtoken serve` and the processes behind it: they start, are watched, are shared and leave nothing behind."""
+"""`midtoken serve` and its processes: start, supervision, sharing, and an end that leaves nothing behind."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_after_a_signal_the_model_is_closed_and_no_process_and_no_shared_memory_remain(
+def test_after_a_signal_the_model_is_closed_and_no_process_or_shared_memory_remains(
     own_server: RunningServer, number: signal.Signals
 ) -> None:
     regions = own_server.find_regions()
@@ -41,7 +41,7 @@ def test_after_a_signal_the_model_is_closed_and_no_process_and_no_shared_memory_
 
 
 @pytest.mark.parametrize("model", ["completion", "characters"])
-async def test_a_killed_stub_is_noticed_and_the_server_restarted(tmp_path: Path, model: str) -> None:
+async def test_the_server_is_restarted_after_a_stub_was_killed(tmp_path: Path, model: str) -> None:
     with run_server(make_scripted(tmp_path), tmp_path / "state", "--probe-interval=0.5") as server:
         killed = set(server.find_stubs())
         os.kill(_find_stub(server, model), signal.SIGKILL)
@@ -68,7 +68,7 @@ async def _wait_for_a_completion(server: RunningServer) -> None:
     assert "".join(chunk.text for chunk in chunks) == "cba"
 
 
-async def test_a_character_model_that_is_busy_is_no_reason_to_restart(tmp_path: Path) -> None:
+async def test_a_busy_character_model_causes_no_restart(tmp_path: Path) -> None:
     with run_server(make_scripted(tmp_path), tmp_path / "state", "--probe-interval=0.1") as server:
         stubs = server.find_stubs()
         client = CharacterClient(server.endpoint.grpc_url)
@@ -78,7 +78,7 @@ async def test_a_character_model_that_is_busy_is_no_reason_to_restart(tmp_path: 
         assert server.find_stubs() == stubs
 
 
-async def test_two_editors_share_one_server_that_ends_when_both_have_gone(tmp_path: Path) -> None:
+async def test_two_editors_share_a_server_that_ends_after_both_closed(tmp_path: Path) -> None:
     served = make_scripted(tmp_path)
     entry, command = served.entry(tmp_path / "state"), served.command(tmp_path / "state", "--until-idle=1")
     first = await lease_server(entry, command, lambda _: None)
@@ -92,14 +92,14 @@ async def test_two_editors_share_one_server_that_ends_when_both_have_gone(tmp_pa
     wait_until(lambda: not entry.is_served() and not find_processes(tmp_path))
 
 
-async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+async def test_a_failed_start_says_why(tmp_path: Path) -> None:
     served = make_scripted(tmp_path)
     (served.repository / "completion" / "1" / "model.py").write_text("raise RuntimeError('no such model')")
     with pytest.raises(LaunchError, match="no such model"):
         await lease_server(served.entry(tmp_path / "state"), served.command(tmp_path / "state"), lambda _: None)
 
 
-def test_a_port_in_use_is_named(scripted_server: RunningServer, tmp_path: Path) -> None:
+def test_a_port_in_use_is_named_in_the_error(scripted_server: RunningServer, tmp_path: Path) -> None:
     taken = scripted_server.endpoint
     command = scripted_server.served.command(tmp_path)
     command.remove("--free-ports")

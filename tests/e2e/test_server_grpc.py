@@ -1,4 +1,4 @@
-"""The completion model behind a real tritonserver, over gRPC."""
+"""The completion model in a real tritonserver, over gRPC."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -29,7 +29,7 @@ async def _complete(server: RunningServer, request: CompletionRequest) -> list[c
 
 
 async def _send_raw(server: RunningServer, name: str, kind: str, array: Array) -> str:
-    """The error text for one tensor as it is, past our own client's checks."""
+    """Sends one tensor without the checks of our own client. Returns the error text."""
     tensor = InferInput(name, list(array.shape), kind)
     tensor.set_data_from_numpy(array)
 
@@ -43,7 +43,7 @@ async def _send_raw(server: RunningServer, name: str, kind: str, array: Array) -
 
 
 def _make_slow(name: str) -> CompletionRequest:
-    """Ten seconds long on the scripted server, which notes under this name that it was cancelled."""
+    """Returns a request that takes ten seconds. The scripted server records its cancellation under this name."""
     return CompletionRequest("slow", suffix=name, max_tokens=1000, extent=Extent.BLOCK)
 
 
@@ -53,7 +53,7 @@ async def test_only_the_last_chunk_is_last(server: RunningServer) -> None:
     assert [chunk.is_last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
 
 
-async def test_chunks_arrive_while_the_completion_goes_on(scripted_server: RunningServer) -> None:
+async def test_chunks_arrive_while_the_completion_continues(scripted_server: RunningServer) -> None:
     client = CompletionClient(scripted_server.endpoint.grpc_url)
     async with aclosing(client.stream(_make_slow("read a little"))) as chunks:
         assert [(await anext(chunks)).text for _ in range(3)] == ["0 ", "1 ", "2 "]
@@ -112,7 +112,7 @@ async def _wait_until(condition: Callable[[], bool]) -> None:
         ("raise", ServerError, "the server failed on this request (RuntimeError); its log says where"),
     ],
 )
-async def test_each_failure_ends_the_stream_with_its_own_error(
+async def test_each_failure_ends_the_stream_with_its_own_error_type(
     scripted_server: RunningServer, script: str, kind: type[Exception], text: str
 ) -> None:
     with pytest.raises(kind) as caught:
@@ -128,13 +128,11 @@ async def test_each_failure_ends_the_stream_with_its_own_error(
         ("max_tokens", "FP32", np.array([1], np.float32), "data-type is 'FP32'"),
     ],
 )
-async def test_bad_input_gets_one_clear_error(
-    server: RunningServer, name: str, kind: str, array: Array, text: str
-) -> None:
+async def test_bad_input_gets_one_error(server: RunningServer, name: str, kind: str, array: Array, text: str) -> None:
     assert text in await _send_raw(server, name, kind, array)
 
 
-async def test_the_first_chunk_time_of_each_completion_is_counted(server: RunningServer) -> None:
+async def test_the_time_to_the_first_chunk_is_observed_for_each_completion(server: RunningServer) -> None:
     before = server.read_metric("midtoken_first_chunk_ms_count")
     for _ in range(3):
         await _complete(server, CompletionRequest("def main(", max_tokens=8))
@@ -148,7 +146,7 @@ async def test_a_length_limit_ends_a_completion(real_server: RunningServer) -> N
     assert last.stats.num_tokens == 3
 
 
-async def test_without_a_server_the_error_says_so() -> None:
+async def test_a_missing_server_raises_unreachable() -> None:
     client = CompletionClient("127.0.0.1:9")
     with pytest.raises(ServerUnreachableError, match=r"no server answers at 127\.0\.0\.1:9"):
         await client.probe()
@@ -156,14 +154,14 @@ async def test_without_a_server_the_error_says_so() -> None:
     await client.close()
 
 
-async def test_a_silent_server_is_given_up(scripted_server: RunningServer) -> None:
+async def test_a_silent_server_is_an_error_after_the_timeout(scripted_server: RunningServer) -> None:
     client = CompletionClient(scripted_server.endpoint.grpc_url, idle_timeout_s=0.3)
     with pytest.raises(ServerError, match=r"sent nothing for 0\.3 s"):
         [chunk async for chunk in client.stream(CompletionRequest("silent"))]
     await client.close()
 
 
-async def test_a_server_that_answers_is_ready(server: RunningServer) -> None:
+async def test_a_running_server_is_ready(server: RunningServer) -> None:
     client = CompletionClient(server.endpoint.grpc_url)
     await client.probe()
     assert await client.is_ready()

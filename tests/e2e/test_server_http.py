@@ -1,4 +1,4 @@
-"""The completion model behind a real tritonserver, over HTTP, as with curl."""
+"""The completion model in a real tritonserver, over HTTP, as with curl."""
 
 import json
 import urllib.error
@@ -14,9 +14,9 @@ pytestmark = pytest.mark.e2e
 
 
 def _post(server: RunningServer, body: bytes) -> Generator[dict[str, Any], None, None]:
-    """The events of the stream; an error's body is one, with or without the words of an event stream."""
+    """Returns the events of the stream. An error is one event, even if its body is not in event-stream format."""
     url = f"{server.endpoint.http_url}/v2/models/completion/generate_stream"
-    # Not curl's default, a form: of 8 MiB or more, Triton 2.51 crashes while it takes the form apart.
+    # Not a form, which is curl's default: Triton 2.51 crashes when it parses a form of 8 MiB or more.
     request = urllib.request.Request(url, data=body, headers={"Content-Type": "application/json"})
     try:
         response = urllib.request.urlopen(request, timeout=30)
@@ -35,7 +35,7 @@ def test_a_completion_streams_as_events(server: RunningServer) -> None:
     assert ["total_ms" in event for event in events] == [False] * (len(events) - 1) + [True]
 
 
-def test_stop_takes_several_strings(real_server: RunningServer) -> None:
+def test_stop_accepts_several_strings(real_server: RunningServer) -> None:
     body = {"prefix": "def main(", "max_tokens": 8}
     whole = _read_text(real_server, body)
     assert len(whole) > 12
@@ -66,7 +66,7 @@ def _read_text(server: RunningServer, body: dict[str, Any]) -> str:
         (b"prefix=a", "failed to parse the request JSON buffer"),
     ],
 )
-def test_bad_input_gets_one_clear_error(server: RunningServer, body: bytes, text: str) -> None:
+def test_bad_input_gets_one_error(server: RunningServer, body: bytes, text: str) -> None:
     events = list(_post(server, body))
     assert len(events) == 1
     assert text in events[0]["error"]
@@ -78,7 +78,7 @@ def test_a_dropped_connection_cancels_on_the_server(scripted_server: RunningServ
     wait_until(lambda: "cancelled dropped" in scripted_server.events)
 
 
-def test_what_no_completion_needs_is_closed(server: RunningServer) -> None:
+def test_apis_that_completions_do_not_need_are_closed(server: RunningServer) -> None:
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(f"{server.endpoint.http_url}/v2/systemsharedmemory/status")
     caught.value.close()

@@ -12,7 +12,7 @@ MakeModel = Callable[..., Path]
 
 @pytest.fixture(scope="session")
 def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
-    """The folder of a tiny random model for a kind of tokenizer, made once."""
+    """A function that returns the folder of a tiny random model for a kind of tokenizer. Each model is made once."""
     folder = tmp_path_factory.mktemp("models")
 
     def make(kind: str = "qwen", family: str = "llama", **changes: int) -> Path:
@@ -33,7 +33,7 @@ def bench(make_model: MakeModel) -> Iterator[Bench]:
 
 @pytest.fixture
 def scripted() -> Iterator[ScriptedBench]:
-    """On a model without weights."""
+    """An engine with a model without weights."""
     bench = build_scripted_bench()
     with closing(bench.engine):
         yield bench
@@ -41,7 +41,7 @@ def scripted() -> Iterator[ScriptedBench]:
 
 @pytest.fixture
 def small_bench(make_model: MakeModel) -> Iterator[Bench]:
-    """Room for two sequences and one more that waits."""
+    """An engine with room for two sequences and one waiting request."""
     bench = build_bench(make_model("qwen"), "qwen", max_sequences=2, max_waiting=1)
     with closing(bench.engine):
         yield bench

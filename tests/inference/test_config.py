@@ -10,7 +10,7 @@ from inference.errors import ModelError
 _NUMBERS = [field.name for field in dataclasses.fields(EngineConfig) if field.type is int]
 
 
-def test_a_config_survives_the_environment() -> None:
+def test_a_config_is_unchanged_after_a_round_trip_through_the_environment() -> None:
     config = EngineConfig(Path("/m"), device="cuda", max_waiting=3, warm=False)
     assert config_from_strings(strings_from_environment(config_to_environment(config))) == config
 
@@ -21,7 +21,7 @@ def test_variables_that_name_no_setting_are_ignored() -> None:
     }
 
 
-def test_an_empty_text_leaves_the_default() -> None:
+def test_an_empty_text_means_the_default() -> None:
     assert config_from_strings({"model_dir": "/m", "max_waiting": ""}) == EngineConfig(Path("/m"))
 
 
@@ -41,7 +41,7 @@ def test_an_empty_text_leaves_the_default() -> None:
         ({"cache_tokens": "-5"}, "cache_tokens must be between 32 and 1073741824, not -5"),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_named(strings: dict[str, str], text: str) -> None:
+def test_an_invalid_setting_is_named_in_the_error(strings: dict[str, str], text: str) -> None:
     with pytest.raises(ModelError, match=text):
         config_from_strings({"model_dir": "/m", **strings})
 

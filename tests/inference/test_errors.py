@@ -13,7 +13,7 @@ def _catch(text: str) -> RuntimeError:
     return caught.value
 
 
-def test_a_short_text_is_quoted_whole() -> None:
+def test_a_short_text_is_quoted_completely() -> None:
     assert quote("it's\n") == '"it\'s\\n"'
 
 
@@ -35,7 +35,7 @@ def test_a_failure_is_described_by_its_type_and_place_without_its_text() -> None
     assert "secret" not in described
 
 
-def test_a_failure_in_a_deep_recursion_is_described_in_short() -> None:
+def test_a_failure_in_a_deep_recursion_has_a_short_description() -> None:
     def recurse() -> None:
         recurse()
 
@@ -49,7 +49,7 @@ def test_a_failure_that_was_never_raised_can_be_described() -> None:
     assert describe_failure(RuntimeError("secret")) == "RuntimeError at an unknown place"
 
 
-def test_our_own_error_is_told_as_it_is() -> None:
+def test_our_own_error_is_reported_unchanged() -> None:
     log: list[str] = []
     error = InvalidRequestError("no")
 
@@ -57,7 +57,7 @@ def test_our_own_error_is_told_as_it_is() -> None:
     assert log == []
 
 
-def test_a_foreign_error_is_logged_and_told_without_its_text() -> None:
+def test_a_foreign_error_is_logged_and_reported_without_its_text() -> None:
     log: list[str] = []
 
     told = to_public_error(_catch("secret"), log.append)

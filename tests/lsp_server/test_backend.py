@@ -1,4 +1,4 @@
-"""The one connection to the completion server: when it is made, and what is told meanwhile."""
+"""The shared connection to the completion server: when it is made, and what the user is told."""
 
 import asyncio
 import errno
@@ -15,7 +15,7 @@ _STARTING = "begin starting the completion server; the first start takes some te
 
 
 class Server:
-    """Something to connect to, once the test sets `is_up`."""
+    """A server whose `connect` returns once the test sets `is_up`."""
 
     def __init__(self) -> None:
         self.backend = FedBackend()
@@ -31,7 +31,7 @@ class Server:
         return self.backend
 
 
-async def test_requests_are_not_held_up_by_a_start_and_the_person_is_told() -> None:
+async def test_requests_do_not_wait_for_a_start_and_the_user_is_told() -> None:
     server, window = Server(), RecordingWindow()
     starter = BackendStarter(server.connect, Status(window), grace_s=0.01)
     assert await starter.get() is None
@@ -43,14 +43,14 @@ async def test_requests_are_not_held_up_by_a_start_and_the_person_is_told() -> N
     assert window.progress[1].startswith("end completion server ready after")
 
 
-async def test_a_server_that_runs_already_answers_the_first_request_and_nothing_is_told() -> None:
+async def test_a_running_server_answers_the_first_request_without_a_notice() -> None:
     server, window = Server(), RecordingWindow()
     server.is_up.set()
     assert await BackendStarter(server.connect, Status(window), grace_s=60).get() is server.backend
     assert not any(text.startswith("begin") for text in window.progress)
 
 
-async def test_a_failed_start_is_told_once_and_not_tried_at_every_request() -> None:
+async def test_a_failed_start_is_reported_once_and_not_retried_at_every_request() -> None:
     server, window = Server(), RecordingWindow()
     server.error = LaunchError("no tritonserver found; install it")
     server.is_up.set()
@@ -62,7 +62,7 @@ async def test_a_failed_start_is_told_once_and_not_tried_at_every_request() -> N
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (LaunchError("install it"), "midtoken: install it"),
         (
@@ -75,7 +75,7 @@ async def test_a_failed_start_is_told_once_and_not_tried_at_every_request() -> N
         ),
     ],
 )
-async def test_any_error_while_connecting_ends_the_notice_and_is_told_once(error: Exception, told: str) -> None:
+async def test_any_error_while_connecting_ends_the_notice_and_is_reported_once(error: Exception, message: str) -> None:
     server, window = Server(), RecordingWindow()
     server.error = error
     starter = BackendStarter(server.connect, Status(window), grace_s=0.01, retry_s=0)
@@ -84,13 +84,13 @@ async def test_any_error_while_connecting_ends_the_notice_and_is_told_once(error
     for _ in range(5):
         assert await starter.get() is None
     assert window.progress[:2] == [_STARTING, "end completion server not started"]
-    assert window.errors == [told]
+    assert window.errors == [message]
     server.error = None
     assert await starter.get() is server.backend
 
 
 @pytest.mark.parametrize("error", [KeyError("secret"), OSError("secret"), TimeoutError()])
-async def test_a_defect_while_connecting_is_named_without_its_text(error: Exception) -> None:
+async def test_a_defect_while_connecting_is_reported_without_its_text(error: Exception) -> None:
     server, window = Server(), RecordingWindow()
     server.error = error
     server.is_up.set()
@@ -100,7 +100,7 @@ async def test_a_defect_while_connecting_is_named_without_its_text(error: Except
     assert "secret" not in window.errors[0]
 
 
-async def test_a_start_that_is_cancelled_ends_the_notice_and_is_tried_again() -> None:
+async def test_a_cancelled_start_ends_the_notice_and_is_retried() -> None:
     server, window = Server(), RecordingWindow()
     server.error = asyncio.CancelledError()
     starter = BackendStarter(server.connect, Status(window), grace_s=0.01, retry_s=0)
@@ -113,7 +113,7 @@ async def test_a_start_that_is_cancelled_ends_the_notice_and_is_tried_again() ->
     assert await starter.get() is server.backend
 
 
-async def test_a_failed_start_is_tried_again_later() -> None:
+async def test_a_failed_start_is_retried_later() -> None:
     server, window = Server(), RecordingWindow()
     server.error = LaunchError("not yet")
     server.is_up.set()
@@ -137,7 +137,7 @@ async def test_a_dropped_backend_is_replaced() -> None:
     assert first.is_closed
 
 
-async def test_dropping_a_backend_again_leaves_the_new_one() -> None:
+async def test_dropping_a_backend_twice_keeps_its_replacement() -> None:
     server = Server()
     server.is_up.set()
     starter = BackendStarter(server.connect, Status(RecordingWindow()), retry_s=0)
@@ -151,7 +151,7 @@ async def test_dropping_a_backend_again_leaves_the_new_one() -> None:
     assert not server.backend.is_closed
 
 
-async def test_an_error_while_closing_a_lost_backend_is_told_without_its_text() -> None:
+async def test_an_error_while_closing_a_lost_backend_is_reported_without_its_text() -> None:
     server, window = Server(), RecordingWindow()
     server.is_up.set()
     server.backend.close_error = ValueError("secret")
@@ -165,7 +165,7 @@ async def test_an_error_while_closing_a_lost_backend_is_told_without_its_text() 
     assert "secret" not in window.errors[0]
 
 
-async def test_closing_ends_a_start_under_way() -> None:
+async def test_closing_cancels_a_running_start() -> None:
     server, window = Server(), RecordingWindow()
     starter = BackendStarter(server.connect, Status(window), grace_s=0.01)
     await starter.get()

@@ -1,4 +1,4 @@
-"""Which text is sent."""
+"""The text of a document that is sent."""
 
 import itertools
 
@@ -19,7 +19,7 @@ def open_document(text: str) -> Document:
 
 
 def clean(text: str) -> str:
-    """`text` as it is sent: one kind of line end, and no lone surrogates."""
+    r"""Returns `text` as it is sent: \n as the only line end, and no lone surrogates."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
@@ -34,13 +34,13 @@ def cursors(draw: st.DrawFn) -> tuple[str, str]:
     text = draw(st.lists(st.text("ab\r\né漢😀\ud83d", max_size=60), max_size=12).map("".join))
     index = draw(st.integers(0, len(text)))
     before, after = text[:index], text[index:]
-    # No editor has a cursor within a line end. The halves of a pair have a test of their own.
+    # No editor has a cursor inside a line end. A cursor inside a surrogate pair has its own test.
     assume(not (before.endswith("\r") and after.startswith("\n")))
     return before, after
 
 
 @given(cursors(), st.integers(0, 60))
-def test_it_is_the_text_around_the_cursor_within_its_bounds(cursor: tuple[str, str], anchor: int) -> None:
+def test_context_is_the_text_around_the_cursor_within_its_limits(cursor: tuple[str, str], anchor: int) -> None:
     before, after = cursor
     document = open_document(before + after)
     line_starts = split_lines(before)
@@ -56,7 +56,7 @@ def test_it_is_the_text_around_the_cursor_within_its_bounds(cursor: tuple[str, s
 
 
 @given(cursors(), st.integers(0, 60))
-def test_the_window_is_at_least_half_full_where_lines_fit(cursor: tuple[str, str], anchor: int) -> None:
+def test_the_prefix_is_at_least_half_full_if_lines_are_short(cursor: tuple[str, str], anchor: int) -> None:
     before, after = cursor
     lines = split_lines(before)
     assume(all(num_bytes(line) <= _SMALL.max_prefix_bytes // 4 for line in lines))
@@ -69,15 +69,15 @@ def test_the_window_is_at_least_half_full_where_lines_fit(cursor: tuple[str, str
         assert num_bytes(line_more) > _SMALL.max_prefix_bytes // 2
 
 
-def test_a_small_document_is_sent_whole() -> None:
+def test_a_small_document_is_sent_completely() -> None:
     assert cut_context(open_document("a\r\nbc\rd"), Position(1, 1), _SMALL) == Context("a\nb", "c\nd")
 
 
-def test_a_cursor_between_the_halves_of_a_pair_stands_before_it() -> None:
+def test_a_cursor_inside_a_surrogate_pair_is_moved_before_it() -> None:
     assert cut_context(open_document("a😀b"), Position(0, 2), _SMALL) == Context("a", "😀b")
 
 
-def test_it_starts_and_ends_at_line_ends() -> None:
+def test_context_starts_and_ends_at_line_ends() -> None:
     line = "0123456789\n"
     context = cut_context(open_document(line * 100), Position(50, 5), _SMALL)
     assert context.prefix.removesuffix("01234") == line * (len(context.prefix) // len(line))
@@ -85,7 +85,7 @@ def test_it_starts_and_ends_at_line_ends() -> None:
     assert min(len(context.prefix), len(context.suffix)) > 2 * len(line)
 
 
-def test_the_start_stays_while_lines_are_typed_and_moves_in_big_blocks() -> None:
+def test_prefix_start_moves_in_large_blocks_while_lines_are_typed() -> None:
     num_lines = 1000
     document = open_document("0123456789\n" * num_lines)
     starts = []
@@ -96,14 +96,14 @@ def test_the_start_stays_while_lines_are_typed_and_moves_in_big_blocks() -> None
     assert num_moves <= len(starts) / (256 // 4 // len("0123456789\n"))
 
 
-def test_after_a_jump_the_window_is_filled_again() -> None:
+def test_the_prefix_is_at_least_half_full_after_a_jump() -> None:
     document = open_document("0123456789\n" * 1000)
     for line in (900, 100, 500):
         context = cut_context(document, Position(line, 0), _SMALL)
         assert len(context.prefix) >= _SMALL.max_prefix_bytes / 2
 
 
-def test_a_line_longer_than_the_window_is_cut_at_steady_places() -> None:
+def test_a_very_long_line_is_cut_at_the_same_place_for_many_keystrokes() -> None:
     text = "".join(chr(ord("a") + number % 26) for number in range(3000))
     starts = set()
     for character in range(2000, 2064):

@@ -1,4 +1,4 @@
-"""The mirror of the text, compared with a slow and obvious one: the text as a list of the editor's units."""
+"""The documents' text, compared with a slow and simple oracle: the text as a list of the editor's units."""
 
 import time
 
@@ -33,7 +33,7 @@ edits = st.lists(
 
 
 class Oracle:
-    """The text as a list of units. An edit counts through it from the start."""
+    """The text as a list of units. Each edit counts positions from the start."""
 
     def __init__(self, text: str, encoding: PositionEncodingKind) -> None:
         self.encoding = encoding
@@ -102,7 +102,7 @@ def check_against_oracle(
 @example("a\rb\n", UTF16, [(1, 0, 0, 1, "")])  # the remains of two line ends are one line end
 @example("a\r", UTF16, [(1, 0, 0, 0, "\n")])
 @example("x\x0cy\u2028z\n1", UTF16, [(1, 0, 0, 1, "2")])
-def test_edits_leave_the_text_that_the_editor_has(
+def test_after_edits_the_text_equals_the_editors(
     text: str, encoding: PositionEncodingKind, edits: list[tuple[int, int, int, int, str]]
 ) -> None:
     check_against_oracle(text, encoding, edits)
@@ -112,13 +112,13 @@ def test_edits_leave_the_text_that_the_editor_has(
     st.text("a\n😀" + _HALVES, max_size=20),
     st.lists(st.tuples(*[st.integers(0, 6)] * 4, st.text("b\n😀" + _HALVES, max_size=4)), max_size=8),
 )
-def test_edits_may_split_and_join_surrogate_pairs(text: str, edits: list[tuple[int, int, int, int, str]]) -> None:
-    # JSON joins the pairs within one string, as `join_surrogates` does; left are pairs of two strings' halves.
+def test_edits_can_split_and_join_surrogate_pairs(text: str, edits: list[tuple[int, int, int, int, str]]) -> None:
+    # JSON joins pairs within one string, as `join_surrogates` does. Pairs across two strings remain.
     check_against_oracle(join_surrogates(text), UTF16, [(*edit[:4], join_surrogates(edit[4])) for edit in edits])
 
 
 @given(st.text("a\n\r\x0c\u2028", max_size=30))
-def test_only_three_characters_end_a_line(text: str) -> None:
+def test_only_lf_crlf_and_cr_end_a_line(text: str) -> None:
     lines = split_lines(text)
     assert "".join(lines) == text
     assert [line.rstrip("\r\n") for line in lines] == text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -143,7 +143,7 @@ def test_the_anchor_stays_with_its_line(text: str, anchor: int, edits: list[tupl
     assert document.lines[document.anchor_line].rstrip("\n") == mark
 
 
-def test_the_changes_of_one_notification_build_on_each_other() -> None:
+def test_changes_of_one_notification_are_applied_in_order() -> None:
     document = open_document("")
     document.apply(1, [edit(0, 0, 0, 0, "ab"), edit(0, 1, 0, 1, "\n"), edit(1, 1, 1, 1, "c")])
     assert document.text == "a\nbc"
@@ -155,7 +155,7 @@ def test_an_older_version_is_ignored() -> None:
     assert (document.text, document.version) == ("new", 5)
 
 
-def test_a_position_behind_the_text_means_its_end() -> None:
+def test_a_position_after_the_text_means_its_end() -> None:
     assert open_document("a\nb").split_at(Position(9, 9)) == (1, "b", "")
 
 
@@ -163,7 +163,7 @@ def test_a_position_inside_a_code_point_means_its_start() -> None:
     assert open_document("a😀b", UTF8).split_at(Position(0, 3)) == (0, "a", "😀b")
 
 
-def test_an_inverted_edit_puts_the_document_out_of_step_until_all_text_comes() -> None:
+def test_an_inverted_edit_makes_the_text_unknown_until_the_whole_text_is_sent() -> None:
     document = open_document("abc")
     with pytest.raises(OutOfStepError, match="ends before it starts"):
         document.apply(1, [edit(0, 2, 0, 1, "x")])
@@ -175,7 +175,7 @@ def test_an_inverted_edit_puts_the_document_out_of_step_until_all_text_comes() -
     assert document.text == "again"
 
 
-def test_a_document_that_is_not_open_is_told() -> None:
+def test_a_document_that_is_not_open_is_an_error() -> None:
     documents = Documents(UTF16)
     documents.open(TextDocumentItem("file:///a.py", "python", 0, ""))
     documents.close("file:///a.py")
@@ -185,7 +185,7 @@ def test_a_document_that_is_not_open_is_told() -> None:
 
 
 @pytest.mark.parametrize("filling", ["a", "é"])
-def test_an_edit_in_a_very_long_line_costs_a_few_copies_of_it(filling: str) -> None:
+def test_an_edit_in_a_very_long_line_takes_as_long_as_a_few_copies_of_it(filling: str) -> None:
     line = filling * 5_000_000
     document = open_document(line + "\n")
 

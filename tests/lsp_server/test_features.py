@@ -1,4 +1,4 @@
-"""Each LSP feature, with a real client at the other end and a backend that the test feeds."""
+"""Each LSP feature, with a real LSP client and a backend that the test feeds."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -35,28 +35,28 @@ async def ask_and_finish(both: InProcess, line: int, character: int, text: str) 
 
 
 async def find_request(both: InProcess) -> CompletionRequest:
-    """What the model is asked at the end of a document that says "x"."""
+    """Returns the request for a completion at the end of a document with the text "x"."""
     both.editor.open("x")
     await ask_and_finish(both, 0, 1, "")
     return both.backend.streams[-1].request
 
 
 async def wait_for_configuration(both: InProcess, number: int) -> None:
-    """Waits until the server has handled as many answers to workspace/configuration."""
+    """Waits until the server has handled this number of answers to workspace/configuration."""
     await wait_for(lambda: both.editor.num_configuration_requests >= number)
-    await both.editor.ask(0, 0)  # of a document that is not open: only a message behind the answer
+    await both.editor.ask(0, 0)  # any message after the answer; the document is not open
 
 
 # initialize
 
 
-async def test_ghost_text_is_announced_and_no_menu_beside_it(both: InProcess) -> None:
+async def test_inline_completion_is_announced_without_the_completion_menu(both: InProcess) -> None:
     await both.start(build_capabilities(draws_ghost_text=True))
     assert both.editor.capabilities.inline_completion_provider is not None
     assert both.editor.capabilities.completion_provider is None
 
 
-async def test_a_menu_is_announced_where_the_editor_draws_no_ghost_text(both: InProcess) -> None:
+async def test_the_completion_menu_is_announced_to_editors_without_inline_completion(both: InProcess) -> None:
     await both.start(build_capabilities(draws_ghost_text=False))
     provider = both.editor.capabilities.completion_provider
     assert provider is not None
@@ -72,7 +72,7 @@ async def test_edits_are_announced_as_incremental(both: InProcess) -> None:
 
 
 @pytest.mark.parametrize(("encoding", "width"), [("utf-8", 4), ("utf-16", 2), ("utf-32", 1)])
-async def test_positions_are_in_the_encoding_that_was_agreed_on(both: InProcess, encoding: str, width: int) -> None:
+async def test_positions_are_in_the_negotiated_encoding(both: InProcess, encoding: str, width: int) -> None:
     await both.start(build_capabilities(encoding))
     both.editor.open("😀 a")
     assert both.editor.capabilities.position_encoding == encoding
@@ -92,7 +92,7 @@ async def test_opening_a_document_connects_before_the_first_request(both: InProc
     assert both.backend.streams == []
 
 
-async def test_the_model_is_asked_with_the_edited_text(both: InProcess) -> None:
+async def test_the_request_contains_the_edited_text(both: InProcess) -> None:
     await both.start()
     both.editor.open("a\nb\nc")
     both.editor.edit(1, 0, "xyz", end=(1, 1))
@@ -101,7 +101,7 @@ async def test_the_model_is_asked_with_the_edited_text(both: InProcess) -> None:
     assert (request.prefix, request.suffix) == ("a\nxy", "z\nc")
 
 
-async def test_opening_a_document_again_replaces_its_text_and_frees_the_model(both: InProcess) -> None:
+async def test_reopening_a_document_replaces_its_text_and_cancels_its_generation(both: InProcess) -> None:
     await both.start()
     both.editor.open("old")
     answer = both.editor.ask(0, 3)
@@ -113,7 +113,7 @@ async def test_opening_a_document_again_replaces_its_text_and_frees_the_model(bo
     assert both.backend.streams[1].request.prefix == "new"
 
 
-async def test_closing_a_document_answers_its_request_and_frees_the_model(both: InProcess) -> None:
+async def test_closing_a_document_answers_its_request_and_cancels_its_generation(both: InProcess) -> None:
     await both.start()
     both.editor.open("x")
     answer = both.editor.ask(0, 1)
@@ -123,7 +123,7 @@ async def test_closing_a_document_answers_its_request_and_frees_the_model(both: 
     await wait_for(lambda: stream.is_cancelled)
 
 
-async def test_a_request_for_a_document_that_is_not_open_has_no_answer_and_is_told(both: InProcess) -> None:
+async def test_a_request_for_an_unopened_document_returns_null_and_is_reported(both: InProcess) -> None:
     await both.start()
     assert await both.editor.ask(0, 0) is None
     assert both.editor.shown == ["midtoken: the editor refers to a document that is not open"]
@@ -141,7 +141,7 @@ async def test_a_suggestion_is_one_item_with_its_range(both: InProcess) -> None:
     assert (item.insert_text, item.range) == ("Node", Range(Position(0, 7), Position(0, 10)))
 
 
-async def test_nothing_to_suggest_is_an_empty_list(both: InProcess) -> None:
+async def test_no_suggestion_is_an_empty_list(both: InProcess) -> None:
     await both.start()
     both.editor.open("x")
     result = await ask_and_finish(both, 0, 1, "")
@@ -160,7 +160,7 @@ async def test_a_superseded_request_is_answered_with_null(both: InProcess) -> No
     assert await newer is not None
 
 
-async def test_a_cancelled_request_frees_the_model(both: InProcess) -> None:
+async def test_a_cancelled_request_cancels_its_generation(both: InProcess) -> None:
     await both.start()
     both.editor.open("x")
     answer = both.editor.ask(0, 1)
@@ -171,7 +171,7 @@ async def test_a_cancelled_request_frees_the_model(both: InProcess) -> None:
     await wait_for(lambda: stream.is_cancelled)
 
 
-async def test_a_failed_request_is_answered_with_null_and_told(both: InProcess) -> None:
+async def test_a_failed_request_returns_null_and_is_reported(both: InProcess) -> None:
     await both.start()
     both.editor.open("x")
     answer = both.editor.ask(0, 1)
@@ -180,7 +180,7 @@ async def test_a_failed_request_is_answered_with_null_and_told(both: InProcess) 
     assert both.editor.shown == ["midtoken: no room"]
 
 
-async def test_a_connection_that_fails_is_told_and_the_request_has_no_answer(both: InProcess) -> None:
+async def test_a_failed_connection_is_reported_and_the_request_returns_null(both: InProcess) -> None:
     both.error = OSError(37, "No locks available")
     await both.start()
     both.editor.open("x")
@@ -191,7 +191,7 @@ async def test_a_connection_that_fails_is_told_and_the_request_has_no_answer(bot
 # textDocument/completion
 
 
-async def test_a_suggestion_in_the_menu_is_one_item_of_an_incomplete_list(both: InProcess) -> None:
+async def test_the_menu_is_an_incomplete_list_with_one_item(both: InProcess) -> None:
     await both.start(build_capabilities(draws_ghost_text=False))
     both.editor.open("return Nod")
     asking = asyncio.ensure_future(both.editor.menu(0, 10))
@@ -213,7 +213,7 @@ async def test_a_menu_without_a_suggestion_is_empty_and_incomplete(both: InProce
 # initializationOptions, workspace/configuration, workspace/didChangeConfiguration
 
 
-async def test_settings_reach_the_request(both: InProcess) -> None:
+async def test_settings_are_used_in_the_request(both: InProcess) -> None:
     options = {"maxTokens": 9, "healing": "greedy", "extent": "block", "deadlineMs": 500, "maxPrefixBytes": 256}
     await both.start(options=options)
     both.editor.open("é" * 1000 + "\nx")
@@ -224,7 +224,7 @@ async def test_settings_reach_the_request(both: InProcess) -> None:
     assert 0 < len(request.prefix.encode()) <= 256
 
 
-async def test_the_editor_is_asked_for_its_settings_after_the_handshake(both: InProcess) -> None:
+async def test_settings_are_pulled_after_the_handshake(both: InProcess) -> None:
     both.editor.settings = {"maxTokens": 9}
     await both.start(options={"maxTokens": 5, "deadlineMs": 500})
     await wait_for_configuration(both, 1)
@@ -232,7 +232,7 @@ async def test_the_editor_is_asked_for_its_settings_after_the_handshake(both: In
     assert (request.max_tokens, request.deadline_ms) == (9, 500)
 
 
-async def test_an_editor_that_cannot_be_asked_is_not(both: InProcess) -> None:
+async def test_settings_are_not_pulled_from_editors_without_support(both: InProcess) -> None:
     await both.start(build_capabilities(answers_configuration=False), {"maxTokens": 5})
     both.editor.push_settings({"midtoken": {"deadlineMs": 500}})
     request = await find_request(both)
@@ -240,7 +240,7 @@ async def test_an_editor_that_cannot_be_asked_is_not(both: InProcess) -> None:
     assert both.editor.num_configuration_requests == 0
 
 
-async def test_a_setting_that_is_deleted_returns_to_its_default(both: InProcess) -> None:
+async def test_a_deleted_pushed_setting_returns_to_its_default(both: InProcess) -> None:
     await both.start(build_capabilities(answers_configuration=False), {"deadlineMs": 500})
     both.editor.push_settings({"midtoken": {"maxTokens": 9, "deadlineMs": 100}})
     both.editor.push_settings({"midtoken": {}})
@@ -248,7 +248,7 @@ async def test_a_setting_that_is_deleted_returns_to_its_default(both: InProcess)
     assert (request.max_tokens, request.deadline_ms) == (64, 500)
 
 
-async def test_a_setting_that_is_deleted_returns_to_its_default_where_the_editor_is_asked(both: InProcess) -> None:
+async def test_a_deleted_pulled_setting_returns_to_its_default(both: InProcess) -> None:
     both.editor.settings = {"maxTokens": 9}
     await both.start()
     await wait_for_configuration(both, 1)
@@ -266,7 +266,7 @@ async def test_sections_of_other_servers_are_ignored(both: InProcess, answers: b
     assert both.editor.shown == []
 
 
-async def test_an_unknown_name_in_our_section_is_told_once(both: InProcess) -> None:
+async def test_an_unknown_setting_in_our_section_is_reported_once(both: InProcess) -> None:
     both.editor.settings = {"maxTokenz": 9}
     await both.start()
     for number in (2, 3):
@@ -286,7 +286,7 @@ def _refuse() -> Any:
     [lambda: None, list, dict, lambda: [None], lambda: [{}], lambda: [[]], lambda: "no", _refuse],
     ids=["null", "[]", "{}", "[null]", "[{}]", "[[]]", "text", "error"],
 )
-async def test_an_editor_without_settings_of_ours_is_normal(both: InProcess, answer: Any) -> None:
+async def test_an_editor_without_our_settings_is_no_error(both: InProcess, answer: Any) -> None:
     both.editor.answer_configuration = answer
     await both.start(options={"maxTokens": 5})
     await wait_for(lambda: both.editor.num_configuration_requests == 1)
@@ -295,7 +295,7 @@ async def test_an_editor_without_settings_of_ours_is_normal(both: InProcess, ans
     assert all(future.done() for future in both.server.protocol._request_futures.values())
 
 
-async def test_an_error_in_place_of_the_settings_leaves_them_as_they_are(both: InProcess) -> None:
+async def test_an_error_response_leaves_the_settings_unchanged(both: InProcess) -> None:
     both.editor.settings = {"maxTokens": 9}
     await both.start()
     await wait_for_configuration(both, 1)
@@ -305,7 +305,7 @@ async def test_an_error_in_place_of_the_settings_leaves_them_as_they_are(both: I
     assert (await find_request(both)).max_tokens == 9
 
 
-async def test_disabled_suggestions_ask_nothing_until_they_are_enabled(both: InProcess) -> None:
+async def test_no_request_is_sent_while_suggestions_are_disabled(both: InProcess) -> None:
     await both.start(build_capabilities(answers_configuration=False), {"enabled": False})
     both.editor.open("x")
     assert await both.editor.ask(0, 1) is None
@@ -317,7 +317,7 @@ async def test_disabled_suggestions_ask_nothing_until_they_are_enabled(both: InP
 # shutdown
 
 
-async def test_shutdown_answers_what_waits_and_closes_the_connection(both: InProcess) -> None:
+async def test_shutdown_answers_waiting_requests_and_closes_the_connection(both: InProcess) -> None:
     await both.start()
     both.editor.open("x")
     answer = both.editor.ask(0, 1)
@@ -331,7 +331,7 @@ async def test_shutdown_answers_what_waits_and_closes_the_connection(both: InPro
 # errors
 
 
-async def test_a_message_that_cannot_be_read_is_told_without_its_text(both: InProcess) -> None:
+async def test_an_invalid_message_is_reported_without_its_text(both: InProcess) -> None:
     await both.start()
     params = {"textDocument": {"uri": URI}, "contentChanges": "secret"}
     both.editor.send({"jsonrpc": "2.0", "method": "textDocument/didChange", "params": params})

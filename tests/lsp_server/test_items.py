@@ -1,4 +1,4 @@
-"""What an editor inserts, and that it does not repeat what is there."""
+"""What an editor inserts, and that it does not repeat the text after the cursor."""
 
 import pytest
 from hypothesis import assume, given
@@ -18,14 +18,14 @@ UTF8, UTF16 = PositionEncodingKind.Utf8, PositionEncodingKind.Utf16
         ("x = |\n", "1\n", "1"),
         ("x = |\n", "  \n", None),
         ("print(|)", "name)", "name"),
-        ("print(|)", "len(name)", "len(name)"),  # the bracket that it opens itself stays
+        ("print(|)", "len(name)", "len(name)"),  # a bracket that the text itself opens is kept
         ("print(|)", "len(name))", "len(name)"),
         ('print("|")', 'hello")', "hello"),
         ('print(|, "x")', '"hello", "x")', '"hello"'),
         ("foo(|, b)", "a,", "a"),
         ("my_|value", "new_value", "new_"),
         ("val|ue", "ue", None),
-        ("x = a|else", " + e", " + e"),  # the e does not repeat else
+        ("x = a|else", " + e", " + e"),  # `e` does not repeat `else`
         ("if a:\n    |\n    b = 2\n", "a = 1\n    b = 2", "a = 1"),
         ("def f():\n    |\n    return 1\n", "return 1", None),
         ("def f():\n    retu|\n    return 1\n", "rn 1", None),
@@ -47,7 +47,7 @@ _TEXTS = st.text("ab()\"' \n,", max_size=12)
 
 
 @given(_TEXTS, _TEXTS)
-def test_only_the_end_of_a_text_is_ever_taken_off(text: str, suffix: str) -> None:
+def test_the_inserted_text_is_a_beginning_of_the_generated_text(text: str, suffix: str) -> None:
     insertion = fit(text, Context("", suffix))
     assume(insertion is not None)
     assert insertion is not None
@@ -56,22 +56,22 @@ def test_only_the_end_of_a_text_is_ever_taken_off(text: str, suffix: str) -> Non
 
 
 @given(_TEXTS.filter(str.strip))
-def test_before_an_empty_line_a_text_loses_only_its_blanks_at_the_end(text: str) -> None:
+def test_at_the_end_of_a_line_only_trailing_white_space_is_removed(text: str) -> None:
     assert fit(text, Context("x", "\n")) == Insertion(text.rstrip())
 
 
 @given(_TEXTS.filter(str.strip))
-def test_before_text_with_which_it_shares_nothing_a_text_keeps_its_first_line(text: str) -> None:
+def test_before_unrelated_text_the_first_line_is_kept(text: str) -> None:
     first_line = text.rstrip().partition("\n")[0].rstrip()
     assert fit(text, Context("", "else:\n")) == (Insertion(first_line) if first_line else None)
 
 
-def test_at_the_end_of_a_line_the_word_being_typed_is_replaced() -> None:
+def test_at_the_end_of_a_line_the_item_replaces_the_typed_word() -> None:
     item = inline_item(Insertion("e"), Context("x = Nod", "\nmore"), Position(3, 7), UTF16)
     assert (item.insert_text, item.range) == ("Node", Range(Position(3, 4), Position(3, 7)))
 
 
-def test_in_the_middle_of_a_line_the_text_is_only_inserted() -> None:
+def test_in_the_middle_of_a_line_the_item_only_inserts() -> None:
     item = inline_item(Insertion("e"), Context("f(Nod", ")\nmore"), Position(3, 5), UTF16)
     assert (item.insert_text, item.range) == ("e", Range(Position(3, 5), Position(3, 5)))
 

@@ -1,4 +1,4 @@
-"""Offsets within a line, in each of the three units."""
+"""Offsets within a line, in each of the three position encodings."""
 
 import pytest
 from hypothesis import given
@@ -19,15 +19,15 @@ def test_text_before_an_offset_is_as_long_as_the_offset(
 
 
 @pytest.mark.parametrize("encoding", _ENCODINGS)
-def test_an_offset_behind_the_line_stands_before_its_line_end(encoding: PositionEncodingKind) -> None:
+def test_an_offset_after_the_line_means_the_place_before_its_line_end(encoding: PositionEncodingKind) -> None:
     assert split_line("é\r\n", 99, encoding) == ("é", "\r\n")
 
 
-def test_a_split_pair_is_joined_again() -> None:
+def test_a_split_surrogate_pair_is_joined_again() -> None:
     before, after = split_line("a😀b", 2, PositionEncodingKind.Utf16)
     assert (before, after) == ("a\ud83d", "\ude00b")
     assert join_surrogates(before + after) == "a😀b"
 
 
-def test_lone_halves_become_replacement_characters() -> None:
+def test_lone_surrogates_become_replacement_characters() -> None:
     assert replace_surrogates("a\ud83db😀\ude00") == "a\ufffdb😀\ufffd"

@@ -1,4 +1,4 @@
-"""Where pygls is not used as it is."""
+"""The changes to pygls's behaviour."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ def _find_text(both: InProcess) -> str | None:
         return None
 
 
-async def test_pygls_keeps_no_text_of_its_own(both: InProcess) -> None:
+async def test_pygls_keeps_no_copy_of_the_text(both: InProcess) -> None:
     await both.start()
     both.editor.open("text")
     await wait_for_text(both, "text")
@@ -38,8 +38,8 @@ async def test_pygls_keeps_no_text_of_its_own(both: InProcess) -> None:
     assert both.server.workspace.text_documents == {}
 
 
-async def test_an_edit_leaves_no_future_behind(both: InProcess) -> None:
-    await both.start(build_capabilities(answers_configuration=False))  # else a request is under way meanwhile
+async def test_an_edit_leaves_no_pending_future(both: InProcess) -> None:
+    await both.start(build_capabilities(answers_configuration=False))  # otherwise a request is pending
     both.editor.open("")
     await wait_for_text(both, "")
     before = len(both.server.protocol._request_futures)
@@ -55,7 +55,7 @@ def test_any_json_is_a_result_of_workspace_configuration() -> None:
     assert protocol.get_result_type(types.WORKSPACE_WORKSPACE_FOLDERS) is not None
 
 
-def test_what_pygls_logs_holds_no_text(caplog: pytest.LogCaptureFixture) -> None:
+def test_pyglss_logs_contain_no_source_text(caplog: pytest.LogCaptureFixture) -> None:
     filters = {name: list(logging.getLogger(name).filters) for name in _LOGGERS}
     level = logging.getLogger("pygls").level
     keep_text_out_of_logs()

@@ -1,4 +1,4 @@
-"""The server's state: which documents, which sessions, which settings, one backend."""
+"""The server's state: documents, sessions, settings and the one backend."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -19,7 +19,7 @@ async def both() -> AsyncIterator[InProcess]:
         yield both
 
 
-async def test_a_defect_costs_one_answer_and_is_told_without_text(both: InProcess) -> None:
+async def test_a_defect_fails_one_request_and_is_reported_without_text(both: InProcess) -> None:
     no_position: Any = None
     assert await both.server.suggest(URI, no_position) is None
     await wait_for(lambda: both.editor.shown != [])
@@ -27,13 +27,13 @@ async def test_a_defect_costs_one_answer_and_is_told_without_text(both: InProces
     assert "secret" not in both.editor.shown[0]
 
 
-async def test_a_document_that_is_not_open_is_closed_without_an_error(both: InProcess) -> None:
+async def test_closing_an_unopened_document_is_no_error(both: InProcess) -> None:
     both.server.close("file:///never/opened.py")
     await both.editor.client.shutdown_async(None)
     assert both.editor.shown == []
 
 
-async def test_a_lost_connection_is_made_again_not_sooner_than_the_starter_allows(both: InProcess) -> None:
+async def test_reconnecting_waits_for_the_retry_interval(both: InProcess) -> None:
     answer = both.editor.ask(0, 6)
     await wait_for(lambda: both.backend.streams != [])
     both.backend.streams[0].fail(ServerUnreachableError("no server answers"))
@@ -43,7 +43,7 @@ async def test_a_lost_connection_is_made_again_not_sooner_than_the_starter_allow
     assert (both.num_connects, both.editor.shown) == (1, ["midtoken: no server answers"])
 
 
-async def test_closing_all_twice_does_no_harm(both: InProcess) -> None:
+async def test_close_all_can_be_called_twice(both: InProcess) -> None:
     await both.server.close_all()
     await both.server.close_all()
     assert both.backend.is_closed

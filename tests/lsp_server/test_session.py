@@ -1,4 +1,4 @@
-"""One document's requests: which are sent to the model, and which are answered from text that it has generated."""
+"""The requests of one document: which ones start a generation, and which ones are answered from generated text."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from tests.support.lsp_fakes import FedBackend, RecordingWindow
 
 
 class Bench:
-    """The sessions of two documents, on one backend that the test feeds."""
+    """The sessions of two documents that share a backend, which the test feeds."""
 
     def __init__(self) -> None:
         self.window = RecordingWindow()
@@ -37,7 +37,7 @@ class Bench:
 
     @property
     def backend(self) -> FedBackend:
-        """The one connected last."""
+        """The backend that was connected last."""
         return self.backends[-1]
 
     @property
@@ -89,7 +89,7 @@ async def test_text_typed_ahead_is_served_without_a_request(bench: Bench) -> Non
     assert bench.prefixes == ["ret"]
 
 
-async def test_deleted_text_that_was_typed_ahead_is_served_too(bench: Bench) -> None:
+async def test_deleting_typed_text_is_served_without_a_request(bench: Bench) -> None:
     await ask_and_finish(bench, "ret", "urn")
     assert await bench.ask("retu") == "rn"
     assert await bench.ask("ret") == "urn"
@@ -97,7 +97,7 @@ async def test_deleted_text_that_was_typed_ahead_is_served_too(bench: Bench) -> 
 
 
 @pytest.mark.parametrize(("prefix", "suffix"), [("rex", ""), ("re", ""), ("other", ""), ("retu", "x")])
-async def test_anything_else_is_asked_anew(bench: Bench, prefix: str, suffix: str) -> None:
+async def test_other_text_starts_a_new_generation(bench: Bench, prefix: str, suffix: str) -> None:
     await ask_and_finish(bench, "ret", "urn")
     task = bench.ask(prefix, suffix)
     await settle()
@@ -109,7 +109,7 @@ async def test_anything_else_is_asked_anew(bench: Bench, prefix: str, suffix: st
 @pytest.mark.parametrize(
     ("suffix", "prefix", "new_suffix", "remaining"), [("\n", "f(", ")\n", "x)"), ('"]\n', "f(", "\n", "x)")]
 )
-async def test_brackets_and_quotes_that_the_editor_closes_are_no_disagreement(
+async def test_closers_that_the_editor_inserts_do_not_start_a_new_generation(
     bench: Bench, suffix: str, prefix: str, new_suffix: str, remaining: str
 ) -> None:
     task = bench.ask("f", suffix)
@@ -120,7 +120,7 @@ async def test_brackets_and_quotes_that_the_editor_closes_are_no_disagreement(
     assert bench.prefixes == ["f"]
 
 
-async def test_after_a_bracket_of_the_editor_is_overtyped_the_model_is_asked_what_comes_next(bench: Bench) -> None:
+async def test_overtyping_the_last_bracket_starts_a_new_generation(bench: Bench) -> None:
     task = bench.ask("f", ")\n")
     await settle()
     bench.backend.streams[0].finish("(x)")
@@ -130,12 +130,12 @@ async def test_after_a_bracket_of_the_editor_is_overtyped_the_model_is_asked_wha
     assert bench.prefixes == ["f", "f(x)"]
 
 
-async def test_after_all_is_accepted_the_model_is_asked_what_comes_next(bench: Bench) -> None:
+async def test_accepting_the_whole_text_starts_a_new_generation(bench: Bench) -> None:
     await ask_and_finish(bench, "ret", "urn\n")
     assert await ask_and_finish(bench, "return", "\nx") == "\nx"
 
 
-async def test_the_newest_request_wins_and_the_older_stream_is_cancelled(bench: Bench) -> None:
+async def test_a_newer_request_cancels_the_older_stream(bench: Bench) -> None:
     older = bench.ask("a")
     await settle()
     newer = bench.ask("b")
@@ -164,17 +164,17 @@ async def test_a_cancelled_request_cancels_its_stream(bench: Bench) -> None:
     assert bench.backend.streams[0].is_cancelled
 
 
-async def test_a_request_cancelled_after_a_newer_one_took_over_leaves_the_stream(bench: Bench) -> None:
+async def test_cancelling_a_superseded_request_keeps_the_stream_of_the_newer_one(bench: Bench) -> None:
     older = bench.ask("a")
     await settle()
     newer = bench.ask("a")
-    older.cancel()  # is delivered after the newer request's first step
+    older.cancel()  # takes effect after the newer request's first step
     await settle()
     bench.backend.streams[0].finish("b")
     assert await newer == "b"
 
 
-async def test_the_first_line_is_answered_while_the_rest_is_generated(bench: Bench) -> None:
+async def test_the_first_line_is_answered_while_the_other_lines_are_generated(bench: Bench) -> None:
     task = bench.ask("def f():")
     await settle()
     stream = bench.backend.streams[0]
@@ -186,7 +186,7 @@ async def test_the_first_line_is_answered_while_the_rest_is_generated(bench: Ben
     assert not stream.is_cancelled
 
 
-async def test_the_request_after_acceptance_gets_the_rest_from_the_same_generation(bench: Bench) -> None:
+async def test_the_request_after_acceptance_gets_the_other_lines_from_the_same_generation(bench: Bench) -> None:
     task = bench.ask("x =")
     await settle()
     bench.backend.streams[0].feed(" 1\ny")
@@ -198,7 +198,7 @@ async def test_the_request_after_acceptance_gets_the_rest_from_the_same_generati
     assert len(bench.backend.streams) == 1
 
 
-async def test_a_letter_typed_before_the_model_said_it_waits_for_the_same_generation(bench: Bench) -> None:
+async def test_a_letter_typed_before_it_was_generated_waits_for_the_same_generation(bench: Bench) -> None:
     bench.ask("ret")
     await settle()
     bench.backend.streams[0].feed("u")
@@ -209,7 +209,7 @@ async def test_a_letter_typed_before_the_model_said_it_waits_for_the_same_genera
     assert len(bench.backend.streams) == 1
 
 
-async def test_a_letter_that_the_model_then_contradicts_is_asked_anew(bench: Bench) -> None:
+async def test_a_letter_that_the_generation_contradicts_starts_a_new_one(bench: Bench) -> None:
     bench.ask("ret")
     await settle()
     bench.backend.streams[0].feed("u")
@@ -223,7 +223,7 @@ async def test_a_letter_that_the_model_then_contradicts_is_asked_anew(bench: Ben
     assert await newer == "n"
 
 
-async def test_a_letter_typed_before_the_model_said_anything_is_asked_anew(bench: Bench) -> None:
+async def test_a_letter_typed_before_any_text_was_generated_starts_a_new_generation(bench: Bench) -> None:
     bench.ask("ret")
     await settle()
     bench.ask("retu")
@@ -231,7 +231,7 @@ async def test_a_letter_typed_before_the_model_said_anything_is_asked_anew(bench
     assert [stream.is_cancelled for stream in bench.backend.streams] == [True, False]
 
 
-async def test_the_same_request_again_waits_for_the_same_generation(bench: Bench) -> None:
+async def test_a_repeated_request_waits_for_the_same_generation(bench: Bench) -> None:
     bench.ask("ret")
     await settle()
     again = bench.ask("ret")
@@ -240,7 +240,7 @@ async def test_the_same_request_again_waits_for_the_same_generation(bench: Bench
     assert await again == "urn"
 
 
-async def test_an_error_is_told_once_and_the_request_has_no_answer(bench: Bench) -> None:
+async def test_an_error_is_reported_once_and_the_request_has_no_answer(bench: Bench) -> None:
     for _ in range(2):
         task = bench.ask("a")
         await settle()
@@ -249,7 +249,7 @@ async def test_an_error_is_told_once_and_the_request_has_no_answer(bench: Bench)
     assert bench.window.errors == ["midtoken: prefix is too long"]
 
 
-async def test_a_defect_tells_nothing_of_the_text_and_hangs_nobody(bench: Bench) -> None:
+async def test_a_defect_is_reported_without_text_and_leaves_no_request_waiting(bench: Bench) -> None:
     task = bench.ask("secret")
     await settle()
     bench.backend.streams[0].fail(ValueError("secret"))
@@ -267,7 +267,7 @@ async def test_a_defect_tells_nothing_of_the_text_and_hangs_nobody(bench: Bench)
         ValueError("a defect"),
     ],
 )
-async def test_an_error_of_one_document_leaves_the_connection_to_the_others(bench: Bench, error: Exception) -> None:
+async def test_an_error_in_one_document_keeps_the_connection_of_the_others(bench: Bench, error: Exception) -> None:
     failing, working = bench.ask("a"), bench.ask_in_other_document("b")
     await settle()
     bench.backend.streams[0].fail(error)
@@ -289,7 +289,7 @@ async def test_after_a_lost_connection_the_next_request_connects_again(bench: Be
     assert len(bench.backends) == 2
 
 
-async def test_a_lost_connection_leaves_no_document_waiting_and_is_told_once(bench: Bench) -> None:
+async def test_a_lost_connection_leaves_no_document_waiting_and_is_reported_once(bench: Bench) -> None:
     first, other = bench.ask("a"), bench.ask_in_other_document("b")
     await settle()
     bench.backend.streams[0].fail(ServerUnreachableError("no server answers"))
@@ -298,12 +298,12 @@ async def test_a_lost_connection_leaves_no_document_waiting_and_is_told_once(ben
     assert bench.window.errors == ["midtoken: no server answers"]
 
 
-async def test_a_stream_that_starts_as_the_connection_is_dropped_is_no_second_error(bench: Bench) -> None:
+async def test_a_stream_started_on_a_dropped_connection_reports_no_second_error(bench: Bench) -> None:
     first = bench.ask("a")
     await settle()
     starting = bench.ask_in_other_document("b")
     backend = bench.backend
-    await asyncio.sleep(0)  # the other document has taken this backend
+    await asyncio.sleep(0)  # the other document has this backend now
     await backend.close()
     bench.starter.drop(backend)
     assert await asyncio.wait_for(starting, 5) is None
@@ -338,7 +338,7 @@ async def test_the_same_request_after_a_dead_generation_starts_a_new_one(bench: 
     assert await task is None
 
 
-async def test_a_request_in_the_moment_after_a_generation_died_starts_a_new_one(bench: Bench) -> None:
+async def test_a_request_just_after_a_generation_died_starts_a_new_one(bench: Bench) -> None:
     await ask_and_finish(bench, "connect first", "")
     before = asyncio.all_tasks()
     task = bench.ask("a")
@@ -348,7 +348,7 @@ async def test_a_request_in_the_moment_after_a_generation_died_starts_a_new_one(
     while not generation.done():
         await asyncio.sleep(0)
     again = bench.session.complete(CompletionRequest("a"))
-    again.send(None)  # runs up to its first wait, before the session's callback for the dead generation
+    again.send(None)  # runs to its first `await`, before the session's callback for the dead generation
     await settle()
     assert bench.prefixes == ["connect first", "a", "a"]
     again.close()

@@ -1,4 +1,4 @@
-"""What a person may write into their editor's configuration."""
+"""The settings in an editor's configuration, right and wrong ones."""
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,7 @@ _JSON = st.recursive(
 _NAMES = ["enabled", "extent", "maxTokens", "healing", "deadlineMs", "maxPrefixBytes", "maxSuffixBytes"]
 
 
-def test_values_replace_the_base_and_the_others_stay() -> None:
+def test_values_replace_the_base_and_other_settings_stay() -> None:
     base = Settings(max_tokens=7)
     read = read_settings({"extent": "block", "healing": "greedy", "deadlineMs": 500, "enabled": False}, base)
     assert read.settings == Settings(False, Extent.BLOCK, 7, Healing.GREEDY, 500)
@@ -24,13 +24,13 @@ def test_values_replace_the_base_and_the_others_stay() -> None:
 
 
 @pytest.mark.parametrize("values", [None, {}, []])
-def test_nothing_set_changes_nothing(values: object) -> None:
+def test_empty_values_change_nothing(values: object) -> None:
     base = Settings(max_tokens=7)
     read = read_settings(values, base)
     assert (read.settings, read.problems) == (base, ())
 
 
-def test_a_whole_float_is_an_integer() -> None:
+def test_a_whole_float_is_accepted_as_an_integer() -> None:
     assert read_settings({"maxTokens": 3.0}, _DEFAULTS).settings.max_tokens == 3
 
 
@@ -45,20 +45,20 @@ def test_a_whole_float_is_an_integer() -> None:
         ("extent", [], "setting extent must be one of single_line, block, auto, not []; it stays 'auto'"),
     ],
 )
-def test_a_bad_value_is_told_and_left_out(name: str, value: object, problem: str) -> None:
+def test_a_bad_value_is_reported_and_ignored(name: str, value: object, problem: str) -> None:
     read = read_settings({name: value, "deadlineMs": 9}, _DEFAULTS)
     assert read.problems == (problem,)
     assert read.settings == Settings(deadline_ms=9)
 
 
-def test_an_unknown_name_is_told_with_the_known_ones() -> None:
+def test_an_unknown_name_is_reported_with_the_known_names() -> None:
     assert read_settings({"maxTokenz": 1}, _DEFAULTS).problems == (
         f"unknown setting 'maxTokenz'; known are {', '.join(_NAMES)}",
     )
 
 
 @given(_JSON | st.dictionaries(st.sampled_from(_NAMES), _JSON | st.integers(0, 5000) | st.floats(0, 5000)))
-def test_whatever_the_values_a_request_can_be_built(values: object) -> None:
+def test_a_request_can_be_built_from_any_values(values: object) -> None:
     read = read_settings(values, _DEFAULTS)
     settings = read.settings
     CompletionRequest("x", max_tokens=settings.max_tokens, deadline_ms=settings.deadline_ms)
@@ -90,14 +90,14 @@ def test_a_later_source_overrides_an_earlier_one() -> None:
     assert sources.read().settings == Settings(extent=Extent.BLOCK, max_tokens=3, deadline_ms=2)
 
 
-def test_a_value_that_is_gone_from_a_source_returns_to_the_source_before() -> None:
+def test_a_value_removed_from_a_source_falls_back_to_the_earlier_source() -> None:
     sources = SettingsSources({"maxTokens": 1}, pulled={"maxTokens": 3, "deadlineMs": 3})
     sources.pulled = {}
     assert sources.read().settings == Settings(max_tokens=1)
 
 
 @pytest.mark.parametrize("pushed", [None, [], "text", 7, {}, {"python": {"x": 1}, "maxTokens": "bad"}])
-def test_pushed_settings_without_our_section_say_nothing(pushed: object) -> None:
+def test_pushed_settings_without_our_section_are_ignored(pushed: object) -> None:
     read = SettingsSources(pushed=pushed).read()
     assert (read.settings, read.problems) == (_DEFAULTS, ())
 
@@ -107,11 +107,11 @@ def test_our_section_must_be_an_object() -> None:
     assert SettingsSources(pushed={"midtoken": 7}).read().problems == (problem,)
 
 
-def test_a_bad_value_in_two_sources_is_one_problem() -> None:
+def test_a_bad_value_in_two_sources_is_reported_once() -> None:
     values = {"maxTokenz": 1}
     assert len(SettingsSources(values, {"midtoken": values}, values).read().problems) == 1
 
 
 @given(_JSON, _JSON | st.dictionaries(st.just("midtoken"), _JSON), _JSON)
-def test_no_source_is_too_strange(options: object, pushed: object, pulled: object) -> None:
+def test_any_json_as_a_source_gives_valid_settings(options: object, pushed: object, pulled: object) -> None:
     assert isinstance(SettingsSources(options, pushed, pulled).read().settings, Settings)

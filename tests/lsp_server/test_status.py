@@ -1,11 +1,11 @@
-"""What a person is told, and how often."""
+"""What the user is told, and how often."""
 
 from inference.errors import LaunchError, ServerError
 from lsp_server.status import Status
 from tests.support.lsp_fakes import RecordingWindow
 
 
-def test_an_error_is_shown_once_until_a_completion_works() -> None:
+def test_an_error_is_shown_once_until_a_completion_succeeds() -> None:
     window = RecordingWindow()
     status = Status(window)
     for _ in range(3):
@@ -16,7 +16,7 @@ def test_an_error_is_shown_once_until_a_completion_works() -> None:
     assert len(window.errors) == 2
 
 
-def test_a_problem_of_the_settings_is_shown_when_it_is_new() -> None:
+def test_a_settings_problem_is_shown_when_it_is_new() -> None:
     window = RecordingWindow()
     status = Status(window)
     for problems in (["a"], ["a", "b"], ["b"], [], ["b"]):
@@ -24,7 +24,7 @@ def test_a_problem_of_the_settings_is_shown_when_it_is_new() -> None:
     assert window.errors == ["midtoken: a", "midtoken: b", "midtoken: b"]
 
 
-def test_an_error_without_a_text_is_shown_by_its_name() -> None:
+def test_an_error_without_a_text_is_shown_by_its_type() -> None:
     window = RecordingWindow()
     Status(window).failed(ServerError(""))
     assert window.errors == ["midtoken: ServerError"]

@@ -1,4 +1,4 @@
-"""How the process ends."""
+"""The end of the language server's process."""
 
 import json
 import subprocess
@@ -28,9 +28,7 @@ def frame(message: dict[str, Any]) -> bytes:
         ([], 1),
     ],
 )
-def test_the_exit_status_says_whether_the_editor_said_shutdown(
-    messages: list[dict[str, Any]], status: int, tmp_path: Path
-) -> None:
+def test_exit_status_is_zero_only_after_shutdown(messages: list[dict[str, Any]], status: int, tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text(json.dumps({"rules": [], "log": str(tmp_path / "log")}))
     command = [sys.executable, "-m", "tests.support.scripted_server", str(script)]

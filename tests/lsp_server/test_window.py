@@ -1,4 +1,4 @@
-"""What reaches a real LSP client."""
+"""The messages that a real LSP client receives."""
 
 from collections.abc import AsyncIterator
 
@@ -15,7 +15,7 @@ async def both() -> AsyncIterator[InProcess]:
         yield both
 
 
-async def test_logs_and_errors_arrive_each_where_it_belongs(both: InProcess) -> None:
+async def test_logs_and_errors_arrive_in_their_own_messages(both: InProcess) -> None:
     await both.start()
     window = LspWindow(both.server)
     window.log("a log line")
@@ -24,7 +24,7 @@ async def test_logs_and_errors_arrive_each_where_it_belongs(both: InProcess) -> 
     assert (both.editor.logged, both.editor.shown) == (["a log line"], ["an error"])
 
 
-async def test_progress_is_created_begun_and_ended(both: InProcess) -> None:
+async def test_progress_is_created_begun_and_ended_over_lsp(both: InProcess) -> None:
     await both.start(build_capabilities(shows_progress=True))
     window = LspWindow(both.server)
     window.begin_progress("starting")
@@ -37,7 +37,7 @@ async def test_progress_is_created_begun_and_ended(both: InProcess) -> None:
     assert both.editor.logged == ["starting", "ready"]
 
 
-async def test_an_editor_that_shows_no_progress_gets_the_log_only(both: InProcess) -> None:
+async def test_an_editor_without_progress_support_gets_only_the_log(both: InProcess) -> None:
     await both.start(build_capabilities(shows_progress=False))
     window = LspWindow(both.server)
     window.begin_progress("starting")
@@ -46,7 +46,7 @@ async def test_an_editor_that_shows_no_progress_gets_the_log_only(both: InProces
     assert both.editor.progress == []
 
 
-async def test_progress_that_was_not_begun_is_not_ended(both: InProcess) -> None:
+async def test_unbegun_progress_is_not_ended(both: InProcess) -> None:
     await both.start(build_capabilities(shows_progress=True))
     LspWindow(both.server).end_progress("ready")
     await wait_for(lambda: both.editor.logged == ["ready"])

@@ -39,7 +39,7 @@ def test_every_module_of_commands_is_a_subcommand() -> None:
 
 
 def _find_imports(*arguments: str) -> set[str]:
-    """The modules that are in memory when the command has ended."""
+    """Returns the modules that are loaded when the command ends."""
     script = f"""
 import atexit, sys
 atexit.register(lambda: print(*sys.modules, file=sys.stderr))
@@ -53,24 +53,24 @@ main({list(arguments)})
 _SLOW_TO_IMPORT = {"rich", "pygls", "lsprotocol", "matplotlib", "torch", "transformers", "tokenizers"}
 
 
-def test_the_help_imports_no_subcommand_and_no_other_package() -> None:
+def test_the_help_imports_no_subcommand_and_no_slow_package() -> None:
     imports = _find_imports("--help")
     assert "midtoken.cli" in imports
     assert imports.isdisjoint({"midtoken.commands", "numpy", "grpc", "tritonclient", "asyncio", *_SLOW_TO_IMPORT})
 
 
-def test_complete_imports_nothing_that_it_does_not_need() -> None:
+def test_complete_imports_only_what_it_needs() -> None:
     imports = _find_imports("complete", "nowhere.py:1")
     assert "midtoken.commands.complete" in imports
     assert imports.isdisjoint({*_SLOW_TO_IMPORT, "midtoken.commands.demo", "lsp_server"})
 
 
-def test_an_unknown_subcommand_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_subcommand_is_named_in_the_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["compleet"])
     assert "invalid choice: 'compleet'" in capsys.readouterr().err
 
 
-def test_an_error_of_ours_is_one_line_and_exit_status_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_our_own_error_is_one_line_and_exit_status_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["complete", "nowhere.py:1:1", "--server", "127.0.0.1:9"]) == 1
     assert capsys.readouterr().err == "midtoken: cannot read nowhere.py: No such file or directory\n"

@@ -14,12 +14,12 @@ def _ignore(_line: str) -> None:
 
 
 async def test_a_busy_server_is_connected_to_at_once() -> None:
-    async with run_fake_triton(answer_heartbeats) as server:  # a completion would wait for ever
+    async with run_fake_triton(answer_heartbeats) as server:  # it never answers a completion
         async with asyncio.timeout(30):
             connection = await Connection.open(argparse.Namespace(server=server.url), _ignore)
         await connection.close()
 
 
-async def test_a_named_server_that_is_not_there_is_an_error() -> None:
+async def test_connecting_to_a_missing_server_is_an_error() -> None:
     with pytest.raises(ServerUnreachableError, match="no server answers at"):
         await Connection.open(argparse.Namespace(server=find_free_endpoint().grpc_url), _ignore)

@@ -1,4 +1,4 @@
-"""What is said where an optional part is not installed. tests/test_distribution.py asks an installed wheel."""
+"""Errors about optional packages that are not installed. tests/test_distribution.py uses an installed wheel."""
 
 import argparse
 import sys
@@ -19,18 +19,18 @@ def _options(triton_binary: Path | None = None) -> argparse.Namespace:
     return argparse.Namespace(server=None, triton_binary=triton_binary)
 
 
-def test_where_everything_is_installed_nothing_is_missing() -> None:
+def test_no_error_if_everything_is_installed() -> None:
     require_server_packages(_options())
     require_plot_packages()
 
 
-def test_only_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     _uninstall(monkeypatch, "transformers", "pytriton")
     with pytest.raises(MissingPackagesError, match=r"cannot run here without transformers, nvidia-pytriton: run "):
         require_server_packages(_options())
 
 
-def test_another_tritonserver_needs_no_bundled_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_another_tritonserver_the_bundled_one_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     _uninstall(monkeypatch, "pytriton")
     require_server_packages(_options(Path("/opt/tritonserver/bin/tritonserver")))
 

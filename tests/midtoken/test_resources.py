@@ -1,4 +1,4 @@
-"""In a source tree; tests/test_distribution.py asks an installed wheel."""
+"""Resources in a source tree. tests/test_distribution.py uses an installed wheel."""
 
 from inference.serving.import_root import IMPORT_ROOT
 from midtoken.resources import find_default_model, find_model_repository

@@ -1,4 +1,4 @@
-"""The characters model with a stand-in for Triton on one side and a scripted model on the other."""
+"""The characters adapter between a fake Triton and a scripted model."""
 
 import importlib.util
 import json
@@ -37,7 +37,7 @@ _PARAMETERS = dict(
 
 
 class _Loader:
-    """Loads a scripted model, or fails so many times before."""
+    """Loads a scripted model after `num_failures` failures."""
 
     def __init__(self, num_failures: int = 0) -> None:
         self.configs: list[EngineConfig] = []
@@ -69,7 +69,7 @@ class _EndlessService:
 @pytest.fixture(autouse=True)
 def triton(monkeypatch: pytest.MonkeyPatch) -> FakeTriton:
     fake = FakeTriton()
-    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", fake)  # Triton's module, which exists in it only
+    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", fake)  # exists only inside Triton's stub
     return fake
 
 
@@ -78,7 +78,7 @@ MakeModel = Callable[..., Any]
 
 @pytest.fixture
 def make_model() -> Iterator[MakeModel]:
-    """A function from a loader to the adapter that uses it."""
+    """A function that returns an adapter with the given loader."""
     models = []
 
     def make(load: Callable[[EngineConfig, PassWatch], Any] | None = None) -> Any:
@@ -102,7 +102,7 @@ def _request(request: CharacterRequest) -> FakeRequest:
 
 
 def _respond(model: Any, request: FakeRequest) -> SimpleNamespace:
-    """The one response, which ends the request."""
+    """Returns the one response, which ends the request."""
     model.execute([request])
     return _wait_for_response(request)
 
@@ -125,7 +125,7 @@ def _heartbeat() -> FakeRequest:
     return FakeRequest(_text(b"") | {HEARTBEAT: np.array([True])})
 
 
-def test_a_request_has_one_answer(make_model: MakeModel) -> None:
+def test_a_request_gets_one_answer(make_model: MakeModel) -> None:
     response = _respond(make_model(), _request(CharacterRequest(b"\x01\x03", ask=Ask.SURPRISAL)))
     assert characters.answer_from_arrays(response.arrays) == Surprisals((1.0, 3.0), 2.0)
 
@@ -144,7 +144,7 @@ def test_bad_input_does_not_load_the_model(make_model: MakeModel) -> None:
     assert loader.configs == []
 
 
-def test_a_model_that_could_not_be_loaded_is_tried_again(make_model: MakeModel) -> None:
+def test_a_failed_load_is_retried(make_model: MakeModel) -> None:
     model = make_model(_Loader(num_failures=1))
     first, second = (_respond(model, FakeRequest(_text())) for _ in range(2))
     assert (first.error, second.error) == (("no weights", "INTERNAL"), None)
@@ -182,7 +182,7 @@ def test_a_request_whose_parameters_are_not_json_is_invalid(triton: FakeTriton, 
     assert not triton.log.count("secret")
 
 
-def test_one_bad_request_leaves_the_others_be(make_model: MakeModel) -> None:
+def test_one_bad_request_does_not_affect_the_others(make_model: MakeModel) -> None:
     bad, good = FakeRequest({}), _request(CharacterRequest(b"ab", ask=Ask.GREEDY))
     make_model().execute([bad, good])
     assert _wait_for_response(bad).error
@@ -238,7 +238,7 @@ def test_too_many_requests_are_refused(make_model: MakeModel) -> None:
     assert error == ("overloaded: 64 requests wait already; try again in a moment", "UNAVAILABLE")
 
 
-def test_a_model_that_ends_ends_its_requests(make_model: MakeModel) -> None:
+def test_finalize_ends_all_requests(make_model: MakeModel) -> None:
     model = make_model(lambda _, watch: _EndlessService(watch))
     requests = [FakeRequest(_text()) for _ in range(2)]
     model.execute(requests)
@@ -246,12 +246,12 @@ def test_a_model_that_ends_ends_its_requests(make_model: MakeModel) -> None:
     assert [_wait_for_response(each).error for each in requests] == [("the server is shutting down", "INTERNAL")] * 2
 
 
-def test_a_json_field_that_is_no_input_is_refused(make_model: MakeModel) -> None:
+def test_an_unknown_json_field_is_refused(make_model: MakeModel) -> None:
     response = _respond(make_model(), FakeRequest(_text(), parameters={"max_byte": 3}))
     assert response.error[0].startswith("invalid request: unknown field 'max_byte'; known are text, context, ask")
 
 
-def test_the_configuration_names_the_tensors_of_the_wire() -> None:
+def test_the_configuration_has_the_tensors_of_the_protocol() -> None:
     inputs, outputs = (_FOLDER / "config.pbtxt").read_text().split("output [")
     row = r'name: "(\w+)", data_type: TYPE_(\w+), dims: \[ (-?\d+) \](, optional: true)? \}'
     kinds = {"BYTES": "STRING"}
@@ -264,11 +264,11 @@ def test_the_configuration_names_the_tensors_of_the_wire() -> None:
     ]
 
 
-def test_the_configuration_repeats_the_defaults() -> None:
+def test_the_configuration_has_the_default_settings() -> None:
     assert config_from_strings(_PARAMETERS | {"model_dir": "m"}) == EngineConfig(Path("m"))
 
 
-def test_until_the_first_request_torch_is_not_imported() -> None:
+def test_torch_is_not_imported_before_the_first_request() -> None:
     parameters = {name: {"string_value": value} for name, value in (_PARAMETERS | {"model_dir": "m"}).items()}
     script = f"""
 import runpy, sys, unittest.mock

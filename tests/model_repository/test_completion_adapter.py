@@ -1,4 +1,4 @@
-"""The completion model with a stand-in for Triton on one side and a scripted engine on the other."""
+"""The completion adapter between a fake Triton and a scripted engine."""
 
 import importlib.util
 import json
@@ -41,7 +41,7 @@ _LAST = CompletionChunk("x", finish_reason=FinishReason.END, stats=CompletionSta
 
 
 class _Engine:
-    """Does with each request what the test says, at once."""
+    """Calls the test's function for each request, at once."""
 
     def __init__(self, act: Callable[[CompletionRequest, ChunkSink], None]) -> None:
         self._act = act
@@ -61,7 +61,7 @@ class _Engine:
 @pytest.fixture(autouse=True)
 def triton(monkeypatch: pytest.MonkeyPatch) -> FakeTriton:
     fake = FakeTriton()
-    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", fake)  # Triton's module, which exists in it only
+    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", fake)  # exists only inside Triton's stub
     return fake
 
 
@@ -78,7 +78,7 @@ def _make_model(act: Callable[[CompletionRequest, ChunkSink], None]) -> Any:
 
 
 def _execute(act: Callable[[CompletionRequest, ChunkSink], None], request: FakeRequest) -> list[Any]:
-    """The responses; the flags say which of them is FINAL."""
+    """Runs the adapter on one request. Returns the responses; their flags say which is FINAL."""
     _make_model(act).execute([request])
     return request.sender.responses
 
@@ -100,7 +100,7 @@ def test_chunks_become_responses_and_the_last_is_final(triton: FakeTriton) -> No
     assert [response.flags for response in responses] == [0, triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL]
 
 
-def test_the_engine_gets_the_request_that_the_tensors_spell() -> None:
+def test_the_tensors_become_the_engines_request() -> None:
     seen = []
     expected = CompletionRequest("é", stop=("x", "y"), seed=5, explain=True)
     _execute(lambda request, _: seen.append(request), FakeRequest(completion.request_to_arrays(expected)))
@@ -125,7 +125,7 @@ def test_an_engine_that_raises_ends_the_stream_with_one_error(
     assert (response.error, response.flags) == ((text, code), triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 
 
-def test_the_log_holds_no_text_of_a_request(triton: FakeTriton) -> None:
+def test_the_log_contains_no_text_of_a_request(triton: FakeTriton) -> None:
     def act(request: CompletionRequest, _: ChunkSink) -> None:
         raise RuntimeError(request.prefix)
 
@@ -141,12 +141,12 @@ def test_bad_input_never_reaches_the_engine() -> None:
     assert seen == []
 
 
-def test_a_json_field_that_is_no_input_is_refused() -> None:
+def test_an_unknown_json_field_is_refused() -> None:
     (response,) = _execute(lambda *_: None, FakeRequest(_prefix(), parameters={"max_token": 3}))
     assert response.error[0].startswith("invalid request: unknown field 'max_token'")
 
 
-def test_a_parameter_that_is_not_utf8_is_the_clients_fault(triton: FakeTriton) -> None:
+def test_a_parameter_that_is_not_utf8_is_an_invalid_request(triton: FakeTriton) -> None:
     request = FakeRequest(_prefix())
     request.raw_parameters = b'{"\xff": 3}'
     (response,) = _execute(lambda *_: None, request)
@@ -176,7 +176,7 @@ def test_a_heartbeat_is_answered_while_a_request_runs_and_not_counted(triton: Fa
     assert not any(triton.metrics.values())
 
 
-def test_a_heartbeat_never_reaches_the_engines_queue() -> None:
+def test_a_heartbeat_is_not_queued_in_the_engine() -> None:
     seen: list[CompletionRequest] = []
     _execute(lambda request, _: seen.append(request), _heartbeat())
     assert seen == []
@@ -195,7 +195,7 @@ def scripted_engine() -> Iterator[ScriptedBench]:
         yield bench
 
 
-def test_a_hung_engine_answers_with_a_heartbeat_that_grows(scripted_engine: ScriptedBench) -> None:
+def test_the_heartbeat_of_a_hung_engine_grows(scripted_engine: ScriptedBench) -> None:
     hold, is_stepping = threading.Event(), threading.Event()
 
     def hang(_: object) -> None:
@@ -220,7 +220,7 @@ def test_a_hung_engine_answers_with_a_heartbeat_that_grows(scripted_engine: Scri
     hold.set()
 
 
-def test_nothing_follows_the_end_of_a_stream() -> None:
+def test_nothing_is_sent_after_the_end_of_a_stream() -> None:
     def act(_: CompletionRequest, sink: ChunkSink) -> None:
         sink.send(_LAST)
         sink.send(CompletionChunk("late"))
@@ -230,7 +230,7 @@ def test_nothing_follows_the_end_of_a_stream() -> None:
     assert len(_execute(act, FakeRequest(_prefix()))) == 1
 
 
-def test_one_bad_request_leaves_the_others_be() -> None:
+def test_one_bad_request_does_not_affect_the_others() -> None:
     good, bad = FakeRequest(_prefix()), FakeRequest({})
     _make_model(lambda _, sink: sink.send(_LAST)).execute([bad, good])
     assert bad.sender.responses[0].error
@@ -256,7 +256,7 @@ def test_an_error_is_counted_by_its_kind(triton: FakeTriton) -> None:
     assert triton.metrics["midtoken_requests_total", "invalid"] == [1]
 
 
-def test_two_threads_never_count_at_once(triton: FakeTriton) -> None:
+def test_two_threads_never_use_a_metric_at_the_same_time(triton: FakeTriton) -> None:
     model = _make_model(lambda _, sink: sink.send(_LAST))
     threads = [threading.Thread(target=model.execute, args=([FakeRequest(_prefix())],)) for _ in range(4)]
     for thread in threads:
@@ -281,7 +281,7 @@ def test_finalize_closes_the_engine() -> None:
     assert model._engine.is_closed
 
 
-def test_the_configuration_names_the_tensors_of_the_wire() -> None:
+def test_the_configuration_has_the_tensors_of_the_protocol() -> None:
     text = (_FOLDER / "config.pbtxt").read_text()
     inputs, outputs = text.split("output [")
     row = r'name: "(\w+)", data_type: (\w+), dims: \[ (-?1) \](, optional: true)? \}'
@@ -300,7 +300,7 @@ def test_the_configuration_names_the_tensors_of_the_wire() -> None:
     ]
 
 
-def test_the_configuration_repeats_the_defaults() -> None:
+def test_the_configuration_has_the_default_settings() -> None:
     assert config.config_from_strings(_PARAMETERS | {"model_dir": "m"}) == EngineConfig(Path("m"))
 
 

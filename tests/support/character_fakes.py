@@ -18,26 +18,26 @@ _TOKENS = (b"He", b"llo", b"l", b"\xc3")
 
 
 class ScriptedCharacterModel:
-    """A model of bytes in which each byte comes again with 3/4, or else the text ends; a first byte is `a` or the end.
+    """A model of bytes: each byte is repeated with probability 3/4, else the text ends. The first byte is `a`.
 
-    Its context says what it does: `slow` takes a second, `endless` makes forward passes until its watch ends it,
-    `refuse` and `raise` fail. NUL is impossible, members are two.
+    The context controls it: `slow` takes a second, `endless` makes forward passes until the watch ends it, `refuse` and
+    `raise` fail. NUL is impossible. There are two members.
     """
 
     def __init__(self, log: Path | None = None, watch: PassWatch | None = None) -> None:
-        self.events: list[str] = []  # what was opened and advanced; in the log too, where there is one
+        self.events: list[str] = []  # calls of `open` and `advance`; also written to the log, if there is one
         self._log = log
         self._watch = watch
 
     def note(self, event: str) -> None:
-        """One more event."""
+        """Records an event."""
         self.events.append(event)
         if self._log is not None:
             with self._log.open("a") as log:
                 log.write(event + "\n")
 
     def open(self, context: bytes, settings: object) -> "ScriptedState":
-        """Raises what the script says."""
+        """Opens a state, or does what the context says."""
         self.note(f"open {context!r}")
         if context == b"refuse":
             raise InvalidRequestError("the context is refused by the script")
@@ -52,14 +52,14 @@ class ScriptedCharacterModel:
         return ScriptedState(self, context)
 
     def find_surprisals(self, text: bytes, context: bytes, settings: object) -> npt.NDArray[np.float64]:
-        """As many bits as the byte says, modulo 8; nothing can be said of a byte after an impossible one."""
+        """Returns `byte % 8` bits for each byte, infinity for NUL, and NaN for bytes after a NUL."""
         self.open(context, settings)
         return np.array(
             [np.nan if 0 in text[:index] else np.inf if byte == 0 else byte % 8 for index, byte in enumerate(text)]
         )
 
     def score(self, text: bytes, context: bytes, settings: object) -> SimpleNamespace:
-        """One bit for each byte, two for the end; a NUL is impossible, and an x leaves the upper bound unknown."""
+        """Returns one bit for each byte and two for the end. NUL is impossible; `x` makes the upper bound unknown."""
         self.open(context, settings)
         log_probability = -np.inf if b"\0" in text else len(text) * np.log(0.5)
         return SimpleNamespace(
@@ -70,29 +70,29 @@ class ScriptedCharacterModel:
         )
 
     def sample(self, state: "ScriptedState", rng: np.random.Generator, max_bytes: int) -> bytes:
-        """Letters that the generator draws."""
+        """Returns letters that the generator draws."""
         return state.text + rng.integers(97, 123, max_bytes).astype(np.uint8).tobytes()
 
     def choose_greedily(self, state: "ScriptedState", max_bytes: int) -> bytes:
-        """The text so far, reversed."""
+        """Returns the text so far, reversed."""
         return state.text[::-1][:max_bytes]
 
     def complete(self, state: "ScriptedState", rng: np.random.Generator, max_tokens: int) -> bytes:
-        """So many tokens that the generator draws."""
+        """Returns `max_tokens` tokens that the generator draws."""
         return b"".join(_TOKENS[number] for number in rng.integers(0, 3, max_tokens)) + state.text[:0]
 
     def spell(self, token_id: int) -> bytes:
-        """The token's bytes."""
+        """Returns the bytes of the token."""
         return _TOKENS[token_id]
 
 
 def build_scripted_service(model: ScriptedCharacterModel) -> CharacterService:
-    """The real service over a scripted model, which has the methods of the real one."""
+    """Returns the real service with a scripted model."""
     return CharacterService(cast(CharacterModel, model))
 
 
 class ScriptedState:
-    """Where the scripted model stands after a text."""
+    """The state of the scripted model after a text."""
 
     def __init__(self, model: ScriptedCharacterModel, text: bytes) -> None:
         self.text = text

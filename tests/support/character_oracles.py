@@ -1,6 +1,6 @@
-"""The character-level model by its definitions: slow, and short enough to be seen to be right.
+"""Oracles for the character-level model: slow, and simple enough to be obviously right.
 
-Everything here goes by whole token strings and sums of probabilities. Nothing is narrowed, pruned or shared.
+They follow the definitions, with whole token strings and sums of probabilities. Nothing is narrowed, pruned or shared.
 """
 
 import json
@@ -20,13 +20,13 @@ END = 256
 
 
 def logsumexp(log_probs: list[float]) -> float:
-    """Of the logarithms of probabilities, that of their sum."""
+    """Returns the logarithm of the sum of probabilities, given as logarithms."""
     return float(np.logaddexp.reduce(log_probs)) if log_probs else -np.inf
 
 
 @dataclass(frozen=True)
 class EveryString:
-    """What a token model says of bytes, all token strings counted (Vieira et al. 2025, equations 7 to 13)."""
+    """The probabilities of bytes under a token model, over all token strings (Vieira et al. 2025, eq. 7 to 13)."""
 
     model: TokenModel
     trie: Trie
@@ -39,7 +39,7 @@ class EveryString:
         return [(rank, token_id, self.trie.spell(token_id)) for rank, token_id in enumerate(ids)]
 
     def iter_members(self, text: bytes) -> Iterator[tuple[TokenIds, float]]:
-        """The covering: strings whose last token is the first to reach the end of the text; their log probability."""
+        """Yields the covering of the text, each member with its log probability."""
         waiting: list[tuple[TokenIds, bytes, float]] = [((), b"", 0.0)]
         while waiting:
             ids, spelled, log_prob = waiting.pop()
@@ -53,11 +53,11 @@ class EveryString:
                     waiting.append(((*ids, token_id), longer, log_prob + float(log_probs[rank])))
 
     def log_prefix(self, text: bytes) -> float:
-        """That a text begins so."""
+        """Returns the log probability that a text begins with `text`."""
         return logsumexp([log_prob for _, log_prob in self.iter_members(text)])
 
     def log_whole(self, text: bytes) -> float:
-        """That it is the whole text."""
+        """Returns the log probability that `text` is the whole text."""
         ended = [
             log_prob + float(self.model.find_log_probs(self.start_ids + ids)[-1])
             for ids, log_prob in self.iter_members(text)
@@ -66,7 +66,7 @@ class EveryString:
         return logsumexp(ended)
 
     def find_next(self, text: bytes) -> npt.NDArray[np.float64]:
-        """[257]: ratios of prefix probabilities; of the whole text's probability for the end."""
+        """[257]: log probabilities of the next byte and of the end, as ratios to the probability of the prefix."""
         first_bytes = {token[0] for _, _, token in self._tokens}
         found = np.full(257, -np.inf)
         for byte in first_bytes:
@@ -76,7 +76,7 @@ class EveryString:
 
 
 def find_all_texts(model: TokenModel, trie: Trie, start_ids: TokenIds, num_tokens_at_most: int) -> dict[bytes, float]:
-    """The probability of every text of a model whose strings are this short, by a look at every one of them."""
+    """Returns the probability of every text of a model with such short strings, by enumerating all of them."""
     found: dict[bytes, float] = {}
     for length in range(num_tokens_at_most - len(start_ids) + 1):
         for ids in product(trie.order.tolist(), repeat=length):
@@ -95,11 +95,10 @@ _CONTINUATIONS = [
 
 
 class CanonicalStrings:
-    """What a token model says of bytes, where the strings count that a tokenizer makes of them and something after.
+    """The probabilities of bytes under a token model, over the canonical covering.
 
-    A member is tokens up to some place in the text's last pre-token, such as the tokenizer makes of these bytes, and
-    one token more that goes beyond the text; this last one may be any. Where pre-tokens end is found by trying
-    continuations, and merges are done one by one.
+    A member is the canonical tokens up to some offset in the text's last pre-token, and one more token that goes beyond
+    the text and is arbitrary. Pre-token boundaries are found by trying continuations. Merges are applied one by one.
     """
 
     def __init__(self, toy: ToyTokenizer, model: TokenModel, start_ids: TokenIds) -> None:
@@ -109,7 +108,7 @@ class CanonicalStrings:
         self._is_sentencepiece = toy.kind in SENTENCEPIECE_KINDS
 
     def find_paths(self, data: bytes) -> dict[TokenIds, bytes]:
-        """The tokens before the last, and the bytes that are left to it. `data` includes what stands before a text."""
+        """Returns the tokens before the last one, with their remaining bytes. `data` includes the dummy prefix."""
         whole = data.decode(errors="ignore")
         unfinished = data[len(whole.encode()) :]
         paths: dict[TokenIds, bytes] = {}
@@ -122,7 +121,7 @@ class CanonicalStrings:
         return paths
 
     def find_masses(self, data: bytes) -> npt.NDArray[np.float64]:
-        """[257]: log probability of the members by the byte with which they go on, or that the text ends."""
+        """[257]: log probability of the members, by the next byte after the text or its end."""
         found: list[list[float]] = [[] for _ in range(257)]
         for path, remaining_bytes in self.find_paths(data).items():
             for place, log_prob in self.iter_leaving(path, remaining_bytes):
@@ -130,7 +129,7 @@ class CanonicalStrings:
         return np.array([logsumexp(masses) for masses in found])
 
     def iter_leaving(self, path: TokenIds, remaining_bytes: bytes) -> Iterator[tuple[int, float]]:
-        """Each string one token longer than the path: its outcome after the text, and its log probability."""
+        """Yields for each string with one token more than the path: the next byte or END, and its log probability."""
         log_path = self._weigh(path)
         log_probs = self._model.find_log_probs(self._start_ids + path)
         for rank, token_id in enumerate(self._toy.trie.order.tolist()):
@@ -141,7 +140,7 @@ class CanonicalStrings:
             yield END, log_path + float(log_probs[-1])
 
     def find_next(self, data: bytes) -> npt.NDArray[np.float64]:
-        """[257]: log probabilities of the outcomes, of the members that go on as UTF-8."""
+        """[257]: log probabilities of the next byte and of the end, over the members that continue in valid UTF-8."""
         masses = self.find_masses(data)
         for byte in range(256):
             if not _can_be_text(data + bytes([byte])):
@@ -162,7 +161,7 @@ class CanonicalStrings:
         return {tuple(piece.end for piece in pieces if piece.end <= len(text)) for pieces in splits}
 
     def _find_open(self, complete: TokenIds, beginning: bytes) -> dict[TokenIds, bytes]:
-        """The paths that go on in a pre-token which begins so."""
+        """Returns the paths that can continue in a pre-token with this beginning."""
         found = {}
         for end in range(len(beginning) + 1):
             remaining_bytes = beginning[end:]
@@ -172,7 +171,7 @@ class CanonicalStrings:
         return found
 
     def _encode(self, piece: str) -> TokenIds:
-        """A whole pre-token. Llama 3 looks it up before it merges."""
+        """Encodes a whole pre-token. Llama 3 looks it up before merging."""
         if self._spec.get("ignore_merges"):
             whole = [index for index, token in enumerate(self._toy.vocabulary.token_bytes) if token == piece.encode()]
             if whole and piece:
@@ -180,7 +179,7 @@ class CanonicalStrings:
         return self.merge(piece.encode())
 
     def merge(self, data: bytes) -> TokenIds:
-        """The merge that was learned first, wherever it is possible first, until none is."""
+        """Applies the merge with the lowest rank at its first place, until none is possible."""
         pieces = self._find_letters(data)
         while True:
             ranks = [self._rank.get(pair, len(self._rank)) for pair in pairwise(pieces)]
@@ -202,7 +201,7 @@ class CanonicalStrings:
 
 
 def is_text(data: bytes) -> bool:
-    """True for whole UTF-8."""
+    """True for complete UTF-8."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -211,7 +210,7 @@ def is_text(data: bytes) -> bool:
 
 
 def _can_be_text(data: bytes) -> bool:
-    """By the definition: up to three bytes more, and it is."""
+    """True if up to three more bytes make it complete UTF-8."""
     if is_text(data):
         return True
     endings = [bytes([first, *[0x80] * count]) for first in (0x80, 0x90, 0xA0, 0xBF) for count in range(3)]
@@ -219,7 +218,7 @@ def _can_be_text(data: bytes) -> bool:
 
 
 def _find_shown() -> list[str]:
-    """GPT-2's character for each byte: itself where it can be seen, else one from 256 on."""
+    """Returns GPT-2's character for each byte: itself if it is printable, else one from U+0100 on."""
     seen = [byte for byte in range(256) if chr(byte).isprintable() and chr(byte) not in " \xad\xa0" and byte != 0x7F]
     hidden = iter(range(256, 512))
     return [chr(byte) if byte in seen else chr(next(hidden)) for byte in range(256)]

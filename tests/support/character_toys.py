@@ -1,4 +1,4 @@
-"""Token models without weights, readers of them, small vocabularies, and tokenizers with merges drawn at random."""
+"""Token models without weights, readers for them, small vocabularies, and tokenizers with random merges."""
 
 import json
 from collections import defaultdict
@@ -24,27 +24,27 @@ TokenIds = tuple[int, ...]
 
 _Json = Any  # what json.loads gives
 
-START = 0  # the id with which every string of the small vocabularies begins: no text
+START = 0  # the start token of the small vocabularies; it has no text
 
 
 class TokenModel(Protocol):
     """A language model over tokens."""
 
     def find_log_probs(self, token_ids: TokenIds) -> LogProbs:
-        """Of what follows these tokens, the start ids among them."""
+        """Returns the log probabilities of the next token. `token_ids` include the start ids."""
         ...
 
 
 @dataclass(frozen=True)
 class RandomModel:
-    """Every token string, or every last few tokens, has a distribution of its own, drawn from the seed."""
+    """A model with a random distribution, drawn from the seed, after every token string or after its last tokens."""
 
     num_tokens: int  # of the trie
     seed: int = 0
-    sharpness: float = 2.0  # 0: all alike; 2: a model with opinions; 30: nearly certain
-    share_impossible: float = 0.0  # of the tokens, at each place; the end of the text is always possible
-    num_tokens_seen: int | None = None  # how far back the model looks; None: to the start
-    num_tokens_at_most: int | None = None  # the text surely ends where a string is this long
+    sharpness: float = 2.0  # 0: uniform; 2: clear preferences; 30: nearly certain
+    share_impossible: float = 0.0  # of the tokens, after each string; the end of the text is always possible
+    num_tokens_seen: int | None = None  # how many tokens the model looks back; None: all
+    num_tokens_at_most: int | None = None  # after so many tokens the text ends with certainty
 
     def find_log_probs(self, token_ids: TokenIds) -> LogProbs:
         if self.num_tokens_at_most is not None and len(token_ids) >= self.num_tokens_at_most:
@@ -63,7 +63,7 @@ def _draw_log_probs(model: RandomModel, seen: TokenIds) -> LogProbs:
 
 
 class CorpusModel:
-    """Has seen some texts, each in one tokenization and so often, and nothing else is possible."""
+    """A model of some texts, each in one tokenization and with a weight. Nothing else is possible."""
 
     def __init__(self, trie: Trie, start_ids: TokenIds, weights: Mapping[TokenIds, float]) -> None:
         self._counts: dict[TokenIds, LogProbs] = defaultdict(lambda: np.zeros(trie.num_tokens + 1))
@@ -73,7 +73,7 @@ class CorpusModel:
             self._counts[start_ids + token_ids][-1] += weight
 
     def find_log_probs(self, token_ids: TokenIds) -> LogProbs:
-        if token_ids not in self._counts:  # it never comes to this: nothing may be taken from what stands here
+        if token_ids not in self._counts:  # an impossible string: no test may depend on its values
             return np.full_like(next(iter(self._counts.values())), np.nan)
         counts = self._counts[token_ids]
         with np.errstate(divide="ignore"):
@@ -82,18 +82,18 @@ class CorpusModel:
 
 
 class ToyReader:
-    """Reads strings with a token model, one by one and in float64, and keeps count."""
+    """A reader that uses a token model, one string at a time in float64, and counts its passes and rows."""
 
     def __init__(self, model: TokenModel, max_tokens: int = 10_000) -> None:
         self.max_tokens = max_tokens
-        self.most_rows_held = 0  # at once
+        self.most_rows_held = 0  # at the same time
         self.num_passes = 0
-        self.strings: WeakSet[TokenString] = WeakSet()  # those that were read, as long as they live
+        self.strings: WeakSet[TokenString] = WeakSet()  # the strings that were read and still exist
         self._model = model
 
     @property
     def num_rows_held(self) -> int:
-        """Rows of the vocabulary's size that hang on strings."""
+        """How many strings have a row of log probabilities."""
         return sum(string.log_probs is not None for string in self.strings)
 
     def read(self, strings: Sequence[TokenString]) -> None:
@@ -110,7 +110,7 @@ class ToyReader:
 
 
 def spell_out(string: TokenString) -> TokenIds:
-    """All tokens of the string."""
+    """Returns all tokens of the string."""
     parts = []
     ancestor: TokenString | None = string
     while ancestor is not None:
@@ -121,7 +121,7 @@ def spell_out(string: TokenString) -> TokenIds:
 
 
 class ByteEncoder:
-    """No merges: each byte is a token, and a text is one pre-token."""
+    """An encoder without merges: each byte is a token, and each text is one pre-token."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.start_ids: TokenIds = (START,)
@@ -142,18 +142,18 @@ class ByteEncoder:
 
 @dataclass(frozen=True)
 class SmallVocabulary:
-    """A few tokens over a few bytes; some spell the same."""
+    """A few tokens over a few bytes. Some tokens have the same bytes."""
 
     alphabet: bytes
     vocabulary: Vocabulary
 
     @cached_property
     def trie(self) -> Trie:
-        """Of its tokens."""
+        """The trie of its tokens."""
         return Trie.build(self.vocabulary)
 
     def open_model(self, model: TokenModel, max_tokens: int = 10_000) -> CharacterModel:
-        """A character-level model over a token model."""
+        """Returns a character-level model over a token model."""
         encoder = ByteEncoder(self.vocabulary)
         return CharacterModel(encoder, self.trie, (START,), lambda: ToyReader(model, max_tokens))
 
@@ -163,7 +163,7 @@ _ALPHABETS = (b"ab", b"a b", b"\x00\xff", b"abcd", "aé".encode(), b"\xe2\x82")
 
 @st.composite
 def small_vocabularies(draw: st.DrawFn, max_tokens: int = 6) -> SmallVocabulary:
-    """All single bytes of a small alphabet, and up to `max_tokens` strings of them."""
+    """Draws vocabularies: all single bytes of a small alphabet, and up to `max_tokens` strings of them."""
     alphabet = draw(st.sampled_from(_ALPHABETS))
     texts = st.lists(st.sampled_from(sorted(set(alphabet))), min_size=1, max_size=4).map(bytes)
     tokens = [bytes([byte]) for byte in sorted(set(alphabet))] + draw(st.lists(texts, max_size=max_tokens))
@@ -175,7 +175,7 @@ def small_vocabularies(draw: st.DrawFn, max_tokens: int = 6) -> SmallVocabulary:
 
 @st.composite
 def random_models(draw: st.DrawFn, /, trie: Trie, **changes: object) -> RandomModel:
-    """Flat ones, peaked ones, some for which much is impossible."""
+    """Draws models: flat ones, peaked ones, and some with many impossible tokens."""
     choices = {
         "seed": draw(st.integers(0, 2**32 - 1)),
         "sharpness": draw(st.sampled_from([0.0, 1.0, 3.0, 10.0])),
@@ -187,7 +187,7 @@ def random_models(draw: st.DrawFn, /, trie: Trie, **changes: object) -> RandomMo
 
 @cache
 def _plain_spec(kind: str) -> _Json:
-    """The tokenizer of that kind without its merges."""
+    """Returns the tokenizer of that kind without its merges."""
     spec = json.loads(narrow_tokenizer(kind).tokenizer.to_str())
     model = spec["model"]
     products = {"".join(merge) for merge in model["merges"]}
@@ -202,12 +202,12 @@ def _is_bare(piece: str) -> bool:
     return len(piece) == 1 or (len(piece) == 6 and piece.startswith("<0x"))
 
 
-_LETTERS = {True: "▁▁as1'\n", False: "ĠĠas1'ĊÃ©"}  # what merges are made of, for SentencePiece or not
+_LETTERS = {True: "▁▁as1'\n", False: "ĠĠas1'ĊÃ©"}  # the letters of merges, for SentencePiece or not
 
 
 @st.composite
 def merged_tokenizers(draw: st.DrawFn, kind: str, max_merges: int = 12) -> ToyTokenizer:
-    """A tokenizer of that kind, its merges drawn at random: no text was ever asked what is common in it."""
+    """Draws tokenizers of that kind with random merges, which no text was used to train."""
     spec = json.loads(json.dumps(_plain_spec(kind)))
     vocab, is_sentencepiece = spec["model"]["vocab"], kind in SENTENCEPIECE_KINDS
     pieces = [letter for letter in dict.fromkeys(_LETTERS[is_sentencepiece]) if letter in vocab]
@@ -219,16 +219,16 @@ def merged_tokenizers(draw: st.DrawFn, kind: str, max_merges: int = 12) -> ToyTo
             spec["model"]["merges"].append(pair)
             vocab[product] = len(vocab)
             pieces.append(product)
-    if kind == "llama3":  # whole pre-tokens that no merge leads to
+    if kind == "llama3":  # whole pre-tokens that no merges produce
         for word in draw(st.lists(st.text("as1", min_size=2, max_size=4), max_size=3)):
             vocab.setdefault(word, len(vocab))
     return wrap(kind, spec)
 
 
 def merge_by_hand(kind: str, *merges: str, words: Sequence[str] = ()) -> ToyTokenizer:
-    """A tokenizer of that kind with just these merges, such as `a b`, the first to come first.
+    """Returns a tokenizer of that kind with only these merges, such as `a b`, in the order of their ranks.
 
-    `words` are tokens that no merge leads to: whole pre-tokens, for a kind that looks these up first.
+    `words` are tokens that no merges produce: whole pre-tokens, for a kind that looks these up first.
     """
     spec = json.loads(json.dumps(_plain_spec(kind)))
     vocab = spec["model"]["vocab"]
@@ -241,15 +241,15 @@ def merge_by_hand(kind: str, *merges: str, words: Sequence[str] = ()) -> ToyToke
 
 
 def open_toy(toy: ToyTokenizer, model: TokenModel, max_tokens: int = 10_000) -> CharacterModel:
-    """A character-level model over a token model and a toy tokenizer."""
+    """Returns a character-level model over a token model and a toy tokenizer."""
     return CharacterModel(toy.encoder, toy.trie, find_start_ids(toy), lambda: ToyReader(model, max_tokens))
 
 
 def find_start_ids(toy: ToyTokenizer) -> TokenIds:
-    """What every text begins with: the tokenizer's own mark, or the end of the text before."""
+    """Returns the start ids of every text: the tokenizer's start token, or its end token."""
     return toy.encoder.start_ids or tuple(toy.vocabulary.end_ids)
 
 
 def train_on(toy: ToyTokenizer, weights: Mapping[str, float]) -> CorpusModel:
-    """A model that has seen these texts as the tokenizer splits them, and nothing else."""
+    """Returns a model of these texts in their canonical tokenization, and nothing else."""
     return CorpusModel(toy.trie, find_start_ids(toy), {toy.encode(text): weight for text, weight in weights.items()})

@@ -1,4 +1,4 @@
-"""An engine whose parts a test can look into, hold up and break."""
+"""An engine whose parts a test can inspect, block and break."""
 
 import dataclasses
 import threading
@@ -23,11 +23,11 @@ from tests.support.scripted_model import ScriptedModel
 from tests.support.toys import ToyTokenizer, build_prompts, toy_tokenizer
 from trie_cache.hot_prefixes import HotPrefixCache
 
-UNBOUNDED = Extent.BLOCK  # in a prefix without indentation nothing ends a block
+UNBOUNDED = Extent.BLOCK  # after a prefix without indentation, nothing ends a block
 
 
 class WatchedCache(SequenceCache):
-    """Remembers which tokens it keeps."""
+    """A cache that records which tokens it keeps."""
 
     token_ids: list[int]
 
@@ -37,11 +37,11 @@ class WatchedCache(SequenceCache):
 
 
 class WatchedRunner(Runner):
-    """A real runner that a test can look into, hold up and break."""
+    """A real runner that a test can inspect, block and break."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__(model, torch.device("cpu"))
-        self.caches: list[WatchedCache] = []  # one for each request, in the order in which they began to run
+        self.caches: list[WatchedCache] = []  # one for each request, in the order in which they started
         self.batch_sizes: list[int] = []
         self.before_forward: Callable[[], None] = lambda: None
 
@@ -59,7 +59,7 @@ class WatchedRunner(Runner):
 
 @dataclasses.dataclass
 class Clock:
-    """Stands still unless it is set."""
+    """A clock that changes only when the test sets it."""
 
     now: float = 100.0
 
@@ -69,7 +69,7 @@ class Clock:
 
 @dataclasses.dataclass
 class Bench:
-    """An engine with its parts in reach."""
+    """An engine and its parts."""
 
     toy: ToyTokenizer
     runner: WatchedRunner
@@ -79,7 +79,7 @@ class Bench:
 
 @cache
 def _load_model(folder: Path, dtype: str) -> torch.nn.Module:
-    """Loading takes longer than most tests, and no test changes the weights."""
+    """Caches loaded models, because loading takes longer than most tests and no test changes the weights."""
     return load_runner(EngineConfig(folder, dtype=dtype))._model
 
 
@@ -93,7 +93,7 @@ def build_bench(folder: Path, kind: str, dtype: str = "float64", **settings: Any
 
 @dataclasses.dataclass
 class ScriptedBench:
-    """An engine on a model without weights, with its parts in reach."""
+    """An engine with a model without weights, and its parts."""
 
     model: ScriptedModel
     engine: Engine
@@ -101,7 +101,7 @@ class ScriptedBench:
 
 
 def build_scripted_bench(max_tokens: int = 512, kind: str = "qwen", **settings: Any) -> ScriptedBench:
-    """`max_tokens`: the model's window."""
+    """Builds a ScriptedBench. `max_tokens` is the model's window."""
     toy, clock = toy_tokenizer(kind), Clock()
     model = ScriptedModel(toy, max_tokens)
     engine = Engine(EngineConfig(Path("model"), **settings), model, build_prompts(toy), clock)
@@ -109,7 +109,7 @@ def build_scripted_bench(max_tokens: int = 512, kind: str = "qwen", **settings: 
 
 
 def build_job_builder(max_tokens: int = 512, **settings: Any) -> JobBuilder:
-    """For a model without weights. `max_tokens`: its window."""
+    """Builds a JobBuilder for a model without weights. `max_tokens` is its window."""
     toy = toy_tokenizer("qwen")
     return JobBuilder(EngineConfig(Path("model"), **settings), ScriptedModel(toy, max_tokens), build_prompts(toy))
 

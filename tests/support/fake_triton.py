@@ -1,7 +1,7 @@
-"""A server that speaks Triton's gRPC protocol and answers as a test says.
+"""A fake server that speaks Triton's gRPC protocol and answers as the test says.
 
-As a program, `python -m tests.support.fake_triton`, it takes tritonserver's arguments and stands in for it. It
-completes one request and leaves all later ones unanswered. Its heartbeats say 0, or what FAKE_HEARTBEAT_MS says.
+As a program, `python -m tests.support.fake_triton`, it takes tritonserver's arguments and replaces it. It completes one
+request and never answers later ones. Its heartbeats are 0, or FAKE_HEARTBEAT_MS.
 """
 
 import asyncio
@@ -24,31 +24,31 @@ from inference.protocol.heartbeat import asks_for_heartbeat, heartbeat_to_arrays
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """One request, as it came."""
+    """One request, as received."""
 
     model_name: str
     arrays: dict[str, Array]
 
 
-# What comes back for a request, one response after the other: arrays, or the text of an error.
+# Yields the responses to a request: arrays, or the text of an error.
 Answer = Callable[[ModelCall], AsyncIterator[Mapping[str, Array] | str]]
 
 
 async def answer_heartbeats(call: ModelCall, heartbeat_ms: float = 0.0) -> AsyncGenerator[Mapping[str, Array], None]:
-    """Answers what asks for a heartbeat, and leaves everything else without an answer."""
+    """Answers heartbeat requests, and never answers any other request."""
     if not asks_for_heartbeat(call.arrays):
         await asyncio.Event().wait()
     yield heartbeat_to_arrays(heartbeat_ms)
 
 
 def build_last_chunk(text: str) -> dict[str, Array]:
-    """The only response of a completion."""
+    """Returns the only chunk of a completion, as arrays."""
     return chunk_to_arrays(CompletionChunk(text, finish_reason=FinishReason.LENGTH, stats=CompletionStats()))
 
 
 @asynccontextmanager
 async def run_fake_triton(answer: Answer, port: int = 0) -> AsyncGenerator["FakeTriton", None]:
-    """The server, on a free port or the given one, inside the block."""
+    """Runs the server inside the block, on the given port or a free one."""
     fake = FakeTriton(answer)
     server = grpc.aio.server()
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(fake, server)
@@ -61,7 +61,7 @@ async def run_fake_triton(answer: Answer, port: int = 0) -> AsyncGenerator["Fake
 
 
 class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]  # tritonclient has no types
-    """What it was asked, and an event for the first request that was cancelled."""
+    """The server: the requests it received, and an event that is set when a request is cancelled."""
 
     def __init__(self, answer: Answer) -> None:
         self.url = ""
@@ -70,11 +70,11 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
         self._answer = answer
 
     async def ModelReady(self, _request: Any, _context: Any) -> Any:  # noqa: N802  # the service's own name
-        """Always ready, as Triton."""
+        """Always reports ready, as Triton does."""
         return service_pb2.ModelReadyResponse(ready=True)
 
     async def ModelStreamInfer(self, requests: Any, _context: Any) -> Any:  # noqa: N802  # the service's own name
-        """One request for each stream."""
+        """Answers the one request of a stream."""
         request = await anext(aiter(requests))
         call = ModelCall(request.model_name, _read_inputs(request))
         self.calls.append(call)

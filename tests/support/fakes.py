@@ -1,4 +1,4 @@
-"""Stand-ins for what the product talks to, one for each seam."""
+"""Fakes of what the product talks to, one for each interface."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest, Co
 
 
 class ChunkSink(Protocol):
-    """Where a scripted engine sends one request's chunks."""
+    """The receiver of one request's chunks from a scripted engine."""
 
     def send(self, chunk: CompletionChunk) -> None: ...
     def fail(self, error: MidtokenError) -> None: ...
@@ -23,12 +23,12 @@ class ChunkSink(Protocol):
 
 
 class ScriptedEngine:
-    """An engine that does what the prefix says, each request on a thread of its own.
+    """An engine that does what the prefix says. Each request runs on its own thread.
 
-    `slow`: a chunk each 20 ms for ten seconds or until cancelled; `silent`: the same without chunks;
+    `slow`: a chunk every 20 ms, for ten seconds or until cancelled; `silent`: the same without chunks;
     `overload`, `refuse`, `raise`, `break`: the ways to fail; anything else: the prefix reversed, in two chunks.
-    `events.txt` of the model folder gets a line for each slow request that is cancelled, named by its suffix, and one
-    when the engine is closed.
+    It writes lines to `events.txt` in the model folder: one for each slow request that is cancelled, with the suffix as
+    its name, and one when the engine is closed.
     """
 
     def __init__(self, config: EngineConfig) -> None:
@@ -37,7 +37,7 @@ class ScriptedEngine:
         self._is_closed = threading.Event()
 
     def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
-        """Raises what the script says."""
+        """Starts the request, or raises the error that its prefix names."""
         if request.prefix == "overload":
             raise OverloadedError("64 requests are waiting already")
         if request.prefix == "refuse":
@@ -50,11 +50,11 @@ class ScriptedEngine:
         thread.start()
 
     def measure_heartbeat_ms(self) -> float:
-        """Never hangs."""
+        """Always 0: this engine never hangs."""
         return 0.0
 
     def close(self) -> None:
-        """Fails what is in flight."""
+        """Fails the running requests."""
         self._is_closed.set()
         for thread in self._threads:
             thread.join()
@@ -95,14 +95,16 @@ _STATS = CompletionStats(
 
 
 class FakeTriton(ModuleType):
-    """`triton_python_backend_utils` as the stub process offers it, as far as our models use it."""
+    """A fake of `triton_python_backend_utils`, with the part that our models use."""
 
     TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
 
     def __init__(self) -> None:
         super().__init__("triton_python_backend_utils")
         self.log = ""
-        self.metrics: dict[tuple[str, str | None], list[float]] = {}  # (name, outcome) -> what was added or observed
+        self.metrics: dict[
+            tuple[str, str | None], list[float]
+        ] = {}  # (name, outcome) -> the values that were added or observed
         self.Logger = SimpleNamespace(log_info=self._write, log_error=self._write)
         self.MetricFamily = _MetricFamilies(self.metrics)
         self.TritonError = _TritonError
@@ -111,12 +113,12 @@ class FakeTriton(ModuleType):
     def InferenceResponse(  # noqa: N802 - Triton's name
         self, output_tensors: list[tuple[str, Array]] | None = None, error: "_TritonError | None" = None
     ) -> SimpleNamespace:
-        """A response, with the flags that it is sent with."""
+        """A response. `send` sets its flags."""
         described = error and (error.message, error.code)
         return SimpleNamespace(arrays=dict(output_tensors or []), error=described, flags=0)
 
     def get_input_tensor_by_name(self, request: "FakeRequest", name: str) -> SimpleNamespace | None:
-        """None for an input that was left out."""
+        """Returns the input, or None if the request does not have it."""
         return SimpleNamespace(as_numpy=lambda: request.arrays[name]) if name in request.arrays else None
 
     def _write(self, line: str) -> None:
@@ -124,7 +126,7 @@ class FakeTriton(ModuleType):
 
 
 class FakeRequest:
-    """A request as Triton hands it to a model."""
+    """A request as Triton passes it to a model."""
 
     def __init__(self, arrays: Mapping[str, Array], parameters: Mapping[str, int] | None = None) -> None:
         self.arrays = arrays
@@ -133,11 +135,11 @@ class FakeRequest:
         self.raw_parameters = json.dumps(parameters or {}).encode()
 
     def get_response_sender(self) -> "FakeSender":
-        """Always the same."""
+        """Returns the request's one sender."""
         return self.sender
 
     def parameters(self) -> str:
-        """As JSON. Raises UnicodeDecodeError for bytes that are not UTF-8, as Triton's own does."""
+        """Returns the parameters as JSON. Raises UnicodeDecodeError for bytes that are not UTF-8, as Triton does."""
         return self.raw_parameters.decode()
 
     def is_cancelled(self) -> bool:
@@ -146,14 +148,14 @@ class FakeRequest:
 
 
 class FakeSender:
-    """Keeps what is sent."""
+    """Records what is sent."""
 
     def __init__(self) -> None:
         self.responses: list[SimpleNamespace] = []
         self.cancelled = False
 
     def send(self, response: SimpleNamespace, flags: int = 0) -> None:
-        """Also what comes after FINAL, which Triton would refuse."""
+        """Records a response. Unlike Triton, it also accepts responses after FINAL."""
         response.flags = flags
         self.responses.append(response)
 
@@ -174,7 +176,7 @@ class _MetricFamilies:
     COUNTER, HISTOGRAM = "counter", "histogram"
 
     def __init__(self, metrics: dict[tuple[str, str | None], list[float]]) -> None:
-        self.has_overlapped = False  # true once two threads were in a metric at once, which crashes Triton 2.51
+        self.has_overlapped = False  # True once two threads used a metric at the same time, which crashes Triton 2.51
         self._metrics = metrics
         self._busy = threading.Lock()
 
@@ -188,7 +190,7 @@ class _MetricFamilies:
             def add(value: float) -> None:
                 self.has_overlapped |= self._busy.locked()
                 with self._busy:
-                    time.sleep(0.001)  # Triton, too, lets other threads run meanwhile
+                    time.sleep(0.001)  # Triton also lets other threads run here
                     seen.append(value)
 
             return SimpleNamespace(**{"observe" if buckets else "increment": add})
@@ -197,15 +199,15 @@ class _MetricFamilies:
 
 
 class FakeServer:
-    """A server that answers so many probes and then none; None: all."""
+    """A server that answers `num_probes` probes and then none. None means all."""
 
     def __init__(self, num_probes: int | None = None) -> None:
         self.probed, self.ended = asyncio.Event(), asyncio.Event()
-        self.stops: list[bool] = []  # of each stop, whether it might drain
+        self.stops: list[bool] = []  # `may_drain` of each stop
         self._num_left = num_probes
 
     async def probe(self) -> None:
-        """Raises ServerError once there are none left."""
+        """Raises ServerError after `num_probes` calls."""
         if self._num_left == 0:
             raise ServerError("no completion")
         if self._num_left is not None:
@@ -213,9 +215,9 @@ class FakeServer:
         self.probed.set()
 
     async def wait_until_ended(self) -> None:
-        """Until the test sets `ended`."""
+        """Returns when the test sets `ended`."""
         await self.ended.wait()
 
     async def stop(self, may_drain: bool = True) -> None:
-        """Notes the stop."""
+        """Records the stop."""
         self.stops.append(may_drain)

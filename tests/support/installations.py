@@ -1,7 +1,7 @@
-"""The wheel as a stranger installs it: in an environment with what it declares, and nothing else.
+"""The wheel, installed in an environment that contains its declared dependencies and nothing else.
 
-Nothing is downloaded. The wheel is built from the source tree, and its dependencies are links to the files of the
-environment that runs the tests: exactly those distributions that the wheel's metadata asks for, directly or not.
+Nothing is downloaded. The wheel is built from the source tree. Its dependencies, direct and indirect, are links to the
+files of the environment that runs the tests.
 """
 
 import os
@@ -36,7 +36,7 @@ class Installation:
 
     @property
     def midtoken(self) -> Path:
-        """The command that the wheel installs."""
+        """The path of the `midtoken` command that the wheel installs."""
         return self.folder / "bin" / "midtoken"
 
     @property
@@ -44,7 +44,7 @@ class Installation:
         return self.folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
 
     def run(self, *command: Path | str, **options: Any) -> "subprocess.CompletedProcess[str]":
-        """Runs a command in the environment's folder, with no variable that would lead Python to the source tree."""
+        """Runs a command in the environment's folder, without variables that let Python find the source tree."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         return subprocess.run(
             command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=100, **options
@@ -52,7 +52,7 @@ class Installation:
 
 
 def build_wheel(folder: Path) -> Path:
-    """The wheel of the source tree, built in `folder` from a copy, so that the tree stays as it is."""
+    """Builds the wheel in `folder`, from a copy of the source tree, so that the tree is not changed."""
     for name in (*PACKAGES, "model_repository", "models/default"):
         shutil.copytree(IMPORT_ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md"):
@@ -64,7 +64,7 @@ def build_wheel(folder: Path) -> Path:
 
 
 def install_wheel(wheel: Path, folder: Path, extras: Sequence[str] = ()) -> Installation:
-    """A new environment with the wheel, what it requires, and what those extras of it require."""
+    """Makes a new environment with the wheel, its dependencies and those of the given extras."""
     venv.create(folder, symlinks=True)
     installation = Installation(folder)
     installation.run(*_PIP, "--python", installation.python, "install", "--no-deps", "--no-index", wheel, check=True)
@@ -75,7 +75,7 @@ def install_wheel(wheel: Path, folder: Path, extras: Sequence[str] = ()) -> Inst
 
 
 def _find_dependencies(root: Distribution, extras: Sequence[str]) -> Iterator[Distribution]:
-    """Every distribution of this environment that `root` needs, once. Fails where a version does not fit."""
+    """Returns each distribution of this environment that `root` needs, once. Fails if a version does not match."""
     seen: set[tuple[str, str]] = set()
     yielded: set[str] = set()
     waiting = [(root, extra) for extra in ("", *extras)]

@@ -1,4 +1,4 @@
-"""An editor reduced to its LSP client, and the language server that it speaks to, with a scripted model."""
+"""An editor that is only an LSP client, and a language server with a scripted model to connect it to."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ URI = "file:///project/file.py"
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A language server whose model answers by rules."""
+    """How to start a language server whose model answers by rules."""
 
     command: Sequence[str]  # starts it on stdio
     folder: Path  # in this folder
@@ -23,11 +23,11 @@ class Script:
 
     @property
     def events(self) -> list[dict[str, str]]:
-        """What happened at the model so far: objects with `event`, `prefix` and `suffix`."""
+        """The events at the model so far: objects with `event`, `prefix` and `suffix`."""
         return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
 
     def count(self, event: str) -> int:
-        """How often something happened: started, finished, cancelled, closed."""
+        """Returns how often an event occurred: started, finished, cancelled, closed."""
         return sum(entry["event"] == event for entry in self.events)
 
 
@@ -40,7 +40,7 @@ class LspEditor:
         self.shown: list[str] = []  # window/showMessage
         self.logged: list[str] = []  # window/logMessage
         self.progress: list[Any] = []  # the values of $/progress
-        self.settings: Any = None  # what the section "midtoken" of its configuration holds
+        self.settings: Any = None  # the section "midtoken" of its configuration
         self.answer_configuration: Callable[[], Any] = lambda: [self.settings]
         self.num_configuration_requests = 0
         self._version = 0
@@ -60,13 +60,13 @@ class LspEditor:
         return process
 
     def send(self, message: dict[str, Any]) -> None:
-        """Sends any message, also an invalid one."""
+        """Sends any message, even an invalid one."""
         body = json.dumps(message).encode()
         assert self.client.protocol.writer is not None
         self.client.protocol.writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
 
     async def leave(self) -> int:
-        """Ends the language server's process as an editor does; its exit status."""
+        """Ends the language server's process as an editor does. Returns its exit status."""
         if self.process.returncode is None:
             await self.client.shutdown_async(None)
             self.client.exit(None)
@@ -81,7 +81,7 @@ class LspEditor:
         self.client.text_document_did_close(types.DidCloseTextDocumentParams(document))
 
     def edit(self, line: int, character: int, text: str, end: tuple[int, int] | None = None) -> None:
-        """Replaces text, from a position up to `end` or to where it starts."""
+        """Replaces the text from a position to `end`; without `end`, inserts at the position."""
         self._version += 1
         start = types.Position(line, character)
         span = types.Range(start, types.Position(*end) if end else start)
@@ -94,7 +94,7 @@ class LspEditor:
         self.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(settings))
 
     async def ghost(self, line: int, character: int) -> types.InlineCompletionItem:
-        """The item to draw at a position; fails the test where there is none."""
+        """Returns the item to draw at a position; fails the test if there is none."""
         result = await self.ask(line, character)
         assert result is not None, "the request has no answer"
         assert result.items, "there is nothing to suggest"
@@ -102,21 +102,21 @@ class LspEditor:
         return item
 
     def ask(self, line: int, character: int) -> "asyncio.Future[types.InlineCompletionList | None]":
-        """The bare answer to textDocument/inlineCompletion."""
+        """Returns the result of textDocument/inlineCompletion."""
         context = types.InlineCompletionContext(types.InlineCompletionTriggerKind.Automatic)
         document, position = types.TextDocumentIdentifier(URI), types.Position(line, character)
         params = types.InlineCompletionParams(context, document, position)
-        # pygls says that the result may be a sequence of items too; this server never sends one.
+        # The type in pygls also allows a sequence of items, which this server never sends.
         answer: Awaitable[Any] = self.client.text_document_inline_completion_async(params)
         return asyncio.ensure_future(answer)
 
     def cancel_last_request(self) -> None:
-        """$/cancelRequest for the last request. Cancelling the client's own future would send nothing."""
+        """Sends $/cancelRequest for the last request. Cancelling the client's own future would send nothing."""
         request_id = list(self.client.protocol._request_futures)[-1]
         self.client.protocol.notify(types.CANCEL_REQUEST, types.CancelParams(request_id))
 
     async def menu(self, line: int, character: int) -> types.CompletionList:
-        """The answer to textDocument/completion."""
+        """Returns the result of textDocument/completion."""
         params = types.CompletionParams(types.TextDocumentIdentifier(URI), types.Position(line, character))
         result = await self.client.text_document_completion_async(params)
         assert isinstance(result, types.CompletionList)
@@ -147,13 +147,13 @@ class LspEditor:
 
 
 class WriteScript(Protocol):
-    """A function from rules to the Script that follows them."""
+    """The type of a function that returns a Script for the given rules."""
 
     def __call__(self, *rules: dict[str, Any], **options: Any) -> Script: ...
 
 
 class StartEditor(Protocol):
-    """A function from a Script and capabilities to an editor that has started its language server."""
+    """The type of a function that starts the Script's language server and returns a connected editor."""
 
     def __call__(
         self,
@@ -170,7 +170,7 @@ def build_capabilities(
     answers_configuration: bool = True,
     shows_progress: bool = False,
 ) -> types.ClientCapabilities:
-    """An editor's client capabilities."""
+    """Returns an editor's client capabilities."""
     inline = types.InlineCompletionClientCapabilities() if draws_ghost_text else None
     return types.ClientCapabilities(
         general=types.GeneralClientCapabilities(position_encodings=[types.PositionEncodingKind(encoding)]),

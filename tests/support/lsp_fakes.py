@@ -1,4 +1,4 @@
-"""A backend that the test feeds, one that follows rules, and a window that records."""
+"""A backend that the test feeds, a backend that follows rules, and a window that records messages."""
 
 import asyncio
 import json
@@ -18,19 +18,19 @@ class FedStream:
         self._events: asyncio.Queue[CompletionChunk | BaseException] = asyncio.Queue()
 
     def feed(self, text: str) -> None:
-        """More text comes."""
+        """Sends a chunk of text."""
         self._events.put_nowait(CompletionChunk(text))
 
     def finish(self, text: str = "") -> None:
-        """The last text comes."""
+        """Sends the last chunk of text."""
         self._events.put_nowait(CompletionChunk(text, finish_reason=FinishReason.EXTENT, stats=CompletionStats()))
 
     def end(self) -> None:
-        """It ends without a finish reason."""
+        """Ends the stream without a finish reason."""
         self._events.put_nowait(CompletionChunk("", stats=CompletionStats()))
 
     def fail(self, error: BaseException) -> None:
-        """It ends with an error."""
+        """Ends the stream with an error."""
         self._events.put_nowait(error)
 
     async def iterate(self) -> AsyncGenerator[CompletionChunk, None]:
@@ -48,8 +48,9 @@ class FedStream:
 
 
 class FedBackend:
-    """Takes requests and leaves the answers to the test. Closed, it behaves as a closed gRPC channel does:
-    its open streams end with CancelledError, and a new one is refused.
+    """A backend whose answers the test feeds.
+
+    After `close` it behaves like a closed gRPC channel: open streams end with CancelledError, new ones are refused.
     """
 
     def __init__(self) -> None:
@@ -75,7 +76,7 @@ class FedBackend:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The answer to a prefix that ends with `ends_with`: texts, each after a delay."""
+    """The answer to prefixes that end with `ends_with`: texts, each sent after a delay."""
 
     ends_with: str
     texts: Sequence[str]
@@ -83,7 +84,7 @@ class Rule:
 
 
 class ScriptedBackend:
-    """Answers by the first rule that fits, and writes each event as a line of JSON into a file."""
+    """A backend that answers by the first matching rule, and writes each event to a file as a line of JSON."""
 
     def __init__(self, rules: Sequence[Rule], log: Path) -> None:
         self._rules = rules
@@ -115,7 +116,7 @@ class ScriptedBackend:
 
 @dataclass
 class RecordingWindow:
-    """Keeps what an editor would show."""
+    """A window that records its messages."""
 
     logs: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""An editor and the language server in one process. They exchange LSP messages as bytes, without a pipe."""
+"""An editor and the language server in one process. They exchange LSP messages as bytes, without pipes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ from tests.support.lsp_fakes import FedBackend
 
 
 class InProcess:
-    """A language server, the backend that the test feeds, and an editor. `error` makes connecting fail."""
+    """A language server, its backend, which the test feeds, and an editor. `error` makes connecting fail."""
 
     def __init__(self) -> None:
         self.backend = FedBackend()
@@ -28,7 +28,7 @@ class InProcess:
         self.editor = LspEditor(LanguageClient("editor", "1"))
 
     async def start(self, capabilities: types.ClientCapabilities | None = None, options: Any = None) -> None:
-        """Initializes with an editor that draws ghost text and answers workspace/configuration."""
+        """Initializes the server. By default, the editor draws ghost text and answers workspace/configuration."""
         await self.editor.start(capabilities or build_capabilities(), options)
 
     async def _connect(self) -> CompletionBackend:
@@ -40,7 +40,7 @@ class InProcess:
 
 @asynccontextmanager
 async def run_in_process() -> AsyncIterator[InProcess]:
-    """Both, connected, before `initialize`."""
+    """Connects the editor and the server inside the block. `initialize` has not been sent."""
     both = InProcess()
     to_server, to_editor = asyncio.StreamReader(), asyncio.StreamReader()
     server, editor = both.server.protocol, both.editor.client.protocol
@@ -60,7 +60,7 @@ async def run_in_process() -> AsyncIterator[InProcess]:
 
 
 class _Writer:
-    """One end's writer, which is the other end's reader."""
+    """The writer of one side. What it writes is the input of the other side."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader

@@ -1,4 +1,4 @@
-"""A language model without weights: it follows simple rules, counts what it holds, and fails where a test says so."""
+"""A language model without weights. It follows simple rules, counts its tokens, and fails when the test says so."""
 
 import dataclasses
 import weakref
@@ -14,7 +14,7 @@ from tests.support.toys import ToyTokenizer
 
 
 class CountingCache:
-    """Holds no keys and values, only their number and the tokens that they belong to."""
+    """A cache without keys and values. It has only their number and their tokens."""
 
     def __init__(self, owner: "ScriptedModel", capacity: int) -> None:
         self.owner = owner
@@ -44,9 +44,9 @@ class CountingCache:
 
 @dataclasses.dataclass(eq=False)
 class ScriptedModel:
-    """At the deepest crossing it takes the shortest token that may follow, the least id first. It never ends a text.
+    """A model that chooses the shortest allowed token at the deepest crossing; of equals the least id.
 
-    So it spells healed bytes in as many tokens as it can. `max_tokens` is its window.
+    So it spells healed bytes with as many tokens as possible. It never ends a text. `max_tokens` is its window.
     """
 
     toy: ToyTokenizer
@@ -59,9 +59,9 @@ class ScriptedModel:
     before_reserve: Callable[[CountingCache], None] = lambda _: None
     spoil: Callable[[SampleRequest, SampleResult], SampleResult] = lambda _, result: result
     num_caches_made: int = 0
-    num_grown: int = 0  # how often a cache had less room than its sequence came to need
-    most_held: int = 0  # the most tokens that there was room for at once, in all caches
-    furthest: int = 0  # the most tokens that a sequence had, the new ones of a step included
+    num_grown: int = 0  # how often a cache had less room than its sequence needed
+    most_held: int = 0  # the largest room of all caches together, in tokens
+    furthest: int = 0  # the largest number of tokens of a sequence, including the new ones of a step
     step_sizes: list[int] = dataclasses.field(default_factory=list)
     _caches: "weakref.WeakSet[CountingCache]" = dataclasses.field(default_factory=weakref.WeakSet)
 
@@ -82,18 +82,18 @@ class ScriptedModel:
         return [None if step.sample is None else self._choose(step.sample) for step in steps]
 
     def register(self, cache: CountingCache) -> None:
-        """Counts a new cache among those that live."""
+        """Adds a new cache to the live caches."""
         self.num_caches_made += 1
         self._caches.add(cache)
         self.count_held()
 
     def count_held(self) -> None:
-        """Notes how much room there is in all caches together."""
+        """Updates `most_held`."""
         self.most_held = max(self.most_held, self.num_held)
 
     @property
     def num_held(self) -> int:
-        """Tokens that there is room for now."""
+        """The room of all live caches, in tokens."""
         return sum(cache.capacity for cache in self._caches)
 
     def _choose(self, request: SampleRequest) -> SampleResult:
@@ -125,5 +125,5 @@ class ScriptedModel:
 
 
 def raise_full() -> None:
-    """What a device without memory answers."""
+    """Raises the error of a device without free memory."""
     raise OverloadedError("the device has no memory left for the keys and values of 7 tokens; try again in a moment")

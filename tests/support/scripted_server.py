@@ -1,4 +1,4 @@
-"""The real language server on stdio with a scripted model: `python -m tests.support.scripted_server FILE`.
+"""Runs the real language server on stdio with a scripted model: `python -m tests.support.scripted_server FILE`.
 
 FILE is JSON: {"rules": [{"ends_with", "texts", "delay_s"}], "log": PATH, "start_s": 0, "start_error": null}.
 """

@@ -1,4 +1,4 @@
-"""Real servers for tests: `midtoken serve` as a process, on free ports, with a scripted engine or the real one."""
+"""Real servers for tests: `midtoken serve` as a process on free ports, with scripted or real models."""
 
 import contextlib
 import ctypes
@@ -49,26 +49,26 @@ class TritonPythonModel(Adapter):
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A model and the repository that serves it."""
+    """A model, and the model repository that serves it."""
 
     model_dir: Path
     repository: Path
 
     def command(self, state_dir: Path, *arguments: str) -> list[str]:
-        """`midtoken serve` on free ports."""
+        """The command line of `midtoken serve` on free ports."""
         return [
             *(sys.executable, "-m", "midtoken", "serve", "--free-ports", f"--state-dir={state_dir}"),
             *(f"--model={self.model_dir}", f"--model-repository={self.repository}", *arguments),
         ]
 
     def entry(self, state_dir: Path) -> ServerEntry:
-        """Where `command` registers."""
+        """The entry with which `command` registers."""
         return ServerEntry.create(state_dir, EngineConfig(self.model_dir.resolve()))
 
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """`midtoken serve`, answering."""
+    """A running `midtoken serve` that answers requests."""
 
     process: "subprocess.Popen[str]"
     endpoint: Endpoint
@@ -77,44 +77,44 @@ class RunningServer:
 
     @property
     def log(self) -> str:
-        """What tritonserver and its models have logged so far."""
+        """The log of tritonserver and its models so far."""
         return "".join(path.read_text(errors="replace") for path in self.state_dir.glob("*/tritonserver.log"))
 
     @property
     def events(self) -> list[str]:
-        """What the scripted engine has noted so far."""
+        """The events that the scripted engine has recorded so far."""
         path = self.served.model_dir / "events.txt"
         return path.read_text().splitlines() if path.exists() else []
 
     def find_processes(self) -> dict[int, str]:
-        """Its command lines, by process id: `midtoken serve`, its guardian, tritonserver and the models' stubs."""
+        """Returns its command lines by process id: `midtoken serve`, process guard, tritonserver and stubs."""
         return find_processes(self.state_dir)
 
     def find_stubs(self) -> list[int]:
-        """The processes that run its models; they start from links in its state folder."""
+        """Returns the processes that run its models. They are started through links in its state folder."""
         return [pid for pid, command in self.find_processes().items() if command.startswith(str(self.state_dir))]
 
     def find_regions(self) -> list[Path]:
-        """Its shared memory; the number after the namespace is its guardian's process id."""
+        """Returns its shared memory. The number after the namespace is the process id of its process guard."""
         regions = Path("/dev/shm").glob("triton_python_backend_shm_region_midtoken_*")
         owners = {str(pid) for pid in self.find_processes()}
         return [path for path in regions if path.name.split("_")[7] in owners]
 
     def read_metric(self, name: str) -> float:
-        """The sum over a metric's labels."""
+        """Returns a metric, summed over its labels."""
         with urllib.request.urlopen(self.endpoint.metrics_url) as response:
             lines = response.read().decode().splitlines()
         return sum(float(line.split()[-1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
 
 
 def make_scripted(folder: Path) -> Served:
-    """The real configurations and adapters, with `tests.support.fakes.ScriptedEngine` and its like behind them."""
+    """Writes a model repository with the real configurations and adapters, but scripted models."""
     repository = folder / "repository"
     _script(repository / "completion", "fakes.py", _SCRIPTED_COMPLETION)
     _script(repository / "characters", "character_fakes.py", _SCRIPTED_CHARACTERS)
     model_dir = folder / "model"
     model_dir.mkdir()
-    (model_dir / "config.json").write_text("{}")  # what a model folder is known by
+    (model_dir / "config.json").write_text("{}")  # identifies a model folder
     return Served(model_dir, repository)
 
 
@@ -127,7 +127,7 @@ def _script(model_folder: Path, fakes: str, model: str) -> None:
 
 
 def find_real() -> Served | None:
-    """The product with its default model, or the one that MIDTOKEN_TEST_MODEL names; None where there is none."""
+    """Returns the default model, or the one that MIDTOKEN_TEST_MODEL names; None if there is none."""
     try:
         model_dir = Path(os.environ.get("MIDTOKEN_TEST_MODEL") or find_default_model())
     except LaunchError:
@@ -137,7 +137,7 @@ def find_real() -> Served | None:
 
 @contextlib.contextmanager
 def run_server(served: Served, state_dir: Path, *arguments: str) -> Iterator[RunningServer]:
-    """Serves inside the block and ends the server after it, if it has not ended yet."""
+    """Runs a server inside the block, and stops it afterwards if it has not ended yet."""
     command = served.command(state_dir, *arguments)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True, preexec_fn=_end_with_parent)
     try:
@@ -152,7 +152,7 @@ def run_server(served: Served, state_dir: Path, *arguments: str) -> Iterator[Run
 
 
 def _end_with_parent() -> None:
-    """The kernel ends the server with the tests, also when these are killed: a worker of pytest-xdist is, on Ctrl-C."""
+    """Makes the kernel end the server with the tests, also if they are killed, as by Ctrl-C in pytest-xdist."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
@@ -165,10 +165,10 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
 
 
 def find_processes(folder: Path) -> dict[int, str]:
-    """The command lines, by process id, that name something in the folder."""
+    """Returns the command lines that contain the folder, by process id."""
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # processes come and go
+        with contextlib.suppress(OSError):  # a process can end at any time
             command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             if str(folder) in command:
                 found[int(process.name)] = command

@@ -1,4 +1,4 @@
-"""Where chunks go in the tests."""
+"""Sinks that collect chunks in tests."""
 
 import threading
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest, Co
 
 
 class CollectingSink:
-    """Keeps what it is sent. `on_chunk` runs on the engine's thread, between two of its steps."""
+    """A sink that keeps its chunks. `on_chunk` runs on the engine's thread, between two steps."""
 
     def __init__(self, on_chunk: Callable[[], None] = lambda: None) -> None:
         self.chunks: list[CompletionChunk] = []
@@ -34,7 +34,7 @@ class CollectingSink:
         return self.cancelled.is_set()
 
     def wait(self) -> "CollectingSink":
-        """Returns once the answer is whole; raises where it failed."""
+        """Waits for the last chunk. Raises the error if the request failed."""
         self.wait_for_end()
         if self.error is not None:
             raise self.error
@@ -45,12 +45,12 @@ class CollectingSink:
 
     @property
     def text(self) -> str:
-        """The first candidate's."""
+        """The text of the first candidate."""
         return self.texts[0]
 
     @property
     def texts(self) -> list[str]:
-        """The joined chunks of each candidate."""
+        """The text of each candidate."""
         joined: dict[int, str] = {}
         for chunk in self.chunks:
             joined[chunk.candidate] = joined.get(chunk.candidate, "") + chunk.text
@@ -67,12 +67,12 @@ class CollectingSink:
 
 
 def submit(engine: Completer, request: CompletionRequest) -> CollectingSink:
-    """The request on its way."""
+    """Submits the request and returns its sink."""
     sink = CollectingSink()
     engine.submit(request, sink)
     return sink
 
 
 def complete(engine: Completer, request: CompletionRequest) -> CollectingSink:
-    """The request's whole answer."""
+    """Submits the request and waits for its answer."""
     return submit(engine, request).wait()

@@ -1,4 +1,4 @@
-"""Small trained tokenizers of every supported kind, tiny random models, and texts that try both."""
+"""Small trained tokenizers of every supported kind, tiny random models, and texts to test them with."""
 
 import itertools
 import json
@@ -26,7 +26,7 @@ from trie_cache.vocabulary import Vocabulary
 _Json = Any  # what json.loads gives
 
 END = "<|endoftext|>"
-BEGIN = "<|begin_of_text|>"  # what the Llama 3 kind puts before every text
+BEGIN = "<|begin_of_text|>"  # the start token of the Llama 3 kind
 NARROW_ALPHABET = "as1' \n"
 FIM_NAMES = ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>")
 NUM_PADDING_ROWS = 7
@@ -50,38 +50,38 @@ KINDS = BYTE_LEVEL_KINDS + SENTENCEPIECE_KINDS
 
 @dataclass(frozen=True)
 class ToyTokenizer:
-    """A trained tokenizer, and what the product makes of it."""
+    """A trained tokenizer, and the product's objects for it."""
 
     kind: str
     tokenizer: Tokenizer
-    plain: Tokenizer  # the same without special tokens, so that text which looks like one is text: the oracle
+    plain: Tokenizer  # the oracle: without special tokens, so that text which looks like one is text
     encoder: TextEncoder
     vocabulary: Vocabulary
     trie: Trie
 
     @property
     def num_rows(self) -> int:
-        """Rows of a model's head for it, padding included."""
+        """The number of rows of a model's output head for it, including padding."""
         return self.vocabulary.num_rows
 
     def join(self, token_ids: Sequence[int]) -> bytes:
-        """The bytes of the tokens."""
+        """Returns the joined bytes of the tokens."""
         return b"".join(self.vocabulary.token_bytes[token_id] for token_id in token_ids)
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """The tokenizers library's own answer for a whole text."""
+        """Encodes a whole text with the `tokenizers` library itself."""
         return tuple(self.plain.encode(text, add_special_tokens=False).ids)
 
 
 @cache
 def toy_tokenizer(kind: str, num_tokens: int = 640) -> ToyTokenizer:
-    """The tokenizer of that kind, trained on a part of the standard library."""
+    """Returns a tokenizer of that kind, trained on a part of the standard library."""
     return wrap(kind, train(kind, training_texts(), num_tokens))
 
 
 @cache
 def narrow_tokenizer(kind: str) -> ToyTokenizer:
-    """A tokenizer of that kind with tokens of at most three of NARROW_ALPHABET's characters: few enough to try all."""
+    """Returns a tokenizer of that kind with few tokens, each of at most three characters of NARROW_ALPHABET."""
     random = Random(7)
     words = ["".join(random.choices("aas1'", k=random.randint(1, 5))) for _ in range(60)]
     gaps = [" ", " ", " ", "  ", "   ", "\n", "\n\n", "\n  ", " \n", "'s ", "1\n"]
@@ -90,7 +90,7 @@ def narrow_tokenizer(kind: str) -> ToyTokenizer:
 
 
 def wrap(kind: str, spec: _Json) -> ToyTokenizer:
-    """What the product makes of a `tokenizer.json`."""
+    """Builds the product's objects for a `tokenizer.json`."""
     plain = Tokenizer.from_str(json.dumps({**spec, "added_tokens": [], "post_processor": None}))
     tokenizer = Tokenizer.from_str(json.dumps(spec))
     encoder = SentencePieceEncoder(tokenizer) if kind in SENTENCEPIECE_KINDS else ByteLevelEncoder(tokenizer)
@@ -99,13 +99,13 @@ def wrap(kind: str, spec: _Json) -> ToyTokenizer:
 
 
 def training_texts() -> list[str]:
-    """Code, and a little of what code is not."""
+    """Returns code, and a little other text."""
     sources = [Path(str(module.__file__)).read_text(encoding="utf-8") for module in (textwrap, tokenize)]
     return [*sources, "café naïve Straße 中文字符 日本語 12345 2024 don't they're we'll\r\n\tx\r\n" * 20]
 
 
 def train(kind: str, texts: list[str], num_tokens: int, max_token_length: int = 16) -> _Json:
-    """A `tokenizer.json`."""
+    """Trains a tokenizer of that kind. Returns its `tokenizer.json`."""
     if kind in SENTENCEPIECE_KINDS:
         return _train_sentencepiece(kind, texts, num_tokens, max_token_length)
     return _train_byte_level(kind, texts, num_tokens, max_token_length)
@@ -141,7 +141,7 @@ def _train_byte_level(kind: str, texts: list[str], num_tokens: int, max_token_le
 
 
 def _add_unmerged_words(spec: _Json, tokenizer: Tokenizer, texts: list[str]) -> None:
-    """Whole pre-tokens that no merge leads to, found only by the look-up before merging."""
+    """Adds whole pre-tokens that no merges produce. Only the look-up before merging finds them."""
     words = {word for text in texts for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text)}
     unmerged = sorted(word for word in words if 2 <= len(word) <= 6 and word not in spec["model"]["vocab"])
     for word in unmerged[:: max(len(unmerged) // 40, 1)]:
@@ -188,7 +188,7 @@ def _train_sentencepiece(kind: str, texts: list[str], num_tokens: int, max_token
 
 
 def _read_vocabulary(spec: _Json) -> Vocabulary:
-    """Bytes of the tokens by the plainest reading of the file, not by the reader that is under test elsewhere."""
+    """Reads the bytes of the tokens in the simplest way, without the product's own reader."""
     specials = {added["content"]: added["id"] for added in spec["added_tokens"]}
     unmap = {character: byte for byte, character in _byte_level_characters().items()}
     tokens = {}
@@ -204,34 +204,34 @@ def _read_vocabulary(spec: _Json) -> Vocabulary:
 
 @cache
 def _byte_level_characters() -> dict[int, str]:
-    """GPT-2's alphabet, asked of the library one character at a time."""
+    """Returns GPT-2's alphabet, by encoding one character at a time with the library."""
     found: dict[int, str] = {}
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     for code in itertools.chain(range(0x100), range(0x800, 0x10000, 0x40), range(0x10000, 0x110000, 0x10000)):
         if not 0xD800 <= code < 0xE000:
             [(shown, _)] = byte_level.pre_tokenize_str(chr(code))
             found |= dict(zip(chr(code).encode(), shown, strict=True))
-    others = sorted(set(pre_tokenizers.ByteLevel.alphabet()) - set(found.values()))  # bytes that no UTF-8 text has
+    others = sorted(set(pre_tokenizers.ByteLevel.alphabet()) - set(found.values()))  # bytes that never occur in UTF-8
     return found | dict(zip(sorted(set(range(256)) - set(found)), others, strict=True))
 
 
 @st.composite
 def token_trees(draw: st.DrawFn) -> TokenTree:
-    """A chain of up to four tokens with up to six branches; every token id is 0."""
+    """Draws a chain of up to four tokens with up to six branches. Every token id is 0."""
     num_branches = draw(st.integers(0, 6))
     parents = [draw(st.sampled_from([None, *range(index)])) for index in range(num_branches)]
     return TokenTree((0,) * draw(st.integers(1, 4)), (0,) * num_branches, tuple(parents))
 
 
 def build_prompts(toy: ToyTokenizer, order: FimOrder = FimOrder.PREFIX_SUFFIX) -> PromptBuilder:
-    """As `load_engine` builds it, with the toy's own reading of the vocabulary."""
+    """Builds a PromptBuilder as `load_engine` does, with the toy's own vocabulary."""
     markers = FimMarkers(*(toy.vocabulary.special_tokens[name] for name in (FIM_NAMES[0], FIM_NAMES[2], FIM_NAMES[1])))
     start_ids = toy.encoder.start_ids or (toy.vocabulary.special_tokens[END],)
     return PromptBuilder(toy.encoder, toy.vocabulary, toy.trie, start_ids, markers, order)
 
 
 def write_model(folder: Path, toy: ToyTokenizer, family: str = "llama", seed: int = 0, **changes: object) -> Path:
-    """A model folder: random weights, wild enough that its opinions are strong, and the toy's tokenizer."""
+    """Writes a model folder with the toy's tokenizer and random weights, large enough for clear preferences."""
     shape = {
         "vocab_size": toy.num_rows,
         "hidden_size": 32,
@@ -272,7 +272,7 @@ texts = st.lists(st.one_of(st.sampled_from(_PIECES), st.text(max_size=3)), max_s
 
 @st.composite
 def cut_texts(draw: st.DrawFn) -> tuple[str, str]:
-    """A text, taken apart anywhere."""
+    """Draws a text, split at any character."""
     text = draw(texts)
     cut = draw(st.integers(0, len(text)))
     return text[:cut], text[cut:]

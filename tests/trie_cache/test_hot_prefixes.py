@@ -11,7 +11,7 @@ from trie_cache.vocabulary import Vocabulary
 _TRIE = Trie.build(Vocabulary.from_tokens(dict(enumerate([b"a", b"ab", b"abc", b"b", b"bc", b"c"])), {"<end>": 6}))
 
 
-def test_prefix_with_more_than_a_thousand_tokens_is_a_hit_the_first_time() -> None:
+def test_a_prefix_with_more_than_a_thousand_tokens_is_a_hit_at_the_first_lookup() -> None:
     tokens = {index: b"a%d" % index for index in range(1001)} | {1001: b"b"}
     cache = HotPrefixCache(Trie.build(Vocabulary.from_tokens(tokens, {})))
 
@@ -21,14 +21,14 @@ def test_prefix_with_more_than_a_thousand_tokens_is_a_hit_the_first_time() -> No
     assert (cache.num_hits, cache.num_misses) == (1, 1)
 
 
-def test_prefix_with_a_thousand_tokens_is_not_kept_for_good() -> None:
+def test_a_prefix_with_a_thousand_tokens_is_not_cached_permanently() -> None:
     tokens = {index: b"a%d" % index for index in range(1000)}
     cache = HotPrefixCache(Trie.build(Vocabulary.from_tokens(tokens, {})))
 
     assert cache.num_hot == 1  # the empty prefix alone
 
 
-def test_the_mask_of_a_hot_prefix_is_built_before_it_is_asked_for() -> None:
+def test_the_mask_of_a_hot_prefix_is_built_in_advance() -> None:
     num_rows = 1_000_000
     cache = HotPrefixCache(Trie.build(Vocabulary.from_tokens({0: b"a", 1: b"ab"}, {}, num_rows=num_rows)), 2)
     tracemalloc.start()
@@ -41,7 +41,7 @@ def test_the_mask_of_a_hot_prefix_is_built_before_it_is_asked_for() -> None:
     assert peak_bytes < mask.nbytes
 
 
-def test_second_lookup_is_a_hit_with_the_same_set() -> None:
+def test_the_second_lookup_is_a_hit_with_the_same_set() -> None:
     cache = HotPrefixCache(_TRIE)
 
     first = cache.allowed(b"ab")
@@ -50,7 +50,7 @@ def test_second_lookup_is_a_hit_with_the_same_set() -> None:
     assert (cache.num_hits, cache.num_misses) == (1, 1)
 
 
-def test_the_longest_unused_prefix_is_forgotten_first() -> None:
+def test_the_least_recently_used_prefix_is_evicted_first() -> None:
     cache = HotPrefixCache(_TRIE, max_recent=2)
 
     for prefix in (b"a", b"b", b"a", b"c", b"a"):
@@ -62,7 +62,9 @@ def test_the_longest_unused_prefix_is_forgotten_first() -> None:
 
 
 @given(st.lists(st.text("abc", max_size=3).map(str.encode), max_size=30), st.integers(0, 3), st.integers(1, 4))
-def test_cached_or_not_the_set_is_the_same(prefixes: list[bytes], max_recent: int, min_hot_tokens: int) -> None:
+def test_the_set_is_the_same_with_and_without_the_cache(
+    prefixes: list[bytes], max_recent: int, min_hot_tokens: int
+) -> None:
     cache = HotPrefixCache(_TRIE, min_hot_tokens, max_recent)
 
     for prefix in prefixes:

@@ -15,7 +15,7 @@ def _ids_in_mask(mask: list[int]) -> list[int]:
 
 
 @given(st.lists(_texts, max_size=80), _texts, st.integers(0, 70))
-def test_allowed_set_is_the_blog_posts_scan(texts: list[bytes], prefix: bytes, num_padding: int) -> None:
+def test_the_allowed_set_equals_the_blog_posts_scan(texts: list[bytes], prefix: bytes, num_padding: int) -> None:
     vocabulary = Vocabulary.from_tokens(
         dict(enumerate(texts)), {"<end>": len(texts)}, num_rows=len(texts) + 1 + num_padding
     )
@@ -28,7 +28,7 @@ def test_allowed_set_is_the_blog_posts_scan(texts: list[bytes], prefix: bytes, n
     assert len(allowed.mask) == -(-vocabulary.num_rows // 32)
 
 
-def test_ids_stand_in_the_order_of_their_bytes() -> None:
+def test_ids_are_in_the_order_of_their_bytes() -> None:
     texts = [b"sw", b"swing", b"s", b"swap", b"salad"]
     vocabulary = Vocabulary.from_tokens(dict(enumerate(texts)), {})
 
@@ -37,7 +37,7 @@ def test_ids_stand_in_the_order_of_their_bytes() -> None:
     assert [texts[i] for i in allowed.ids] == [b"s", b"sw", b"swap", b"swing"]
 
 
-def test_arrays_cannot_be_written() -> None:
+def test_arrays_are_read_only() -> None:
     trie = Trie.build(Vocabulary.from_tokens({0: b"a", 1: b"ab"}, {}))
 
     for prefix in (b"", b"a", b"ab", b"x"):
@@ -46,7 +46,7 @@ def test_arrays_cannot_be_written() -> None:
         assert not allowed.mask.flags.writeable
 
 
-def test_a_lookup_builds_no_mask_until_one_is_asked_for() -> None:
+def test_a_mask_is_built_only_when_it_is_requested() -> None:
     num_rows = 1_000_000
     trie = Trie.build(Vocabulary.from_tokens({0: b"a", 1: b"ab"}, {}, num_rows=num_rows))
     tracemalloc.start()

@@ -30,7 +30,7 @@ def _scan_ancestors(vocabulary: Vocabulary, prefix: bytes) -> set[int]:
 
 
 @given(_vocabularies, _texts)
-def test_interval_holds_exactly_the_tokens_that_start_with_the_prefix(texts: list[bytes], prefix: bytes) -> None:
+def test_the_interval_contains_exactly_the_tokens_that_start_with_the_prefix(texts: list[bytes], prefix: bytes) -> None:
     vocabulary = _vocabulary_of(texts)
     trie = Trie.build(vocabulary)
 
@@ -56,7 +56,7 @@ def test_children_are_the_bytes_that_follow_the_prefix_and_where_their_tokens_st
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_children_of_a_prefix_that_many_tokens_share_are_found_once_and_stay_right(seed: int) -> None:
+def test_children_of_a_prefix_with_many_tokens_are_computed_once_and_stay_right(seed: int) -> None:
     rng = random.Random(seed)
     texts = [b"a" + rng.randbytes(rng.randint(0, 2)) for _ in range(700)]
     trie = Trie.build(_vocabulary_of(texts))
@@ -71,7 +71,7 @@ def test_children_of_a_prefix_that_many_tokens_share_are_found_once_and_stay_rig
 
 
 @given(_vocabularies)
-def test_each_token_is_spelled_as_it_was_given_and_other_rows_are_nothing(texts: list[bytes]) -> None:
+def test_spell_returns_each_tokens_bytes_and_nothing_for_other_rows(texts: list[bytes]) -> None:
     vocabulary = _vocabulary_of(texts)
     trie = Trie.build(vocabulary)
 
@@ -79,7 +79,7 @@ def test_each_token_is_spelled_as_it_was_given_and_other_rows_are_nothing(texts:
 
 
 @given(_vocabularies, _texts)
-def test_ids_are_those_of_all_tokens_with_just_these_bytes(texts: list[bytes], text: bytes) -> None:
+def test_find_ids_returns_all_tokens_with_exactly_these_bytes(texts: list[bytes], text: bytes) -> None:
     vocabulary = _vocabulary_of(texts)
     trie = Trie.build(vocabulary)
 
@@ -90,7 +90,9 @@ def test_ids_are_those_of_all_tokens_with_just_these_bytes(texts: list[bytes], t
 
 
 @given(_vocabularies, _texts)
-def test_ancestors_are_exactly_the_tokens_that_properly_begin_the_prefix(texts: list[bytes], prefix: bytes) -> None:
+def test_ancestors_are_exactly_the_tokens_that_are_a_proper_beginning_of_the_prefix(
+    texts: list[bytes], prefix: bytes
+) -> None:
     vocabulary = _vocabulary_of(texts)
 
     found = Trie.build(vocabulary).find_ancestors(prefix)
@@ -103,7 +105,7 @@ def test_ancestors_are_exactly_the_tokens_that_properly_begin_the_prefix(texts: 
 
 
 @given(_vocabularies, _texts)
-def test_rank_says_of_every_row_whether_it_is_in_the_interval(texts: list[bytes], prefix: bytes) -> None:
+def test_rank_tells_for_every_row_whether_it_is_in_the_interval(texts: list[bytes], prefix: bytes) -> None:
     vocabulary = _vocabulary_of(texts)
     trie = Trie.build(vocabulary)
 
@@ -125,7 +127,7 @@ def test_iter_prefixes_gives_every_prefix_once_with_its_interval(texts: list[byt
     assert found == [(prefix, trie.find_interval(prefix)) for prefix in wanted]
 
 
-def test_tokens_of_equal_bytes_stand_side_by_side_lower_id_first() -> None:
+def test_tokens_with_equal_bytes_are_adjacent_with_the_lower_id_first() -> None:
     trie = Trie.build(_vocabulary_of([b"b", b"A", b"AB", b"A"], num_special=0))
 
     assert trie.order.tolist() == [1, 3, 2, 0]
@@ -141,7 +143,7 @@ def test_special_tokens_and_padding_rows_are_outside_every_interval() -> None:
     assert trie.find_ancestors(b"<end>x") == ()
 
 
-def test_empty_vocabulary_answers_with_nothing() -> None:
+def test_an_empty_vocabulary_has_only_empty_results() -> None:
     trie = Trie.build(_vocabulary_of([]))
 
     assert trie.find_interval(b"a").num_tokens == trie.find_interval(b"").num_tokens == 0
@@ -149,7 +151,7 @@ def test_empty_vocabulary_answers_with_nothing() -> None:
     assert list(trie.iter_prefixes()) == []
 
 
-def test_arrays_cannot_be_written() -> None:
+def test_arrays_are_read_only() -> None:
     trie = Trie.build(_vocabulary_of([b"a"]))
 
     assert not trie.order.flags.writeable

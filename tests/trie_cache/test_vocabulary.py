@@ -78,7 +78,7 @@ def test_byte_level_alphabet_covers_every_byte_once(tmp_path: Path) -> None:
     assert sorted(single) == list(range(256))
 
 
-def test_byte_level_token_outside_the_alphabet_spells_itself(tmp_path: Path) -> None:
+def test_a_byte_level_token_outside_the_alphabet_has_its_own_text_as_bytes(tmp_path: Path) -> None:
     tokenizer = Tokenizer(models.BPE({"a\u00ad": 0, "Ġ日": 1, "Ġa": 2}, []))
     tokenizer.decoder = decoders.ByteLevel()
     vocabulary = Vocabulary.from_folder(_save(tokenizer, tmp_path))
@@ -102,7 +102,7 @@ def test_sentencepiece_byte_token_has_the_bytes_of_its_letter(tmp_path: Path) ->
     assert [index for index, text in enumerate(vocabulary.token_bytes) if text == b"A"] == [3 + 0x41, 3 + 256 + 1]
 
 
-def test_byte_token_is_plain_text_without_byte_fallback(tmp_path: Path) -> None:
+def test_without_byte_fallback_a_byte_token_is_plain_text(tmp_path: Path) -> None:
     vocabulary = Vocabulary.from_folder(_save(_sentencepiece(byte_fallback=False), tmp_path))
 
     assert vocabulary.token_bytes[3 + 0x41] == b"<0x41>"
@@ -158,7 +158,7 @@ def test_tiktoken_folder_has_its_special_tokens_in_the_configuration(tmp_path: P
     assert vocabulary.special_id("[FIM]") == 3
 
 
-def test_added_tokens_are_special_even_where_they_say_that_they_are_not(tmp_path: Path) -> None:
+def test_added_tokens_are_special_even_if_not_marked_as_special(tmp_path: Path) -> None:
     tokenizer = _byte_level()
     tokenizer.add_tokens([AddedToken("<|fim_prefix|>", special=False)])
     vocabulary = Vocabulary.from_folder(_save(tokenizer, tmp_path))
@@ -186,7 +186,7 @@ def test_added_token_that_is_also_a_sentencepiece_run_of_blanks_keeps_its_blanks
     assert vocabulary.token_bytes[_id_of(tokenizer, "▁▁")] == b"  "
 
 
-def test_name_of_an_ordinary_token_is_no_special_name(tmp_path: Path) -> None:
+def test_the_name_of_an_ordinary_token_is_not_a_special_name(tmp_path: Path) -> None:
     vocabulary = Vocabulary.from_folder(_save(_byte_level(), tmp_path))
 
     assert vocabulary.special_id("a") is None
@@ -201,7 +201,7 @@ def test_name_of_an_ordinary_token_is_no_special_name(tmp_path: Path) -> None:
         {"config": {"eos_token_id": None}, "generation_config": {"eos_token_id": [5]}},
     ],
 )
-def test_end_tokens_of_the_configuration_are_no_text(tmp_path: Path, configs: dict[str, Any]) -> None:
+def test_end_tokens_of_the_configuration_have_no_bytes(tmp_path: Path, configs: dict[str, Any]) -> None:
     vocabulary = Vocabulary.from_folder(_save(_byte_level(), tmp_path, **configs))
 
     assert 5 in vocabulary.end_ids & vocabulary.special_ids
@@ -250,7 +250,7 @@ def test_ordinary_token_without_a_row_is_an_error(tmp_path: Path) -> None:
         ("vocab.txt", "a", "no tokenizer.json and 0 tiktoken files"),
     ],
 )
-def test_broken_files_are_named(tmp_path: Path, name: str, content: str, message: str) -> None:
+def test_broken_files_are_named_in_the_error(tmp_path: Path, name: str, content: str, message: str) -> None:
     (tmp_path / name).write_text(content)
 
     with pytest.raises(VocabularyError, match=message) as raised:

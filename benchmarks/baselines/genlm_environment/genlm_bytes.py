@@ -1,22 +1,23 @@
-"""Runs one job with genlm-bytes 0.2.0. It runs in an environment of its own, and nothing of midtoken imports it.
+"""Runs one job with genlm-bytes 0.2.0. It runs in its own environment, and no module of midtoken imports it.
 
     python genlm_bytes.py JOB.json
 
-The job names its `kind` (walk, first, index), its input, and the files that `benchmarks/baselines/reference_model.py`
-reads afterwards: `result` (JSON) and, for a walk, `arrays` (npz). It uses one thread and measures CPU and wall time.
+The job has a `kind` (walk, first, index), its input, and the names of the files that
+`benchmarks/baselines/reference_model.py` reads afterwards: `result` (JSON) and, for a walk, `arrays` (npz). It uses one
+thread and measures CPU and wall time.
 
 Forms of genlm-bytes:
-- `shipped`: as `load_model_by_name` makes it, and in the order of its own `greedy` and `sample`, which predict with
-  every member that the last byte left and cut to K afterwards. It loads the weights as they are stored (bfloat16),
+- `shipped`: the defaults of `load_model_by_name`. As in its own `greedy` and `sample`, it predicts with every member
+  that remains after the last byte, and prunes to K afterwards. It loads the weights as they are stored (bfloat16),
   waits 20 ms before every batch and reads the whole text again for every call.
-- `tuned`: float32, no waiting, cut to K before predicting (the paper's appendix D; half the calls), `cache_kv` of the
-  prefix that the whole beam shares, and no mass on special tokens that never stand in a text.
-- `kept`: the same over `KeptTransformer`, which keeps the keys and values of every member.
+- `tuned`: float32, no waiting, pruned to K before predicting (the paper's appendix D; half the calls), `cache_kv` of
+  the prefix that all members of the beam share, and no mass on special tokens that never occur in a text.
+- `kept`: `tuned` with `KeptTransformer`, which keeps the keys and values of every member.
 
-The end of the text is genlm-bytes's EOS: `eos_byte_strings` holds the end tokens, whose mass then stands at index 257.
-Other special tokens are spelled out in bytes there, so `<` would get the mass of `<|fim_prefix|>`; `tuned` and `kept`
-take their logits out. Index 256 is the end of a token, and always impossible after a whole beam was extended. A row
-here is [256 bytes, end], natural logarithms, as `logp_next` normalizes it over the members of the beam.
+The end of the text is genlm-bytes's EOS: `eos_byte_strings` contains the end tokens, and index 257 is their mass. Other
+special tokens are spelled as bytes there, so `<` would get the mass of `<|fim_prefix|>`; `tuned` and `kept` mask their
+logits. Index 256 is the end of a token; it is always impossible after the whole beam was extended. A row here is
+[256 bytes, end] in natural logarithms, normalized over the members of the beam by `logp_next`.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ from genlm.backend.llm import AsyncTransformer
 from genlm.backend.tokenization import Token
 from genlm.bytes import BeamParams, ByteBeamState, LazyTrieState, StatefulTokenizedLM
 from genlm.bytes.trie import TokenByteTrie
-from kept_transformer import KeptTransformer  # type: ignore[import-not-found]  # it lies beside this script
+from kept_transformer import KeptTransformer  # type: ignore[import-not-found]  # it is in the folder of this script
 
 _EOS = 257  # in the rows of genlm-bytes
 _PROGRESS_SECONDS = 20
@@ -77,12 +78,12 @@ def _build_params(job: Job, model: AsyncTransformer) -> BeamParams:
 
 
 async def _walk(job: Job) -> Result:
-    """The distribution before every byte of a text, from its very beginning, until the text or the time is over."""
+    """Computes the distribution before every byte of a text, until the end of the text or the time limit."""
     model = _load(job)
     text = Path(job["given"]).read_bytes()
     beam = await ByteBeamState.initial(model, _build_params(job, model))
     rows = np.full((len(text), 257), np.nan, np.float32)
-    cpu_s, wall_s = np.zeros(len(text)), np.zeros(len(text))  # since the beginning, after every byte
+    cpu_s, wall_s = np.zeros(len(text)), np.zeros(len(text))  # since the start of the text, after every byte
     num_done, num_kept_ids, shown_at, failure = 0, 1, time.perf_counter(), None
     cpu_start, wall_start = time.process_time(), time.perf_counter()
     for position, byte in enumerate(text):
@@ -109,11 +110,11 @@ async def _walk(job: Job) -> Result:
 
 
 def _cache_shared_prefix(model: AsyncTransformer, beam: ByteBeamState, num_kept_ids: int) -> int:
-    """Reads the members' common prefix again where it has grown enough to pay for that; how many ids are kept now."""
+    """Caches the members' common prefix if it has grown enough to be worth it. Returns how many ids are cached now."""
     contexts = [member.lm_state.context for member in beam]
     if not contexts:
         return num_kept_ids
-    least, greatest = min(contexts), max(contexts)  # what these two share, all share
+    least, greatest = min(contexts), max(contexts)  # the prefix that these two share is shared by all
     num_shared = next((i for i, (a, b) in enumerate(zip(least, greatest, strict=False)) if a != b), len(least))
     if num_shared < num_kept_ids + max(1, (num_shared / len(contexts)) ** 0.5):
         return num_kept_ids
@@ -126,7 +127,7 @@ def _to_row(log_probs: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 async def _time_first(job: Job) -> Result:
-    """For every length: milliseconds from a loaded model and a built index to the distribution after that context."""
+    """Measures for each length the milliseconds to the first distribution, with a loaded model and a built index."""
     model = _load(job)
     initial = await ByteBeamState.initial(model, _build_params(job, model))
     text = Path(job["given"]).read_bytes()
@@ -155,9 +156,9 @@ async def _time_shipped(job: Job, model: AsyncTransformer, initial: ByteBeamStat
 
 
 async def _time_tuned(job: Job, model: AsyncTransformer, initial: ByteBeamState, context: bytes) -> Result:
-    """Starts at the last token boundary before the end of the context, and reads that last token byte by byte.
+    """Starts at the last token boundary before the end of the context, and reads the last token byte by byte.
 
-    A context that the window does not hold is cut to the tokens that it does.
+    A context that is longer than the window is cut to the window.
     """
     trie = initial.states[0].trie
     walls, cpus, there = [], [], []
@@ -193,7 +194,7 @@ def _forget(model: AsyncTransformer) -> None:
 
 
 async def _read(model: AsyncTransformer, ids: list[int]) -> None:
-    """Makes the keys and values of a context, in the way that the form has."""
+    """Computes the keys and values of a context, in the way of the form."""
     if isinstance(model, KeptTransformer):
         await model.next_token_logprobs(ids)
     else:
@@ -201,7 +202,7 @@ async def _read(model: AsyncTransformer, ids: list[int]) -> None:
 
 
 def _build_index(job: Job) -> Result:
-    """Seconds and memory of the index over a vocabulary, and of one call that finds the mass of all its prefixes."""
+    """Measures building the index over a vocabulary, and one call that computes the mass of all its prefixes."""
     texts = json.loads(Path(job["given"]).read_text())
     tokens = [Token(token_id, text.encode("latin-1")) for token_id, text in enumerate(texts)]
     weights = torch.softmax(torch.randn(len(tokens), generator=torch.Generator().manual_seed(1)), 0)

@@ -1,7 +1,8 @@
-"""genlm-backend's model, made to keep keys and values between calls, as the paper's vLLM does and its HF one does not.
+"""genlm-backend's Hugging Face model, extended to keep keys and values between calls, as its vLLM model does.
 
-`AsyncTransformer` has `cache_kv` for one prefix at a time. A beam's members share a prefix that hardly grows: some
-improbable one differs far back, and a batch is padded to its longest row. So every call reads most of the text again.
+`AsyncTransformer` has `cache_kv` for one prefix at a time. The prefix that all members of a beam share hardly grows,
+because some improbable member differs far back, and a batch is padded to its longest row. So every call reads most of
+the text again.
 """
 
 import asyncio
@@ -17,16 +18,16 @@ _MAX_BATCH_ROWS = 64
 
 
 class KeptContext:
-    """A context that was evaluated: what comes next, and its keys and values."""
+    """An evaluated context: the distribution of the next token, and its keys and values."""
 
     def __init__(self, logprobs: torch.Tensor, parent: "KeptContext | None", new: torch.Tensor) -> None:
         self.logprobs = logprobs  # [vocab_size] float32
         self._parent = parent
-        self._kv = new  # [num_layers, 2, num_kv_heads, num_new, head_dim], the parent's to be put before it
+        self._kv = new  # [num_layers, 2, num_kv_heads, num_new, head_dim]; the parent's come before it
 
     @property
     def kv(self) -> torch.Tensor:
-        """Keys and values of the whole context; put together at the first use, since most contexts have none."""
+        """Keys and values of the whole context. They are joined at the first use, because most are never used."""
         if self._parent is not None:
             self._kv = torch.cat((self._parent.kv, self._kv), dim=-2)
             self._parent = None
@@ -34,7 +35,7 @@ class KeptContext:
 
 
 class KeptTransformer(AsyncTransformer):  # type: ignore[misc]  # its package is not installed here
-    """Answers every query of one pass of the event loop in one forward over the tokens that no kept context has."""
+    """Answers all queries of one pass of the event loop in one forward pass, over tokens that are not kept yet."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -42,7 +43,7 @@ class KeptTransformer(AsyncTransformer):  # type: ignore[misc]  # its package is
         self._waiting: list[tuple[tuple[int, ...], asyncio.Future[torch.Tensor]]] = []
 
     def keep_only(self, contexts: Iterable[Sequence[int]]) -> None:
-        """Forgets every context but these, so that memory is bounded by the beam."""
+        """Drops all contexts but these, so that memory is bounded by the beam."""
         self._kept = {key: self._kept[key] for key in map(tuple, contexts) if key in self._kept}
 
     async def next_token_logprobs(self, token_ids: list[int], lora_name: str | None = None) -> torch.Tensor:
@@ -53,7 +54,7 @@ class KeptTransformer(AsyncTransformer):  # type: ignore[misc]  # its package is
         loop = asyncio.get_running_loop()
         future: asyncio.Future[torch.Tensor] = loop.create_future()
         if not self._waiting:
-            loop.call_soon(self._answer)  # runs after the tasks that are ready now, so they share its batch
+            loop.call_soon(self._answer)  # runs after all tasks that are ready now, so that they share a batch
         self._waiting.append((key, future))
         return await future
 
@@ -72,7 +73,7 @@ class KeptTransformer(AsyncTransformer):  # type: ignore[misc]  # its package is
 
     @torch.no_grad()
     def _evaluate(self, keys: list[tuple[int, ...]]) -> None:
-        """One forward over contexts that all have as many new tokens. Pasts are padded behind, and masked there."""
+        """One forward pass over contexts with equally many new tokens. Past keys are padded at the end and masked."""
         num_new = self._count_new(keys[0])
         parents = [self._kept.get(key[:-num_new]) for key in keys]
         lengths = [len(key) - num_new for key in keys]
@@ -96,7 +97,7 @@ class KeptTransformer(AsyncTransformer):  # type: ignore[misc]  # its package is
 
 
 def _pad_pasts(parents: list[KeptContext | None], longest: int) -> DynamicCache:
-    """The parents' keys and values as one batch, zero behind each. No parent at all is an empty cache."""
+    """Returns the parents' keys and values as one batch, padded with zeros; an empty cache if there are no parents."""
     pasts = DynamicCache()
     first = parents[0]
     if first is None:
@@ -111,6 +112,6 @@ def _pad_pasts(parents: list[KeptContext | None], longest: int) -> DynamicCache:
     for keys, values in batch:
         layer = DynamicLayer()
         layer.lazy_initialization(keys, values)
-        layer.keys, layer.values = keys, values  # DynamicCache's own way in copies them
+        layer.keys, layer.values = keys, values  # DynamicCache.update would copy them
         pasts.layers.append(layer)
     return pasts

@@ -1,4 +1,4 @@
-"""Where a benchmark writes what it measured."""
+"""The files that a benchmark writes."""
 
 import json
 from pathlib import Path
@@ -7,11 +7,11 @@ from benchmarks.measures.report import RESULTS_DIR, Row, write_report
 from inference.serving.import_root import IMPORT_ROOT
 
 
-def test_results_lie_beside_the_benchmarks() -> None:
+def test_the_results_folder_is_beside_the_benchmarks() -> None:
     assert RESULTS_DIR == IMPORT_ROOT / "benchmarks" / "results"
 
 
-def test_a_report_holds_what_was_measured(tmp_path: Path) -> None:
+def test_a_report_contains_the_rows_and_figures(tmp_path: Path) -> None:
     row: Row = {"method": "ours", "ms": 1.5}
     path = write_report("speed", [row], {"ms": 1.5}, device="abacus", folder=tmp_path)
     written = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""`enumerate` and `beam` against a look at every token string."""
+"""The coverings `enumerate` and `beam`, compared with an enumeration of all token strings."""
 
 from functools import partial
 
@@ -67,7 +67,7 @@ def test_enumerate_gives_ratios_of_prefix_probabilities(case: tuple[SmallVocabul
 
 
 @given(case=_cases(), cut=st.integers(0, 5))
-def test_a_text_is_as_likely_after_its_context_as_both_are_over_the_context(
+def test_a_context_conditions_the_probability_of_the_text(
     case: tuple[SmallVocabulary, RandomModel, bytes], cut: int
 ) -> None:
     small, model, whole = case
@@ -83,7 +83,7 @@ def test_a_text_is_as_likely_after_its_context_as_both_are_over_the_context(
 
 
 @given(case=_cases())
-def test_surprisals_are_the_bits_of_each_byte_after_those_before(
+def test_surprisals_are_the_conditional_bits_of_each_byte(
     case: tuple[SmallVocabulary, RandomModel, bytes],
 ) -> None:
     small, model, text = case
@@ -97,10 +97,8 @@ def test_surprisals_are_the_bits_of_each_byte_after_those_before(
 
 
 @given(small=small_vocabularies(max_tokens=2), seed=st.integers(0, 999))
-def test_the_texts_of_a_model_that_soon_ends_are_as_likely_as_all_of_its_strings_say(
-    small: SmallVocabulary, seed: int
-) -> None:
-    """The slowest oracle: not one word of coverings in it."""
+def test_text_probabilities_sum_over_all_token_strings_of_a_short_model(small: SmallVocabulary, seed: int) -> None:
+    """The slowest oracle. It does not use coverings."""
     model = RandomModel(small.trie.num_tokens, seed, num_tokens_at_most=4)
     probabilities = find_all_texts(model, small.trie, (START,), 4)
     characters = small.open_model(model)
@@ -114,7 +112,7 @@ def test_the_texts_of_a_model_that_soon_ends_are_as_likely_as_all_of_its_strings
 
 
 @given(case=_cases())
-def test_a_wide_beam_is_the_enumeration(case: tuple[SmallVocabulary, RandomModel, bytes]) -> None:
+def test_a_wide_beam_equals_the_enumeration(case: tuple[SmallVocabulary, RandomModel, bytes]) -> None:
     small, model, text = case
     characters = small.open_model(model)
     wide, every = characters.open(b"", _WIDE), characters.open(b"", _ALL)
@@ -137,7 +135,7 @@ def _assert_bracketed(state: State, exact: float) -> None:
     width=st.integers(1, 4),
     threshold=st.sampled_from([0.0, 0.001, 0.1, 0.5, 1.0]),
 )
-def test_the_exact_mass_lies_between_what_a_beam_holds_and_that_with_what_it_missed(
+def test_the_exact_mass_is_between_the_bounds_of_the_beam(
     case: tuple[SmallVocabulary, RandomModel, bytes], width: int, threshold: float
 ) -> None:
     small, model, text = case
@@ -149,7 +147,7 @@ def test_the_exact_mass_lies_between_what_a_beam_holds_and_that_with_what_it_mis
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_what_was_not_read_and_never_came_to_matter_is_missed(seed: int) -> None:
+def test_mass_of_unread_strings_counts_as_missed(seed: int) -> None:
     tokens = {1: b"a", 2: b"b", 3: b"ab", 4: b"aba"}
     small = SmallVocabulary(b"ab", Vocabulary.from_tokens(tokens, {"<start>": START, "<end>": 5}, [5]))
     characters = small.open_model(RandomModel(4, seed))
@@ -171,9 +169,7 @@ def _beam(width: int, threshold: float = 0.0) -> CoveringSettings:
     width=st.integers(1, 2),
     threshold=st.sampled_from([0.0, 0.01, 0.5, 1.0]),
 )
-def test_a_beam_never_goes_empty(
-    case: tuple[SmallVocabulary, RandomModel, bytes], width: int, threshold: float
-) -> None:
+def test_a_beam_is_never_empty(case: tuple[SmallVocabulary, RandomModel, bytes], width: int, threshold: float) -> None:
     small, model, text = case
     start = small.open_model(model).open(b"", _beam(width, threshold))
     alphabet = sorted(set(small.alphabet))
@@ -197,7 +193,7 @@ def test_the_next_bytes_and_the_end_sum_to_one(
 
 @given(case=_cases(max_bytes=4, max_tokens=3, share_impossible=0.0), cuts=st.lists(st.integers(0, 4), max_size=3))
 @pytest.mark.parametrize("settings", [_ALL, _beam(2), _beam(3, 0.2)], ids=["all", "two", "three by threshold"])
-def test_walked_at_once_and_byte_by_byte_and_again_from_a_kept_state_is_the_same(
+def test_walking_at_once_byte_by_byte_and_from_a_kept_state_agree(
     settings: CoveringSettings, case: tuple[SmallVocabulary, RandomModel, bytes], cuts: list[int]
 ) -> None:
     small, model, text = case
@@ -211,7 +207,9 @@ def test_walked_at_once_and_byte_by_byte_and_again_from_a_kept_state_is_the_same
         _assert_same(ours, other)
     for cut in cuts:
         kept = byte_by_byte[min(cut, len(text))]
-        kept.advance(text[cut:][::-1])  # a branch that is dropped; no longer, because `enumerate` takes short texts
+        kept.advance(
+            text[cut:][::-1]
+        )  # a branch that is dropped; it is short, because `enumerate` accepts only short texts
         if cut < len(text):
             _assert_same(kept.advance(text[cut:]), at_once[-1])
 
@@ -241,10 +239,10 @@ def test_a_beam_walks_far_beyond_a_tiny_window(
 
 
 @given(case=_cases(max_bytes=12, num_tokens_seen=2, share_impossible=0.0))
-def test_a_model_that_looks_back_two_tokens_does_not_see_the_window_move(
+def test_a_moving_window_does_not_change_a_model_that_looks_back_two_tokens(
     case: tuple[SmallVocabulary, RandomModel, bytes],
 ) -> None:
-    """Width 1: wider beams may lose what parted too far back."""
+    """The width is 1, because wider beams can lose alternatives that diverged too far back."""
     small, model, text = case
 
     near = small.open_model(model, max_tokens=20).open(b"", _beam(1)).walk(text * 5)
@@ -257,8 +255,8 @@ def test_a_model_that_looks_back_two_tokens_does_not_see_the_window_move(
 _AB = SmallVocabulary(b"ab", Vocabulary.from_tokens({1: b"a", 2: b"b", 3: b"ab"}, {"<start>": START, "<end>": 4}, [4]))
 
 
-def test_old_forks_are_followed_as_long_as_there_is_room() -> None:
-    """`ab` is one token or two, at the start and again after twenty letters."""
+def test_old_alternatives_are_kept_while_there_is_room() -> None:
+    """`ab` is one token or two tokens, at the start and again after twenty letters."""
     characters = _AB.open_model(RandomModel(3, num_tokens_seen=2))
     text = b"ab" + 20 * b"b" + b"ab"
 
@@ -268,7 +266,7 @@ def test_old_forks_are_followed_as_long_as_there_is_room() -> None:
     _assert_close(narrow.log_mass, exact.log_mass)
 
 
-def test_what_known_text_needs_is_read_ahead() -> None:
+def test_known_text_is_read_ahead() -> None:
     known, unknown = (_AB.open_model(RandomModel(3)).open(b"", _beam(4)) for _ in range(2))
 
     known.advance(20 * b"ab")
@@ -283,7 +281,7 @@ def test_what_known_text_needs_is_read_ahead() -> None:
 _ONE_LETTER = Vocabulary.from_tokens({1: b"a", 2: b"aa", 3: b"aaa"}, {"<start>": 0, "<end>": 4}, [4])
 
 
-def test_enumerate_says_when_a_text_is_too_long_for_it() -> None:
+def test_enumerate_refuses_a_text_that_is_too_long() -> None:
     small = SmallVocabulary(b"a", _ONE_LETTER)
     state = small.open_model(RandomModel(3, num_tokens_seen=1)).open(b"", _ALL)
 
@@ -291,7 +289,7 @@ def test_enumerate_says_when_a_text_is_too_long_for_it() -> None:
         state.advance(b"a" * 40)
 
 
-def test_bytes_that_are_not_utf8_are_bytes_to_a_beam() -> None:
+def test_a_beam_accepts_bytes_that_are_not_utf8() -> None:
     vocabulary = Vocabulary.from_tokens({1: b"\xff", 2: b"\x80", 3: b"\xff\x80"}, {"<start>": 0, "<end>": 4}, [4])
     small = SmallVocabulary(b"\xff\x80", vocabulary)
     model = RandomModel(3)

@@ -1,4 +1,4 @@
-"""Sums over slices against fractions, and bundles against a look at every token."""
+"""Sums over slices, compared with fractions, and bundles, compared with a scan of all tokens."""
 
 from fractions import Fraction
 from itertools import pairwise
@@ -30,7 +30,7 @@ _dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
 def _sum_exactly(values: Floats) -> float:
-    """The logarithm of a sum of fractions, in as many bits as they have."""
+    """Returns the logarithm of a sum of fractions, computed exactly."""
     finite = [float(value) for value in values if value > -np.inf]
     if not finite:
         return -np.inf
@@ -40,7 +40,7 @@ def _sum_exactly(values: Floats) -> float:
 
 
 def _assert_near(found: float, exact: float, dtype: type) -> None:
-    """Near as masses: the difference of logarithms is the relative error."""
+    """Compares masses: the difference of their logarithms is the relative error."""
     if exact == -np.inf:
         assert found == -np.inf
     else:
@@ -49,7 +49,7 @@ def _assert_near(found: float, exact: float, dtype: type) -> None:
 
 @_dtypes
 @given(row=_rows, cuts=st.sets(st.integers(1, 59)))
-def test_each_slice_has_its_own_sum_however_small_beside_its_neighbours(
+def test_each_slice_has_an_accurate_sum_even_beside_much_larger_ones(
     dtype: type, row: list[float], cuts: set[int]
 ) -> None:
     values: Floats = np.array(row, dtype)
@@ -63,15 +63,15 @@ def test_each_slice_has_its_own_sum_however_small_beside_its_neighbours(
 
 @_dtypes
 @given(row=_rows)
-def test_a_whole_row_has_its_sum(dtype: type, row: list[float]) -> None:
+def test_the_sum_over_a_whole_row_is_accurate(dtype: type, row: list[float]) -> None:
     values: Floats = np.array(row, dtype)
 
     _assert_near(sum_all(values), _sum_exactly(values), dtype)
 
 
 @_dtypes
-def test_a_slice_of_a_million_trillion_trillionth_keeps_its_digits(dtype: type) -> None:
-    """A difference of running sums would have none left."""
+def test_the_sum_of_a_tiny_slice_keeps_its_digits(dtype: type) -> None:
+    """A difference of cumulative sums would have lost all digits."""
     rare = np.log(1e-30) + np.array([0.0, -1.0, -2.0])
     values: Floats = np.concatenate([np.full(30_000, -10.3), rare, np.full(30_000, -10.3)]).astype(dtype)
 
@@ -89,14 +89,14 @@ def test_a_flat_row_of_a_large_vocabulary_sums_to_one(dtype: type) -> None:
     _assert_near(found, float(values[0]) + np.log(150_000), dtype)
 
 
-def test_nothing_sums_to_nothing() -> None:
+def test_the_sum_of_nothing_is_zero() -> None:
     assert sum_all(np.empty(0)) == -np.inf
     assert sum_slices(np.full(4, -np.inf), np.array([0, 2], np.intp)).tolist() == [-np.inf, -np.inf]
 
 
 @st.composite
 def _opened(draw: st.DrawFn) -> tuple[SmallVocabulary, Bundle, npt.NDArray[np.float64], bytes]:
-    """A bundle after some bytes, the row it was made of, and the bytes."""
+    """Draws a bundle after some bytes, with its row and the bytes."""
     small = draw(small_vocabularies(max_tokens=8))
     model: RandomModel = draw(random_models(small.trie))
     string = TokenString((START,))
@@ -115,7 +115,7 @@ def _opened(draw: st.DrawFn) -> tuple[SmallVocabulary, Bundle, npt.NDArray[np.fl
 
 
 @given(case=_opened())
-def test_a_bundle_holds_the_tokens_that_begin_with_its_remaining_bytes_by_their_next_byte(
+def test_a_bundle_groups_tokens_after_its_remaining_bytes_by_their_next_byte(
     case: tuple[SmallVocabulary, Bundle, npt.NDArray[np.float64], bytes],
 ) -> None:
     small, bundle, row, remaining_bytes = case
@@ -145,7 +145,7 @@ def test_a_bundle_holds_the_tokens_that_begin_with_its_remaining_bytes_by_their_
 
 
 @given(case=_opened())
-def test_narrowed_byte_by_byte_and_opened_after_the_bytes_is_the_same(
+def test_narrowing_byte_by_byte_equals_opening_after_the_bytes(
     case: tuple[SmallVocabulary, Bundle, npt.NDArray[np.float64], bytes],
 ) -> None:
     small, bundle, row, remaining_bytes = case
@@ -160,7 +160,7 @@ def test_narrowed_byte_by_byte_and_opened_after_the_bytes_is_the_same(
 
 
 @given(case=_opened(), limit=st.integers(1, 4))
-def test_the_heaviest_of_a_bundle_come_first(
+def test_the_most_likely_members_of_a_bundle_come_first(
     case: tuple[SmallVocabulary, Bundle, npt.NDArray[np.float64], bytes], limit: int
 ) -> None:
     small, bundle, row, remaining_bytes = case

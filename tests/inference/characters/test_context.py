@@ -1,4 +1,4 @@
-"""Contexts far beyond the model's window: they are cut before they are tokenized, and little of them is kept."""
+"""Contexts far longer than the model's window. They are cut before they are tokenized, and little of them is kept."""
 
 import tracemalloc
 
@@ -31,7 +31,7 @@ _coverings = pytest.mark.parametrize(
 
 
 class _WatchedEncoder:
-    """An encoder that notes the longest text it has been given."""
+    """An encoder that records the length of the longest text that it was given."""
 
     def __init__(self, encoder: TextEncoder) -> None:
         self.start_ids = encoder.start_ids
@@ -61,7 +61,7 @@ def _open_toy(toy: ToyTokenizer, encoder: TextEncoder, max_tokens: int = _MAX_TO
 
 @_coverings
 @pytest.mark.parametrize("kind", ["qwen", "llama2"])
-def test_the_encoder_sees_no_more_of_a_context_than_the_window_can_hold(kind: str, covering: CoveringSettings) -> None:
+def test_the_encoder_gets_no_more_of_a_context_than_fits_the_window(kind: str, covering: CoveringSettings) -> None:
     toy = narrow_tokenizer(kind)
     encoder = _WatchedEncoder(toy.encoder)
     line = b"as a1 's sas\n"
@@ -72,7 +72,7 @@ def test_the_encoder_sees_no_more_of_a_context_than_the_window_can_hold(kind: st
 
 
 @_coverings
-def test_large_contexts_are_forgotten_with_their_states(covering: CoveringSettings) -> None:
+def test_large_contexts_are_freed_with_their_states(covering: CoveringSettings) -> None:
     toy = narrow_tokenizer("qwen")
     characters = open_toy(toy, RandomModel(toy.trie.num_tokens, num_tokens_seen=2), _MAX_TOKENS)
     characters.open(b"as", covering)
@@ -90,12 +90,14 @@ def test_large_contexts_are_forgotten_with_their_states(covering: CoveringSettin
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=10)
 @given(words=st.lists(st.sampled_from(_WORDS), min_size=1, max_size=8), count=st.integers(1, 300))
-def test_a_context_that_is_cut_first_opens_the_same_state(
+def test_cutting_a_context_first_gives_the_same_state(
     kind: str, covering: CoveringSettings, words: list[str], count: int
 ) -> None:
-    """Within the window nothing is cut. Beyond it, the tokens that stay are those of the whole context."""
+    """Within the window nothing is cut. Beyond it, the remaining tokens are those of the whole context."""
     toy = narrow_tokenizer(kind)
-    context = (" ".join(["as", *words, ""]) * count).encode()  # with a letter: blanks alone are one endless pre-token
+    context = (
+        " ".join(["as", *words, ""]) * count
+    ).encode()  # with a letter, because blanks alone are one very long pre-token
     model = RandomModel(toy.trie.num_tokens)
 
     ours = open_toy(toy, model, _MAX_TOKENS).open(context, covering)
@@ -118,9 +120,7 @@ def _open_uncut(toy: ToyTokenizer, model: RandomModel, context: bytes, settings:
 
 
 @given(words=st.lists(st.sampled_from([*_WORDS, "中文"]), max_size=60), max_bytes=st.integers(1, 60))
-def test_what_is_kept_is_the_end_of_the_context_and_no_less_than_was_asked_for(
-    words: list[str], max_bytes: int
-) -> None:
+def test_a_cut_keeps_at_least_the_requested_end_of_the_context(words: list[str], max_bytes: int) -> None:
     context = "".join(words).encode()
 
     kept = cut_context(context, max_bytes)
@@ -130,11 +130,11 @@ def test_what_is_kept_is_the_end_of_the_context_and_no_less_than_was_asked_for(
     kept.decode()
 
 
-def test_a_cut_falls_at_the_start_of_a_line_where_there_is_one() -> None:
+def test_a_cut_is_at_the_start_of_a_line_if_there_is_one() -> None:
     assert cut_context(b"a" * 50 + b"\n" + b"b" * 84, 80) == b"b" * 84
 
 
-def test_a_long_word_is_refused_before_its_tokens_are_laid_out() -> None:
+def test_refusing_a_long_word_takes_little_memory() -> None:
     toy = toy_tokenizer("gpt2")
     word = b"xqzj" * 2_000
     characters = _open_toy(toy, toy.encoder, max_tokens=600)

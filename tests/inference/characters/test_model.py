@@ -1,4 +1,4 @@
-"""The paper's own examples, sampling, and what a caller sees of coverings."""
+"""The paper's own examples, sampling, and the coverings as a caller sees them."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -40,8 +40,8 @@ _EVERY_KIND = [CoveringSettings(kind) for kind in CoveringKind]
 _assert_close = partial(np.testing.assert_allclose, rtol=0, atol=1e-9)
 
 
-def _teach(toy: ToyTokenizer, weights: Mapping[tuple[str, ...], float]) -> CorpusModel:
-    """A model that has read these texts so often, in these pieces."""
+def _train_on_pieces(toy: ToyTokenizer, weights: Mapping[tuple[str, ...], float]) -> CorpusModel:
+    """Returns a model of these texts in these pieces, with these weights."""
     ids = {token: index for index, token in enumerate(toy.vocabulary.token_bytes)}
     return CorpusModel(
         toy.trie,
@@ -55,14 +55,16 @@ _PROVERB = (" one", "-", "eyed", " man", " is", " king", ".")
 _ILLS = ("ills", " of", " the", " world", " are", " seen", ".")
 
 
-def test_a_blank_may_stand_on_either_side_of_the_prompts_end() -> None:
+def test_a_blank_can_be_on_either_side_of_the_prompts_end() -> None:
     """The prompt boundary problem.
 
-    `In the kingdom of the blind, the` goes on with ` one-eyed man is king.` But ask a token model what follows
-    `the` and a blank, and it has hardly ever seen a blank there by itself: nothing but ` ills of the world`.
+    `In the kingdom of the blind, the` continues with ` one-eyed man is king.` But after `the` and a separate blank, the
+    token model predicts `ills of the world`, because it has hardly ever seen a separate blank there.
     """
     toy = wrap("gpt2", train("gpt2", ["".join(_KINGDOM + _PROVERB), " ".join(_ILLS)] * 9, 400))
-    model = _teach(toy, {_KINGDOM + _PROVERB: 0.98, (*_KINGDOM, " ", *_ILLS): 5e-7, (*_KINGDOM, " man", "."): 0.02})
+    model = _train_on_pieces(
+        toy, {_KINGDOM + _PROVERB: 0.98, (*_KINGDOM, " ", *_ILLS): 5e-7, (*_KINGDOM, " man", "."): 0.02}
+    )
     prompt = "".join(_KINGDOM)
     after_blank = model.find_log_probs(find_start_ids(toy) + toy.encode(prompt + " "))
     assert toy.trie.spell(int(toy.trie.order[after_blank[:-1].argmax()])) == b"ills", "so says the token model"
@@ -83,11 +85,11 @@ _HELLO_MERGES = (
 )  # fmt: skip
 
 
-def test_hello_worl_goes_on_with_a_d() -> None:
-    """One token is not enough to take back.
+def test_hello_worl_continues_with_d() -> None:
+    """Taking back one token is not enough.
 
-    `Hello, worl` is `Hello|,| wor|l`, but `Hello, world` is `Hello|,| world`. Who takes back the `l` alone stays
-    behind ` wor`, where the model has only ever seen a slip of the pen: ` wor|l|wide`.
+    `Hello, worl` is `Hello|,| wor|l`, but `Hello, world` is `Hello|,| world`. Taking back only `l` leaves ` wor`, after
+    which the model has only seen a rare misspelling: ` wor|l|wide`.
     """
     toy = merge_by_hand("gpt2", *_HELLO_MERGES)
     hello = ("Hello", ",")
@@ -95,7 +97,9 @@ def test_hello_worl_goes_on_with_a_d() -> None:
 
     characters = open_toy(
         toy,
-        _teach(toy, {(*hello, " world"): 0.982, (*hello, " worldwide"): 0.007, (*hello, " wor", "l", "wide"): 1e-5}),
+        _train_on_pieces(
+            toy, {(*hello, " world"): 0.982, (*hello, " worldwide"): 0.007, (*hello, " wor", "l", "wide"): 1e-5}
+        ),
     )
 
     assert characters.choose_greedily(characters.open(b"Hello, worl", _SINGLE), 1) == b"w"
@@ -113,7 +117,7 @@ def _cases(draw: st.DrawFn) -> tuple[SmallVocabulary, RandomModel, bytes]:
 
 
 @given(case=_cases())
-def test_the_members_of_an_enumeration_are_the_paper_s_covering(
+def test_the_members_of_an_enumeration_are_the_papers_covering(
     case: tuple[SmallVocabulary, RandomModel, bytes],
 ) -> None:
     small, model, text = case
@@ -142,14 +146,14 @@ _VOCABULARY = SmallVocabulary(
         {1: b"a", 2: b"b", 3: b"ab", 4: b"aba", 5: b"ba", 6: b"ab"}, {"<start>": START, "<end>": 7}, [7]
     ),
 )
-_NUM_TOKENS = 4  # the mark at the start and three more, then the text has ended
+_NUM_TOKENS = 4  # the start token and three more; then the text ends
 _SHORT = RandomModel(6, seed=5, sharpness=1.0, num_tokens_at_most=_NUM_TOKENS)
 _NUM_SAMPLES = {"by bytes": 250, "by tokens": 1500}
 
 
 @pytest.mark.parametrize("prefix", [b"", b"a", b"ab", b"abab"])
 def test_completion_by_tokens_agrees_with_rejection_sampling(prefix: bytes) -> None:
-    """The paper's section 3.4 against the loop that says what it should do."""
+    """The algorithm of the paper's section 3.4, compared with the rejection sampling that it must agree with."""
     characters = _VOCABULARY.open_model(_SHORT)
     state = characters.open(prefix, _ALL)
     rng = np.random.default_rng(1)
@@ -164,7 +168,7 @@ def test_completion_by_tokens_agrees_with_rejection_sampling(prefix: bytes) -> N
 
 @pytest.mark.parametrize("prefix", [b"", b"ab"])
 @pytest.mark.parametrize("method", ["by bytes", "by tokens"])
-def test_samples_are_as_frequent_as_the_texts_are_likely(method: str, prefix: bytes) -> None:
+def test_samples_follow_the_probabilities_of_the_texts(method: str, prefix: bytes) -> None:
     exact = find_all_texts(_SHORT, _VOCABULARY.trie, (START,), _NUM_TOKENS)
     exact = {text: probability for text, probability in exact.items() if text.startswith(prefix)}
     characters = _VOCABULARY.open_model(_SHORT)
@@ -182,7 +186,7 @@ def test_samples_are_as_frequent_as_the_texts_are_likely(method: str, prefix: by
 def _assert_agree(
     ours: npt.NDArray[np.float64], theirs: npt.NDArray[np.float64], expected: npt.NDArray[np.float64], num_samples: int
 ) -> None:
-    """A chi-squared test, rare texts taken together. It would reject one true sampler in 10,000."""
+    """A chi-squared test, with rare texts combined. It rejects a correct sampler once in 10,000 times."""
     rare = expected < 10
     gap = np.append((ours - theirs)[~rare], (ours - theirs)[rare].sum())
     weight = np.append(expected[~rare], max(expected[rare].sum(), 1.0))
@@ -193,7 +197,7 @@ def _assert_agree(
     assert statistic < critical
 
 
-def test_a_completion_goes_on_beyond_the_window_and_keeps_one_row() -> None:
+def test_a_completion_continues_beyond_the_window_and_keeps_one_row() -> None:
     endless = RandomModel(6, seed=10, num_tokens_seen=1)  # it ends one time in twenty
     characters = _VOCABULARY.open_model(endless, max_tokens=16)
     for covering in (_ALL, CoveringSettings(CoveringKind.BEAM, 2)):
@@ -208,7 +212,7 @@ def test_a_completion_goes_on_beyond_the_window_and_keeps_one_row() -> None:
         assert state.reader.most_rows_held == 1
 
 
-def test_completions_begin_exactly_where_the_state_stands() -> None:
+def test_completions_begin_exactly_at_the_end_of_the_states_text() -> None:
     characters = _VOCABULARY.open_model(_SHORT)
     texts = find_all_texts(_SHORT, _VOCABULARY.trie, (START,), _NUM_TOKENS)
     rng = np.random.default_rng(4)
@@ -219,7 +223,7 @@ def test_completions_begin_exactly_where_the_state_stands() -> None:
 
 
 @pytest.mark.parametrize("covering", _EVERY_KIND, ids=list(CoveringKind))
-def test_no_text_at_all_is_certain_to_begin_a_text(covering: CoveringSettings) -> None:
+def test_the_empty_prefix_has_probability_one(covering: CoveringSettings) -> None:
     toy = narrow_tokenizer("qwen")
     characters = open_toy(toy, RandomModel(toy.trie.num_tokens))
 
@@ -244,7 +248,7 @@ def test_surprisals_add_up_to_the_score(covering: CoveringSettings) -> None:
     _assert_close(-bits.sum() * np.log(2), score.log_probability)
 
 
-def test_greedy_text_takes_the_likeliest_byte_each_time_up_to_the_end() -> None:
+def test_greedy_text_takes_the_most_likely_byte_until_the_end() -> None:
     toy = narrow_tokenizer("qwen")
     characters = open_toy(toy, train_on(toy, {"as": 1.0, "a1": 1.5, "s": 2.0}))
 

@@ -1,4 +1,4 @@
-"""A model's rows for trees of token strings against plain forward passes of each string."""
+"""The rows for trees of token strings, compared with a plain forward pass over each string."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +34,7 @@ _END_IDS = sorted(_TOY.vocabulary.end_ids)
 
 
 class PlainModel:
-    """The same model as transformers runs it, the whole string each time."""
+    """The same model, run by transformers over the whole string each time."""
 
     def __init__(self, folder: Path) -> None:
         self._model = transformers.AutoModelForCausalLM.from_pretrained(
@@ -42,7 +42,7 @@ class PlainModel:
         ).eval()
 
     def find_log_probs(self, token_ids: TokenIds) -> LogProbs:
-        """By rank; the end of the text is the last."""
+        """Returns log probabilities by rank. The end of the text is last."""
         with torch.inference_mode():
             logits = self._model(input_ids=torch.tensor([list(token_ids)]), use_cache=False).logits[0, -1].numpy()
         wanted = logits[[*_TOY.trie.order, *_END_IDS]]
@@ -68,10 +68,10 @@ def _assert_read(strings: Sequence[TokenString], plain: PlainModel) -> None:
 
 @pytest.mark.parametrize("family", _FAMILIES)
 @pytest.mark.parametrize("seed", range(2))
-def test_every_string_of_a_growing_tree_gets_the_row_of_a_plain_forward(
+def test_each_string_of_a_growing_tree_gets_the_row_of_a_plain_forward_pass(
     family: str, seed: int, make_model: MakeModel
 ) -> None:
-    """Branches grow anywhere, some are dropped and their rows taken by others, some are read again."""
+    """Branches grow anywhere. Some are dropped and their rows are reused, some are read again."""
     folder = make_model(family=family, **_FAMILIES[family])
     plain, reader, random = PlainModel(folder), _new_reader(_load(folder)), Random(seed)
     root = TokenString((0,))
@@ -94,7 +94,7 @@ def test_every_string_of_a_growing_tree_gets_the_row_of_a_plain_forward(
         del new, strings, again
 
 
-def test_a_row_says_of_every_token_and_of_the_end_how_likely_it_is_and_sums_to_one(make_model: MakeModel) -> None:
+def test_a_row_is_a_distribution_over_all_tokens_and_the_end(make_model: MakeModel) -> None:
     reader = _new_reader(_load(make_model()))
     string = TokenString((0, 7, 8))
 
@@ -105,7 +105,7 @@ def test_a_row_says_of_every_token_and_of_the_end_how_likely_it_is_and_sums_to_o
     assert np.exp(string.log_probs.astype(np.float64)).sum() + np.exp(string.log_end) == pytest.approx(1, abs=1e-6)
 
 
-def test_several_end_tokens_are_one_end(make_model: MakeModel) -> None:
+def test_several_end_tokens_are_summed_to_one_end(make_model: MakeModel) -> None:
     folder = make_model()
     one, two = _new_reader(_load(folder)), ModelReader(_load(folder), _TOY.trie, [0, 3], 512, 4096)
     ours, other = TokenString((0, 7)), TokenString((0, 7))
@@ -115,13 +115,13 @@ def test_several_end_tokens_are_one_end(make_model: MakeModel) -> None:
 
     assert ours.log_probs is not None
     assert other.log_probs is not None
-    shift = other.log_probs - ours.log_probs  # what the second end takes from all others
+    shift = other.log_probs - ours.log_probs  # the probability that the second end takes from all other tokens
     np.testing.assert_allclose(shift, shift[0], atol=1e-5)
     assert np.exp(other.log_probs.astype(np.float64)).sum() + np.exp(other.log_end) == pytest.approx(1, abs=1e-6)
 
 
-def test_rows_of_strings_that_are_gone_are_taken_again(make_model: MakeModel) -> None:
-    """Twenty times as many tokens go through as there are rows."""
+def test_rows_of_dropped_strings_are_reused(make_model: MakeModel) -> None:
+    """Reads twenty times as many tokens as there are rows."""
     folder = make_model()
     plain, reader = PlainModel(folder), _new_reader(_load(folder), max_rows=400)
     root, random = TokenString((0,)), Random(5)
@@ -133,7 +133,7 @@ def test_rows_of_strings_that_are_gone_are_taken_again(make_model: MakeModel) ->
     _assert_read([string], plain)
 
 
-def test_more_states_than_there_is_room_for_are_refused_and_those_that_are_kept_stay_right(
+def test_states_beyond_the_room_are_refused_and_kept_states_stay_right(
     make_model: MakeModel,
 ) -> None:
     folder = make_model()
@@ -156,9 +156,7 @@ def test_more_states_than_there_is_room_for_are_refused_and_those_that_are_kept_
     [CoveringSettings(), CoveringSettings(CoveringKind.SINGLE), CoveringSettings(CoveringKind.BEAM, 3)],
     ids=lambda settings: settings.kind,
 )
-def test_a_loaded_model_says_of_bytes_what_its_plain_forward_passes_say(
-    settings: CoveringSettings, make_model: MakeModel
-) -> None:
+def test_a_loaded_model_agrees_with_its_plain_forward_passes(settings: CoveringSettings, make_model: MakeModel) -> None:
     folder = make_model(family="mistral", sliding_window=5)
     ours = load_character_model(EngineConfig(folder, dtype="float64"))
     plain = open_toy(_TOY, PlainModel(folder))
@@ -173,9 +171,7 @@ def test_a_loaded_model_says_of_bytes_what_its_plain_forward_passes_say(
 
 
 @pytest.mark.parametrize("kind", list(CoveringKind)[:3])
-def test_a_walk_far_beyond_the_window_keeps_no_more_rows_than_one_of_its_length(
-    kind: CoveringKind, make_model: MakeModel
-) -> None:
+def test_a_walk_can_continue_far_beyond_the_window(kind: CoveringKind, make_model: MakeModel) -> None:
     model = _load_small(make_model(max_position_embeddings=64))
     state = model.open(b"", CoveringSettings(kind, width=2))
 
@@ -190,7 +186,7 @@ def _load_small(folder: Path) -> CharacterModel:
     return load_character_model(EngineConfig(folder, max_context_tokens=64, cache_tokens=512))
 
 
-def test_dropped_branches_give_their_rows_back(make_model: MakeModel) -> None:
+def test_dropped_branches_release_their_rows(make_model: MakeModel) -> None:
     model = _load_small(make_model())
     state = model.open(b"import os\n")
 
@@ -201,7 +197,7 @@ def test_dropped_branches_give_their_rows_back(make_model: MakeModel) -> None:
     np.testing.assert_allclose(kept.next_log_probs, model.open(b"import os\ndef ").next_log_probs, rtol=0, atol=1e-3)
 
 
-def test_a_model_without_an_end_has_no_texts(tmp_path: Path, make_model: MakeModel) -> None:
+def test_a_model_without_an_end_token_is_refused(tmp_path: Path, make_model: MakeModel) -> None:
     folder = make_model()
     for name in ("model.safetensors", "tokenizer.json"):
         (tmp_path / name).symlink_to(folder / name)
@@ -214,6 +210,6 @@ def test_a_model_without_an_end_has_no_texts(tmp_path: Path, make_model: MakeMod
         load_character_model(EngineConfig(tmp_path))
 
 
-def test_a_loaded_model_starts_with_its_own_mark_or_with_the_end_of_the_text_before(make_model: MakeModel) -> None:
+def test_a_loaded_model_starts_with_its_start_token_or_the_end_token(make_model: MakeModel) -> None:
     assert load_model(EngineConfig(make_model("llama3"))).start_ids == (4,)
     assert load_model(EngineConfig(make_model("qwen"))).start_ids == tuple(_END_IDS)

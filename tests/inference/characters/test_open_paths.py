@@ -1,4 +1,4 @@
-"""The cache of open paths: what it keeps is found again, and takes no more memory than it may."""
+"""The cache of open paths: cached texts are found again, and memory is limited."""
 
 import tracemalloc
 
@@ -15,13 +15,13 @@ def _new_cache(max_bytes: int) -> OpenPathsCache:
     return OpenPathsCache(_TOY.encoder, _TOY.trie, find_canonical_open_paths, max_bytes)
 
 
-def test_a_text_that_is_asked_for_again_is_found() -> None:
+def test_a_repeated_text_is_found_in_the_cache() -> None:
     cache = _new_cache(1_000_000)
 
     assert cache.find(b"as a1") is cache.find(b"as a1")
 
 
-def test_the_text_that_was_used_longest_ago_is_forgotten_first() -> None:
+def test_the_least_recently_used_text_is_evicted_first() -> None:
     cache = _new_cache(20_000)
     first = cache.find(b"as")
     for number in range(100):
@@ -30,7 +30,7 @@ def test_the_text_that_was_used_longest_ago_is_forgotten_first() -> None:
 
 
 @pytest.mark.parametrize("text", ["as " * 1_000, "中" * 1_000, "as"], ids=["words", "one long word", "short"])
-def test_what_is_kept_takes_no_more_memory_than_it_may(text: str) -> None:
+def test_the_cache_stays_within_its_memory_limit(text: str) -> None:
     max_bytes = 200_000
     cache = _new_cache(max_bytes)
     cache.find(b"")
@@ -41,10 +41,10 @@ def test_what_is_kept_takes_no_more_memory_than_it_may(text: str) -> None:
 
     num_bytes = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert num_bytes <= max_bytes + 200_000  # the encoder keeps short pre-tokens beside them
+    assert num_bytes <= max_bytes + 200_000  # the encoder also caches short pre-tokens
 
 
-def test_a_text_larger_than_the_cache_is_answered_and_not_kept() -> None:
+def test_a_text_larger_than_the_cache_is_not_kept() -> None:
     cache = _new_cache(1_000)
 
     assert cache.find(b"as " * 1_000) is not cache.find(b"as " * 1_000)

@@ -1,4 +1,4 @@
-"""The service with a scripted character-level model behind it."""
+"""The service with a scripted character-level model."""
 
 import dataclasses
 import math
@@ -39,7 +39,7 @@ def test_the_next_byte_is_a_distribution_over_bytes_and_the_end(service: Charact
     assert (answer.probabilities[ord("l")], answer.probabilities[END]) == pytest.approx((0.75, 0.25))
 
 
-def test_members_are_told_as_texts_with_what_is_ahead(service: CharacterService) -> None:
+def test_members_are_texts_with_the_bytes_ahead(service: CharacterService) -> None:
     answer = service.answer(CharacterRequest(b"Hel", num_members=5))
     assert isinstance(answer, NextByte)
     assert answer.members == (
@@ -48,28 +48,28 @@ def test_members_are_told_as_texts_with_what_is_ahead(service: CharacterService)
     )
 
 
-def test_only_as_many_members_are_told_as_were_asked_for(service: CharacterService) -> None:
+def test_only_the_requested_number_of_members_is_returned(service: CharacterService) -> None:
     answer = service.answer(CharacterRequest(b"Hel", num_members=1))
     assert isinstance(answer, NextByte)
     assert [member.probability for member in answer.members] == [0.75]
 
 
-def test_surprisals_come_with_their_mean(service: CharacterService) -> None:
+def test_surprisals_have_their_mean(service: CharacterService) -> None:
     assert service.answer(CharacterRequest(b"\x01\x02", ask=Ask.SURPRISAL)) == Surprisals((1.0, 2.0), 1.5)
 
 
-def test_an_impossible_byte_is_infinitely_surprising_and_so_is_what_follows(service: CharacterService) -> None:
+def test_surprisal_is_infinite_from_an_impossible_byte_on(service: CharacterService) -> None:
     answer = service.answer(CharacterRequest(b"\x01\x00\x01", ask=Ask.SURPRISAL))
     assert answer == Surprisals((1.0, math.inf, math.inf), math.inf)
 
 
-def test_probabilities_are_logarithms_to_the_base_two(service: CharacterService) -> None:
+def test_probabilities_are_base_two_logarithms(service: CharacterService) -> None:
     answer = service.answer(CharacterRequest(b"ab", ask=Ask.PROBABILITY))
     assert isinstance(answer, TextProbability)
     assert dataclasses.astuple(answer) == pytest.approx((-2.0, -4.0, -2.0, -1.0))
 
 
-def test_an_upper_bound_that_is_not_known_is_absent(service: CharacterService) -> None:
+def test_an_unknown_upper_bound_is_absent(service: CharacterService) -> None:
     answer = service.answer(CharacterRequest(b"x", ask=Ask.PROBABILITY))
     assert isinstance(answer, TextProbability)
     assert answer.log2_at_most is None
@@ -81,12 +81,12 @@ def test_an_impossible_text_has_a_probability_of_zero(service: CharacterService)
 
 
 @pytest.mark.parametrize("ask", [Ask.SAMPLE, Ask.COMPLETE])
-def test_a_seed_repeats_what_is_drawn(service: CharacterService, ask: Ask) -> None:
+def test_a_seed_repeats_a_sample(service: CharacterService, ask: Ask) -> None:
     answers = [service.answer(CharacterRequest(b"a", ask=ask, seed=seed)) for seed in (1, 1, 2)]
     assert answers[0] == answers[1] != answers[2]
 
 
-def test_greedy_goes_on_to_its_limit(service: CharacterService) -> None:
+def test_greedy_continues_to_its_limit(service: CharacterService) -> None:
     answer = service.answer(CharacterRequest(b"def", b"abc", ask=Ask.GREEDY, max_bytes=4))
     assert answer == Generated(b"fedc")
 
@@ -97,13 +97,13 @@ def test_a_growing_text_is_not_read_again(service: CharacterService, model: Scri
     assert model.events == ["open b'context'", "advance b'He'", "advance b'l'", "advance b'lo'"]
 
 
-def test_another_covering_is_read_on_its_own(service: CharacterService, model: ScriptedCharacterModel) -> None:
+def test_another_covering_does_not_share_states(service: CharacterService, model: ScriptedCharacterModel) -> None:
     for covering in (CoveringKind.CANONICAL, CoveringKind.BEAM):
         service.answer(CharacterRequest(b"He", covering=covering))
     assert model.events.count("open b''") == 2
 
 
-def test_what_the_model_refuses_is_not_remembered(service: CharacterService, model: ScriptedCharacterModel) -> None:
+def test_a_refused_text_is_not_cached(service: CharacterService, model: ScriptedCharacterModel) -> None:
     for _ in range(2):
         with pytest.raises(InvalidRequestError):
             service.answer(CharacterRequest(b"a", b"refuse"))
@@ -111,13 +111,13 @@ def test_what_the_model_refuses_is_not_remembered(service: CharacterService, mod
 
 
 class _ForgetfulModel(ScriptedCharacterModel):
-    """Its states do not hold their contexts."""
+    """A model whose states do not refer to their contexts."""
 
     def open(self, context: bytes, settings: object) -> ScriptedState:
         return super().open(context[:0], settings)
 
 
-def test_kept_states_do_not_keep_their_contexts_in_memory() -> None:
+def test_cached_states_do_not_keep_their_contexts_in_memory() -> None:
     service = build_scripted_service(_ForgetfulModel())
     tracemalloc.start()
 

@@ -1,7 +1,7 @@
 from inference.characters.state_cache import CachedState, StateCache
 
 
-def test_the_longest_text_that_the_new_one_begins_with_is_found() -> None:
+def test_the_longest_cached_prefix_of_a_text_is_found() -> None:
     cache: StateCache[str] = StateCache(8)
     for text in (b"", b"He", b"Hell", b"Help"):
         cache.put("origin", text, f"after {text!r}")
@@ -20,7 +20,7 @@ def test_a_state_of_another_origin_is_not_found() -> None:
     assert cache.find("other", b"He") is None
 
 
-def test_the_state_that_was_used_longest_ago_is_dropped_first() -> None:
+def test_the_least_recently_used_state_is_evicted_first() -> None:
     cache: StateCache[str] = StateCache(2)
     cache.put("origin", b"a", "a")
     cache.put("origin", b"b", "b")
@@ -30,7 +30,7 @@ def test_the_state_that_was_used_longest_ago_is_dropped_first() -> None:
     assert cache.find("origin", b"b") is None
 
 
-def test_a_text_that_is_kept_again_takes_one_place() -> None:
+def test_a_text_that_is_cached_twice_takes_one_entry() -> None:
     cache: StateCache[str] = StateCache(2)
     for text in (b"a", b"b", b"b"):
         cache.put("origin", text, "state")

@@ -1,4 +1,4 @@
-"""`canonical` and `single` against the tokenizer's own words, tried one by one."""
+"""The coverings `canonical` and `single`, compared with the tokenizer's own results for many continuations."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -51,13 +51,13 @@ _data = st.data()
 
 @st.composite
 def _cut_bytes(draw: st.DrawFn) -> bytes:
-    """A text, cut after any byte."""
+    """Draws a text, cut after any byte."""
     whole = draw(_narrow_texts).encode()
     return whole[: draw(st.integers(0, len(whole)))]
 
 
 def _draw_toy(data: st.DataObject, kind: str) -> ToyTokenizer:
-    """One that was trained, or one whose merges make no sense."""
+    """Draws a trained tokenizer, or one with random merges."""
     return narrow_tokenizer(kind) if data.draw(st.booleans()) else data.draw(merged_tokenizers(kind))
 
 
@@ -72,7 +72,7 @@ def _with_dummy_prefix(toy: ToyTokenizer, text: bytes) -> bytes:
 @kinds
 @_few
 @given(data=_data, text=_cut_bytes())
-def test_canonical_gives_each_byte_its_part_of_the_canonical_strings(
+def test_canonical_gives_each_byte_its_share_of_the_canonical_strings(
     kind: str, data: st.DataObject, text: bytes
 ) -> None:
     toy = _draw_toy(data, kind)
@@ -87,7 +87,7 @@ def test_canonical_gives_each_byte_its_part_of_the_canonical_strings(
 @kinds
 @_few
 @given(data=_data, text=_cut_bytes())
-def test_canonical_holds_the_mass_of_the_canonical_strings(kind: str, data: st.DataObject, text: bytes) -> None:
+def test_canonical_has_the_mass_of_the_canonical_strings(kind: str, data: st.DataObject, text: bytes) -> None:
     toy = _draw_toy(data, kind)
     model = _draw_model(data, toy)
 
@@ -103,7 +103,7 @@ def test_canonical_holds_the_mass_of_the_canonical_strings(kind: str, data: st.D
 def test_canonical_is_exact_for_a_model_that_was_trained_on_canonical_strings(
     kind: str, known: list[str], data: st.DataObject
 ) -> None:
-    """No covering in the oracle at all: it counts texts. (SentencePiece reads a mark, or a blank in front, its way.)"""
+    """The oracle counts texts. (SentencePiece treats a blank mark or a leading blank differently.)"""
     known = [text for text in known if kind not in SENTENCEPIECE_KINDS or not ("▁" in text or text[:1] in ("", " "))]
     assume(known)
     toy = toy_tokenizer(kind)
@@ -123,9 +123,7 @@ def test_canonical_is_exact_for_a_model_that_was_trained_on_canonical_strings(
 @kinds
 @_few
 @given(data=_data, text=_cut_bytes())
-def test_single_holds_the_texts_tokens_and_those_that_could_stand_in_the_lasts_place(
-    kind: str, data: st.DataObject, text: bytes
-) -> None:
+def test_single_counts_the_texts_tokens_with_the_last_one_open(kind: str, data: st.DataObject, text: bytes) -> None:
     toy = _draw_toy(data, kind)
     model = _draw_model(data, toy)
     characters = open_toy(toy, model)
@@ -154,9 +152,7 @@ def _find_single_masses(toy: ToyTokenizer, model: RandomModel, data: bytes) -> n
 @kinds
 @_few
 @given(data=_data, text=_cut_bytes())
-def test_bytes_that_cannot_follow_in_utf8_have_no_probability_and_the_others_have_some(
-    kind: str, data: st.DataObject, text: bytes
-) -> None:
+def test_only_bytes_that_can_follow_in_utf8_have_probability(kind: str, data: st.DataObject, text: bytes) -> None:
     toy = _draw_toy(data, kind)
 
     state = open_toy(toy, _draw_model(data, toy)).open(text)
@@ -184,7 +180,7 @@ def test_the_next_bytes_and_the_end_sum_to_one(kind: str, data: st.DataObject, t
 @kinds
 @_few
 @given(data=_data, text=_cut_bytes(), cut=st.integers(0, 16))
-def test_the_chain_rule_holds_wherever_a_text_is_split(kind: str, data: st.DataObject, text: bytes, cut: int) -> None:
+def test_the_chain_rule_holds_at_every_split_of_a_text(kind: str, data: st.DataObject, text: bytes, cut: int) -> None:
     toy = _draw_toy(data, kind)
     characters = open_toy(toy, _draw_model(data, toy))
     for covering in (_CANONICAL, _SINGLE):
@@ -202,7 +198,7 @@ def test_the_chain_rule_holds_wherever_a_text_is_split(kind: str, data: st.DataO
 @kinds
 @_few
 @given(data=_data, text=_cut_bytes(), cuts=st.lists(st.integers(0, 16), max_size=3))
-def test_walked_at_once_and_byte_by_byte_and_again_from_a_kept_state_is_the_same(
+def test_walking_at_once_byte_by_byte_and_from_a_kept_state_agree(
     kind: str, data: st.DataObject, text: bytes, cuts: list[int]
 ) -> None:
     toy = _draw_toy(data, kind)
@@ -232,9 +228,7 @@ def _assert_same(ours: State, other: State) -> None:
 @kinds
 @_few
 @given(data=_data, text=st.text(NARROW_ALPHABET + "é", max_size=4))
-def test_the_exact_mass_lies_between_what_is_held_and_that_with_what_was_missed(
-    kind: str, data: st.DataObject, text: str
-) -> None:
+def test_the_exact_mass_is_between_the_bounds(kind: str, data: st.DataObject, text: str) -> None:
     toy = _draw_toy(data, kind)
     model = _draw_model(data, toy)
     exact = EveryString(model, toy.trie, find_start_ids(toy)).log_prefix(_with_dummy_prefix(toy, text.encode()))
@@ -254,10 +248,10 @@ def test_the_exact_mass_lies_between_what_is_held_and_that_with_what_was_missed(
     head=st.text("as1", min_size=2, max_size=6),
     endings=st.sets(st.text("as1 '\n", max_size=5), min_size=1, max_size=2),
 )
-def test_a_word_that_the_model_has_in_other_tokens_is_followed_from_there(
+def test_likely_non_canonical_tokens_of_a_word_are_followed(
     kind: str, data: st.DataObject, head: str, endings: set[str]
 ) -> None:
-    """The texts begin alike, and the model has seen that beginning letter by letter, or as the tokenizer has it too."""
+    """The texts have a common beginning, which the model has seen letter by letter, or also in canonical tokens."""
     toy = _draw_toy(data, kind)
     letters = tuple(toy.vocabulary.token_bytes.index(letter.encode()) for letter in head)
     beginnings = data.draw(st.sampled_from([{letters: 1.0}, {letters: 0.7, toy.encode(head): 0.3}]))
@@ -275,8 +269,8 @@ def test_a_word_that_the_model_has_in_other_tokens_is_followed_from_there(
             _assert_close(np.exp(state.next_log_probs), _count(weights, text[:cut].encode()))
 
 
-def test_a_word_that_is_complete_in_other_tokens_is_followed_through_the_token_after_it() -> None:
-    """`11` is a token, and the model has `1` `1` and two blanks in one: the first blank completes the word as `11`."""
+def test_non_canonical_tokens_are_followed_through_the_token_after_the_word() -> None:
+    """`11` is a token, but the model has seen `1|1` and two blanks in one token. The first blank completes the word."""
     toy = merge_by_hand("llama3", "Ġ Ġ", words=["11"])
     one, blanks = (toy.vocabulary.token_bytes.index(text) for text in (b"1", b"  "))
     characters = open_toy(toy, CorpusModel(toy.trie, find_start_ids(toy), {(one, one, blanks): 1.0}))
@@ -286,7 +280,7 @@ def test_a_word_that_is_complete_in_other_tokens_is_followed_through_the_token_a
     _assert_close(surprisals, 0)
 
 
-def test_of_two_tokenizations_of_a_word_the_heavier_goes_on_once_the_tokens_after_it_are_stable() -> None:
+def test_the_heavier_of_two_tokenizations_remains_once_later_tokens_are_stable() -> None:
     toy = merge_by_hand("llama3", words=["11"])
     one, word = (toy.vocabulary.token_bytes.index(text) for text in (b"1", b"11"))
     following = toy.encode(" a" * 9)
@@ -301,7 +295,7 @@ def test_of_two_tokenizations_of_a_word_the_heavier_goes_on_once_the_tokens_afte
 
 
 def _count(weights: Mapping[str, float], begun: bytes) -> npt.NDArray[np.float64]:
-    """[257]: how the texts that begin so go on."""
+    """[257]: the weights of the texts with this beginning, by their next byte or end."""
     expected = np.zeros(257)
     for text, weight in weights.items():
         if text.encode().startswith(begun):
@@ -314,7 +308,7 @@ def _count(weights: Mapping[str, float], begun: bytes) -> npt.NDArray[np.float64
 @pytest.mark.parametrize("covering", [_CANONICAL, _SINGLE], ids=["canonical", "single"])
 @_few
 @given(data=_data, words=st.lists(st.sampled_from(["as", "a1", "s", "'s", "\n", "1", "é"]), min_size=1, max_size=60))
-def test_a_model_that_looks_back_two_tokens_does_not_see_the_window_move(
+def test_a_moving_window_does_not_change_a_model_that_looks_back_two_tokens(
     kind: str, covering: CoveringSettings, data: st.DataObject, words: list[str]
 ) -> None:
     toy = _draw_toy(data, kind)
@@ -329,8 +323,8 @@ def test_a_model_that_looks_back_two_tokens_does_not_see_the_window_move(
 
 
 @kinds
-def test_a_word_that_takes_half_the_window_leaves_room_for_itself(kind: str) -> None:
-    """Wide letters that the tokenizer spells in bytes: as many tokens as bytes."""
+def test_a_word_of_half_the_window_fits(kind: str) -> None:
+    """The tokenizer spells these letters as bytes, so there are as many tokens as bytes."""
     toy = narrow_tokenizer(kind)
     characters = open_toy(toy, RandomModel(toy.trie.num_tokens, num_tokens_seen=1), max_tokens=256)
     word = "中文字符日本語".encode() * 6
@@ -340,8 +334,8 @@ def test_a_word_that_takes_half_the_window_leaves_room_for_itself(kind: str) -> 
     assert np.isfinite(state.log_mass)
 
 
-def test_a_string_that_single_took_up_again_is_read_again() -> None:
-    """`ab` and `abcd` are one token, and nothing goes before; `abc` is `ab|c`, and `ab` goes before."""
+def test_a_string_that_single_drops_and_resumes_is_read_again() -> None:
+    """`ab` and `abcd` are one token, with an empty path before it. `abc` is `ab|c`, with `ab` as the path."""
     toy = merge_by_hand("gpt2", "a b", "c d", "ab cd")
     characters = open_toy(toy, RandomModel(toy.trie.num_tokens))
 
@@ -354,7 +348,7 @@ def test_a_string_that_single_took_up_again_is_read_again() -> None:
 
 @kinds
 @pytest.mark.parametrize("covering", [_DEFAULT, _SINGLE], ids=["canonical", "single"])
-def test_what_a_long_walk_holds_is_bounded(kind: str, covering: CoveringSettings) -> None:
+def test_the_memory_of_a_long_walk_is_bounded(kind: str, covering: CoveringSettings) -> None:
     toy = narrow_tokenizer(kind)
     state = open_toy(toy, RandomModel(toy.trie.num_tokens, num_tokens_seen=2), max_tokens=64).open(b"", covering)
     held = []
@@ -368,7 +362,7 @@ def test_what_a_long_walk_holds_is_bounded(kind: str, covering: CoveringSettings
 
 @pytest.mark.parametrize("covering", [_DEFAULT, _SINGLE], ids=["canonical", "single"])
 @pytest.mark.parametrize("text", [b"a\xff", b"\x80", b"a\xc3(", b"\xed\xa0\x80"])
-def test_bytes_that_are_no_text_are_refused(covering: CoveringSettings, text: bytes) -> None:
+def test_bytes_that_are_not_utf8_are_refused(covering: CoveringSettings, text: bytes) -> None:
     toy = narrow_tokenizer("qwen")
     characters = open_toy(toy, RandomModel(toy.trie.num_tokens))
 

@@ -1,4 +1,4 @@
-"""The worker with a scripted service behind it: order, deadlines, cancels, heartbeat; one end for each question."""
+"""The worker with a scripted service: order, deadlines, cancels, heartbeat, and exactly one end for each question."""
 
 import gc
 import logging
@@ -20,7 +20,7 @@ from tests.support.toys import narrow_tokenizer
 
 
 class _Sink:
-    """Keeps how its question ended."""
+    """Records how its question ended."""
 
     def __init__(self) -> None:
         self.answers: list[CharacterAnswer] = []
@@ -43,7 +43,7 @@ class _Sink:
         return self.cancelled
 
     def wait(self) -> "_Sink":
-        """Itself, once the question has ended."""
+        """Waits until the question has ended. Returns itself."""
         assert self._ended.wait(30), "the question never ended"
         return self
 
@@ -55,7 +55,7 @@ class _Sink:
 
 
 class _Clock:
-    """Stands still until the test moves it."""
+    """A clock that changes only when the test sets it."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -65,10 +65,10 @@ class _Clock:
 
 
 class _Service:
-    """Does what the text says.
+    """A service that does what the text says.
 
-    `run` makes forward passes until the worker stops it; `hang` is one forward pass that lasts until `release`;
-    `refuse` and `raise` fail; any other text is given back.
+    `run` makes forward passes until the worker stops it. `hang` is one forward pass that lasts until `release`.
+    `refuse` and `raise` fail. Any other text is returned.
     """
 
     def __init__(self, num_failed_loads: int = 0) -> None:
@@ -144,7 +144,7 @@ def _submit(worker: CharacterWorker, text: bytes, deadline_ms: int | None = None
 
 
 def _submit_running(worker: CharacterWorker, service: _Service, text: bytes = b"run") -> _Sink:
-    """A question that is being answered when this returns."""
+    """Submits a question and returns when it is running."""
     sink = _submit(worker, text)
     assert service.has_passed.wait(30)
     return sink
@@ -157,7 +157,7 @@ def _wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def test_questions_are_answered_in_the_order_in_which_they_came(worker: CharacterWorker, service: _Service) -> None:
+def test_questions_are_answered_in_order_of_arrival(worker: CharacterWorker, service: _Service) -> None:
     running = _submit_running(worker, service)
     sinks = [_submit(worker, text) for text in (b"c", b"a", b"b")]
     running.cancelled = True
@@ -166,9 +166,7 @@ def test_questions_are_answered_in_the_order_in_which_they_came(worker: Characte
     assert service.begun == [b"run", b"c", b"a", b"b"]
 
 
-def test_a_running_question_that_is_cancelled_ends_and_the_next_one_begins(
-    worker: CharacterWorker, service: _Service
-) -> None:
+def test_cancelling_a_running_question_starts_the_next_one(worker: CharacterWorker, service: _Service) -> None:
     running = _submit_running(worker, service)
     waiting = _submit(worker, b"next")
 
@@ -190,7 +188,7 @@ def test_a_running_question_ends_at_its_deadline(
     assert sink.error == "the request was not answered within its deadline_ms of 500"
 
 
-def test_a_question_that_is_cancelled_while_it_waits_ends_at_once_and_is_never_begun(
+def test_a_waiting_question_that_is_cancelled_ends_at_once_and_never_starts(
     worker: CharacterWorker, service: _Service
 ) -> None:
     running = _submit_running(worker, service)
@@ -204,7 +202,7 @@ def test_a_question_that_is_cancelled_while_it_waits_ends_at_once_and_is_never_b
     assert service.begun == [b"run", b"last"]
 
 
-def test_a_question_whose_deadline_passes_while_it_waits_ends_and_is_never_begun(
+def test_a_waiting_question_ends_at_its_deadline_and_never_starts(
     timed_worker: CharacterWorker, service: _Service, clock: _Clock
 ) -> None:
     running = _submit_running(timed_worker, service)
@@ -219,9 +217,7 @@ def test_a_question_whose_deadline_passes_while_it_waits_ends_and_is_never_begun
     assert service.begun == [b"run"]
 
 
-def test_a_question_that_was_cancelled_behind_a_hung_one_is_not_begun(
-    worker: CharacterWorker, service: _Service
-) -> None:
+def test_a_question_cancelled_while_another_hangs_never_starts(worker: CharacterWorker, service: _Service) -> None:
     hung = _submit_running(worker, service, b"hang")
     waiting = _submit(worker, b"next")
     waiting.cancelled = True
@@ -233,7 +229,7 @@ def test_a_question_that_was_cancelled_behind_a_hung_one_is_not_begun(
     assert service.begun == [b"hang"]
 
 
-def test_more_questions_than_may_wait_are_refused(worker: CharacterWorker, service: _Service) -> None:
+def test_questions_are_refused_when_the_queue_is_full(worker: CharacterWorker, service: _Service) -> None:
     _submit_running(worker, service, b"hang")
     waiting = [_submit(worker, b"next") for _ in range(3)]
 
@@ -244,7 +240,7 @@ def test_more_questions_than_may_wait_are_refused(worker: CharacterWorker, servi
     assert all(sink.wait().answers for sink in waiting)
 
 
-def test_a_question_that_was_cancelled_makes_room_for_another(worker: CharacterWorker, service: _Service) -> None:
+def test_a_cancelled_question_makes_room_for_another(worker: CharacterWorker, service: _Service) -> None:
     running = _submit_running(worker, service)
     waiting = [_submit(worker, b"next") for _ in range(3)]
     waiting[1].cancelled = True
@@ -263,7 +259,7 @@ def test_a_question_that_was_cancelled_makes_room_for_another(worker: CharacterW
         (b"raise", "the server failed on this request (RuntimeError); its log says where"),
     ],
 )
-def test_a_question_that_fails_ends_in_one_error_and_the_next_is_answered(
+def test_a_failed_question_gets_one_error_and_the_next_is_answered(
     worker: CharacterWorker, text: bytes, error: str
 ) -> None:
     failed = _submit(worker, text)
@@ -272,7 +268,7 @@ def test_a_question_that_fails_ends_in_one_error_and_the_next_is_answered(
     assert _submit(worker, b"next").wait().answers == [Generated(b"next")]
 
 
-def test_an_answer_that_cannot_be_sent_ends_in_an_error(worker: CharacterWorker) -> None:
+def test_an_answer_that_cannot_be_sent_becomes_an_error(worker: CharacterWorker) -> None:
     sink = _Sink()
     sink.raises_on_send = True
 
@@ -281,7 +277,7 @@ def test_an_answer_that_cannot_be_sent_ends_in_an_error(worker: CharacterWorker)
     assert sink.error == "the server failed on this request (ValueError); its log says where"
 
 
-def test_the_log_says_where_a_question_failed_and_holds_none_of_its_text(
+def test_the_log_has_the_location_of_a_failure_and_no_text(
     worker: CharacterWorker, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR):
@@ -294,7 +290,7 @@ def test_the_log_says_where_a_question_failed_and_holds_none_of_its_text(
     assert "secret" not in caplog.text
 
 
-def test_closing_ends_the_running_question_and_those_that_wait(service: _Service) -> None:
+def test_closing_ends_the_running_and_the_waiting_questions(service: _Service) -> None:
     worker = CharacterWorker(service.load)
     sinks = [_submit_running(worker, service), _submit(worker, b"next"), _submit(worker, b"last")]
 
@@ -312,7 +308,7 @@ def test_the_model_is_loaded_with_the_first_question_and_only_then(worker: Chara
     assert service.num_loads == 1
 
 
-def test_a_model_that_could_not_be_loaded_is_tried_again() -> None:
+def test_a_failed_load_is_retried() -> None:
     worker = CharacterWorker(_Service(num_failed_loads=1).load)
 
     assert _submit(worker, b"a").error == "no weights"
@@ -350,7 +346,7 @@ def test_the_heartbeat_of_a_long_question_that_makes_progress_stays_low(
     running.cancelled = True
 
 
-def test_loading_the_model_is_no_hang(timed_worker: CharacterWorker, service: _Service, clock: _Clock) -> None:
+def test_loading_the_model_counts_as_progress(timed_worker: CharacterWorker, service: _Service, clock: _Clock) -> None:
     service.may_load.clear()
     first = _submit(timed_worker, b"hang")
     _wait_until(lambda: service.num_loads == 1)
@@ -368,7 +364,7 @@ def test_loading_the_model_is_no_hang(timed_worker: CharacterWorker, service: _S
 
 
 class _StoppedWatch:
-    """Stops the question at one of its forward passes, and notes how many there were."""
+    """Stops the question at one of its forward passes, and counts the passes."""
 
     def __init__(self, watch: PassWatch, sink: _Sink, num_passes: int) -> None:
         self._watch, self._sink, self._num_left = watch, sink, num_passes
@@ -377,7 +373,7 @@ class _StoppedWatch:
         self._num_left -= 1
         assert self._num_left >= 0, "a cancelled question goes on"
         self._sink.cancelled = self._num_left == 0
-        time.sleep(0.03)  # longer than cancels are not asked for
+        time.sleep(0.03)  # longer than the interval between checks for a cancel
         self._watch.begin_pass()
 
     def end_pass(self) -> None:

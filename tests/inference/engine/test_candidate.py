@@ -33,7 +33,7 @@ _pieces = st.lists(
     stops=st.lists(st.sampled_from(["ab", "a\n", ")", "b:a", "\n\n"]), max_size=2),
     extent=st.sampled_from([LineRule(), BlockRule(0, False), BlockRule(1, True), BlockRule(4, False)]),
 )
-def test_streamed_pieces_joined_are_the_text_that_is_sent_at_once(
+def test_streamed_pieces_joined_equal_the_text_sent_at_once(
     pieces: list[str], cut: int, max_tokens: int, stops: list[str], extent: LineRule | BlockRule
 ) -> None:
     data = "".join(pieces).encode()
@@ -54,7 +54,7 @@ def test_streamed_pieces_joined_are_the_text_that_is_sent_at_once(
     assert sum(map(bool, streamed)) <= 2
 
 
-def test_the_first_line_goes_out_as_soon_as_it_is_whole() -> None:
+def test_the_first_line_is_sent_as_soon_as_it_is_complete() -> None:
     candidate = _candidate(_limits())
     sent = []
     for token in (b"\n  a", b"b", b" \n", b"  c", b"\n"):
@@ -65,7 +65,7 @@ def test_the_first_line_goes_out_as_soon_as_it_is_whole() -> None:
     assert [*sent, candidate.take_text()] == ["", "", "\n  ab", "", "", " \n  c\n"]
 
 
-def test_a_line_that_may_be_the_beginning_of_a_stop_string_is_held_back() -> None:
+def test_a_possible_beginning_of_a_stop_string_is_held_back() -> None:
     candidate = _candidate(_limits(stops=("b\nc",)))
     candidate.accept_token(_ANY, 1, b"ab\n")
 
@@ -81,7 +81,7 @@ def test_a_stop_string_ends_the_text_before_it() -> None:
     assert candidate.take_text() == "ab "
 
 
-def test_what_comes_first_in_the_text_ends_it() -> None:
+def test_the_earliest_end_in_the_text_wins() -> None:
     candidate = _candidate(_limits(stops=("c",), extent=LineRule()))
     candidate.accept_token(_ANY, 1, b"ab\nc")
 
@@ -89,7 +89,7 @@ def test_what_comes_first_in_the_text_ends_it() -> None:
     assert candidate.text == "ab"
 
 
-def test_the_first_reason_is_kept() -> None:
+def test_the_first_finish_reason_is_kept() -> None:
     candidate = _candidate(_limits())
 
     candidate.finish(FinishReason.DEADLINE)
@@ -98,7 +98,7 @@ def test_the_first_reason_is_kept() -> None:
     assert candidate.finish_reason is FinishReason.DEADLINE
 
 
-def test_healed_bytes_are_neither_in_the_text_nor_counted() -> None:
+def test_healed_bytes_are_not_sent_and_not_counted() -> None:
     candidate = _candidate(_limits(max_tokens=1), num_healed_bytes=4)
 
     candidate.accept_path((7, 8), b"No")
@@ -109,7 +109,7 @@ def test_healed_bytes_are_neither_in_the_text_nor_counted() -> None:
     assert candidate.finish_reason is FinishReason.LENGTH
 
 
-def test_a_token_inside_the_remaining_bytes_is_followed_by_those_that_it_did_not_spell() -> None:
+def test_a_token_shortens_the_remaining_bytes() -> None:
     candidate = _candidate(_limits(max_tokens=1), num_healed_bytes=4)
 
     candidate.accept_token(Crossing(None, b"Node", Rule.SPELL), 9, b"No")
@@ -119,7 +119,7 @@ def test_a_token_inside_the_remaining_bytes_is_followed_by_those_that_it_did_not
     assert candidate.finish_reason is None
 
 
-def test_after_the_remaining_bytes_any_token_may_follow() -> None:
+def test_any_token_can_follow_the_remaining_bytes() -> None:
     candidate = _candidate(_limits(), num_healed_bytes=2)
 
     candidate.accept_token(Crossing(None, b"No", Rule.CROSS), 9, b"Node")

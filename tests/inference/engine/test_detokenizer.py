@@ -9,7 +9,7 @@ from tests.support.toys import texts
 
 @st.composite
 def _cut_bytes(draw: st.DrawFn) -> tuple[str, list[bytes]]:
-    """A text, and its bytes in pieces that respect nothing."""
+    """Draws a text, and its bytes cut into pieces anywhere."""
     text = draw(texts)
     data = text.encode()
     ends = sorted({0, len(data), *draw(st.lists(st.integers(0, len(data)), max_size=8))})
@@ -43,11 +43,11 @@ def test_the_healed_bytes_are_dropped_and_no_others(cut: tuple[str, list[bytes]]
     assert "".join(detokenizer.add(piece) for piece in pieces) == cut[0]
 
 
-def test_healed_bytes_may_come_in_pieces() -> None:
+def test_healed_bytes_can_arrive_in_pieces() -> None:
     detokenizer = Detokenizer(5)
 
     assert [detokenizer.add(piece) for piece in (b"ab", b"c", b"de!")] == ["", "", "!"]
 
 
-def test_bytes_that_are_no_utf8_are_replaced() -> None:
+def test_bytes_that_are_not_utf8_are_replaced() -> None:
     assert Detokenizer(0).add(b"a\xffb") == "a�b"

@@ -37,7 +37,7 @@ def _plain_model(folder: Path) -> transformers.PreTrainedModel:
 @pytest.mark.parametrize("kind", ["qwen", "llama3", "llama2"])
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neox"])
 @pytest.mark.parametrize("prefix", ["import os\n\ndef walk(", "x = 1\n", "# é"])
-def test_without_healing_a_completion_is_what_generate_says(
+def test_without_healing_a_completion_equals_generate_of_transformers(
     kind: str, family: str, prefix: str, make_model: MakeModel
 ) -> None:
     toy, folder = toy_tokenizer(kind), make_model(kind, family)
@@ -64,12 +64,12 @@ def test_without_healing_a_completion_is_what_generate_says(
 
 
 def _cut_at_extent(text: str, prefix: str) -> str:
-    """What an unbounded request after `prefix` answers of the text: a block that began in the prefix may end."""
+    """Returns the part of the text that an unbounded request answers; a block that began in the prefix may end it."""
     return text[: build_extent_rule(UNBOUNDED, prefix, "").find_end(text)]
 
 
 def _complete_slowly(toy: ToyTokenizer, plain: transformers.PreTrainedModel, prefix: str, num_new: int) -> bytes:
-    """The exact choice and what follows it, one plain pass of transformers for each path and each token."""
+    """Computes an exact completion with one plain forward pass of transformers for each path and each token."""
     prompt = build_prompts(toy).build(CompletionRequest(prefix), 1024)
     tree = prompt.covering.build_tree(prompt.context_ids)
     is_text = torch.tensor([bool(token) for token in toy.vocabulary.token_bytes])
@@ -104,7 +104,7 @@ def _complete_slowly(toy: ToyTokenizer, plain: transformers.PreTrainedModel, pre
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("prefix", [_NODE, "for lin", "x = 'caf", "    if not sel", "é", ""])
-def test_an_exact_completion_is_the_best_of_the_whole_covering_and_then_the_best_tokens(
+def test_exact_healing_takes_the_best_member_of_the_covering_and_then_the_best_tokens(
     kind: str, prefix: str, make_model: MakeModel
 ) -> None:
     folder = make_model(kind)
@@ -141,7 +141,7 @@ def _request_of(document: _Document) -> CompletionRequest:
 
 
 def _spelled(toy: ToyTokenizer, token_ids: Sequence[int]) -> bytes:
-    """The prefix section and what stands behind the last marker, as bytes."""
+    """Returns the bytes of the prefix section and of the tokens after the middle marker."""
     prefix_id, middle_id, suffix_id = (toy.vocabulary.special_tokens[name] for name in FIM_NAMES)
     ids = list(token_ids)[1:]  # the start token
     if ids and ids[0] == prefix_id:
@@ -154,10 +154,10 @@ def _spelled(toy: ToyTokenizer, token_ids: Sequence[int]) -> bytes:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["qwen", "gpt2", "llama3", "llama2", "metaspace"])
 def test_a_completion_always_continues_exactly_the_typed_bytes(kind: str, make_model: MakeModel) -> None:
-    """10,000 documents and cursors in full, over five kinds of tokenizer, all strategies, twenty at a time.
+    """10,000 documents and cursors in a full run: five kinds of tokenizer, all strategies, twenty requests at a time.
 
-    The tokens that the model was shown and has chosen spell the typed bytes first. What they spell after them is
-    what was sent, in chunks or not.
+    The tokens of the prompt and of the completion spell the typed bytes first. The bytes after them are the text that
+    was sent, in one or more chunks.
     """
     bench = build_bench(make_model(kind), kind, dtype="float32", max_sequences=20)
 
@@ -215,7 +215,7 @@ def _mixed_requests() -> list[CompletionRequest]:
     ]
 
 
-def test_requests_together_get_the_answers_that_each_gets_alone(bench: Bench) -> None:
+def test_requests_get_the_same_answers_together_as_alone(bench: Bench) -> None:
     requests = _mixed_requests()
     alone = [complete(bench.engine, request).texts for request in requests]
     bench.runner.batch_sizes.clear()
@@ -226,8 +226,8 @@ def test_requests_together_get_the_answers_that_each_gets_alone(bench: Bench) ->
     assert max(bench.runner.batch_sizes) > 4
 
 
-def test_a_long_context_is_read_in_pieces_and_answered_as_in_one(make_model: MakeModel) -> None:
-    """A context of 800 tokens, by an engine that reads 512 at a time; transformers is the oracle."""
+def test_a_long_context_read_in_pieces_gives_the_same_answer(make_model: MakeModel) -> None:
+    """A context of 800 tokens in an engine that reads 512 at a time. transformers is the oracle."""
     folder = make_model("qwen", max_position_embeddings=2048)
     bench = build_bench(folder, "qwen")
     prefix = "".join(f"name_{index} = {index}\n" for index in range(90)) + "nam"
@@ -243,7 +243,7 @@ def test_a_long_context_is_read_in_pieces_and_answered_as_in_one(make_model: Mak
     assert sink.text
 
 
-def test_exact_healing_takes_one_choice_however_long_the_context(make_model: MakeModel) -> None:
+def test_exact_healing_takes_one_choice_for_any_length_of_context(make_model: MakeModel) -> None:
     bench = build_bench(make_model("qwen", max_position_embeddings=2048), "qwen")
     prefix = "".join(f"name_{index} = {index}\n" for index in range(90)) + "nam"
     with closing(bench.engine):
@@ -251,7 +251,7 @@ def test_exact_healing_takes_one_choice_however_long_the_context(make_model: Mak
     assert (sink.stats.num_healing_forwards, sink.stats.num_forwards > 1) == (1, True)
 
 
-def test_a_request_that_reads_a_long_context_does_not_stop_the_others(make_model: MakeModel) -> None:
+def test_a_request_with_a_long_context_does_not_block_the_others(make_model: MakeModel) -> None:
     bench = build_bench(make_model("qwen", max_position_embeddings=4096), "qwen", max_context_tokens=3000)
     long_prefix = "".join(f"name_{index} = {index}\n" for index in range(300))
     with closing(bench.engine):
@@ -265,7 +265,7 @@ def test_a_request_that_reads_a_long_context_does_not_stop_the_others(make_model
     assert stats[1].num_forwards <= 3
 
 
-def test_a_seed_gives_the_same_completion_again_and_another_seed_another(bench: Bench) -> None:
+def test_the_same_seed_repeats_a_completion_and_another_seed_does_not(bench: Bench) -> None:
     request = CompletionRequest("x = ", max_tokens=12, temperature=1.5, extent=UNBOUNDED)
 
     answers = [complete(bench.engine, dataclasses.replace(request, seed=seed)).text for seed in (1, 1, 2)]
@@ -274,8 +274,8 @@ def test_a_seed_gives_the_same_completion_again_and_another_seed_another(bench: 
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_every_candidate_is_answered_and_ends_once(bench: Bench, temperature: float) -> None:
-    """Some end long before others: at the end of the line, at a stop string, at `max_tokens`."""
+def test_every_candidate_is_sent_and_ends_once(bench: Bench, temperature: float) -> None:
+    """Some candidates end long before others: at a line end, at a stop string, or at `max_tokens`."""
     request = CompletionRequest(
         "x = ",
         max_tokens=30,
@@ -303,7 +303,7 @@ def test_the_first_greedy_candidate_is_the_greedy_completion(bench: Bench) -> No
     assert len(several) == 3
 
 
-def test_sampled_candidates_are_those_of_their_own_seeds(bench: Bench) -> None:
+def test_each_sampled_candidate_equals_that_of_its_own_seed(bench: Bench) -> None:
     request = CompletionRequest("x = ", max_tokens=6, temperature=1.0, seed=7, extent=UNBOUNDED)
 
     several = complete(bench.engine, dataclasses.replace(request, num_candidates=3)).texts
@@ -311,7 +311,7 @@ def test_sampled_candidates_are_those_of_their_own_seeds(bench: Bench) -> None:
     assert several == [complete(bench.engine, dataclasses.replace(request, seed=7 + index)).text for index in range(3)]
 
 
-def test_a_tokenizer_without_start_token_begins_with_the_end_token(make_model: MakeModel) -> None:
+def test_without_a_start_token_the_context_begins_with_the_end_token(make_model: MakeModel) -> None:
     """transformers' own healing crashes where there is no BOS (#36210)."""
     bench = build_bench(make_model("gpt2"), "gpt2")
     with closing(bench.engine):
@@ -320,7 +320,7 @@ def test_a_tokenizer_without_start_token_begins_with_the_end_token(make_model: M
     assert bench.runner.caches[0].token_ids[0] == bench.toy.vocabulary.special_tokens["<|endoftext|>"]
 
 
-def test_an_explanation_comes_with_the_last_chunk_where_it_was_asked_for(bench: Bench) -> None:
+def test_a_requested_explanation_is_in_the_last_chunk(bench: Bench) -> None:
     asked = complete(bench.engine, CompletionRequest(_NODE, max_tokens=3, explain=True))
     not_asked = complete(bench.engine, CompletionRequest(_NODE, max_tokens=3))
 
@@ -330,14 +330,14 @@ def test_an_explanation_comes_with_the_last_chunk_where_it_was_asked_for(bench: 
 
 
 def _unescape(*shown: str) -> bytes:
-    """The bytes of texts that show those that are not UTF-8 as \\xNN."""
+    """Returns the bytes of texts in which bytes that are not UTF-8 are escaped as \\xNN."""
     return re.sub(rb"\\x([0-9a-f]{2})", lambda found: bytes([int(found[1], 16)]), "".join(shown).encode())
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("healing", Healing)
 @pytest.mark.parametrize("prefix", ["", "é", "x = '😀", _NODE])
-def test_every_strategy_can_be_explained_everywhere(
+def test_every_strategy_can_be_explained_at_every_cursor(
     kind: str, healing: Healing, prefix: str, make_model: MakeModel
 ) -> None:
     bench = build_bench(make_model(kind), kind)

@@ -1,4 +1,4 @@
-"""How requests end: what they ask for, and what becomes of them."""
+"""How requests end: cancelled, at their deadline, refused, at a limit, or when the engine closes."""
 
 import threading
 import time
@@ -17,12 +17,12 @@ from tests.support.sinks import CollectingSink, complete, submit
 from tests.support.toys import build_prompts
 
 
-def _say_and_wait(said: threading.Event, hold: threading.Event) -> None:
+def _signal_and_wait(said: threading.Event, hold: threading.Event) -> None:
     said.set()
     assert_soon(hold)
 
 
-def test_a_cancelled_request_is_gone_after_the_step_that_runs(bench: Bench) -> None:
+def test_a_cancelled_request_ends_after_the_running_step(bench: Bench) -> None:
     sink = CollectingSink()
     steps: list[int] = []
 
@@ -39,7 +39,7 @@ def test_a_cancelled_request_is_gone_after_the_step_that_runs(bench: Bench) -> N
     assert len(steps) == 3
 
 
-def test_a_request_that_waits_can_be_cancelled_without_a_step(small_bench: Bench) -> None:
+def test_a_waiting_request_can_be_cancelled_without_a_step(small_bench: Bench) -> None:
     hold, waiting = threading.Event(), CollectingSink()
     small_bench.runner.before_forward = lambda: assert_soon(hold)
     running = submit(small_bench.engine, CompletionRequest("x", max_tokens=2, num_candidates=2))
@@ -52,7 +52,7 @@ def test_a_request_that_waits_can_be_cancelled_without_a_step(small_bench: Bench
     running.wait()
 
 
-def test_cancelling_makes_room_for_the_one_that_waits(small_bench: Bench) -> None:
+def test_cancelling_makes_room_for_a_waiting_request(small_bench: Bench) -> None:
     hold = threading.Event()
     small_bench.runner.before_forward = lambda: assert_soon(hold)
     running = submit(small_bench.engine, CompletionRequest("x", max_tokens=300, num_candidates=2, extent=UNBOUNDED))
@@ -63,7 +63,7 @@ def test_cancelling_makes_room_for_the_one_that_waits(small_bench: Bench) -> Non
     assert waiting.wait().finish_reason is not FinishReason.CANCELLED
 
 
-def test_what_was_said_by_the_deadline_is_sent(bench: Bench) -> None:
+def test_text_generated_before_the_deadline_is_sent(bench: Bench) -> None:
     def let_time_pass() -> None:
         bench.clock.now += 0.03
 
@@ -79,9 +79,9 @@ def test_what_was_said_by_the_deadline_is_sent(bench: Bench) -> None:
     assert sink.stats.total_ms == pytest.approx(120)
 
 
-def test_an_engine_without_room_refuses(small_bench: Bench) -> None:
+def test_a_full_engine_refuses_requests(small_bench: Bench) -> None:
     hold, is_running = threading.Event(), threading.Event()
-    small_bench.runner.before_forward = lambda: _say_and_wait(is_running, hold)
+    small_bench.runner.before_forward = lambda: _signal_and_wait(is_running, hold)
     taken = [submit(small_bench.engine, CompletionRequest("x", max_tokens=2))]
     assert_soon(is_running)
     taken += [submit(small_bench.engine, CompletionRequest("x", max_tokens=2)) for _ in range(2)]
@@ -100,14 +100,14 @@ def test_a_request_that_could_never_run_is_refused(small_bench: Bench) -> None:
         complete(small_bench.engine, CompletionRequest("x", num_candidates=3))
 
 
-def test_healed_bytes_that_may_be_spelled_one_by_one_need_room_too(make_model: MakeModel) -> None:
+def test_room_is_reserved_for_healed_bytes_spelled_one_by_one(make_model: MakeModel) -> None:
     bench = build_bench(make_model("qwen"), "qwen", cache_tokens=120)
     request = CompletionRequest("x = " + "ab" * 40, max_tokens=50, healing=Healing.GREEDY)
     with closing(bench.engine), pytest.raises(OverloadedError, match="120"):
         complete(bench.engine, request)
 
 
-def test_more_tokens_than_the_model_sees_are_refused(bench: Bench) -> None:
+def test_more_tokens_than_the_window_are_refused(bench: Bench) -> None:
     with pytest.raises(InvalidRequestError, match="512"):
         complete(bench.engine, CompletionRequest("x", max_tokens=510))
 
@@ -115,10 +115,10 @@ def test_more_tokens_than_the_model_sees_are_refused(bench: Bench) -> None:
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
 @pytest.mark.parametrize("healing", Healing)
 @pytest.mark.parametrize("prefix", ["word " * 600 + "wor", "x = '" + "ab" * 400, "x = 1\n" + " " * 900])
-def test_no_token_stands_beyond_the_models_window(
+def test_no_token_is_beyond_the_models_window(
     family: str, healing: Healing, prefix: str, make_model: MakeModel
 ) -> None:
-    """GPT-2 has a table of positions and breaks on the first one beyond."""
+    """GPT-2 has a table of positions and fails on the first position beyond it."""
     bench = build_bench(make_model("qwen", family), "qwen")
     furthest = 0
 
@@ -135,7 +135,7 @@ def test_no_token_stands_beyond_the_models_window(
 
 @pytest.mark.parametrize("healing", Healing)
 @pytest.mark.parametrize("max_tokens", [1, 2, 5])
-def test_max_tokens_counts_what_goes_beyond_the_healed_bytes(
+def test_max_tokens_counts_tokens_that_go_beyond_the_healed_bytes(
     scripted: ScriptedBench, healing: Healing, max_tokens: int
 ) -> None:
     request = CompletionRequest("x = _num_padd", max_tokens=max_tokens, healing=healing, extent=UNBOUNDED)
@@ -163,15 +163,15 @@ def test_max_tokens_counts_what_goes_beyond_the_healed_bytes(
 
 
 def _find_refusal(engine: Engine, request: CompletionRequest) -> str:
-    """Why a full engine takes no more."""
+    """Returns why a full engine refuses a request."""
     with pytest.raises(OverloadedError) as caught:
         submit(engine, request)
     return str(caught.value)
 
 
-def test_closing_answers_every_request_that_was_taken(small_bench: Bench) -> None:
+def test_closing_ends_every_accepted_request(small_bench: Bench) -> None:
     hold, is_running = threading.Event(), threading.Event()
-    small_bench.runner.before_forward = lambda: _say_and_wait(is_running, hold)
+    small_bench.runner.before_forward = lambda: _signal_and_wait(is_running, hold)
     request = CompletionRequest("x", max_tokens=300, extent=UNBOUNDED)
     sinks = [submit(small_bench.engine, request)]
     assert_soon(is_running)
@@ -188,7 +188,7 @@ def test_closing_answers_every_request_that_was_taken(small_bench: Bench) -> Non
         assert sink.error is None or "shutting down" in str(sink.error)
 
 
-def test_a_closed_engine_refuses(make_model: MakeModel) -> None:
+def test_a_closed_engine_refuses_requests(make_model: MakeModel) -> None:
     bench = build_bench(make_model("qwen"), "qwen")
     bench.engine.close()
 

@@ -1,4 +1,4 @@
-"""What goes wrong: the one request that it belongs to fails, and everybody else is served."""
+"""Failures: only the request that causes one fails, and all others are answered."""
 
 import dataclasses
 import logging
@@ -39,18 +39,18 @@ def _fail_steps_of_the_bad(steps: Sequence[Step]) -> None:
 
 
 def _spoil_choice(request: SampleRequest, result: SampleResult) -> SampleResult:
-    """A token that the vocabulary does not have."""
+    """Chooses a token that is not in the vocabulary."""
     choices = tuple(dataclasses.replace(choice, token_id=10**6) for choice in result.choices)
     return dataclasses.replace(result, choices=choices) if _is_bad(request) else result
 
 
 def _spoil_explanation(request: SampleRequest, result: SampleResult) -> SampleResult:
-    """A best token that the vocabulary does not have."""
+    """Explains with a best token that is not in the vocabulary."""
     return dataclasses.replace(result, best_ids=result.best_ids + 10**6) if _is_bad(request) else result
 
 
 def _submit_together(bench: ScriptedBench, requests: Sequence[CompletionRequest]) -> list[CollectingSink]:
-    """The requests, all of them there before the first one steps."""
+    """Submits all requests before the first step."""
     hold, before_step = threading.Event(), bench.model.before_step
 
     def wait(steps: Sequence[Step]) -> None:
@@ -105,7 +105,7 @@ def _name_of(action: Callable[..., Any]) -> str:
 
 
 @pytest.mark.parametrize("hook", ["before_keep", "before_reserve"])
-def test_a_cache_that_fails_fails_its_own_request(scripted: ScriptedBench, hook: str) -> None:
+def test_an_error_of_a_cache_fails_its_own_request(scripted: ScriptedBench, hook: str) -> None:
     failed: list[object] = []
 
     def fail_once(cache: object) -> None:
@@ -129,7 +129,7 @@ def test_a_fork_that_cannot_be_allocated_fails_its_own_request(scripted: Scripte
     assert len(one.wait().text) > 0
 
 
-def test_an_explanation_that_cannot_be_made_fails_its_own_request(scripted: ScriptedBench) -> None:
+def test_a_failed_explanation_fails_its_own_request(scripted: ScriptedBench) -> None:
     scripted.model.spoil = _spoil_explanation
 
     bad, good = _submit_together(scripted, [dataclasses.replace(_BAD, explain=True), _GOOD])
@@ -138,7 +138,7 @@ def test_an_explanation_that_cannot_be_made_fails_its_own_request(scripted: Scri
     assert len(good.wait().text) > 0
 
 
-def test_a_step_that_fails_for_all_together_is_tried_for_each_alone(scripted: ScriptedBench) -> None:
+def test_a_failed_common_step_is_retried_for_each_request_alone(scripted: ScriptedBench) -> None:
     def fail_when_many(steps: Sequence[Step]) -> None:
         if len(steps) > 1:
             raise_full()
@@ -151,7 +151,7 @@ def test_a_step_that_fails_for_all_together_is_tried_for_each_alone(scripted: Sc
     assert [sink.wait().texts for sink in sinks] == [expected] * 3
 
 
-def test_a_step_that_always_fails_fails_its_requests_and_the_engine_lives_on(scripted: ScriptedBench) -> None:
+def test_a_step_that_always_fails_ends_its_requests_but_not_the_engine(scripted: ScriptedBench) -> None:
     scripted.model.before_step = _fail
     sinks = _submit_together(scripted, [_GOOD] * 3)
     scripted.model.before_step = lambda _: None
@@ -160,7 +160,7 @@ def test_a_step_that_always_fails_fails_its_requests_and_the_engine_lives_on(scr
     assert complete(scripted.engine, _GOOD).text
 
 
-def test_an_error_of_our_own_is_told_as_it_is(scripted: ScriptedBench) -> None:
+def test_our_own_error_is_reported_unchanged(scripted: ScriptedBench) -> None:
     scripted.model.before_step = lambda _: raise_full()
 
     [sink] = _submit_together(scripted, [_GOOD])
@@ -169,17 +169,17 @@ def test_an_error_of_our_own_is_told_as_it_is(scripted: ScriptedBench) -> None:
     assert "no memory left" in str(sink.error)
 
 
-def test_caches_of_a_failed_request_are_given_back(scripted: ScriptedBench) -> None:
+def test_caches_of_a_failed_request_are_released(scripted: ScriptedBench) -> None:
     scripted.model.spoil = _spoil_choice
     bad, good = _submit_together(scripted, [_BAD, _GOOD])
     assert bad.error
     assert good.wait().text
-    complete(scripted.engine, CompletionRequest("", max_tokens=1, healing=Healing.NONE))  # the loop went round again
+    complete(scripted.engine, CompletionRequest("", max_tokens=1, healing=Healing.NONE))  # the loop has run again
 
     assert scripted.model.num_held == 0
 
 
-def test_neither_the_log_nor_the_error_holds_the_text_of_an_exception(
+def test_log_and_error_do_not_contain_the_text_of_an_exception(
     scripted: ScriptedBench, caplog: pytest.LogCaptureFixture
 ) -> None:
     scripted.model.before_step = _fail_steps_of_the_bad
@@ -209,7 +209,7 @@ class _BrokenSink(CollectingSink):
 
 
 @pytest.mark.parametrize("broken", ["send", "is_cancelled"])
-def test_a_sink_that_raises_is_told_that_its_request_has_failed(scripted: ScriptedBench, broken: str) -> None:
+def test_a_sink_that_raises_gets_the_failure_of_its_request(scripted: ScriptedBench, broken: str) -> None:
     sink = _BrokenSink(broken)
     scripted.engine.submit(_GOOD, sink)
     other = submit(scripted.engine, _GOOD)
@@ -220,7 +220,7 @@ def test_a_sink_that_raises_is_told_that_its_request_has_failed(scripted: Script
     assert complete(scripted.engine, _GOOD).text
 
 
-def test_a_sink_that_does_not_take_its_failure_ends_nobody_else(
+def test_a_sink_that_raises_in_fail_does_not_affect_other_requests(
     scripted: ScriptedBench, caplog: pytest.LogCaptureFixture
 ) -> None:
     sink = _BrokenSink("fail")
@@ -243,7 +243,7 @@ def test_a_request_that_cannot_be_prepared_fails_alone(scripted: ScriptedBench) 
     assert good.wait().text
 
 
-def test_a_request_that_does_not_fit_is_refused_by_name(scripted: ScriptedBench) -> None:
+def test_a_request_that_does_not_fit_is_refused(scripted: ScriptedBench) -> None:
     with pytest.raises(InvalidRequestError, match="max_tokens is 510"):
         complete(scripted.engine, dataclasses.replace(_GOOD, max_tokens=510))
 
@@ -252,11 +252,11 @@ def test_a_request_that_does_not_fit_is_refused_by_name(scripted: ScriptedBench)
 
 
 class _Deadly(BaseException):
-    """Nothing in the engine expects it."""
+    """An exception that the engine does not handle."""
 
 
 class _FailingClock(Clock):
-    """Raises once on the engine's thread, when it is told to."""
+    """A clock that raises once on the engine's thread when the test says so."""
 
     is_deadly = False
 
@@ -277,7 +277,7 @@ def mortal() -> Iterator[tuple[ScriptedBench, _FailingClock]]:
 
 
 def _kill(bench: ScriptedBench, clock: _FailingClock) -> list[CollectingSink]:
-    """The requests that were running and waiting when the thread ended."""
+    """Ends the engine's thread. Returns the sinks of the requests that were running and waiting."""
 
     def die(_steps: Sequence[Step]) -> None:
         clock.is_deadly = True
@@ -292,7 +292,7 @@ def _kill(bench: ScriptedBench, clock: _FailingClock) -> list[CollectingSink]:
     return sinks
 
 
-def test_a_thread_that_ends_leaves_nobody_waiting(
+def test_if_the_thread_ends_no_request_is_left_waiting(
     mortal: tuple[ScriptedBench, _FailingClock], caplog: pytest.LogCaptureFixture
 ) -> None:
     sinks = _kill(*mortal)
@@ -312,7 +312,7 @@ def test_an_engine_whose_thread_has_ended_refuses(mortal: tuple[ScriptedBench, _
         submit(mortal[0].engine, _GOOD)
 
 
-def test_the_heartbeat_of_a_thread_that_has_ended_is_beyond_any_limit(
+def test_the_heartbeat_of_an_ended_thread_exceeds_any_limit(
     mortal: tuple[ScriptedBench, _FailingClock],
 ) -> None:
     bench, clock = mortal
@@ -328,13 +328,13 @@ def test_an_idle_engine_has_a_heartbeat_of_zero(scripted: ScriptedBench) -> None
     complete(scripted.engine, _GOOD)
     complete(scripted.engine, _GOOD)
     while scripted.engine.measure_heartbeat_ms():
-        pass  # the thread is on its way from the last chunk to its rest
+        pass  # the thread has sent the last chunk and does not rest yet
     scripted.clock.now += 1000
 
     assert scripted.engine.measure_heartbeat_ms() == 0.0
 
 
-def test_a_request_that_runs_long_does_not_hold_up_the_heartbeat(scripted: ScriptedBench) -> None:
+def test_the_heartbeat_stays_low_during_a_long_request(scripted: ScriptedBench) -> None:
     measured: list[float] = []
 
     def let_time_pass(_steps: Sequence[Step]) -> None:
@@ -348,7 +348,7 @@ def test_a_request_that_runs_long_does_not_hold_up_the_heartbeat(scripted: Scrip
     assert max(measured) <= 1000.0
 
 
-def test_a_step_that_hangs_shows_in_the_heartbeat_however_short_the_queue(scripted: ScriptedBench) -> None:
+def test_a_hanging_step_shows_in_the_heartbeat_even_with_an_empty_queue(scripted: ScriptedBench) -> None:
     hold, is_stepping = threading.Event(), threading.Event()
 
     def hang(_steps: Sequence[Step]) -> None:

@@ -1,4 +1,4 @@
-"""What an engine holds: never more than its window, and never more than `cache_tokens`."""
+"""The room of an engine: no sequence exceeds the window, and all caches together stay within `cache_tokens`."""
 
 from contextlib import closing
 
@@ -26,8 +26,8 @@ _requests = st.builds(
 
 
 @pytest.mark.parametrize("kind", ["qwen", "llama2"])
-def test_no_request_is_let_in_that_passes_the_window_or_needs_more_room_than_it_said(kind: str) -> None:
-    """On a model that spells healed bytes in as many tokens as it can and never ends a text."""
+def test_no_admitted_request_exceeds_the_window_or_its_reserved_room(kind: str) -> None:
+    """The model spells healed bytes with as many tokens as possible, and never ends a text."""
     bench = build_scripted_bench(kind=kind, cache_tokens=_CACHE_TOKENS)
     model, ends = bench.model, set[str]()
 
@@ -53,7 +53,7 @@ def test_no_request_is_let_in_that_passes_the_window_or_needs_more_room_than_it_
     assert ends >= {"NoneType", "InvalidRequestError"}, "the case says little"
 
 
-def test_caches_are_given_back_when_a_request_ends() -> None:
+def test_caches_are_released_when_a_request_ends() -> None:
     bench = build_scripted_bench()
     with closing(bench.engine):
         for _ in range(3):

@@ -29,7 +29,7 @@ def _explain(kind: str, prefix: str = _PREFIX, healing: Healing = Healing.EXACT)
 
 
 @kinds
-def test_what_was_kept_healed_and_chosen_spells_the_text(kind: str) -> None:
+def test_kept_and_chosen_tokens_spell_the_text(kind: str) -> None:
     prompt, explanation = _explain(kind)
 
     assert (_PREFIX).endswith("".join(explanation.kept_tail) + explanation.healed_bytes)
@@ -69,14 +69,14 @@ def test_a_node_covers_what_its_parent_covers_and_its_own_token(kind: str) -> No
         assert node.num_covered_bytes == covered + len(node.token.encode())
 
 
-def test_the_tokenizers_own_blank_was_not_typed() -> None:
+def test_the_dummy_prefix_is_not_shown() -> None:
     prompt, explanation = _explain("llama2", "wor")
 
     assert prompt.healed == b" wor"
     assert explanation.healed_bytes == "wor"
 
 
-def test_half_a_code_point_is_shown_escaped() -> None:
+def test_an_incomplete_code_point_is_escaped() -> None:
     _, explanation = _explain("qwen", "x = '😀", Healing.SINGLE)
 
     assert explanation.healed_bytes.startswith("\\x")

@@ -2,7 +2,7 @@ from inference.engine.heartbeat import Heartbeat
 from tests.support.engine_bench import Clock
 
 
-def test_it_grows_from_the_last_beat_on() -> None:
+def test_heartbeat_is_the_time_since_the_last_beat() -> None:
     clock = Clock()
     heartbeat = Heartbeat(clock)
     clock.now += 5
@@ -12,7 +12,7 @@ def test_it_grows_from_the_last_beat_on() -> None:
     assert heartbeat.measure_ms() == 250
 
 
-def test_it_is_zero_while_the_loop_rests() -> None:
+def test_heartbeat_is_zero_while_the_loop_rests() -> None:
     clock = Clock()
     heartbeat = Heartbeat(clock)
     heartbeat.mark_idle()
@@ -21,7 +21,7 @@ def test_it_is_zero_while_the_loop_rests() -> None:
     assert heartbeat.measure_ms() == 0
 
 
-def test_work_after_a_rest_counts_from_its_own_beginning() -> None:
+def test_heartbeat_after_a_rest_counts_from_the_start_of_the_work() -> None:
     clock = Clock()
     heartbeat = Heartbeat(clock)
     heartbeat.mark_idle()
@@ -32,7 +32,7 @@ def test_work_after_a_rest_counts_from_its_own_beginning() -> None:
     assert heartbeat.measure_ms() == 1000
 
 
-def test_a_loop_that_has_ended_is_beyond_any_limit_even_if_it_was_resting() -> None:
+def test_heartbeat_of_an_ended_loop_exceeds_any_limit() -> None:
     heartbeat = Heartbeat(Clock())
     heartbeat.mark_idle()
     heartbeat.end()

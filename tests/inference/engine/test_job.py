@@ -36,7 +36,7 @@ def test_text_is_sent_with_its_candidate_and_the_healed_bytes() -> None:
     assert not chunk.is_last
 
 
-def test_nothing_is_sent_twice_and_nothing_where_nothing_is_ready() -> None:
+def test_text_is_sent_once_and_only_when_it_is_ready() -> None:
     job, sink = _build_job()
     _say(job.candidates[0], "a\n  b")
 
@@ -59,7 +59,7 @@ def test_only_the_chunk_that_ends_the_last_candidate_is_the_last() -> None:
     ]
 
 
-def test_the_stats_tell_the_times_in_milliseconds_since_the_request_came() -> None:
+def test_the_stats_have_milliseconds_since_the_request_arrived() -> None:
     job, sink = _build_job()
     job.counters.started_at = 10.5
     _say(job.candidates[0], "a\n")
@@ -70,7 +70,7 @@ def test_the_stats_tell_the_times_in_milliseconds_since_the_request_came() -> No
     assert (sink.stats.queue_ms, sink.stats.first_chunk_ms, sink.stats.total_ms) == (500, 1000, 2000)
 
 
-def test_a_job_that_never_ran_has_waited_all_the_time() -> None:
+def test_a_job_that_never_ran_was_queued_the_whole_time() -> None:
     job, sink = _build_job()
     job.finish(FinishReason.CANCELLED)
     job.send_ready(12.0)
@@ -88,14 +88,14 @@ def test_the_first_failure_is_kept_and_nothing_is_raised() -> None:
     assert str(job.failure) == "first"
 
 
-def test_a_thread_that_is_told_to_end_does_end() -> None:
+def test_an_exception_that_ends_the_thread_is_not_caught() -> None:
     job, _ = _build_job()
 
     with pytest.raises(KeyboardInterrupt), job.recording_failure():
         raise KeyboardInterrupt
 
 
-def test_its_room_is_that_of_all_its_sequences() -> None:
+def test_the_room_of_a_job_is_the_sum_over_its_sequences() -> None:
     job, _ = _build_job(3)
 
     assert job.num_tokens == 3 * job.max_cached_tokens

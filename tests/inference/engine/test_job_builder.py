@@ -12,7 +12,7 @@ def _arrive(request: CompletionRequest) -> QueuedRequest:
     return QueuedRequest(request, CollectingSink(), submitted_at=10.0)
 
 
-def test_a_job_begins_with_one_candidate_that_has_said_nothing() -> None:
+def test_a_job_begins_with_one_empty_candidate() -> None:
     request = CompletionRequest("x = nam", max_tokens=5, stop=("y",), extent=Extent.SINGLE_LINE, num_candidates=3)
 
     job = build_job_builder().build(_arrive(request))
@@ -25,7 +25,7 @@ def test_a_job_begins_with_one_candidate_that_has_said_nothing() -> None:
     assert job.caches == []
 
 
-def test_the_context_and_the_tree_are_counted() -> None:
+def test_the_counters_include_the_context_and_the_tree() -> None:
     job = build_job_builder().build(_arrive(CompletionRequest("x = nam")))
 
     assert job.counters.submitted_at == 10.0
@@ -34,7 +34,7 @@ def test_the_context_and_the_tree_are_counted() -> None:
 
 
 @pytest.mark.parametrize(("window", "limit", "room"), [(100, 1024, 95), (100, 50, 50)])
-def test_the_prompt_has_what_the_window_and_the_configuration_leave(window: int, limit: int, room: int) -> None:
+def test_the_prompts_room_is_limited_by_the_window_and_the_configuration(window: int, limit: int, room: int) -> None:
     builder = build_job_builder(window, max_context_tokens=limit)
     request = CompletionRequest("name = 1\n" * 100, max_tokens=5, healing=Healing.NONE)
 
@@ -54,7 +54,7 @@ def test_max_tokens_that_leave_no_room_for_a_prompt_are_refused_with_the_numbers
     )
 
 
-def test_a_greedy_request_draws_nothing() -> None:
+def test_a_greedy_request_has_no_random_source() -> None:
     assert build_job_builder().build(_arrive(CompletionRequest("x", num_candidates=2))).random_sources == (None, None)
 
 

@@ -20,14 +20,14 @@ def _count_engine_threads() -> int:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_model_folder_gives_an_engine_that_says_what_its_parts_say(kind: str, make_model: MakeModel) -> None:
+def test_an_engine_loaded_from_a_folder_completes_like_its_parts(kind: str, make_model: MakeModel) -> None:
     folder, request = make_model(kind), CompletionRequest("x = tex", "\n", max_tokens=4)
     bench = build_bench(folder, kind, dtype="float32")
     with closing(bench.engine), closing(load_engine(EngineConfig(folder))) as engine:
         assert complete(engine, request).text == complete(bench.engine, request).text
 
 
-def test_a_folder_whose_parts_do_not_fit_is_a_model_error(make_model: MakeModel, tmp_path: Path) -> None:
+def test_a_folder_with_mismatched_parts_is_a_model_error(make_model: MakeModel, tmp_path: Path) -> None:
     shutil.copytree(make_model("qwen"), tmp_path / "model")
     (tmp_path / "model" / "tokenizer.json").unlink()
 
@@ -48,7 +48,7 @@ def test_a_model_that_cannot_step_is_refused_while_loading(
         load_engine(EngineConfig(make_model("qwen", family, **changes)))
 
 
-def test_a_model_that_is_refused_leaves_no_thread_behind(make_model: MakeModel) -> None:
+def test_a_refused_model_leaves_no_thread_running(make_model: MakeModel) -> None:
     num_before = _count_engine_threads()
     folder = make_model("qwen", "gemma2", num_key_value_heads=2, head_dim=8)
 

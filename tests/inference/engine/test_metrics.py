@@ -14,7 +14,7 @@ def _observe(reason: FinishReason, stats: CompletionStats = _STATS) -> dict[str,
     return {seen.metric.name: seen.value for seen in observe_end(chunk)}
 
 
-def test_a_request_that_ended_adds_what_it_cost() -> None:
+def test_an_ended_request_adds_its_cost() -> None:
     assert _observe(FinishReason.LENGTH) == {
         "midtoken_requests_total": 1,
         "midtoken_queue_ms": 1.0,
@@ -47,7 +47,7 @@ def test_a_request_is_counted_by_how_it_ended(reason: FinishReason, outcome: Out
 
 
 @pytest.mark.parametrize("reason", FinishReason)
-def test_cancels_are_counted_apart(reason: FinishReason) -> None:
+def test_cancels_are_counted_separately(reason: FinishReason) -> None:
     assert ("midtoken_cancels_total" in _observe(reason)) == (reason is FinishReason.CANCELLED)
 
 
@@ -67,13 +67,13 @@ def test_an_error_is_counted_by_its_kind(error: MidtokenError, outcome: Outcome)
 
 
 def test_every_metric_is_added_to_by_some_request() -> None:
-    """None is announced that is always zero."""
+    """No metric is always zero."""
     seen = {*_observe(FinishReason.LENGTH), *_observe(FinishReason.CANCELLED)}
 
     assert {metric.name for metric in METRICS} == seen
 
 
-def test_only_what_has_outcomes_is_observed_with_one() -> None:
+def test_only_metrics_with_outcomes_are_observed_with_an_outcome() -> None:
     chunk = CompletionChunk("", finish_reason=FinishReason.CANCELLED, stats=_STATS)
     for seen in observe_end(chunk):
         assert (seen.outcome is not None) == seen.metric.has_outcomes

@@ -18,13 +18,13 @@ _PREFIX, _SUFFIX = "def walk(node):\n    return node.nex", "\n\nwalk(None)\n"
 
 
 def _ids(toy: ToyTokenizer) -> tuple[int, int, int]:
-    """Prefix, suffix and middle marker."""
+    """Returns the ids of the prefix, suffix and middle markers."""
     prefix, middle, suffix = (toy.vocabulary.special_tokens[name] for name in FIM_NAMES)
     return prefix, suffix, middle
 
 
 @kinds
-def test_the_partial_word_leaves_the_prefix_section_and_is_spelled_after_the_middle_marker(kind: str) -> None:
+def test_healed_bytes_are_not_in_the_prefix_section_but_after_the_middle_marker(kind: str) -> None:
     toy = toy_tokenizer(kind)
     prefix_id, suffix_id, middle_id = _ids(toy)
 
@@ -39,7 +39,7 @@ def test_the_partial_word_leaves_the_prefix_section_and_is_spelled_after_the_mid
     assert toy.join(ids[ids.index(suffix_id) + 1 : -1]).decode() == _SUFFIX
 
 
-def test_suffix_first_puts_the_kept_tokens_behind_the_middle_marker() -> None:
+def test_suffix_first_puts_the_kept_tokens_after_the_middle_marker() -> None:
     toy = toy_tokenizer("qwen")
     prefix_id, suffix_id, middle_id = _ids(toy)
 
@@ -78,7 +78,7 @@ def test_a_model_without_markers_sees_no_suffix() -> None:
 
 
 @kinds
-def test_markers_in_the_text_are_text_and_the_prompts_own_are_the_only_ones(kind: str) -> None:
+def test_markers_in_the_text_are_encoded_as_text(kind: str) -> None:
     toy = toy_tokenizer(kind)
     prefix_id, suffix_id, middle_id = _ids(toy)
     look_alikes = "".join(FIM_NAMES)
@@ -90,7 +90,7 @@ def test_markers_in_the_text_are_text_and_the_prompts_own_are_the_only_ones(kind
 
 
 @pytest.mark.parametrize("kind", SENTENCEPIECE_KINDS)
-def test_a_suffix_gets_no_blank_of_the_tokenizers_own(kind: str) -> None:
+def test_a_suffix_gets_no_dummy_prefix(kind: str) -> None:
     toy = toy_tokenizer(kind)
     _, suffix_id, middle_id = _ids(toy)
 
@@ -100,7 +100,7 @@ def test_a_suffix_gets_no_blank_of_the_tokenizers_own(kind: str) -> None:
 
 
 def _count_tokens_that_spell(toy: ToyTokenizer, data: bytes) -> int:
-    """The most tokens that spell the bytes, by brute force; -1 where none do."""
+    """Returns the largest number of tokens that spell the bytes, by brute force; -1 if none do."""
     most = [0] + [-1] * len(data)
     for end in range(1, len(data) + 1):
         for start in range(max(end - 16, 0), end):
@@ -110,7 +110,7 @@ def _count_tokens_that_spell(toy: ToyTokenizer, data: bytes) -> int:
 
 
 def _count_spelling_slowly(toy: ToyTokenizer, covering: CoveringTree) -> int:
-    """The most tokens that a completion can spend on healed bytes alone: on a path, and on what is left behind it."""
+    """Returns the largest number of tokens that can spell only healed bytes: on a path, and for its remaining bytes."""
     tree = covering.build_tree((0,))
     counts = [0]
     for crossing in covering.crossings:
@@ -134,7 +134,7 @@ def _count_spelling_slowly(toy: ToyTokenizer, covering: CoveringTree) -> int:
     max_tokens=st.integers(8, 120),
 )
 @settings(max_examples=3 * settings().max_examples)
-def test_a_prompt_and_what_spells_its_healed_bytes_fit_or_the_request_is_refused(
+def test_a_prompt_with_its_healed_bytes_fits_or_is_refused(
     kind: str, prefix: str, repeats: int, suffix: str, healing: Healing, order: FimOrder, max_tokens: int
 ) -> None:
     toy = toy_tokenizer(kind)
@@ -153,12 +153,12 @@ def test_a_prompt_and_what_spells_its_healed_bytes_fit_or_the_request_is_refused
     full = build_prompts(toy, order)._heal(_cut_front(request.prefix, 8 * max_tokens), healing)[0]
     assert full[len(full) - len(prompt.kept_ids) :] == prompt.kept_ids
     num_suffix = len(prompt.context_ids) - len(prompt.kept_ids) - 1
-    if num_suffix and len(prompt.kept_ids) < len(full):  # the suffix gives way before the last quarter of the text does
+    if num_suffix and len(prompt.kept_ids) < len(full):  # the suffix is cut before the last quarter of the text
         assert len(prompt.kept_ids) >= max_tokens // 4 * 3 // 4
 
 
 @pytest.mark.parametrize("healing", [Healing.EXACT, Healing.GREEDY])
-def test_the_suffix_gives_way_before_the_text_in_front_of_the_cursor(healing: Healing) -> None:
+def test_the_suffix_is_cut_before_the_text_before_the_cursor(healing: Healing) -> None:
     toy = toy_tokenizer("qwen")
     request = CompletionRequest("x = 1\n" * 3 + "n" * 60, "\ny = 2\n" * 40, healing=healing)
     kept, sizes = set(), []
@@ -187,7 +187,7 @@ def test_healed_bytes_that_do_not_fit_are_refused_with_the_numbers() -> None:
 
 
 @pytest.mark.parametrize("num_typed", range(100, 200, 7))
-def test_a_cut_context_fills_most_of_its_room(num_typed: int) -> None:
+def test_a_cut_context_uses_most_of_its_room(num_typed: int) -> None:
     toy = toy_tokenizer("qwen")
     text = "".join(f"name_{index} = {index}\n" for index in range(600))[: 8 * num_typed]
 
@@ -217,7 +217,9 @@ def test_kept_tokens_and_healed_bytes_are_the_prefix(kind: str, healing: Healing
         (Healing.GREEDY, b".nex", Rule.SPELL),
     ],
 )
-def test_each_strategy_binds_the_next_token_in_its_own_way(healing: Healing, healed: bytes | None, rule: Rule) -> None:
+def test_each_strategy_restricts_the_next_token_by_its_own_rule(
+    healing: Healing, healed: bytes | None, rule: Rule
+) -> None:
     toy = toy_tokenizer("qwen")
 
     prompt = build_prompts(toy).build(CompletionRequest(_PREFIX, healing=healing), 256)
@@ -228,9 +230,9 @@ def test_each_strategy_binds_the_next_token_in_its_own_way(healing: Healing, hea
     assert (crossing.node, crossing.remaining_bytes, crossing.rule) == (None, expected, rule)
 
 
-@pytest.mark.parametrize("num_typed", [4000, 9000])  # fits the characters that are looked at, and does not
+@pytest.mark.parametrize("num_typed", [4000, 9000])  # shorter and longer than the part that is read
 def test_the_window_moves_in_blocks(num_typed: int) -> None:
-    """Or every keystroke would shift the positions of all that is kept."""
+    """Otherwise every keystroke would shift the positions of all kept tokens."""
     toy = toy_tokenizer("qwen")
     prompts, text = build_prompts(toy), "".join(f"name_{index} = {index}\n" for index in range(600))
     ends = range(num_typed, num_typed + 100, 4)
@@ -240,7 +242,7 @@ def test_the_window_moves_in_blocks(num_typed: int) -> None:
     assert sum(before != after for before, after in pairwise(firsts)) <= 2
 
 
-def test_a_long_prefix_is_cut_at_the_front() -> None:
+def test_a_long_prefix_is_cut_at_its_start() -> None:
     toy = toy_tokenizer("qwen")
     text = "".join(f"name_{index} = {index}\n" for index in range(3000))
 

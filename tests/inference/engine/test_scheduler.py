@@ -18,7 +18,7 @@ _sizes = st.builds(_Job, st.integers(1, 3), st.integers(1, 10))
 
 
 @given(jobs=st.lists(_sizes, max_size=10), ends=st.lists(st.integers(0, 9), max_size=10))
-def test_jobs_run_in_order_and_never_beyond_the_room(jobs: list[_Job], ends: list[int]) -> None:
+def test_jobs_run_in_order_and_within_the_room(jobs: list[_Job], ends: list[int]) -> None:
     scheduler: Scheduler[_Job] = Scheduler(max_sequences=4, max_tokens=20)
     for job in jobs:
         scheduler.add(job)
@@ -34,7 +34,7 @@ def test_jobs_run_in_order_and_never_beyond_the_room(jobs: list[_Job], ends: lis
 
 
 @given(jobs=st.lists(_sizes, max_size=10))
-def test_the_first_that_waits_is_one_that_does_not_fit(jobs: list[_Job]) -> None:
+def test_the_first_waiting_job_does_not_fit(jobs: list[_Job]) -> None:
     scheduler: Scheduler[_Job] = Scheduler(max_sequences=4, max_tokens=20)
     for job in jobs:
         scheduler.add(job)
@@ -46,7 +46,7 @@ def test_the_first_that_waits_is_one_that_does_not_fit(jobs: list[_Job]) -> None
         assert sum(job.num_sequences for job in together) > 4 or sum(job.num_tokens for job in together) > 20
 
 
-def test_all_jobs_are_counted_those_that_run_first() -> None:
+def test_jobs_lists_running_jobs_before_waiting_ones() -> None:
     scheduler: Scheduler[_Job] = Scheduler(max_sequences=1, max_tokens=20)
     first, second = _Job(), _Job()
     scheduler.add(first)
@@ -57,7 +57,7 @@ def test_all_jobs_are_counted_those_that_run_first() -> None:
     assert (len(scheduler), scheduler.running) == (2, (first,))
 
 
-def test_a_job_is_forgotten_wherever_it_stands() -> None:
+def test_a_job_can_be_removed_whether_it_runs_or_waits() -> None:
     scheduler: Scheduler[_Job] = Scheduler(max_sequences=1, max_tokens=20)
     first, second = _Job(), _Job()
     scheduler.add(first)

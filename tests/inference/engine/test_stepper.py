@@ -29,7 +29,7 @@ def _find_held(job: Job) -> list[tuple[int, ...]]:
     return [tuple(cache.token_ids) for cache in caches]
 
 
-def test_a_step_takes_every_job_one_choice_further_in_one_pass() -> None:
+def test_a_step_makes_one_choice_for_every_job_in_one_pass() -> None:
     builder, model, stepper = _build()
     jobs = [_begin(builder, prefix) for prefix in ("x = nam", "y", "for lin")]
 
@@ -92,7 +92,7 @@ def test_a_failure_stays_with_its_job_and_the_job_steps_no_more() -> None:
     assert len(good.candidates[0].token_ids) >= 2
 
 
-def test_no_jobs_ask_for_no_pass() -> None:
+def test_without_jobs_there_is_no_forward_pass() -> None:
     _, model, stepper = _build()
 
     stepper.step([])

@@ -25,7 +25,7 @@ _letters = st.text(alphabet="ab\n\r )}\t", max_size=12)
         (Extent.BLOCK, "x = ", ")", BlockRule(0, closes=False)),
     ],
 )
-def test_the_rule_is_that_of_what_stands_around_the_cursor(
+def test_the_stopping_rule_follows_the_text_around_the_cursor(
     extent: Extent, prefix: str, suffix: str, rule: LineRule | BlockRule
 ) -> None:
     assert build_extent_rule(extent, prefix, suffix) == rule
@@ -55,12 +55,12 @@ def test_a_line_ends_before_its_line_end(text: str, end: int | None) -> None:
         (BlockRule(9, closes=True), "\n\t\ta\n\tb", 4),
     ],
 )
-def test_a_block_ends_before_the_first_line_left_of_it(rule: BlockRule, text: str, end: int | None) -> None:
+def test_a_block_ends_before_the_first_less_indented_line(rule: BlockRule, text: str, end: int | None) -> None:
     assert rule.find_end(text) == end
 
 
 @given(text=_letters, more=_letters, min_indent=st.integers(0, 3), closes=st.booleans())
-def test_an_end_that_was_found_stays_where_it_is(text: str, more: str, min_indent: int, closes: bool) -> None:
+def test_more_text_does_not_move_a_found_end(text: str, more: str, min_indent: int, closes: bool) -> None:
     for rule in (LineRule(), BlockRule(min_indent, closes)):
         end = rule.find_end(text)
 
@@ -68,7 +68,7 @@ def test_an_end_that_was_found_stays_where_it_is(text: str, more: str, min_inden
 
 
 @pytest.mark.parametrize(("line", "indent"), [("", 0), ("  a", 2), ("\ta", 8), (" \ta", 8), ("\t a", 9), ("    ", 4)])
-def test_an_indent_is_columns(line: str, indent: int) -> None:
+def test_indentation_is_counted_in_columns(line: str, indent: int) -> None:
     assert find_indent(line) == (indent if line.strip() else len(line.expandtabs(8)))
 
 
@@ -99,7 +99,7 @@ def test_stable_text_never_becomes_part_of_a_stop_string(text: str, more: str, s
 @given(
     text=st.text(alphabet="ab", max_size=8), stops=st.lists(st.text(alphabet="ab", min_size=1, max_size=4), max_size=3)
 )
-def test_text_is_held_back_only_where_a_stop_string_could_begin(text: str, stops: list[str]) -> None:
+def test_text_is_held_back_only_if_a_stop_string_could_begin_there(text: str, stops: list[str]) -> None:
     num_stable = count_stable(text, tuple(stops))
 
     assert num_stable == len(text) or any(stop.startswith(text[num_stable:]) for stop in stops)

@@ -12,7 +12,7 @@ _STATS = CompletionStats(num_tokens=3)
 
 
 class _Engine:
-    """Does with a request what the test says, on a thread of its own."""
+    """Calls the test's function for each request, on its own thread."""
 
     def __init__(self, act: Callable[[ChunkSink], None]) -> None:
         self._act = act
@@ -29,7 +29,7 @@ class _Engine:
         pass
 
 
-def test_the_first_candidates_text_and_the_stats_come_back() -> None:
+def test_the_first_candidates_text_and_the_stats_are_returned() -> None:
     def act(sink: ChunkSink) -> None:
         sink.send(CompletionChunk("a"))
         sink.send(CompletionChunk("other", candidate=1, finish_reason=FinishReason.END))
@@ -38,7 +38,7 @@ def test_the_first_candidates_text_and_the_stats_come_back() -> None:
     assert complete(_Engine(act), CompletionRequest("x")) == ("ab", _STATS)
 
 
-def test_the_last_chunk_may_be_another_candidates() -> None:
+def test_the_last_chunk_can_belong_to_another_candidate() -> None:
     def act(sink: ChunkSink) -> None:
         sink.send(CompletionChunk("a", finish_reason=FinishReason.END))
         sink.send(CompletionChunk("other", candidate=1, finish_reason=FinishReason.END, stats=_STATS))

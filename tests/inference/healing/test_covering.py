@@ -22,7 +22,7 @@ from trie_cache.vocabulary import Vocabulary
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 
-Member = tuple[tuple[int, ...], int | None]  # a path and the token that leaves by it; None where the text ends
+Member = tuple[tuple[int, ...], int | None]  # a path and the token after it; None if the text ends
 
 _MAX_CONTINUATION = 4  # a token goes at most two characters beyond the healed bytes; two more decide where it ends
 _CONTINUATIONS = [
@@ -31,7 +31,7 @@ _CONTINUATIONS = [
     for letters in itertools.product(NARROW_ALPHABET, repeat=length)
 ]
 
-_FOREIGN_CONTINUATIONS = ("\r", "b", "B", "é", ".", "\t", "2", "/")  # what the alphabet has no pair for
+_FOREIGN_CONTINUATIONS = ("\r", "b", "B", "é", ".", "\t", "2", "/")  # characters that are not in the alphabet
 
 
 def _build(toy: ToyTokenizer, text: str) -> tuple[HealPoint, CoveringTree]:
@@ -40,7 +40,7 @@ def _build(toy: ToyTokenizer, text: str) -> tuple[HealPoint, CoveringTree]:
 
 
 def _find_member(toy: ToyTokenizer, point: HealPoint, ids: tuple[int, ...]) -> Member:
-    """The finished text's tokens after the kept ones, up to the first that goes beyond the healed bytes."""
+    """Returns the finished text's tokens after the kept ones, up to the first that goes beyond the healed bytes."""
     ids = ids[len(point.kept_ids) :]
     for num_ids, token_id in enumerate(ids):
         if len(toy.join(ids[: num_ids + 1])) > len(point.healed):
@@ -56,21 +56,21 @@ def _iter_paths(covering: CoveringTree) -> Iterator[tuple[int, ...]]:
 
 def _allows(toy: ToyTokenizer, covering: CoveringTree, member: Member) -> bool:
     path, token_id = member
-    rests = [
+    remaining = [
         crossing.remaining_bytes
         for crossing, other in zip(covering.crossings, _iter_paths(covering), strict=True)
         if other == path
     ]
     if token_id is None:
-        return rests == [b""]
+        return remaining == [b""]
     token = toy.vocabulary.token_bytes[token_id]
-    return len(rests) == 1 and token.startswith(rests[0]) and token != rests[0]
+    return len(remaining) == 1 and token.startswith(remaining[0]) and token != remaining[0]
 
 
 @kinds
 @settings(max_examples=4 * settings().max_examples)
 @given(cut=cut_texts())
-def test_the_finished_texts_tokens_leave_the_tree_by_one_exit(kind: str, cut: tuple[str, str]) -> None:
+def test_the_tokens_of_the_finished_text_take_one_crossing(kind: str, cut: tuple[str, str]) -> None:
     toy = toy_tokenizer(kind)
     text, continuation = cut
     assume(text and not (kind in SENTENCEPIECE_KINDS and "▁" in text + continuation))
@@ -98,8 +98,8 @@ def test_every_canonical_covering_is_allowed_by_brute_force(kind: str) -> None:
 
 
 @kinds
-def test_every_path_is_what_the_tokenizer_makes_of_its_bytes_before_something_by_brute_force(kind: str) -> None:
-    """So the superset is bounded: only the leaving token may be one that the tokenizer would not put there."""
+def test_every_path_is_canonical_before_some_continuation_by_brute_force(kind: str) -> None:
+    """So the superset is limited: only the last token of a member can be one that the tokenizer would not choose."""
     toy = narrow_tokenizer(kind)
     for text in _narrow_texts(25):
         point, covering = _build(toy, text)
@@ -127,7 +127,7 @@ def test_no_token_string_is_counted_twice(kind: str, cut: tuple[str, str]) -> No
 
 @kinds
 @given(cut=cut_texts())
-def test_each_path_and_what_is_left_are_the_healed_bytes(kind: str, cut: tuple[str, str]) -> None:
+def test_each_path_and_its_remaining_bytes_are_the_healed_bytes(kind: str, cut: tuple[str, str]) -> None:
     toy = toy_tokenizer(kind)
 
     point, covering = _build(toy, cut[0])
@@ -138,7 +138,7 @@ def test_each_path_and_what_is_left_are_the_healed_bytes(kind: str, cut: tuple[s
 
 @kinds
 @given(cut=cut_texts())
-def test_the_text_may_always_end_where_it_stands(kind: str, cut: tuple[str, str]) -> None:
+def test_the_text_can_always_end_at_the_cursor(kind: str, cut: tuple[str, str]) -> None:
     _, covering = _build(toy_tokenizer(kind), cut[0])
 
     assert any(crossing.remaining_bytes == b"" for crossing in covering.crossings)
@@ -146,7 +146,7 @@ def test_the_text_may_always_end_where_it_stands(kind: str, cut: tuple[str, str]
 
 @kinds
 @given(cut=cut_texts())
-def test_every_exit_has_tokens_that_leave(kind: str, cut: tuple[str, str]) -> None:
+def test_every_crossing_has_tokens_that_go_beyond_the_healed_bytes(kind: str, cut: tuple[str, str]) -> None:
     toy = toy_tokenizer(kind)
 
     _, covering = _build(toy, cut[0])
@@ -156,7 +156,7 @@ def test_every_exit_has_tokens_that_leave(kind: str, cut: tuple[str, str]) -> No
 
 @kinds
 @given(cut=cut_texts())
-def test_tokens_that_leave_start_with_the_rest_and_go_on(kind: str, cut: tuple[str, str]) -> None:
+def test_tokens_of_a_crossing_start_with_the_remaining_bytes_and_are_longer(kind: str, cut: tuple[str, str]) -> None:
     toy = toy_tokenizer(kind)
     remaining_bytes = cut[0].encode()[-3:]
 
@@ -170,8 +170,8 @@ def test_tokens_that_leave_start_with_the_rest_and_go_on(kind: str, cut: tuple[s
     ]
 
 
-def test_a_word_that_is_re_merged_by_its_next_letter_is_covered() -> None:
-    """`_num_p` is `_num|_p`, but `_num_padded` is `_num|_pad|ded`: the tokens differ before the cursor."""
+def test_a_word_that_its_next_letter_tokenizes_differently_is_covered() -> None:
+    """`_num_p` is `_num|_p`, but `_num_padded` is `_num|_pad|ded`. The tokens differ before the cursor."""
     toy = toy_tokenizer("qwen")
     finished = next(
         word
@@ -184,7 +184,7 @@ def test_a_word_that_is_re_merged_by_its_next_letter_is_covered() -> None:
     assert _allows(toy, covering, _find_member(toy, point, toy.encode(finished)))
 
 
-def test_a_root_covering_has_one_exit_and_no_branches() -> None:
+def test_a_root_covering_has_one_crossing_and_no_branches() -> None:
     covering = build_root_covering(b"ab", Rule.SPELL)
 
     assert covering.build_tree((5,)).branch_ids == ()
@@ -195,7 +195,7 @@ def test_a_root_covering_has_one_exit_and_no_branches() -> None:
 
 @kinds
 @pytest.mark.parametrize("text", long_texts.values(), ids=long_texts)
-def test_what_follows_a_very_long_pre_token_is_covered_by_a_small_tree(kind: str, text: str) -> None:
+def test_a_very_long_pre_token_has_a_small_covering_tree(kind: str, text: str) -> None:
     toy = toy_tokenizer(kind)
 
     point, covering = _build(toy, text)
@@ -205,7 +205,7 @@ def test_what_follows_a_very_long_pre_token_is_covered_by_a_small_tree(kind: str
     assert len(covering.build_tree((0,)).branch_ids) < 800
 
 
-def test_a_word_that_only_the_look_up_knows_is_covered_whole_and_opened() -> None:
+def test_a_pre_token_that_no_merge_makes_is_covered_as_one_token_and_as_its_parts() -> None:
     toy = toy_tokenizer("llama3")
     texts_ = [f"x\n{token.decode()}" for token in toy.vocabulary.token_bytes[640:] if len(token) > 1]
     cases = [text for text in texts_ if toy.encoder.split(text)[-1].text == text[2:]]
@@ -220,7 +220,7 @@ def test_a_word_that_only_the_look_up_knows_is_covered_whole_and_opened() -> Non
             )
 
 
-def test_the_least_byte_goes_on_too() -> None:
+def test_the_byte_zero_can_continue_a_text() -> None:
     trie = Trie.build(Vocabulary.from_tokens({0: b"a", 1: b"a\x00", 2: b"ab", 3: b"a", 4: b"b"}, {}))
 
     lo, hi = find_crossing_interval(trie, b"a")

@@ -12,14 +12,14 @@ _many = settings(max_examples=4 * settings().max_examples)
 
 
 def _follows_the_tokenizer(kind: str, text: str) -> bool:
-    """SentencePiece takes a typed U+2581 for a blank; the encoder keeps it (see test_text_encoder)."""
+    """False if SentencePiece would read a typed U+2581 as a blank. Our encoder keeps it (see test_text_encoder)."""
     return kind not in SENTENCEPIECE_KINDS or "▁" not in text
 
 
 @kinds
 @_many
 @given(cut=cut_texts())
-def test_kept_tokens_begin_the_finished_texts_tokens(kind: str, cut: tuple[str, str]) -> None:
+def test_kept_tokens_are_the_first_tokens_of_the_finished_text(kind: str, cut: tuple[str, str]) -> None:
     toy = toy_tokenizer(kind)
     text, continuation = cut
     assume(text and _follows_the_tokenizer(kind, text + continuation))
@@ -50,7 +50,7 @@ def test_heal_point_never_splits_a_code_point(kind: str, text: str) -> None:
 
 @kinds
 @given(cut=cut_texts())
-def test_the_finished_texts_pre_tokens_end_inside_the_healed_bytes_as_a_layout_says(
+def test_pre_token_boundaries_of_the_finished_text_are_one_of_the_boundary_sets(
     kind: str, cut: tuple[str, str]
 ) -> None:
     toy = toy_tokenizer(kind)
@@ -74,7 +74,7 @@ def test_the_finished_texts_pre_tokens_end_inside_the_healed_bytes_as_a_layout_s
     ("text", "healed"),
     [("class Node:\n    def next(self) -> Nod", "Nod"), ("x = add", "add"), ("x = 'café", "é")],
 )
-def test_the_word_that_is_being_typed_is_healed_and_little_else(kind: str, text: str, healed: str) -> None:
+def test_little_more_than_the_typed_word_is_healed(kind: str, text: str, healed: str) -> None:
     point = find_heal_point(toy_tokenizer(kind).encoder, text)
 
     assert point.healed.decode().endswith(healed)
@@ -83,7 +83,7 @@ def test_the_word_that_is_being_typed_is_healed_and_little_else(kind: str, text:
 
 @kinds
 @pytest.mark.parametrize("text", ["x = 1 ", "if x:\n    ", "if x:\n\t\t", "a\r\n  \r\n"])
-def test_trailing_blanks_are_kept_or_healed_but_never_lost(kind: str, text: str) -> None:
+def test_trailing_blanks_are_either_kept_or_healed(kind: str, text: str) -> None:
     toy = toy_tokenizer(kind)
 
     point = find_heal_point(toy.encoder, text)
@@ -101,7 +101,7 @@ def test_trailing_blanks_are_kept_or_healed_but_never_lost(kind: str, text: str)
         ("qwen", "x\n  ", "\n", "\n  "),
     ],
 )
-def test_a_pre_token_that_the_next_key_can_join_is_open(
+def test_a_pre_token_that_the_next_character_can_join_is_healed(
     kind: str, text: str, continuation: str, reaches_back: str
 ) -> None:
     toy = toy_tokenizer(kind)
@@ -114,7 +114,7 @@ def test_a_pre_token_that_the_next_key_can_join_is_open(
 
 
 @kinds
-def test_an_empty_text_heals_what_the_tokenizer_puts_before_every_text(kind: str) -> None:
+def test_an_empty_text_heals_the_dummy_prefix(kind: str) -> None:
     encoder = toy_tokenizer(kind).encoder
 
     point = find_heal_point(encoder, "")
@@ -125,7 +125,7 @@ def test_an_empty_text_heals_what_the_tokenizer_puts_before_every_text(kind: str
 
 @kinds
 @pytest.mark.parametrize("text", long_texts.values(), ids=long_texts)
-def test_a_very_long_pre_token_is_healed_at_its_end_only(kind: str, text: str) -> None:
+def test_only_the_end_of_a_very_long_pre_token_is_healed(kind: str, text: str) -> None:
     toy = toy_tokenizer(kind)
 
     point = find_heal_point(toy.encoder, text)
@@ -136,7 +136,7 @@ def test_a_very_long_pre_token_is_healed_at_its_end_only(kind: str, text: str) -
 
 @kinds
 @pytest.mark.parametrize("text", long_texts.values(), ids=long_texts)
-def test_kept_tokens_of_a_very_long_pre_token_begin_the_finished_texts_tokens(kind: str, text: str) -> None:
+def test_kept_tokens_of_a_very_long_pre_token_are_the_first_of_the_finished_text(kind: str, text: str) -> None:
     toy = toy_tokenizer(kind)
 
     kept_ids = find_heal_point(toy.encoder, text).kept_ids
@@ -146,7 +146,7 @@ def test_kept_tokens_of_a_very_long_pre_token_begin_the_finished_texts_tokens(ki
 
 
 class _UnsteadyEncoder:
-    """Its first boundary moves with what is typed after the text `xyz`; pre-tokens are tokens."""
+    """An encoder whose first boundary depends on the continuation of `xyz`. Pre-tokens are tokens."""
 
     start_ids: tuple[int, ...] = ()
 
@@ -164,7 +164,7 @@ class _UnsteadyEncoder:
         return (len(beginning),)
 
 
-def test_a_boundary_that_moves_with_what_is_typed_is_no_heal_point_and_makes_two_layouts() -> None:
+def test_a_boundary_that_moves_with_the_continuation_is_no_heal_point_and_gives_two_boundary_sets() -> None:
     point = find_heal_point(_UnsteadyEncoder(), "xyz")
 
     assert point.kept_ids == ()

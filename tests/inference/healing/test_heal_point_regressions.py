@@ -1,4 +1,4 @@
-"""Cases that broke the heal point once, and patterns of families that the toy tokenizers do not have."""
+"""Cases that once had a wrong heal point, and pre-tokenizer patterns that no toy tokenizer has."""
 
 import pytest
 from hypothesis import given, settings
@@ -46,7 +46,7 @@ _texts = st.lists(st.sampled_from(_PIECES), min_size=1, max_size=12).map("".join
 
 
 class _PieceEncoder:
-    """Every distinct pre-token is a token, so that wherever a boundary moves the tokens differ."""
+    """An encoder in which each distinct pre-token is a token, so that the tokens differ wherever a boundary moves."""
 
     start_ids: tuple[int, ...] = ()
 
@@ -75,7 +75,7 @@ class _PieceEncoder:
 @families
 @settings(max_examples=500)
 @given(text=_texts, continuation=_texts)
-def test_kept_tokens_begin_the_finished_texts_tokens(family: str, text: str, continuation: str) -> None:
+def test_kept_tokens_are_the_first_tokens_of_the_finished_text(family: str, text: str, continuation: str) -> None:
     encoder = _PieceEncoder(_PRE_TOKENIZERS[family])
 
     kept_ids = find_heal_point(encoder, text).kept_ids
@@ -84,8 +84,8 @@ def test_kept_tokens_begin_the_finished_texts_tokens(family: str, text: str, con
 
 
 @pytest.mark.parametrize(("text", "continuation"), [("x’", "“"), ("x “", "’"), ("\t\t", "、"), ("é\xa0\xa0", "“")])
-def test_wide_punctuation_can_join_what_other_punctuation_does_not(text: str, continuation: str) -> None:
-    """DeepSeek's pattern has it in two classes, so that it takes a blank from before it, then stands alone."""
+def test_wide_punctuation_joins_blanks_that_other_punctuation_does_not(text: str, continuation: str) -> None:
+    """In DeepSeek's pattern it is in two classes: it joins a blank before it, and is otherwise its own pre-token."""
     encoder = _PieceEncoder(_PRE_TOKENIZERS["deepseek-coder"])
 
     point = find_heal_point(encoder, text)
@@ -98,7 +98,7 @@ def test_wide_punctuation_can_join_what_other_punctuation_does_not(text: str, co
 
 
 @families
-def test_beyond_one_split_of_the_text_only_its_end_is_looked_at(family: str) -> None:
+def test_the_whole_text_is_split_once_and_then_only_its_end(family: str) -> None:
     text = "    return self.name\n" * 200
     encoder = _PieceEncoder(_PRE_TOKENIZERS[family])
 

@@ -18,7 +18,7 @@ _texts_without_blank_mark = texts.filter(lambda text: "▁" not in text)  # see 
 
 @kinds
 @given(text=_texts_without_blank_mark)
-def test_a_text_gets_the_ids_that_its_tokenizer_gives_it(kind: str, text: str) -> None:
+def test_a_text_gets_the_same_ids_as_from_its_tokenizer(kind: str, text: str) -> None:
     toy = toy_tokenizer(kind)
 
     assert encode_text(toy.encoder, text) == toy.encode(text)
@@ -47,7 +47,7 @@ def test_pre_tokens_joined_are_the_text(kind: str, text: str) -> None:
 
 @kinds
 @given(text=texts, data=st.data())
-def test_an_opening_spells_itself_wherever_it_ends(kind: str, text: str, data: st.DataObject) -> None:
+def test_the_tokens_of_a_beginning_spell_its_bytes(kind: str, text: str, data: st.DataObject) -> None:
     toy = toy_tokenizer(kind)
     beginning = text.encode()[: data.draw(st.integers(0, len(text.encode())))]
 
@@ -56,7 +56,7 @@ def test_an_opening_spells_itself_wherever_it_ends(kind: str, text: str, data: s
 
 @kinds
 @given(text=texts)
-def test_the_beginning_of_an_opening_is_an_opening_of_its_own(kind: str, text: str) -> None:
+def test_the_first_tokens_of_a_beginning_are_the_tokens_of_their_bytes(kind: str, text: str) -> None:
     toy = toy_tokenizer(kind)
     for pre_token in toy.encoder.split(text):
         ids = toy.encoder.encode_beginning(pre_token.text.encode())
@@ -65,7 +65,7 @@ def test_the_beginning_of_an_opening_is_an_opening_of_its_own(kind: str, text: s
             assert toy.encoder.encode_beginning(toy.join(ids[:num_ids])) == ids[:num_ids]
 
 
-def test_only_the_look_up_of_whole_pre_tokens_tells_them_from_openings() -> None:
+def test_only_whole_pre_tokens_are_looked_up_before_merging() -> None:
     toy = toy_tokenizer("llama3")
     unmerged = toy.vocabulary.token_bytes[len(toy.vocabulary.token_bytes) - 8]
 
@@ -88,7 +88,7 @@ def test_text_that_looks_like_a_control_token_is_encoded_as_plain_text(kind: str
 
 @pytest.mark.parametrize("kind", SENTENCEPIECE_KINDS)
 @given(text=texts)
-def test_a_blank_mark_that_was_typed_stays_what_was_typed(kind: str, text: str) -> None:
+def test_a_typed_blank_mark_is_encoded_as_typed(kind: str, text: str) -> None:
     toy = toy_tokenizer(kind)
     text = f"a▁{text}▁"
 
@@ -107,12 +107,14 @@ def test_a_blank_mark_that_was_typed_stays_what_was_typed(kind: str, text: str) 
         ("qwen", "", ""),
     ],
 )
-def test_the_lead_is_the_blank_that_the_tokenizer_adds(kind: str, before_letter: str, before_blank: str) -> None:
+def test_the_dummy_prefix_is_the_blank_that_the_tokenizer_adds(
+    kind: str, before_letter: str, before_blank: str
+) -> None:
     encoder = toy_tokenizer(kind).encoder
 
-    leads = encoder.find_dummy_prefix("a"), encoder.find_dummy_prefix(" a")
+    dummy_prefixes = encoder.find_dummy_prefix("a"), encoder.find_dummy_prefix(" a")
 
-    assert leads == (before_letter, before_blank)
+    assert dummy_prefixes == (before_letter, before_blank)
 
 
 @pytest.mark.parametrize("kind", [*BYTE_LEVEL_KINDS, *SENTENCEPIECE_KINDS])
@@ -130,7 +132,7 @@ def _spec_of(kind: str) -> Any:  # json.loads
 
 
 @kinds
-def test_a_folder_gives_the_encoder_of_its_tokenizer(kind: str, tmp_path: Path) -> None:
+def test_an_encoder_is_loaded_from_a_folder(kind: str, tmp_path: Path) -> None:
     toy = toy_tokenizer(kind)
     toy.tokenizer.save(str(tmp_path / "tokenizer.json"))
 
@@ -198,7 +200,7 @@ def test_a_tokenizer_file_that_cannot_be_read_is_a_model_error(content: str | No
 
 
 @kinds
-def test_long_pre_tokens_are_not_kept_in_memory(kind: str) -> None:
+def test_long_pre_tokens_are_not_cached(kind: str) -> None:
     encoder = toy_tokenizer(kind).encoder
     tracemalloc.start()
 

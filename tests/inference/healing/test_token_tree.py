@@ -33,7 +33,7 @@ def test_no_two_nodes_spell_the_same_path(paths: list[tuple[int, ...]]) -> None:
 
 
 @given(_paths)
-def test_a_node_stands_behind_its_parent_and_one_deeper(paths: list[tuple[int, ...]]) -> None:
+def test_a_node_comes_after_its_parent_and_is_one_deeper(paths: list[tuple[int, ...]]) -> None:
     builder = TreeBuilder()
     for path in paths:
         builder.add_path(path)
@@ -45,5 +45,5 @@ def test_a_node_stands_behind_its_parent_and_one_deeper(paths: list[tuple[int, .
     assert tree.num_rows == 2 + len(tree.branch_ids)
 
 
-def test_the_empty_path_ends_at_the_chains_end() -> None:
+def test_the_empty_path_ends_at_the_end_of_the_chain() -> None:
     assert TreeBuilder().add_path(()) is None

@@ -29,7 +29,7 @@ def _build_cache() -> SequenceCache:
 def _attend_slowly(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, row: int, visible: list[int], scaling: float
 ) -> torch.Tensor:
-    """One row's attention, head by head. Returns [num_heads, head_dim]."""
+    """Computes the attention of one row, head by head. Returns [num_heads, head_dim]."""
     outputs = []
     for head in range(_NUM_HEADS):
         kv_head = head * _NUM_KV_HEADS // _NUM_HEADS
@@ -39,7 +39,7 @@ def _attend_slowly(
 
 
 @given(tree=token_trees(), num_kept=st.integers(0, 3))
-def test_a_row_sees_the_kept_tokens_the_chain_before_it_and_its_own_ancestors(tree: TokenTree, num_kept: int) -> None:
+def test_a_row_attends_to_kept_tokens_the_chain_before_it_and_its_ancestors(tree: TokenTree, num_kept: int) -> None:
     mask = build_tree_mask(tree, num_kept)
 
     chain = [num_kept + row for row in range(len(tree.chain_ids))]

@@ -13,7 +13,7 @@ _CPU = torch.device("cpu")
 
 
 def _write(cache: SequenceCache, names: list[float]) -> list[float]:
-    """Writes rows that carry a name each; returns the names that attention would read."""
+    """Writes rows with a name each. Returns the names of the rows that attention would read."""
     cache.reserve(len(names))
     rows = torch.tensor(names)[None, :, None].expand(1, -1, 2)
     keys, values = cache.write(0, rows, rows + 0.5)
@@ -38,7 +38,7 @@ def test_the_chain_and_the_path_are_kept_in_order(steps: list[tuple[TokenTree, i
 
 
 @given(tree=token_trees(), num_kept=st.integers(0, 3))
-def test_a_segment_stands_behind_the_kept_tokens(tree: TokenTree, num_kept: int) -> None:
+def test_a_segment_comes_after_the_kept_tokens(tree: TokenTree, num_kept: int) -> None:
     cache = SequenceCache(CacheShape(1, 1, 2), torch.float32, _CPU)
     cache.num_tokens = num_kept
 
@@ -66,7 +66,7 @@ def test_a_row_store_gives_the_keys_and_positions_of_the_masks_columns() -> None
     assert store.find_key_positions(segment.depths).tolist() == [0, 1, 1]
 
 
-def test_room_that_cannot_be_had_is_an_overloaded_error_and_the_cache_is_as_before() -> None:
+def test_a_failed_allocation_is_an_overloaded_error_and_leaves_the_cache_unchanged() -> None:
     cache = SequenceCache(CacheShape(1, 1, 2), torch.float32, _CPU)
     _write(cache, [1.0, 2.0])
     cache.keep(TokenTree((0, 0)), None)
@@ -79,13 +79,13 @@ def test_room_that_cannot_be_had_is_an_overloaded_error_and_the_cache_is_as_befo
 
 def test_a_cache_that_cannot_be_forked_is_an_overloaded_error() -> None:
     cache = SequenceCache(CacheShape(1, 1, 2), torch.float32, _CPU)
-    cache._store = torch.empty(1).expand(1, 2, 1, 1 << 48, 2)  # a size that only a copy needs memory for
+    cache._store = torch.empty(1).expand(1, 2, 1, 1 << 48, 2)  # a size that needs memory only when it is copied
 
     with pytest.raises(OverloadedError, match="keys and values of"):
         cache.fork()
 
 
-def test_a_row_store_that_cannot_grow_is_an_overloaded_error_and_as_before() -> None:
+def test_a_row_store_that_cannot_grow_raises_overloaded_and_stays_unchanged() -> None:
     store = RowStore(CacheShape(1, 1, 2), torch.float32, _CPU, capacity=4)
 
     with pytest.raises(OverloadedError, match="keys and values of"):

@@ -1,4 +1,4 @@
-"""Families of transformers with tiny random weights, each through both checks."""
+"""Model families of transformers with tiny random weights, through both checks."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ def _build_config(family: str, changes: dict[str, Any]) -> Any:
 
 
 def _build_model(config: Any, dtype: torch.dtype = torch.float32) -> tuple[Any, Runner]:
-    """Random weights, those of norms and sinks too, as nothing may hide behind a zero or a one."""
+    """Builds a model with random weights, also for norms and sinks, so that no zero or one hides a difference."""
     register_attention()
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=ATTENTION_NAME)
@@ -86,7 +86,7 @@ def test_layers_of_another_type_are_refused_from_the_configuration(family: str) 
 @pytest.mark.parametrize(
     "family", sorted(_REFUSED_BY_CONFIG.keys() - {"mamba"})
 )  # mamba has no attention heads to name
-def test_they_are_refused_as_well_where_the_configuration_does_not_say_it(family: str) -> None:
+def test_layers_of_another_type_are_refused_if_the_configuration_hides_them(family: str) -> None:
     model, runner = _build_model(_build_config(family, _REFUSED_BY_CONFIG[family][0]))
 
     with pytest.raises(ModelError, match=f"^models of the family '{family}' cannot be run: "):
@@ -94,7 +94,7 @@ def test_they_are_refused_as_well_where_the_configuration_does_not_say_it(family
 
 
 @pytest.mark.parametrize("family", _REFUSED_BY_MEASURE)
-def test_what_no_configuration_says_is_refused_after_a_forward_pass(family: str) -> None:
+def test_unsupported_attention_in_code_is_refused_after_a_forward_pass(family: str) -> None:
     changes, reason = _REFUSED_BY_MEASURE[family]
     config = _build_config(family, {"num_attention_heads": 4} | changes)
     check_config(config)
@@ -131,7 +131,7 @@ def test_a_configuration_without_attention_heads_is_refused() -> None:
         check_config(config)
 
 
-def test_logits_that_are_not_numbers_are_refused() -> None:
+def test_logits_that_are_nan_are_refused() -> None:
     model, runner = _build_model(_build_config("llama", _KV))
     torch.nn.init.constant_(model.model.norm.weight, torch.nan)
 
@@ -140,13 +140,13 @@ def test_logits_that_are_not_numbers_are_refused() -> None:
 
 
 class _AllRowsLlama(transformers.LlamaForCausalLM):  # type: ignore[misc]  # transformers has no types
-    """Gives the logits of all rows, whichever are wanted."""
+    """A model that returns the logits of all rows, not only the requested ones."""
 
     def forward(self, *, logits_to_keep: torch.Tensor, **others: Any) -> Any:  # noqa: ARG002  # that is the case
         return super().forward(**others)
 
 
-def test_code_that_does_not_take_the_wanted_rows_is_refused() -> None:
+def test_a_model_that_ignores_the_requested_rows_is_refused() -> None:
     register_attention()
     config = _build_config("llama", _KV)
     model = _AllRowsLlama._from_config(config, attn_implementation=ATTENTION_NAME)

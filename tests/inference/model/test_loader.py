@@ -11,7 +11,7 @@ from tests.inference.conftest import MakeModel
 from tests.support.toys import END, NUM_PADDING_ROWS, toy_tokenizer, write_model
 
 
-def test_a_loaded_model_holds_the_folders_vocabulary(make_model: MakeModel) -> None:
+def test_a_loaded_model_has_the_folders_vocabulary(make_model: MakeModel) -> None:
     toy = toy_tokenizer("qwen")
 
     loaded = load_model(EngineConfig(make_model("qwen")))
@@ -22,13 +22,13 @@ def test_a_loaded_model_holds_the_folders_vocabulary(make_model: MakeModel) -> N
     assert loaded.encoder.encode("def") == toy.encoder.encode("def")
 
 
-def test_a_text_begins_with_the_end_token_where_the_tokenizer_puts_none_before_it(make_model: MakeModel) -> None:
+def test_texts_start_with_the_end_token_if_the_tokenizer_has_no_start_token(make_model: MakeModel) -> None:
     loaded = load_model(EngineConfig(make_model("qwen")))
 
     assert loaded.start_ids == (loaded.vocabulary.special_id(END),)
 
 
-def test_a_language_model_holds_as_many_tokens_as_the_models_window(make_model: MakeModel) -> None:
+def test_max_tokens_of_the_language_model_is_the_models_window(make_model: MakeModel) -> None:
     model = build_language_model(load_model(EngineConfig(make_model("qwen", max_position_embeddings=128))))
 
     assert model.max_tokens == 128
@@ -82,7 +82,7 @@ def test_an_unknown_dtype_or_device_is_a_model_error(setting: str, value: str, m
         ("gptj", "its own attention, which cannot be replaced"),
     ],
 )
-def test_a_model_whose_layers_cannot_be_run_is_refused_by_everything_that_loads_it(
+def test_a_model_with_unsupported_layers_is_refused_by_every_loader(
     family: str, reason: str, make_model: MakeModel
 ) -> None:
     folder = make_model(family=family, **({"rotary_dim": 4} if family == "gptj" else {}))

@@ -30,7 +30,7 @@ _FAMILIES: dict[str, dict[str, object]] = {
 
 
 def _load(folder: Path) -> tuple[Runner, transformers.PreTrainedModel]:
-    """The runner, and the same model as transformers runs it. Both in float64, so that only mistakes differ."""
+    """Loads the runner and the same model for transformers, both in float64, so that only mistakes differ."""
     runner = load_runner(EngineConfig(folder, dtype="float64"))
     plain = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager")
     return runner, plain.eval()
@@ -50,8 +50,8 @@ def _random_tree(random: Random, vocab_size: int) -> TokenTree:
 
 
 @pytest.mark.parametrize("family", _FAMILIES)
-def test_every_node_gets_the_logits_of_its_own_path(family: str, make_model: MakeModel) -> None:
-    """Several sequences in one pass, over several steps, each step keeping some path; transformers is the oracle."""
+def test_each_node_gets_the_logits_of_its_own_path(family: str, make_model: MakeModel) -> None:
+    """Several sequences in one pass, over several steps. Each step keeps some path. transformers is the oracle."""
     runner, plain = _load(make_model(family=family, **_FAMILIES[family]))
     random = Random(11)
     caches = [runner.new_cache() for _ in range(3)]
@@ -87,7 +87,7 @@ def test_a_context_read_in_pieces_gives_the_logits_of_one_read_at_once(make_mode
     torch.testing.assert_close(logits[0], _plain_logits(plain, context), rtol=1e-4, atol=1e-4)
 
 
-def test_a_step_that_wants_no_logits_gets_none(make_model: MakeModel) -> None:
+def test_a_step_that_requests_no_logits_gets_none(make_model: MakeModel) -> None:
     runner, _ = _load(make_model())
 
     logits = runner.forward([Part(runner.new_cache(), TokenTree((1, 2)), wants_logits=False)])
@@ -115,8 +115,8 @@ def test_logits_are_float32_whatever_the_model_computes_in(make_model: MakeModel
     assert runner.forward([Part(runner.new_cache(), TokenTree((1,)))]).dtype == torch.float32
 
 
-def test_a_sequence_stays_within_the_window_in_which_no_other_changes_its_positions(make_model: MakeModel) -> None:
-    """Beyond `original_max_position_embeddings` longrope takes other frequencies for all sequences of the pass."""
+def test_max_tokens_is_the_window_in_which_rotary_frequencies_are_fixed(make_model: MakeModel) -> None:
+    """Beyond `original_max_position_embeddings`, longrope changes the frequencies for all sequences of the pass."""
     rope = {
         "rope_type": "longrope",
         "rope_theta": 10000.0,

@@ -36,7 +36,7 @@ _PREFIXES = (
 
 @dataclass(frozen=True)
 class _Member:
-    """One member of a covering, scored by itself."""
+    """One member of a covering, scored alone."""
 
     crossing: int
     token_id: int
@@ -48,7 +48,7 @@ def _sampler(toy: ToyTokenizer) -> Sampler:
 
 
 def _may_follow(toy: ToyTokenizer, token_id: int, crossing: Crossing) -> bool:
-    """The rules, by a look at one token."""
+    """Applies the rules to one token."""
     token = toy.vocabulary.token_bytes[token_id]
     if not crossing.remaining_bytes:
         return bool(token) or token_id in toy.vocabulary.special_ids
@@ -61,7 +61,7 @@ def _may_follow(toy: ToyTokenizer, token_id: int, crossing: Crossing) -> bool:
 def _score_all(
     toy: ToyTokenizer, tree: TokenTree, crossings: tuple[Crossing, ...], logits: torch.Tensor
 ) -> list[_Member]:
-    """Every member of the covering. `logits`: the tree's rows."""
+    """Returns every member of the covering, scored. `logits` are the rows of the tree."""
     is_row_known = torch.tensor(
         [_may_follow(toy, token_id, Crossing(None, b"", Rule.EXTEND)) for token_id in range(toy.num_rows)]
     )
@@ -98,7 +98,7 @@ def _build_request(
 
 
 def _assert_agrees(result: SampleResult, members: list[_Member], crossings: tuple[Crossing, ...]) -> None:
-    """Masses, best members and the greedy choice are those of the members scored one by one."""
+    """Checks masses, best members and the greedy choice against members that are scored one by one."""
     for index in range(len(crossings)):
         here = [member.log_prob for member in members if member.crossing == index]
         assert result.log_masses[index] == pytest.approx(torch.logsumexp(torch.tensor(here), 0).item(), abs=1e-3)
@@ -110,7 +110,7 @@ def _assert_agrees(result: SampleResult, members: list[_Member], crossings: tupl
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(prefix=texts, seed=st.integers(0, 1000))
-def test_masses_and_the_best_choice_are_those_of_all_members_scored_alone(kind: str, prefix: str, seed: int) -> None:
+def test_masses_and_the_best_choice_equal_those_of_members_scored_alone(kind: str, prefix: str, seed: int) -> None:
     toy = toy_tokenizer(kind)
     tree, crossings = _covering(toy, prefix)
     logits = _random_logits(toy, tree, seed)
@@ -122,10 +122,10 @@ def test_masses_and_the_best_choice_are_those_of_all_members_scored_alone(kind: 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("prefix", _PREFIXES)
-def test_the_exact_choice_is_that_of_every_member_run_through_the_model_alone(
+def test_the_exact_choice_equals_that_of_members_run_through_the_model_alone(
     kind: str, prefix: str, make_model: MakeModel
 ) -> None:
-    """The whole way: one forward pass over the tree against one plain pass of transformers for each path."""
+    """Compares one forward pass over the tree with one plain pass of transformers for each path."""
     toy, folder = toy_tokenizer(kind), make_model(kind)
     runner = load_runner(EngineConfig(folder, dtype="float64"))
     plain = transformers.AutoModelForCausalLM.from_pretrained(
@@ -145,7 +145,7 @@ def test_the_exact_choice_is_that_of_every_member_run_through_the_model_alone(
 
 @pytest.mark.parametrize("rule", Rule)
 @given(data=st.data(), seed=st.integers(0, 1000))
-def test_under_every_rule_the_choice_is_the_best_that_may_follow(rule: Rule, data: st.DataObject, seed: int) -> None:
+def test_under_every_rule_the_choice_is_the_best_allowed_token(rule: Rule, data: st.DataObject, seed: int) -> None:
     toy = toy_tokenizer("qwen")
     token = data.draw(st.sampled_from([token for token in toy.vocabulary.token_bytes if token]))
     crossings = (Crossing(None, token[: data.draw(st.integers(0, len(token)))], rule),)
@@ -175,14 +175,14 @@ def test_requests_sampled_together_get_the_results_of_each_alone() -> None:
         assert result.log_masses.tolist() == pytest.approx(alone.log_masses.tolist(), abs=1e-6)
 
 
-def test_no_request_gives_no_result() -> None:
+def test_no_requests_give_no_results() -> None:
     toy = toy_tokenizer("qwen")
 
     assert _sampler(toy).choose([], torch.empty(0, toy.num_rows)) == []
 
 
 def _expected_probabilities(members: list[_Member], sampling: Sampling) -> dict[tuple[int, int], float]:
-    """Softmax at a temperature over all members, then the likeliest until `top_p` is reached."""
+    """Returns the softmax at a temperature over all members, limited to the most likely ones up to `top_p`."""
     weights = {
         (member.crossing, member.token_id): math.exp(member.log_prob / sampling.temperature) for member in members
     }
@@ -197,8 +197,8 @@ def _expected_probabilities(members: list[_Member], sampling: Sampling) -> dict[
 
 @pytest.mark.parametrize("sampling", [_EXACT, Sampling(0.5, 1.0), Sampling(1.0, 0.7), Sampling(2.0, 0.9)])
 @pytest.mark.parametrize("prefix", ["", "return s", "x = \n  "])
-def test_draws_follow_the_members_probabilities(sampling: Sampling, prefix: str) -> None:
-    """Chi-squared over the likelier members, seeded; a right sampler fails once in 100,000 seeds."""
+def test_samples_follow_the_members_probabilities(sampling: Sampling, prefix: str) -> None:
+    """A seeded chi-squared test over the likelier members. A correct sampler fails once in 100,000 seeds."""
     toy = toy_tokenizer("qwen")
     tree, crossings = _covering(toy, prefix)
     logits = _random_logits(toy, tree, 5) / 2
@@ -249,7 +249,7 @@ def test_greedy_candidates_are_the_best_members_in_order() -> None:
 
 
 @pytest.mark.parametrize("sampling", [_GREEDY, _EXACT])
-def test_no_candidate_is_one_that_may_not_follow_even_where_few_may(sampling: Sampling) -> None:
+def test_every_candidate_is_an_allowed_token_even_if_few_are_allowed(sampling: Sampling) -> None:
     toy = toy_tokenizer("qwen")
     remaining_bytes = max(toy.vocabulary.token_bytes, key=len)
     tree, crossings = TokenTree((4,)), (Crossing(None, remaining_bytes, Rule.EXTEND),)
@@ -292,7 +292,7 @@ def test_a_special_token_is_chosen_only_once_the_remaining_bytes_are_spelled() -
 
 
 def test_a_rare_prefix_keeps_its_mass() -> None:
-    """Where the allowed tokens hold e^-60 of the mass, a difference of running sums would find none left."""
+    """The allowed tokens have e^-60 of the mass, which a difference of cumulative sums would lose."""
     toy = toy_tokenizer("qwen")
     tree, crossings = TokenTree((4,)), (Crossing(None, b"tex", Rule.EXTEND),)
     logits = _random_logits(toy, tree, 0)

@@ -41,7 +41,7 @@ def _fill_memory(*_args: Any) -> None:
     raise torch.OutOfMemoryError("CUDA out of memory")
 
 
-def test_results_come_in_the_order_of_the_steps_and_only_to_those_that_ask(model: TorchModel) -> None:
+def test_results_are_in_the_order_of_the_steps_and_only_for_those_with_a_sample_request(model: TorchModel) -> None:
     together = model.step([_build_step(model, (5, 6)), _build_step(model, (5,), False), _build_step(model, (7, 8))])
 
     alone = [model.step([_build_step(model, token_ids)])[0] for token_ids in ((5, 6), (7, 8))]
@@ -52,7 +52,7 @@ def test_results_come_in_the_order_of_the_steps_and_only_to_those_that_ask(model
         assert result.choices == lone.choices
 
 
-def test_random_sources_of_one_seed_draw_alike_and_those_without_a_seed_do_not(model: TorchModel) -> None:
+def test_random_sources_with_the_same_seed_agree_and_unseeded_ones_differ(model: TorchModel) -> None:
     seeds = [3, 3, 4, None, None]
 
     draws = [torch.rand(4, generator=model.new_random_source(seed)).tolist() for seed in seeds]
@@ -69,7 +69,9 @@ def test_a_cache_without_memory_is_an_overloaded_error(model: TorchModel, runner
         model.new_cache()
 
 
-def test_a_pass_without_memory_is_an_overloaded_error_and_may_be_tried_again(model: TorchModel, runner: Runner) -> None:
+def test_a_forward_pass_without_memory_is_an_overloaded_error_and_can_be_retried(
+    model: TorchModel, runner: Runner
+) -> None:
     step = _build_step(model, (5, 6))
     [expected] = model.step([_build_step(model, (5, 6))])
     hook = runner._model.register_forward_hook(_fill_memory)

@@ -24,7 +24,7 @@ class _Color(StrEnum):
     BLUE = "blue"
 
 
-def test_texts_become_arrays_of_utf8_and_bytes_stay_as_they_are() -> None:
+def test_texts_become_utf8_arrays_and_bytes_stay_unchanged() -> None:
     array = to_array(["é", b"\xff"], np.object_)
 
     assert array.tolist() == [b"\xc3\xa9", b"\xff"]
@@ -36,18 +36,18 @@ def test_items_of_a_bytes_array_are_read_as_bytes_or_as_text() -> None:
     assert (to_text("prefix", "é"), to_text("prefix", b"\xc3\xa9")) == ("é", "é")
 
 
-def test_a_text_that_is_not_utf8_is_refused_by_its_place() -> None:
+def test_text_that_is_not_utf8_is_refused_with_its_position() -> None:
     with pytest.raises(InvalidRequestError, match=r"^prefix is not UTF-8: invalid start byte at byte 1$"):
         to_text("prefix", b"a\xff")
 
 
-def test_only_an_array_of_one_item_has_a_single_item() -> None:
+def test_only_an_array_with_one_item_has_a_single_item() -> None:
     assert to_single("seed", np.array([[7]])) == 7
     with pytest.raises(InvalidRequestError, match=r"^seed takes one value, not 2$"):
         to_single("seed", np.array([7, 8]))
 
 
-def test_a_value_that_is_no_member_is_refused_with_the_members() -> None:
+def test_an_invalid_enum_value_is_refused_with_the_valid_ones() -> None:
     assert to_member("color", "red", _Color) is _Color.RED
     with pytest.raises(InvalidRequestError, match=r"^color must be one of red, blue, not 'green'$"):
         to_member("color", "green", _Color)
@@ -74,7 +74,7 @@ def test_an_unknown_field_with_a_name_of_a_megabyte_is_quoted_only_in_part() -> 
     assert len(str(caught.value)) < 500
 
 
-def test_unknown_fields_behind_the_first_are_not_looked_at() -> None:
+def test_only_the_first_unknown_field_is_read() -> None:
     seen = []
 
     def iter_names() -> Iterator[str]:
@@ -94,5 +94,5 @@ def test_a_value_outside_its_range_is_refused_with_the_range(value: float) -> No
 
 
 @pytest.mark.parametrize("value", [1, 3])
-def test_the_ends_of_a_range_belong_to_it(value: int) -> None:
+def test_a_range_includes_its_ends(value: int) -> None:
     check_range("seed", value, 1, 3)

@@ -41,7 +41,7 @@ _EFFECTIVE: dict[Ask, dict[str, st.SearchStrategy[Any]]] = {
 
 @st.composite
 def _requests(draw: st.DrawFn) -> CharacterRequest:
-    """With the fields that have an effect."""
+    """Draws requests. Fields without an effect keep their defaults."""
     ask, covering = draw(st.sampled_from(Ask)), draw(st.sampled_from(CoveringKind))
     values = dict(_EFFECTIVE.get(ask, {}))
     if covering is CoveringKind.BEAM:
@@ -66,12 +66,12 @@ _ANSWERS: st.SearchStrategy[CharacterAnswer] = st.one_of(
 
 
 @given(_requests())
-def test_a_request_survives_the_wire(request: CharacterRequest) -> None:
+def test_a_request_is_unchanged_after_a_round_trip(request: CharacterRequest) -> None:
     assert characters.request_from_arrays(characters.request_to_arrays(request)) == request
 
 
 @given(_ANSWERS)
-def test_an_answer_survives_the_wire(answer: CharacterAnswer) -> None:
+def test_an_answer_is_unchanged_after_a_round_trip(answer: CharacterAnswer) -> None:
     assert characters.answer_from_arrays(characters.answer_to_arrays(answer)) == answer
 
 
@@ -100,13 +100,13 @@ def test_the_table_names_every_field_of_a_request() -> None:
     assert list(characters.REQUEST_TYPES) == [field.name for field in dataclasses.fields(CharacterRequest)]
 
 
-def test_generated_bytes_that_are_not_utf8_show_as_escapes_beside_the_bytes_themselves() -> None:
+def test_generated_bytes_that_are_not_utf8_are_escaped_in_the_text() -> None:
     arrays = characters.answer_to_arrays(Generated(b"a\xc3"))
     assert arrays["generated"].tolist() == [b"a\\xc3"]
     assert arrays["generated_bytes"].tolist() == [0x61, 0xC3]
 
 
-def test_what_is_impossible_comes_back_as_infinite() -> None:
+def test_an_impossible_probability_is_infinite_after_a_round_trip() -> None:
     answer = characters.answer_from_arrays(characters.answer_to_arrays(Surprisals((1.0, math.inf), math.inf)))
     assert answer == Surprisals((1.0, math.inf), math.inf)
 
@@ -142,7 +142,7 @@ def test_what_is_impossible_comes_back_as_infinite() -> None:
         ({"context": b"a" * (8 * 1024 * 1024 + 1)}, "context has 8388609 bytes; at most 8388608 are taken"),
     ],
 )
-def test_a_value_out_of_range_is_named_with_its_range(values: dict[str, Any], text: str) -> None:
+def test_a_value_out_of_range_is_refused_with_the_range(values: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         CharacterRequest(**{"text": b"a", **values})
     assert str(caught.value) == text
@@ -170,12 +170,12 @@ def _text(*items: bytes) -> Array:
         ({"text": _text(b"a"), "width": np.array([8])}, "width has no effect on canonical, only on beam"),
     ],
 )
-def test_an_array_that_spells_no_request_is_named(arrays: dict[str, Array], text: str) -> None:
+def test_an_invalid_array_is_named_in_the_error(arrays: dict[str, Array], text: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         characters.request_from_arrays(arrays)
     assert str(caught.value) == text
 
 
-def test_an_unknown_field_is_named_with_the_known_ones() -> None:
+def test_an_unknown_field_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InvalidRequestError, match="unknown field 'prefix'; known are text, context, ask, "):
         characters.request_from_arrays({"text": _text(b"a"), "prefix": _text(b"a")})

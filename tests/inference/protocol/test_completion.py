@@ -72,12 +72,12 @@ _CHUNKS = st.builds(
 
 
 @given(_REQUESTS)
-def test_a_request_survives_the_wire(request: CompletionRequest) -> None:
+def test_a_request_is_unchanged_after_a_round_trip(request: CompletionRequest) -> None:
     assert completion.request_from_arrays(completion.request_to_arrays(request)) == request
 
 
 @given(_CHUNKS)
-def test_a_chunk_survives_the_wire(chunk: CompletionChunk) -> None:
+def test_a_chunk_is_unchanged_after_a_round_trip(chunk: CompletionChunk) -> None:
     assert completion.chunk_from_arrays(completion.chunk_to_arrays(chunk)) == chunk
 
 
@@ -118,7 +118,7 @@ def test_the_table_names_every_field_of_a_request() -> None:
         ({"prefix": "é" * (4 * 1024 * 1024 + 1)}, "prefix has 8388610 bytes; at most 8388608 are taken"),
     ],
 )
-def test_a_value_out_of_range_is_named_with_its_range(values: dict[str, Any], text: str) -> None:
+def test_a_value_out_of_range_is_refused_with_the_range(values: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         CompletionRequest(**{"prefix": "a", **values})
     assert str(caught.value) == text
@@ -136,12 +136,12 @@ def test_a_value_out_of_range_is_named_with_its_range(values: dict[str, Any], te
         ({"prefix": [b"a"], "extent": [b"page"]}, "extent must be one of single_line, block, auto, not 'page'"),
     ],
 )
-def test_an_array_that_spells_no_request_is_named(arrays: dict[str, list[bytes]], text: str) -> None:
+def test_an_invalid_array_is_named_in_the_error(arrays: dict[str, list[bytes]], text: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         completion.request_from_arrays({name: np.array(items, np.object_) for name, items in arrays.items()})
     assert str(caught.value) == text
 
 
-def test_an_unknown_field_is_named_with_the_known_ones() -> None:
+def test_an_unknown_field_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InvalidRequestError, match="unknown field 'max_token'; known are prefix, suffix, max_tokens, "):
         completion.request_from_arrays({"prefix": np.array([b"a"], np.object_), "max_token": np.array([1])})

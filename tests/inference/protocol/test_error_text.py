@@ -12,12 +12,12 @@ from inference.protocol.error_text import error_from_text, error_to_text, find_t
         (MidtokenError("no"), ServerError, "INTERNAL"),
     ],
 )
-def test_an_error_keeps_its_kind_and_text(error: MidtokenError, kind: type[MidtokenError], code: str) -> None:
+def test_an_error_keeps_its_type_and_text(error: MidtokenError, kind: type[MidtokenError], code: str) -> None:
     received = error_from_text(error_to_text(error))
     assert (type(received), str(received)) == (kind, "no")
     assert find_triton_code(error) == code
 
 
-def test_a_text_of_tritons_own_is_a_server_error() -> None:
+def test_triton_s_own_error_text_is_a_server_error() -> None:
     received = error_from_text("failed to open the stream")
     assert (type(received), str(received)) == (ServerError, "failed to open the stream")

@@ -12,7 +12,7 @@ from inference.protocol.heartbeat import (
 
 
 @pytest.mark.parametrize("milliseconds", [0.0, 12.5, 3.6e6])
-def test_an_answer_survives_the_wire(milliseconds: float) -> None:
+def test_an_answer_is_unchanged_after_a_round_trip(milliseconds: float) -> None:
     arrays = heartbeat_to_arrays(milliseconds)
 
     assert heartbeat_from_arrays(arrays) == milliseconds
@@ -21,7 +21,7 @@ def test_an_answer_survives_the_wire(milliseconds: float) -> None:
         assert array.shape == (1,)
 
 
-def test_only_a_request_that_says_so_asks_for_the_heartbeat() -> None:
+def test_only_a_request_with_the_heartbeat_input_is_a_heartbeat_request() -> None:
     assert asks_for_heartbeat({HEARTBEAT: np.array([True])})
     assert not asks_for_heartbeat({HEARTBEAT: np.array([False])})
     assert not asks_for_heartbeat({"prefix": np.array([b""], np.object_)})

@@ -14,11 +14,11 @@ def _read(request: FakeRequest) -> dict[str, list[object]]:
     return {name: array.tolist() for name, array in arrays.items()}
 
 
-def test_the_inputs_that_were_given_are_read() -> None:
+def test_the_given_inputs_are_read() -> None:
     assert _read(FakeRequest({"seed": np.array([7])})) == {"seed": [7]}
 
 
-def test_a_json_field_that_is_no_input_is_refused() -> None:
+def test_an_unknown_json_field_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match=r"^unknown field 'seeds'; known are prefix, seed$"):
         _read(FakeRequest({}, parameters={"seeds": 3}))
 
@@ -28,7 +28,7 @@ def test_an_input_that_was_given_as_a_parameter_is_refused() -> None:
         _read(FakeRequest({}, parameters={"seed": 3}))
 
 
-def test_a_name_of_a_parameter_that_is_not_utf8_is_the_clients_fault() -> None:
+def test_a_parameter_name_that_is_not_utf8_is_an_invalid_request() -> None:
     request = FakeRequest({})
     request.raw_parameters = b'{"\xff": 3}'
 

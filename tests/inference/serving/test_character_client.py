@@ -15,14 +15,14 @@ async def _answer(_call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
     yield answer_to_arrays(_ANSWER)
 
 
-async def test_an_answer_is_read() -> None:
+async def test_ask_returns_the_answer() -> None:
     async with run_fake_triton(_answer) as server:
         client = CharacterClient(server.url)
         assert await client.ask(CharacterRequest(b"ab", ask=Ask.SURPRISAL)) == _ANSWER
         await client.close()
 
 
-async def test_a_heartbeat_is_asked_of_the_characters_model() -> None:
+async def test_read_heartbeat_asks_the_characters_model() -> None:
     async with run_fake_triton(lambda call: answer_heartbeats(call, 20.0)) as server:
         client = CharacterClient(server.url)
         assert await client.read_heartbeat_ms() == 20.0
@@ -32,7 +32,7 @@ async def test_a_heartbeat_is_asked_of_the_characters_model() -> None:
         assert {name: array.tolist() for name, array in call.arrays.items()} == {"text": [b""], "heartbeat": [True]}
 
 
-async def test_an_answer_that_does_not_come_in_time_is_an_error() -> None:
+async def test_ask_fails_when_no_answer_comes_in_time() -> None:
     async with run_fake_triton(answer_heartbeats) as server:
         client = CharacterClient(server.url, timeout_s=0.2)
         with pytest.raises(ServerError, match=r"sent nothing for 0\.2 s"):

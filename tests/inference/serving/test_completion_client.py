@@ -22,7 +22,7 @@ async def _answer_refused(_call: ModelCall) -> AsyncIterator[str]:
     yield "invalid request: max_tokens must be between 1 and 1000, not 0"
 
 
-async def test_chunks_come_in_their_order() -> None:
+async def test_chunks_arrive_in_order() -> None:
     async with run_fake_triton(_answer_two_chunks) as server:
         client = CompletionClient(server.url)
         chunks = [chunk async for chunk in client.stream(CompletionRequest("return "))]
@@ -30,7 +30,7 @@ async def test_chunks_come_in_their_order() -> None:
         assert [(chunk.text, chunk.is_last) for chunk in chunks] == [("No", False), ("de", True)]
 
 
-async def test_a_refused_request_says_why() -> None:
+async def test_a_refused_request_raises_the_servers_reason() -> None:
     async with run_fake_triton(_answer_refused) as server:
         client = CompletionClient(server.url)
         with pytest.raises(InvalidRequestError, match="max_tokens must be between"):
@@ -38,7 +38,7 @@ async def test_a_refused_request_says_why() -> None:
         await client.close()
 
 
-async def test_a_heartbeat_is_asked_of_the_completion_model() -> None:
+async def test_read_heartbeat_asks_the_completion_model() -> None:
     async with run_fake_triton(lambda call: answer_heartbeats(call, 20.0)) as server:
         client = CompletionClient(server.url)
         assert await client.read_heartbeat_ms() == 20.0
@@ -48,7 +48,7 @@ async def test_a_heartbeat_is_asked_of_the_completion_model() -> None:
         assert {name: array.tolist() for name, array in call.arrays.items()} == {"prefix": [b""], "heartbeat": [True]}
 
 
-async def test_a_heartbeat_comes_while_completions_wait() -> None:
+async def test_heartbeat_is_answered_while_completions_wait() -> None:
     async with run_fake_triton(answer_heartbeats) as server:
         client = CompletionClient(server.url, idle_timeout_s=1.0)
         with pytest.raises(ServerError, match="sent nothing for 1 s"):
@@ -57,14 +57,14 @@ async def test_a_heartbeat_comes_while_completions_wait() -> None:
         await client.close()
 
 
-async def test_a_server_without_room_passes_the_probe() -> None:
+async def test_an_overloaded_server_passes_the_probe() -> None:
     async with run_fake_triton(_answer_overloaded) as server:
         client = CompletionClient(server.url)
         await client.probe()
         await client.close()
 
 
-async def test_readiness_is_what_the_server_says() -> None:
+async def test_is_ready_returns_the_servers_own_report() -> None:
     async with run_fake_triton(answer_heartbeats) as server:
         client = CompletionClient(server.url)
         assert await client.is_ready()

@@ -21,7 +21,7 @@ _FAKE = f"exec {sys.executable} -m tests.support.fake_triton"
 
 @pytest.fixture
 def options(tmp_path: Path) -> ServerOptions:
-    """Options for a stand-in for tritonserver: see tests/support/fake_triton.py."""
+    """Options that run tests/support/fake_triton.py instead of tritonserver."""
     (tmp_path / "backends" / "python").mkdir(parents=True)
     binary = tmp_path / "bin" / "tritonserver"
     binary.parent.mkdir()
@@ -59,12 +59,12 @@ async def test_a_busy_server_passes_the_probe(server: TritonServer) -> None:
     await client.close()
 
 
-async def test_a_model_without_progress_fails_the_start(options: ServerOptions) -> None:
+async def test_start_fails_if_a_model_makes_no_progress(options: ServerOptions) -> None:
     with pytest.raises(LaunchError, match="the model completion has made no progress for 2 s"):
         await _start(options, FAKE_HEARTBEAT_MS="2000")
 
 
-async def test_a_model_that_makes_progress_now_and_then_passes_the_probe(options: ServerOptions) -> None:
+async def test_a_model_with_slow_progress_passes_the_probe(options: ServerOptions) -> None:
     server = await _start(options, FAKE_HEARTBEAT_MS="900")
     await server.probe()
     await server.stop(may_drain=False)
@@ -79,25 +79,25 @@ async def test_a_server_that_has_ended_fails_the_probe(server: TritonServer) -> 
 async def test_a_stopped_process_fails_the_probe(server: TritonServer) -> None:
     guard = server._process.pid
     (child,) = Path(f"/proc/{guard}/task/{guard}/children").read_text().split()
-    os.kill(int(child), signal.SIGSTOP)  # it listens and says nothing
+    os.kill(int(child), signal.SIGSTOP)  # it still listens, but does not answer
     with pytest.raises(ServerError, match=r"the model completion at .* does not answer"):
         await server.probe()
 
 
 @pytest.mark.usefixtures("server")
-async def test_the_log_and_its_folder_are_closed_to_others(options: ServerOptions) -> None:
+async def test_the_log_and_its_folder_are_readable_by_their_owner_only(options: ServerOptions) -> None:
     assert options.state_dir.stat().st_mode & 0o777 == 0o700
     assert options.log_path.stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_server_that_ends_while_starting_shows_the_end_of_its_log(options: ServerOptions) -> None:
+async def test_a_failed_start_raises_the_end_of_the_servers_log(options: ServerOptions) -> None:
     assert options.triton_binary is not None
     _write_program(options.triton_binary, "echo 'E: no such model'; exit 1")
     with pytest.raises(LaunchError, match=r"could not start. The log is .*\.log; it says:\nE: no such model"):
         await _start(options)
 
 
-async def test_a_server_that_does_not_answer_in_time_is_ended(options: ServerOptions) -> None:
+async def test_a_server_that_does_not_answer_in_time_is_stopped(options: ServerOptions) -> None:
     assert options.triton_binary is not None
     _write_program(options.triton_binary, "exec sleep 60")
     slow = dataclasses.replace(options, start_timeout_s=1.0)
@@ -113,13 +113,13 @@ def _names(process: Path, text: str) -> bool:
         return False
 
 
-async def test_a_port_that_is_given_twice_is_one_sentence(options: ServerOptions) -> None:
+async def test_a_port_given_twice_is_refused(options: ServerOptions) -> None:
     twice = dataclasses.replace(options, endpoint=Endpoint(8000, 8000, 8002))
     with pytest.raises(LaunchError, match="port 8000 is given twice"):
         await _start(twice)
 
 
-async def test_a_full_disk_is_one_sentence(options: ServerOptions) -> None:
+async def test_a_log_that_cannot_be_written_is_a_launch_error(options: ServerOptions) -> None:
     options.log_path.parent.mkdir()
     options.log_path.mkdir()  # cannot be written, as on a full disk
     options.log_path.with_suffix(".log.1").touch()

@@ -10,7 +10,7 @@ import pytest
 
 from inference.serving import process_guard
 
-# A server that takes its orders: it starts a child, as tritonserver starts stubs, and notes a SIGTERM.
+# A stand-in for tritonserver. It starts a child, as tritonserver starts stubs, and reports a SIGTERM.
 _SERVER = """
 trap 'echo drained; exit 0' TERM
 sleep 60 & echo $!
@@ -46,14 +46,14 @@ def _has_ended(process: Path) -> bool:
     return True
 
 
-def test_a_closed_pipe_drains_the_server_and_ends_its_children(running: "subprocess.Popen[str]") -> None:
+def test_closing_the_pipe_drains_the_server_and_kills_its_children(running: "subprocess.Popen[str]") -> None:
     child = _read_child(running)
     output, _ = running.communicate()
     assert output == "drained\n"
     assert _has_ended(child)
 
 
-def test_a_byte_kills_at_once(running: "subprocess.Popen[str]") -> None:
+def test_a_byte_in_the_pipe_kills_the_server_at_once(running: "subprocess.Popen[str]") -> None:
     child = _read_child(running)
     output, _ = running.communicate("k")
     assert output == ""
@@ -68,7 +68,7 @@ def test_a_server_that_crashes_leaves_no_children(running: "subprocess.Popen[str
     assert _has_ended(child)
 
 
-def test_the_region_of_a_guard_that_has_gone_is_removed() -> None:
+def test_shared_memory_of_a_killed_guard_is_removed_by_the_next_one() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     prefix = process_guard._region_prefix()
@@ -80,7 +80,7 @@ def test_the_region_of_a_guard_that_has_gone_is_removed() -> None:
     own.unlink()
 
 
-def test_the_server_cannot_open_its_files_to_other_users(tmp_path: Path) -> None:
+def test_the_server_cannot_give_other_users_access_to_its_files(tmp_path: Path) -> None:
     file = tmp_path / "region"
     create = f"""
 import os

@@ -37,14 +37,14 @@ async def test_a_published_server_is_found(entry: ServerEntry) -> None:
     registration.close()
 
 
-async def test_a_server_that_has_gone_is_not_found(entry: ServerEntry) -> None:
+async def test_a_closed_server_is_not_found(entry: ServerEntry) -> None:
     registration = await _register(entry)
     registration.publish(_ENDPOINT)
     registration.close()
     assert entry.find() is None
 
 
-async def test_what_a_killed_server_has_left_is_not_believed(entry: ServerEntry) -> None:
+async def test_the_file_of_a_killed_server_is_ignored(entry: ServerEntry) -> None:
     (entry.folder / "server.json").write_text('{"http_port": 1, "grpc_port": 2, "metrics_port": 3}')
     assert entry.find() is None
 
@@ -58,15 +58,15 @@ async def test_only_one_process_serves_a_model(entry: ServerEntry) -> None:
 @pytest.mark.parametrize(
     "other", [EngineConfig(Path("/models/b")), EngineConfig(Path("/other/a")), EngineConfig(Path("/models/a"), "cuda")]
 )
-def test_another_model_or_device_is_another_entry(entry: ServerEntry, other: EngineConfig) -> None:
+def test_another_model_or_device_has_another_entry(entry: ServerEntry, other: EngineConfig) -> None:
     assert ServerEntry.create(entry.folder.parent, other) != entry
 
 
-def test_an_entry_is_open_to_its_owner_only(entry: ServerEntry) -> None:
+def test_an_entry_is_accessible_to_its_owner_only(entry: ServerEntry) -> None:
     assert entry.folder.stat().st_mode & 0o777 == 0o700
 
 
-async def test_clients_share_the_server_that_runs(entry: ServerEntry) -> None:
+async def test_clients_share_the_running_server(entry: ServerEntry) -> None:
     registration = await _register(entry)
     registration.publish(_ENDPOINT)
     leases = [await lease_server(entry, _NO_COMMAND, lambda _: None) for _ in range(2)]
@@ -76,7 +76,7 @@ async def test_clients_share_the_server_that_runs(entry: ServerEntry) -> None:
     registration.close()
 
 
-async def test_a_client_waits_for_a_server_that_is_starting(entry: ServerEntry) -> None:
+async def test_a_client_waits_for_a_starting_server(entry: ServerEntry) -> None:
     registration = await _register(entry)
     waiting = asyncio.create_task(lease_server(entry, _NO_COMMAND, lambda _: None))
     await asyncio.sleep(0.3)
@@ -86,7 +86,7 @@ async def test_a_client_waits_for_a_server_that_is_starting(entry: ServerEntry) 
     registration.close()
 
 
-async def test_a_server_is_withdrawn_when_its_last_client_has_gone(entry: ServerEntry) -> None:
+async def test_a_server_is_withdrawn_after_its_last_client_closes(entry: ServerEntry) -> None:
     registration = await _register(entry)
     registration.publish(_ENDPOINT)
     lease = await lease_server(entry, _NO_COMMAND, lambda _: None)
@@ -99,37 +99,37 @@ async def test_a_server_is_withdrawn_when_its_last_client_has_gone(entry: Server
     registration.close()
 
 
-async def test_a_server_that_ends_while_starting_says_why(entry: ServerEntry) -> None:
+async def test_a_failed_start_raises_the_end_of_the_log(entry: ServerEntry) -> None:
     with pytest.raises(LaunchError, match="no room"):
         await lease_server(entry, ["sh", "-c", "echo no room; exit 1"], lambda _: None)
 
 
 @pytest.mark.parametrize("text", ["", '{"http_port": 1, "grpc', "[1, 2, 3]", '{"http_port": 1}', "\udcff"])
-async def test_a_half_written_address_is_no_server(entry: ServerEntry, text: str) -> None:
+async def test_an_incomplete_address_file_is_ignored(entry: ServerEntry, text: str) -> None:
     registration = await _register(entry)
     (entry.folder / "server.json").write_text(text, errors="surrogateescape")
     assert entry.find() is None
     registration.close()
 
 
-async def test_an_address_that_cannot_be_written_is_one_sentence(entry: ServerEntry) -> None:
+async def test_an_address_file_that_cannot_be_written_is_a_launch_error(entry: ServerEntry) -> None:
     registration = await _register(entry)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))  # a write fails then, as on a full disk
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))  # makes writes fail, as on a full disk
     try:
-        with pytest.raises(LaunchError, match=r"cannot write .*server\.json, by which .*: File too large"):
+        with pytest.raises(LaunchError, match=r"cannot write .*server\.json, where clients .*: File too large"):
             registration.publish(_ENDPOINT)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     registration.close()
 
 
-async def test_a_program_that_is_missing_is_one_sentence(entry: ServerEntry) -> None:
+async def test_a_missing_program_is_a_launch_error(entry: ServerEntry) -> None:
     with pytest.raises(LaunchError, match=r"cannot run /no/such/program with a log in .*: No such file"):
         await lease_server(entry, ["/no/such/program"], lambda _: None)
 
 
-# A server as `lease_server` starts it: it registers, publishes an address and runs until the file `end` is there.
+# A server for `lease_server` to start. It registers, publishes an address and runs until the file `end` exists.
 _SERVER = """
 import asyncio, sys
 from pathlib import Path
@@ -147,7 +147,7 @@ async def main():
 asyncio.run(main())
 """
 
-# A client that starts that server. Its event loop has then ended; it ends itself when it may.
+# A client that starts that server and closes its event loop. It ends when its standard input is closed.
 _STARTER = """
 import asyncio, gc, sys
 from pathlib import Path
@@ -178,14 +178,14 @@ def test_a_server_outlives_the_process_that_started_it(entry: ServerEntry, numbe
         if number is not None:
             starter.send_signal(number)
         starter.communicate()
-        time.sleep(0.5)  # a server that is killed needs a moment to end
+        time.sleep(0.5)  # a server that was killed would need a moment to end
         assert entry.find() == _ENDPOINT
     finally:
         (entry.folder / "end").touch()
         _wait_until(lambda: not entry.is_served())
 
 
-async def test_a_server_that_has_ended_leaves_no_zombie_in_the_process_that_started_it(entry: ServerEntry) -> None:
+async def test_an_ended_server_leaves_no_zombie_in_the_process_that_started_it(entry: ServerEntry) -> None:
     (await lease_server(entry, [sys.executable, "-c", _SERVER, str(entry.folder)], lambda _: None)).close()
     assert _find_children(entry.folder) != []
     (entry.folder / "end").touch()
@@ -194,12 +194,12 @@ async def test_a_server_that_has_ended_leaves_no_zombie_in_the_process_that_star
 
 
 def _find_children(folder: Path) -> list[Path]:
-    """This process's children that name the folder."""
+    """The children of this process whose command line contains the folder."""
     return [each for each in _find_all_children() if str(folder) in (each / "cmdline").read_text()]
 
 
 def _find_zombies() -> list[Path]:
-    """This process's children that have ended and were not waited for."""
+    """The zombies among the children of this process."""
     return [each for each in _find_all_children() if "\nState:\tZ" in (each / "status").read_text()]
 
 

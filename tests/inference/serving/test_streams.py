@@ -17,7 +17,7 @@ _ARRAYS = {"text": to_array(("é",), np.object_)}
 
 
 async def _read_all(url: str, idle_timeout_s: float = 30.0) -> list[int]:
-    """What the model `m` answers, numbers up to 9."""
+    """Returns the numbers that the model `m` answers, up to and including 9."""
     connection = TritonStreams(url, idle_timeout_s)
     try:
         answers = connection.stream(
@@ -50,12 +50,12 @@ async def _answer_one_number_and_wait(_call: ModelCall) -> AsyncIterator[Mapping
     await asyncio.Event().wait()
 
 
-async def test_every_response_is_read_up_to_the_last() -> None:
+async def test_all_responses_up_to_the_last_are_yielded() -> None:
     async with run_fake_triton(_answer_three_numbers) as server:
         assert await _read_all(server.url) == [1, 2, 9]
 
 
-async def test_a_request_carries_its_model_and_arrays() -> None:
+async def test_a_request_contains_its_model_and_arrays() -> None:
     async with run_fake_triton(_answer_three_numbers) as server:
         await _read_all(server.url)
         (call,) = server.calls
@@ -70,7 +70,7 @@ async def test_a_request_carries_its_model_and_arrays() -> None:
         ("the stub process is not healthy", ServerError),
     ],
 )
-async def test_the_text_of_an_error_becomes_an_error(text: str, kind: type[Exception]) -> None:
+async def test_an_error_text_becomes_the_matching_exception(text: str, kind: type[Exception]) -> None:
     async def answer(_call: ModelCall) -> AsyncIterator[str]:
         yield text
 
@@ -80,13 +80,13 @@ async def test_the_text_of_an_error_becomes_an_error(text: str, kind: type[Excep
         assert type(raised.value) is kind
 
 
-async def test_a_silent_server_is_given_up_after_the_idle_timeout() -> None:
+async def test_a_silent_server_is_an_error_after_the_idle_timeout() -> None:
     async with run_fake_triton(_answer_one_number_and_wait) as server:
         with pytest.raises(ServerError, match=f"the server at {server.url} sent nothing for 0.2 s"):
             await _read_all(server.url, idle_timeout_s=0.2)
 
 
-async def test_an_answer_without_its_last_part_is_an_error() -> None:
+async def test_a_stream_that_ends_early_is_an_error() -> None:
     async def answer(_call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
         yield _number(1)
 
@@ -95,7 +95,7 @@ async def test_an_answer_without_its_last_part_is_an_error() -> None:
             await _read_all(server.url)
 
 
-async def test_a_closed_generator_cancels_the_request() -> None:
+async def test_closing_the_generator_cancels_the_request() -> None:
     async with run_fake_triton(_answer_one_number_and_wait) as server:
         connection = TritonStreams(server.url, 30.0)
         answers = connection.stream("m", _ARRAYS, _TYPES, dict, lambda _: False)
@@ -105,7 +105,7 @@ async def test_a_closed_generator_cancels_the_request() -> None:
         await connection.close()
 
 
-async def test_an_address_without_a_server_is_unreachable() -> None:
+async def test_an_address_without_a_server_raises_unreachable() -> None:
     with pytest.raises(ServerUnreachableError):
         await _read_all(find_free_endpoint().grpc_url)
 
@@ -115,7 +115,7 @@ async def test_a_heartbeat_is_read_in_milliseconds() -> None:
         assert await _read_heartbeat_ms(server.url) == 1500.0
 
 
-async def test_a_heartbeat_that_was_lost_is_asked_for_again() -> None:
+async def test_a_lost_heartbeat_is_requested_again() -> None:
     num_calls = 0
 
     async def answer(_call: ModelCall) -> AsyncIterator[Any]:
@@ -132,13 +132,13 @@ async def test_a_heartbeat_that_was_lost_is_asked_for_again() -> None:
         await connection.close()
 
 
-async def test_an_answer_without_a_heartbeat_is_an_error() -> None:
+async def test_a_response_without_a_heartbeat_is_an_error() -> None:
     async with run_fake_triton(_answer_one_number_and_wait) as server:
         with pytest.raises(ServerError, match="answered a request for its heartbeat with something else"):
             await _read_heartbeat_ms(server.url)
 
 
-async def test_a_model_that_never_answers_has_no_heartbeat() -> None:
+async def test_an_unanswered_heartbeat_is_an_error() -> None:
     async def answer(_call: ModelCall) -> AsyncIterator[str]:
         await asyncio.Event().wait()
         yield ""

@@ -14,7 +14,7 @@ def test_every_service_listens_on_loopback() -> None:
     assert services | {"--http-port=1", "--grpc-port=2", "--metrics-port=3"} <= set(command)
 
 
-def test_the_header_of_the_closed_apis_can_be_sent_by_nobody() -> None:
+def test_the_header_that_opens_closed_apis_cannot_be_sent() -> None:
     command = build_command(_INSTALLATION, Path("/repository"), Endpoint(1, 2, 3), drain_s=10)
     closed = [argument for argument in command if "restricted" in argument]
     names = [argument.rpartition(":")[2].partition("=")[0] for argument in closed]
@@ -22,7 +22,7 @@ def test_the_header_of_the_closed_apis_can_be_sent_by_nobody() -> None:
     assert all("\n" in name for name in names)
 
 
-def test_the_models_settings_and_search_paths_stand_in_the_environment() -> None:
+def test_environment_contains_the_models_settings_and_search_paths() -> None:
     environment = build_environment(_INSTALLATION, EngineConfig(Path("/model")), {"LD_LIBRARY_PATH": "/own", "A": "b"})
     assert environment["MIDTOKEN_MODEL_DIR"] == "/model"
     assert environment["LD_LIBRARY_PATH"] == "/libs:/own"

@@ -1,4 +1,4 @@
-"""Arguments as a request to the character-level model."""
+"""From arguments to a request to the character-level model."""
 
 import argparse
 from pathlib import Path
@@ -16,11 +16,11 @@ def _parse(*arguments: str) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def test_without_arguments_a_request_has_the_protocols_defaults() -> None:
+def test_without_arguments_the_request_has_the_protocols_defaults() -> None:
     assert build_request(_parse(), b"text") == CharacterRequest(b"text")
 
 
-def test_each_argument_stands_in_the_request() -> None:
+def test_each_argument_is_in_the_request() -> None:
     request = build_request(_parse("--covering", "beam", "--width", "3", "--threshold", "0.5"), b"a", num_members=2)
     assert request == CharacterRequest(b"a", covering=CoveringKind.BEAM, width=3, threshold=0.5, num_members=2)
 

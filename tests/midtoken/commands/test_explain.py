@@ -1,4 +1,4 @@
-"""What `midtoken explain` prints."""
+"""The output of `midtoken explain`."""
 
 import io
 import math
@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from inference.protocol.completion import CompletionChunk, CompletionStats, ExplainedNode, Explanation, Healing
-from midtoken.arguments.place import Place
+from midtoken.arguments.cursor import Cursor
 from midtoken.commands.explain import Answer, render
 
 _EXPLANATION = Explanation(
@@ -29,11 +29,11 @@ def _render() -> str:
     none = CompletionChunk("", stats=CompletionStats(num_forwards=1))
     answers = {Healing.EXACT: Answer("e:", exact), Healing.NONE: Answer(":", none)}
     console = Console(width=120, record=True, file=io.StringIO())
-    console.print(render(Place(Path("app.py"), "class Node\n  return Nod", "\nrest"), answers))
+    console.print(render(Cursor(Path("app.py"), "class Node\n  return Nod", "\nrest"), answers))
     return console.export_text()
 
 
-def test_masses_are_shares_of_all_that_leaves_the_healed_bytes() -> None:
+def test_each_node_shows_its_share_of_the_mass() -> None:
     assert "75.00 %" in _render()
 
 
@@ -45,11 +45,11 @@ def test_blanks_in_tokens_are_visible() -> None:
     assert "·Node" in _render()
 
 
-def test_a_node_that_no_token_leaves_says_so() -> None:
+def test_a_node_that_no_token_continues_is_marked() -> None:
     assert "no token of the vocabulary continues from here" in _render()
 
 
-def test_each_strategy_shows_its_completion_and_cost() -> None:
+def test_each_strategy_is_shown_with_its_completion_and_cost() -> None:
     page = _render()
     assert "1 pass " in page
     assert "3 passes, 12 ms" in page

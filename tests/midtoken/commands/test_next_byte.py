@@ -1,4 +1,4 @@
-"""What `midtoken next-byte` prints."""
+"""The output of `midtoken next-byte`."""
 
 import io
 
@@ -26,11 +26,11 @@ def test_the_likeliest_byte_comes_first() -> None:
     ]
 
 
-def test_what_is_impossible_has_no_row() -> None:
+def test_impossible_bytes_have_no_row() -> None:
     assert len(_render(b"a", {ord("d"): 1.0})) == 4
 
 
-def test_a_small_share_is_not_zero() -> None:
+def test_a_small_probability_is_not_shown_as_zero() -> None:
     assert _render(b"a", {ord("d"): 0.00002})[3] == "2e-05 d 0x64"
 
 
@@ -47,11 +47,11 @@ def test_a_small_share_is_not_zero() -> None:
         (b"\xe6", 0x97, "\\x97 0x97, byte 2 of a character"),
     ],
 )
-def test_each_byte_can_be_read(text: bytes, byte: int, row: str) -> None:
+def test_each_byte_is_shown_in_readable_form(text: bytes, byte: int, row: str) -> None:
     assert _render(text, {byte: 0.01})[3] == f"1.00 % {row}"
 
 
-def test_a_tokenization_shows_its_tokens_and_what_is_ahead() -> None:
+def test_a_tokenization_is_shown_with_its_tokens_and_the_bytes_ahead() -> None:
     rows = _render(
         b"Hello, worl",
         {ord("d"): 1.0},
@@ -64,7 +64,7 @@ def test_a_tokenization_shows_its_tokens_and_what_is_ahead() -> None:
     ]
 
 
-def test_nothing_can_be_before() -> None:
+def test_an_empty_text_is_shown_as_nothing() -> None:
     assert _render(b"", {97: 1.0})[0] == "after nothing"
 
 
@@ -80,7 +80,7 @@ def test_only_the_end_of_a_long_text_is_shown() -> None:
         (("a", "--top", "0"), "must be a number from 1 to 64, not '0'"),
     ],
 )
-def test_a_wrong_argument_is_named(
+def test_a_wrong_argument_is_named_in_the_error(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(SystemExit):

@@ -11,19 +11,19 @@ def arguments(tmp_path: Path) -> list[str]:
     return ["serve", f"--model={tmp_path}", f"--state-dir={tmp_path / 'state'}"]
 
 
-def test_a_port_that_is_given_twice_is_one_sentence(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_given_twice_is_a_one_line_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*arguments, "--http-port=18000", "--grpc-port=18000"]) == 1
     expected = "midtoken: port 18000 is given twice; HTTP, gRPC and metrics each need a port of their own\n"
     assert capsys.readouterr().err == expected
 
 
-def test_a_port_that_is_no_port_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_port_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main([*arguments, "--http-port=70000"])
     assert "a port is a number from 1 to 65535, not '70000'" in capsys.readouterr().err
 
 
-def test_a_state_folder_that_cannot_be_made_is_one_sentence(
+def test_a_state_folder_that_cannot_be_created_is_a_one_line_error(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*arguments[:-1], "--state-dir=/dev/null/state"]) == 1

@@ -1,4 +1,4 @@
-"""What `midtoken surprisal` prints."""
+"""The output of `midtoken surprisal`."""
 
 from pathlib import Path
 
@@ -15,17 +15,17 @@ def _score(text: bytes = _TEXT) -> ScoredText:
     return ScoredText("app.py", text, (1.0,) * len(text))
 
 
-def test_a_line_has_its_bits_per_byte_its_number_and_itself() -> None:
+def test_a_row_has_bits_per_byte_line_number_and_line() -> None:
     scored = ScoredText("app.py", b"ab\nc", (1.0, 2.0, 3.0, 0.5))
     assert list(format_lines(scored)) == ["2.000\t1\tab", "0.500\t2\tc"]
 
 
-def test_every_line_is_there_without_its_end() -> None:
+def test_every_line_is_printed_without_its_line_end() -> None:
     assert [row.split("\t", 2)[2] for row in format_lines(_score())] == ["é = 1", "\tx", "", "end"]
 
 
 def _run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What it says of bad arguments; no server is needed for that."""
+    """Returns the error for bad arguments. No server is needed."""
     try:
         status = main(["surprisal", *arguments, "--server", "127.0.0.1:9"])
     except SystemExit as error:
@@ -34,7 +34,7 @@ def _run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().err.splitlines()[-1]
 
 
-def test_a_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_is_named_in_the_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert _run(capsys, "nowhere.py") == "midtoken: cannot read nowhere.py: No such file or directory"
 
 
@@ -54,7 +54,7 @@ def test_an_empty_file_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: 
         (("--covering", "beam", "--threshold", "2"), "threshold must be between 0 and 1, not 2.0"),
     ],
 )
-def test_a_wrong_argument_is_named(
+def test_a_wrong_argument_is_named_in_the_error(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     path = tmp_path / "app.py"

@@ -1,4 +1,4 @@
-"""A text as a terminal draws it."""
+"""The units that a terminal draws."""
 
 import pytest
 from hypothesis import given
@@ -37,11 +37,11 @@ def test_the_graphemes_are_the_text_in_order(data: bytes) -> None:
         "1\ufe0f\u20e3",  # a keycap
     ],
 )
-def test_what_is_drawn_as_one_character_is_one_grapheme(cluster: str) -> None:
+def test_a_character_as_drawn_is_one_grapheme(cluster: str) -> None:
     assert _show(f"a{cluster}b{cluster}{cluster}") == ["a", cluster, "b", cluster, cluster]
 
 
-def test_flags_side_by_side_are_told_apart() -> None:
+def test_adjacent_flags_are_separate_graphemes() -> None:
     assert _show("🇩🇪🇫🇷🇮🇹") == ["🇩🇪", "🇫🇷", "🇮🇹"]
 
 
@@ -52,18 +52,18 @@ def test_flags_side_by_side_are_told_apart() -> None:
         ("\r\r\n", ["␍", "⏎"]),
         ("\ta", ["\t", "a"]),
         ("\x00\x1b\x7f", ["␀", "␛", "␡"]),
-        ("\x85\u202e\u2028", ["\\u0085", "\\u202e", "\\u2028"]),  # U+202E turns the text after it round
+        ("\x85\u202e\u2028", ["\\u0085", "\\u202e", "\\u2028"]),  # U+202E reverses the text after it
         ("\n\u0301", ["⏎", "\u0301"]),
         ("\u202e\u0301", ["\\u202e", "\u0301"]),
         ("\u200da", ["\\u200d", "a"]),  # a joiner that joins nothing
         ("", []),
     ],
 )
-def test_control_characters_are_shown_as_pictures_or_escapes(text: str, shown: list[str]) -> None:
+def test_control_characters_are_shown_as_symbols_or_escapes(text: str, shown: list[str]) -> None:
     assert _show(text) == shown
 
 
-def test_a_byte_that_is_not_utf8_stands_alone() -> None:
+def test_a_byte_that_is_not_utf8_is_its_own_grapheme() -> None:
     graphemes = list(split_graphemes(b"a\xff\xc3b"))
     assert [(grapheme.shown, grapheme.start, grapheme.num_bytes) for grapheme in graphemes] == [
         ("a", 0, 1),
@@ -73,13 +73,13 @@ def test_a_byte_that_is_not_utf8_stands_alone() -> None:
     ]
 
 
-def test_nothing_joins_a_byte_that_is_not_utf8() -> None:
-    data = "\u0600".encode() + b"\xff" + "\u0301\u200d".encode()  # a character that takes the next, and two that join
+def test_no_character_joins_a_byte_that_is_not_utf8() -> None:
+    data = "\u0600".encode() + b"\xff" + "\u0301\u200d".encode()  # the first joins forwards, the others backwards
     assert [grapheme.num_bytes for grapheme in split_graphemes(data)] == [2, 1, 5]
 
 
 @given(st.text())
-def test_no_grapheme_hides_a_control_character(text: str) -> None:
+def test_no_control_character_is_shown_raw(text: str) -> None:
     shown = "".join(_show(text.encode(errors="ignore").decode()))
     assert not {char for char in shown if ord(char) < 0x20 and char != "\t"}
     assert not set(shown) & {"\x7f", "\u202a", "\u202e", "\u2066", "\u2028"}
@@ -89,5 +89,5 @@ def test_blanks_are_marked() -> None:
     assert mark_blanks("a b\t\r\n\x1b[0m") == "a·b⇥␍⏎␛[0m"
 
 
-def test_a_blank_keeps_the_accent_on_it() -> None:
+def test_a_marked_blank_keeps_its_accent() -> None:
     assert mark_blanks(" \u0301") == "·\u0301"

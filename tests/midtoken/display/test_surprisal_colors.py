@@ -1,4 +1,4 @@
-"""The colours that stand for surprisal."""
+"""The colours of surprisal."""
 
 import math
 
@@ -14,20 +14,20 @@ def _paint(text: bytes, bits: float) -> tuple[str, set[str]]:
     return painted.plain, {str(span.style) for span in painted.spans}
 
 
-def test_what_costs_nothing_has_no_colour() -> None:
+def test_low_surprisal_has_no_colour() -> None:
     assert _paint(b"abc\n", bits=0.1) == ("abc", set())
 
 
-def test_a_surprising_end_of_line_is_seen() -> None:
+def test_a_surprising_line_end_is_shown() -> None:
     assert _paint(b"a\r\n", bits=4.0)[0] == "a⏎"
 
 
-def test_a_tab_reaches_to_its_stop_behind_wide_characters() -> None:
+def test_a_tab_after_wide_characters_ends_at_its_tab_stop() -> None:
     plain, _ = _paint("日本\tx".encode(), bits=1.0)
     assert (cell_len(plain), plain[-1]) == (9, "x")
 
 
-def test_more_bits_are_a_darker_colour() -> None:
+def test_more_bits_have_a_darker_colour() -> None:
     colours = [find_rgb(bits) for bits in (0.5, 1.0, 3.0, 9.0, 16.0)]
     brightness = [sum(rgb or ()) for rgb in colours]
     assert all(brightness)
@@ -35,16 +35,16 @@ def test_more_bits_are_a_darker_colour() -> None:
     assert len(set(brightness)) == len(brightness)
 
 
-def test_more_than_the_greatest_step_has_its_colour() -> None:
+def test_bits_above_the_last_step_have_its_colour() -> None:
     assert find_rgb(math.inf) == find_rgb(16.0)
 
 
-def test_black_on_each_colour_can_be_read() -> None:
+def test_black_text_is_readable_on_each_colour() -> None:
     for bits in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0):
         red, green, blue = ((part / 255) ** 2.2 for part in find_rgb(bits) or ())
         luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
         assert (luminance + 0.05) / 0.05 >= 4.5  # WCAG 2.2, contrast (minimum)
 
 
-def test_the_legend_names_its_steps() -> None:
+def test_the_legend_shows_its_steps() -> None:
     assert build_legend().plain.split()[-6:] == ["0.5", "1", "2", "4", "8", "16+"]

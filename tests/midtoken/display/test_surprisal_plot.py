@@ -31,7 +31,7 @@ def test_a_long_text_has_a_bar_for_each_line(tmp_path: Path, num_chars: int, lab
     assert f"<!-- {label} -->" in path.read_text()
 
 
-def test_a_picture_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_picture_that_cannot_be_written_is_named_in_the_error(tmp_path: Path) -> None:
     path = tmp_path / "nowhere" / "picture.svg"
     with pytest.raises(UnwritableFileError, match=f"cannot write {path}: No such file"):
         draw_surprisals(_score(b"x"), path)

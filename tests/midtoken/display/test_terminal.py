@@ -1,4 +1,4 @@
-"""What only a person at a terminal sees."""
+"""Output that is only written to a terminal."""
 
 import io
 import sys
@@ -20,25 +20,25 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> _Terminal:
     return _Terminal()
 
 
-def test_dim_text_is_printed_as_it_is(terminal: _Terminal) -> None:
+def test_dim_text_is_printed_unchanged(terminal: _Terminal) -> None:
     print_dim("[red]    self.x[0]", terminal)
     assert "[red]    self.x[0]" in terminal.getvalue()
     assert not terminal.getvalue().endswith("\n")
 
 
-def test_another_program_sees_no_dim_text() -> None:
+def test_dim_text_is_not_written_to_a_pipe() -> None:
     stream = io.StringIO()
     print_dim("text", stream)
     assert stream.getvalue() == ""
 
 
-def test_a_person_sees_that_a_command_waits(terminal: _Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_is_shown_in_a_terminal(terminal: _Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", terminal)
     with show_waiting():
         wait_until(lambda: "waiting for the completion server" in terminal.getvalue())
 
 
-def test_another_program_does_not_see_that_a_command_waits(capsys: pytest.CaptureFixture[str]) -> None:
+def test_waiting_is_not_shown_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     with show_waiting():
         pass
     assert capsys.readouterr() == ("", "")

@@ -1,5 +1,5 @@
 -- Starts `midtoken lsp`, shows its suggestions as ghost text, and binds the key that accepts them.
--- Requests and drawing are those of Neovim's own vim.lsp.inline_completion.
+-- Neovim's own vim.lsp.inline_completion sends the requests and draws the suggestions.
 
 local M = {}
 
@@ -11,13 +11,13 @@ local defaults = {
   accept_key = '<Tab>', -- false binds no key
 }
 
---- The part of the cursor's line that the accepted text replaces: its first column, and the column after its last.
+--- Finds the part of the cursor's line that the accepted text replaces: its first column, and the column after its end.
 ---
---- Neovim asks again 200 ms after the last key. Until then the suggestion's range ends at the cursor of the last
---- request, and text typed since then would stay after the accepted text (neovim#36529). So the range is extended to
---- the cursor. In the middle of a line the server's range starts at the cursor of the last request, and it may replace
---- text after the cursor too.
----@return integer?, integer? # nil where the text typed since then is not the suggested text
+--- Neovim sends a new request 200 ms after the last key. Until then, the suggestion's range ends at the cursor of the
+--- last request, and text typed since that request would stay after the accepted text (neovim#36529). So the range is
+--- extended to the cursor. In the middle of a line, the server's range starts at the cursor of the last request, and can
+--- also replace text after the cursor.
+---@return integer?, integer? # nil if the text typed since then is not the suggested text
 local function find_columns(range, text)
   local start_row, start_col, _, end_col = range:to_extmark()
   local row, col = unpack(vim.api.nvim_win_get_cursor(0))
@@ -45,11 +45,12 @@ local function insert(item)
 end
 
 --- Accepts the suggestion that is shown, if any.
----@return boolean # false where none is shown
+---@return boolean # false if none is shown
 function M.accept()
   return vim.lsp.inline_completion.get({ on_accept = insert })
 end
 
+--- Starts the language server for Python files and shows its suggestions. See README.md.
 ---@param options? table the fields of `defaults` to change
 function M.setup(options)
   options = vim.tbl_extend('force', defaults, options or {})

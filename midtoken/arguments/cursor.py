@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from midtoken.errors import PlaceError
+from midtoken.errors import CursorError
 
-_NEAR_CHARS = 1_000_000  # more than any model here can see
+_NEAR_CHARS = 1_000_000  # more than the window of most models
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Cursor:
     """A cursor, and the text of its file before and after it."""
 
     path: Path
@@ -33,36 +33,36 @@ class Place:
 
     @property
     def line_after(self) -> str:
-        """The cursor's line from the cursor on."""
+        """The cursor's line after the cursor."""
         return self.suffix.partition("\n")[0]
 
 
-def read_place(text: str) -> Place:
-    """The cursor that `FILE:LINE:COLUMN` names. Line and column count from 1, columns in characters.
+def read_cursor(text: str) -> Cursor:
+    """Reads the file and the cursor that `FILE:LINE:COLUMN` names. Lines and columns count from 1.
 
-    Column 1 is before the first character. Without a column the cursor is at the end of the line.
-    Raises PlaceError.
+    Columns are characters; column 1 is before the first one. Without a column, the cursor is at the end of the line.
+    Raises CursorError.
     """
     name, line, column = _split(text)
     path = Path(name)
     try:
         content = path.read_bytes().decode()
     except OSError as error:
-        raise PlaceError(f"cannot read {path}: {error.strerror}") from None
+        raise CursorError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise PlaceError(f"{path} is not UTF-8 at byte {error.start}") from None
+        raise CursorError(f"{path} is not UTF-8 at byte {error.start}") from None
     lines = content.split("\n")
     if not 1 <= line <= len(lines):
-        raise PlaceError(f"{path} has {len(lines)} lines; there is no line {line}")
+        raise CursorError(f"{path} has {len(lines)} lines; there is no line {line}")
     length = len(lines[line - 1].removesuffix("\r"))
     if column is None:
         column = length + 1
     if not 1 <= column <= length + 1:
-        raise PlaceError(
+        raise CursorError(
             f"line {line} of {path} has {length} characters; the column must be between 1 and {length + 1}"
         )
     at = sum(len(before) + 1 for before in lines[: line - 1]) + column - 1
-    return Place(path, content[:at], content[at:])
+    return Cursor(path, content[:at], content[at:])
 
 
 def _split(text: str) -> tuple[str, int, int | None]:
@@ -72,4 +72,4 @@ def _split(text: str) -> tuple[str, int, int | None]:
     parts = text.rsplit(":", 1)
     if len(parts) == 2 and parts[1].isdecimal():
         return parts[0], int(parts[1]), None
-    raise PlaceError(f"{text!r} is not FILE:LINE:COLUMN, as in app.py:12:9")
+    raise CursorError(f"{text!r} is not FILE:LINE:COLUMN, as in app.py:12:9")
