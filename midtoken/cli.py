@@ -27,8 +27,8 @@ _SUMMARIES = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the subcommand and returns its exit status."""
-    options = _build_parser().parse_args(arguments)
     try:
+        options = _build_parser().parse_args(arguments)  # imports the subcommand
         status: int = options.run(options)
     except MidtokenError as error:
         print(f"midtoken: {error}", file=sys.stderr)

@@ -61,9 +61,19 @@ class Connection:
 def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds `--server`, and the arguments for starting the shared server."""
     parser.add_argument(
-        "--server", metavar="HOST:PORT", help="use the running completion server at this gRPC address; start none"
+        "--server",
+        type=_parse_address,
+        metavar="HOST:PORT",
+        help="use the running completion server at this gRPC address; start none",
     )
     add_server_arguments(parser)
+
+
+def _parse_address(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if not host or "/" in host or not port.isdecimal():
+        raise argparse.ArgumentTypeError(f"a host and the server's gRPC port, as in 127.0.0.1:8001, not {text!r}")
+    return text
 
 
 @asynccontextmanager

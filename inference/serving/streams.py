@@ -126,7 +126,8 @@ class TritonStreams:
 
     def _to_ours(self, error: Any) -> ServerError:
         if error.code() is grpc.StatusCode.UNAVAILABLE:
-            return ServerUnreachableError(f"no server answers at {self._url}: {error.details()}")
+            reason = error.details().rpartition(": ")[2]  # gRPC puts what it tried before it, address by address
+            return ServerUnreachableError(f"no server answers at {self._url}: {reason}")
         return ServerError(f"the server at {self._url} failed ({error.code().name}): {error.details()}")
 
 

@@ -15,17 +15,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("cursor", metavar="FILE:LINE:COL", help="the cursor; lines and columns count from 1")
     parser.add_argument(
         "--healing",
-        type=Healing,
-        choices=list(Healing),
-        default=Healing.EXACT,
+        choices=[str(healing) for healing in Healing],
+        default=str(Healing.EXACT),
         help="the healing strategy: exact, or for comparison greedy (mask step by step), single (one token back) or "
         "none (default: exact)",
     )
     parser.add_argument(
         "--extent",
-        type=Extent,
-        choices=list(Extent),
-        default=Extent.AUTO,
+        choices=[str(extent) for extent in Extent],
+        default=str(Extent.AUTO),
         help="how far the completion may go; auto is block where the cursor opens a block, else single_line "
         "(default: auto)",
     )
@@ -54,14 +52,14 @@ def build_request(options: argparse.Namespace, cursor: Cursor) -> CompletionRequ
         cursor.near_prefix,
         suffix="" if options.ignore_suffix else cursor.near_suffix,
         max_tokens=options.max_tokens,
-        healing=options.healing,
-        extent=options.extent,
+        healing=Healing(options.healing),
+        extent=Extent(options.extent),
     )
 
 
 async def _print_stream(options: argparse.Namespace, request: CompletionRequest, cursor: Cursor) -> CompletionChunk:
-    print_dim(cursor.line_before, sys.stdout)
     async with open_connection(options) as connection:
+        print_dim(cursor.line_before, sys.stdout)  # not earlier: the notice of waiting clears its line when it ends
         async for chunk in connection.stream(request):
             print(chunk.text, end="", flush=True)
     print()

@@ -44,3 +44,10 @@ def test_an_unknown_value_is_named_in_the_error(capsys: pytest.CaptureFixture[st
     error = capsys.readouterr().err.splitlines()[-1]
     assert f"argument {name}: invalid" in error
     assert repr(value) in error
+
+
+def test_the_error_for_an_unknown_strategy_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        _parse("--healing=magic")
+    message = capsys.readouterr().err
+    assert all(str(healing) in message.rpartition("choose from")[2] for healing in Healing)
