@@ -248,3 +248,12 @@ def test_no_message_is_shown_if_all_is_well(open_editor: OpenEditor, write_scrip
     editor.type("Goreturn Nod")
     editor.wait_for_ghost("e")
     assert "midtoken" not in editor.messages
+
+
+def test_a_missing_command_is_named(open_editor: OpenEditor, write_script: WriteScript) -> None:
+    editor = open_editor(write_script().command, _NODE)
+    assert "there is no command" not in editor.messages
+
+    editor.nvim.exec_lua("require('midtoken').setup({ cmd = { 'no-such-midtoken', 'lsp' } })")
+
+    assert "midtoken: there is no command 'no-such-midtoken'" in editor.messages

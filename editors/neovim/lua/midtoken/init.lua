@@ -54,6 +54,10 @@ end
 ---@param options? table the fields of `defaults` to change
 function M.setup(options)
   options = vim.tbl_extend('force', defaults, options or {})
+  local program = options.cmd[1]
+  if vim.fn.executable(program) == 0 then
+    vim.notify(("midtoken: there is no command '%s'; see the README of the plugin"):format(program), vim.log.levels.ERROR)
+  end
   vim.lsp.config('midtoken', {
     cmd = options.cmd,
     filetypes = options.filetypes,
