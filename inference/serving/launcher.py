@@ -5,6 +5,8 @@ After the stop, no process and no shared memory of the server remain; see proces
 
 import asyncio
 import contextlib
+import json
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,6 +30,10 @@ MAX_STALL_S = 60.0  # a model without progress for longer has failed; a single s
 
 _DRAIN_S = 10  # an idle server takes 3 s to end
 _NUM_LOG_LINES = 15
+
+# How Triton logs a ModelError that is raised while a model is loaded: as a JSON string, with the calls behind it.
+_MODEL_ERROR = re.compile(r'"Failed to initialize Python stub: ModelError: ((?:[^"\\]|\\.)*)"')
+_CALLS = "\n\nAt:\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +135,10 @@ class TritonServer:
 
     def _error(self, what: str) -> LaunchError:
         path = self._options.log_path
-        lines = path.read_text(errors="replace").replace("\0", "").splitlines()
+        log = path.read_text(errors="replace").replace("\0", "")
+        if refused := _MODEL_ERROR.search(log):
+            return LaunchError(json.loads(f'"{refused[1]}"').partition(_CALLS)[0])
+        lines = log.splitlines()
         causes = [line for line in lines if line.startswith("E") or "rror" in line]
         tail = "\n".join(line[:1000] for line in (causes or lines)[-_NUM_LOG_LINES:])
         return LaunchError(f"{what}. The log is {path}; it says:\n{tail}")

@@ -30,6 +30,7 @@ from inference.serving.private_files import make_private_folder, open_private
 
 _POLL_S = 0.1
 _NUM_LOG_LINES = 20
+_ERROR_PREFIX = "midtoken: "  # with which a command of ours prints the error that it ends with
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +175,17 @@ async def _start_or_wait(entry: ServerEntry, command: Sequence[str], on_progress
         process = _start_detached(entry, command)
         while entry.find() is None:
             if process.poll() is not None:
-                lines = entry.log_path.read_text(errors="replace").splitlines()[-_NUM_LOG_LINES:]
-                raise LaunchError("the server ended while starting:\n" + "\n".join(lines))
+                raise LaunchError(_describe_end(entry.log_path.read_text(errors="replace")))
             await asyncio.sleep(_POLL_S)
+
+
+def _describe_end(log: str) -> str:
+    """The error that the server ended with; the end of its log where it has printed none."""
+    lines = log.splitlines()
+    for index, line in enumerate(lines):
+        if line.startswith(_ERROR_PREFIX):
+            return "\n".join([line.removeprefix(_ERROR_PREFIX), *lines[index + 1 :]])
+    return "the server ended while starting:\n" + "\n".join(lines[-_NUM_LOG_LINES:])
 
 
 def _start_detached(entry: ServerEntry, command: Sequence[str]) -> "subprocess.Popen[bytes]":

@@ -104,6 +104,12 @@ async def test_a_server_that_ends_while_starting_says_why(entry: ServerEntry) ->
         await lease_server(entry, ["sh", "-c", "echo no room; exit 1"], lambda _: None)
 
 
+async def test_a_server_that_ends_with_an_error_of_ours_says_only_that(entry: ServerEntry) -> None:
+    script = "echo loading; echo 'midtoken: no room'; echo 'try later'; exit 1"
+    with pytest.raises(LaunchError, match=r"^no room\ntry later$"):
+        await lease_server(entry, ["sh", "-c", script], lambda _: None)
+
+
 @pytest.mark.parametrize("text", ["", '{"http_port": 1, "grpc', "[1, 2, 3]", '{"http_port": 1}', "\udcff"])
 async def test_a_half_written_address_is_no_server(entry: ServerEntry, text: str) -> None:
     registration = await _register(entry)
