@@ -9,7 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -19,8 +19,8 @@ from inference.serving import process_guard
 from inference.serving.character_client import CharacterClient
 from inference.serving.completion_client import CompletionClient
 from inference.serving.endpoint import Endpoint, check_endpoint, find_free_endpoint, is_listening
-from inference.serving.import_root import IMPORT_ROOT, is_checkout
 from inference.serving.private_files import make_private_folder, open_private
+from inference.serving.shell_path import to_shell_path
 from inference.serving.triton_command import build_command, build_environment
 from inference.serving.triton_installation import TritonInstallation, find_installation, link_bundled_installation
 
@@ -150,17 +150,20 @@ async def _spawn(
     make_private_folder(options.state_dir)
     try:
         installation = _find_or_link_installation(options)
+        backends_dir = to_shell_path(installation.backends_dir, options.state_dir, "backends.link")
+        installation = replace(installation, backends_dir=backends_dir)
+        repository = to_shell_path(options.model_repository, options.state_dir, "repository.link")
         if options.log_path.exists():
             options.log_path.replace(options.log_path.with_suffix(".log.1"))
         with open_private(options.log_path, "wb") as log:
             return await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", process_guard.__file__, str(_DRAIN_S)),
-                *build_command(installation, options.model_repository, endpoint, _DRAIN_S),
+                *build_command(installation, repository, endpoint, _DRAIN_S),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 env=build_environment(installation, options.model, environment),
-                cwd=IMPORT_ROOT if is_checkout() else options.state_dir,  # the stub imports from its working folder
+                cwd=options.state_dir,  # the stub imports from its working folder; here is nothing to import
                 start_new_session=True,  # Ctrl-C in the terminal must not reach the server; we stop it
             )
     except OSError as error:

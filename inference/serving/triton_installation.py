@@ -46,13 +46,21 @@ def link_bundled_installation(links_dir: Path) -> TritonInstallation:
     backend_dir = links_dir / digest / "python"
     backend_dir.mkdir(parents=True, exist_ok=True)
     for file in [*(bundle / "backends" / "python").iterdir(), stub]:
-        _link(backend_dir / file.name, file)
+        link(backend_dir / file.name, file)
     return TritonInstallation(
         binary=bundle / "bin" / "tritonserver",
         backends_dir=backend_dir.parent,
         cache_dir=bundle / "caches",
         shared_library_dirs=(bundle.parents[1] / "nvidia_pytriton.libs", _find_libpython(version).parent),
     )
+
+
+def link(place: Path, target: Path) -> None:
+    """Makes `place` a symbolic link to the target. Raises OSError."""
+    if not (place.is_symlink() and place.readlink() == target):
+        fresh = place.with_name(f"{place.name}.{os.getpid()}")
+        fresh.symlink_to(target)
+        fresh.replace(place)  # in one step, because another process may be starting from this folder
 
 
 def _find_bundle() -> Path:
@@ -75,10 +83,3 @@ def _find_libpython(version: str) -> Path:
     raise LaunchError(
         f"{name} is missing, which Triton's Python backend loads; on Debian: apt install libpython{version}"
     )
-
-
-def _link(place: Path, target: Path) -> None:
-    if not (place.is_symlink() and place.readlink() == target):
-        fresh = place.with_name(f"{place.name}.{os.getpid()}")
-        fresh.symlink_to(target)
-        fresh.replace(place)  # in one step, because another process may be starting from this folder
