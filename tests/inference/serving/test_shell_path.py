@@ -5,7 +5,6 @@ import pytest
 
 from inference.serving.shell_path import to_shell_path
 
-
 _NAMES = ("a b", "a\nb", "$(touch pwned)", "a;b", "a'b", 'a"b', "a&b", "a\\b", "*", "~", "a\xa0b")
 
 
