@@ -3,6 +3,7 @@
 import hashlib
 import importlib.util
 import os
+import shutil
 import sys
 import sysconfig
 from dataclasses import dataclass
@@ -35,7 +36,8 @@ def link_bundled_installation(links_dir: Path) -> TritonInstallation:
     """The server in the nvidia-pytriton wheel, with a Python backend for this interpreter.
 
     The backend runs each model in a stub process. The stub is built for one Python version and must be in the
-    backend's folder, so a folder below `links_dir` gets links to both. Raises LaunchError naming what to install.
+    backend's folder, so a folder below `links_dir` gets a link to each file of the backend, and a copy of the stub:
+    the backend changes the stub's mode, which only its owner can do. Raises LaunchError naming what to install.
     """
     bundle = _find_bundle()
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -45,8 +47,9 @@ def link_bundled_installation(links_dir: Path) -> TritonInstallation:
     digest = hashlib.sha256(f"{bundle} {version}".encode()).hexdigest()[:12]
     backend_dir = links_dir / digest / "python"
     backend_dir.mkdir(parents=True, exist_ok=True)
-    for file in [*(bundle / "backends" / "python").iterdir(), stub]:
+    for file in (bundle / "backends" / "python").iterdir():
         link(backend_dir / file.name, file)
+    _copy(backend_dir / stub.name, stub)
     return TritonInstallation(
         binary=bundle / "bin" / "tritonserver",
         backends_dir=backend_dir.parent,
@@ -61,6 +64,25 @@ def link(place: Path, target: Path) -> None:
         fresh = place.with_name(f"{place.name}.{os.getpid()}")
         fresh.symlink_to(target)
         fresh.replace(place)  # in one step, because another process may be starting from this folder
+
+
+def _copy(place: Path, source: Path) -> None:
+    """Makes `place` a copy of the source. Once the backend has seen a copy, it can be run, but not read."""
+    if place.is_symlink() or not place.exists() or _stamp(place) != _stamp(source):
+        fresh = place.with_name(f"{place.name}.{os.getpid()}")
+        try:
+            shutil.copyfile(source, fresh)
+        except PermissionError:
+            raise LaunchError(f"{source} cannot be read; its owner can change that: chmod a+rx {source}") from None
+        shutil.copystat(source, fresh)
+        fresh.chmod(0o700)
+        fresh.replace(place)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """What is the same for a file and its copy, and changes with the file's content."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def _find_bundle() -> Path:
