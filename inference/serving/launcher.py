@@ -139,6 +139,8 @@ class TritonServer:
         if refused := _MODEL_ERROR.search(log):
             return LaunchError(json.loads(f'"{refused[1]}"').partition(_CALLS)[0])
         lines = log.splitlines()
+        if not lines:
+            return LaunchError(f"{what}, and its log is empty, as on a full disk: {path}")
         causes = [line for line in lines if line.startswith("E") or "rror" in line]
         tail = "\n".join(line[:1000] for line in (causes or lines)[-_NUM_LOG_LINES:])
         return LaunchError(f"{what}. The log is {path}; it says:\n{tail}")

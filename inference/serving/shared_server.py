@@ -175,13 +175,15 @@ async def _start_or_wait(entry: ServerEntry, command: Sequence[str], on_progress
         process = _start_detached(entry, command)
         while entry.find() is None:
             if process.poll() is not None:
-                raise LaunchError(_describe_end(entry.log_path.read_text(errors="replace")))
+                raise LaunchError(_describe_end(entry.log_path))
             await asyncio.sleep(_POLL_S)
 
 
-def _describe_end(log: str) -> str:
+def _describe_end(log_path: Path) -> str:
     """The error that the server ended with; the end of its log where it has printed none."""
-    lines = log.splitlines()
+    lines = log_path.read_text(errors="replace").splitlines()
+    if not lines:
+        return f"the server ended while starting, and its log is empty, as on a full disk: {log_path}"
     for index, line in enumerate(lines):
         if line.startswith(_ERROR_PREFIX):
             return "\n".join([line.removeprefix(_ERROR_PREFIX), *lines[index + 1 :]])

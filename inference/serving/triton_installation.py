@@ -72,11 +72,13 @@ def _copy(place: Path, source: Path) -> None:
         fresh = place.with_name(f"{place.name}.{os.getpid()}")
         try:
             shutil.copyfile(source, fresh)
+            shutil.copystat(source, fresh)
+            fresh.chmod(0o700)
+            fresh.replace(place)
         except PermissionError:
             raise LaunchError(f"{source} cannot be read; its owner can change that: chmod a+rx {source}") from None
-        shutil.copystat(source, fresh)
-        fresh.chmod(0o700)
-        fresh.replace(place)
+        finally:
+            fresh.unlink(missing_ok=True)  # of a copy that failed, as on a full disk
 
 
 def _stamp(path: Path) -> tuple[int, int]:

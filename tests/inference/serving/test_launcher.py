@@ -97,6 +97,13 @@ async def test_a_server_that_ends_while_starting_shows_the_end_of_its_log(option
         await _start(options)
 
 
+async def test_a_server_that_ends_and_cannot_log_is_one_sentence(options: ServerOptions) -> None:
+    assert options.triton_binary is not None
+    _write_program(options.triton_binary, "exit 1")
+    with pytest.raises(LaunchError, match=r"^tritonserver could not start, and its log is empty, as on a full disk: "):
+        await _start(options)
+
+
 async def test_a_model_that_is_refused_is_one_sentence(options: ServerOptions) -> None:
     assert options.triton_binary is not None
     logged = r'''I1 pb_stub.cc:366] "Failed to initialize Python stub: ModelError: no \"mamba\"\n\nAt:\n  loader.py"'''

@@ -104,6 +104,11 @@ async def test_a_server_that_ends_while_starting_says_why(entry: ServerEntry) ->
         await lease_server(entry, ["sh", "-c", "echo no room; exit 1"], lambda _: None)
 
 
+async def test_a_server_that_ends_and_cannot_log_is_one_sentence(entry: ServerEntry) -> None:
+    with pytest.raises(LaunchError, match=r"^the server ended while starting, and its log is empty, as on a full disk"):
+        await lease_server(entry, _NO_COMMAND, lambda _: None)
+
+
 async def test_a_server_that_ends_with_an_error_of_ours_says_only_that(entry: ServerEntry) -> None:
     script = "echo loading; echo 'midtoken: no room'; echo 'try later'; exit 1"
     with pytest.raises(LaunchError, match=r"^no room\ntry later$"):

@@ -1,4 +1,5 @@
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,20 @@ def test_a_stub_of_another_version_is_replaced(tmp_path: Path) -> None:
     stub.write_bytes(b"old")
     link_bundled_installation(tmp_path)
     assert stub.read_bytes() == content
+
+
+def test_a_copy_that_fails_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    backend_dir = link_bundled_installation(tmp_path).backends_dir / "python"
+    (backend_dir / "triton_python_backend_stub").unlink()
+    kept = set(backend_dir.iterdir())
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            link_bundled_installation(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert set(backend_dir.iterdir()) == kept
 
 
 def _make_stub(links_dir: Path) -> Path:
