@@ -29,6 +29,7 @@ Progress = Callable[[str], None]  # one line for a person
 MAX_STALL_S = 60.0  # a model without progress for longer has failed; a single step on a slow machine takes seconds
 
 _DRAIN_S = 10  # an idle server takes 3 s to end
+_END_S = 5  # the guard needs a moment more, to kill what is left
 _NUM_LOG_LINES = 15
 
 # How Triton logs a ModelError that is raised while a model is loaded: as a JSON string, with the calls behind it.
@@ -110,7 +111,12 @@ class TritonServer:
                 pipe.write(b"k")
                 await pipe.drain()
         pipe.close()
-        await asyncio.shield(self._process.wait())
+        try:
+            async with asyncio.timeout(_END_S + (_DRAIN_S if may_drain else 0)):
+                await asyncio.shield(self._process.wait())
+        except TimeoutError:  # the guard hangs; when it is killed, the kernel ends the server
+            self._process.kill()
+            await asyncio.shield(self._process.wait())
 
     async def _wait_until_it_answers(self, on_progress: Progress) -> None:
         on_progress(f"loading the model {self._options.model.model_dir}")

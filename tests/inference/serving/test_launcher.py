@@ -84,6 +84,15 @@ async def test_a_stopped_process_fails_the_probe(server: TritonServer) -> None:
         await server.probe()
 
 
+async def test_a_guard_that_hangs_does_not_keep_a_server_from_being_stopped(options: ServerOptions) -> None:
+    server = await _start(options)
+    os.kill(server._process.pid, signal.SIGSTOP)
+    await asyncio.wait_for(server.stop(may_drain=False), 30)
+    async with asyncio.timeout(30):
+        while any(_names(each, str(options.model_repository)) for each in Path("/proc").glob("[0-9]*")):
+            await asyncio.sleep(0.05)
+
+
 @pytest.mark.usefixtures("server")
 async def test_the_log_and_its_folder_are_closed_to_others(options: ServerOptions) -> None:
     assert options.state_dir.stat().st_mode & 0o777 == 0o700
