@@ -30,6 +30,7 @@ from inference.serving.private_files import make_private_folder, open_private
 
 _POLL_S = 0.1
 _NUM_LOG_LINES = 20
+_MAX_NAME_CHARS = 60  # a file system takes names of 255 bytes, and a character may be four
 _ERROR_PREFIX = "midtoken: "  # with which a command of ours prints the error that it ends with
 
 
@@ -45,7 +46,8 @@ class ServerEntry:
         model_dir = model.model_dir.resolve()
         tensors = [completion.REQUEST_TYPES, completion.CHUNK_TYPES, characters.REQUEST_TYPES, characters.ANSWER_TYPES]
         identity = f"{platform.node()} {model} {[list(types) for types in tensors]}"
-        folder = runtime_dir / f"{model_dir.name}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+        digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
+        folder = runtime_dir / f"{model_dir.name[:_MAX_NAME_CHARS]}-{digest}"
         make_private_folder(folder)
         return cls(folder)
 

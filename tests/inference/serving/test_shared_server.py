@@ -62,6 +62,14 @@ def test_another_model_or_device_is_another_entry(entry: ServerEntry, other: Eng
     assert ServerEntry.create(entry.folder.parent, other) != entry
 
 
+@pytest.mark.parametrize("character", ["a", "é", "模"])
+def test_a_model_folder_may_have_the_longest_name_that_there_is(character: str, tmp_path: Path) -> None:
+    name = character * (255 // len(character.encode()))
+    first, second = (ServerEntry.create(tmp_path, EngineConfig(Path(place, name))) for place in ("/one", "/other"))
+    assert first.folder.is_dir()
+    assert first.folder != second.folder
+
+
 def test_an_entry_is_open_to_its_owner_only(entry: ServerEntry) -> None:
     assert entry.folder.stat().st_mode & 0o777 == 0o700
 
