@@ -1,5 +1,6 @@
 """Loads a model folder for an engine or a character-level model."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import torch
@@ -70,16 +71,26 @@ def _load_runner(config: EngineConfig) -> Runner:
     options = {"local_files_only": True, "trust_remote_code": False}  # code in a model folder is never run
     model_config = transformers.AutoConfig.from_pretrained(config.model_dir, **options)
     check_config(model_config)
-    model = transformers.AutoModelForCausalLM.from_pretrained(
+    model, report = transformers.AutoModelForCausalLM.from_pretrained(
         config.model_dir,
         config=model_config,
         dtype=getattr(torch, config.dtype),
         attn_implementation=ATTENTION_NAME,
+        output_loading_info=True,
         **options,
-    ).to(device)
+    )
+    _check_complete(report["missing_keys"])
+    model = model.to(device)
     runner = Runner(model, device)
     check_forward_pass(model, runner)
     return runner
+
+
+def _check_complete(missing: Collection[str]) -> None:
+    """Raises ModelError where weights are missing: transformers has filled them with random numbers."""
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise ModelError(f"its files lack the weights {min(missing)}{more}; download the model again")
 
 
 def _describe(error: Exception) -> str:

@@ -5,9 +5,11 @@ After the stop, no process and no shared memory of the server remain; see proces
 
 import asyncio
 import contextlib
+import json
+import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -17,8 +19,8 @@ from inference.serving import process_guard
 from inference.serving.character_client import CharacterClient
 from inference.serving.completion_client import CompletionClient
 from inference.serving.endpoint import Endpoint, check_endpoint, find_free_endpoint, is_listening
-from inference.serving.import_root import IMPORT_ROOT, is_checkout
 from inference.serving.private_files import make_private_folder, open_private
+from inference.serving.shell_path import to_shell_path
 from inference.serving.triton_command import build_command, build_environment
 from inference.serving.triton_installation import TritonInstallation, find_installation, link_bundled_installation
 
@@ -27,7 +29,12 @@ Progress = Callable[[str], None]  # takes one line for the user
 MAX_STALL_S = 60.0  # after so long without progress a model has failed; one step takes seconds on a slow machine
 
 _DRAIN_S = 10  # an idle server takes 3 s to end
+_END_S = 5  # the guard needs a moment more, to kill what is left
 _NUM_LOG_LINES = 15
+
+# How Triton logs a ModelError that is raised while a model is loaded: as a JSON string, with the calls behind it.
+_MODEL_ERROR = re.compile(r'"Failed to initialize Python stub: ModelError: ((?:[^"\\]|\\.)*)"')
+_CALLS = "\n\nAt:\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +111,12 @@ class TritonServer:
                 pipe.write(b"k")
                 await pipe.drain()
         pipe.close()
-        await asyncio.shield(self._process.wait())
+        try:
+            async with asyncio.timeout(_END_S + (_DRAIN_S if may_drain else 0)):
+                await asyncio.shield(self._process.wait())
+        except TimeoutError:  # the guard hangs; when it is killed, the kernel ends the server
+            self._process.kill()
+            await asyncio.shield(self._process.wait())
 
     async def _wait_until_it_answers(self, on_progress: Progress) -> None:
         on_progress(f"loading the model {self._options.model.model_dir}")
@@ -129,7 +141,12 @@ class TritonServer:
 
     def _error(self, what: str) -> LaunchError:
         path = self._options.log_path
-        lines = path.read_text(errors="replace").replace("\0", "").splitlines()
+        log = path.read_text(errors="replace").replace("\0", "")
+        if refused := _MODEL_ERROR.search(log):
+            return LaunchError(json.loads(f'"{refused[1]}"').partition(_CALLS)[0])
+        lines = log.splitlines()
+        if not lines:
+            return LaunchError(f"{what}, and its log is empty, as on a full disk: {path}")
         causes = [line for line in lines if line.startswith("E") or "rror" in line]
         tail = "\n".join(line[:1000] for line in (causes or lines)[-_NUM_LOG_LINES:])
         return LaunchError(f"{what}. The log is {path}; it says:\n{tail}")
@@ -141,17 +158,20 @@ async def _spawn(
     make_private_folder(options.state_dir)
     try:
         installation = _find_or_link_installation(options)
+        backends_dir = to_shell_path(installation.backends_dir, options.state_dir, "backends.link")
+        installation = replace(installation, backends_dir=backends_dir)
+        repository = to_shell_path(options.model_repository, options.state_dir, "repository.link")
         if options.log_path.exists():
             options.log_path.replace(options.log_path.with_suffix(".log.1"))
         with open_private(options.log_path, "wb") as log:
             return await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", process_guard.__file__, str(_DRAIN_S)),
-                *build_command(installation, options.model_repository, endpoint, _DRAIN_S),
+                *build_command(installation, repository, endpoint, _DRAIN_S),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 env=build_environment(installation, options.model, environment),
-                cwd=IMPORT_ROOT if is_checkout() else options.state_dir,  # the stub imports from its working folder
+                cwd=options.state_dir,  # the stub imports from its working folder, and this one has nothing to import
                 start_new_session=True,  # Ctrl-C in the terminal must not reach the server; `stop` ends it
             )
     except OSError as error:

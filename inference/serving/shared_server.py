@@ -30,6 +30,8 @@ from inference.serving.private_files import make_private_folder, open_private
 
 _POLL_S = 0.1
 _NUM_LOG_LINES = 20
+_MAX_NAME_CHARS = 60  # a file system takes names of 255 bytes, and a character may be four
+_ERROR_PREFIX = "midtoken: "  # with which a command of ours prints the error that it ends with
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,8 @@ class ServerEntry:
         model_dir = model.model_dir.resolve()
         tensors = [completion.REQUEST_TYPES, completion.CHUNK_TYPES, characters.REQUEST_TYPES, characters.ANSWER_TYPES]
         identity = f"{platform.node()} {model} {[list(types) for types in tensors]}"
-        folder = runtime_dir / f"{model_dir.name}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+        digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
+        folder = runtime_dir / f"{model_dir.name[:_MAX_NAME_CHARS]}-{digest}"
         make_private_folder(folder)
         return cls(folder)
 
@@ -174,9 +177,19 @@ async def _start_or_wait(entry: ServerEntry, command: Sequence[str], on_progress
         process = _start_detached(entry, command)
         while entry.find() is None:
             if process.poll() is not None:
-                lines = entry.log_path.read_text(errors="replace").splitlines()[-_NUM_LOG_LINES:]
-                raise LaunchError("the server ended while starting:\n" + "\n".join(lines))
+                raise LaunchError(_describe_end(entry.log_path))
             await asyncio.sleep(_POLL_S)
+
+
+def _describe_end(log_path: Path) -> str:
+    """The error that the server ended with; the end of its log where it has printed none."""
+    lines = log_path.read_text(errors="replace").splitlines()
+    if not lines:
+        return f"the server ended while starting, and its log is empty, as on a full disk: {log_path}"
+    for index, line in enumerate(lines):
+        if line.startswith(_ERROR_PREFIX):
+            return "\n".join([line.removeprefix(_ERROR_PREFIX), *lines[index + 1 :]])
+    return "the server ended while starting:\n" + "\n".join(lines[-_NUM_LOG_LINES:])
 
 
 def _start_detached(entry: ServerEntry, command: Sequence[str]) -> "subprocess.Popen[bytes]":

@@ -31,6 +31,7 @@ def build_command(
         f"--http-port={endpoint.http_port}",
         f"--grpc-port={endpoint.grpc_port}",
         f"--metrics-port={endpoint.metrics_port}",
+        *(f"--reuse-{service}-port=true" for service in ("http", "grpc")),  # shared with endpoint.reserve_endpoint
         f"--http-restricted-api={_CLOSED_APIS}:{_IMPOSSIBLE_HEADER}",
         f"--grpc-restricted-protocol={_CLOSED_APIS}:{_IMPOSSIBLE_HEADER}",
         "--model-control-mode=none",

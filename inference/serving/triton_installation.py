@@ -3,6 +3,7 @@
 import hashlib
 import importlib.util
 import os
+import shutil
 import sys
 import sysconfig
 from dataclasses import dataclass
@@ -35,8 +36,8 @@ def link_bundled_installation(links_dir: Path) -> TritonInstallation:
     """Returns the server in the nvidia-pytriton wheel, with a Python backend for this interpreter.
 
     The backend runs each model in a stub process. The stub is built for one Python version and must be in the
-    backend's folder, so both are linked into a folder below `links_dir`. Raises LaunchError, which says what to
-    install.
+    backend's folder. So a folder below `links_dir` gets a link to each file of the backend, and a copy of the stub: the
+    backend changes the stub's mode, which only its owner can do. Raises LaunchError, which says what to install.
     """
     bundle = _find_bundle()
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -46,14 +47,44 @@ def link_bundled_installation(links_dir: Path) -> TritonInstallation:
     digest = hashlib.sha256(f"{bundle} {version}".encode()).hexdigest()[:12]
     backend_dir = links_dir / digest / "python"
     backend_dir.mkdir(parents=True, exist_ok=True)
-    for file in [*(bundle / "backends" / "python").iterdir(), stub]:
-        _link(backend_dir / file.name, file)
+    for file in (bundle / "backends" / "python").iterdir():
+        link(backend_dir / file.name, file)
+    _copy(backend_dir / stub.name, stub)
     return TritonInstallation(
         binary=bundle / "bin" / "tritonserver",
         backends_dir=backend_dir.parent,
         cache_dir=bundle / "caches",
         shared_library_dirs=(bundle.parents[1] / "nvidia_pytriton.libs", _find_libpython(version).parent),
     )
+
+
+def link(place: Path, target: Path) -> None:
+    """Makes `place` a symbolic link to the target. Raises OSError."""
+    if not (place.is_symlink() and place.readlink() == target):
+        fresh = place.with_name(f"{place.name}.{os.getpid()}")
+        fresh.symlink_to(target)
+        fresh.replace(place)  # in one step, because another process may be starting from this folder
+
+
+def _copy(place: Path, source: Path) -> None:
+    """Makes `place` a copy of the source. Once the backend has seen a copy, it can be run, but not read."""
+    if place.is_symlink() or not place.exists() or _stamp(place) != _stamp(source):
+        fresh = place.with_name(f"{place.name}.{os.getpid()}")
+        try:
+            shutil.copyfile(source, fresh)
+            shutil.copystat(source, fresh)
+            fresh.chmod(0o700)
+            fresh.replace(place)
+        except PermissionError:
+            raise LaunchError(f"{source} cannot be read; its owner can change that: chmod a+rx {source}") from None
+        finally:
+            fresh.unlink(missing_ok=True)  # of a copy that failed, as on a full disk
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """What is the same for a file and its copy, and changes with the file's content."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def _find_bundle() -> Path:
@@ -78,10 +109,3 @@ def _find_libpython(version: str) -> Path:
     raise LaunchError(
         f"Triton's Python backend needs {name}, which is missing; on Debian: apt install libpython{version}"
     )
-
-
-def _link(place: Path, target: Path) -> None:
-    if not (place.is_symlink() and place.readlink() == target):
-        fresh = place.with_name(f"{place.name}.{os.getpid()}")
-        fresh.symlink_to(target)
-        fresh.replace(place)  # atomically, because another process may be starting from this folder

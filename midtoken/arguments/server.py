@@ -50,7 +50,7 @@ class ServerArguments:
     @property
     def server_options(self) -> ServerOptions:
         """The options for the launcher, with any free ports. Raises LaunchError."""
-        state_dir = (self.state_dir or platformdirs.user_state_path("midtoken")) / self.entry.folder.name
+        state_dir = (self.state_dir or _find_state_dir()) / self.entry.folder.name
         return ServerOptions(self.model, self.model_repository, state_dir, self.triton_binary)
 
     def build_shared_command(self, idle_s: float) -> list[str]:
@@ -91,9 +91,21 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _find_runtime_dir() -> Path:
-    """Returns the user's runtime folder; without a login session, the state folder, because /tmp is open to others."""
-    if "XDG_RUNTIME_DIR" in os.environ:
-        runtime_dir = platformdirs.user_runtime_path("midtoken")
-        if runtime_dir.parent.is_dir() and runtime_dir.parent.stat().st_uid == os.getuid():
-            return runtime_dir
-    return platformdirs.user_state_path("midtoken")
+    """Returns the user's runtime folder; without a login session, the state folder, because /tmp is open to others.
+
+    XDG_RUNTIME_DIR may name the folder of another user, as after `su`. Raises LaunchError.
+    """
+    folder = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
+    try:
+        is_ours = folder.is_absolute() and folder.stat().st_uid == os.getuid()
+    except OSError:
+        is_ours = False
+    return folder / "midtoken" if is_ours else _find_state_dir()
+
+
+def _find_state_dir() -> Path:
+    """Returns the user's folder for logs. Raises LaunchError if the user has no home folder, as in some containers."""
+    try:
+        return platformdirs.user_state_path("midtoken")
+    except RuntimeError:
+        raise LaunchError("this user has no home folder: set HOME, or name a folder with --state-dir") from None

@@ -11,7 +11,7 @@ import signal
 from dataclasses import dataclass, replace
 from typing import Self
 
-from inference.serving.endpoint import ADDRESS, Endpoint
+from inference.serving.endpoint import ADDRESS, Endpoint, find_free_endpoint, reserve_endpoint
 from inference.serving.launcher import MAX_STALL_S, ServerOptions, TritonServer
 from inference.serving.shared_server import Registration, ServerEntry
 from inference.serving.supervisor import RestartPolicy, keep_running
@@ -86,6 +86,12 @@ def _cancel_at_signals() -> None:
 
 
 async def _run_server(service: _Service, registration: Registration | None) -> None:
+    endpoint = service.server.endpoint or find_free_endpoint()
+    with reserve_endpoint(endpoint):
+        await _run_on(replace(service, server=replace(service.server, endpoint=endpoint)), registration)
+
+
+async def _run_on(service: _Service, registration: Registration | None) -> None:
     server = await TritonServer.start(service.server, os.environ, _say)
     _say(_describe(server.endpoint))
     supervision = asyncio.ensure_future(_supervise(server, service))
@@ -100,8 +106,7 @@ async def _run_server(service: _Service, registration: Registration | None) -> N
 
 
 async def _supervise(server: TritonServer, service: _Service) -> None:
-    same_ports = replace(service.server, endpoint=server.endpoint)
-    await keep_running(server, lambda: TritonServer.start(same_ports, os.environ, _say), _say, service.policy)
+    await keep_running(server, lambda: TritonServer.start(service.server, os.environ, _say), _say, service.policy)
 
 
 async def _wait_for_end(

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -17,14 +18,14 @@ from inference.protocol.completion import CompletionRequest
 from inference.serving.completion_client import CompletionClient
 from inference.serving.endpoint import ADDRESS, Endpoint
 from inference.serving.shared_server import ServerEntry
-from tests.support.servers import find_processes, make_scripted, wait_until
+from tests.support.other_user import NOBODY, can_other_user_listen
+from tests.support.servers import find_processes, make_scripted, run_server, wait_until
 
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user"),
 ]
 
-_NOBODY = 65534
 _PASSWORD = "hunter2-hunter2"
 
 
@@ -94,6 +95,20 @@ def test_a_closed_api_exists_and_refuses_requests(server: _Watched) -> None:
     assert "This protocol is restricted" in _ask_grpc(server.endpoint, b"a", b"b")
 
 
+def test_while_a_server_is_started_again_nobody_else_can_take_its_ports(tmp_path: Path) -> None:
+    with run_server(make_scripted(tmp_path), tmp_path / "state", "--probe-interval=0.5") as server:
+        killed = set(server.find_stubs())
+        os.kill(next(iter(killed)), signal.SIGKILL)
+        taken: list[int] = []
+
+        def is_started_again() -> bool:
+            taken.extend(port for port in server.endpoint.ports[:2] if can_other_user_listen(port))
+            return len(set(server.find_stubs()) - killed) == len(killed)
+
+        wait_until(is_started_again)
+        assert not taken
+
+
 def _find_regions(server: _Watched) -> list[Path]:
     """Returns the server's shared memory. The number after the namespace is the process id of its guard."""
     owners = {str(pid) for pid in find_processes(server.folder)}
@@ -104,7 +119,7 @@ def _find_regions(server: _Watched) -> list[Path]:
 def _read_as_nobody(path: Path) -> bytes | None:
     """Returns the file's content; None if the user `nobody` has no access."""
     result = subprocess.run(
-        ["cat", str(path)], user=_NOBODY, group=_NOBODY, extra_groups=[], capture_output=True, check=False
+        ["cat", str(path)], user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, check=False
     )
     return result.stdout if result.returncode == 0 else None
 

@@ -68,6 +68,12 @@ async def _wait_for_a_completion(server: RunningServer) -> None:
     assert "".join(chunk.text for chunk in chunks) == "cba"
 
 
+async def test_folders_may_have_names_that_a_shell_would_take_apart(tmp_path: Path) -> None:
+    folder = tmp_path / "my (own) folder"
+    with run_server(make_scripted(folder), folder / "state") as server:
+        await _wait_for_a_completion(server)
+
+
 async def test_a_busy_character_model_causes_no_restart(tmp_path: Path) -> None:
     with run_server(make_scripted(tmp_path), tmp_path / "state", "--probe-interval=0.1") as server:
         stubs = server.find_stubs()

@@ -108,7 +108,9 @@ def _to_response(response: Mapping[str, Array] | str) -> Any:
 
 async def _serve_as_a_program(arguments: list[str]) -> None:
     ports = {
-        name: int(value) for name, _, value in (each.partition("=") for each in arguments) if name.endswith("-port")
+        name: int(value)
+        for name, _, value in (each.partition("=") for each in arguments)
+        if value.isdecimal() and name.endswith("-port")
     }
     heartbeat_ms = float(os.environ.get("FAKE_HEARTBEAT_MS", "0"))
     is_first = True

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from inference.characters.loader import load_character_model
 from inference.config import EngineConfig
@@ -55,6 +56,17 @@ def test_weights_that_cannot_be_read_are_a_model_error(content: bytes, tmp_path:
     (folder / "model.safetensors").write_bytes(content)
 
     with pytest.raises(ModelError, match="cannot load the model in"):
+        load_runner(EngineConfig(folder))
+
+
+def test_a_folder_that_lacks_some_of_the_weights_is_a_model_error_that_names_them(tmp_path: Path) -> None:
+    folder = write_model(tmp_path, toy_tokenizer("qwen"))
+    weights = load_file(folder / "model.safetensors")
+    missing = "model.layers.1.self_attn.q_proj.weight"
+    del weights[missing]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+    with pytest.raises(ModelError, match=f"cannot load the model in {folder}: .*{missing}"):
         load_runner(EngineConfig(folder))
 
 

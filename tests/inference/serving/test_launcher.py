@@ -84,6 +84,15 @@ async def test_a_stopped_process_fails_the_probe(server: TritonServer) -> None:
         await server.probe()
 
 
+async def test_a_guard_that_hangs_does_not_keep_a_server_from_being_stopped(options: ServerOptions) -> None:
+    server = await _start(options)
+    os.kill(server._process.pid, signal.SIGSTOP)
+    await asyncio.wait_for(server.stop(may_drain=False), 30)
+    async with asyncio.timeout(30):
+        while any(_names(each, str(options.model_repository)) for each in Path("/proc").glob("[0-9]*")):
+            await asyncio.sleep(0.05)
+
+
 @pytest.mark.usefixtures("server")
 async def test_the_log_and_its_folder_are_readable_by_their_owner_only(options: ServerOptions) -> None:
     assert options.state_dir.stat().st_mode & 0o777 == 0o700
@@ -94,6 +103,21 @@ async def test_a_failed_start_raises_the_end_of_the_servers_log(options: ServerO
     assert options.triton_binary is not None
     _write_program(options.triton_binary, "echo 'E: no such model'; exit 1")
     with pytest.raises(LaunchError, match=r"could not start. The log is .*\.log; it says:\nE: no such model"):
+        await _start(options)
+
+
+async def test_a_server_that_ends_and_cannot_log_is_one_sentence(options: ServerOptions) -> None:
+    assert options.triton_binary is not None
+    _write_program(options.triton_binary, "exit 1")
+    with pytest.raises(LaunchError, match=r"^tritonserver could not start, and its log is empty, as on a full disk: "):
+        await _start(options)
+
+
+async def test_a_model_that_is_refused_is_one_sentence(options: ServerOptions) -> None:
+    assert options.triton_binary is not None
+    logged = r'''I1 pb_stub.cc:366] "Failed to initialize Python stub: ModelError: no \"mamba\"\n\nAt:\n  loader.py"'''
+    _write_program(options.triton_binary, f"cat <<'END'\nE: other\n{logged}\nE: failed to load all models\nEND\nexit 1")
+    with pytest.raises(LaunchError, match=r'^no "mamba"$'):
         await _start(options)
 
 

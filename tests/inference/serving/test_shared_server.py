@@ -62,6 +62,14 @@ def test_another_model_or_device_has_another_entry(entry: ServerEntry, other: En
     assert ServerEntry.create(entry.folder.parent, other) != entry
 
 
+@pytest.mark.parametrize("character", ["a", "é", "模"])
+def test_a_model_folder_may_have_the_longest_name_that_there_is(character: str, tmp_path: Path) -> None:
+    name = character * (255 // len(character.encode()))
+    first, second = (ServerEntry.create(tmp_path, EngineConfig(Path(place, name))) for place in ("/one", "/other"))
+    assert first.folder.is_dir()
+    assert first.folder != second.folder
+
+
 def test_an_entry_is_accessible_to_its_owner_only(entry: ServerEntry) -> None:
     assert entry.folder.stat().st_mode & 0o777 == 0o700
 
@@ -102,6 +110,17 @@ async def test_a_server_is_withdrawn_after_its_last_client_closes(entry: ServerE
 async def test_a_failed_start_raises_the_end_of_the_log(entry: ServerEntry) -> None:
     with pytest.raises(LaunchError, match="no room"):
         await lease_server(entry, ["sh", "-c", "echo no room; exit 1"], lambda _: None)
+
+
+async def test_a_server_that_ends_and_cannot_log_is_one_sentence(entry: ServerEntry) -> None:
+    with pytest.raises(LaunchError, match=r"^the server ended while starting, and its log is empty, as on a full disk"):
+        await lease_server(entry, _NO_COMMAND, lambda _: None)
+
+
+async def test_a_server_that_ends_with_an_error_of_ours_says_only_that(entry: ServerEntry) -> None:
+    script = "echo loading; echo 'midtoken: no room'; echo 'try later'; exit 1"
+    with pytest.raises(LaunchError, match=r"^no room\ntry later$"):
+        await lease_server(entry, ["sh", "-c", script], lambda _: None)
 
 
 @pytest.mark.parametrize("text", ["", '{"http_port": 1, "grpc', "[1, 2, 3]", '{"http_port": 1}', "\udcff"])
