@@ -114,4 +114,5 @@ def test_the_demo_is_right_more_often_with_healing(real_server: RunningServer) -
 def test_a_missing_server_is_named_in_the_error(source: Path) -> None:
     command = [sys.executable, "-m", "midtoken", "complete", f"{source}:8", "--server", "127.0.0.1:9"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr.partition(": failed")[0]) == (1, "midtoken: no server answers at 127.0.0.1:9")
+    assert done.returncode == 1
+    assert done.stderr.startswith("midtoken: no server answers at 127.0.0.1:9: Connection refused")
