@@ -22,12 +22,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from inference.characters.beam_covering import BeamCovering
 from inference.characters.bundle import END, NUM_OUTCOMES
 from inference.characters.context import cut_context
-from inference.characters.open_paths import OpenPathsCache, find_canonical_open_paths, find_single_open_paths
+from inference.characters.coverings.beam_covering import BeamCovering
+from inference.characters.coverings.open_paths import OpenPathsCache, find_canonical_open_paths, find_single_open_paths
+from inference.characters.coverings.text_covering import TextCovering
 from inference.characters.state import Covering, State
-from inference.characters.text_covering import TextCovering
 from inference.characters.token_string import TokenReader, TokenString, read_all
 from inference.errors import InvalidRequestError
 from inference.healing.text_encoder import TextEncoder

@@ -11,7 +11,7 @@ from inference.config import EngineConfig
 from inference.engine.heartbeat import Heartbeat
 from inference.engine.job import ChunkSink, Job
 from inference.engine.job_builder import JobBuilder, QueuedRequest
-from inference.engine.prompt import PromptBuilder
+from inference.engine.prompts.prompt import PromptBuilder
 from inference.engine.scheduler import Scheduler
 from inference.engine.stepper import Stepper
 from inference.errors import MidtokenError, OverloadedError, ServerError, describe_failure, to_public_error

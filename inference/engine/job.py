@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from inference.engine.candidate import Candidate
-from inference.engine.prompt import Prompt
+from inference.engine.prompts.prompt import Prompt
 from inference.errors import MidtokenError
 from inference.model.language_model import RandomSource, Sampling, SequenceCache
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, Explanation, FinishReason

@@ -6,7 +6,7 @@ from inference.config import MIN_PROMPT_TOKENS, EngineConfig
 from inference.engine.candidate import Candidate, Limits
 from inference.engine.detokenizer import Detokenizer
 from inference.engine.job import ChunkSink, Counters, Job
-from inference.engine.prompt import Prompt, PromptBuilder
+from inference.engine.prompts.prompt import Prompt, PromptBuilder
 from inference.engine.stopping import build_extent_rule
 from inference.errors import InvalidRequestError
 from inference.healing.token_tree import TokenTree

@@ -2,8 +2,8 @@
 
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
-from inference.engine.fim_markers import FimOrder, find_fim_markers
-from inference.engine.prompt import PromptBuilder
+from inference.engine.prompts.fim_markers import FimOrder, find_fim_markers
+from inference.engine.prompts.prompt import PromptBuilder
 from inference.engine.waiting_sink import complete
 from inference.errors import MidtokenError, ModelError, quote
 from inference.model.loader import build_language_model, load_model

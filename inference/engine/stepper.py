@@ -10,7 +10,7 @@ from inference.engine.candidate import Candidate
 from inference.engine.detokenizer import Detokenizer
 from inference.engine.explanation import build_explanation
 from inference.engine.job import Job
-from inference.engine.prompt import PromptBuilder
+from inference.engine.prompts.prompt import PromptBuilder
 from inference.errors import describe_failure
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Choice, LanguageModel, SampleRequest, SampleResult, SequenceCache, Step

@@ -16,8 +16,8 @@ import transformers
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from inference.engine.fim_markers import FimMarkers, FimOrder
-from inference.engine.prompt import PromptBuilder
+from inference.engine.prompts.fim_markers import FimMarkers, FimOrder
+from inference.engine.prompts.prompt import PromptBuilder
 from inference.healing.text_encoder import ByteLevelEncoder, SentencePieceEncoder, TextEncoder
 from inference.healing.token_tree import TokenTree
 from trie_cache.trie import Trie

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from inference.engine.explanation import build_explanation
-from inference.engine.prompt import Prompt
+from inference.engine.prompts.prompt import Prompt
 from inference.model.language_model import Choice, SampleRequest, SampleResult, Sampling
 from inference.model.sampler import Sampler
 from inference.protocol.completion import CompletionRequest, Explanation, Healing

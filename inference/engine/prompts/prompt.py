@@ -14,7 +14,7 @@ The start tokens and the healed bytes are never cut: a request whose healed byte
 
 from dataclasses import dataclass
 
-from inference.engine.fim_markers import FimMarkers, FimOrder
+from inference.engine.prompts.fim_markers import FimMarkers, FimOrder
 from inference.errors import InvalidRequestError
 from inference.healing.covering import CoveringTree, Crossing, Rule, build_covering, build_root_covering
 from inference.healing.heal_point import encode_section, encode_text, find_heal_point

@@ -1,6 +1,6 @@
 import pytest
 
-from inference.engine.fim_markers import FimMarkers, find_fim_markers
+from inference.engine.prompts.fim_markers import FimMarkers, find_fim_markers
 from trie_cache.vocabulary import Vocabulary
 
 

@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from inference.characters.open_paths import OpenPathsCache, find_canonical_open_paths
+from inference.characters.coverings.open_paths import OpenPathsCache, find_canonical_open_paths
 from inference.errors import InvalidRequestError
 from tests.support.toys import narrow_tokenizer
 

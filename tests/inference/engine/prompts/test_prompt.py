@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference.engine.fim_markers import FimMarkers, FimOrder
-from inference.engine.prompt import _cut_front
+from inference.engine.prompts.fim_markers import FimMarkers, FimOrder
+from inference.engine.prompts.prompt import _cut_front
 from inference.errors import InvalidRequestError
 from inference.healing.covering import CoveringTree, Rule
 from inference.protocol.completion import CompletionRequest, Healing
