@@ -1,57 +1,17 @@
 """The worker with a scripted service: order, deadlines, cancels, heartbeat, and exactly one end for each question."""
 
-import gc
 import logging
 import threading
 import time
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from inference.characters.model import CharacterModel
-from inference.characters.service import CharacterService
-from inference.characters.watched_reader import PassWatch, WatchedReader
+from inference.characters.watched_reader import PassWatch
 from inference.characters.worker import CharacterWorker
-from inference.errors import InvalidRequestError, MidtokenError, ModelError, OverloadedError
-from inference.protocol.characters import Ask, CharacterAnswer, CharacterRequest, CoveringKind, Generated
-from tests.support.character_toys import RandomModel, ToyReader, find_start_ids
-from tests.support.toys import narrow_tokenizer
-
-
-class _Sink:
-    """Records how its question ended."""
-
-    def __init__(self) -> None:
-        self.answers: list[CharacterAnswer] = []
-        self.errors: list[tuple[type[MidtokenError], str]] = []
-        self.cancelled = False
-        self.raises_on_send = False
-        self._ended = threading.Event()
-
-    def send(self, answer: CharacterAnswer) -> None:
-        if self.raises_on_send:
-            raise ValueError
-        self.answers.append(answer)
-        self._ended.set()
-
-    def fail(self, error: MidtokenError) -> None:
-        self.errors.append((type(error), str(error)))
-        self._ended.set()
-
-    def is_cancelled(self) -> bool:
-        return self.cancelled
-
-    def wait(self) -> "_Sink":
-        """Waits until the question has ended. Returns itself."""
-        assert self._ended.wait(30), "the question never ended"
-        return self
-
-    @property
-    def error(self) -> str:
-        """The text of the one error."""
-        [(_, text)] = self.wait().errors
-        return text
+from inference.errors import InvalidRequestError, ModelError, OverloadedError
+from inference.protocol.characters import CharacterAnswer, CharacterRequest, Generated
+from tests.support.answer_sink import AnswerSink, wait_until_soon
 
 
 class _Clock:
@@ -137,24 +97,17 @@ def timed_worker(service: _Service, clock: _Clock) -> Iterator[CharacterWorker]:
     worker.close()
 
 
-def _submit(worker: CharacterWorker, text: bytes, deadline_ms: int | None = None) -> _Sink:
-    sink = _Sink()
+def _submit(worker: CharacterWorker, text: bytes, deadline_ms: int | None = None) -> AnswerSink:
+    sink = AnswerSink()
     worker.submit(CharacterRequest(text, deadline_ms=deadline_ms), sink)
     return sink
 
 
-def _submit_running(worker: CharacterWorker, service: _Service, text: bytes = b"run") -> _Sink:
+def _submit_running(worker: CharacterWorker, service: _Service, text: bytes = b"run") -> AnswerSink:
     """Submits a question and returns when it is running."""
     sink = _submit(worker, text)
     assert service.has_passed.wait(30)
     return sink
-
-
-def _wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def test_questions_are_answered_in_order_of_arrival(worker: CharacterWorker, service: _Service) -> None:
@@ -269,7 +222,7 @@ def test_a_failed_question_gets_one_error_and_the_next_is_answered(
 
 
 def test_an_answer_that_cannot_be_sent_becomes_an_error(worker: CharacterWorker) -> None:
-    sink = _Sink()
+    sink = AnswerSink()
     sink.raises_on_send = True
 
     worker.submit(CharacterRequest(b"a"), sink)
@@ -281,7 +234,7 @@ def test_the_log_has_the_location_of_a_failure_and_no_text(
     worker: CharacterWorker, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR):
-        sink = _Sink()
+        sink = AnswerSink()
         worker.submit(CharacterRequest(b"raise", b"secret"), sink)
         sink.wait()
 
@@ -322,7 +275,7 @@ def test_an_idle_worker_has_a_heartbeat_of_zero(timed_worker: CharacterWorker, c
 
     _submit(timed_worker, b"a").wait()
     clock.now += 60
-    _wait_until(lambda: timed_worker.measure_heartbeat_ms() == 0)
+    wait_until_soon(lambda: timed_worker.measure_heartbeat_ms() == 0)
 
 
 def test_the_heartbeat_of_a_hung_forward_pass_grows(
@@ -342,14 +295,14 @@ def test_the_heartbeat_of_a_long_question_that_makes_progress_stays_low(
     running = _submit_running(timed_worker, service)
     for _ in range(3):
         clock.now += 60
-        _wait_until(lambda: timed_worker.measure_heartbeat_ms() == 0)
+        wait_until_soon(lambda: timed_worker.measure_heartbeat_ms() == 0)
     running.cancelled = True
 
 
 def test_loading_the_model_counts_as_progress(timed_worker: CharacterWorker, service: _Service, clock: _Clock) -> None:
     service.may_load.clear()
     first = _submit(timed_worker, b"hang")
-    _wait_until(lambda: service.num_loads == 1)
+    wait_until_soon(lambda: service.num_loads == 1)
 
     clock.now += 60
 
@@ -361,50 +314,3 @@ def test_loading_the_model_counts_as_progress(timed_worker: CharacterWorker, ser
     assert timed_worker.measure_heartbeat_ms() == pytest.approx(1000)
     service.release.set()
     first.wait()
-
-
-class _StoppedWatch:
-    """Stops the question at one of its forward passes, and counts the passes."""
-
-    def __init__(self, watch: PassWatch, sink: _Sink, num_passes: int) -> None:
-        self._watch, self._sink, self._num_left = watch, sink, num_passes
-
-    def begin_pass(self) -> None:
-        self._num_left -= 1
-        assert self._num_left >= 0, "a cancelled question goes on"
-        self._sink.cancelled = self._num_left == 0
-        time.sleep(0.03)  # longer than the interval between checks for a cancel
-        self._watch.begin_pass()
-
-    def end_pass(self) -> None:
-        self._watch.end_pass()
-
-
-@pytest.mark.parametrize("covering", ["canonical", "single", "beam"])
-@pytest.mark.parametrize("ask", [Ask.SURPRISAL, Ask.SAMPLE, Ask.COMPLETE])
-def test_a_real_question_stops_between_two_forward_passes_and_its_states_are_freed(covering: str, ask: Ask) -> None:
-    toy = narrow_tokenizer("qwen")
-    sink = _Sink()
-    readers: list[weakref.ref[ToyReader]] = []
-
-    def load(watch: PassWatch) -> CharacterService:
-        def new_reader() -> WatchedReader:
-            reader = ToyReader(RandomModel(toy.trie.num_tokens, num_tokens_seen=2))
-            readers.append(weakref.ref(reader))
-            return WatchedReader(reader, _StoppedWatch(watch, sink, num_passes=3))
-
-        return CharacterService(CharacterModel(toy.encoder, toy.trie, find_start_ids(toy), new_reader))
-
-    worker = CharacterWorker(load)
-    gc.collect()
-    gc.disable()
-    try:
-        text = b"as a1 's\n sas" * 50
-        request = CharacterRequest(text, ask=ask, covering=CoveringKind(covering), max_bytes=4096, max_tokens=4096)
-        worker.submit(request, sink)
-        assert sink.error == "the request was cancelled"
-        _wait_until(lambda: worker.measure_heartbeat_ms() == 0)
-        assert [reader() for reader in readers] == [None]
-    finally:
-        gc.enable()
-        worker.close()
