@@ -9,6 +9,8 @@ from inference.serving.import_root import IMPORT_ROOT
 from midtoken.resources import find_default_model, find_model_repository
 from tests.support.installations import PACKAGES, Installation
 
+pytestmark = pytest.mark.e2e
+
 _SERVER_PACKAGES = ("torch", "transformers", "tokenizers", "pytriton")
 
 

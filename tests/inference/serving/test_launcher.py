@@ -84,6 +84,7 @@ async def test_a_stopped_process_fails_the_probe(server: TritonServer) -> None:
         await server.probe()
 
 
+@pytest.mark.e2e  # waits five seconds until the guard is killed
 async def test_a_guard_that_hangs_does_not_keep_a_server_from_being_stopped(options: ServerOptions) -> None:
     server = await _start(options)
     os.kill(server._process.pid, signal.SIGSTOP)
