@@ -32,7 +32,7 @@ _DRAIN_S = 10  # an idle server takes 3 s to end
 _END_S = 5  # the guard needs a moment more, to kill what is left
 _NUM_LOG_LINES = 15
 
-# How Triton logs a ModelError that is raised while a model is loaded: as a JSON string, with the calls behind it.
+# How Triton logs a ModelError that is raised while a model is loaded: as a JSON string, followed by the calls.
 _MODEL_ERROR = re.compile(r'"Failed to initialize Python stub: ModelError: ((?:[^"\\]|\\.)*)"')
 _CALLS = "\n\nAt:\n"
 

@@ -64,7 +64,7 @@ class PromptBuilder:
         if room < 0:
             raise InvalidRequestError(
                 f"the {len(healed)} bytes before the cursor that are generated again may take {num_spelling} tokens, "
-                f"and {len(self.start_ids)} stand before every text, but the prompt has room for {max_tokens}; "
+                f"and the start tokens take {len(self.start_ids)}, but the prompt has room for {max_tokens}; "
                 f"lower max_tokens ({request.max_tokens}) or set healing to none"
             )
         num_markers = 0 if self.markers is None else self.markers.num_tokens

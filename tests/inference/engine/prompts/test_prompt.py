@@ -181,7 +181,7 @@ def test_healed_bytes_that_do_not_fit_are_refused_with_the_numbers() -> None:
         build_prompts(toy).build(request, 40)
 
     assert str(caught.value) == (
-        "the 61 bytes before the cursor that are generated again may take 61 tokens, and 1 stand before every text, "
+        "the 61 bytes before the cursor that are generated again may take 61 tokens, and the start tokens take 1, "
         "but the prompt has room for 40; lower max_tokens (7) or set healing to none"
     )
 
