@@ -3,6 +3,9 @@
 Cursors are drawn inside identifiers, operators, runs of blanks and words of strings in held-out files. A completion is
 right if it begins with exactly the rest of that identifier, operator, run or word. Decoding is greedy, and the model
 gets the prefix only. All strategies complete at one cursor before the next cursor is used.
+
+A second table is about cursors inside identifiers after one to eight typed characters, equally many of each, on and off
+the edges of the finished text's tokens. The third says what a prior for "the text stopped here" would gain there.
 """
 
 import argparse
@@ -15,22 +18,21 @@ from typing import TYPE_CHECKING
 import torch
 import transformers
 from rich.progress import track
+from tokenizers import Tokenizer
 
-from benchmarks.corpora.cuts import Cut, draw_cuts
+from benchmarks.corpora.cuts import draw_cuts, draw_cuts_by_offset
+from benchmarks.measures.cursor_offsets import build_offset_rows, build_prior_rows, build_request, iter_outcomes
 from benchmarks.measures.report import Row, find_processor, print_rows, write_report
 from inference.config import EngineConfig
-from inference.engine.engine import Completer
 from inference.engine.loader import load_engine
 from inference.engine.waiting_sink import complete
-from inference.protocol.completion import CompletionRequest, CompletionStats, Extent, Healing
+from inference.protocol.completion import CompletionStats, Healing
 from models.training.corpus import iter_held_out
 from models.training.evaluation import measure_bits_per_byte
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_CONTEXT_CHARS = 2000
-_MAX_TOKENS = 12
 _HEALINGS = (Healing.NONE, Healing.SINGLE, Healing.GREEDY, Healing.EXACT)
 
 
@@ -43,9 +45,12 @@ def main() -> None:
     costs: dict[Healing, list[CompletionStats]] = defaultdict(list)
     for cut in track(cuts, "completing"):
         for healing in _HEALINGS:
-            text, stats = _complete(engine, cut, healing)
+            text, stats = complete(engine, build_request(cut, healing))
             solved[healing, cut.kind].append(cut.is_solved_by(text))
             costs[healing].append(stats)
+    offset_cuts = draw_cuts_by_offset(iter_held_out(), options.each_offset, options.seed)
+    tokenizer = Tokenizer.from_file(str(options.model / "tokenizer.json"))
+    outcomes = list(iter_outcomes(engine, tokenizer, track(offset_cuts, "completing by offset")))
     engine.close()
     rows = [_build_row(healing, solved, costs[healing]) for healing in _HEALINGS]
     print_rows(f"Right rest of the run, {len(cuts)} cursors, {bits:.3f} bits/byte", rows)
@@ -53,8 +58,12 @@ def main() -> None:
     for healing, row in zip(_HEALINGS, rows, strict=True):
         for name in ("identifier", "other", "forwards", "ms"):
             figures[f"{name}_{healing}"] = _number(row[name])
+    offset_rows, prior_rows = build_offset_rows(outcomes), build_prior_rows(outcomes)
+    print_rows(f"Right rest of the identifier, %, by typed characters, {len(outcomes)} cursors", offset_rows)
+    print_rows("Right, %, by the log weight of the tokens that begin at the cursor", prior_rows)
+    figures |= _find_edge_figures(offset_rows)
     device = find_processor() if options.device == "cpu" else options.device
-    write_report("accuracy", rows, figures, _draw(rows), device)
+    write_report("accuracy", [*rows, *offset_rows, *prior_rows], figures, _draw(rows), device)
 
 
 def _parse_options() -> argparse.Namespace:
@@ -64,6 +73,7 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--identifiers", type=int, default=500)
     parser.add_argument("--others", type=int, default=210)
+    parser.add_argument("--each-offset", type=int, default=250)
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()
 
@@ -72,14 +82,6 @@ def _measure_bits(model_dir: Path) -> float:
     model = transformers.AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32, local_files_only=True)
     tokenizer = transformers.AutoTokenizer.from_pretrained(model_dir, local_files_only=True)
     return measure_bits_per_byte(model.eval(), tokenizer.backend_tokenizer)
-
-
-def _complete(engine: Completer, cut: Cut, healing: Healing) -> tuple[str, CompletionStats]:
-    start = cut.prefix.find("\n", max(len(cut.prefix) - _CONTEXT_CHARS, 0)) + 1
-    prefix = cut.prefix[start:]
-    return complete(
-        engine, CompletionRequest(prefix, max_tokens=_MAX_TOKENS, healing=healing, extent=Extent.SINGLE_LINE)
-    )
 
 
 def _build_row(healing: Healing, solved: dict[tuple[Healing, str], list[bool]], costs: list[CompletionStats]) -> Row:
@@ -99,6 +101,12 @@ def _build_row(healing: Healing, solved: dict[tuple[Healing, str], list[bool]], 
         "forwards in all": statistics.mean(stats.num_forwards for stats in costs),
         "tree nodes": statistics.mean(stats.num_tree_nodes for stats in costs),
     }
+
+
+def _find_edge_figures(offset_rows: list[Row]) -> dict[str, float | bool | None]:
+    by_name = {row["cursors"]: row for row in offset_rows}
+    wanted = (("edge", "exact"), ("edge", "none"), ("inside", "exact"), ("inside", "none"), ("all", "exact"))
+    return {f"{name}_{healing}": _number(by_name[name][healing]) for name, healing in (*wanted, ("all", "greedy"))}
 
 
 def _percent(marks: list[bool]) -> float:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from models.training.corpus import SourceFile
 
+MAX_OFFSET = 8
 _MIN_CONTEXT_CHARS = 400
 _OPERATOR_CHARS = frozenset("=!<>*/+-&|^%:@.")
 
@@ -22,6 +23,19 @@ class Cut:
     prefix: str
     run_end: str  # the part of the run after the cursor; never empty
     suffix: str  # the text after the run
+    num_typed: int  # characters of the run before the cursor, at least one
+
+    @property
+    def is_between_words(self) -> bool:
+        """True if the cursor is between two words of a name, as in `read_|lines`, `read|_lines` or `read|Lines`."""
+        before, after = self.prefix[-1], self.run_end[0]
+        return (before == "_") != (after == "_") or (before.islower() and after.isupper())
+
+    def find_context(self, max_chars: int) -> str:
+        """The text before the cursor; if it is longer than `max_chars`, its end, from the start of a line on."""
+        if len(self.prefix) <= max_chars:
+            return self.prefix
+        return self.prefix[self.prefix.find("\n", len(self.prefix) - max_chars) + 1 :]
 
     def is_solved_by(self, completion: str) -> bool:
         """True if the completion begins with the end of the run, and the run ends there."""
@@ -36,10 +50,30 @@ def draw_cuts(files: Iterable[SourceFile], num_identifiers: int, num_others: int
         for kind, start, end in _iter_runs(file.text):
             if start >= _MIN_CONTEXT_CHARS and end - start >= 2:
                 at = rng.randrange(start + 1, end)
-                by_kind[kind].append(Cut(kind, file.path, file.text[:at], file.text[at:end], file.text[end:]))
+                by_kind[kind].append(_cut_at(file, kind, start, at, end))
     others = [kind for kind in _KINDS if kind != "identifier"]
     counts = {"identifier": num_identifiers, **{kind: num_others // len(others) for kind in others}}
     return [cut for kind, count in counts.items() for cut in rng.sample(by_kind[kind], count)]
+
+
+def draw_cuts_by_offset(files: Iterable[SourceFile], num_each: int, seed: int) -> list[Cut]:
+    """Draws seeded cuts inside identifiers: `num_each` after each number of typed characters up to MAX_OFFSET."""
+    rng = random.Random(seed)
+    identifiers = [
+        (file, start, end)
+        for file in files
+        for kind, start, end in _iter_runs(file.text)
+        if kind == "identifier" and start >= _MIN_CONTEXT_CHARS
+    ]
+    return [
+        _cut_at(file, "identifier", start, start + offset, end)
+        for offset in range(1, MAX_OFFSET + 1)
+        for file, start, end in rng.sample([each for each in identifiers if each[2] - each[1] > offset], num_each)
+    ]
+
+
+def _cut_at(file: SourceFile, kind: str, start: int, at: int, end: int) -> Cut:
+    return Cut(kind, file.path, file.text[:at], file.text[at:end], file.text[end:], at - start)
 
 
 def _is_word(char: str) -> bool:

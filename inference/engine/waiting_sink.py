@@ -4,13 +4,14 @@ import threading
 
 from inference.engine.engine import Completer
 from inference.errors import MidtokenError, ServerError
-from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, Explanation
 
 
 class WaitingSink:
     """Collects the first candidate's text until the request has ended."""
 
     def __init__(self) -> None:
+        self.explanation: Explanation | None = None  # set by the last chunk, if the request asked for it
         self._ended = threading.Event()
         self._texts: list[str] = []
         self._stats: CompletionStats | None = None
@@ -21,6 +22,7 @@ class WaitingSink:
             self._texts.append(chunk.text)
         if chunk.is_last:
             self._stats = chunk.stats
+            self.explanation = chunk.explanation
             self._ended.set()
 
     def fail(self, error: MidtokenError) -> None:
