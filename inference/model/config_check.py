@@ -11,6 +11,12 @@ import transformers
 from inference.errors import MidtokenError, ModelError
 from inference.model.attention import ATTENTION_NAME, OWN_ATTENTION
 
+# Settings that would give wrong logits without an error, at least in long texts.
+_SETTINGS = {
+    "alibi": "adds positions to the scores",
+    "use_alibi": "adds positions to the scores",
+    "attn_temperature_tuning": "takes a token's row in the forward pass for its position",
+}
 _LAYER_TYPES = ("full_attention", "sliding_attention", "chunked_attention")
 
 
@@ -18,24 +24,27 @@ def read_config(folder: Path) -> Any:  # a transformers configuration, which has
     """The configuration in `folder`. Raises ModelError if transformers does not know it."""
     try:
         return transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except OSError as error:
-        raise ModelError("its config.json cannot be read") from error
     except Exception as error:  # each family checks its configuration with exceptions of its own
-        family = _read_family(folder)
-        if family is None:
-            raise ModelError("its config.json names no model_type, the family of the model") from error
-        if family not in transformers.CONFIG_MAPPING:
-            version = transformers.__version__
-            raise ModelError(f"the installed transformers {version} does not know the family {family!r}") from error
-        raise ModelError(f"its config.json does not fit its family {family!r}") from error
+        raise _explain_unread(_read_json(folder)) from error
 
 
-def _read_family(folder: Path) -> str | None:
+def _explain_unread(content: Any) -> ModelError:
+    """The error for a configuration with `content` that transformers does not take."""
+    family = content.get("model_type") if isinstance(content, dict) else None
+    if not isinstance(family, str):
+        return ModelError("its config.json cannot be read, or names no model_type (the family of the model)")
+    if family in transformers.CONFIG_MAPPING:
+        return _refuse(family, "config.json has values that its code in transformers does not take")
+    if "auto_map" in content:
+        return _refuse(family, "they bring code of their own in the model folder, which is never run")
+    return _refuse(family, f"the installed transformers {transformers.__version__} does not know this family")
+
+
+def _read_json(folder: Path) -> Any:
     try:
-        family = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
-    except (ValueError, KeyError, TypeError):
+        return json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return None
-    return family if isinstance(family, str) else None
 
 
 def check_config(config: Any) -> None:  # a transformers configuration, which has no types
@@ -54,9 +63,9 @@ def check_config(config: Any) -> None:  # a transformers configuration, which ha
                 )
         if getattr(text_config, "num_attention_heads", None) is None:
             raise ModelError("the configuration names no num_attention_heads, so the layers are not attention")
-        for name in ("alibi", "use_alibi"):
+        for name, meaning in _SETTINGS.items():
             if getattr(text_config, name, False):
-                raise ModelError(f"its attention adds positions to the scores ({name} is true)")
+                raise ModelError(f"its attention {meaning} ({name} is true)")
 
 
 @contextmanager

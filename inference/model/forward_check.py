@@ -9,7 +9,8 @@ With the weights loaded, a few short passes find them, also where no configurati
 3. Other tokens in the neighbour and in other branches change nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import Any
 
@@ -17,17 +18,21 @@ import torch
 
 from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
-from inference.model.attention import ATTENTION_NAME, OWN_ATTENTION, AttentionCall, Plan, Reach
+from inference.model.attention import ATTENTION_NAME, OWN_ATTENTION, AttentionCall, Plan
 from inference.model.kv_cache import SequenceCache
 from inference.model.probe import Probe
 from inference.model.runner import Part, Runner
-from inference.model.windows import NARROW_CHUNK, NARROW_WINDOW, narrow_windows
+from inference.model.windows import NARROW_WINDOW, narrow_windows
 
-# Root mean square difference of a row of logits, divided by the row's standard deviation. The default model has 1e-6 in
-# float32 and 0.02 in bfloat16. Layers that must be refused had 0.007 to 1.7 in float32, with random weights.
+# Differences of a row of logits: root mean square, divided by the row's standard deviation. The default model has 1e-6
+# in float32. Layers that must be refused had 0.007 to 1.7 in float32, with random weights.
 _TOLERANCES = {torch.float64: 1e-4, torch.float32: 1e-3}
-_HALF_TOLERANCE = 0.25  # a rounding error may route a token to another expert; the other checks are exact
-_NEIGHBOUR_SHARE = 0.1  # of the tolerance: what a neighbour may change. Only the experts' batches depend on it
+# In half precision, of three quarters of the rows: a rounding error may route some tokens to other experts. Families
+# with four layers of random weights had 0.003 to 0.08.
+_HALF_TOLERANCE = 0.15
+_NUM_NOISES = 3  # where more is needed: times what rounding alone changes, and at most this much
+_MAX_NOISE = 0.3
+_NEIGHBOUR_SHARE = 0.1  # of the tolerance: what a neighbour may change. All families had 0
 
 _NUM_PATH_TOKENS = 11  # tokens of each path below; equal, so that all paths are one batch
 _READ_LENGTHS = (7, 4)  # tokens of the two sequences that are prefilled in a separate pass
@@ -71,28 +76,35 @@ def _check_layers(model: Any, calls: Sequence[AttentionCall]) -> None:
 def _check_windows(plain: Sequence[AttentionCall], narrowed: Sequence[AttentionCall], max_tokens: int) -> None:
     """Raises ModelError if a window is not narrow in the narrowed calls."""
     for before, after in zip(plain, narrowed, strict=True):
-        num_tokens = before.reach.num_tokens
-        is_checked = after.reach in (Reach(window=NARROW_WINDOW), Reach(chunk=NARROW_CHUNK))
-        if num_tokens is not None and num_tokens < max_tokens and not is_checked:
+        num_tokens, num_checked = before.reach.num_tokens, after.reach.num_tokens
+        if num_tokens is None or num_tokens >= max_tokens:
+            continue
+        if num_checked is None or num_checked > NARROW_WINDOW:
             raise ModelError(
                 f"its code takes the window of {num_tokens} tokens in {type(before.module).__name__} from an unknown "
                 "place, so that it cannot be checked"
             )
 
 
-def measure_difference(logits: torch.Tensor, expected: torch.Tensor) -> float:
-    """The largest difference of a row of logits, as a share of the row's spread."""
-    return ((logits - expected).pow(2).mean(dim=-1).sqrt() / expected.std(dim=-1)).max().item()
+def find_differences(logits: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    """The difference of each row of logits, as a share of the row's spread."""
+    return (logits - expected).pow(2).mean(dim=-1).sqrt() / expected.std(dim=-1)
+
+
+def find_difference(logits: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype) -> float:
+    """The largest difference of a row; in half precision, the largest of three quarters of the rows."""
+    differences = find_differences(logits, expected)
+    return (differences.max() if dtype in _TOLERANCES else differences.quantile(0.75)).item()
 
 
 def find_tolerance(dtype: torch.dtype) -> float:
-    """The allowed difference of two ways to compute the same logits."""
-    return _TOLERANCES.get(dtype, _HALF_TOLERANCE)
+    """The allowed difference of the same logits computed in two ways, at most."""
+    return _TOLERANCES.get(dtype, _MAX_NOISE)
 
 
 def find_neighbour_tolerance(dtype: torch.dtype) -> float:
     """The allowed difference of the same computation beside other neighbours."""
-    return _NEIGHBOUR_SHARE * find_tolerance(dtype)
+    return _NEIGHBOUR_SHARE * _TOLERANCES.get(dtype, _HALF_TOLERANCE)
 
 
 def _check_logits(model: Any, runner: Runner) -> None:
@@ -102,21 +114,46 @@ def _check_logits(model: Any, runner: Runner) -> None:
     branches = [tuple(random.sample(range(runner.vocab_size), len(_PARENTS))) for _ in texts]
     caches = _read_texts(runner, texts)
     packed = _forward_packed(runner, caches, texts, branches)
-    difference = measure_difference(packed, _forward_alone(model, runner, texts, branches))
-    if not difference <= find_tolerance(runner.dtype):  # also true for NaN
-        raise ModelError(
-            "two sequences in one forward pass do not get the logits that each gets alone: "
-            f"they differ by {difference:.1g} of their spread, where {find_tolerance(runner.dtype):.1g} is allowed"
-        )
+    _check_against_transformers(model, runner, packed, texts, branches)
     other_texts = [texts[0], texts[1][:4] + random.choices(range(runner.vocab_size), k=len(texts[1]) - 4)]
     other_branches = [branches[0][:2] + branches[1][2:], branches[0]]
     beside_others = _forward_packed(runner, caches, other_texts, other_branches)
-    difference = measure_difference(beside_others[:3], packed[:3])  # the first chain and its first two branches
+    difference = find_differences(beside_others[:3], packed[:3]).max().item()  # the first chain and two branches
     if not difference <= find_neighbour_tolerance(runner.dtype):
         raise ModelError(
             f"the tokens of a neighbour in the same forward pass change the logits of a sequence by {difference:.1g} "
             "of their spread"
         )
+
+
+def _check_against_transformers(
+    model: Any, runner: Runner, packed: torch.Tensor, texts: Sequence[list[int]], branches: Sequence[tuple[int, ...]]
+) -> None:
+    expected = _forward_alone(model, runner, texts, branches, "eager")
+    difference = find_difference(packed, expected, runner.dtype)
+    tolerance = _TOLERANCES.get(runner.dtype, _HALF_TOLERANCE)
+    if difference > tolerance and runner.dtype not in _TOLERANCES:
+        tolerance = max(tolerance, _NUM_NOISES * _measure_noise(model, runner, expected, texts, branches))
+    if not difference <= tolerance:  # also true for NaN
+        raise ModelError(
+            "two sequences in one forward pass do not get the logits that each gets alone: "
+            f"they differ by {difference:.1g} of their spread, where {tolerance:.1g} is allowed"
+        )
+
+
+def _measure_noise(
+    model: Any, runner: Runner, expected: torch.Tensor, texts: Sequence[list[int]], branches: Sequence[tuple[int, ...]]
+) -> float:
+    """How much another attention of transformers changes the logits, which should be the same."""
+    try:
+        others = _forward_alone(model, runner, texts, branches, "sdpa")
+    except ValueError:  # the family has only one
+        return 0.0
+    noise = find_differences(others, expected).quantile(0.75).item()
+    if noise > _MAX_NOISE:
+        dtype = str(runner.dtype).removeprefix("torch.")
+        raise ModelError(f"in {dtype}, rounding errors alone change its logits by {noise:.1g} of their spread")
+    return noise
 
 
 def _read_texts(runner: Runner, texts: Sequence[list[int]]) -> list[SequenceCache]:
@@ -139,25 +176,32 @@ def _forward_packed(
     ])  # fmt: skip
 
 
-def _forward_eagerly(model: Any, ids: torch.Tensor) -> torch.Tensor:
-    """Logits of a batch, with transformers' own attention. Raises ModelError if its positions do not count from 0."""
-    model.set_attn_implementation("eager")
+@contextmanager
+def use_attention(model: Any, name: str) -> Iterator[None]:
+    """Inside the context, the model uses the attention of transformers that is registered as `name`."""
+    model.set_attn_implementation(name)
     try:
+        yield
+    finally:
+        model.set_attn_implementation(ATTENTION_NAME)
+
+
+def _forward_batch(model: Any, ids: torch.Tensor, attention: str) -> torch.Tensor:
+    """Logits of a batch, with an attention of transformers. Raises ModelError if its positions do not count from 0."""
+    with use_attention(model, attention):
         logits: torch.Tensor = model(input_ids=ids, use_cache=False).logits.float()
         positions = torch.arange(ids.shape[1], device=ids.device).expand(ids.shape)
         with_positions = model(input_ids=ids, position_ids=positions, use_cache=False).logits.float()
-    finally:
-        model.set_attn_implementation(ATTENTION_NAME)
-    if not torch.allclose(logits, with_positions, rtol=1e-4, atol=1e-4):
+    if not torch.allclose(logits, with_positions, rtol=1e-4, atol=1e-4, equal_nan=True):
         raise ModelError("its code does not count the positions of tokens from 0")
     return logits
 
 
 @torch.inference_mode()
 def _forward_alone(
-    model: Any, runner: Runner, texts: Sequence[list[int]], branches: Sequence[tuple[int, ...]]
+    model: Any, runner: Runner, texts: Sequence[list[int]], branches: Sequence[tuple[int, ...]], attention: str
 ) -> torch.Tensor:
-    """The same logits, computed with the model's own attention."""
+    """The same logits, computed with an attention of transformers."""
     tree = TokenTree((0,), (0,) * len(_PARENTS), _PARENTS)
     paths = [tree.find_path(leaf) for leaf in _LEAVES]
     ids = [
@@ -165,7 +209,7 @@ def _forward_alone(
         for text, branch_ids in zip(texts, branches, strict=True)
         for path in paths
     ]
-    logits = _forward_eagerly(model, torch.tensor(ids, device=runner.device))
+    logits = _forward_batch(model, torch.tensor(ids, device=runner.device), attention)
     rows = []
     for first in range(0, len(ids), len(paths)):
         rows.append(logits[first, -3])  # after the chain

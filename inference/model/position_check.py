@@ -4,13 +4,21 @@ Some families change the frequencies of all rotary positions of a pass once one 
 keep the changed frequencies for the next pass. Sequences must stay below such a threshold.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+import transformers
 
 from inference.errors import ModelError
 from inference.model.attention import Plan
-from inference.model.forward_check import find_neighbour_tolerance, measure_difference
+from inference.model.forward_check import (
+    find_difference,
+    find_differences,
+    find_neighbour_tolerance,
+    find_tolerance,
+    use_attention,
+)
 from inference.model.probe import Probe
 from inference.model.runner import Runner
 
@@ -32,6 +40,7 @@ def find_max_tokens(model: Any, runner: Runner) -> int:  # a transformers model,
         raise ModelError("its code keeps a state from one forward pass to the next")
     if max_tokens < min(_MIN_TOKENS, runner.max_tokens):
         raise ModelError(f"a sequence of more than {max_tokens} tokens would change the logits of its neighbours")
+    check.check_last_positions(max_tokens)
     return max_tokens
 
 
@@ -50,14 +59,53 @@ class _NeighbourCheck:
             logits = self._forward_beside(num_tokens)
         except IndexError:  # no embedding of the position
             return True
-        is_close = measure_difference(logits, self._logits) <= find_neighbour_tolerance(self._runner.dtype)
+        is_close = find_differences(logits, self._logits).max().item() <= find_neighbour_tolerance(self._runner.dtype)
         return not (is_close and _are_equal(_read_state(self._model), self._state))
 
-    def _forward_beside(self, num_tokens: int) -> torch.Tensor:
+    def check_last_positions(self, num_tokens: int) -> None:
+        """Raises ModelError if the last tokens of a long sequence do not get the logits of transformers."""
+        start = num_tokens - _NUM_TOKENS
+        expected = self._forward_after(start)
+        logits = self._forward_beside(num_tokens, range(_NUM_TOKENS, 2 * _NUM_TOKENS))
+        dtype = self._runner.dtype
+        if not find_difference(logits, expected, dtype) <= find_tolerance(dtype):
+            raise ModelError(
+                f"after {start} tokens, a text does not get the logits that it gets alone: its code does not use the "
+                "positions that it is given"
+            )
+
+    @torch.inference_mode()
+    def _forward_after(self, num_past: int) -> torch.Tensor:
+        """The logits of transformers for a text after a past of `num_past` tokens, of which it sees none."""
+        ids = torch.arange(_NUM_TOKENS, 2 * _NUM_TOKENS, device=self._runner.device)[None]
+        with use_attention(self._model, "eager"):
+            cache = _EmptyPast(self._model.config, num_past)
+            logits: torch.Tensor = self._model(input_ids=ids, past_key_values=cache, use_cache=True).logits[0].float()
+        return logits
+
+    def _forward_beside(self, num_tokens: int, wanted_rows: Sequence[int] = (_NUM_TOKENS - 1,)) -> torch.Tensor:
         device = self._runner.device
         short = Probe().build_segment(range(_NUM_TOKENS), 0, device)
         long = Probe().build_segment(range(num_tokens - _NUM_TOKENS, num_tokens), _NUM_TOKENS, device)
-        return self._runner.forward_plan(range(2 * _NUM_TOKENS), Plan([short, long]), (_NUM_TOKENS - 1,))
+        return self._runner.forward_plan(range(2 * _NUM_TOKENS), Plan([short, long]), wanted_rows)
+
+
+class _EmptyPast(transformers.DynamicCache):  # type: ignore[misc]  # transformers has no types
+    """A cache of transformers that says that it holds some tokens, and holds none."""
+
+    def __init__(self, config: Any, num_tokens: int) -> None:
+        super().__init__(config=config)
+        self._num_tokens = num_tokens
+
+    def update(self, keys: torch.Tensor, values: torch.Tensor, *_args: Any, **_named: Any) -> Any:
+        return keys, values
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002  # all layers have the same
+        return self._num_tokens
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:  # noqa: ARG002
+        """The number of keys, and the position of the first."""
+        return query_length, self._num_tokens
 
 
 def _bisect(check: _NeighbourCheck, good: int, bad: int) -> int:

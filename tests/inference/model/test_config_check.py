@@ -19,9 +19,16 @@ def test_layers_of_another_type_are_refused_from_the_configuration(family: str) 
         check_config(build_config(family, changes))
 
 
-@pytest.mark.parametrize("name", ["alibi", "use_alibi"])
-def test_positions_that_are_added_to_the_scores_are_refused(name: str) -> None:
-    with pytest.raises(ModelError, match=f"'llama' cannot be run: .* adds positions .*{name}"):
+@pytest.mark.parametrize(
+    ("name", "meaning"),
+    [
+        ("alibi", "adds positions to the scores"),
+        ("use_alibi", "adds positions to the scores"),
+        ("attn_temperature_tuning", "takes a token's row in the forward pass for its position"),
+    ],
+)
+def test_a_setting_that_spoils_positions_is_refused(name: str, meaning: str) -> None:
+    with pytest.raises(ModelError, match=f"'llama' cannot be run: its attention {meaning} .{name} is true"):
         check_config(build_config("llama", {name: True}))
 
 
@@ -48,8 +55,9 @@ def test_a_model_with_an_encoder_is_refused(family: str) -> None:
     [
         ({}, "names no model_type"),
         ({"model_type": ["llama"]}, "names no model_type"),
-        ({"model_type": "no such model"}, "does not know the family 'no such model'"),
-        ({"model_type": "llama", "hidden_size": "many"}, "does not fit its family 'llama'"),
+        ({"model_type": "no such model"}, "'no such model' cannot be run: the installed .* does not know"),
+        ({"model_type": "own", "auto_map": {}}, "'own' cannot be run: they bring code of their own"),
+        ({"model_type": "llama", "hidden_size": "many"}, "'llama' cannot be run: config.json has values"),
     ],
 )
 def test_a_configuration_that_transformers_refuses_is_told_in_one_line(

@@ -24,7 +24,7 @@ def _read(planes: Planes, num_rows: int) -> list[float]:
     for layer, shape in enumerate(_LAYERS):
         for states, dim in zip(planes.find(layer), (shape.key_dim, shape.value_dim), strict=True):
             assert states.shape == (shape.num_kv_heads, planes.capacity, dim)
-            [number] = states[:, :num_rows].unique().tolist()
+            [number] = set(states[:, :num_rows].flatten().tolist())
             found.append(number)
     return found
 
