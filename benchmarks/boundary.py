@@ -30,7 +30,8 @@ from benchmarks.corpora.large_tokenizer import build_large_folder
 from benchmarks.measures.report import Row, print_rows, write_report
 from inference.healing.covering import build_covering
 from inference.healing.heal_point import HealPoint, find_heal_point
-from inference.healing.text_encoder import TextEncoder, load_text_encoder
+from inference.healing.text_encoder import TextEncoder
+from inference.healing.tokenizer import load_text_encoder
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
@@ -180,7 +181,7 @@ def measure_times(subject: Subject, sources: list[Sources], rng: random.Random, 
 
 def _apply_rules(subject: Subject, typed: str, point: HealPoint) -> dict[str, tuple[int, ...]]:
     """Returns the tokens that each rule keeps."""
-    by_piece = [subject.encoder.encode(piece.text) for piece in subject.encoder.split(typed)]
+    by_piece = [subject.encoder.encode(piece.data) for piece in subject.encoder.split(typed)]
     ids = _join(by_piece)
     return {
         "none": ids,

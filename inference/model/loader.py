@@ -8,14 +8,14 @@ import transformers
 
 from inference.config import EngineConfig
 from inference.errors import MidtokenError, ModelError
-from inference.healing.text_encoder import TextEncoder, load_text_encoder
+from inference.healing.text_encoder import TextEncoder
+from inference.healing.tokenizer import load_tokenizer
 from inference.model.attention import ATTENTION_NAME, register_attention
 from inference.model.language_model import LanguageModel
 from inference.model.layer_check import check_config, check_forward_pass
 from inference.model.runner import Runner
 from inference.model.sampler import Sampler
 from inference.model.torch_model import TorchModel
-from trie_cache.errors import TrieCacheError
 from trie_cache.hot_prefixes import HotPrefixCache
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
@@ -35,15 +35,8 @@ class LoadedModel:
 def load_model(config: EngineConfig) -> LoadedModel:
     """The model in `config.model_dir`. Raises ModelError if it cannot be used."""
     runner = load_runner(config)
-    encoder = load_text_encoder(config.model_dir)
-    try:
-        vocabulary = Vocabulary.from_folder(config.model_dir, runner.vocab_size)
-    except TrieCacheError as error:
-        raise ModelError(str(error)) from error
-    start_ids = encoder.start_ids or tuple(sorted(vocabulary.end_ids))[:1]
-    if not start_ids:
-        raise ModelError(f"{config.model_dir} names no token that a text begins or ends with")
-    return LoadedModel(runner, encoder, vocabulary, Trie.build(vocabulary), start_ids)
+    tokenizer = load_tokenizer(config.model_dir, runner.vocab_size)
+    return LoadedModel(runner, tokenizer.encoder, tokenizer.vocabulary, tokenizer.trie, tokenizer.start_ids)
 
 
 def build_language_model(loaded: LoadedModel) -> LanguageModel:
