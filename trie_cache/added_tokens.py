@@ -5,7 +5,7 @@ An added token is a control mark if the file says so (`special`), or if it looks
 | looks like | examples |
 |---|---|
 | something between `<|` and `|>`, or with wide bars | `<|fim_prefix|>`, `<|im_start|>`, `<｜tool▁calls▁begin｜>` |
-| a name in brackets | `[INST]`, `[/INST]`, `[TOOL_CALLS]` |
+| a name in brackets, or in brackets the other way round | `[INST]`, `[/INST]`, `[TOOL_CALLS]`, `]<]end[>[` |
 | a name in angle brackets that is no element of HTML | `<tool_call>`, `<start_of_turn>`, `<unused12>`, `<think>` |
 
 Every other added token is text: runs of blanks and of line ends (GPT-NeoX, Phi, Gemma), tags of HTML (Gemma), letters
@@ -21,7 +21,7 @@ from typing import Any
 _Json = Any  # an item of "added_tokens", whose shape the reader of the file checks
 
 _BARS = re.compile(r"<[|｜].*[|｜]>", re.DOTALL)
-_BRACKETS = re.compile(r"\[/?[A-Za-z]\w*\]")
+_BRACKETS = re.compile(r"\[/?[A-Za-z]\w*\]|\].+\[")
 _ANGLES = re.compile(r"[▁ ]?</?([^<>\s/]+)>")
 _HTML_ELEMENTS = frozenset(
     re.findall(

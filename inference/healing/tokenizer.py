@@ -5,6 +5,7 @@ from pathlib import Path
 
 from inference.errors import ModelError
 from inference.healing.byte_level_encoder import ByteLevelEncoder
+from inference.healing.reach_check import check_reach
 from inference.healing.sentencepiece_encoder import SentencePieceEncoder
 from inference.healing.text_encoder import TextEncoder
 from inference.healing.tokenizer_check import check_tokenizer
@@ -35,6 +36,7 @@ def load_tokenizer(model_dir: Path, num_rows: int | None = None) -> LoadedTokeni
         encoder = build_text_encoder(file)
         vocabulary = Vocabulary.from_folder(model_dir, num_rows)
         check_tokenizer(file, encoder, vocabulary)
+        check_reach(encoder)
     except TrieCacheError as error:
         raise ModelError(str(error)) from error
     except ModelError as error:

@@ -100,6 +100,7 @@ def parse_tokenizer_file(spec: _Json, content: str | None = None) -> TokenizerFi
     tokenizer = _build(json.dumps(spec) if content is None else content)
     tokenizer.no_truncation()
     tokenizer.no_padding()
+    _check_ids(tokenizer, added)
     vocab = spec["model"]["vocab"]
     return TokenizerFile(
         tokenizer,
@@ -139,6 +140,15 @@ def _find_file(model_dir: Path) -> Path:
                 raise ModelError(f"{model_dir} has no tokenizer.json, but {found[0].name}: {what}")
         raise ModelError(f"cannot read {path}: the model folder has no tokenizer.json")
     return path
+
+
+def _check_ids(tokenizer: Tokenizer, added: tuple[AddedToken, ...]) -> None:
+    for token in added:
+        found = tokenizer.token_to_id(token.content)
+        if found != token.token_id:
+            raise ModelError(
+                f"added token {token.content!r} has the id {token.token_id} in the file, but {found} in the library"
+            )
 
 
 def _build(content: str) -> Tokenizer:
