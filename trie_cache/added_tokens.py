@@ -1,6 +1,6 @@
-"""Added tokens: strings that a tokenizer finds in a text before everything else. Each is text or a control mark.
+"""Added tokens: strings that a tokenizer finds in a text before everything else. Each is text or a control token.
 
-An added token is a control mark if the file says so (`special`), or if it looks like one:
+An added token is a control token if the file says so (`special`), or if it looks like one:
 
 | looks like | examples |
 |---|---|
@@ -9,7 +9,7 @@ An added token is a control mark if the file says so (`special`), or if it looks
 | a name in angle brackets that is no element of HTML | `<tool_call>`, `<start_of_turn>`, `<unused12>`, `<think>` |
 
 Every other added token is text: runs of blanks and of line ends (GPT-NeoX, Phi, Gemma), tags of HTML (Gemma), letters
-and words. Text that looks like a control mark is never encoded as one.
+and words. Text that looks like a control token is never encoded as one.
 
 So `<s>`, an element of HTML, is text if the file does not mark it as special (Gemma).
 """

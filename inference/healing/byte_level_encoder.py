@@ -84,7 +84,7 @@ class ByteLevelEncoder:
         return self._without_control(ids, beginning)
 
     def _without_control(self, ids: tuple[int, ...], data: bytes) -> tuple[int, ...]:
-        """The ids; or if one is a control mark, which the text only looks like, the bytes one by one."""
+        """The ids; or if one is a control token, which the text only looks like, the bytes one by one."""
         return ids if self._control_ids.isdisjoint(ids) else tuple([self._byte_ids[byte] for byte in data])
 
 

@@ -3,7 +3,7 @@
 Three things must hold for each text of a sample: the ids are those of the `tokenizers` library, their bytes join to the
 text, and the kept tokens of its first half are the first tokens of the whole.
 
-Two differences are intended. Text that looks like a control mark is text: the library encodes it here without control
+Two differences are intended. Text that looks like a control token is text: the library encodes it here without control
 marks. And a typed U+2581 remains one in SentencePiece: it is not in the sample.
 """
 

@@ -44,7 +44,7 @@ class TokenizerFile:
     normalizer: Normalizer | None  # NFC, or a sequence with it; the blank marks of SentencePiece are left out
     pre_tokenizer: PreTokenizer | None  # without the blank that it may put before a text
     added_texts: tuple[tuple[AddedToken, ...], ...]  # found in the text one tuple after the other
-    control_ids: frozenset[int]  # of control marks that the model's own vocabulary contains
+    control_ids: frozenset[int]  # of control tokens that the model's own vocabulary contains
     merges: tuple[tuple[str, str], ...]
     is_sentencepiece: bool
 
@@ -58,7 +58,7 @@ class TokenizerFile:
         return ()
 
     def build_plain(self) -> Tokenizer:
-        """The tokenizer without control marks, which encodes text that looks like one as text.
+        """The tokenizer without control tokens, which encodes text that looks like one as text.
 
         An added text may have another id than in the file, but the same content.
         """

@@ -18,7 +18,7 @@ BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": Tr
 
 @dataclass(frozen=True)
 class Subject:
-    """A loaded tokenizer, and the library's own without control marks."""
+    """A loaded tokenizer, and the library's own without control tokens."""
 
     loaded: LoadedTokenizer
     oracle: Tokenizer

@@ -10,10 +10,22 @@ def _is_control(content: str, special: bool = False) -> bool:
 
 @pytest.mark.parametrize(
     "content",
-    ["<|fim_prefix|>", "<|im_start|>user", "<｜tool▁calls▁begin｜>", "[INST]", "[/INST]", "<tool_call>", "</think>"]
-    + ["<start_of_turn>", "<unused12>", "▁<PRE>", "]<]end[>[", ""],
+    [
+        "<|fim_prefix|>",
+        "<|im_start|>user",
+        "<｜tool▁calls▁begin｜>",
+        "[INST]",
+        "[/INST]",
+        "<tool_call>",
+        "</think>",
+        "<start_of_turn>",
+        "<unused12>",
+        "▁<PRE>",
+        "]<]end[>[",
+        "",
+    ],
 )
-def test_what_looks_like_a_control_mark_is_one(content: str) -> None:
+def test_what_looks_like_a_control_token_is_one(content: str) -> None:
     assert _is_control(content)
 
 
@@ -25,7 +37,7 @@ def test_other_added_tokens_are_text(content: str) -> None:
 
 
 @pytest.mark.parametrize("content", ["    ", "<s>", "return"])
-def test_what_the_file_marks_as_special_is_a_control_mark(content: str) -> None:
+def test_what_the_file_marks_as_special_is_a_control_token(content: str) -> None:
     assert _is_control(content, special=True)
 
 

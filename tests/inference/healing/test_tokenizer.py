@@ -106,7 +106,7 @@ def _cuts(draw: st.DrawFn) -> tuple[str, str]:
 
 
 def _is_judged(name: str, text: str) -> bool:
-    """False for the differences that are intended: a typed U+2581, and text that looks like a control mark."""
+    """False for the differences that are intended: a typed U+2581, and text that looks like a control token."""
     is_sentencepiece = _RIGHT[name]["kind"] == "llama2"
     return bool(text) and not (is_sentencepiece and "▁" in text) and "<tool_call>" not in text
 
