@@ -28,9 +28,10 @@ from benchmarks.corpora.awkward_text import make_awkward_text
 from benchmarks.corpora.languages import Sources, load_sources
 from benchmarks.corpora.large_tokenizer import build_large_folder
 from benchmarks.measures.report import Row, print_rows, write_report
-from inference.healing.covering import build_covering
-from inference.healing.heal_point import HealPoint, find_heal_point
-from inference.healing.text_encoder import TextEncoder, load_text_encoder
+from inference.healing.covering import CoveringTree, build_covering
+from inference.healing.heal_point import find_heal_point
+from inference.healing.text_encoder import TextEncoder
+from inference.healing.tokenizer import load_text_encoder
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
@@ -146,8 +147,8 @@ def measure(subject: Subject, texts: list[Text]) -> Outcome:
         for cut in text.cuts:
             typed = text.text[:cut]
             num_typed_bytes = len(typed.encode())
-            point = find_heal_point(subject.encoder, typed)
-            for rule, kept_ids in _apply_rules(subject, typed, point).items():
+            ours, covering = _heal(subject, typed, outcome.coverings[text.kind])
+            for rule, kept_ids in _apply_rules(subject, typed, ours).items():
                 is_recovered = finished_ids[: len(kept_ids)] == kept_ids
                 num_kept_bytes = sum(map(num_bytes.__getitem__, kept_ids))
                 counted = [outcome.by_rule[text.kind, rule]]
@@ -159,7 +160,8 @@ def measure(subject: Subject, texts: list[Text]) -> Outcome:
                     totals.num_bytes += num_typed_bytes - num_kept_bytes
                 if rule == _OURS and not is_recovered:
                     outcome.failures.append(f"boundary: {typed[-60:]!r} | {text.text[cut : cut + 20]!r}")
-            num_crossings = _measure_covering(subject, point, finished_ids, outcome.coverings[text.kind])
+            later_ids = finished_ids[len(ours) :]
+            num_crossings = _count_crossings(subject, covering, later_ids, outcome.coverings[text.kind])
             if num_crossings != 1:
                 outcome.failures.append(f"{num_crossings} crossings: {typed[-60:]!r} | {text.text[cut : cut + 20]!r}")
     return outcome
@@ -178,9 +180,18 @@ def measure_times(subject: Subject, sources: list[Sources], rng: random.Random, 
         outcome.heal_us.append(heal_us - split_us)
 
 
-def _apply_rules(subject: Subject, typed: str, point: HealPoint) -> dict[str, tuple[int, ...]]:
+def _heal(subject: Subject, typed: str, totals: CoveringTotals) -> tuple[tuple[int, ...], CoveringTree]:
+    """Returns the tokens that midtoken keeps, and the covering tree after them."""
+    point = find_heal_point(subject.encoder, typed)
+    started = time.thread_time()
+    covering = build_covering(subject.encoder, subject.trie, point)
+    totals.build_us.append(1e6 * (time.thread_time() - started))
+    return point.kept_ids + covering.common_ids, covering
+
+
+def _apply_rules(subject: Subject, typed: str, ours: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     """Returns the tokens that each rule keeps."""
-    by_piece = [subject.encoder.encode(piece.text) for piece in subject.encoder.split(typed)]
+    by_piece = [subject.encoder.encode(piece.data) for piece in subject.encoder.split(typed)]
     ids = _join(by_piece)
     return {
         "none": ids,
@@ -189,15 +200,14 @@ def _apply_rules(subject: Subject, typed: str, point: HealPoint) -> dict[str, tu
         _LLGUIDANCE: tuple(subject.llguidance.deep_copy().process_prompt(list(ids))),
         "last pre-token": _join(by_piece[:-1]),
         "last two pre-tokens": _join(by_piece[:-2]),
-        _OURS: point.kept_ids,
+        _OURS: ours,
     }
 
 
-def _measure_covering(subject: Subject, point: HealPoint, finished_ids: tuple[int, ...], totals: CoveringTotals) -> int:
-    """Returns how many crossings of the covering tree the tokens of the finished text take."""
-    started = time.thread_time()
-    covering = build_covering(subject.encoder, subject.trie, point)
-    totals.build_us.append(1e6 * (time.thread_time() - started))
+def _count_crossings(
+    subject: Subject, covering: CoveringTree, later_ids: tuple[int, ...], totals: CoveringTotals
+) -> int:
+    """Returns how many crossings of the covering tree the finished text's tokens after the kept ones take."""
     tree = covering.build_tree((0,))
     totals.num_nodes.append(len(tree.branch_ids))
     edges = {
@@ -209,7 +219,7 @@ def _measure_covering(subject: Subject, point: HealPoint, finished_ids: tuple[in
         remaining_bytes[crossing.node].append(crossing.remaining_bytes)
     node: int | None = None
     num_crossings = 0
-    for token_id in finished_ids[len(point.kept_ids) :]:
+    for token_id in later_ids:
         num_crossings += sum(_crosses(subject.token_bytes[token_id], remaining) for remaining in remaining_bytes[node])
         if (node, token_id) not in edges:
             break

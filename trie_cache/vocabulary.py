@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trie_cache.added_tokens import read_added_tokens
 from trie_cache.errors import VocabularyError
 
 _Json = Any  # the result of json.loads: its shape is checked by the function that reads it
@@ -82,8 +83,7 @@ class Vocabulary:
         """The vocabulary of a model folder, from its `tokenizer.json` or, without one, its only tiktoken file.
 
         `num_rows`: the rows of the model's head; by default `vocab_size` in `config.json`, or the largest id plus one.
-        Every added token is special, even if it is not marked as special (Qwen's `<|fim_prefix|>` is not). But an
-        added token of blanks that is not marked as special is text (Phi, GPT-NeoX, Gemma).
+        Added tokens are special or text: see `trie_cache.added_tokens`.
         The end tokens are those of `config.json`, `generation_config.json` and `tokenizer_config.json` together.
         Raises VocabularyError.
         """
@@ -122,12 +122,11 @@ def _read_tokenizer_json(path: Path) -> tuple[dict[int, bytes], dict[str, int]]:
         pieces, unknown = _read_pieces(model)
         tokens = _decode_pieces(pieces, steps, model.get("byte_fallback", False))
         special_tokens = {unknown: pieces[unknown]} if unknown in pieces else {}
-        for added in content.get("added_tokens", []):
-            name, token_id = added["content"], added["id"]
-            if added["special"] or not name.replace("▁", " ").isspace():
-                special_tokens[name] = token_id
-            else:
-                tokens.setdefault(token_id, name.encode())
+        for added in read_added_tokens(content):
+            if added.is_control:
+                special_tokens[added.content] = added.token_id
+            elif added.token_id not in tokens or "▁" not in added.content:
+                tokens[added.token_id] = added.content.encode()
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise VocabularyError(f"{path}: not as the tokenizers library writes it: {error!r}") from None
     return tokens, special_tokens

@@ -42,15 +42,18 @@ def build_explanation(
         healed_bytes=_show(prompt.healed[len(prompt.healed) - prompt.num_healed_bytes :]),
         nodes=tuple(nodes),
         chosen_tokens=(*chosen, _name(prompts, choice.token_id)),
-        unhealed_tokens=tuple(_show(token_bytes[token_id]) for token_id in _encode_healed(prompts, prompt.healed)),
+        unhealed_tokens=tuple(_show(token_bytes[token_id]) for token_id in _encode_healed(prompts, prompt)),
     )
 
 
-def _encode_healed(prompts: PromptBuilder, healed: bytes) -> tuple[int, ...]:
+def _encode_healed(prompts: PromptBuilder, prompt: Prompt) -> tuple[int, ...]:
+    """The tokens of the healed bytes as they stand. The common tokens before them are those of all continuations."""
+    common_ids = prompt.covering.common_ids
+    common = b"".join(prompts.vocabulary.token_bytes[token_id] for token_id in common_ids)
     try:
-        return encode_section(prompts.encoder, healed.decode())
+        return encode_section(prompts.encoder, (common + prompt.healed).decode())[len(common_ids) :]
     except UnicodeDecodeError:  # with `single`, the healed bytes may begin inside a code point
-        return prompts.encoder.encode_beginning(healed)
+        return prompts.encoder.encode_beginning(prompt.healed)
 
 
 def _name(prompts: PromptBuilder, token_id: int) -> str:

@@ -10,12 +10,15 @@ go beyond the healed bytes. Their number is exponential.
    canonical too. So there is one path for each offset in each boundary set.
 3. Paths share their beginnings, so together they are a small tree. One forward pass gives the
    next-token distribution at each of its nodes.
+4. The tokens that all paths begin with are certain. They are left out of the tree: they belong to the kept tokens, and
+   the healed bytes begin after them, perhaps inside a word or a character. This changes no probability.
 
 The crossing token may be non-canonical after its path. This is not checked, because the model gives
 such a token little mass. No token string is counted twice: a token that ends exactly where the healed
 bytes end does not cross their end. It belongs to the longer path that it completes.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -48,6 +51,8 @@ class CoveringTree:
 
     branches: TreeBuilder
     crossings: tuple[Crossing, ...]
+    common_ids: tuple[int, ...] = ()  # the tokens that all paths begin with: the last of the kept tokens
+    num_common_bytes: int = 0  # the number of bytes that they spell, the first of the healed bytes
 
     def build_tree(self, chain_ids: tuple[int, ...]) -> TokenTree:
         """The token tree with the branches below `chain_ids`."""
@@ -55,12 +60,27 @@ class CoveringTree:
 
 
 def build_covering(encoder: TextEncoder, trie: Trie, heal_point: HealPoint) -> CoveringTree:
-    """The canonical covering of the healed bytes, as a tree."""
+    """The canonical covering of the healed bytes, as a tree after the kept tokens and the common ones."""
+    paths = find_canonical_paths(encoder, trie, heal_point)
+    common_ids = _find_common(trie, paths, len(heal_point.healed) - heal_point.num_unsettled_bytes)
+    num_common = len(common_ids)
     branches = TreeBuilder()
     crossings: dict[Crossing, None] = {}
-    for path, remaining_bytes in find_canonical_paths(encoder, trie, heal_point).items():
-        crossings[Crossing(branches.add_path(path), remaining_bytes, Rule.CROSS)] = None
-    return CoveringTree(branches, tuple(crossings))
+    for path, remaining_bytes in paths.items():
+        crossings[Crossing(branches.add_path(path[num_common:]), remaining_bytes, Rule.CROSS)] = None
+    return CoveringTree(branches, tuple(crossings), common_ids, sum(map(len, map(trie.spell, common_ids))))
+
+
+def _find_common(trie: Trie, paths: Iterable[tuple[int, ...]], max_bytes: int) -> tuple[int, ...]:
+    """The tokens that all paths begin with, if they spell at most `max_bytes`."""
+    first, last = min(paths), max(paths)  # what these have in common, all have
+    common: list[int] = []
+    for token_id, other_id in zip(first, last, strict=False):
+        max_bytes -= len(trie.spell(token_id))
+        if token_id != other_id or max_bytes < 0:
+            break
+        common.append(token_id)
+    return tuple(common)
 
 
 def find_canonical_paths(
@@ -76,8 +96,12 @@ def find_canonical_paths(
         complete = _encode_complete(encoder, heal_point.healed, boundaries)
         last = heal_point.healed[boundaries[-1] if boundaries else 0 :]  # of the open pre-token
         paths |= _find_open_paths(encoder, trie, complete, last + unfinished)
-        whole = complete + encoder.encode(last.decode())  # the pre-token may end here too
+        whole = complete + encoder.encode(last)  # the pre-token may end here too
         paths |= _find_open_paths(encoder, trie, whole, unfinished)
+    for boundaries in heal_point.added_text_sets:
+        remaining_bytes = heal_point.healed[boundaries[-1] if boundaries else 0 :] + unfinished
+        if find_crossing_interval(trie, remaining_bytes).num_tokens:  # one token for all of the added text
+            paths[_encode_complete(encoder, heal_point.healed, boundaries)] = remaining_bytes
     return paths
 
 
@@ -112,5 +136,5 @@ def _encode_complete(encoder: TextEncoder, healed: bytes, boundaries: tuple[int,
     return tuple(
         token_id
         for start, end in zip(starts, boundaries, strict=False)
-        for token_id in encoder.encode(healed[start:end].decode())
+        for token_id in encoder.encode(healed[start:end])
     )

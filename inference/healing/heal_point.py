@@ -5,26 +5,20 @@ Naive form: tokenize the text with every possible continuation, and keep the tok
 1. Only pre-token boundaries matter. Tokens never cross them, and a pre-token that ends at the same
    position in every continuation keeps its tokens.
 2. A pre-tokenizer looks only at the kind of the next characters, so some forty continuations
-   represent all of them.
+   represent all of them. Added texts are found before it looks: see `TextEncoder.find_openings`.
 3. A continuation can change only the last few pre-tokens and the blanks between them, so only the
-   tail is split again.
+   tail is split again. Some tokenizers group digits from the right, so that one more digit moves all
+   boundaries of a number. So the tail grows until all continuations share a boundary inside it.
+
+The covering may find a nearer one, inside the open pre-token: see `inference.healing.covering`.
 """
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise, takewhile
 
-from inference.healing.text_encoder import PreToken, TextEncoder
-
-# The continuations to try, one for each branch of the known pre-tokenizers' patterns: letters in
-# both cases, blank and letter, digits up to a group of three, line ends with and without
-# indentation, quotes, contractions and the letters that complete one ("'" and "s", "'l" and "l", "'r"
-# and "e"), punctuation, wide characters and their punctuation, a combining mark, an emoji and its joiner.
-_PROBES = (
-    "a", "A", "aA", "Aa", " a", " A", "  a", "1", "12", "123", " 1", "\n", "\n\n", "\n a", "\r\n", " \n", "\t", "\ta",
-    " ", "  ", "'", "'s", "'ll a", "s", "l", "e", '"', ".", "=", "(", " (", "_a", "/", "//", "é", "中", "。", " 中",
-    "\u0301", "😀", "\u200d", "\xa0",
-)  # fmt: skip
-_NUM_TAIL_PRE_TOKENS = 3  # a contraction joins three ("it", "'", "s"), the most that a continuation can join
+from inference.healing.open_tail import find_open_tail
+from inference.healing.text_encoder import TextEncoder
 
 _MAX_HEALED_BYTES = 256  # exceeded by long runs of blanks, base64, CJK lines, minified code
 _REACH_BYTES = 128  # the longest token of the vocabularies in use, so the earliest start of a crossing token
@@ -37,47 +31,68 @@ class HealPoint:
     kept_ids: tuple[int, ...]  # tokens of everything before the healed bytes
     healed: bytes  # the text after the heal point, which the model generates again
     boundary_sets: tuple[tuple[int, ...], ...]  # in each: byte offsets in `healed` where pre-tokens end
+    added_text_sets: tuple[tuple[int, ...], ...] = ()  # the same, if an added text begins at the last of the offsets
+    num_unsettled_bytes: int = 0  # the last bytes, which a normalizer may change; the heal point stays before them
     num_stable_bytes: int = 0  # dropping these first bytes would not move the heal point
     num_stable_ids: int = 0  # the number of their tokens, the first of `kept_ids`
 
 
 def find_heal_point(encoder: TextEncoder, text: str) -> HealPoint:
-    """Divides `text` at its heal point."""
-    return find_section_heal_point(encoder, encoder.find_dummy_prefix(text) + text)
+    """Divides `text` at its heal point. The kept tokens and the healed bytes spell the normalized text."""
+    text = encoder.normalize(text)
+    num_unsettled_bytes = len(text[len(text) - encoder.count_unsettled(text) :].encode())
+    return _find_heal_point(encoder, encoder.find_dummy_prefix(text) + text, num_unsettled_bytes)
 
 
 def find_section_heal_point(encoder: TextEncoder, text: str) -> HealPoint:
-    """Like `find_heal_point`, for text inside a prompt, which gets no dummy prefix."""
+    """Like `find_heal_point`, for text inside a prompt: as it is, without normalizer and dummy prefix."""
+    return _find_heal_point(encoder, text)
+
+
+def _find_heal_point(encoder: TextEncoder, text: str, num_unsettled_bytes: int = 0) -> HealPoint:
     if not text:
         return HealPoint((), b"", ((),))
     whole = encoder.split(text)
-    anchor = _find_anchor(whole)
-    tail_start = whole[anchor - 1].end if anchor else 0
-    tail = text[tail_start:]
-    boundary_sets = {_find_complete_ends(encoder, tail, probe) for probe in _PROBES}
-    shared = _find_shared(boundary_sets)
-    healed_start = shared[-1] if shared else 0
-    boundary_sets = {
-        tuple(len(tail[healed_start:end].encode()) for end in boundaries[len(shared) :]) for boundaries in boundary_sets
-    }
-    stable_ids = _encode_all(encoder, [piece.text for piece in whole[:anchor]])
-    kept_ids = stable_ids + _encode_all(encoder, [tail[at:end] for at, end in pairwise((0, *shared))])
-    healed, num_stable_bytes = tail[healed_start:].encode(), len(text[:tail_start].encode())
-    point = HealPoint(kept_ids, healed, tuple(sorted(boundary_sets)), num_stable_bytes, len(stable_ids))
+    tail = find_open_tail(encoder, text, whole)
+    last_start = len(tail.data) - num_unsettled_bytes
+    shared = tuple([end for end in tail.shared if end <= last_start]) if num_unsettled_bytes else tail.shared
+    start = shared[-1] if shared else 0
+    stable = [piece.data for piece in takewhile(lambda piece: piece.end <= tail.start, whole)]
+    stable_ids = _encode_all(encoder, stable)
+    point = HealPoint(
+        kept_ids=stable_ids + _encode_all(encoder, [tail.data[at:end] for at, end in pairwise((0, *shared))]),
+        healed=tail.data[start:],
+        boundary_sets=_move_sets(tail.boundary_sets, len(shared), start),
+        added_text_sets=_move_sets(tail.added_text_sets, len(shared), start),
+        num_unsettled_bytes=num_unsettled_bytes,
+        num_stable_bytes=tail.start,
+        num_stable_ids=len(stable_ids),
+    )
     return _shorten(encoder, point)
+
+
+def _move_sets(sets: Set[tuple[int, ...]], num_shared: int, start: int) -> tuple[tuple[int, ...], ...]:
+    """The sets without their shared boundaries, counted from `start`."""
+    return tuple(sorted({tuple([end - start for end in boundaries[num_shared:]]) for boundaries in sets}))
 
 
 def encode_text(encoder: TextEncoder, text: str) -> tuple[int, ...]:
     """The canonical tokens of the text, unhealed."""
-    return encode_section(encoder, encoder.find_dummy_prefix(text) + text) if text else ()
+    text = encoder.normalize(text)
+    return encode_literally(encoder, encoder.find_dummy_prefix(text) + text) if text else ()
 
 
 def encode_section(encoder: TextEncoder, text: str) -> tuple[int, ...]:
     """Like `encode_text`, for text inside a prompt, which gets no dummy prefix."""
-    return _encode_all(encoder, [piece.text for piece in encoder.split(text)])
+    return encode_literally(encoder, encoder.normalize(text))
 
 
-def _encode_all(encoder: TextEncoder, pre_tokens: list[str]) -> tuple[int, ...]:
+def encode_literally(encoder: TextEncoder, text: str) -> tuple[int, ...]:
+    """The tokens that spell exactly this text, without normalizer and dummy prefix."""
+    return _encode_all(encoder, [piece.data for piece in encoder.split(text)])
+
+
+def _encode_all(encoder: TextEncoder, pre_tokens: list[bytes]) -> tuple[int, ...]:
     return tuple(chain.from_iterable(map(encoder.encode, pre_tokens)))
 
 
@@ -89,7 +104,7 @@ def _shorten(encoder: TextEncoder, point: HealPoint) -> HealPoint:
     """
     if len(point.healed) <= _MAX_HEALED_BYTES:
         return point
-    ends = tuple(accumulate(len(piece.text.encode()) for piece in encoder.split(point.healed.decode())))
+    ends = _split_healed(encoder, point)
     last_cut = len(point.healed) - 2 * _REACH_BYTES
     for cut in range(last_cut, max(last_cut - _REACH_BYTES, 0), -1):
         is_inside_character = point.healed[cut] & 0xC0 == 0x80
@@ -99,48 +114,40 @@ def _shorten(encoder: TextEncoder, point: HealPoint) -> HealPoint:
     return point
 
 
+def _split_healed(encoder: TextEncoder, point: HealPoint) -> tuple[int, ...]:
+    """The boundaries without a continuation; or those of some continuation, if the first is inside a character."""
+    if point.healed[0] & 0xC0 == 0x80:
+        return max(point.boundary_sets)
+    return tuple(accumulate(len(piece.data) for piece in encoder.split(point.healed.decode())))
+
+
 def _cut_at(encoder: TextEncoder, point: HealPoint, ends: tuple[int, ...], cut: int) -> HealPoint | None:
     """The heal point moved to `cut`, or None if `cut` is not a token boundary in every continuation."""
     healed = point.healed
     complete = tuple(end for end in ends if end < cut)
-    boundary_sets = {
-        boundaries[len(complete) :]
-        for boundaries in point.boundary_sets
-        if tuple(e for e in boundaries if e < cut) == complete
-    }
+    boundary_sets = _find_after(point.boundary_sets, complete, cut)
+    added_text_sets = _find_after(point.added_text_sets, complete, cut)
     start = complete[-1] if complete else 0
     stem, following = encoder.encode_beginning(healed[start:cut]), encoder.encode_beginning(healed[cut:])
     if not boundary_sets or encoder.encode_beginning(healed[start:]) != stem + following:
         return None
-    ends_to_try = {
-        *range(len(healed) - _REACH_BYTES, len(healed)),
-        *(end for boundaries in boundary_sets for end in boundaries),
-    }
+    ends_to_try = {*range(len(healed) - _REACH_BYTES, len(healed)), *chain.from_iterable(boundary_sets)}
     if any(encoder.encode_beginning(healed[cut:end])[:1] != following[:1] for end in ends_to_try if end > cut):
         return None
-    complete_ids = (encoder.encode(healed[at:end].decode()) for at, end in pairwise((0, *complete)))
-    kept_ids = (*point.kept_ids, *chain.from_iterable(complete_ids), *stem)
-    shifted = sorted(tuple(end - cut for end in boundaries if end > cut) for boundaries in boundary_sets)
-    return replace(point, kept_ids=kept_ids, healed=healed[cut:], boundary_sets=tuple(shifted))
+    complete_ids = _encode_all(encoder, [healed[at:end] for at, end in pairwise((0, *complete))])
+    return replace(
+        point,
+        kept_ids=(*point.kept_ids, *complete_ids, *stem),
+        healed=healed[cut:],
+        boundary_sets=_move_sets(boundary_sets, 0, cut),
+        added_text_sets=_move_sets({ends for ends in added_text_sets if ends}, 0, cut),
+    )
 
 
-def _find_anchor(pre_tokens: list[PreToken]) -> int:
-    """How many of the first pre-tokens are too far from the end for a continuation to change."""
-    anchor = len(pre_tokens)
-    while anchor and pre_tokens[anchor - 1].text.isspace():
-        anchor -= 1
-    anchor = max(anchor - _NUM_TAIL_PRE_TOKENS, 0)
-    while anchor and pre_tokens[anchor - 1].text.isspace():
-        anchor -= 1
-    return anchor
-
-
-def _find_complete_ends(encoder: TextEncoder, tail: str, probe: str) -> tuple[int, ...]:
-    """The offsets in `tail` where pre-tokens end if `probe` follows it, up to and including the end of `tail`."""
-    return tuple([piece.end for piece in encoder.split(tail + probe) if piece.end <= len(tail)])
-
-
-def _find_shared(boundary_sets: set[tuple[int, ...]]) -> tuple[int, ...]:
-    """The longest common beginning of all boundary sets, which is that of the smallest and the greatest one."""
-    pairs = zip(min(boundary_sets), max(boundary_sets), strict=False)
-    return tuple([end for end, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)])
+def _find_after(sets: tuple[tuple[int, ...], ...], complete: tuple[int, ...], cut: int) -> frozenset[tuple[int, ...]]:
+    """The boundaries after `cut` in those sets that are equal to `complete` before it."""
+    return frozenset(
+        tuple([end for end in ends if end > cut])
+        for ends in sets
+        if tuple([end for end in ends if end < cut]) == complete
+    )

@@ -9,7 +9,8 @@ import transformers
 
 from inference.config import EngineConfig
 from inference.errors import MidtokenError, ModelError
-from inference.healing.text_encoder import TextEncoder, load_text_encoder
+from inference.healing.text_encoder import TextEncoder
+from inference.healing.tokenizer import load_tokenizer
 from inference.model.attention import ATTENTION_NAME, register_attention
 from inference.model.config_check import check_config, read_config, refusing_family
 from inference.model.forward_check import check_forward_pass
@@ -20,7 +21,6 @@ from inference.model.runner import Runner
 from inference.model.sampler import Sampler
 from inference.model.torch_model import TorchModel
 from inference.model.weights_check import check_weights
-from trie_cache.errors import TrieCacheError
 from trie_cache.hot_prefixes import HotPrefixCache
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
@@ -40,15 +40,8 @@ class LoadedModel:
 def load_model(config: EngineConfig) -> LoadedModel:
     """The model in `config.model_dir`. Raises ModelError if it cannot be used."""
     runner = load_runner(config)
-    encoder = load_text_encoder(config.model_dir)
-    try:
-        vocabulary = Vocabulary.from_folder(config.model_dir, runner.vocab_size)
-    except TrieCacheError as error:
-        raise ModelError(str(error)) from error
-    start_ids = encoder.start_ids or tuple(sorted(vocabulary.end_ids))[:1]
-    if not start_ids:
-        raise ModelError(f"{config.model_dir} names no token that a text begins or ends with")
-    return LoadedModel(runner, encoder, vocabulary, Trie.build(vocabulary), start_ids)
+    tokenizer = load_tokenizer(config.model_dir, runner.vocab_size)
+    return LoadedModel(runner, tokenizer.encoder, tokenizer.vocabulary, tokenizer.trie, tokenizer.start_ids)
 
 
 def build_language_model(loaded: LoadedModel) -> LanguageModel:

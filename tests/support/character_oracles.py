@@ -158,7 +158,8 @@ class CanonicalStrings:
 
     def _find_boundary_sets(self, text: str) -> set[tuple[int, ...]]:
         splits = [self._toy.encoder.split(text + more) for more in _CONTINUATIONS]
-        return {tuple(piece.end for piece in pieces if piece.end <= len(text)) for pieces in splits}
+        num_chars = {len(text[:end].encode()): end for end in range(len(text) + 1)}
+        return {tuple(num_chars[piece.end] for piece in pieces if piece.end in num_chars) for pieces in splits}
 
     def _find_open(self, complete: TokenIds, beginning: bytes) -> dict[TokenIds, bytes]:
         """Returns the paths that can continue in a pre-token with this beginning."""

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from inference.characters.model import CharacterModel
 from inference.characters.token_string import TokenString
 from inference.healing.text_encoder import PreToken
+from tests.support.encoders import PlainEncoder
 from tests.support.toys import SENTENCEPIECE_KINDS, ToyTokenizer, narrow_tokenizer, wrap
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
@@ -120,21 +121,18 @@ def spell_out(string: TokenString) -> TokenIds:
     return tuple(token_id for part in reversed(parts) for token_id in part)
 
 
-class ByteEncoder:
+class ByteEncoder(PlainEncoder):
     """An encoder without merges: each byte is a token, and each text is one pre-token."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.start_ids: TokenIds = (START,)
         self._ids = {text[0]: index for index, text in enumerate(vocabulary.token_bytes) if len(text) == 1}
 
-    def find_dummy_prefix(self, text: str) -> str:  # noqa: ARG002  # nothing before any text
-        return ""
-
     def split(self, text: str) -> list[PreToken]:
-        return [PreToken(text, len(text))] if text else []
+        return [PreToken(text.encode(), len(text.encode()))] if text else []
 
-    def encode(self, pre_token: str) -> TokenIds:
-        return self.encode_beginning(pre_token.encode())
+    def encode(self, pre_token: bytes) -> TokenIds:
+        return self.encode_beginning(pre_token)
 
     def encode_beginning(self, beginning: bytes) -> TokenIds:
         return tuple(self._ids[byte] for byte in beginning)

@@ -18,8 +18,10 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from inference.engine.prompts.fim_markers import FimMarkers, FimOrder
 from inference.engine.prompts.prompt import PromptBuilder
-from inference.healing.text_encoder import ByteLevelEncoder, SentencePieceEncoder, TextEncoder
+from inference.healing.text_encoder import TextEncoder
 from inference.healing.token_tree import TokenTree
+from inference.healing.tokenizer import build_text_encoder
+from inference.healing.tokenizer_file import parse_tokenizer_file
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
@@ -93,7 +95,7 @@ def wrap(kind: str, spec: _Json) -> ToyTokenizer:
     """Builds the product's objects for a `tokenizer.json`."""
     plain = Tokenizer.from_str(json.dumps({**spec, "added_tokens": [], "post_processor": None}))
     tokenizer = Tokenizer.from_str(json.dumps(spec))
-    encoder = SentencePieceEncoder(tokenizer) if kind in SENTENCEPIECE_KINDS else ByteLevelEncoder(tokenizer)
+    encoder = build_text_encoder(parse_tokenizer_file(spec))
     vocabulary = _read_vocabulary(spec)
     return ToyTokenizer(kind, tokenizer, plain, encoder, vocabulary, Trie.build(vocabulary))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from inference.characters.utf8 import split_text
 from inference.healing.covering import find_canonical_paths
-from inference.healing.heal_point import encode_section, find_section_heal_point
+from inference.healing.heal_point import encode_literally, find_section_heal_point
 from inference.healing.text_encoder import TextEncoder
 from trie_cache.trie import Trie
 
@@ -47,7 +47,7 @@ def find_single_open_paths(encoder: TextEncoder, trie: Trie, data: bytes) -> Ope
     """The canonical tokens of the text, with and without the last. Raises InvalidRequestError if it is not UTF-8."""
     text, unfinished = split_text(data)
     point = find_section_heal_point(encoder, text)
-    ids = encode_section(encoder, text) + encoder.encode_beginning(unfinished)
+    ids = encode_literally(encoder, text) + encoder.encode_beginning(unfinished)
     whole = ids[point.num_stable_ids :]
     remaining_bytes = data[point.num_stable_bytes :]
     spelled = b"".join(map(trie.spell, whole[:-1]))

@@ -72,14 +72,15 @@ class PromptBuilder:
         num_suffix = min(int(max_tokens * _MAX_SUFFIX_FRACTION), room - num_kept_first - num_markers)
         suffix_ids = self._encode_suffix(request.suffix, num_suffix)
         kept = _cut_window(kept, room - len(suffix_ids) - (num_markers if suffix_ids else 0))
-        num_healed_bytes = min(len(healed), len(prefix.encode()))
-        context_ids = self._lay_out(kept, suffix_ids)
+        num_healed_bytes = min(len(healed), len(self.encoder.normalize(prefix).encode()))
+        context_ids = self._lay_out(kept, suffix_ids, len(covering.common_ids))
         return Prompt(context_ids, covering, kept, healed, num_healed_bytes, num_spelling)
 
     def _heal(self, prefix: str, healing: Healing) -> tuple[tuple[int, ...], bytes, CoveringTree]:
         if healing is Healing.EXACT:
             point = find_heal_point(self.encoder, prefix)
-            return point.kept_ids, point.healed, build_covering(self.encoder, self.trie, point)
+            covering = build_covering(self.encoder, self.trie, point)
+            return point.kept_ids + covering.common_ids, point.healed[covering.num_common_bytes :], covering
         if healing is Healing.GREEDY:
             point = find_heal_point(self.encoder, prefix)
             return point.kept_ids, point.healed, build_root_covering(point.healed, Rule.SPELL)
@@ -95,7 +96,8 @@ class PromptBuilder:
             return ()
         return encode_section(self.encoder, suffix[: max_tokens * _MAX_CHARS_PER_TOKEN])[:max_tokens]
 
-    def _lay_out(self, kept: tuple[int, ...], suffix_ids: tuple[int, ...]) -> tuple[int, ...]:
+    def _lay_out(self, kept: tuple[int, ...], suffix_ids: tuple[int, ...], num_common: int) -> tuple[int, ...]:
+        """The context. `num_common`: how many of the kept tokens belong to the open word, and stay with its end."""
         if not suffix_ids or self.markers is None:
             return self.start_ids + kept
         markers = self.markers
@@ -103,7 +105,8 @@ class PromptBuilder:
             return (*self.start_ids, markers.suffix, *suffix_ids, markers.prefix, *kept)
         if self.order is FimOrder.SUFFIX_PREFIX:
             return (*self.start_ids, markers.prefix, markers.suffix, *suffix_ids, markers.middle, *kept)
-        return (*self.start_ids, markers.prefix, *kept, markers.suffix, *suffix_ids, markers.middle)
+        before, common = kept[: max(len(kept) - num_common, 0)], kept[max(len(kept) - num_common, 0) :]
+        return (*self.start_ids, markers.prefix, *before, markers.suffix, *suffix_ids, markers.middle, *common)
 
 
 def _count_spelling_tokens(covering: CoveringTree) -> int:

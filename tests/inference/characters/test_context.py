@@ -18,6 +18,7 @@ from inference.errors import InvalidRequestError
 from inference.healing.text_encoder import PreToken, TextEncoder
 from inference.protocol.characters import MAX_CONTEXT_BYTES, CoveringKind
 from tests.support.character_toys import RandomModel, TokenIds, ToyReader, find_start_ids, open_toy, spell_out
+from tests.support.encoders import PlainEncoder
 from tests.support.toys import KINDS, ToyTokenizer, narrow_tokenizer, toy_tokenizer
 
 _MAX_TOKENS = 64
@@ -30,7 +31,7 @@ _coverings = pytest.mark.parametrize(
 )
 
 
-class _WatchedEncoder:
+class _WatchedEncoder(PlainEncoder):
     """An encoder that records the length of the longest text that it was given."""
 
     def __init__(self, encoder: TextEncoder) -> None:
@@ -45,8 +46,8 @@ class _WatchedEncoder:
         self.most_bytes = max(self.most_bytes, len(text.encode()))
         return self._encoder.split(text)
 
-    def encode(self, pre_token: str) -> TokenIds:
-        self.most_bytes = max(self.most_bytes, len(pre_token.encode()))
+    def encode(self, pre_token: bytes) -> TokenIds:
+        self.most_bytes = max(self.most_bytes, len(pre_token))
         return self._encoder.encode(pre_token)
 
     def encode_beginning(self, beginning: bytes) -> TokenIds:

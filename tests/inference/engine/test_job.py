@@ -32,7 +32,7 @@ def test_text_is_sent_with_its_candidate_and_the_healed_bytes() -> None:
 
     [chunk] = sink.chunks
     assert (chunk.text, chunk.candidate, chunk.healed_bytes) == ("a", 1, job.prompt.num_healed_bytes)
-    assert chunk.healed_bytes == len(" nam")
+    assert 0 < chunk.healed_bytes <= len(" nam")
     assert not chunk.is_last
 
 

@@ -5,6 +5,7 @@ from hypothesis import assume, given, settings
 
 from inference.healing.heal_point import find_heal_point
 from inference.healing.text_encoder import PreToken
+from tests.support.encoders import PlainEncoder
 from tests.support.toys import KINDS, SENTENCEPIECE_KINDS, cut_texts, long_texts, texts, toy_tokenizer
 
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -62,7 +63,7 @@ def test_pre_token_boundaries_of_the_finished_text_are_one_of_the_boundary_sets(
 
     start, end = len((dummy_prefix + text).encode()) - len(point.healed), len((dummy_prefix + text).encode())
     whole = dummy_prefix + text + continuation
-    ends = [len(whole[: piece.end].encode()) for piece in toy.encoder.split(whole)]
+    ends = [piece.end for piece in toy.encoder.split(whole)]
     assert tuple(at - start for at in ends if start < at <= end) in {
         *point.boundary_sets,
         *((*boundaries, end - start) for boundaries in point.boundary_sets),  # a boundary at the cursor changes nothing
@@ -105,8 +106,10 @@ def test_a_pre_token_that_the_next_character_can_join_is_healed(
     kind: str, text: str, continuation: str, reaches_back: str
 ) -> None:
     toy = toy_tokenizer(kind)
-    pre_tokens = [piece.text for piece in toy.encoder.split(text + continuation)]
-    assert any(piece.startswith(reaches_back) for piece in pre_tokens), "the case is not what it was meant to be"
+    pre_tokens = [piece.data for piece in toy.encoder.split(text + continuation)]
+    assert any(piece.startswith(reaches_back.encode()) for piece in pre_tokens), (
+        "the case is not what it was meant to be"
+    )
 
     point = find_heal_point(toy.encoder, text)
 
@@ -145,19 +148,17 @@ def test_kept_tokens_of_a_very_long_pre_token_are_the_first_of_the_finished_text
         assert toy.encode(text + continuation)[: len(kept_ids)] == kept_ids, continuation
 
 
-class _UnsteadyEncoder:
+class _UnsteadyEncoder(PlainEncoder):
     """An encoder whose first boundary depends on the continuation of `xyz`. Pre-tokens are tokens."""
-
-    start_ids: tuple[int, ...] = ()
 
     def find_dummy_prefix(self, text: str) -> str:
         return "" if text else "?"
 
     def split(self, text: str) -> list[PreToken]:
         ends = [1 if text.endswith("a") else 2, 3, len(text)]
-        return [PreToken(text[start:end], end) for start, end in pairwise([0, *ends])]
+        return [PreToken(text[start:end].encode(), end) for start, end in pairwise([0, *ends])]
 
-    def encode(self, pre_token: str) -> tuple[int, ...]:
+    def encode(self, pre_token: bytes) -> tuple[int, ...]:
         return (len(pre_token),)
 
     def encode_beginning(self, beginning: bytes) -> tuple[int, ...]:

@@ -1,5 +1,7 @@
 """Cases that once had a wrong heal point, and pre-tokenizer patterns that no toy tokenizer has."""
 
+from itertools import accumulate, pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from tokenizers.pre_tokenizers import ByteLevel, Digits, PreTokenizer, Sequence,
 
 from inference.healing.heal_point import find_heal_point
 from inference.healing.text_encoder import PreToken
+from tests.support.encoders import PlainEncoder
 
 _BYTES = ByteLevel(add_prefix_space=False, use_regex=False)
 _PRE_TOKENIZERS = {
@@ -45,31 +48,28 @@ _PIECES = [*"aS1é中の’“。、.(_'\"=/ \t\n\r", "\xa0", "\u3000", "\u0301"
 _texts = st.lists(st.sampled_from(_PIECES), min_size=1, max_size=12).map("".join)
 
 
-class _PieceEncoder:
+class _PieceEncoder(PlainEncoder):
     """An encoder in which each distinct pre-token is a token, so that the tokens differ wherever a boundary moves."""
-
-    start_ids: tuple[int, ...] = ()
 
     def __init__(self, pre_tokenizer: PreTokenizer) -> None:
         self._pre_tokenizer = pre_tokenizer
         self._ids: dict[bytes, int] = {}
         self.num_split_chars = 0
 
-    def find_dummy_prefix(self, text: str) -> str:  # noqa: ARG002  # a byte-level tokenizer puts nothing before a text
-        return ""
-
     def split(self, text: str) -> list[PreToken]:
         self.num_split_chars += len(text)
-        return [PreToken(text[start:end], end) for _, (start, end) in self._pre_tokenizer.pre_tokenize_str(text)]
+        data = text.encode()
+        ends = list(accumulate(len(shown) for shown, _ in self._pre_tokenizer.pre_tokenize_str(text)))
+        return [PreToken(data[start:end], end) for start, end in pairwise([0, *ends])]
 
-    def encode(self, pre_token: str) -> tuple[int, ...]:
-        return self.encode_beginning(pre_token.encode())
+    def encode(self, pre_token: bytes) -> tuple[int, ...]:
+        return self.encode_beginning(pre_token)
 
     def encode_beginning(self, beginning: bytes) -> tuple[int, ...]:
         return (self._ids.setdefault(beginning, len(self._ids)),) if beginning else ()
 
     def encode_text(self, text: str) -> tuple[int, ...]:
-        return tuple(token_id for piece in self.split(text) for token_id in self.encode(piece.text))
+        return tuple(token_id for piece in self.split(text) for token_id in self.encode(piece.data))
 
 
 @families
@@ -92,7 +92,7 @@ def test_wide_punctuation_joins_blanks_that_other_punctuation_does_not(text: str
 
     whole = encoder.split(text + continuation)
     start = len(text.encode()) - len(point.healed)
-    ends = [len((text + continuation)[: piece.end].encode()) - start for piece in whole]
+    ends = [piece.end - start for piece in whole]
     assert encoder.encode_text(text + continuation)[: len(point.kept_ids)] == point.kept_ids
     assert tuple(end for end in ends if 0 < end <= len(point.healed)) in point.boundary_sets
 

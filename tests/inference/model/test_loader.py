@@ -22,7 +22,7 @@ def test_a_loaded_model_has_the_folders_vocabulary(make_model: MakeModel) -> Non
     assert loaded.runner.vocab_size == toy.num_rows
     assert loaded.vocabulary.token_bytes == toy.vocabulary.token_bytes
     assert loaded.trie.num_tokens == toy.trie.num_tokens
-    assert loaded.encoder.encode("def") == toy.encoder.encode("def")
+    assert loaded.encoder.encode(b"def") == toy.encoder.encode(b"def")
 
 
 def test_texts_start_with_the_end_token_if_the_tokenizer_has_no_start_token(make_model: MakeModel) -> None:

@@ -139,7 +139,7 @@ def test_single_counts_the_texts_tokens_with_the_last_one_open(kind: str, data: 
 def _find_single_masses(toy: ToyTokenizer, model: RandomModel, data: bytes) -> npt.NDArray[np.float64]:
     oracle = CanonicalStrings(toy, model, find_start_ids(toy))
     whole = data.decode(errors="ignore")
-    ids = tuple(token_id for piece in toy.encoder.split(whole) for token_id in toy.encoder.encode(piece.text))
+    ids = tuple(token_id for piece in toy.encoder.split(whole) for token_id in toy.encoder.encode(piece.data))
     ids += oracle.merge(data[len(whole.encode()) :])
     paths = [(ids, b"")] + ([(ids[:-1], data[len(toy.join(ids[:-1])) :])] if ids else [])
     found: list[list[float]] = [[] for _ in range(257)]

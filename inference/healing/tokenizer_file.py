@@ -1,0 +1,267 @@
+"""A `tokenizer.json`, read and checked: every part that exact healing does not support is refused by its name.
+
+Parts that change nothing for us are left out: truncation, padding, the decoder, and the post-processor but for the
+tokens that it puts before a text. `trim_offsets` moves only offsets, which are not used.
+"""
+
+import json
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+from tokenizers.normalizers import Normalizer
+from tokenizers.pre_tokenizers import PreTokenizer
+
+from inference.errors import ModelError
+from trie_cache.added_tokens import AddedToken, read_added_tokens
+
+BLANK_MARK = "▁"  # SentencePiece's mark for a blank
+
+_Json = Any  # the content of the file, whose parts have many shapes
+
+_DROPPING_STEPS = ("Whitespace", "WhitespaceSplit", "BertPreTokenizer", "CharDelimiterSplit")
+_CONVERT = "save one with AutoTokenizer.from_pretrained(folder).save_pretrained(folder) of transformers"
+_NO_PATTERN = "does not say how text is split into pre-tokens; use a tokenizer.json from the model's publisher"
+_OTHER_FILES = {  # what a folder may have in place of a tokenizer.json
+    "tekken.json": "Mistral's format is not supported; use a tokenizer.json from the model's publisher",
+    "tokenizer.model": f"SentencePiece's format is not supported; {_CONVERT}, with the package sentencepiece installed",
+    "spiece.model": f"SentencePiece's format is not supported; {_CONVERT}, with the package sentencepiece installed",
+    "tiktoken.model": f"tiktoken's format {_NO_PATTERN}",
+    "*.tiktoken": f"tiktoken's format {_NO_PATTERN}",
+    "vocab.json": f"a vocabulary alone {_NO_PATTERN}",
+    "vocab.txt": f"a vocabulary alone {_NO_PATTERN}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerFile:
+    """The parts of a `tokenizer.json` that exact healing uses."""
+
+    tokenizer: Tokenizer  # all of it, without truncation and padding
+    normalizer: Normalizer | None  # NFC, or a sequence with it; the blank marks of SentencePiece are left out
+    pre_tokenizer: PreTokenizer | None  # without the blank that it may put before a text
+    added_texts: tuple[tuple[AddedToken, ...], ...]  # found in the text one tuple after the other
+    control_ids: frozenset[int]  # of control tokens that the model's own vocabulary contains
+    merges: tuple[tuple[str, str], ...]
+    is_sentencepiece: bool
+
+    def find_start_ids(self) -> tuple[int, ...]:
+        """The ids that the post-processor puts before a text."""
+        with_marks = self.tokenizer.encode("a").ids
+        bare = self.tokenizer.encode("a", add_special_tokens=False).ids
+        for start in range(len(with_marks) - len(bare) + 1):
+            if with_marks[start : start + len(bare)] == bare:
+                return tuple(with_marks[:start])
+        return ()
+
+    def build_plain(self) -> Tokenizer:
+        """The tokenizer without control tokens, which encodes text that looks like one as text.
+
+        An added text may have another id than in the file, but the same content.
+        """
+        plain = Tokenizer(self.tokenizer.model)
+        for part in ("normalizer", "pre_tokenizer"):
+            if getattr(self.tokenizer, part) is not None:
+                setattr(plain, part, getattr(self.tokenizer, part))
+        texts = {token.token_id for tokens in self.added_texts for token in tokens}
+        plain.add_tokens([added for i, added in self.tokenizer.get_added_tokens_decoder().items() if i in texts])
+        return plain
+
+
+def read_tokenizer_file(model_dir: Path) -> TokenizerFile:
+    """The folder's `tokenizer.json`. Raises ModelError if it cannot be read or exact healing does not support it."""
+    path = _find_file(model_dir)
+    try:
+        content = path.read_text(encoding="utf-8")
+        spec = json.loads(content)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"cannot read {path}: {error}") from error
+    try:
+        return parse_tokenizer_file(spec, content)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from None
+
+
+def parse_tokenizer_file(spec: _Json, content: str | None = None) -> TokenizerFile:
+    """The parts of a `tokenizer.json`. `content`: the same as text, if it is at hand. Raises ModelError."""
+    try:
+        added = read_added_tokens(spec)
+        is_sentencepiece = bool(spec["model"].get("byte_fallback"))
+        _check_model(spec["model"])
+        _check_normalizer(spec, is_sentencepiece)
+        _check_pre_tokenizer(spec, is_sentencepiece)
+        _check_added_texts(spec, [token for token in added if not token.is_control], is_sentencepiece)
+        normalizer, pre_tokenizer = _build_steps(spec, is_sentencepiece)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ModelError(f"not as the tokenizers library writes it: {error!r}") from None
+    tokenizer = _build(json.dumps(spec) if content is None else content)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    _check_ids(tokenizer, added)
+    vocab = spec["model"]["vocab"]
+    return TokenizerFile(
+        tokenizer,
+        normalizer,
+        pre_tokenizer,
+        _group_added_texts(spec, added, is_sentencepiece),
+        frozenset(token.token_id for token in added if token.is_control and vocab.get(token.content) == token.token_id),
+        tuple(_iter_merges(spec["model"]["merges"])) if is_sentencepiece else (),
+        is_sentencepiece,
+    )
+
+
+def iter_steps(step: _Json) -> Iterator[_Json]:
+    """The normalizer or pre-tokenizer `step`, or those inside if it is a sequence; none for None."""
+    if step is None:
+        return
+    if step["type"] != "Sequence":
+        yield step
+    for inner in step.get("normalizers", step.get("pretokenizers", ())):
+        yield from iter_steps(inner)
+
+
+def adds_blank(spec: _Json) -> bool:
+    """True if a normalizer or pre-tokenizer step of the file puts a blank before a text."""
+    return any(
+        step.get("add_prefix_space") or step["type"] == "Prepend" or step.get("prepend_scheme", "never") != "never"
+        for part in ("normalizer", "pre_tokenizer")
+        for step in iter_steps(spec.get(part))
+    )
+
+
+def _find_file(model_dir: Path) -> Path:
+    path = model_dir / "tokenizer.json"
+    if not path.exists():
+        for pattern, what in _OTHER_FILES.items():
+            if found := sorted(model_dir.glob(pattern)):
+                raise ModelError(f"{model_dir} has no tokenizer.json, but {found[0].name}: {what}")
+        raise ModelError(f"cannot read {path}: the model folder has no tokenizer.json")
+    return path
+
+
+def _check_ids(tokenizer: Tokenizer, added: tuple[AddedToken, ...]) -> None:
+    for token in added:
+        found = tokenizer.token_to_id(token.content)
+        if found != token.token_id:
+            raise ModelError(
+                f"added token {token.content!r} has the id {token.token_id} in the file, but {found} in the library"
+            )
+
+
+def _build(content: str) -> Tokenizer:
+    try:
+        return Tokenizer.from_str(content)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the tokenizers library raises bare Exception, and panics, which are no Exception
+        raise ModelError(f"the tokenizers library cannot load it: {error}") from None
+
+
+def _check_model(model: _Json) -> None:
+    kind = model.get("type", "BPE")
+    if kind != "BPE":
+        raise ModelError(f"model type {kind} is not supported; midtoken needs BPE, of bytes or with byte_fallback")
+    if model.get("dropout"):
+        raise ModelError(f"model dropout is {model['dropout']}: the same text would get other tokens each time")
+    for name in ("continuing_subword_prefix", "end_of_word_suffix"):
+        if model.get(name):
+            raise ModelError(f"model {name} is {model[name]!r}, which is not supported: its tokens are no plain text")
+    if model.get("byte_fallback") and model.get("ignore_merges"):
+        raise ModelError("model has both byte_fallback and ignore_merges, which is not supported together")
+
+
+def _check_normalizer(spec: _Json, is_sentencepiece: bool) -> None:
+    """Refuses every step that changes the typed text, but NFC in byte-level BPE and the marks of SentencePiece."""
+    steps = list(iter_steps(spec.get("normalizer")))
+    for step in steps:
+        if not (_writes_marks(step) if is_sentencepiece else step["type"] == "NFC"):
+            raise ModelError(f"normalizer {_describe(step)} changes the typed text, so it is not supported")
+    steps += iter_steps(spec.get("pre_tokenizer"))
+    if is_sentencepiece and not any(step["type"] in ("Replace", "Metaspace") for step in steps):
+        raise ModelError("model has byte_fallback, but no normalizer or pre_tokenizer step writes a blank as '▁'")
+
+
+def _writes_marks(step: _Json) -> bool:
+    if step["type"] == "Replace":
+        return bool(step["pattern"] == {"String": " "} and step["content"] == BLANK_MARK)
+    return bool(step["type"] == "Prepend" and step["prepend"] == BLANK_MARK)
+
+
+def _check_pre_tokenizer(spec: _Json, is_sentencepiece: bool) -> None:
+    """Refuses every step that drops characters, and byte-level BPE that has no step to write bytes."""
+    steps = list(iter_steps(spec.get("pre_tokenizer")))
+    for step in steps:
+        if step["type"] in _DROPPING_STEPS or (step.get("behavior") == "Removed" and not step["invert"]):
+            raise ModelError(f"pre_tokenizer {_describe(step)} drops characters of the text, so it is not supported")
+    if not is_sentencepiece and all(step["type"] != "ByteLevel" for step in steps):
+        raise ModelError("pre_tokenizer has no step ByteLevel, and model has no byte_fallback: some text has no tokens")
+
+
+def _check_added_texts(spec: _Json, texts: list[AddedToken], is_sentencepiece: bool) -> None:
+    for token in texts:
+        if token.flags:
+            raise ModelError(f"added token {token.content!r} is text and has {token.flags[0]}, which is not supported")
+    if texts and adds_blank(spec):
+        raise ModelError(
+            f"added token {texts[0].content!r} is text, and a step puts a blank before a text (Prepend, "
+            "prepend_scheme or add_prefix_space), which is not supported together"
+        )
+    if not is_sentencepiece and list(iter_steps(spec.get("normalizer"))):
+        for token in texts:
+            is_blank = token.content.isascii() and token.content.isspace()  # nothing composes with it
+            if not token.is_normalized and not is_blank:
+                raise ModelError(f"added token {token.content!r} is text and found before NFC, which is not supported")
+            if unicodedata.normalize("NFC", token.content) != token.content:
+                raise ModelError(f"added token {token.content!r} is changed by normalizer NFC, which is not supported")
+
+
+def _group_added_texts(
+    spec: _Json, added: tuple[AddedToken, ...], is_sentencepiece: bool
+) -> tuple[tuple[AddedToken, ...], ...]:
+    """The added texts: those found before the normalizer, then those found after it, as they stand in our text.
+
+    In SentencePiece, a mark in a token that is found before the normalizer is only a typed U+2581, which is spelled by
+    bytes. After it, a mark is a blank.
+    """
+    has_marks = is_sentencepiece and bool(list(iter_steps(spec.get("normalizer"))))
+    before: list[AddedToken] = []
+    after: list[AddedToken] = []
+    for token in added:
+        if token.is_control:
+            continue
+        content = token.content.replace(BLANK_MARK, " ") if has_marks and token.is_normalized else token.content
+        if is_sentencepiece and BLANK_MARK in content:
+            continue
+        group = after if token.is_normalized else before
+        group.append(AddedToken(token.token_id, content, False, token.is_normalized, token.flags))
+    return tuple(tuple(group) for group in (before, after) if group)
+
+
+def _build_steps(spec: _Json, is_sentencepiece: bool) -> tuple[Normalizer | None, PreTokenizer | None]:
+    """The normalizer and the pre-tokenizer, without steps that add blanks or write them as marks."""
+    pre_tokenizer = json.loads(json.dumps(spec.get("pre_tokenizer")))
+    for index, step in enumerate(iter_steps(pre_tokenizer)):
+        if step.get("add_prefix_space") and step["type"] == "ByteLevel" and index:
+            raise ModelError("pre_tokenizer ByteLevel with add_prefix_space puts a blank before each pre-token")
+        if "add_prefix_space" in step:
+            step["add_prefix_space"] = False
+        if "prepend_scheme" in step:
+            step["prepend_scheme"] = "never"
+    normalizer = None if is_sentencepiece or not list(iter_steps(spec.get("normalizer"))) else spec["normalizer"]
+    model = {"type": "BPE", "vocab": {}, "merges": []}
+    steps = _build(json.dumps({"model": model, "normalizer": normalizer, "pre_tokenizer": pre_tokenizer}))
+    return steps.normalizer, steps.pre_tokenizer
+
+
+def _iter_merges(merges: _Json) -> Iterator[tuple[str, str]]:
+    for merge in merges:
+        left, right = merge.split(" ") if isinstance(merge, str) else merge
+        yield left, right
+
+
+def _describe(step: _Json) -> str:
+    pattern = step.get("pattern")
+    return f"{step['type']} of {next(iter(pattern.values()))!r}" if pattern else str(step["type"])
