@@ -1,13 +1,21 @@
 """Loads an engine from a model folder."""
 
+import dataclasses
+import logging
+
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
-from inference.engine.prompts.fim_markers import FimOrder, find_fim_markers
+from inference.engine.prompts.fill_in_choice import FILE_NAME, ChosenBy, choose_fill_in
+from inference.engine.prompts.layout import FillIn
+from inference.engine.prompts.marker_check import measure_markers
 from inference.engine.prompts.prompt import PromptBuilder
 from inference.engine.waiting_sink import complete
-from inference.errors import MidtokenError, ModelError, quote
+from inference.errors import MidtokenError, ModelError
+from inference.model.language_model import LanguageModel
 from inference.model.loader import build_language_model, load_model
 from inference.protocol.completion import CompletionRequest
+
+_log = logging.getLogger(__name__)
 
 
 def load_engine(config: EngineConfig) -> Engine:
@@ -15,16 +23,34 @@ def load_engine(config: EngineConfig) -> Engine:
 
     Raises ModelError if the model cannot be used.
     """
-    if config.fim_order not in list(FimOrder):
-        raise ModelError(f"fim_order must be one of {', '.join(FimOrder)}, not {quote(config.fim_order)}")
     loaded = load_model(config)
-    vocabulary, trie = loaded.vocabulary, loaded.trie
-    markers = find_fim_markers(vocabulary)
-    prompts = PromptBuilder(loaded.encoder, vocabulary, trie, loaded.start_ids, markers, FimOrder(config.fim_order))
-    engine = Engine(config, build_language_model(loaded), prompts)
+    model = build_language_model(loaded)
+    bare = PromptBuilder(loaded.encoder, loaded.vocabulary, loaded.trie, loaded.start_ids)
+    prompts = dataclasses.replace(bare, fill_in=find_fill_in(config, model, bare))
+    engine = Engine(config, model, prompts)
     if config.warm:
         _warm(engine)
     return engine
+
+
+def find_fill_in(config: EngineConfig, model: LanguageModel, prompts: PromptBuilder) -> FillIn | None:
+    """How suffixes are given to the model; None if they are not, because it was not trained for them.
+
+    A layout that the setting names is taken as it is. Raises ModelError if the folder's file names one that the model
+    was not trained for, or if file or setting are wrong.
+    """
+    choice = choose_fill_in(config.fill_in_layout, config.model_dir, prompts.vocabulary)
+    if choice.fill_in is None:
+        return None
+    measure = measure_markers(model, prompts, choice.fill_in)
+    if measure.is_trained:
+        return choice.fill_in
+    layout = choice.fill_in.layout
+    if choice.chosen_by is ChosenBy.FOLDER:
+        raise ModelError(f"{config.model_dir / FILE_NAME} names the layout {layout}, but {measure.describe()}")
+    outcome = "they are given to it all the same" if choice.chosen_by is ChosenBy.SETTING else "it reads no suffixes"
+    _log.warning("the model in %s has fill-in markers, but %s; %s", config.model_dir, measure.describe(), outcome)
+    return choice.fill_in if choice.chosen_by is ChosenBy.SETTING else None
 
 
 def _warm(engine: Engine) -> None:
