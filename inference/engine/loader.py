@@ -7,10 +7,10 @@ from inference.config import EngineConfig
 from inference.engine.engine import Engine
 from inference.engine.prompts.fill_in_choice import FILE_NAME, ChosenBy, choose_fill_in
 from inference.engine.prompts.layout import FillIn
-from inference.engine.prompts.marker_check import measure_markers
+from inference.engine.prompts.marker_check import MarkerMeasure, measure_markers
 from inference.engine.prompts.prompt import PromptBuilder
 from inference.engine.waiting_sink import complete
-from inference.errors import MidtokenError, ModelError
+from inference.errors import MidtokenError, ModelError, to_public_error
 from inference.model.language_model import LanguageModel
 from inference.model.loader import build_language_model, load_model
 from inference.protocol.completion import CompletionRequest
@@ -42,7 +42,7 @@ def find_fill_in(config: EngineConfig, model: LanguageModel, prompts: PromptBuil
     choice = choose_fill_in(config.fill_in_layout, config.model_dir, prompts.vocabulary)
     if choice.fill_in is None:
         return None
-    measure = measure_markers(model, prompts, choice.fill_in)
+    measure = _measure(model, prompts, choice.fill_in)
     if measure.is_trained:
         return choice.fill_in
     layout = choice.fill_in.layout
@@ -51,6 +51,13 @@ def find_fill_in(config: EngineConfig, model: LanguageModel, prompts: PromptBuil
     outcome = "they are given to it all the same" if choice.chosen_by is ChosenBy.SETTING else "it reads no suffixes"
     _log.warning("the model in %s has fill-in markers, but %s; %s", config.model_dir, measure.describe(), outcome)
     return choice.fill_in if choice.chosen_by is ChosenBy.SETTING else None
+
+
+def _measure(model: LanguageModel, prompts: PromptBuilder, fill_in: FillIn) -> MarkerMeasure:
+    try:
+        return measure_markers(model, prompts, fill_in)
+    except Exception as error:  # a model's code may raise anything in its first pass
+        raise ModelError(f"the model cannot be used: {to_public_error(error, _log.error)}") from error
 
 
 def _warm(engine: Engine) -> None:

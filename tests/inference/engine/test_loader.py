@@ -16,8 +16,9 @@ from inference.protocol.completion import CompletionRequest
 from tests.inference.conftest import MakeModel
 from tests.support.engine_bench import build_bench
 from tests.support.memorised import build_marker_documents, write_memorised_model
+from tests.support.scripted_model import ScriptedModel, raise_full
 from tests.support.sinks import complete
-from tests.support.toys import KINDS
+from tests.support.toys import KINDS, toy_tokenizer
 
 
 def _count_engine_threads() -> int:
@@ -97,6 +98,15 @@ def test_a_model_that_was_trained_on_its_markers_reads_suffixes(
     assert fill_in is not None
     assert fill_in.layout is Layout.PSM_LINE
     assert not caplog.records
+
+
+def test_a_model_that_fails_in_the_check_is_a_model_error(make_model: MakeModel) -> None:
+    config = EngineConfig(make_model("qwen"))
+    _, prompts = _build_prompts(config)
+    model = ScriptedModel(toy_tokenizer("qwen"), before_step=lambda _: raise_full())
+
+    with pytest.raises(ModelError, match="the model cannot be used: the device has no memory left"):
+        find_fill_in(config, model, prompts)
 
 
 def test_the_default_model_loads_without_a_warning_and_reads_no_suffixes(caplog: pytest.LogCaptureFixture) -> None:

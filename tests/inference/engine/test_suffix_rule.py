@@ -46,6 +46,8 @@ def _cut(around: str, text: str, ending: Ending) -> str:
         ("f(|)\ng()\n", "\n    a,\n    b(c)\n)", "\n    a,\n    b(c)\n"),
         ("    retu|\n    return 1\n", "rn 1", ""),
         ("    retu|\n    return 10\n", "rn 1", "rn 1"),
+        ("    f(|\n    f(a)\n", "a)", ""),
+        ("    pass|\n    pass\nx\n", "\nx", "\nx"),  # the cursor's line was the same before
         ("    retu|\n        return 1\n", "rn 1", "rn 1"),  # indented differently
         ("if a:\n    |\n    b = 2\n", "a = 1\n    b = 2", "a = 1"),
         ("if a:\n    |\r\n\r\n    b = 2\r\n", "a = 1\r\n\r\n    b = 2\r\n    ", "a = 1"),
@@ -65,6 +67,7 @@ def test_a_limited_text_ends_where_it_reaches_the_suffix(around: str, text: str,
     ("around", "text", "left"),
     [
         ("print(|)", "name)", "name"),  # one bracket too many
+        ('s = "|"', 'hello"', "hello"),  # one quote too many
         ("f(g(|)", "x)", "x)"),
         ("f(|, x)", "a, g(b, x)", "a, g(b, x)"),
         ("f.re|()", "ad()", "ad"),
@@ -166,6 +169,12 @@ def test_what_is_left_is_a_beginning_without_the_suffix_at_its_end(
     if end is not None:
         assert 0 <= end < len(text)
         assert text[end:].strip() != ""
+
+
+def test_a_line_below_that_is_not_known_to_its_end_is_not_compared() -> None:
+    rule = _build("|\n" + 3000 * "a")
+
+    assert rule.find_end(1999 * "a", LIMITED) is None
 
 
 def test_long_texts_are_compared_near_the_cursor_only() -> None:
