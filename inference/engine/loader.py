@@ -34,20 +34,24 @@ def load_engine(config: EngineConfig) -> Engine:
 
 
 def find_fill_in(config: EngineConfig, model: LanguageModel, prompts: PromptBuilder) -> FillIn | None:
-    """How suffixes are given to the model; None if they are not, because it was not trained for them.
+    """How suffixes are given to the model; None if they are not.
 
-    A layout that the setting names is taken as it is. Raises ModelError if the folder's file names one that the model
-    was not trained for, or if file or setting are wrong.
+    A layout that the setting names is taken as it is; one that the folder's file names if the model profits from the
+    suffix; that of its family only if the model was trained on the markers. Raises ModelError if the folder's file
+    names one that does not help, or if file or setting are wrong.
     """
     choice = choose_fill_in(config.fill_in_layout, config.model_dir, prompts.vocabulary)
     if choice.fill_in is None:
         return None
     measure = _measure(model, prompts, choice.fill_in)
-    if measure.is_trained:
+    if measure.is_trained or (choice.chosen_by is ChosenBy.FOLDER and measure.profits):
         return choice.fill_in
     layout = choice.fill_in.layout
     if choice.chosen_by is ChosenBy.FOLDER:
-        raise ModelError(f"{config.model_dir / FILE_NAME} names the layout {layout}, but {measure.describe()}")
+        raise ModelError(
+            f"{config.model_dir / FILE_NAME} names the layout {layout}, but the model does not profit from a suffix in "
+            f"it: {measure.describe()}"
+        )
     outcome = "they are given to it all the same" if choice.chosen_by is ChosenBy.SETTING else "it reads no suffixes"
     _log.warning("the model in %s has fill-in markers, but %s; %s", config.model_dir, measure.describe(), outcome)
     return choice.fill_in if choice.chosen_by is ChosenBy.SETTING else None

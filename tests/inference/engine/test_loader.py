@@ -83,7 +83,7 @@ def test_a_layout_that_the_folder_names_and_the_model_does_not_know_is_refused(
     shutil.copytree(make_model("qwen"), tmp_path / "model")
     (tmp_path / "model" / "midtoken.json").write_text('{"fill_in": {"layout": "psm"}}')
 
-    with pytest.raises(ModelError, match=r"midtoken\.json names the layout psm, but it does not end its text where"):
+    with pytest.raises(ModelError, match=r"midtoken\.json names the layout psm, but the model does not profit"):
         load_engine(EngineConfig(tmp_path / "model"))
 
 
@@ -109,10 +109,13 @@ def test_a_model_that_fails_in_the_check_is_a_model_error(make_model: MakeModel)
         find_fill_in(config, model, prompts)
 
 
-def test_the_default_model_loads_without_a_warning_and_reads_no_suffixes(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_default_model_reads_suffixes_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     config = EngineConfig(Path("models/default"))
 
-    assert find_fill_in(config, *_build_prompts(config)) is None
+    fill_in = find_fill_in(config, *_build_prompts(config))
+
+    assert fill_in is not None
+    assert fill_in.layout is Layout.SPM
     assert not caplog.records
 
 

@@ -7,6 +7,7 @@ import pytest
 from inference.config import EngineConfig
 from inference.engine.prompts.layout import FillIn, Layout
 from inference.engine.prompts.marker_check import MarkerMeasure, measure_markers
+from inference.engine.prompts.marker_families import find_family
 from inference.engine.prompts.prompt import PromptBuilder
 from inference.model.loader import build_language_model, load_model
 from tests.inference.conftest import MakeModel
@@ -50,7 +51,10 @@ def test_a_model_with_random_weights_is_not_trained(kind: str, make_model: MakeM
     toy = toy_tokenizer(kind)
 
     for layout in (Layout.PSM, Layout.PSM_LINE, Layout.PSM_LINE_ABOVE, Layout.SPM):
-        assert not _measure(make_model(kind), _fill_in(toy, layout)).is_trained
+        measure = _measure(make_model(kind), _fill_in(toy, layout))
+
+        assert not measure.is_trained
+        assert not measure.profits
 
 
 @pytest.mark.parametrize(
@@ -60,4 +64,16 @@ def test_a_model_with_random_weights_is_not_trained(kind: str, make_model: MakeM
 def test_the_end_must_be_likely_after_the_gap_and_unlikely_in_it(
     log_end: float, log_early_end: float, is_trained: bool
 ) -> None:
-    assert MarkerMeasure(log_end, log_early_end).is_trained == is_trained
+    assert MarkerMeasure(log_end, log_early_end, 0.0).is_trained == is_trained
+
+
+def test_the_default_model_profits_from_a_suffix_though_it_does_not_end_there() -> None:
+    loaded = load_model(EngineConfig(Path("models/default")))
+    family = find_family(loaded.vocabulary)
+    markers = None if family is None else family.find_markers(loaded.vocabulary)
+    assert markers is not None
+
+    measure = _measure(Path("models/default"), FillIn(markers, Layout.SPM))
+
+    assert measure.profits
+    assert not measure.is_trained
