@@ -12,7 +12,7 @@ NPROC ?= 2
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock run test test-quick lint train bench-allowed-sets bench-boundary bench-accuracy bench-characters
+.PHONY: help setup lock run test test-quick lint train bench-allowed-sets bench-boundary bench-accuracy bench-characters bench-fill-in
 
 help:  ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -71,6 +71,9 @@ bench-boundary: $(BENCH_READY) $(LARGE_VOCABULARY)  ## measure how often the kep
 
 bench-accuracy: $(BENCH_READY)  ## measure how often completions are right, by healing strategy
 	@$(BIN)/python -m benchmarks.accuracy
+
+bench-fill-in: $(BENCH_READY)  ## measure which layout of a fill-in prompt completes best, and how often the suffix is repeated
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fill_in
 
 bench-characters: $(BENCH_READY) $(LARGE_VOCABULARY) $(GENLM_READY)  ## compare the character-level model with the paper's own code
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.characters

@@ -10,6 +10,7 @@ from typing import Any
 from inference.errors import ModelError, quote
 
 _VARIABLE_PREFIX = "MIDTOKEN_"
+AUTO_LAYOUT = "auto"
 MIN_PROMPT_TOKENS = 16  # fewer leave hardly any text before the cursor
 
 # The minimum and maximum of each number.
@@ -34,7 +35,7 @@ class EngineConfig:
     max_waiting: int = 64  # queued requests; further ones are refused
     max_context_tokens: int = 1024  # prompt tokens of a request; the model's window may allow fewer
     cache_tokens: int = 65_536  # capacity for keys and values, in tokens of all sequences together
-    fim_order: str = "psm"  # prefix-suffix-middle, or "spm"
+    fill_in_layout: str = AUTO_LAYOUT  # a member of inference.engine.prompts.layout.Layout; auto: what the model names
     warm: bool = True  # run one small completion when the model is loaded
 
     def __post_init__(self) -> None:

@@ -37,23 +37,26 @@ def fit(text: str, context: Context) -> Insertion | None:
     In this order:
 
     1. White space at the end of `text` is removed.
-    2. A suggestion that only repeats the lines below the cursor is dropped.
-    3. The end of `text` is removed if it repeats the text right after the cursor: `bar)` before `)` becomes `bar`.
-    4. If the rest of the line is closing brackets that the first line of `text` closes too, it is replaced:
+    2. A suggestion that only repeats the line below the cursor is dropped.
+    3. If the rest of the line is closing brackets that the first line of `text` closes too, it is replaced:
        `self):⏎  pass` replaces the `)` that the editor inserted.
-    5. Otherwise, in the middle of a line, `text` is cut to its first line.
+    4. Otherwise, in the middle of a line, `text` is cut to its first line, and the end of it is removed if it repeats
+       the text right after the cursor: `a,` before `, b)` becomes `a`.
+
+    The engine has ended `text` where it reached the suffix. What is left to do here comes from the editor: brackets and
+    quotes that it has inserted since, and suggestions that are not worth showing.
     """
     text = text.rstrip()
     if not text or _repeats_below(text, context):
         return None
-    text = _trim_overlap(text, context.suffix).rstrip()
     line_after = context.line_after.rstrip()
-    first_line = text.partition("\n")[0]
-    if line_after and _closes_all(first_line, line_after):
+    if not line_after:
+        return Insertion(text)
+    first_line, _, more = text.partition("\n")
+    if more and _completes(context, first_line):
         return Insertion(text, line_after)
-    if line_after:
-        text = _trim_overlap(first_line, context.suffix).rstrip()
-    return Insertion(text) if text else None
+    line = _trim_overlap(first_line.rstrip(), context).rstrip()
+    return Insertion(line, line_after if _completes(context, line) else "") if line else None
 
 
 def inline_item(
@@ -105,43 +108,47 @@ def _find_word(line_before: str) -> str:
 
 
 def _repeats_below(text: str, context: Context) -> bool:
-    """True if the cursor's line, completed with `text`, equals the lines right below it."""
+    """True if the cursor's line, completed with `text`, equals the lines right below it, indentation included."""
     if context.line_after.strip():
         return False
-    completed = (context.line_before + text).strip()
-    below = context.suffix.strip()
+    completed = context.line_before + text
+    below = "\n".join(line.rstrip() for line in context.suffix.split("\n") if line.strip())
     return below == completed or below.startswith(completed + "\n")
 
 
-def _trim_overlap(text: str, suffix: str) -> str:
-    """Removes the longest end of `text` that `suffix` begins with and that can be removed; see the two checks."""
-    for length in range(min(len(text), len(suffix)), 0, -1):
-        kept, overlap = text[:-length], text[-length:]
-        if suffix.startswith(overlap) and not _cuts_word(overlap, suffix) and not _opens(kept, text):
+def _trim_overlap(line: str, context: Context) -> str:
+    """Removes the longest end of `line` that the rest of the cursor's line begins with and that can be removed."""
+    after = context.line_after.rstrip()
+    for length in range(min(len(line), len(after)), 0, -1):
+        kept, overlap = line[:-length], line[-length:]
+        if after.startswith(overlap) and not _cuts_word(overlap, after) and not _is_needed(kept, line, context):
             return kept
-    return text
+    return line
 
 
-def _cuts_word(overlap: str, suffix: str) -> bool:
+def _cuts_word(overlap: str, after: str) -> bool:
     """True if the overlap ends inside a word of the suffix: `e` does not repeat `else`."""
-    return len(suffix) > len(overlap) and _is_word(overlap[-1]) and _is_word(suffix[len(overlap)])
+    return len(after) > len(overlap) and _is_word(overlap[-1]) and _is_word(after[len(overlap)])
 
 
-def _opens(kept: str, text: str) -> bool:
-    """True if `kept` leaves a bracket or quote open that `text` closes: `f(a)` must keep its `)`."""
-    if _count_open(kept) > _count_open(text):
-        return True
-    return any(kept.count(quote) % 2 > text.count(quote) % 2 for quote in _QUOTES)
+def _is_needed(kept: str, line: str, context: Context) -> bool:
+    """True if the whole line leaves fewer brackets and quotes open than `kept`: `f(g(` needs the bracket of `x)`."""
+    before, after = context.line_before, context.line_after
+    return _count_faults(before + line + after) < _count_faults(before + kept + after)
 
 
-def _count_open(text: str) -> int:
-    return len(_match_brackets(text)[0])
+def _completes(context: Context, line: str) -> bool:
+    """True if the rest of the line is closing brackets, and `line` closes those already."""
+    before, after = context.line_before, context.line_after.rstrip()
+    if not all(char in _BRACKETS for char in after) or not _match_brackets(line)[1].startswith(after):
+        return False
+    return _count_faults(before + line) < _count_faults(before + line + after)
 
 
-def _closes_all(first_line: str, line_after: str) -> bool:
-    """True if `line_after` consists of closing brackets, and the first line closes the same ones."""
-    unmatched = _match_brackets(first_line)[1]
-    return all(char in _BRACKETS for char in line_after) and unmatched.startswith(line_after)
+def _count_faults(line: str) -> int:
+    """The brackets that are never closed or never opened, and the kinds of quotes that are left open."""
+    lacking, unopened = _match_brackets(line)
+    return len(lacking) + len(unopened) + sum(line.count(quote) % 2 for quote in _QUOTES)
 
 
 def _match_brackets(text: str) -> tuple[str, str]:

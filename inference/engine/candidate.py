@@ -4,9 +4,13 @@ from dataclasses import dataclass, field
 
 from inference.engine.detokenizer import Detokenizer
 from inference.engine.stopping import BlockRule, LineRule, count_stable, find_stop
+from inference.engine.suffix_rule import Ending, SuffixRule
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
 from inference.protocol.completion import FinishReason
+
+# Reasons that say less than that the text reached the suffix.
+_REPLACED_REASONS = (FinishReason.END, FinishReason.EXTENT, FinishReason.STOP, FinishReason.LENGTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +20,8 @@ class Limits:
     max_tokens: int  # without the tokens that spell only healed bytes
     stops: tuple[str, ...]
     extent: LineRule | BlockRule
+    suffix: SuffixRule | None = None
+    reads_suffix: bool = False  # whether the model read it, and so knows where to end
 
 
 @dataclass(slots=True)
@@ -46,12 +52,18 @@ class Candidate:
         remaining_bytes = crossing.remaining_bytes[len(token_bytes) :]
         self.tree = TokenTree((token_id,))
         self.crossings = (Crossing(None, remaining_bytes, crossing.rule if remaining_bytes else Rule.EXTEND),)
-        self.text += self.detokenizer.add(token_bytes)
-        self._find_end()
+        added = self.detokenizer.add(token_bytes)
+        self.text += added
+        self._find_end(added)
 
     def finish(self, reason: FinishReason) -> None:
-        """Ends the candidate. Only the first call has an effect."""
-        self.finish_reason = self.finish_reason or reason
+        """Ends the candidate, before the suffix if the text has reached it. Only the first call has an effect."""
+        if self.finish_reason is not None:
+            return
+        self.finish_reason = reason
+        was_chosen = reason is FinishReason.END and self.limits.reads_suffix
+        if self._cut_suffix(Ending.CHOSEN if was_chosen else Ending.LIMITED) and reason in _REPLACED_REASONS:
+            self.finish_reason = FinishReason.SUFFIX
 
     def take_text(self) -> str:
         """The text to send now: the first line once it is complete, and the remaining text at the end."""
@@ -60,7 +72,7 @@ class Candidate:
         self.num_sent = max(self.num_sent, ready)
         return taken
 
-    def _find_end(self) -> None:
+    def _find_end(self, added: str) -> None:
         stop = find_stop(self.text, self.limits.stops)
         end = self.limits.extent.find_end(self.text)
         if stop is not None and (end is None or stop <= end):
@@ -69,12 +81,29 @@ class Candidate:
         elif end is not None:
             self.text = self.text[:end]
             self.finish(FinishReason.EXTENT)
+        elif "\n" in added and self._cut_suffix(Ending.OPEN):
+            self.finish_reason = FinishReason.SUFFIX
         elif self.num_new >= self.limits.max_tokens:
             self.finish(FinishReason.LENGTH)
+
+    def _cut_suffix(self, ending: Ending) -> bool:
+        """Cuts the text before the suffix, if it has reached it."""
+        rule = self.limits.suffix
+        at = None if rule is None else rule.find_end(self.text, ending)
+        if at is None:
+            return False
+        self.text = self.text[:at]
+        return True
 
     def _count_ready(self) -> int:
         body = len(self.text) - len(self.text.lstrip())
         line_end = self.text.find("\n", body)
-        if line_end < 0 or line_end > count_stable(self.text, self.limits.stops):
+        if line_end < 0:
             return 0
-        return len(self.text[:line_end].rstrip())  # without trailing blanks, which are cut if the block ends here
+        ready = len(self.text[:line_end].rstrip())  # without trailing blanks, which are cut if the block ends here
+        return ready if ready <= self._count_stable() else 0
+
+    def _count_stable(self) -> int:
+        """How many of the first characters neither a stop string nor the suffix can take away."""
+        stable = count_stable(self.text, self.limits.stops)
+        return stable if self.limits.suffix is None else min(stable, self.limits.suffix.count_settled(self.text))

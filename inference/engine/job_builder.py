@@ -8,6 +8,7 @@ from inference.engine.detokenizer import Detokenizer
 from inference.engine.job import ChunkSink, Counters, Job
 from inference.engine.prompts.prompt import Prompt, PromptBuilder
 from inference.engine.stopping import build_extent_rule
+from inference.engine.suffix_rule import build_suffix_rule
 from inference.errors import InvalidRequestError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import LanguageModel, RandomSource
@@ -37,7 +38,8 @@ class JobBuilder:
         prompt = self.prompts.build(request, self._find_prompt_room(request))
         tree = prompt.covering.build_tree(prompt.context_ids)
         extent = build_extent_rule(request.extent, request.prefix, request.suffix)
-        limits = Limits(request.max_tokens, request.stop, extent)
+        suffix = build_suffix_rule(request.prefix, request.suffix)
+        limits = Limits(request.max_tokens, request.stop, extent, suffix, prompt.reads_suffix)
         first = Candidate(0, tree, prompt.covering.crossings, limits, Detokenizer(len(prompt.healed)))
         return Job(
             request=request,

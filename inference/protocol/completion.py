@@ -53,6 +53,7 @@ class FinishReason(StrEnum):
 
     END = "end"  # the model chose its end token
     EXTENT = "extent"  # the requested line or block is complete
+    SUFFIX = "suffix"  # the text after the cursor was reached; what repeated it is not part of the text
     STOP = "stop"  # a stop string was generated; it is not part of the text
     LENGTH = "length"  # max_tokens were generated
     DEADLINE = "deadline"

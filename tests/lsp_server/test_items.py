@@ -26,7 +26,12 @@ UTF8, UTF16 = PositionEncodingKind.Utf8, PositionEncodingKind.Utf16
         ("my_|value", "new_value", "new_"),
         ("val|ue", "ue", None),
         ("x = a|else", " + e", " + e"),  # `e` does not repeat `else`
-        ("if a:\n    |\n    b = 2\n", "a = 1\n    b = 2", "a = 1"),
+        ("f(g(|)", "x)", "x)"),  # a bracket that the text before the cursor opens is kept
+        ("f(g(|)", "x))", "x)"),
+        ("f(|)", "x)", "x"),
+        ('f("|")', "x", "x"),
+        ("if a:\n    |\n    b = 2\n", "a = 1\n    b = 2", "a = 1\n    b = 2"),  # the engine knows where to end
+        ("{\n    {\n    |\n}\n", "}", "}"),  # the next line is indented differently
         ("def f():\n    |\n    return 1\n", "return 1", None),
         ("def f():\n    retu|\n    return 1\n", "rn 1", None),
         ("def f():\n    retu|\n    return 10\n", "rn 1", "rn 1"),
@@ -39,8 +44,9 @@ def test_the_text_after_the_cursor_is_not_repeated(around: str, text: str, inser
     assert fit(text, Context(prefix, suffix)) == (None if inserted is None else Insertion(inserted))
 
 
-def test_a_block_replaces_the_brackets_that_it_closes() -> None:
-    assert fit("self):\n    pass\n", Context("def f(", ")\n")) == Insertion("self):\n    pass", ")")
+@pytest.mark.parametrize("text", ["self):\n    pass", "self):"])
+def test_a_block_replaces_the_brackets_that_it_closes(text: str) -> None:
+    assert fit(text, Context("def f(", ")\n")) == Insertion(text, ")")
 
 
 _TEXTS = st.text("ab()\"' \n,", max_size=12)

@@ -16,7 +16,8 @@ import transformers
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from inference.engine.prompts.fim_markers import FimMarkers, FimOrder
+from inference.engine.prompts.fim_markers import FimMarkers
+from inference.engine.prompts.layout import FillIn, Layout
 from inference.engine.prompts.prompt import PromptBuilder
 from inference.healing.text_encoder import TextEncoder
 from inference.healing.token_tree import TokenTree
@@ -225,11 +226,11 @@ def token_trees(draw: st.DrawFn) -> TokenTree:
     return TokenTree((0,) * draw(st.integers(1, 4)), (0,) * num_branches, tuple(parents))
 
 
-def build_prompts(toy: ToyTokenizer, order: FimOrder = FimOrder.PREFIX_SUFFIX) -> PromptBuilder:
-    """Builds a PromptBuilder as `load_engine` does, with the toy's own vocabulary."""
+def build_prompts(toy: ToyTokenizer, layout: Layout = Layout.PSM) -> PromptBuilder:
+    """Builds a PromptBuilder as `load_engine` does for a trained model, with the toy's own vocabulary."""
     markers = FimMarkers(*(toy.vocabulary.special_tokens[name] for name in (FIM_NAMES[0], FIM_NAMES[2], FIM_NAMES[1])))
     start_ids = toy.encoder.start_ids or (toy.vocabulary.special_tokens[END],)
-    return PromptBuilder(toy.encoder, toy.vocabulary, toy.trie, start_ids, markers, order)
+    return PromptBuilder(toy.encoder, toy.vocabulary, toy.trie, start_ids, FillIn(markers, layout))
 
 
 def write_model(folder: Path, toy: ToyTokenizer, family: str = "llama", seed: int = 0, **changes: object) -> Path:

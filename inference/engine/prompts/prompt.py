@@ -1,11 +1,8 @@
 """The prompt of a request: the kept tokens in the layout that the model was trained with, and the healed bytes.
 
 In a fill-in-the-middle prompt, the partial word would be at the end of the prefix section, far from the position where
-the model continues. So the healed bytes are removed from the prefix section, and the covering spells them after the
-last marker:
-
-    prefix-suffix-middle   <prefix> kept <suffix> suffix <middle>   healed…
-    suffix-prefix-middle   <prefix> <suffix> suffix <middle> kept   healed…
+the model continues. So the healed bytes are removed from the prefix section, and the covering spells them at the end of
+the prompt; `inference.engine.prompts.layout` shows the layouts.
 
 The start tokens, the markers, both sections and the tokens that spell the healed bytes must fit into the available
 room. If they do not, the suffix is shortened first, if necessary to nothing. Then the kept tokens are cut at the front.
@@ -14,7 +11,7 @@ The start tokens and the healed bytes are never cut: a request whose healed byte
 
 from dataclasses import dataclass
 
-from inference.engine.prompts.fim_markers import FimMarkers, FimOrder
+from inference.engine.prompts.layout import FillIn
 from inference.errors import InvalidRequestError
 from inference.healing.covering import CoveringTree, Crossing, Rule, build_covering, build_root_covering
 from inference.healing.heal_point import encode_section, encode_text, find_heal_point
@@ -39,6 +36,7 @@ class Prompt:
     healed: bytes
     num_healed_bytes: int  # without the dummy prefix, which was not typed
     num_spelling_tokens: int  # the most tokens that spell only healed bytes
+    reads_suffix: bool = False  # whether `context_ids` has text after the cursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +47,7 @@ class PromptBuilder:
     vocabulary: Vocabulary
     trie: Trie
     start_ids: tuple[int, ...]  # tokens that begin every text of this model
-    markers: FimMarkers | None
-    order: FimOrder = FimOrder.PREFIX_SUFFIX
+    fill_in: FillIn | None = None  # None: the model is not given suffixes
 
     def build(self, request: CompletionRequest, max_tokens: int) -> Prompt:
         """The request's prompt. The context and the tokens that spell healed bytes are at most `max_tokens` together.
@@ -67,14 +64,14 @@ class PromptBuilder:
                 f"and the start tokens take {len(self.start_ids)}, but the prompt has room for {max_tokens}; "
                 f"lower max_tokens ({request.max_tokens}) or set healing to none"
             )
-        num_markers = 0 if self.markers is None else self.markers.num_tokens
+        num_markers = 0 if self.fill_in is None else self.fill_in.markers.num_tokens
         num_kept_first = min(len(kept), int(max_tokens * _MIN_KEPT_FRACTION))
         num_suffix = min(int(max_tokens * _MAX_SUFFIX_FRACTION), room - num_kept_first - num_markers)
         suffix_ids = self._encode_suffix(request.suffix, num_suffix)
         kept = _cut_window(kept, room - len(suffix_ids) - (num_markers if suffix_ids else 0))
         num_healed_bytes = min(len(healed), len(self.encoder.normalize(prefix).encode()))
-        context_ids = self._lay_out(kept, suffix_ids, len(covering.common_ids))
-        return Prompt(context_ids, covering, kept, healed, num_healed_bytes, num_spelling)
+        context_ids = self.start_ids + self._lay_out(kept, suffix_ids, healed, len(covering.common_ids))
+        return Prompt(context_ids, covering, kept, healed, num_healed_bytes, num_spelling, bool(suffix_ids))
 
     def _heal(self, prefix: str, healing: Healing) -> tuple[tuple[int, ...], bytes, CoveringTree]:
         if healing is Healing.EXACT:
@@ -91,22 +88,17 @@ class PromptBuilder:
         return ids, b"", build_root_covering(b"", Rule.EXTEND)
 
     def _encode_suffix(self, suffix: str, max_tokens: int) -> tuple[int, ...]:
-        """The suffix's first tokens; none if the model has no markers."""
-        if self.markers is None or max_tokens <= 0 or not suffix.strip():
+        """The suffix's first tokens; none if the model is not given suffixes."""
+        if self.fill_in is None or max_tokens <= 0 or not suffix.strip():
             return ()
         return encode_section(self.encoder, suffix[: max_tokens * _MAX_CHARS_PER_TOKEN])[:max_tokens]
 
-    def _lay_out(self, kept: tuple[int, ...], suffix_ids: tuple[int, ...], num_common: int) -> tuple[int, ...]:
-        """The context. `num_common`: how many of the kept tokens belong to the open word, and stay with its end."""
-        if not suffix_ids or self.markers is None:
-            return self.start_ids + kept
-        markers = self.markers
-        if markers.middle is None:
-            return (*self.start_ids, markers.suffix, *suffix_ids, markers.prefix, *kept)
-        if self.order is FimOrder.SUFFIX_PREFIX:
-            return (*self.start_ids, markers.prefix, markers.suffix, *suffix_ids, markers.middle, *kept)
-        before, common = kept[: max(len(kept) - num_common, 0)], kept[max(len(kept) - num_common, 0) :]
-        return (*self.start_ids, markers.prefix, *before, markers.suffix, *suffix_ids, markers.middle, *common)
+    def _lay_out(
+        self, kept: tuple[int, ...], suffix_ids: tuple[int, ...], healed: bytes, num_open: int
+    ) -> tuple[int, ...]:
+        if self.fill_in is None or not suffix_ids:
+            return kept
+        return self.fill_in.lay_out(kept, suffix_ids, healed, self.vocabulary.token_bytes, num_open)
 
 
 def _count_spelling_tokens(covering: CoveringTree) -> int:

@@ -1,9 +1,13 @@
+from typing import Any
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference.engine.candidate import Candidate, Limits
 from inference.engine.detokenizer import Detokenizer
 from inference.engine.stopping import BlockRule, LineRule
+from inference.engine.suffix_rule import build_suffix_rule
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
 from inference.protocol.completion import FinishReason
@@ -32,13 +36,15 @@ _pieces = st.lists(
     max_tokens=st.integers(1, 40),
     stops=st.lists(st.sampled_from(["ab", "a\n", ")", "b:a", "\n\n"]), max_size=2),
     extent=st.sampled_from([LineRule(), BlockRule(0, False), BlockRule(1, True), BlockRule(4, False)]),
+    suffix=st.sampled_from(["", ")", ")\nab\n", "\nb:\na", "\na\n\nab\n    a\nb:", "a\r\n", "\n    a\n    a", "}"]),
 )
 def test_streamed_pieces_joined_equal_the_text_sent_at_once(
-    pieces: list[str], cut: int, max_tokens: int, stops: list[str], extent: LineRule | BlockRule
+    pieces: list[str], cut: int, max_tokens: int, stops: list[str], extent: LineRule | BlockRule, suffix: str
 ) -> None:
     data = "".join(pieces).encode()
     tokens = [data[start : start + cut] for start in range(0, len(data), cut)]
-    streaming, at_once = (_candidate(Limits(max_tokens, tuple(stops), extent)) for _ in range(2))
+    limits = Limits(max_tokens, tuple(stops), extent, build_suffix_rule("f(\n", suffix))
+    streaming, at_once = (_candidate(limits) for _ in range(2))
     streamed = []
     for token in tokens:
         if streaming.finish_reason:
@@ -79,6 +85,59 @@ def test_a_stop_string_ends_the_text_before_it() -> None:
 
     assert candidate.finish_reason is FinishReason.STOP
     assert candidate.take_text() == "ab "
+
+
+def _limits_before(suffix: str, **others: Any) -> Limits:
+    return Limits(100, (), _ENDLESS, build_suffix_rule("f(", suffix), **others)
+
+
+def test_the_text_ends_before_the_suffix() -> None:
+    candidate = _candidate(_limits_before(")\n"))
+    candidate.accept_token(_ANY, 1, b"ab)")
+    assert not candidate.finish_reason
+
+    candidate.accept_token(_ANY, 1, b"\nmore")
+
+    assert candidate.finish_reason is FinishReason.SUFFIX
+    assert candidate.text == "ab"
+
+
+@pytest.mark.parametrize(
+    ("reason", "kept"),
+    [
+        (FinishReason.LENGTH, FinishReason.SUFFIX),
+        (FinishReason.END, FinishReason.SUFFIX),
+        (FinishReason.DEADLINE, FinishReason.DEADLINE),
+        (FinishReason.CANCELLED, FinishReason.CANCELLED),
+    ],
+)
+def test_however_it_ends_the_suffix_is_cut(reason: FinishReason, kept: FinishReason) -> None:
+    candidate = _candidate(_limits_before(")\n"))
+    candidate.accept_token(_ANY, 1, b"ab)")
+
+    candidate.finish(reason)
+
+    assert (candidate.finish_reason, candidate.take_text()) == (kept, "ab")
+
+
+@pytest.mark.parametrize(("reads_suffix", "text"), [(True, "a\nb"), (False, "a")])
+def test_a_model_that_read_the_suffix_may_end_with_the_same_line(reads_suffix: bool, text: str) -> None:
+    candidate = _candidate(_limits_before("\nb\n", reads_suffix=reads_suffix))
+    candidate.accept_token(_ANY, 1, b"a\nb")
+
+    candidate.finish(FinishReason.END)
+
+    assert candidate.take_text() == text
+
+
+def test_a_first_line_that_may_be_the_suffix_is_held_back() -> None:
+    candidate = _candidate(Limits(100, (), _ENDLESS, build_suffix_rule("x\n", "\na\nb\n")))
+    sent = []
+    for token in (b"a\n", b"b", b"c\n"):
+        candidate.accept_token(_ANY, 1, token)
+        sent.append(candidate.take_text())
+
+    assert sent == ["", "", "a"]
 
 
 def test_the_earliest_end_in_the_text_wins() -> None:

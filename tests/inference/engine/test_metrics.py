@@ -37,6 +37,7 @@ def test_a_request_without_tokens_has_no_time_to_a_first_chunk() -> None:
         (FinishReason.END, Outcome.COMPLETED),
         (FinishReason.EXTENT, Outcome.COMPLETED),
         (FinishReason.STOP, Outcome.COMPLETED),
+        (FinishReason.SUFFIX, Outcome.COMPLETED),
         (FinishReason.LENGTH, Outcome.COMPLETED),
     ],
 )

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference.engine.prompts.fim_markers import FimMarkers, FimOrder
+from inference.engine.prompts.fim_markers import FimMarkers
+from inference.engine.prompts.layout import FillIn, Layout
 from inference.engine.prompts.prompt import _cut_front
 from inference.errors import InvalidRequestError
 from inference.healing.covering import CoveringTree, Rule
@@ -14,6 +15,7 @@ from inference.protocol.completion import CompletionRequest, Healing
 from tests.support.toys import FIM_NAMES, KINDS, SENTENCEPIECE_KINDS, ToyTokenizer, build_prompts, texts, toy_tokenizer
 
 kinds = pytest.mark.parametrize("kind", KINDS)
+_LAYOUTS = [layout for layout in Layout if layout is not Layout.NONE]
 _PREFIX, _SUFFIX = "def walk(node):\n    return node.nex", "\n\nwalk(None)\n"
 
 
@@ -52,7 +54,7 @@ def test_suffix_first_puts_the_kept_tokens_after_the_middle_marker() -> None:
     toy = toy_tokenizer("qwen")
     prefix_id, suffix_id, middle_id = _ids(toy)
 
-    prompt = build_prompts(toy, FimOrder.SUFFIX_PREFIX).build(CompletionRequest(_PREFIX, _SUFFIX), 256)
+    prompt = build_prompts(toy, Layout.SPM).build(CompletionRequest(_PREFIX, _SUFFIX), 256)
 
     start = prompt.context_ids[:1]
     assert prompt.context_ids == (*start, prefix_id, suffix_id, *toy.encode(_SUFFIX), middle_id, *prompt.kept_ids)
@@ -61,7 +63,9 @@ def test_suffix_first_puts_the_kept_tokens_after_the_middle_marker() -> None:
 def test_a_model_without_a_middle_marker_reads_the_suffix_and_then_the_prefix() -> None:
     toy = toy_tokenizer("qwen")
     prefix_id, suffix_id, _ = _ids(toy)
-    prompts = dataclasses.replace(build_prompts(toy), markers=FimMarkers(prefix_id, suffix_id, None))
+    prompts = dataclasses.replace(
+        build_prompts(toy), fill_in=FillIn(FimMarkers(prefix_id, suffix_id, None), Layout.SPM)
+    )
 
     prompt = prompts.build(CompletionRequest(_PREFIX, _SUFFIX), 256)
 
@@ -79,7 +83,7 @@ def test_an_empty_suffix_needs_no_markers(suffix: str) -> None:
 
 def test_a_model_without_markers_sees_no_suffix() -> None:
     toy = toy_tokenizer("qwen")
-    prompts = dataclasses.replace(build_prompts(toy), markers=None)
+    prompts = dataclasses.replace(build_prompts(toy), fill_in=None)
 
     prompt = prompts.build(CompletionRequest(_PREFIX, _SUFFIX), 256)
 
@@ -139,18 +143,18 @@ def _count_spelling_slowly(toy: ToyTokenizer, covering: CoveringTree) -> int:
     repeats=st.sampled_from([1, 1, 8, 40]),
     suffix=texts,
     healing=st.sampled_from(Healing),
-    order=st.sampled_from(FimOrder),
+    layout=st.sampled_from(_LAYOUTS),
     max_tokens=st.integers(8, 120),
 )
 @settings(max_examples=3 * settings().max_examples)
 def test_a_prompt_with_its_healed_bytes_fits_or_is_refused(
-    kind: str, prefix: str, repeats: int, suffix: str, healing: Healing, order: FimOrder, max_tokens: int
+    kind: str, prefix: str, repeats: int, suffix: str, healing: Healing, layout: Layout, max_tokens: int
 ) -> None:
     toy = toy_tokenizer(kind)
     request = CompletionRequest(prefix * repeats, suffix * repeats, healing=healing)
 
     try:
-        prompt = build_prompts(toy, order).build(request, max_tokens)
+        prompt = build_prompts(toy, layout).build(request, max_tokens)
     except InvalidRequestError as error:
         _, num_spelling, num_start, room = map(int, re.findall(r"\d+", str(error))[:4])
         assert num_spelling + num_start > room == max_tokens
@@ -159,7 +163,7 @@ def test_a_prompt_with_its_healed_bytes_fits_or_is_refused(
     num_spelling = _count_spelling_slowly(toy, prompt.covering)
     assert num_spelling <= prompt.num_spelling_tokens
     assert len(prompt.context_ids) + num_spelling <= max_tokens
-    full = build_prompts(toy, order)._heal(_cut_front(request.prefix, 8 * max_tokens), healing)[0]
+    full = build_prompts(toy, layout)._heal(_cut_front(request.prefix, 8 * max_tokens), healing)[0]
     assert full[len(full) - len(prompt.kept_ids) :] == prompt.kept_ids
     num_suffix = len(prompt.context_ids) - len(prompt.kept_ids) - 1
     if num_suffix and len(prompt.kept_ids) < len(full):  # the suffix is cut before the last quarter of the text

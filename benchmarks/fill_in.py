@@ -1,0 +1,174 @@
+"""Which layout of a fill-in prompt completes best, and whether completions repeat the text after the cursor.
+
+Gaps are made in held-out files: the rest of an identifier, the rest of a line, and one to three whole lines. Every gap
+is filled with each layout, and without its suffix. Decoding is greedy.
+
+- right: the rest of the identifier, judged as in `benchmarks.accuracy`; the rest of the line; all missing lines, or the
+  first of them.
+- cut: completions that the engine ended where they reached the suffix.
+- repeats: completions that still end with the beginning of the suffix (`benchmarks.corpora.gaps.Gap.is_repeated_by`).
+"""
+
+import argparse
+import dataclasses
+import math
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.progress import track
+
+from benchmarks.corpora.gaps import Gap, GapKind, draw_gaps
+from benchmarks.measures.report import Row, find_processor, print_rows, write_report
+from inference.config import EngineConfig
+from inference.engine.engine import Engine
+from inference.engine.loader import find_fill_in
+from inference.engine.prompts.layout import Layout
+from inference.engine.prompts.prompt import PromptBuilder
+from inference.engine.waiting_sink import WaitingSink
+from inference.model.loader import build_language_model, load_model
+from inference.protocol.completion import CompletionChunk, CompletionRequest, Extent, FinishReason
+from models.training.corpus import iter_held_out
+
+_PREFIX_CHARS, _SUFFIX_CHARS = 1500, 700
+_MAX_TOKENS = {GapKind.IDENTIFIER: 16, GapKind.LINE: 32, GapKind.BLOCK: 48}
+_BATCH_SIZE = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A gap, and what one layout wrote into it."""
+
+    gap: Gap
+    text: str
+    finish_reason: FinishReason | None
+
+
+class _Sink(WaitingSink):
+    """Also keeps why the completion ended."""
+
+    finish_reason: FinishReason | None = None
+
+    def send(self, chunk: CompletionChunk) -> None:
+        self.finish_reason = chunk.finish_reason or self.finish_reason
+        super().send(chunk)
+
+
+def main() -> None:
+    options = _parse_options()
+    counts = {
+        GapKind.IDENTIFIER: options.identifiers, GapKind.LINE: options.lines, GapKind.BLOCK: options.blocks
+    }  # fmt: skip
+    gaps = [_cut_context(gap) for gap in draw_gaps(iter_held_out(), counts, options.seed)]
+    filled: dict[Layout, list[Filled]] = {layout: [] for layout in Layout}
+    with _load_engines(options) as (default, engines):
+        for start in track(range(0, len(gaps), _BATCH_SIZE), "completing"):
+            batch = gaps[start : start + _BATCH_SIZE]
+            for layout, engine in engines.items():
+                filled[layout] += _fill(engine, batch)
+    without = filled[Layout.NONE]
+    rows = [_build_row(layout, filled[layout], without, layout is default) for layout in Layout]
+    print_rows(f"Right, {len(gaps)} gaps; the default is {default}", rows)
+    figures: dict[str, float | bool | None] = {
+        "num_cuts": options.identifiers,
+        "right_without_suffix": _percent_right(without),
+        "right_default": _percent_right(filled[default]),
+        "right_psm": _percent_right(filled[Layout.PSM]),
+        "right_spm": _percent_right(filled[Layout.SPM]),
+        "right_line_start": _percent_right(filled[Layout.PSM_LINE]),
+        "right_line_above": _percent_right(filled[Layout.PSM_LINE_ABOVE]),
+        "suffix_repeats": sum(each.gap.is_repeated_by(each.text) for each in filled[default]),
+        "suffix_repeats_all_layouts": sum(
+            each.gap.is_repeated_by(each.text) for some in filled.values() for each in some
+        ),
+    }
+    write_report("fill_in", rows, figures, device=find_processor() if options.device == "cpu" else options.device)
+
+
+def _parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, default=Path("models/default"))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--identifiers", type=int, default=1000)
+    parser.add_argument("--lines", type=int, default=300)
+    parser.add_argument("--blocks", type=int, default=150)
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args()
+
+
+@contextmanager
+def _load_engines(options: argparse.Namespace) -> Iterator[tuple[Layout, dict[Layout, Engine]]]:
+    """The default layout of the model, and an engine for each layout. They share the model, and run in turn."""
+    config = EngineConfig(options.model, options.device, num_threads=options.threads, max_sequences=_BATCH_SIZE)
+    loaded = load_model(config)
+    model = build_language_model(loaded)
+    prompts = PromptBuilder(loaded.encoder, loaded.vocabulary, loaded.trie, loaded.start_ids)
+    default = find_fill_in(config, model, prompts)
+    with ExitStack() as stack:
+        engines = {}
+        for layout in Layout:
+            setting = dataclasses.replace(config, fill_in_layout=str(layout))
+            own = dataclasses.replace(prompts, fill_in=find_fill_in(setting, model, prompts))
+            engines[layout] = stack.enter_context(closing(Engine(setting, model, own)))
+        yield Layout.NONE if default is None else default.layout, engines
+
+
+def _cut_context(gap: Gap) -> Gap:
+    """The gap with less text around it, from a line's start on."""
+    start = gap.prefix.find("\n", max(len(gap.prefix) - _PREFIX_CHARS, 0)) + 1
+    return dataclasses.replace(gap, prefix=gap.prefix[start:], suffix=gap.suffix[:_SUFFIX_CHARS])
+
+
+def _fill(engine: Engine, gaps: list[Gap]) -> list[Filled]:
+    sinks = []
+    for gap in gaps:
+        extent = Extent.BLOCK if gap.kind is GapKind.BLOCK else Extent.SINGLE_LINE
+        sink = _Sink()
+        engine.submit(CompletionRequest(gap.prefix, gap.suffix, max_tokens=_MAX_TOKENS[gap.kind], extent=extent), sink)
+        sinks.append(sink)
+    return [Filled(gap, sink.wait()[0], sink.finish_reason) for gap, sink in zip(gaps, sinks, strict=True)]
+
+
+def _build_row(layout: Layout, filled: list[Filled], without: list[Filled], is_default: bool) -> Row:
+    by_kind = {kind: [each for each in filled if each.gap.kind is kind] for kind in GapKind}
+    blocks = by_kind[GapKind.BLOCK]
+    return {
+        "layout": "none (no suffix)" if layout is Layout.NONE else str(layout),
+        "default": is_default,
+        "identifier": _percent_right(filled),
+        "to no suffix": _percent_right(filled) - _percent_right(without),
+        "± (95 %)": _find_spread(filled, without),
+        "line": _percent([each.gap.is_filled_by(each.text) for each in by_kind[GapKind.LINE]]),
+        "lines": _percent([each.gap.is_filled_by(each.text) for each in blocks]),
+        "first of lines": _percent([each.gap.has_first_line_of(each.text) for each in blocks]),
+        "ended by the model, %": _percent([each.finish_reason is FinishReason.END for each in filled]),
+        "cut, %": _percent([each.finish_reason is FinishReason.SUFFIX for each in filled]),
+        "repeats": sum(each.gap.is_repeated_by(each.text) for each in filled),
+    }
+
+
+def _percent_right(filled: list[Filled]) -> float:
+    """Of the identifiers."""
+    return _percent([each.gap.is_filled_by(each.text) for each in filled if each.gap.kind is GapKind.IDENTIFIER])
+
+
+def _find_spread(filled: list[Filled], without: list[Filled]) -> float:
+    """Half the width of the 95 % interval of the difference between paired identifiers, in percent."""
+    differences = [
+        each.gap.is_filled_by(each.text) - other.gap.is_filled_by(other.text)
+        for each, other in zip(filled, without, strict=True)
+        if each.gap.kind is GapKind.IDENTIFIER
+    ]
+    mean = sum(differences) / len(differences)
+    variance = sum((difference - mean) ** 2 for difference in differences) / len(differences)
+    return 196 * math.sqrt(variance / len(differences))
+
+
+def _percent(marks: list[bool]) -> float:
+    return round(100 * sum(marks) / max(len(marks), 1), 3)
+
+
+if __name__ == "__main__":
+    main()

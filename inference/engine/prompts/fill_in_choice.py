@@ -1,0 +1,119 @@
+"""Which markers and layout a model is given suffixes with: the engine's setting, the folder's own file, or the family.
+
+A model folder may hold `midtoken.json`:
+
+    {"fill_in": {"layout": "spm", "prefix": "<PRE>", "suffix": "<SUF>", "middle": "<MID>"}}
+
+The markers are names of the tokenizer's special tokens. They may be left out if the tokenizer has those of a known
+family. Without `middle`, the suffix comes first and no marker follows the prefix.
+"""
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from inference.config import AUTO_LAYOUT
+from inference.engine.prompts.layout import FillIn, Layout
+from inference.engine.prompts.marker_families import MarkerFamily, find_family
+from inference.errors import ModelError, quote
+from trie_cache.vocabulary import Vocabulary
+
+FILE_NAME = "midtoken.json"
+_KEYS = ("layout", "prefix", "suffix", "middle")
+
+
+class ChosenBy(StrEnum):
+    """Who chose the layout."""
+
+    FAMILY = "family"
+    FOLDER = "folder"
+    SETTING = "setting"
+
+
+@dataclass(frozen=True, slots=True)
+class FillInChoice:
+    """How suffixes are given to a model, and who chose it. None: they are not."""
+
+    fill_in: FillIn | None
+    chosen_by: ChosenBy
+
+
+def choose_fill_in(setting: str, folder: Path, vocabulary: Vocabulary) -> FillInChoice:
+    """The choice for the model in `folder`. `setting` is the engine's, a layout or `auto`.
+
+    Raises ModelError if the setting or the folder's file is wrong or does not fit the tokenizer.
+    """
+    named = _read_file(folder / FILE_NAME)
+    family = named.family or find_family(vocabulary)
+    if setting != AUTO_LAYOUT:
+        layout = _to_layout("fill_in_layout", setting, (AUTO_LAYOUT, *Layout))
+        return FillInChoice(_combine("fill_in_layout", layout, family, vocabulary), ChosenBy.SETTING)
+    if named.layout is not None or named.family is not None:
+        layout = named.layout or (Layout.SPM if family is not None and family.middle is None else Layout.PSM_LINE)
+        return FillInChoice(_combine(FILE_NAME, layout, family, vocabulary), ChosenBy.FOLDER)
+    if family is None:
+        return FillInChoice(None, ChosenBy.FAMILY)
+    return FillInChoice(_combine(FILE_NAME, family.layout, family, vocabulary), ChosenBy.FAMILY)
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What a folder's file says."""
+
+    layout: Layout | None = None
+    family: MarkerFamily | None = None
+
+
+def _read_file(path: Path) -> _Named:
+    if not path.exists():
+        return _Named()
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"cannot read {path}: {error}") from error
+    values = _check_keys(
+        path, "fill_in", _check_keys(path, "the file", content, ("fill_in",)).get("fill_in", {}), _KEYS
+    )
+    for key, value in values.items():
+        if not isinstance(value, str):
+            raise ModelError(f"{path}: {key} must be a string, not {quote(repr(value))}")
+    layout = _to_layout(f"{path}: layout", values["layout"], tuple(Layout)) if "layout" in values else None
+    if not values.keys() & {"prefix", "suffix", "middle"}:
+        return _Named(layout)
+    if not values.keys() >= {"prefix", "suffix"}:
+        raise ModelError(f"{path}: name both prefix and suffix, or neither")
+    return _Named(layout, MarkerFamily(values["prefix"], values["suffix"], values.get("middle"), Layout.NONE))
+
+
+def _check_keys(path: Path, name: str, value: Any, known: tuple[str, ...]) -> dict[str, Any]:  # Any: parsed JSON
+    """The value, if it is an object with known keys only."""
+    if not isinstance(value, dict):
+        raise ModelError(f"{path}: {name} must be a JSON object")
+    for key in value:
+        if key not in known:
+            raise ModelError(f"{path}: unknown key {quote(key)} in {name}; known are {', '.join(known)}")
+    return value
+
+
+def _to_layout(name: str, value: str, known: Collection[str]) -> Layout:
+    if value not in known:
+        raise ModelError(f"{name} must be one of {', '.join(known)}, not {quote(value)}")
+    return Layout(value)
+
+
+def _combine(source: str, layout: Layout, family: MarkerFamily | None, vocabulary: Vocabulary) -> FillIn | None:
+    if layout is Layout.NONE:
+        return None
+    if family is None:
+        raise ModelError(f"{source} asks for the layout {layout}, but the tokenizer has no known fill-in markers")
+    markers = family.find_markers(vocabulary)
+    if markers is None:
+        names = [name for name in (family.prefix, family.suffix, family.middle) if name is not None]
+        missing = next(name for name in names if vocabulary.special_id(name) is None)
+        raise ModelError(f"{source}: the tokenizer has no special token {quote(missing)}")
+    if markers.middle is None and layout is not Layout.SPM:
+        raise ModelError(f"{source} asks for the layout {layout}, which needs a middle marker; without one it is spm")
+    return FillIn(markers, layout)

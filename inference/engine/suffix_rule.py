@@ -1,0 +1,198 @@
+"""Where a completion has reached the text after the cursor and begins to write it again.
+
+The suffix begins with the rest of the cursor's line. If that is blank, it begins with the next line that is not. A
+line of the completion may be that beginning: it ends with the rest of the line, or it equals the next line, indentation
+included.
+
+1. The rest of the line, at the end of the completion's first line: the completion ends before it.
+2. Anywhere else the line may rightly stand twice (`pass`, `}`, `return x`). So what follows it must agree too: it is
+   the suffix if two further lines of the completion are those of the suffix, or if the completion ends before they
+   differ.
+3. Brackets and quotes decide otherwise: in `f(g(▏)` a completion `x)` closes a bracket that the suffix leaves open. The
+   completion is not cut if the text around the cursor has fewer open or surplus ones with the whole of it.
+4. If the model read the suffix and chose to end the text itself, lines that equal the next one stay, and a rest that
+   closes brackets or quotes is only cut if fewer of them are open or surplus without it.
+
+Blank lines and white space at the end of lines, and so carriage returns, do not count in comparisons.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from itertools import dropwhile
+
+_NUM_CERTAIN_LINES = 3
+_NEAR_CHARS = 2000  # text further from the cursor is not compared, and its brackets do not count
+_CLOSER_OF = {"(": ")", "[": "]", "{": "}"}
+_CLOSERS = frozenset(_CLOSER_OF.values())
+_QUOTES = "\"'`"
+
+
+class Ending(Enum):
+    """Whether the completion goes on after the text so far."""
+
+    OPEN = auto()  # it may
+    LIMITED = auto()  # it ended at a line end, a stop string, or a limit; or its model did not read the suffix
+    CHOSEN = auto()  # the model, which read the suffix, ended it here
+
+
+class _Agreement(Enum):
+    """Whether the completion from some line on is the suffix."""
+
+    SAME = auto()
+    DIFFERENT = auto()
+    UNDECIDED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of the completion: its place in the text, without the line feed."""
+
+    start: int
+    end: int
+    is_complete: bool  # a line feed follows it
+
+
+@dataclass(frozen=True, slots=True)
+class SuffixRule:
+    """Finds the end of completions between one prefix and one suffix."""
+
+    near_prefix: str
+    near_suffix: str
+    remaining_line: str  # of the cursor's line, without white space at its end; empty if it is blank
+    lines_below: tuple[str, ...]  # that are not blank, without white space at their end
+
+    @property
+    def line_before(self) -> str:
+        """The cursor's line up to the cursor."""
+        return self.near_prefix[self.near_prefix.rfind("\n") + 1 :]
+
+    @property
+    def _closes_or_opens(self) -> bool:
+        """True if the rest of the line closes or opens brackets or quotes."""
+        return _count_bracket_faults(self.remaining_line) + _count_quote_faults(self.remaining_line) > 0
+
+    def find_end(self, text: str, ending: Ending) -> int | None:
+        """Where `text` has reached the suffix, or None if it has not, or not yet for certain."""
+        starts = self._iter_starts(text, ending)
+        return next((at for at, agreement in starts if agreement is _Agreement.SAME), None)
+
+    def count_settled(self, text: str) -> int:
+        """How many of the first characters stay in the completion, however it goes on. They end with a line."""
+        starts = self._iter_starts(text, Ending.OPEN)
+        return next((at for at, _ in starts), len(text[: text.rfind("\n") + 1].rstrip()))
+
+    def _iter_starts(self, text: str, ending: Ending) -> Iterator[tuple[int, _Agreement]]:
+        """The places where the suffix may begin again, and whether it is certain."""
+        lines = _split_lines(text)
+        for number, line in enumerate(lines):
+            if not line.is_complete and ending is Ending.OPEN:
+                return
+            at = self._find_start(text, number, line)
+            if at is None:
+                continue
+            is_first = bool(self.remaining_line) and number == 0
+            agreement = _Agreement.SAME if is_first else self._compare(text, lines[number + 1 :], ending)
+            if agreement is not _Agreement.DIFFERENT and not self._is_needed(text[: line.end], at, ending):
+                yield self._skip_repeats(text[:at], line.start), agreement
+
+    def _find_start(self, text: str, number: int, line: _Line) -> int | None:
+        """Where the suffix begins in `line`, if its end is the rest of the cursor's line, or it is the line below."""
+        content = text[line.start : line.end].rstrip()
+        if self.remaining_line:
+            at = line.start + len(content.removesuffix(self.remaining_line))
+            return at if content.endswith(self.remaining_line) else None
+        whole = (self.line_before if number == 0 else "") + content
+        if not content or not self.lines_below or whole != self.lines_below[0]:
+            return None
+        return len(text[: line.start].rstrip())
+
+    def _is_needed(self, text: str, at: int, ending: Ending) -> bool:
+        """True if `text[at:]` is not the suffix, but stands before it."""
+        is_chosen = ending is Ending.CHOSEN
+        if is_chosen and not self.remaining_line:
+            return True
+        whole, cut = self._count_faults(text), self._count_faults(text[:at])
+        if not self.remaining_line and "\n" not in text:  # without `text`, the line before the cursor is not complete
+            cut = _count_bracket_faults(self.near_prefix.removesuffix(self.line_before) + self.near_suffix)
+        return whole <= cut if is_chosen and self._closes_or_opens else whole < cut
+
+    def _skip_repeats(self, text: str, line_start: int) -> int:
+        """The end of `text`, before further repeats of the rest of the line that brackets or quotes speak against."""
+        size = len(self.remaining_line)
+        while size and len(text) - size >= line_start and text.endswith(self.remaining_line):
+            if self._count_faults(text[:-size]) >= self._count_faults(text):
+                break
+            text = text[:-size]
+        return len(text)
+
+    def _count_faults(self, text: str) -> int:
+        """The faults of the brackets around and in `text`, and of the quotes on the line that the suffix continues."""
+        before = self.near_prefix + text
+        line = before[before.rfind("\n") + 1 :] + self.remaining_line
+        quote_faults = _count_quote_faults(line) if self.remaining_line else 0
+        return _count_bracket_faults(before + self.near_suffix) + quote_faults
+
+    def _compare(self, text: str, lines: list[_Line], ending: Ending) -> _Agreement:
+        """Compares the lines after the suffix's first line with those that the suffix has there."""
+        first = None if self.remaining_line else self.lines_below[0]
+        expected = list(dropwhile(lambda line: line == first, self.lines_below))
+        num_same = 1
+        for line in lines:
+            content = text[line.start : line.end].rstrip()
+            if not content or (content == first and num_same == 1):  # the first line may be repeated several times
+                continue
+            if not expected:
+                return _Agreement.DIFFERENT
+            below = expected.pop(0)
+            if content != below and (line.is_complete or not below.startswith(content)):
+                return _Agreement.DIFFERENT
+            num_same += line.is_complete
+            if num_same >= _NUM_CERTAIN_LINES:
+                return _Agreement.SAME
+        return _Agreement.UNDECIDED if ending is Ending.OPEN else _Agreement.SAME
+
+
+def build_suffix_rule(prefix: str, suffix: str) -> SuffixRule | None:
+    """The rule for completions between `prefix` and `suffix`; None for a blank suffix."""
+    if not suffix.strip():
+        return None
+    near_suffix = suffix[:_NEAR_CHARS]
+    remaining_line, *below = near_suffix.split("\n")
+    if below and len(suffix) > _NEAR_CHARS:
+        below.pop()  # it may be incomplete
+    lines = tuple(line.rstrip() for line in below)
+    return SuffixRule(
+        near_prefix=prefix[-_NEAR_CHARS:],
+        near_suffix=near_suffix,
+        remaining_line=remaining_line.rstrip(),
+        lines_below=tuple(line for line in lines if line),
+    )
+
+
+def _split_lines(text: str) -> list[_Line]:
+    lines, start = [], 0
+    while (end := text.find("\n", start)) >= 0:
+        lines.append(_Line(start, end, is_complete=True))
+        start = end + 1
+    return [*lines, _Line(start, len(text), is_complete=False)]
+
+
+def _count_bracket_faults(text: str) -> int:
+    """The brackets that are never closed, and those that close nothing. Brackets in string literals count too."""
+    lacking: list[str] = []
+    num_surplus = 0
+    for char in text:
+        if char in _CLOSER_OF:
+            lacking.append(_CLOSER_OF[char])
+        elif char in _CLOSERS:
+            if lacking and lacking[-1] == char:
+                lacking.pop()
+            else:
+                num_surplus += 1
+    return len(lacking) + num_surplus
+
+
+def _count_quote_faults(line: str) -> int:
+    """The kinds of quotes that are left open."""
+    return sum(line.count(quote) % 2 for quote in _QUOTES)
