@@ -1,0 +1,120 @@
+"""The tiny models of a family: the plain one, and variants with other windows, positions, heads and caps."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.corpora.tiny_config import HEAD_DIM, ROPE_TOKENS, WINDOW_TOKENS, Changes, Config, merge
+from benchmarks.corpora.tiny_families import NOT_BUILT_HERE, build_changes, build_config
+
+PLAIN = "plain"
+
+_FACTOR = 4.0
+_ROPES: dict[str, Changes] = {
+    "linear": {"factor": _FACTOR},
+    "dynamic": {"factor": _FACTOR},
+    "yarn": {"factor": _FACTOR, "original_max_position_embeddings": ROPE_TOKENS},
+    "llama3": {
+        "factor": _FACTOR,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": ROPE_TOKENS,
+    },
+    "longrope": {"factor": _FACTOR, "original_max_position_embeddings": ROPE_TOKENS},
+}
+
+# Settings of single families that change what attention computes.
+_SPECIAL: dict[str, dict[str, Changes]] = {
+    "deepseek_v2": {"without a query rank": {"q_lora_rank": None}},
+    "deepseek_v3": {"without a query rank": {"q_lora_rank": None}},
+    "falcon": {
+        "ALiBi": {"alibi": True},
+        "new decoder architecture": {"new_decoder_architecture": True, "num_kv_heads": 2},
+        "one head of keys each": {"multi_query": False},
+    },
+    "gpt2": {"scores scaled by layer": {"scale_attn_by_inverse_layer_idx": True, "reorder_and_upcast_attn": True}},
+    "gpt_bigcode": {"one head of keys each": {"multi_query": False}},
+    "mpt": {"without ALiBi": {"attn_config": {"alibi": False}}},
+    "stablelm": {
+        "query and key norms": {"qk_layernorm": True},
+        "parallel residual": {"use_parallel_residual": True},
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TinyModel:
+    """A model to check: a family, and the arguments of its configuration."""
+
+    family: str
+    variant: str
+    changes: Changes
+    may_be_impossible: bool  # a general variant, which not every family's code allows
+
+
+def list_tiny_models(family: str) -> list[TinyModel]:
+    """The family's plain model first, then its variants."""
+    changes = build_changes(family)
+    models = [TinyModel(family, PLAIN, changes, may_be_impossible=False)]
+    for variant, more in _SPECIAL.get(family, {}).items():
+        models.append(TinyModel(family, variant, merge(changes, more), may_be_impossible=False))
+    if family in NOT_BUILT_HERE:
+        return models
+    config = build_config(family, changes)
+    for variant, more in _iter_variants(config.get_text_config(decoder=True)):
+        nested: Changes = {"text_config": more} if "text_config" in changes else more
+        models.append(TinyModel(family, variant, merge(changes, nested), may_be_impossible=True))
+    return models
+
+
+def _iter_variants(config: Config) -> Iterator[tuple[str, Changes]]:
+    fields = vars(config)
+    yield from _iter_ropes(config.model_type, fields)
+    if "sliding_window" in fields:
+        yield from _iter_windows(fields)
+    if "head_dim" in fields:
+        yield "wide heads", {"head_dim": HEAD_DIM + HEAD_DIM // 2}
+    if fields.get("is_decoder") is not None and "is_decoder" in fields:
+        yield "encoder", {"is_decoder": False}
+    if "attn_logit_softcapping" in fields and fields["attn_logit_softcapping"] is None:
+        yield "soft cap", {"attn_logit_softcapping": 2.0}
+    if "use_bidirectional_attention" in fields:
+        yield "both directions", {"use_bidirectional_attention": True}
+
+
+def _iter_windows(fields: Mapping[str, Any]) -> Iterator[tuple[str, Changes]]:
+    layer_types = fields.get("layer_types")
+    has_window = bool(fields["sliding_window"]) and (layer_types is None or "sliding_attention" in layer_types)
+    changes: dict[str, Any] = {"sliding_window": None if has_window else WINDOW_TOKENS}
+    if "use_sliding_window" in fields:
+        changes["use_sliding_window"] = not has_window
+    if layer_types is not None:
+        kinds = ("full_attention",) if has_window else ("full_attention", "sliding_attention")
+        changes["layer_types"] = [kinds[layer % len(kinds)] for layer in range(len(layer_types))]
+    yield "without a window" if has_window else "window", changes
+
+
+def _iter_ropes(family: str, fields: Mapping[str, Any]) -> Iterator[tuple[str, Changes]]:
+    """Each kind of scaled RoPE, for the layers with full attention if the kinds of layers differ."""
+    parameters = fields.get("rope_parameters")
+    if not isinstance(parameters, Mapping):
+        return
+    inner = parameters.get("full_attention")
+    flat = inner if isinstance(inner, Mapping) else parameters
+    if "rope_theta" not in flat:
+        return
+    for kind, scaling in _ROPES.items():
+        scaled = {**flat, "rope_type": kind, **scaling}
+        if kind == "longrope":
+            num_factors = _count_frequencies(fields, flat)
+            scaled |= {"short_factor": [1.0] * num_factors, "long_factor": [float(2 + i) for i in range(num_factors)]}
+            scaled |= {"short_mscale": 1.0, "long_mscale": 1.1} if family == "phimoe" else {}
+        changes = {"rope_parameters": {"full_attention": scaled} if flat is inner else scaled}
+        if kind == "dynamic":  # it differs beyond this length
+            changes["max_position_embeddings"] = ROPE_TOKENS
+        yield f"{kind} RoPE", changes
+
+
+def _count_frequencies(fields: Mapping[str, Any], rope: Mapping[str, Any]) -> int:
+    head_dim = fields.get("qk_rope_head_dim") or fields.get("head_dim") or HEAD_DIM
+    return int(head_dim * rope.get("partial_rotary_factor", 1.0)) // 2
