@@ -12,7 +12,8 @@ NPROC ?= 2
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock run test test-quick lint train bench-allowed-sets bench-boundary bench-accuracy bench-characters
+.PHONY: help setup lock run test test-quick lint train bench-allowed-sets bench-boundary bench-accuracy bench-characters \
+	test-models
 
 help:  ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -37,6 +38,9 @@ test: $(READY) $(NVIM)  ## run all tests, with real servers and editors
 
 test-quick: $(READY)  ## run the tests that start no server and no editor, with fewer random inputs
 	@$(PYTEST) --dist worksteal -m "not e2e" --hypothesis-profile=quick
+
+test-models: $(READY)  ## check every model family and tokenizer: right or refused; writes docs/models.md (minutes)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.models
 
 lint: $(READY)  ## run ruff, mypy and the import contracts
 	@$(BIN)/ruff check .

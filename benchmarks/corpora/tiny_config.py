@@ -42,7 +42,10 @@ _SIZES: tuple[tuple[str, int], ...] = (
     (r"qk_rope_head_dim", HEAD_DIM // 2),
     (r".*head_?dim|kv_channels|dim_head|attention_head_size|d_head", HEAD_DIM),
     (r"(input_|output_|backbone_)?(hidden|embedding)_size(_global)?|d_model|n_embd|emb_dim|embedding_dim", HIDDEN_SIZE),
-    (r"word_embed_proj_dim|adapter_(in|out)_dim|adapter_input_size|lru_width|mamba_d_ssm|attention_hidden_size", HIDDEN_SIZE),
+    (
+        r"word_embed_proj_dim|adapter_(in|out)_dim|adapter_input_size|lru_width|mamba_d_ssm|attention_hidden_size",
+        HIDDEN_SIZE,
+    ),
     (r".*(intermediate|ffn|inner|dff|dim_ff|feed_forward|_mid_dim).*", FFN_SIZE),
     (r".*(rank|dim|size|state|buckets|prompt_length)|rotary_dim|dim_model_base", HEAD_DIM),
 )

@@ -1,7 +1,7 @@
 """The causal decoder families that transformers knows, each as the configuration of a tiny model.
 
-The general rules of `tiny_config` make most of them. The table here adds what a family's code asks for, and the kinds of
-layers that its models have but its default configuration does not.
+The general rules of `tiny_config` make most of them. The table here adds what a family's code asks for, and the kinds
+of layers that its models have but its default configuration does not.
 """
 
 from typing import Any
@@ -9,11 +9,23 @@ from typing import Any
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from benchmarks.corpora.tiny_config import CHUNK_TOKENS, HEAD_DIM, WINDOW_TOKENS, Changes, Config, merge, shrink
+from benchmarks.corpora.tiny_config import (
+    CHUNK_TOKENS,
+    HEAD_DIM,
+    MAX_TOKENS,
+    WINDOW_TOKENS,
+    Changes,
+    Config,
+    merge,
+    shrink,
+)
 from benchmarks.corpora.tiny_folder import END_ID, START_ID
 
 _MIXED: Changes = {"layer_types": ["full_attention", "sliding_attention"], "sliding_window": WINDOW_TOKENS}
 _MROPE = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [4, 2, 2]}
+
+# Positions start after the id of the padding token, 1.
+_SHIFTED: Changes = {"max_position_embeddings": MAX_TOKENS + 2, "pad_token_id": 1}
 
 _GEMMA3N: Changes = {
     "num_hidden_layers": 4,
@@ -29,7 +41,8 @@ _GEMMA4: Changes = {
     "global_head_dim": 2 * HEAD_DIM,
     "num_global_key_value_heads": 1,
 }
-_GEMMA4_ASSISTANT: Changes = _GEMMA4 | {
+_GEMMA4_ASSISTANT: Changes = {
+    **_GEMMA4,
     "hidden_size_per_layer_input": 0,
     "vocab_size_per_layer_input": 0,
     "num_kv_shared_layers": 4,
@@ -54,6 +67,12 @@ _QWEN4: Changes = {
 }
 
 _SPECIAL: dict[str, Changes] = {
+    "xlm-roberta-xl": _SHIFTED,
+    "xlm-roberta": _SHIFTED,
+    "roberta-prelayernorm": _SHIFTED,
+    "roberta": _SHIFTED,
+    "data2vec-text": _SHIFTED,
+    "camembert": _SHIFTED,
     "cohere_compass_text": {"rope_parameters": {"full_attention": _MROPE, "sliding_attention": _MROPE}},
     "dbrx": {
         "attn_config": {"rope_theta": 10_000.0, "kv_n_heads": 2, "clip_qkv": 8.0},
@@ -89,11 +108,12 @@ _SPECIAL: dict[str, Changes] = {
         "axial_pos_embds_dim": [32, 32],
     },
     "xlstm": {"num_heads": 4, "hidden_size": 128, "embedding_dim": 128},
-    "xmod": {"default_language": "en_XX"},
+    "xmod": {"default_language": "en_XX", **_SHIFTED},
     "zamba": {"num_hidden_layers": 3, "layers_block_type": ["linear_attention", "hybrid", "hybrid"]},
 }
 
-# transformers has no code for these alone (a draft model, models of sounds), or it needs a package that is not installed
+# transformers cannot build a causal decoder of these: a draft model without its target, models of sound, and one whose
+# part for images needs a package that is not installed.
 NOT_BUILT_HERE = ("gemma3n", "gemma4_assistant", "gemma4_unified_assistant", "musicgen", "musicgen_melody")
 
 

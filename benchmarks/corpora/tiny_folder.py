@@ -1,7 +1,8 @@
-"""Writes a model folder as a user would have it: config.json, model.safetensors, tokenizer.json. The weights are random."""
+"""Writes a model folder as a user would have it, with random weights: configuration, weights and tokenizer."""
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +21,30 @@ _TEXT = "def add(self, other):\n    return self.total + other.total\n" * 8
 _GAIN = 2.0  # of each layer; with less, attention is so even that a wrong mask hardly shows
 
 
-def write_folder(folder: Path, config: Config) -> None:
-    """Writes the folder of a model with this configuration. Raises what transformers raises if it cannot be built."""
+def write_folder(folder: Path, config: Config, class_name: str | None = None) -> None:
+    """Writes the folder of a model with this configuration. Raises whatever transformers raises if it cannot be built.
+
+    `class_name`: the class in transformers, by default that of the family's causal decoder.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     _write_tokenizer(folder)
     torch.manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(config)
+    if class_name is None:
+        model = transformers.AutoModelForCausalLM.from_config(config)
+    else:
+        model = getattr(transformers, class_name)(config)
     _draw_weights(model)
     model.save_pretrained(folder)
+    if model.config.model_type != config.model_type:  # the class has written only its part of the configuration
+        config.architectures = [type(model).__name__]
+        config.save_pretrained(folder)
 
 
-def write_folder_without_model(folder: Path, config: Config) -> None:
+def write_raw_folder(folder: Path, config: Mapping[str, Any]) -> None:
     """Writes the folder of a model that transformers cannot build here. Its file of weights has one tensor."""
     folder.mkdir(parents=True, exist_ok=True)
     _write_tokenizer(folder)
-    config.save_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps(config))
     save_file({"embed_tokens.weight": torch.zeros(8, 8)}, folder / "model.safetensors", {"format": "pt"})
 
 

@@ -1,8 +1,14 @@
-"""The tiny models of a family: the plain one, and variants with other windows, positions, heads and caps."""
+"""The model folders to check: a plain one of each family, and variants with other windows, positions and heads."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+    MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+)
 
 from benchmarks.corpora.tiny_config import HEAD_DIM, ROPE_TOKENS, WINDOW_TOKENS, Changes, Config, merge
 from benchmarks.corpora.tiny_families import NOT_BUILT_HERE, build_changes, build_config
@@ -22,6 +28,9 @@ _ROPES: dict[str, Changes] = {
     },
     "longrope": {"factor": _FACTOR, "original_max_position_embeddings": ROPE_TOKENS},
 }
+
+# The classes whose weights users have, where the causal decoder is a part of the model.
+_WHOLE_CLASSES = {**MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES, **MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES}
 
 # Settings of single families that change what attention computes.
 _SPECIAL: dict[str, dict[str, Changes]] = {
@@ -44,27 +53,41 @@ _SPECIAL: dict[str, dict[str, Changes]] = {
 
 @dataclass(frozen=True, slots=True)
 class TinyModel:
-    """A model to check: a family, and the arguments of its configuration."""
+    """A model folder to check: a family, and the arguments of its configuration."""
 
-    family: str
+    family: str  # as a refusal must name it
     variant: str
     changes: Changes
-    may_be_impossible: bool  # a general variant, which not every family's code allows
+    class_name: str | None = None  # in transformers; None: the family's causal decoder
+    may_be_impossible: bool = False  # a general variant, which not every family's code allows
+    is_built: bool = True  # False: transformers cannot build it here, and the folder has a configuration only
 
 
 def list_tiny_models(family: str) -> list[TinyModel]:
     """The family's plain model first, then its variants."""
     changes = build_changes(family)
-    models = [TinyModel(family, PLAIN, changes, may_be_impossible=False)]
-    for variant, more in _SPECIAL.get(family, {}).items():
-        models.append(TinyModel(family, variant, merge(changes, more), may_be_impossible=False))
     if family in NOT_BUILT_HERE:
-        return models
+        return [TinyModel(family, PLAIN, build_config(family, changes).to_dict(), is_built=False)]
+    models = [TinyModel(family, PLAIN, changes)]
+    for variant, more in _SPECIAL.get(family, {}).items():
+        models.append(TinyModel(family, variant, merge(changes, more)))
+    whole = _WHOLE_CLASSES.get(family)
+    if whole not in (None, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[family]):
+        more = {"is_decoder": False} if "is_decoder" in changes else {}
+        models.append(TinyModel(family, "whole model", merge(changes, more), whole, may_be_impossible=True))
     config = build_config(family, changes)
     for variant, more in _iter_variants(config.get_text_config(decoder=True)):
         nested: Changes = {"text_config": more} if "text_config" in changes else more
         models.append(TinyModel(family, variant, merge(changes, nested), may_be_impossible=True))
     return models
+
+
+def list_other_folders() -> list[TinyModel]:
+    """Folders that people may try and that have no causal decoder of transformers. Each must be refused."""
+    raw: dict[str, Changes] = {name: {"model_type": name} for name in ("t5", "qwen2_vl", "mistral3", "chatglm")}
+    raw["replit_lm"] = {"model_type": "replit_lm", "auto_map": {"AutoConfig": "c.C", "AutoModelForCausalLM": "m.M"}}
+    raw["model_type"] = {}  # the sentence must say that it is missing
+    return [TinyModel(name, PLAIN, changes, is_built=False) for name, changes in raw.items()]
 
 
 def _iter_variants(config: Config) -> Iterator[tuple[str, Changes]]:
@@ -74,18 +97,21 @@ def _iter_variants(config: Config) -> Iterator[tuple[str, Changes]]:
         yield from _iter_windows(fields)
     if "head_dim" in fields:
         yield "wide heads", {"head_dim": HEAD_DIM + HEAD_DIM // 2}
-    if fields.get("is_decoder") is not None and "is_decoder" in fields:
+    if fields.get("is_decoder"):
         yield "encoder", {"is_decoder": False}
     if "attn_logit_softcapping" in fields and fields["attn_logit_softcapping"] is None:
         yield "soft cap", {"attn_logit_softcapping": 2.0}
     if "use_bidirectional_attention" in fields:
-        yield "both directions", {"use_bidirectional_attention": True}
+        value = "all" if config.model_type.startswith("gemma4") else True
+        yield "both directions", {"use_bidirectional_attention": value}
 
 
 def _iter_windows(fields: Mapping[str, Any]) -> Iterator[tuple[str, Changes]]:
     layer_types = fields.get("layer_types")
     has_window = bool(fields["sliding_window"]) and (layer_types is None or "sliding_attention" in layer_types)
-    changes: dict[str, Any] = {"sliding_window": None if has_window else WINDOW_TOKENS}
+    changes: dict[str, Any] = {} if has_window and layer_types else {"sliding_window": WINDOW_TOKENS}
+    if has_window and not layer_types:
+        changes["sliding_window"] = None
     if "use_sliding_window" in fields:
         changes["use_sliding_window"] = not has_window
     if layer_types is not None:
@@ -109,7 +135,9 @@ def _iter_ropes(family: str, fields: Mapping[str, Any]) -> Iterator[tuple[str, C
             num_factors = _count_frequencies(fields, flat)
             scaled |= {"short_factor": [1.0] * num_factors, "long_factor": [float(2 + i) for i in range(num_factors)]}
             scaled |= {"short_mscale": 1.0, "long_mscale": 1.1} if family == "phimoe" else {}
-        changes = {"rope_parameters": {"full_attention": scaled} if flat is inner else scaled}
+        changes: dict[str, Any] = {"rope_parameters": scaled}
+        if flat is inner:
+            changes["rope_parameters"] = {**parameters, "full_attention": scaled}
         if kind == "dynamic":  # it differs beyond this length
             changes["max_position_embeddings"] = ROPE_TOKENS
         yield f"{kind} RoPE", changes

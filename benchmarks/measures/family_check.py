@@ -55,13 +55,16 @@ def check_folder(folder: Path, family: str, load: Load) -> FamilyResult:
         answers = run_product(loaded)
     except Exception as error:  # as above
         return FamilyResult(Outcome.WRONG, f"accepted, then failed with {describe(error)}")
-    return judge_answers(answers, folder)
+    try:
+        return judge_answers(answers, folder)
+    except Exception as error:  # the judge has the code of transformers too
+        return FamilyResult(Outcome.WRONG, f"accepted, but transformers alone failed with {describe(error)}")
 
 
 def judge_refusal(sentence: str, family: str) -> FamilyResult:
     """Refused, if the sentence names the family and is fit for people; else wrong."""
     faults = []
-    if family not in sentence:
+    if not re.search(rf"(?<!\w){re.escape(family)}", sentence):
         faults.append("does not name the family")
     if len(sentence) > _MAX_SENTENCE:
         faults.append(f"has {len(sentence)} characters")
@@ -80,7 +83,9 @@ def judge_answers(answers: list[Answer], folder: Path) -> FamilyResult:
     largest = LonePasses(folder).find_largest_difference(answers)
     if largest.share <= TOLERANCE:
         return FamilyResult(Outcome.RIGHT, "", largest.share, len(answers))
-    reason = f"{largest.stage}: after {largest.num_tokens} tokens the logits differ by {largest.share:.2g} of their spread"
+    reason = (
+        f"{largest.stage}: after {largest.num_tokens} tokens the logits differ by {largest.share:.2g} of their spread"
+    )
     return FamilyResult(Outcome.WRONG, reason, largest.share, len(answers))
 
 

@@ -38,6 +38,8 @@ class LonePasses:
         right = self.find_logits(answer.token_ids)
         if answer.columns is not None:
             right = right[answer.columns].log_softmax(dim=0)
+            num_texts = len(answer.logits) - 1
+            right = torch.cat([right[:num_texts], right[num_texts:].logsumexp(dim=0, keepdim=True)])
         difference = (answer.logits - right).pow(2).mean().sqrt() / right.std()
         return difference.item()
 

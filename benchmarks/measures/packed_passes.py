@@ -20,8 +20,8 @@ class Answer:
 
     stage: str
     token_ids: tuple[int, ...]
-    logits: torch.Tensor  # [vocab_size] float32; [num_columns] log probabilities, if there are columns
-    columns: torch.Tensor | None = None  # [num_columns] int64: the ids among which the probabilities are
+    logits: torch.Tensor  # [vocab_size] float32; log probabilities of texts and of the end, if there are columns
+    columns: torch.Tensor | None = None  # int64: the ids of the texts, then those of all tokens that end a text
 
 
 @dataclass(slots=True)

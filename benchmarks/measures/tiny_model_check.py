@@ -10,8 +10,8 @@ import torch
 import transformers
 
 from benchmarks.corpora.tiny_config import MAX_TOKENS
-from benchmarks.corpora.tiny_families import NOT_BUILT_HERE, build_config
-from benchmarks.corpora.tiny_folder import NUM_SPECIAL_TOKENS, write_folder, write_folder_without_model
+from benchmarks.corpora.tiny_families import build_config
+from benchmarks.corpora.tiny_folder import NUM_SPECIAL_TOKENS, write_folder, write_raw_folder
 from benchmarks.corpora.tiny_variants import TinyModel
 from benchmarks.measures.family_check import FamilyResult, Outcome, check_folder, describe
 from benchmarks.measures.lone_passes import LonePasses
@@ -32,11 +32,10 @@ def check_tiny_model(model: TinyModel) -> FamilyResult:
 
 
 def _write(folder: Path, model: TinyModel) -> None:
-    config = build_config(model.family, model.changes)
-    if model.family in NOT_BUILT_HERE:
-        write_folder_without_model(folder, config)
+    if not model.is_built:
+        write_raw_folder(folder, model.changes)
         return
-    write_folder(folder, config)
+    write_folder(folder, build_config(model.family, model.changes), model.class_name)
     if model.may_be_impossible:
         LonePasses(folder).find_logits(tuple(NUM_SPECIAL_TOKENS + index for index in range(MAX_TOKENS)))
 
