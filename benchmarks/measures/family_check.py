@@ -20,7 +20,7 @@ from inference.model.loader import LoadedModel
 
 Load = Callable[[EngineConfig], LoadedModel]
 
-TOLERANCE = 1e-4  # of the spread of the logits
+TOLERANCE = 1e-3  # of the spread of the logits; rounding gives 1e-6 to 1e-4, a wrong mask or position over 1e-2
 _MAX_SENTENCE = 300
 _NUM_GROWN = 16  # tokens; more than a sequence grows, its trees included
 _FOREIGN_ERROR = re.compile(r"\b[A-Z]\w*(Error|Exception|Warning)\b|Traceback|\bNone(Type)?\b")
@@ -74,7 +74,7 @@ def judge_refusal(sentence: str, family: str) -> FamilyResult:
     if found:
         faults.append(f"shows {found.group()}")
     if faults:
-        return FamilyResult(Outcome.WRONG, f"the refusal {' and '.join(faults)}: {sentence}")
+        return FamilyResult(Outcome.WRONG, f"the refusal {' and '.join(faults)}: {_shorten(sentence)}")
     return FamilyResult(Outcome.REFUSED, sentence)
 
 
@@ -124,4 +124,9 @@ def _run_together(passes: PackedPasses, texts: list[tuple[int, ...]], num_tokens
 
 
 def describe(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".replace("\n", " ")[:_MAX_SENTENCE]
+    """The error in one line."""
+    return _shorten(f"{type(error).__name__}: {error}")
+
+
+def _shorten(text: str) -> str:
+    return " ".join(text.split())[:_MAX_SENTENCE]

@@ -14,21 +14,22 @@ This page is written by `make test-models`. Do not edit it.
 
 A model folder works if two things in it do: the layers of its model, whose family is `model_type` in `config.json`, and
 its tokenizer. What does not work is refused when the folder is loaded, in one sentence that says why. The reasons below
-are those sentences, without their beginning. No model and no tokenizer is known to give wrong answers.
+are those sentences, without their beginning.
 """
+
+_ALL_WELL = "No model and no tokenizer that was tested gives wrong answers.\n"
 
 _RIGHT = """\
 ## Families that work
 
 These {num} families give the answers that transformers gives. "Refused" names settings with which a model of the family
-is refused, where some of its models have them.
+is refused. A model with longrope RoPE runs up to its original length.
 """
 
 _REFUSED = """\
 ## Families that are refused
 
-transformers knows these {num} families too, but they cannot be run here. Other families are not in transformers as
-decoders of text, and are refused for that.
+transformers knows these {num} families of decoders too. They cannot be run here, and are refused when they are loaded.
 """
 
 _TOKENIZERS = """\
@@ -69,30 +70,32 @@ def build_page(
     tolerance: float,
 ) -> str:
     """The page. `others`: folders that are no causal decoders. `version`: of transformers."""
-    right = [row for row in families if row.outcome is Outcome.RIGHT]
-    refused = [row for row in families if row.outcome is Outcome.REFUSED]
+    right, refused = _select(families, Outcome.RIGHT), _select(families, Outcome.REFUSED)
     num_folders = sum(row.num_folders for row in [*families, *others])
     parts = [
         _INTRODUCTION,
+        *_build_wrong_parts([*families, *others], tokenizers),
         _RIGHT.format(num=len(right)),
         _build_table(("family", "known models", "refused"), [_cells_of_right(row) for row in right]),
         _REFUSED.format(num=len(refused)),
         _build_table(("family", "known models", "reason"), [_cells_of_refused(row) for row in refused]),
         "Folders that people may try, of families that are no causal decoders in transformers:\n",
-        _build_table(("`config.json` says", "reason"), [(_name(row), _shorten(row.reason)) for row in others]),
+        _build_table(("`model_type`", "reason"), [_cells_of_other(row) for row in _select(others, Outcome.REFUSED)]),
         *_build_tokenizer_parts(tokenizers),
         _METHOD.format(version=version, num=num_folders, max_tokens=max_tokens, tolerance=tolerance),
     ]
-    wrong = [row for row in [*families, *others] if row.outcome is Outcome.WRONG]
-    if wrong:
-        table = _build_table(("family", "what is wrong"), [(_name(row), row.reason) for row in wrong])
-        parts[1:1] = ["**Wrong at the moment:**\n", table]
     return "\n".join(parts)
+
+
+def _build_wrong_parts(families: Sequence[FamilyRow], tokenizers: Sequence[TokenizerRow]) -> list[str]:
+    wrong = [(_name(row), row.reason) for row in families if row.outcome is Outcome.WRONG]
+    wrong += [(row.name, row.reason) for row in tokenizers if row.outcome == "wrong"]
+    return ["**Wrong at the moment:**\n", _build_table(("name", "what is wrong"), wrong)] if wrong else [_ALL_WELL]
 
 
 def _build_tokenizer_parts(rows: Sequence[TokenizerRow]) -> list[str]:
     right = [row for row in rows if row.outcome == "right"]
-    others = [row for row in rows if row.outcome != "right"]
+    refused = [row for row in rows if row.outcome == "refused"]
     return [
         _TOKENIZERS,
         _build_table(
@@ -100,7 +103,7 @@ def _build_tokenizer_parts(rows: Sequence[TokenizerRow]) -> list[str]:
             [(row.name, row.source, f"{row.num_cuts:,}", _format_mean(row.mean_healed_bytes)) for row in right],
         ),
         "Tokenizers that are refused:\n",
-        _build_table(("tokenizer", "from", "reason"), [(row.name, row.source, _shorten(row.reason)) for row in others]),
+        _build_table(("tokenizer", "from", "reason"), [(row.name, row.source, row.reason) for row in refused]),
     ]
 
 
@@ -109,8 +112,16 @@ def _cells_of_right(row: FamilyRow) -> tuple[str, ...]:
 
 
 def _cells_of_refused(row: FamilyRow) -> tuple[str, ...]:
-    exceptions = f" Works: {', '.join(row.exceptions)}." if row.exceptions else ""
+    exceptions = f". Works: {', '.join(row.exceptions)}" if row.exceptions else ""
     return (_name(row), KNOWN_MODELS.get(row.name, ""), _shorten(row.reason) + exceptions)
+
+
+def _cells_of_other(row: FamilyRow) -> tuple[str, ...]:
+    return ("none" if row.name == "model_type" else _name(row), _shorten(row.reason))
+
+
+def _select(rows: Sequence[FamilyRow], outcome: Outcome) -> list[FamilyRow]:
+    return [row for row in rows if row.outcome is outcome]
 
 
 def _name(row: FamilyRow) -> str:

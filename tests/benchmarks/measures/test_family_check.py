@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 
-from benchmarks.corpora.tiny_config import MAX_TOKENS, Changes, merge
+from benchmarks.corpora.tiny_config import MAX_TOKENS, ROPE_TOKENS, Changes, merge
 from benchmarks.corpora.tiny_families import build_changes, build_config
 from benchmarks.corpora.tiny_folder import write_folder
 from benchmarks.corpora.tiny_variants import list_tiny_models
@@ -55,7 +55,7 @@ def test_a_supported_family_is_right(llama: Path) -> None:
 
     assert result.outcome is Outcome.RIGHT
     assert result.num_answers > 80
-    assert 0 < (result.difference or 0) < 1e-4
+    assert 0 < (result.difference or 0) < 1e-4  # rounding
 
 
 @pytest.mark.parametrize("family", ["llama4_text", "bloom", "diffllama", "gemma2", "gpt_oss", "mamba"])
@@ -74,7 +74,8 @@ def test_scaled_rope_that_a_long_neighbour_changes_is_wrong(tmp_path: Path) -> N
     model = next(model for model in list_tiny_models("phi3") if model.variant == "longrope RoPE")
     write_folder(tmp_path, build_config("phi3", model.changes))
 
-    assert check_folder(tmp_path, "phi3", _load_unchecked).outcome is Outcome.RIGHT
+    assert check_folder(tmp_path, "phi3", load_model).outcome is Outcome.RIGHT
+    assert load_model(EngineConfig(tmp_path)).runner.max_tokens == ROPE_TOKENS  # as docs/models.md says
     assert check_folder(tmp_path, "phi3", load_without_limit).outcome is Outcome.WRONG
 
 
