@@ -32,17 +32,34 @@ _ROPES: dict[str, Changes] = {
 # The classes whose weights users have, where the causal decoder is a part of the model.
 _WHOLE_CLASSES = {**MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES, **MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES}
 
+_SCALED_YARN: Changes = {
+    "rope_parameters": {
+        "rope_type": "yarn",
+        "rope_theta": 10_000.0,
+        "factor": _FACTOR,
+        "original_max_position_embeddings": ROPE_TOKENS,
+        "mscale": 0.707,
+        "mscale_all_dim": 0.707,
+    }
+}
+
 # Settings of single families that change what attention computes.
 _SPECIAL: dict[str, dict[str, Changes]] = {
-    "deepseek_v2": {"without a query rank": {"q_lora_rank": None}},
-    "deepseek_v3": {"without a query rank": {"q_lora_rank": None}},
+    "deepseek_v2": {"without a query rank": {"q_lora_rank": None}, "yarn RoPE with scaled scores": _SCALED_YARN},
+    "deepseek_v3": {"without a query rank": {"q_lora_rank": None}, "yarn RoPE with scaled scores": _SCALED_YARN},
     "falcon": {
         "ALiBi": {"alibi": True},
         "new decoder architecture": {"new_decoder_architecture": True, "num_kv_heads": 2},
         "one head of keys each": {"multi_query": False},
     },
+    "gemma4_text": {
+        "experts": {"enable_moe_block": True, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 96},
+        "keys as values": {"attention_k_eq_v": True},
+        "layers that share keys": {"num_kv_shared_layers": 2},
+    },
     "gpt2": {"scores scaled by layer": {"scale_attn_by_inverse_layer_idx": True, "reorder_and_upcast_attn": True}},
     "gpt_bigcode": {"one head of keys each": {"multi_query": False}},
+    "llama4_text": {"without temperature tuning": {"attn_temperature_tuning": False}},
     "mpt": {"without ALiBi": {"attn_config": {"alibi": False}}},
     "stablelm": {
         "query and key norms": {"qk_layernorm": True},
