@@ -126,14 +126,17 @@ def _iter_variants(config: Config) -> Iterator[tuple[str, Changes]]:
 def _iter_windows(fields: Mapping[str, Any]) -> Iterator[tuple[str, Changes]]:
     layer_types = fields.get("layer_types")
     has_window = bool(fields["sliding_window"]) and (layer_types is None or "sliding_attention" in layer_types)
-    changes: dict[str, Any] = {} if has_window and layer_types else {"sliding_window": WINDOW_TOKENS}
-    if has_window and not layer_types:
-        changes["sliding_window"] = None
+    changes: dict[str, Any]
+    if layer_types is None:
+        changes = {"sliding_window": None if has_window else WINDOW_TOKENS}
+    elif has_window:
+        changes = {"layer_types": ["full_attention"] * len(layer_types)}
+    else:
+        kinds = ("full_attention", "sliding_attention")
+        mixed = [kinds[layer % 2] for layer in range(len(layer_types))]
+        changes = {"layer_types": mixed, "sliding_window": WINDOW_TOKENS}
     if "use_sliding_window" in fields:
         changes["use_sliding_window"] = not has_window
-    if layer_types is not None:
-        kinds = ("full_attention",) if has_window else ("full_attention", "sliding_attention")
-        changes["layer_types"] = [kinds[layer % len(kinds)] for layer in range(len(layer_types))]
     yield "without a window" if has_window else "window", changes
 
 
