@@ -25,7 +25,7 @@ from benchmarks.measures.family_check import TOLERANCE, FamilyResult, Outcome
 from benchmarks.measures.family_rows import FamilyRow, build_family_row, count
 from benchmarks.measures.models_page import build_page
 from benchmarks.measures.report import Row, write_report
-from benchmarks.measures.tiny_model_check import check_tiny_model
+from benchmarks.measures.tiny_model_check import check_tiny_model, silence_transformers
 from benchmarks.measures.tokenizer_check import TokenizerRow, check_tokenizers
 from benchmarks.measures.worker_pool import Lost, run_in_workers
 
@@ -35,6 +35,7 @@ _MAX_SECONDS = 120.0  # for one folder; the slowest takes two seconds on an idle
 
 def main() -> None:
     options = _parse_options()
+    silence_transformers()
     families = [model for family in options.families or list_families() for model in list_tiny_models(family)]
     rows = _check(families, options.workers)
     if options.families:
@@ -52,7 +53,11 @@ def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--families", nargs="*", metavar="FAMILY", help="check these only, and write nothing")
     parser.add_argument("--workers", type=int, default=2)
-    return parser.parse_args()
+    options = parser.parse_args()
+    unknown = sorted(set(options.families or ()) - set(list_families()))
+    if unknown:
+        parser.error(f"transformers knows no causal decoder of the family {unknown[0]!r}")
+    return options
 
 
 def _check(models: Sequence[TinyModel], num_workers: int) -> list[FamilyRow]:

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import os
 import tempfile
 from pathlib import Path
 
@@ -20,7 +19,8 @@ from inference.model.loader import load_model
 
 def check_tiny_model(model: TinyModel) -> FamilyResult:
     """What becomes of the model's folder. Every failure is a result."""
-    _silence_transformers()
+    silence_transformers()
+    torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name, contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
         folder = Path(name)
         try:
@@ -40,8 +40,7 @@ def _write(folder: Path, model: TinyModel) -> None:
         LonePasses(folder).find_logits(tuple(NUM_SPECIAL_TOKENS + index for index in range(MAX_TOKENS)))
 
 
-def _silence_transformers() -> None:
-    os.environ["TRANSFORMERS_VERBOSITY"] = "critical"
+def silence_transformers() -> None:
+    """Switches off the messages and progress bars of transformers, which are about settings of tiny models."""
     logging.disable(logging.CRITICAL)
     transformers.utils.logging.disable_progress_bar()
-    torch.set_num_threads(1)
