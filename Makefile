@@ -12,8 +12,7 @@ NPROC ?= 2
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock run test test-quick lint train bench-allowed-sets bench-boundary bench-accuracy bench-characters \
-	test-models
+.PHONY: help setup lock run test test-quick lint train bench-allowed-sets bench-boundary bench-accuracy bench-characters
 
 help:  ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -39,6 +38,7 @@ test: $(READY) $(NVIM)  ## run all tests, with real servers and editors
 test-quick: $(READY)  ## run the tests that start no server and no editor, with fewer random inputs
 	@$(PYTEST) --dist worksteal -m "not e2e" --hypothesis-profile=quick
 
+.PHONY: test-models
 test-models: $(READY)  ## check every model family and tokenizer: right or refused; writes docs/models.md (minutes)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.models
 
