@@ -38,6 +38,10 @@ test: $(READY) $(NVIM)  ## run all tests, with real servers and editors
 test-quick: $(READY)  ## run the tests that start no server and no editor, with fewer random inputs
 	@$(PYTEST) --dist worksteal -m "not e2e" --hypothesis-profile=quick
 
+.PHONY: test-models
+test-models: $(READY)  ## check every model family and tokenizer: right or refused; writes docs/models.md (minutes)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.models
+
 lint: $(READY)  ## run ruff, mypy and the import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
