@@ -4,18 +4,26 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.corpora.kinds.added import ADDED_TOKEN_KINDS
 from benchmarks.corpora.kinds.byte_level import BYTE_LEVEL_KINDS
-from benchmarks.corpora.kinds.changed import CHANGED_KINDS
+from benchmarks.corpora.kinds.normalized import NORMALIZED_KINDS
 from benchmarks.corpora.kinds.sentencepiece import SENTENCEPIECE_KINDS
+from benchmarks.corpora.kinds.settings import SETTING_KINDS
 from benchmarks.corpora.kinds.training import END, SENTENCEPIECE_END, Json, TokenizerKind
 
-TOKENIZER_KINDS: tuple[TokenizerKind, ...] = (*BYTE_LEVEL_KINDS, *CHANGED_KINDS, *SENTENCEPIECE_KINDS)
+TOKENIZER_KINDS: tuple[TokenizerKind, ...] = (
+    *BYTE_LEVEL_KINDS,
+    *SENTENCEPIECE_KINDS,
+    *NORMALIZED_KINDS,
+    *ADDED_TOKEN_KINDS,
+    *SETTING_KINDS,
+)
 
 
 def write_kind(kind: TokenizerKind, folder: Path) -> Path:
     """Writes the tokenizer's files as a model folder has them. Returns the folder."""
     spec = kind.build()
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "tokenizer.json").write_text(json.dumps(spec), encoding="utf-8")
     names = {added["content"] for added in spec["added_tokens"]}
     end = END if END in names else SENTENCEPIECE_END

@@ -28,11 +28,11 @@ from benchmarks.measures.tokenizer_judge import (
     find_cut_defect,
     find_start_defect,
     find_text_defect,
+    heal,
     is_text,
     load_subject,
 )
 from inference.errors import ModelError
-from inference.healing.heal_point import find_heal_point
 
 RIGHT, REFUSED, WRONG = "right", "refused", "wrong"
 
@@ -142,9 +142,9 @@ def check_subject(name: str, source: str, subject: Subject, texts: Sequence[str]
 
 def _check_cut(subject: Subject, text: str, cut: int, ids: tuple[int, ...], num_healed_bytes: list[int]) -> str | None:
     try:
-        point = find_heal_point(subject.loaded.encoder, text[:cut])
-        num_healed_bytes.append(len(point.healed))
-        defect = find_cut_defect(subject, point, text[:cut], text, ids)
+        healed = heal(subject, text[:cut])
+        num_healed_bytes.append(len(healed.healed))
+        defect = find_cut_defect(subject, healed, text[:cut], text, ids)
     except Exception as error:  # whatever the product raises here is a defect
         defect = f"{type(error).__name__}: {error}"
     shown = f"{text[max(cut - _SHOWN_CHARS, 0) : cut]!r} before {text[cut : cut + _SHOWN_CHARS]!r}"

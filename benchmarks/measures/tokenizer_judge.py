@@ -7,14 +7,14 @@ is not in Unicode's composed form may be kept and healed in that form.
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from inference.healing.covering import Crossing, build_covering
-from inference.healing.heal_point import HealPoint
+from inference.healing.covering import build_covering
+from inference.healing.heal_point import find_heal_point
 from inference.healing.tokenizer import LoadedTokenizer, load_tokenizer
 
 _SHOWN = 24
@@ -37,6 +37,15 @@ class Subject:
     def join(self, ids: Sequence[int]) -> bytes:
         """The joined bytes of the tokens."""
         return b"".join([self.loaded.vocabulary.token_bytes[token_id] for token_id in ids])
+
+
+@dataclass(frozen=True, slots=True)
+class Healed:
+    """What the product makes of a text before the cursor."""
+
+    kept_ids: tuple[int, ...]
+    healed: bytes  # the text after the kept tokens
+    crossings: tuple[tuple[tuple[int, ...], bytes], ...]  # the path after the kept tokens, and the remaining bytes
 
 
 def load_subject(folder: Path) -> Subject:
@@ -86,20 +95,50 @@ def find_text_defect(subject: Subject, text: str, ids: Sequence[int]) -> str | N
     return f"the tokens of a text spell {spelled[-_SHOWN:]!r}, not {text.encode()[-_SHOWN:]!r}"
 
 
-def find_cut_defect(subject: Subject, point: HealPoint, typed: str, text: str, ids: tuple[int, ...]) -> str | None:
-    """What is wrong with the heal point and the covering of `typed`, the beginning of `text`; None if nothing is.
+def heal(subject: Subject, typed: str) -> Healed:
+    """What the product makes of a text before the cursor."""
+    encoder, trie = subject.loaded.encoder, subject.loaded.trie
+    point = find_heal_point(encoder, typed)
+    covering = build_covering(encoder, trie, point)
+    tree = covering.build_tree((0,))
+    paths = [tree.find_path(crossing.node) for crossing in covering.crossings]
+    common_ids: tuple[int, ...] = getattr(covering, "common_ids", ())  # those that all paths begin with are kept too
+    return Healed(
+        kept_ids=point.kept_ids + common_ids,
+        healed=point.healed[len(subject.join(common_ids)) :],
+        crossings=tuple(
+            (tuple([tree.branch_ids[branch] for branch in path]), crossing.remaining_bytes)
+            for path, crossing in zip(paths, covering.crossings, strict=True)
+        ),
+    )
+
+
+def find_cut_defect(subject: Subject, healed: Healed, typed: str, text: str, ids: tuple[int, ...]) -> str | None:
+    """What is wrong with what the product made of `typed`, the beginning of `text`; None if nothing is.
 
     `ids`: the tokens of the whole text, by the `tokenizers` library.
     """
-    if ids[: len(point.kept_ids)] != point.kept_ids:
+    if ids[: len(healed.kept_ids)] != healed.kept_ids:
         return "the kept tokens are not the first tokens of the finished text"
-    begun = subject.join(point.kept_ids) + point.healed
+    begun = subject.join(healed.kept_ids) + healed.healed
     if not _spells(begun, typed):
         return f"the kept tokens and the healed bytes spell {begun[-_SHOWN:]!r}"
     if not subject.join(ids).startswith(begun):
         return None if _joins(typed, text) else "the kept and healed bytes do not begin the finished text"
-    num_crossings = sum(_iter_crossed(subject, point, ids))
+    following = ids[len(healed.kept_ids) :]
+    num_crossings = sum(_crosses(subject, healed, crossing, following) for crossing in healed.crossings)
     return None if num_crossings == 1 else f"the finished text takes {num_crossings} crossings of the covering tree"
+
+
+def _crosses(
+    subject: Subject, healed: Healed, crossing: tuple[tuple[int, ...], bytes], following: tuple[int, ...]
+) -> bool:
+    """True if the tokens after the kept ones are the crossing's path, and one that spells the rest and more."""
+    path, remaining = crossing
+    if following[: len(path)] != path or subject.join(path) + remaining != healed.healed:
+        return False
+    token = subject.join(following[len(path) : len(path) + 1])
+    return token.startswith(remaining) and len(token) > len(remaining)
 
 
 def _spells(spelled: bytes, text: str) -> bool:
@@ -117,21 +156,3 @@ def _joins(typed: str, text: str) -> bool:
 
 def _compose(text: str) -> str:
     return unicodedata.normalize("NFC", text)
-
-
-def _iter_crossed(subject: Subject, point: HealPoint, ids: tuple[int, ...]) -> Iterator[bool]:
-    """For each crossing of the covering tree: whether the finished text's tokens take it."""
-    covering = build_covering(subject.loaded.encoder, subject.loaded.trie, point)
-    tree = covering.build_tree((0,))
-    for crossing in covering.crossings:
-        path = tuple([tree.branch_ids[branch] for branch in tree.find_path(crossing.node)])
-        following = ids[len(point.kept_ids) :]
-        if following[: len(path)] == path and subject.join(path) + crossing.remaining_bytes == point.healed:
-            yield _crosses(subject, crossing, following[len(path) :])
-
-
-def _crosses(subject: Subject, crossing: Crossing, following: tuple[int, ...]) -> bool:
-    """True if the next token spells the remaining bytes and more."""
-    token = subject.join(following[:1])
-    remaining = crossing.remaining_bytes
-    return token.startswith(remaining) and len(token) > len(remaining)

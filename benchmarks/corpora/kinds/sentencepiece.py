@@ -9,6 +9,7 @@ from benchmarks.corpora.kinds.training import (
     add_tokens,
     change_model,
     digits,
+    metaspace,
     normalizers,
     replace,
     sequence,
@@ -25,10 +26,6 @@ _CODELLAMA_MARKS = ("▁<PRE>", "▁<MID>", "▁<SUF>", "▁<EOT>")
 _TAGS = ("<table>", "</table>", "<tr>", "</tr>", "<code>", "</code>", "<h1>", "</h1>")
 
 
-def _metaspace(scheme: str, does_split: bool) -> Json:
-    return {"type": "Metaspace", "replacement": MARK, "prepend_scheme": scheme, "split": does_split}
-
-
 def _build_gemma() -> Json:
     spec = train_sentencepiece(
         normalizer=_BLANK_TO_MARK, pre_tokenizer=_GEMMA_SPLIT, post_processor=template(SENTENCEPIECE_BEGIN, "$A")
@@ -40,7 +37,7 @@ def _build_gemma() -> Json:
 
 
 def _build_mistral_v3() -> Json:
-    spec = train_sentencepiece(pre_tokenizer=_metaspace("first", False), post_processor=_begins())
+    spec = train_sentencepiece(pre_tokenizer=metaspace("first", False), post_processor=_begins())
     return add_tokens(spec, ["[INST]", "[/INST]", "[TOOL_CALLS]"], special=True)
 
 
@@ -75,7 +72,7 @@ SENTENCEPIECE_KINDS = (
         TokenizerKind(
             f"metaspace-{scheme}{'-split' if does_split else ''}",
             lambda scheme=scheme, does_split=does_split: train_sentencepiece(  # type: ignore[misc]
-                pre_tokenizer=_metaspace(scheme, does_split)
+                pre_tokenizer=metaspace(scheme, does_split)
             ),
         )
         for scheme in ("always", "first", "never")
@@ -83,7 +80,7 @@ SENTENCEPIECE_KINDS = (
     ),
     TokenizerKind(
         "sentencepiece-digits",
-        lambda: train_sentencepiece(pre_tokenizer=sequence(_metaspace("first", False), digits(individual=True))),
+        lambda: train_sentencepiece(pre_tokenizer=sequence(metaspace("first", False), digits(individual=True))),
     ),
     TokenizerKind(
         "sentencepiece-split",

@@ -45,6 +45,11 @@ def split(pattern: str, behavior: str = "Isolated", invert: bool = False) -> Jso
     return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": behavior, "invert": invert}
 
 
+def metaspace(prepend_scheme: str, does_split: bool) -> Json:
+    """A pre-tokenizer step that writes blanks as U+2581 and may put one before the text."""
+    return {"type": "Metaspace", "replacement": MARK, "prepend_scheme": prepend_scheme, "split": does_split}
+
+
 def digits(individual: bool) -> Json:
     """A pre-tokenizer step that separates digits, or runs of them, from other text."""
     return {"type": "Digits", "individual_digits": individual}
