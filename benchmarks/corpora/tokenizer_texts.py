@@ -10,8 +10,10 @@ _CODE_SHARE, _AWKWARD_SHARE = 0.5, 0.3  # the rest are texts of runs
 _INSERT_SHARE = 0.5  # texts with added tokens of the tokenizer
 _MAX_RUN = 40
 _NUM_RUNS = 16
-_WORDS = ("x", "max", " a", "Zürich", "中", "\u0301", ".", "_", "(", "e", "0x", " -", "</td>", "'s", ",", ":",
-    'f("', '"', "a.b@c.org", "camelCase(")  # fmt: skip
+_WORDS = (
+    "x", "max", " a", "Zürich", "中", "\u0301", ".", "_", "(", "e", "0x", " -", "</td>", "'s", ",", ":", '"', 'f("',
+    "a.b@c.org", "ab.cd@", "camelCase(", "join(", 'print("', "§",
+)  # fmt: skip
 
 
 def draw_texts(sources: Sequence[Sequence[str]], num_texts: int, seed: int) -> list[str]:

@@ -24,6 +24,7 @@ _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": T
 _OTHER_TEXT = (
     "café naïve Straße für 中文字符 日本語 12345 2024 don't they're we'll 'tis\r\n\tx = [0, 1];\r\n"
     "<table><tr>  </tr></table>\n\n\n        return    -1, 3.14159\n\t\t\tif (a==b) {}\n"
+    'a.b@c.org, ab.cd@ef.de; join(x), f("", "ab"), print("", " ", "a b")\n'
 )
 
 
