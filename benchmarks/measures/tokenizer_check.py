@@ -129,11 +129,15 @@ def check_subject(name: str, source: str, subject: Subject, texts: Sequence[str]
     num_healed_bytes: list[int] = []
     num_done = 0
     for text in _iter_usable_texts(subject, texts, rng):
+        if num_done == num_cuts:
+            break
         ids = tuple(subject.oracle.encode(text, add_special_tokens=False).ids)
         defects.append(find_text_defect(subject, text, ids))
         cuts = [rng.randrange(1, len(text)) for _ in range(min(_CUTS_PER_TEXT, num_cuts - num_done))]
         defects += [_check_cut(subject, text, cut, ids, num_healed_bytes) for cut in cuts]
         num_done += len(cuts)
+    if num_done < num_cuts:
+        defects.append("there are too few texts without its control tokens")
     found = [defect for defect in defects if defect is not None]
     reason = f"{len(found):,} defects in {num_done:,} cuts; {found[0]}" if found else ""
     mean_healed_bytes = statistics.fmean(num_healed_bytes) if num_healed_bytes else None

@@ -153,3 +153,12 @@ def test_a_kind_is_described_by_the_parts_of_its_file() -> None:
     kind = TokenizerKind("toy", lambda: train_byte_level(_GPT2, normalizer={"type": "NFC"}))
 
     assert describe_kind(kind) == "built: NFC, ByteLevel, BPE"
+
+
+def test_a_tokenizer_without_enough_texts_is_not_right(tmp_path: Path) -> None:
+    subject = _load(tmp_path, train_byte_level(_GPT2))
+
+    row = check_subject("toy", "built", subject, ["has <|end|> in it", "abc def"], num_cuts=60)
+
+    assert (row.outcome, row.num_cuts) == (WRONG, 6)
+    assert "too few texts" in row.reason
