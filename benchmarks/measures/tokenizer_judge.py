@@ -34,6 +34,19 @@ class Subject:
     loaded: LoadedTokenizer
     oracle: Tokenizer
 
+    def spells(self, spelled: bytes, text: str) -> bool:
+        """True if the bytes are the text, or a blank and the text, in the form that the tokenizer gives it."""
+        if spelled in (text.encode(), b" " + text.encode()):
+            return True
+        form = self.compose(spelled.decode(errors="replace"))
+        return form in (self.compose(text), " " + self.compose(text))
+
+    def compose(self, text: str) -> str:
+        """The text in Unicode's composed form (NFC), if the tokenizer's normalizer gives it that form."""
+        normalizer = self.oracle.normalizer
+        composes = normalizer is not None and normalizer.normalize_str("e\u0301").endswith("é")
+        return unicodedata.normalize("NFC", text) if composes else text
+
     def join(self, ids: Sequence[int]) -> bytes:
         """The joined bytes of the tokens."""
         return b"".join([self.loaded.vocabulary.token_bytes[token_id] for token_id in ids])
@@ -90,7 +103,7 @@ def find_start_defect(subject: Subject) -> str | None:
 def find_text_defect(subject: Subject, text: str, ids: Sequence[int]) -> str | None:
     """What is wrong with the bytes of a text's tokens; None if nothing is."""
     spelled = subject.join(ids)
-    if _spells(spelled, text):
+    if subject.spells(spelled, text):
         return None
     return f"the tokens of a text spell {spelled[-_SHOWN:]!r}, not {text.encode()[-_SHOWN:]!r}"
 
@@ -121,10 +134,11 @@ def find_cut_defect(subject: Subject, healed: Healed, typed: str, text: str, ids
     if ids[: len(healed.kept_ids)] != healed.kept_ids:
         return "the kept tokens are not the first tokens of the finished text"
     begun = subject.join(healed.kept_ids) + healed.healed
-    if not _spells(begun, typed):
+    if not subject.spells(begun, typed):
         return f"the kept tokens and the healed bytes spell {begun[-_SHOWN:]!r}"
     if not subject.join(ids).startswith(begun):
-        return None if _joins(typed, text) else "the kept and healed bytes do not begin the finished text"
+        joins = not subject.compose(text).startswith(subject.compose(typed))  # "e", the cursor, a combining accent
+        return None if joins else "the kept and healed bytes do not begin the finished text"
     following = ids[len(healed.kept_ids) :]
     num_crossings = sum(_crosses(subject, healed, crossing, following) for crossing in healed.crossings)
     return None if num_crossings == 1 else f"the finished text takes {num_crossings} crossings of the covering tree"
@@ -139,20 +153,3 @@ def _crosses(
         return False
     token = subject.join(following[len(path) : len(path) + 1])
     return token.startswith(remaining) and len(token) > len(remaining)
-
-
-def _spells(spelled: bytes, text: str) -> bool:
-    """True if the bytes are the text, a blank and the text, or canonically equivalent to one of them."""
-    if spelled in (text.encode(), b" " + text.encode()):
-        return True
-    composed, expected = _compose(spelled.decode(errors="replace")), _compose(text)
-    return composed in (expected, " " + expected)
-
-
-def _joins(typed: str, text: str) -> bool:
-    """True if the cursor is inside what the composed form joins: "e" and a combining accent."""
-    return not _compose(text).startswith(_compose(typed))
-
-
-def _compose(text: str) -> str:
-    return unicodedata.normalize("NFC", text)

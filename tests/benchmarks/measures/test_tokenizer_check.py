@@ -162,3 +162,12 @@ def test_a_tokenizer_without_enough_texts_is_not_right(tmp_path: Path) -> None:
 
     assert (row.outcome, row.num_cuts) == (WRONG, 6)
     assert "too few texts" in row.reason
+
+
+def test_only_a_tokenizer_that_composes_characters_may_change_the_text(tmp_path: Path) -> None:
+    plain = _load(tmp_path / "plain", train_byte_level(_GPT2))
+    composing = _load(tmp_path / "composing", train_byte_level(_GPT2, normalizer={"type": "NFC"}))
+
+    assert not plain.spells("é".encode(), "e\u0301")
+    assert composing.spells("é".encode(), "e\u0301")
+    assert not composing.spells(b"e", "e\u0301")
