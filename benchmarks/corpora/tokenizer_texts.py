@@ -12,7 +12,7 @@ _MAX_RUN = 40
 _NUM_RUNS = 16
 _WORDS = (
     "x", "max", " a", "Zürich", "中", "\u0301", ".", "_", "(", "e", "0x", " -", "</td>", "'s", ",", ":", '"', 'f("',
-    "a.b@c.org", "ab.cd@", "camelCase(", "join(", 'print("', "§",
+    "a.b@c.org", "ab.cd@", "camelCase(", "join(", '("", " ", "a b")', "§",
 )  # fmt: skip
 
 
