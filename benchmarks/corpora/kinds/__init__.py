@@ -1,0 +1,1 @@
+"""Small tokenizers of many kinds, trained on a part of the standard library."""
