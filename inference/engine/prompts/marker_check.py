@@ -11,7 +11,12 @@ So a few short samples are laid out with their suffix, and one pass measures two
    first is likely (a hundredth at least, as the geometric mean over the samples) and ten times as likely as the second.
 2. How likely the missing text is with its suffix, with the suffix of another sample, and without any. The model
    *profits from the suffix* if the first is clearly the most likely in every sample. This is less: a model can copy
+<<<<<<< HEAD
    names from the suffix without knowing where to end. It is enough for a layout that was chosen for this model.
+=======
+   names from the suffix without knowing where to end. It is enough for a layout that somebody has chosen for this
+   model.
+>>>>>>> fill-in
 """
 
 import math
@@ -103,7 +108,8 @@ def measure_markers(model: LanguageModel, prompts: PromptBuilder, fill_in: FillI
     ends = [_read_ends(result, len(end_ids)) for result in results[:num_end_steps]]
     names = [float(result.log_masses[0]) for result in results[num_end_steps:]]
     gains = [own - max(others) for own, *others in zip(names[::3], names[1::3], names[2::3], strict=True)]
-    return MarkerMeasure(*(sum(column) / len(ends) for column in zip(*ends, strict=True)), least_gain=min(gains))
+    log_end, log_early_end = (sum(column) / len(ends) for column in zip(*ends, strict=True))
+    return MarkerMeasure(log_end, log_early_end, min(gains))
 
 
 def _find_end_ids(prompts: PromptBuilder) -> tuple[int, ...]:

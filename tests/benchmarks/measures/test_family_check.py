@@ -21,7 +21,7 @@ from benchmarks.measures.family_check import (
 )
 from inference.config import EngineConfig
 from inference.errors import ModelError
-from inference.healing.text_encoder import load_text_encoder
+from inference.healing.tokenizer import load_text_encoder
 from inference.model.attention import ATTENTION_NAME, register_attention
 from inference.model.kv_cache import SequenceCache
 from inference.model.loader import LoadedModel, load_model
