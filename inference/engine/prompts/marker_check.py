@@ -11,12 +11,8 @@ So a few short samples are laid out with their suffix, and one pass measures two
    first is likely (a hundredth at least, as the geometric mean over the samples) and ten times as likely as the second.
 2. How likely the missing text is with its suffix, with the suffix of another sample, and without any. The model
    *profits from the suffix* if the first is clearly the most likely in every sample. This is less: a model can copy
-<<<<<<< HEAD
-   names from the suffix without knowing where to end. It is enough for a layout that was chosen for this model.
-=======
    names from the suffix without knowing where to end. It is enough for a layout that somebody has chosen for this
    model.
->>>>>>> fill-in
 """
 
 import math

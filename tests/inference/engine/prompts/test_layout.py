@@ -28,23 +28,23 @@ def _split(
 @pytest.mark.parametrize(
     ("layout", "section", "forced"),
     [
-        (Layout.PSM, b"a = 1\nb = 2\nc = foo", b""),
-        (Layout.PSM_LINE, b"a = 1\nb = 2\n", b"c = foo"),
-        (Layout.PSM_LINE_ABOVE, b"a = 1\n", b"b = 2\nc = foo"),
-        (Layout.SPM, b"", b"a = 1\nb = 2\nc = foo"),
+        (Layout.PSM, b"a = 1\nb = 2\nc = foo", b".n"),  # the open word is not separated from its end
+        (Layout.PSM_LINE, b"a = 1\nb = 2\n", b"c = foo.n"),
+        (Layout.PSM_LINE_ABOVE, b"a = 1\n", b"b = 2\nc = foo.n"),
+        (Layout.SPM, b"", b"a = 1\nb = 2\nc = foo.n"),
     ],
 )
 def test_each_layout_ends_the_prefix_section_elsewhere(layout: Layout, section: bytes, forced: bytes) -> None:
     parts = _split(toy_tokenizer("qwen"), layout, "a = 1\nb = 2\nc = foo.nex")
 
-    assert parts == (section, forced, b".nex")
+    assert parts == (section, forced, b"ex")
 
 
 def test_a_line_start_among_the_healed_bytes_counts_as_one() -> None:
     toy = toy_tokenizer("qwen")
 
-    assert _split(toy, Layout.PSM_LINE, "a = 1\nb = 2\n  ") == (b"a = 1\nb = 2", b"", b"\n  ")
-    assert _split(toy, Layout.PSM_LINE_ABOVE, "a = 1\nb = 2\n  ") == (b"a = 1\n", b"b = 2", b"\n  ")
+    assert _split(toy, Layout.PSM_LINE, "a = 1\nb = 2\n  ") == (b"a = 1\nb = 2", b"\n", b"  ")
+    assert _split(toy, Layout.PSM_LINE_ABOVE, "a = 1\nb = 2\n  ") == (b"a = 1\n", b"b = 2\n", b"  ")
 
 
 @pytest.mark.parametrize("kind", KINDS)
