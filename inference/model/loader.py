@@ -1,7 +1,8 @@
 """Loads a model folder for an engine or a character-level model."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -10,11 +11,15 @@ from inference.config import EngineConfig
 from inference.errors import MidtokenError, ModelError
 from inference.healing.text_encoder import TextEncoder, load_text_encoder
 from inference.model.attention import ATTENTION_NAME, register_attention
+from inference.model.config_check import check_config, read_config, refusing_family
+from inference.model.forward_check import check_forward_pass
 from inference.model.language_model import LanguageModel
-from inference.model.layer_check import check_config, check_forward_pass
+from inference.model.memory import is_out_of_memory, refusing_when_out_of_memory
+from inference.model.position_check import find_max_tokens
 from inference.model.runner import Runner
 from inference.model.sampler import Sampler
 from inference.model.torch_model import TorchModel
+from inference.model.weights_check import check_weights
 from trie_cache.errors import TrieCacheError
 from trie_cache.hot_prefixes import HotPrefixCache
 from trie_cache.trie import Trie
@@ -62,38 +67,53 @@ def load_runner(config: EngineConfig) -> Runner:
         return _load_runner(config)
     except MidtokenError as error:
         raise ModelError(f"cannot load the model in {config.model_dir}: {error}") from error
-    except Exception as error:  # transformers, safetensors and the device raise undocumented exceptions
-        raise ModelError(f"cannot load the model in {config.model_dir}: {_describe(error)}") from error
 
 
 def _load_runner(config: EngineConfig) -> Runner:
-    device = torch.device(config.device)
-    options = {"local_files_only": True, "trust_remote_code": False}  # code in a model folder is never run
-    model_config = transformers.AutoConfig.from_pretrained(config.model_dir, **options)
+    device, dtype = _find_device(config.device), _find_dtype(config.dtype)
+    model_config = read_config(config.model_dir)
     check_config(model_config)
-    model, report = transformers.AutoModelForCausalLM.from_pretrained(
-        config.model_dir,
-        config=model_config,
-        dtype=getattr(torch, config.dtype),
-        attn_implementation=ATTENTION_NAME,
-        output_loading_info=True,
-        **options,
-    )
-    _check_complete(report["missing_keys"])
-    model = model.to(device)
-    runner = Runner(model, device)
-    check_forward_pass(model, runner)
+    family = model_config.model_type
+    with refusing_when_out_of_memory("its weights"):
+        model = _load_weights(config.model_dir, model_config, dtype).to(device)
+    with refusing_family(family):
+        runner = Runner(model, device)
+        check_forward_pass(model, runner)
+        runner.max_tokens = find_max_tokens(model, runner)
     return runner
 
 
-def _check_complete(missing: Collection[str]) -> None:
-    """Raises ModelError where weights are missing: transformers has filled them with random numbers."""
-    if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise ModelError(f"its files lack the weights {min(missing)}{more}; download the model again")
+def _find_device(name: str) -> torch.device:
+    try:
+        return torch.empty(0, device=name).device
+    except Exception as error:  # each kind of device has its own
+        raise ModelError(f"the device {name!r} cannot be used here") from error
 
 
-def _describe(error: Exception) -> str:
-    if isinstance(error, KeyError) and error.args == (ATTENTION_NAME,):
-        return "its code in transformers has its own attention, which cannot be replaced"
-    return f"{type(error).__name__}: {error}"
+def _find_dtype(name: str) -> torch.dtype:
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise ModelError(f"torch has no numbers of the type {name!r}; bfloat16 is one")
+    return dtype
+
+
+def _load_weights(folder: Path, config: Any, dtype: torch.dtype) -> Any:  # transformers has no types
+    try:
+        model, report = transformers.AutoModelForCausalLM.from_pretrained(
+            folder,
+            config=config,
+            dtype=dtype,
+            attn_implementation=ATTENTION_NAME,
+            output_loading_info=True,
+            local_files_only=True,
+            trust_remote_code=False,  # code in a model folder is never run
+        )
+    except (AttributeError, ImportError, LookupError, NotImplementedError, TypeError, ValueError) as error:
+        with refusing_family(config.model_type):  # not a fault of the weights
+            raise error
+    except Exception as error:  # the readers of the file formats raise undocumented exceptions
+        if is_out_of_memory(error):
+            raise
+        raise ModelError("its weights are missing or damaged, or do not fit its config.json") from error
+    check_weights(model, report["missing_keys"], report["unexpected_keys"])
+    return model

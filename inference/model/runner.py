@@ -1,15 +1,22 @@
 """Forward passes of a model on its device: token trees in, next-token logits out."""
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from inference.errors import MidtokenError, ModelError
 from inference.healing.token_tree import TokenTree
-from inference.model.attention import Segment
-from inference.model.kv_cache import CacheShape, RowStore, SequenceCache
+from inference.model.attention import OWN_ATTENTION, Plan, attach_plans
+from inference.model.kv_cache import RowStore, SequenceCache
 from inference.model.memory import refusing_when_out_of_memory
+from inference.model.planes import LayerShape
+from inference.model.probe import Probe
+from inference.model.segment import Segment
+
+_MAX_TOKENS = 2048  # if the configuration names no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,27 +32,42 @@ class Runner:
     """A causal language model that forwards the token trees of several sequences in one pass."""
 
     def __init__(self, model: torch.nn.Module, device: torch.device) -> None:
-        """`model`: loaded with `attn_implementation=ATTENTION_NAME`, as by `load_runner`."""
+        """Forwards two tokens, to find the shape of each layer's keys and values.
+
+        `model`: loaded with `attn_implementation=ATTENTION_NAME`, as by `load_runner`. Raises ModelError.
+        """
         self._model = model.eval()
+        self._plans = attach_plans(model)
         self.device = device
-        config = model.config.get_text_config()  # type: ignore[operator,union-attr]  # transformers is untyped
-        num_heads = config.num_attention_heads
-        self.cache_shape = CacheShape(
-            num_layers=config.num_hidden_layers,
-            num_kv_heads=getattr(config, "num_key_value_heads", None) or num_heads,
-            head_dim=getattr(config, "head_dim", None) or config.hidden_size // num_heads,
-        )
         self.dtype = next(model.parameters()).dtype
-        self.vocab_size: int = model.get_output_embeddings().weight.shape[0]  # type: ignore[operator]
-        self.max_tokens = _find_max_tokens(config)
+        self.max_tokens = _read_max_tokens(model)
+        self._selects_rows = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self.layers: tuple[LayerShape, ...]
+        self.layers, self.vocab_size = self._measure()
+
+    def _measure(self) -> tuple[tuple[LayerShape, ...], int]:
+        """Forwards two tokens. Returns the shapes of keys and values, and the number of logits of a row."""
+        probe = Probe()
+        plan = Plan([probe.build_segment(range(2), 0, self.device)])
+        try:
+            logits = self.forward_plan((0, 0), plan, (1,))
+        except MidtokenError:
+            raise
+        except Exception as error:  # the code of some hundred families raises undocumented exceptions
+            if plan.calls:
+                raise
+            raise ModelError(f"{OWN_ATTENTION}, or it needs more than tokens and positions") from error
+        if logits.shape[0] == 2:  # the model takes the argument and ignores it
+            self._selects_rows = False
+        return tuple(probe.layers), logits.shape[1]
 
     def new_cache(self, num_tokens: int = 256) -> SequenceCache:
         """An empty cache with room for `num_tokens`. Raises OverloadedError."""
-        return SequenceCache(self.cache_shape, self.dtype, self.device, num_tokens)
+        return SequenceCache(self.layers, self.dtype, self.device, num_tokens)
 
     def new_row_store(self) -> RowStore:
         """An empty store for token strings that share their beginnings. Raises OverloadedError."""
-        return RowStore(self.cache_shape, self.dtype, self.device)
+        return RowStore(self.layers, self.dtype, self.device)
 
     @torch.inference_mode()
     def forward(self, parts: Sequence[Part]) -> torch.Tensor:
@@ -57,45 +79,39 @@ class Runner:
         """
         ids: list[int] = []
         wanted_rows: list[int] = []
-        plan: list[Segment] = []
+        segments: list[Segment] = []
         for part in parts:
             part.cache.reserve(part.tree.num_rows)
-            plan.append(part.cache.build_segment(part.tree, len(ids)))
+            segments.append(part.cache.build_segment(part.tree, len(ids)))
             ids += [*part.tree.chain_ids, *part.tree.branch_ids]
             if part.wants_logits:
                 wanted_rows += range(len(ids) - len(part.tree.branch_ids) - 1, len(ids))
-        return self._forward(ids, plan, wanted_rows)
+        return self.forward_plan(ids, Plan(segments), wanted_rows)
+
+    def forward_segment(self, token_ids: Sequence[int], segment: Segment, wanted_rows: Sequence[int]) -> torch.Tensor:
+        """Next-token logits after some of the segment's rows, as `forward_plan`."""
+        return self.forward_plan(token_ids, Plan([segment]), wanted_rows)
 
     @torch.inference_mode()
-    def forward_segment(self, token_ids: Sequence[int], segment: Segment, wanted_rows: Sequence[int]) -> torch.Tensor:
-        """Next-token logits after some of the segment's rows, whose tokens are `token_ids`.
+    def forward_plan(self, token_ids: Sequence[int], plan: Plan, wanted_rows: Sequence[int]) -> torch.Tensor:
+        """Next-token logits after some rows of the plan's segments, whose tokens are `token_ids`.
 
         Returns [num_wanted, vocab_size] float32, device. Raises OverloadedError.
         """
-        return self._forward(token_ids, [segment], wanted_rows)
-
-    def _forward(self, token_ids: Sequence[int], plan: list[Segment], wanted_rows: Sequence[int]) -> torch.Tensor:
-        with refusing_when_out_of_memory(f"a forward pass over {len(token_ids)} tokens"):
+        wanted = torch.tensor(wanted_rows, dtype=torch.long, device=self.device)
+        options = {"logits_to_keep": wanted} if self._selects_rows else {}
+        with refusing_when_out_of_memory(f"a forward pass over {len(token_ids)} tokens"), self._plans.use(plan):
             output = self._model(
                 input_ids=torch.tensor([token_ids], device=self.device),
-                position_ids=torch.cat([segment.depths for segment in plan])[None],
+                position_ids=torch.cat([segment.depths for segment in plan.segments])[None],
                 use_cache=False,
-                logits_to_keep=torch.tensor(wanted_rows, dtype=torch.long, device=self.device),
-                plan=plan,
+                **options,
             )
-            logits: torch.Tensor = output.logits[0].float()
-        return logits
+        logits: torch.Tensor = output.logits[0] if self._selects_rows else output.logits[0, wanted]
+        return logits.float()
 
 
-def _find_max_tokens(config: Any) -> int:  # a transformers configuration, which has no types
-    """The maximum number of tokens in a sequence.
-
-    Once one sequence is longer than the original window, "longrope" uses other frequencies for the whole pass. The
-    length of one request would then change the logits of another, so sequences are limited to that window.
-    """
-    max_tokens: int = getattr(config, "max_position_embeddings", None) or 2048
-    rope = getattr(config, "rope_parameters", None) or {}
-    for parameters in (rope, *rope.values()):  # of all layers, or of each layer type
-        if isinstance(parameters, dict) and parameters.get("rope_type") == "longrope":
-            max_tokens = min(max_tokens, parameters.get("original_max_position_embeddings") or max_tokens)
-    return max_tokens
+def _read_max_tokens(model: Any) -> int:  # a transformers model, which has no types
+    """The most tokens of one sequence that the configuration names."""
+    named = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
+    return named if isinstance(named, int) and named > 0 else _MAX_TOKENS

@@ -46,7 +46,7 @@ class WatchedRunner(Runner):
         self.before_forward: Callable[[], None] = lambda: None
 
     def new_cache(self, num_tokens: int = 256) -> SequenceCache:
-        cache = WatchedCache(self.cache_shape, self.dtype, self.device, num_tokens)
+        cache = WatchedCache(self.layers, self.dtype, self.device, num_tokens)
         cache.token_ids = []
         self.caches.append(cache)
         return cache

@@ -20,6 +20,7 @@ from inference.model.runner import Runner
 from inference.protocol.characters import CoveringKind
 from tests.inference.conftest import MakeModel
 from tests.support.character_toys import LogProbs, TokenIds, open_toy, spell_out
+from tests.support.tiny_families import KV, LATENT, LAYER_TYPES
 from tests.support.toys import END, toy_tokenizer
 
 _FAMILIES: dict[str, dict[str, object]] = {
@@ -28,6 +29,9 @@ _FAMILIES: dict[str, dict[str, object]] = {
     "starcoder2": {"num_key_value_heads": 2, "sliding_window": 3},
     "gpt2": {},
     "qwen3": {"num_key_value_heads": 2, "head_dim": 16},
+    "gemma2": {**KV, "sliding_window": 5, "attn_logit_softcapping": 2.0},
+    "gemma4_text": {**KV, **LAYER_TYPES, "sliding_window": 5, "global_head_dim": 16, "hidden_size_per_layer_input": 8},
+    "minicpm3": LATENT,
 }
 _TOY = toy_tokenizer("qwen")
 _END_IDS = sorted(_TOY.vocabulary.end_ids)

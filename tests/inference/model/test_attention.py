@@ -1,107 +1,191 @@
+import math
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
-from inference.model.attention import Segment, attend, build_tree_mask, find_row_positions
-from inference.model.kv_cache import CacheShape, SequenceCache
-from tests.support.toys import token_trees
+from inference.model.attention import Plan, Reach, attach_plans, attend, build_reach
+from inference.model.kv_cache import SequenceCache
+from inference.model.planes import LayerShape, Planes
+from inference.model.segment import Segment, build_tree_mask, find_row_positions
 
-_NUM_HEADS, _NUM_KV_HEADS, _HEAD_DIM = 4, 2, 3
+_NUM_HEADS, _NUM_KV_HEADS, _KEY_DIM, _VALUE_DIM = 4, 2, 3, 2
 
 
 class _Layer(torch.nn.Module):
-    layer_idx = 0
+    pass
 
 
 def _random(*shape: int) -> torch.Tensor:
     return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(sum(shape)))
 
 
-def _build_cache() -> SequenceCache:
-    return SequenceCache(CacheShape(1, _NUM_KV_HEADS, _HEAD_DIM), torch.float64, torch.device("cpu"))
+def _build_plan(*trees: TokenTree) -> Plan:
+    segments: list[Segment] = []
+    for tree in trees:
+        cache = SequenceCache([LayerShape(_NUM_KV_HEADS, _KEY_DIM, _VALUE_DIM)], torch.float64, torch.device("cpu"))
+        segments.append(cache.build_segment(tree, segments[-1].first_row + segments[-1].num_rows if segments else 0))
+    return Plan(segments)
+
+
+def _attend(plan: Plan, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **named: Any) -> torch.Tensor:
+    layer = _Layer()
+    with attach_plans(layer).use(plan):
+        out, _ = attend(layer, query, key, value, **{"attention_mask": None} | named)
+    return out
 
 
 def _attend_slowly(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, row: int, visible: list[int], scaling: float
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    row: int,
+    visible: list[int],
+    softcap: float | None,
+    sinks: torch.Tensor | None,
 ) -> torch.Tensor:
-    """Computes the attention of one row, head by head. Returns [num_heads, head_dim]."""
+    """Computes the attention of one row, head by head. Returns [num_heads, value_dim]."""
     outputs = []
     for head in range(_NUM_HEADS):
         kv_head = head * _NUM_KV_HEADS // _NUM_HEADS
-        scores = key[0, kv_head, visible] @ query[0, head, row] * scaling
-        outputs.append(scores.softmax(0) @ value[0, kv_head, visible])
+        weights = []
+        for other in visible:
+            score = float(key[0, kv_head, other] @ query[0, head, row]) * 0.7
+            weights.append(math.exp(score if softcap is None else softcap * math.tanh(score / softcap)))
+        total = sum(weights) + (0 if sinks is None else math.exp(sinks[head]))
+        values = value[0, kv_head, visible]
+        outputs.append((torch.tensor(weights, dtype=torch.float64)[:, None] * values).sum(0) / total)
     return torch.stack(outputs)
 
 
-@given(tree=token_trees(), num_kept=st.integers(0, 3))
-def test_a_row_attends_to_kept_tokens_the_chain_before_it_and_its_ancestors(tree: TokenTree, num_kept: int) -> None:
-    mask = build_tree_mask(tree, num_kept)
-
-    chain = [num_kept + row for row in range(len(tree.chain_ids))]
-    expected = [{*range(num_kept), *chain[: row + 1]} for row in range(len(chain))]
-    for branch in range(len(tree.branch_ids)):
-        ancestors = {num_kept + len(chain) + at for at in tree.find_path(branch)}
-        expected.append({*range(num_kept), *chain, *ancestors})
-    seen = [set(range(num_kept + 1))] if mask is None else [set(row.nonzero()[:, 0].tolist()) for row in mask]
-    assert seen == expected
+_REACHES = {"all": Reach(), "window": Reach(window=2), "wide window": Reach(window=100), "chunk": Reach(chunk=2)}
 
 
-@given(tree=token_trees())
-def test_a_rows_position_is_the_number_of_tokens_before_it_on_its_path(tree: TokenTree) -> None:
-    num_chain = len(tree.chain_ids)
-    on_branches = [num_chain + len(tree.find_path(branch)) - 1 for branch in range(len(tree.branch_ids))]
+def _sees(reach: Reach, row: int, key: int) -> bool:
+    """Whether a row at one position sees the key at another before it."""
+    if reach.chunk is not None:
+        return row // reach.chunk == key // reach.chunk
+    return reach.window is None or row - key < reach.window
 
-    assert find_row_positions(tree) == [*range(num_chain), *on_branches]
 
-
-@pytest.mark.parametrize("window", [None, 2, 100])
-def test_each_segment_attends_to_its_own_rows_within_the_window(window: int | None) -> None:
+@pytest.mark.parametrize("softcap", [None, 0.5])
+@pytest.mark.parametrize("has_sinks", [False, True])
+@pytest.mark.parametrize("kind", _REACHES)
+def test_each_segment_attends_to_its_own_rows_within_reach(kind: str, has_sinks: bool, softcap: float | None) -> None:
+    reach = _REACHES[kind]
     trees = [TokenTree((0, 0), (0, 0), (None, 0)), TokenTree((0,)), TokenTree((0, 0, 0))]
     num_rows = sum(tree.num_rows for tree in trees)
-    query, key, value = (_random(1, heads, num_rows, _HEAD_DIM) for heads in (_NUM_HEADS, _NUM_KV_HEADS, _NUM_KV_HEADS))
-    plan: list[Segment] = []
-    for tree in trees:
-        plan.append(_build_cache().build_segment(tree, plan[-1].first_row + plan[-1].num_rows if plan else 0))
+    query = _random(1, _NUM_HEADS, num_rows, _KEY_DIM)
+    key, value = _random(1, _NUM_KV_HEADS, num_rows, _KEY_DIM), _random(1, _NUM_KV_HEADS, num_rows, _VALUE_DIM)
+    sinks = _random(_NUM_HEADS) if has_sinks else None
+    plan = _build_plan(*trees)
 
-    out, _ = attend(_Layer(), query, key, value, None, scaling=0.7, plan=plan, sliding_window=window)
+    out = _attend(plan, query, key, value, attention_mask=reach, scaling=0.7, s_aux=sinks, softcap=softcap)
 
-    for tree, segment in zip(trees, plan, strict=True):
+    for tree, segment in zip(trees, plan.segments, strict=True):
         positions, mask = find_row_positions(tree), build_tree_mask(tree, 0)
         for row in range(tree.num_rows):
             visible = [
                 segment.first_row + other
                 for other in range(tree.num_rows)
-                if (mask is None or mask[row, other]) and (window is None or positions[row] - positions[other] < window)
+                if (mask is None or mask[row, other]) and _sees(reach, positions[row], positions[other])
             ]
-            expected = _attend_slowly(query, key, value, segment.first_row + row, visible, 0.7)
-            torch.testing.assert_close(out[0, segment.first_row + row], expected)
+            expected = _attend_slowly(query, key, value, segment.first_row + row, visible, softcap, sinks)
+            torch.testing.assert_close(out[0, segment.first_row + row], expected, rtol=1e-5, atol=1e-5)
+
+
+def _attend_once(plan: Plan, **named: Any) -> torch.Tensor:
+    keys = _random(1, _NUM_KV_HEADS, plan.segments[0].num_rows, _KEY_DIM)
+    return _attend(plan, keys, keys, keys[..., :_VALUE_DIM], **named)
+
+
+def test_the_window_of_the_mask_counts_and_not_that_of_the_layer() -> None:
+    tree = TokenTree((0, 0, 0))
+
+    by_mask = _attend_once(_build_plan(tree), attention_mask=Reach(), sliding_window=1)
+    by_layer = _attend_once(_build_plan(tree), sliding_window=1)
+
+    assert torch.equal(by_mask, _attend_once(_build_plan(tree)))
+    assert not torch.equal(by_layer, by_mask)
+
+
+def test_each_call_of_a_pass_has_keys_and_values_of_its_own() -> None:
+    plan = _build_plan(TokenTree((0,)))
+    store = plan.segments[0].store
+    assert isinstance(store, SequenceCache)
+    store._planes = Planes([LayerShape(_NUM_KV_HEADS, _KEY_DIM, _VALUE_DIM)] * 2, torch.float64, torch.device("cpu"), 1)
+    layer, (first, second) = _Layer(), _random(2, 1, _NUM_KV_HEADS, 1, _KEY_DIM)
+    with attach_plans(layer).use(plan):
+        for states in (first, second):
+            attend(layer, states, states, states[..., :_VALUE_DIM], None)
+
+    assert [torch.equal(store._planes.find(index)[0], [first[0], second[0]][index]) for index in (0, 1)] == [True, True]
+    assert [call.module for call in plan.calls] == [layer, layer]
 
 
 @pytest.mark.parametrize(
     ("name", "meaning"),
     [
         ("attention_mask", "a mask of the model's own"),
-        ("softcap", "a soft cap"),
-        ("s_aux", "attention sinks"),
         ("position_bias", "positions added"),
         ("indices", "attention to selected tokens"),
+        ("tilt", "an argument of attention that is not known here"),
     ],
 )
 def test_an_argument_that_changes_the_result_is_refused_by_its_meaning(name: str, meaning: str) -> None:
-    states = _random(1, _NUM_KV_HEADS, 1, _HEAD_DIM)
-    arguments: dict[str, Any] = {"attention_mask": None, name: torch.ones(1)}
-
     with pytest.raises(ModelError, match=f"_Layer uses {meaning}"):
-        attend(_Layer(), states, states, states, plan=[_build_cache().build_segment(TokenTree((0,)), 0)], **arguments)
+        _attend_once(_build_plan(TokenTree((0,))), **{name: torch.ones(1)})
 
 
-def test_a_layer_that_is_called_without_the_plan_is_refused() -> None:
-    states = _random(1, _NUM_KV_HEADS, 1, _HEAD_DIM)
+def test_a_layer_that_sees_later_tokens_is_refused() -> None:
+    with pytest.raises(ModelError, match="_Layer lets tokens see those after them"):
+        _attend_once(_build_plan(TokenTree((0,))), is_causal=False)
 
-    with pytest.raises(ModelError, match="_Layer does not get the keyword arguments"):
+
+def test_a_layer_that_is_called_outside_a_forward_pass_is_refused() -> None:
+    states = _random(1, _NUM_KV_HEADS, 1, _KEY_DIM)
+
+    with pytest.raises(ModelError, match="_Layer is called outside a forward pass"):
         attend(_Layer(), states, states, states, None)
+
+
+def test_two_models_have_plans_of_their_own() -> None:
+    one, other = _Layer(), _Layer()
+    holders = attach_plans(one), attach_plans(other)
+    states = _random(1, _NUM_KV_HEADS, 1, _KEY_DIM)
+
+    with holders[0].use(_build_plan(TokenTree((0,)))), pytest.raises(ModelError, match="outside a forward pass"):
+        attend(other, states, states, states[..., :_VALUE_DIM], None)
+
+
+class _MaskConfig:
+    sliding_window = 5
+    attention_chunk_size = 4
+
+
+def test_the_reach_of_a_mask_is_its_window_or_its_chunk() -> None:
+    assert build_reach(config=_MaskConfig()) == Reach()
+    assert build_reach(config=_MaskConfig(), local_size=5) == Reach(window=5)
+    assert build_reach(config=_MaskConfig(), local_size=4) == Reach(chunk=4)
+
+
+def test_a_window_that_could_be_a_chunk_is_refused() -> None:
+    config = _MaskConfig()
+    config.sliding_window = 4
+
+    with pytest.raises(ModelError, match="cannot be told apart"):
+        build_reach(config=config, local_size=4)
+
+
+def test_a_mask_that_shows_later_tokens_is_refused() -> None:
+    with pytest.raises(ModelError, match="see those after them"):
+        build_reach(config=_MaskConfig(), allow_is_bidirectional_skip=True)
+
+
+def test_code_that_computes_with_a_mask_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"computes with the attention's mask \(.dtype\)"):
+        Reach().dtype  # noqa: B018  # as such code does
+    with pytest.raises(ModelError, match="takes a part of the attention's mask"):
+        Reach()[..., :1]

@@ -5,25 +5,32 @@ from hypothesis import strategies as st
 
 from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
-from inference.model.attention import find_row_positions
-from inference.model.kv_cache import CacheShape, RowStore, SequenceCache
+from inference.model.kv_cache import RowStore, SequenceCache
+from inference.model.planes import LayerShape
+from inference.model.segment import find_row_positions
 from tests.support.toys import token_trees
 
 _CPU = torch.device("cpu")
+_LAYERS = (LayerShape(1, 2, 3), LayerShape(2, 3, 2))  # no two shapes are equal
 
 
 def _write(cache: SequenceCache, names: list[float]) -> list[float]:
-    """Writes rows with a name each. Returns the names of the rows that attention would read."""
+    """Writes rows with a name each, to all layers. Returns the names of the rows that attention would read."""
     cache.reserve(len(names))
-    rows = torch.tensor(names)[None, :, None].expand(1, -1, 2)
-    keys, values = cache.write(0, rows, rows + 0.5)
-    assert torch.equal(values, keys + 0.5)
-    return [float(name) for name in keys[0, :, 0]]
+    for number, layer in enumerate(_LAYERS):
+        rows = torch.tensor(names)[None, :, None] + number
+        new_keys = rows.expand(layer.num_kv_heads, -1, layer.key_dim)
+        new_values = rows.expand(layer.num_kv_heads, -1, layer.value_dim) + 0.5
+        keys, values = cache.write(number, new_keys, new_values)
+        found = keys[0, :, :1] - number
+        assert torch.equal(keys, (found + number).expand(layer.num_kv_heads, -1, layer.key_dim))
+        assert torch.equal(values, (found + number + 0.5).expand(layer.num_kv_heads, -1, layer.value_dim))
+    return [float(name) for name in found[:, 0]]
 
 
 @given(steps=st.lists(st.tuples(token_trees(), st.integers(0, 6)), max_size=6))
 def test_the_chain_and_the_path_are_kept_in_order(steps: list[tuple[TokenTree, int]]) -> None:
-    cache = SequenceCache(CacheShape(1, 1, 2), torch.float32, _CPU, capacity=4)
+    cache = SequenceCache(_LAYERS, torch.float32, _CPU, capacity=4)
     kept: list[float] = []
     for number, (tree, pick) in enumerate(steps):
         names = [100.0 * number + row for row in range(tree.num_rows)]
@@ -39,7 +46,7 @@ def test_the_chain_and_the_path_are_kept_in_order(steps: list[tuple[TokenTree, i
 
 @given(tree=token_trees(), num_kept=st.integers(0, 3))
 def test_a_segment_comes_after_the_kept_tokens(tree: TokenTree, num_kept: int) -> None:
-    cache = SequenceCache(CacheShape(1, 1, 2), torch.float32, _CPU)
+    cache = SequenceCache(_LAYERS, torch.float32, _CPU)
     cache.num_tokens = num_kept
 
     segment = cache.build_segment(tree, 7)
@@ -53,7 +60,7 @@ def test_a_segment_comes_after_the_kept_tokens(tree: TokenTree, num_kept: int) -
 
 @torch.inference_mode()
 def test_a_row_store_gives_the_keys_and_positions_of_the_masks_columns() -> None:
-    store = RowStore(CacheShape(1, 1, 1), torch.float32, _CPU, capacity=4)
+    store = RowStore([LayerShape(1, 1, 1)], torch.float32, _CPU, capacity=4)
     store.build_segment([0, 2], [0, 1], torch.ones(2, 3, dtype=torch.bool))
     store.write(0, torch.tensor([[[1.0], [2.0]]]), torch.tensor([[[5.0], [6.0]]]))
     store.grow(6)
@@ -67,7 +74,7 @@ def test_a_row_store_gives_the_keys_and_positions_of_the_masks_columns() -> None
 
 
 def test_a_failed_allocation_is_an_overloaded_error_and_leaves_the_cache_unchanged() -> None:
-    cache = SequenceCache(CacheShape(1, 1, 2), torch.float32, _CPU)
+    cache = SequenceCache(_LAYERS, torch.float32, _CPU)
     _write(cache, [1.0, 2.0])
     cache.keep(TokenTree((0, 0)), None)
 
@@ -78,15 +85,15 @@ def test_a_failed_allocation_is_an_overloaded_error_and_leaves_the_cache_unchang
 
 
 def test_a_cache_that_cannot_be_forked_is_an_overloaded_error() -> None:
-    cache = SequenceCache(CacheShape(1, 1, 2), torch.float32, _CPU)
-    cache._store = torch.empty(1).expand(1, 2, 1, 1 << 48, 2)  # a size that needs memory only when it is copied
+    cache = SequenceCache(_LAYERS, torch.float32, _CPU)
+    cache._planes._tensors = [torch.empty(1).expand(2, 1, 1 << 48, 2)]  # needs memory only when it is copied
 
     with pytest.raises(OverloadedError, match="keys and values of"):
         cache.fork()
 
 
 def test_a_row_store_that_cannot_grow_raises_overloaded_and_stays_unchanged() -> None:
-    store = RowStore(CacheShape(1, 1, 2), torch.float32, _CPU, capacity=4)
+    store = RowStore(_LAYERS, torch.float32, _CPU, capacity=4)
 
     with pytest.raises(OverloadedError, match="keys and values of"):
         store.grow(1 << 48)

@@ -1,6 +1,8 @@
+import json
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 from inference.characters.loader import load_character_model
@@ -70,11 +72,51 @@ def test_a_folder_that_lacks_some_of_the_weights_is_a_model_error_that_names_the
         load_runner(EngineConfig(folder))
 
 
+def test_weights_of_another_shape_are_a_model_error_in_one_line(tmp_path: Path) -> None:
+    folder = write_model(tmp_path, toy_tokenizer("qwen"))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"intermediate_size": 49}))
+
+    with pytest.raises(ModelError, match=r"^[^\n]*its weights are missing or damaged, or do not fit its config.json$"):
+        load_runner(EngineConfig(folder))
+
+
+def test_a_layer_with_more_weights_than_its_code_uses_is_a_model_error(tmp_path: Path) -> None:
+    folder = _add_weight(tmp_path, "model.layers.1.self_attn.q_norm.weight")
+
+    with pytest.raises(ModelError, match=r"have the weights model.layers.1.self_attn.q_norm.weight, which .* not use"):
+        load_runner(EngineConfig(folder))
+
+
+@pytest.mark.parametrize(
+    "name", ["model.layers.1.self_attn.inv_freq", "model.layers.2.self_attn.q_proj.weight", "vision.0.q_proj.weight"]
+)
+def test_weights_of_parts_that_the_model_has_not_are_named_in_a_warning(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = _add_weight(tmp_path, name)
+
+    load_runner(EngineConfig(folder))
+
+    assert name in caplog.text
+
+
+def _add_weight(path: Path, name: str) -> Path:
+    """A model folder with one more weight."""
+    folder = write_model(path, toy_tokenizer("qwen"))
+    weights = load_file(folder / "model.safetensors")
+    save_file(weights | {name: torch.zeros(4)}, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
 def test_code_in_a_model_folder_is_refused_and_not_run(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "own", "auto_map": {"AutoConfig": "own.OwnConfig"}}')
     (tmp_path / "own.py").write_text("raise SystemExit('the code was run')")
 
-    with pytest.raises(ModelError, match="cannot load the model in"):
+    with pytest.raises(
+        ModelError,
+        match=r"^[^\n]*'own' cannot be run: they bring code of their own",
+    ):
         load_runner(EngineConfig(tmp_path))
 
 
@@ -90,8 +132,8 @@ def test_an_unknown_dtype_or_device_is_a_model_error(setting: str, value: str, m
     ("family", "reason"),
     [
         ("mamba", "layer 0 is of the type linear_attention"),
-        ("bloom", "layer 0 .BloomBlock. calls the replaceable attention of transformers 0 times"),
-        ("gptj", "its own attention, which cannot be replaced"),
+        ("bloom", "'bloom' cannot be run: its code in transformers has attention of its own"),
+        ("gptj", "'gptj' cannot be run: its code in transformers has attention of its own"),
     ],
 )
 def test_a_model_with_unsupported_layers_is_refused_by_every_loader(

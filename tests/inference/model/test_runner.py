@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from inference.healing.token_tree import TokenTree
 from inference.model.loader import load_runner
 from inference.model.runner import Part, Runner
 from tests.inference.conftest import MakeModel
+from tests.support.tiny_families import EXPERTS, KV, LATENT, LAYER_TYPES, build_config, build_model
 
 _FAMILIES: dict[str, dict[str, object]] = {
     "llama": {},
@@ -26,13 +28,26 @@ _FAMILIES: dict[str, dict[str, object]] = {
     "granite": {"num_key_value_heads": 2},
     "cohere": {"num_key_value_heads": 2},
     "olmo2": {"num_key_value_heads": 2},
+    "stablelm": {"num_key_value_heads": 2},  # does not pass the arguments of the model's call on
+    "nemotron": {"num_key_value_heads": 2, "head_dim": 8},
+    "gemma2": {**KV, "sliding_window": 5, "attn_logit_softcapping": 2.0},
+    "gemma3_text": {**KV, **LAYER_TYPES, "sliding_window": 5},
+    "gemma4_text": {**KV, **LAYER_TYPES, "sliding_window": 5, "global_head_dim": 16, "hidden_size_per_layer_input": 8},
+    "diffllama": KV,
+}
+_EXPERT_FAMILIES: dict[str, dict[str, object]] = {  # in float32: experts have no code for float64
+    "deepseek_v2": LATENT,
+    "deepseek_v3": LATENT,
+    "gpt_oss": {**KV, **EXPERTS, "sliding_window": 5},
+    "afmoe": {**KV, **EXPERTS, "sliding_window": 5},
+    "llama4_text": {**KV, **EXPERTS, "attention_chunk_size": 5, "pad_token_id": 0, "attn_temperature_tuning": False},
 }
 
 
-def _load(folder: Path) -> tuple[Runner, transformers.PreTrainedModel]:
+def _load(folder: Path, dtype: str = "float64") -> tuple[Runner, transformers.PreTrainedModel]:
     """Loads the runner and the same model for transformers, both in float64, so that only mistakes differ."""
-    runner = load_runner(EngineConfig(folder, dtype="float64"))
-    plain = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager")
+    runner = load_runner(EngineConfig(folder, dtype=dtype))
+    plain = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager")
     return runner, plain.eval()
 
 
@@ -49,10 +64,11 @@ def _random_tree(random: Random, vocab_size: int) -> TokenTree:
     return TokenTree(chain, tuple(branches), tuple(parents))
 
 
-@pytest.mark.parametrize("family", _FAMILIES)
+@pytest.mark.parametrize("family", [*_FAMILIES, *_EXPERT_FAMILIES])
 def test_each_node_gets_the_logits_of_its_own_path(family: str, make_model: MakeModel) -> None:
     """Several sequences in one pass, over several steps. Each step keeps some path. transformers is the oracle."""
-    runner, plain = _load(make_model(family=family, **_FAMILIES[family]))
+    dtype = "float64" if family in _FAMILIES else "float32"
+    runner, plain = _load(make_model(family=family, **(_FAMILIES | _EXPERT_FAMILIES)[family]), dtype)
     random = Random(11)
     caches = [runner.new_cache() for _ in range(3)]
     kept: list[list[int]] = [[] for _ in caches]
@@ -67,7 +83,7 @@ def test_each_node_gets_the_logits_of_its_own_path(family: str, make_model: Make
             for node in (None, *range(len(tree.branch_ids))):
                 path = [tree.branch_ids[branch] for branch in tree.find_path(node)]
                 expected = _plain_logits(plain, [*kept[index], *tree.chain_ids, *path])
-                torch.testing.assert_close(logits[row], expected, rtol=1e-4, atol=1e-4)
+                torch.testing.assert_close(logits[row], expected, rtol=1e-3, atol=1e-3)
                 row += 1
             node = random.choice([None, *range(len(tree.branch_ids))])
             caches[index].keep(tree, node)
@@ -115,16 +131,29 @@ def test_logits_are_float32_whatever_the_model_computes_in(make_model: MakeModel
     assert runner.forward([Part(runner.new_cache(), TokenTree((1,)))]).dtype == torch.float32
 
 
-def test_max_tokens_is_the_window_in_which_rotary_frequencies_are_fixed(make_model: MakeModel) -> None:
-    """Beyond `original_max_position_embeddings`, longrope changes the frequencies for all sequences of the pass."""
-    rope = {
-        "rope_type": "longrope",
-        "rope_theta": 10000.0,
-        "short_factor": [1.0] * 4,
-        "long_factor": [4.0] * 4,
-    }
-    runner, _ = _load(
-        make_model(family="phi3", rope_parameters=rope, original_max_position_embeddings=64, pad_token_id=0)
-    )
+class _AllRowsLlama(transformers.LlamaForCausalLM):  # type: ignore[misc]  # transformers has no types
+    """A model that returns the logits of all rows, not only the requested ones."""
 
-    assert runner.max_tokens == 64
+    def forward(self, *, logits_to_keep: torch.Tensor | None = None, **others: Any) -> Any:  # noqa: ARG002  # that is the case
+        return super().forward(**others)
+
+
+class _NoRowsLlama(transformers.LlamaForCausalLM):  # type: ignore[misc]  # transformers has no types
+    """A model that cannot be asked for some rows only."""
+
+    def forward(self, input_ids: torch.Tensor, position_ids: torch.Tensor, *, use_cache: bool) -> Any:
+        return super().forward(input_ids, position_ids=position_ids, use_cache=use_cache)
+
+
+@pytest.mark.parametrize("family", [_AllRowsLlama, _NoRowsLlama])
+def test_rows_are_selected_for_a_model_that_returns_all(family: type) -> None:
+    model = build_model(build_config("llama", KV))
+    tree = TokenTree((1, 2, 3), (4, 5), (None, 0))
+    expected = _forward_once(Runner(model, torch.device("cpu")), tree)
+    model.__class__ = family
+
+    torch.testing.assert_close(_forward_once(Runner(model, torch.device("cpu")), tree), expected)
+
+
+def _forward_once(runner: Runner, tree: TokenTree) -> torch.Tensor:
+    return runner.forward([Part(runner.new_cache(), tree)])

@@ -7,9 +7,10 @@ from inference.config import EngineConfig
 from inference.errors import OverloadedError
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
-from inference.model.kv_cache import CacheShape, SequenceCache
+from inference.model.kv_cache import SequenceCache
 from inference.model.language_model import SampleRequest, Sampling, Step
 from inference.model.loader import load_runner
+from inference.model.planes import LayerShape
 from inference.model.runner import Runner
 from inference.model.sampler import Sampler
 from inference.model.torch_model import TorchModel
@@ -63,7 +64,7 @@ def test_random_sources_with_the_same_seed_agree_and_unseeded_ones_differ(model:
 
 
 def test_a_cache_without_memory_is_an_overloaded_error(model: TorchModel, runner: Runner) -> None:
-    runner.cache_shape = CacheShape(num_layers=1, num_kv_heads=1 << 25, head_dim=1 << 25)
+    runner.layers = (LayerShape(num_kv_heads=1 << 25, key_dim=1 << 25, value_dim=1 << 25),)
 
     with pytest.raises(OverloadedError, match="keys and values of 256 tokens"):
         model.new_cache()
