@@ -12,13 +12,14 @@ back to `attend` as the layer's mask.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from inference.errors import ModelError
+from inference.model.reach import Reach, build_reach
 from inference.model.segment import Segment
 
 ATTENTION_NAME = "midtoken_tree"
@@ -39,28 +40,6 @@ _IGNORED_ARGUMENTS = frozenset({
     "max_length_k", "max_length_q", "num_items_in_batch", "output_attentions", "output_hidden_states",
     "output_router_logits", "position_embeddings", "position_ids", "return_dict", "use_cache",
 })  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """How far back the rows of a layer see: to the first token if both numbers are None."""
-
-    window: int | None = None  # the nearest tokens, the row's own included
-    chunk: int | None = None  # tokens of the row's own chunk; chunks of this size begin at position 0
-
-    @property
-    def num_tokens(self) -> int | None:
-        """The most tokens that a row sees."""
-        return self.window if self.chunk is None else self.chunk
-
-    def __getattr__(self, name: str) -> NoReturn:
-        """Refuses models whose code does more with a mask than to pass it on."""
-        if name.startswith("__"):  # Python asks for these itself
-            raise AttributeError(name)
-        raise ModelError(f"its code computes with the attention's mask (.{name}), and here each sequence has its own")
-
-    def __getitem__(self, _index: object) -> NoReturn:
-        raise ModelError("its code takes a part of the attention's mask, and here each sequence has its own")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,22 +91,6 @@ def register_attention() -> None:
     AttentionMaskInterface.register(ATTENTION_NAME, build_reach)
 
 
-def build_reach(*_args: Any, config: Any = None, local_size: int | None = None, **others: Any) -> Reach:
-    """The reach of a mask that transformers describes by its own arguments.
-
-    Raises ModelError for masks that let a token see later ones.
-    """
-    if "allow_is_bidirectional_skip" in others:
-        raise ModelError("its tokens see those after them, so it does not predict the next token")
-    if local_size is None:
-        return Reach()
-    if getattr(config, "attention_chunk_size", None) != local_size:
-        return Reach(window=local_size)
-    if getattr(config, "sliding_window", None) == local_size:
-        raise ModelError(f"its windows and its chunks both have {local_size} tokens, so they cannot be told apart")
-    return Reach(chunk=local_size)
-
-
 def attend(
     module: torch.nn.Module,
     query: torch.Tensor,  # [1, num_heads, num_rows, key_dim], device
@@ -175,6 +138,8 @@ def _check_arguments(module: torch.nn.Module, mask: Any, others: dict[str, Any])
     layer = type(module).__name__
     if mask is not None and not isinstance(mask, Reach):
         raise ModelError(f"{layer} uses a mask of the model's own (attention_mask)")
+    if mask is not None and mask.fault is not None:
+        raise ModelError(f"{layer} {mask.fault}")
     for name, value in others.items():
         if value is not None and name not in _IGNORED_ARGUMENTS:
             meaning = _UNSUPPORTED_ARGUMENTS.get(name, "an argument of attention that is not known here")

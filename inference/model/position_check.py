@@ -12,18 +12,20 @@ import transformers
 
 from inference.errors import ModelError
 from inference.model.attention import Plan
-from inference.model.forward_check import (
+from inference.model.forward_check import use_attention
+from inference.model.probe import Probe
+from inference.model.runner import Runner
+from inference.model.tolerances import (
+    MAX_NOISE,
     find_difference,
     find_differences,
     find_neighbour_tolerance,
     find_tolerance,
-    use_attention,
+    is_half,
 )
-from inference.model.probe import Probe
-from inference.model.runner import Runner
 
 _NUM_TOKENS = 8  # of the sequences below
-_MIN_TOKENS = 64  # a shorter limit is useless
+_MIN_TOKENS = 16  # a shorter limit is useless
 
 _State = dict[str, Any]  # tensors and numbers, by the names of their modules and attributes
 
@@ -68,7 +70,8 @@ class _NeighbourCheck:
         expected = self._forward_after(start)
         logits = self._forward_beside(num_tokens, range(_NUM_TOKENS, 2 * _NUM_TOKENS))
         dtype = self._runner.dtype
-        if not find_difference(logits, expected, dtype) <= find_tolerance(dtype):
+        tolerance = MAX_NOISE if is_half(dtype) else find_tolerance(dtype)
+        if not find_difference(logits, expected, dtype) <= tolerance:
             raise ModelError(
                 f"after {start} tokens, a text does not get the logits that it gets alone: its code does not use the "
                 "positions that it is given"

@@ -6,9 +6,10 @@ import torch
 
 from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
-from inference.model.attention import Plan, Reach, attach_plans, attend, build_reach
+from inference.model.attention import Plan, attach_plans, attend
 from inference.model.kv_cache import SequenceCache
 from inference.model.planes import LayerShape, Planes
+from inference.model.reach import Reach
 from inference.model.segment import Segment, build_tree_mask, find_row_positions
 
 _NUM_HEADS, _NUM_KV_HEADS, _KEY_DIM, _VALUE_DIM = 4, 2, 3, 2
@@ -139,6 +140,11 @@ def test_an_argument_that_changes_the_result_is_refused_by_its_meaning(name: str
         _attend_once(_build_plan(TokenTree((0,))), **{name: torch.ones(1)})
 
 
+def test_a_mask_that_does_more_than_to_limit_the_reach_is_refused() -> None:
+    with pytest.raises(ModelError, match="_Layer is odd"):
+        _attend_once(_build_plan(TokenTree((0,))), attention_mask=Reach(fault="is odd"))
+
+
 def test_a_layer_that_sees_later_tokens_is_refused() -> None:
     with pytest.raises(ModelError, match="_Layer lets tokens see those after them"):
         _attend_once(_build_plan(TokenTree((0,))), is_causal=False)
@@ -158,34 +164,3 @@ def test_two_models_have_plans_of_their_own() -> None:
 
     with holders[0].use(_build_plan(TokenTree((0,)))), pytest.raises(ModelError, match="outside a forward pass"):
         attend(other, states, states, states[..., :_VALUE_DIM], None)
-
-
-class _MaskConfig:
-    sliding_window = 5
-    attention_chunk_size = 4
-
-
-def test_the_reach_of_a_mask_is_its_window_or_its_chunk() -> None:
-    assert build_reach(config=_MaskConfig()) == Reach()
-    assert build_reach(config=_MaskConfig(), local_size=5) == Reach(window=5)
-    assert build_reach(config=_MaskConfig(), local_size=4) == Reach(chunk=4)
-
-
-def test_a_window_that_could_be_a_chunk_is_refused() -> None:
-    config = _MaskConfig()
-    config.sliding_window = 4
-
-    with pytest.raises(ModelError, match="cannot be told apart"):
-        build_reach(config=config, local_size=4)
-
-
-def test_a_mask_that_shows_later_tokens_is_refused() -> None:
-    with pytest.raises(ModelError, match="see those after them"):
-        build_reach(config=_MaskConfig(), allow_is_bidirectional_skip=True)
-
-
-def test_code_that_computes_with_a_mask_is_refused() -> None:
-    with pytest.raises(ModelError, match=r"computes with the attention's mask \(.dtype\)"):
-        Reach().dtype  # noqa: B018  # as such code does
-    with pytest.raises(ModelError, match="takes a part of the attention's mask"):
-        Reach()[..., :1]

@@ -23,6 +23,8 @@ from tests.support.tiny_families import (
 
 _CPU = torch.device("cpu")
 
+_DECODER = {"d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 4, "decoder_ffn_dim": 48}
+
 # what no configuration says: family -> what its configuration adds, and what the refusal says
 _REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "bloom": ({}, "attention of its own"),  # adds positions to the scores
@@ -30,6 +32,17 @@ _REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "rwkv": ({"attention_hidden_size": 32}, "attention of its own"),
     "doge": ({**KV, "sliding_window": 100}, "computes with the attention's mask"),
     "bert": ({"is_decoder": False}, "see those after them"),
+    "gemma3_text": ({**KV, "use_bidirectional_attention": True}, "joins the mask of earlier tokens with another one"),
+    "bart": (
+        {
+            "is_encoder_decoder": False,
+            "d_model": 32,
+            "decoder_layers": 2,
+            "decoder_attention_heads": 4,
+            "decoder_ffn_dim": 48,
+        },
+        "counts the positions of tokens itself",
+    ),
     "roberta": ({"is_decoder": True, "pad_token_id": 1}, "does not count the positions of tokens from 0"),
 }
 
@@ -129,6 +142,23 @@ def test_a_window_that_cannot_be_narrowed_is_refused() -> None:
     model.config.__class__ = _FixedWindowConfig
 
     with pytest.raises(ModelError, match=r"takes the window of 100 tokens in MistralAttention from an unknown place"):
+        _check(model)
+
+
+class _TornWindowConfig(transformers.MistralConfig):  # type: ignore[misc]  # transformers has no types
+    """A configuration whose window is lost where the model is run with the attention of this package."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "sliding_window" and self._attn_implementation == ATTENTION_NAME:
+            return None
+        return super().__getattribute__(name)
+
+
+def test_a_difference_beyond_a_wide_window_is_found() -> None:
+    model = build_model(build_config("mistral", {**KV, "sliding_window": 100}))
+    model.config.__class__ = _TornWindowConfig
+
+    with pytest.raises(ModelError, match="do not get the logits that each gets alone"):
         _check(model)
 
 
