@@ -12,7 +12,7 @@ import transformers
 
 from inference.errors import ModelError
 from inference.model.attention import Plan
-from inference.model.forward_check import use_attention
+from inference.model.forward_check import use_eager_attention
 from inference.model.probe import Probe
 from inference.model.runner import Runner
 from inference.model.tolerances import (
@@ -81,7 +81,7 @@ class _NeighbourCheck:
     def _forward_after(self, num_past: int) -> torch.Tensor:
         """The logits of transformers for a text after a past of `num_past` tokens, of which it sees none."""
         ids = torch.arange(_NUM_TOKENS, 2 * _NUM_TOKENS, device=self._runner.device)[None]
-        with use_attention(self._model, "eager"):
+        with use_eager_attention(self._model):
             cache = _EmptyPast(self._model.config, num_past)
             logits: torch.Tensor = self._model(input_ids=ids, past_key_values=cache, use_cache=True).logits[0].float()
         return logits
