@@ -99,3 +99,18 @@ def test_a_row_store_that_cannot_grow_raises_overloaded_and_stays_unchanged() ->
         store.grow(1 << 48)
 
     assert store.capacity == 4
+
+
+@torch.inference_mode()
+def test_rows_of_a_row_store_that_were_never_written_are_zeros() -> None:
+    """Attention multiplies masked values by 0, and a NaN stays a NaN."""
+    store = RowStore([LayerShape(1, 1, 1)], torch.float32, _CPU, capacity=4)
+    for states in store._planes.find(0):
+        states.fill_(torch.nan)
+    store._planes.zero_rows(0)
+    memory = torch.full((1 << 20,), torch.nan)  # freed, so that the larger store may get it
+    del memory
+
+    store.grow(1 << 19)
+
+    assert not any(states.any() for states in store._planes.find(0))

@@ -81,10 +81,11 @@ def test_weights_of_another_shape_are_a_model_error_in_one_line(tmp_path: Path) 
         load_runner(EngineConfig(folder))
 
 
-def test_a_layer_with_more_weights_than_its_code_uses_is_a_model_error(tmp_path: Path) -> None:
-    folder = _add_weight(tmp_path, "model.layers.1.self_attn.q_norm.weight")
+@pytest.mark.parametrize("name", ["model.layers.1.self_attn.q_norm.weight", "model.layers.1.self_attn.q_proj.bias"])
+def test_a_layer_with_more_weights_than_its_code_uses_is_a_model_error(name: str, tmp_path: Path) -> None:
+    folder = _add_weight(tmp_path, name)
 
-    with pytest.raises(ModelError, match=r"have the weights model.layers.1.self_attn.q_norm.weight, which .* not use"):
+    with pytest.raises(ModelError, match=rf"have the weights {name}, which .* not use"):
         load_runner(EngineConfig(folder))
 
 

@@ -81,6 +81,23 @@ def test_a_state_that_is_kept_from_pass_to_pass_is_refused() -> None:
         find_max_tokens(model, runner)
 
 
+class _ImpulsiveLlama(transformers.LlamaForCausalLM):  # type: ignore[misc]  # transformers has no types
+    """A model that keeps no state, and changes all logits of a pass once one of its positions is 100."""
+
+    def forward(self, input_ids: torch.Tensor, **others: Any) -> Any:
+        output = super().forward(input_ids, **others)
+        if others.get("position_ids") is not None and others["position_ids"].max() >= 100:
+            output.logits = output.logits.flip(-1)
+        return output
+
+
+def test_a_neighbour_that_changes_the_logits_without_a_trace_is_too_long() -> None:
+    model, runner = _build("llama")
+    model.__class__ = _ImpulsiveLlama
+
+    assert find_max_tokens(model, runner) == 100
+
+
 def test_a_threshold_that_leaves_no_room_is_refused() -> None:
     model, runner = _build("phi3", **_longrope(12))
 
