@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import torch
 
@@ -14,13 +15,19 @@ _NUM_NAMED = 3  # weights in a message
 _LAYER = re.compile(r".*?\.\d+(?=\.)")
 
 
-def check_weights(model: torch.nn.Module, missing: Collection[str], unused: Collection[str]) -> None:
+def check_weights(  # `model`: of transformers, which has no types
+    model: Any, missing: Collection[str], unused: Collection[str]
+) -> None:
     """Raises ModelError if weights are missing, or if a layer has more of them than its code uses.
 
     Weights for parts that the model does not have, as the vision tower of a text model, are named in a warning.
     """
     if missing:  # transformers has filled them with random numbers
-        raise ModelError(f"its files lack the weights {_name(sorted(missing))}; download the model again")
+        family = model.config.model_type
+        raise ModelError(
+            f"its files lack the weights {_name(sorted(missing))}, which models of the family {family!r} have; "
+            "download the model again"
+        )
     modules = dict(model.named_modules())
     strange = sorted(name for name in unused if _is_of_layer(name, modules))
     if strange:

@@ -68,7 +68,7 @@ def test_a_folder_that_lacks_some_of_the_weights_is_a_model_error_that_names_the
     del weights[missing]
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
-    with pytest.raises(ModelError, match=f"cannot load the model in {folder}: .*{missing}"):
+    with pytest.raises(ModelError, match=f"cannot load the model in {folder}: .*{missing}, which .* 'llama' have"):
         load_runner(EngineConfig(folder))
 
 
