@@ -1,6 +1,5 @@
 """Which tokenizers are right, judged by the `tokenizers` library, and which are refused, in which words."""
 
-import random
 import re
 import unicodedata
 from functools import cache
@@ -327,7 +326,7 @@ def test_another_tokenizer_file_is_refused_by_its_name(name: str, words: str, tm
 
 def test_long_digit_runs_are_open_to_their_beginning() -> None:
     subject = _subject("digits from the right")
-    digits = "".join(random.Random(5).choices("0123456789", k=60))
+    digits = "12345" * 12  # of which there are tokens, so that they depend on how digits are grouped
 
     for length in (12, 13, 14, 31, 60):
         kept_ids = find_heal_point(subject.loaded.encoder, f"x = {digits[:length]}").kept_ids
