@@ -6,6 +6,7 @@ import torch
 
 from inference.engine.explanation import build_explanation
 from inference.engine.prompts.prompt import Prompt
+from inference.healing.heal_point import encode_text
 from inference.model.language_model import Choice, SampleRequest, SampleResult, Sampling
 from inference.model.sampler import Sampler
 from inference.protocol.completion import CompletionRequest, Explanation, Healing
@@ -36,6 +37,18 @@ def test_kept_and_chosen_tokens_spell_the_text(kind: str) -> None:
     assert "".join(explanation.unhealed_tokens) == explanation.healed_bytes
     assert "".join(explanation.chosen_tokens).encode().startswith(prompt.healed)
     assert len("".join(explanation.chosen_tokens).encode()) > len(prompt.healed)
+
+
+@kinds
+def test_the_unhealed_tokens_are_those_of_the_text_after_the_kept_ones(kind: str) -> None:
+    """Even where the healed bytes begin inside a word."""
+    toy = toy_tokenizer(kind)
+    for end in range(4, len(_PREFIX) + 1):
+        prompt, explanation = _explain(kind, _PREFIX[:end])
+
+        unhealed = encode_text(toy.encoder, _PREFIX[:end])[len(prompt.kept_ids) :]
+
+        assert explanation.unhealed_tokens == tuple(toy.join([token_id]).decode() for token_id in unhealed)
 
 
 @kinds
