@@ -8,8 +8,8 @@ included.
 2. Anywhere else the line may rightly stand twice (`pass`, `}`, `return x`). So what follows it must agree too: it is
    the suffix if two further lines of the completion are those of the suffix, or if the completion ends before they
    differ.
-3. Brackets and quotes decide otherwise: in `f(g(▏)` a completion `x)` closes a bracket that the suffix leaves open. The
-   completion is not cut if the text around the cursor has fewer open or surplus ones with the whole of it.
+3. Brackets decide otherwise: in `f(g(▏)` a completion `x)` closes a bracket that the suffix leaves open. The completion
+   is not cut if the text around the cursor has fewer open or surplus brackets with the whole of it.
 4. If the model read the suffix and chose to end the text itself, lines that equal the next one stay, and a rest that
    closes brackets or quotes is only cut if fewer of them are open or surplus without it.
 
@@ -112,26 +112,29 @@ class SuffixRule:
         is_chosen = ending is Ending.CHOSEN
         if is_chosen and not self.remaining_line:
             return True
-        whole, cut = self._count_faults(text), self._count_faults(text[:at])
+        if is_chosen and self._closes_or_opens:
+            return self._count_faults(text) <= self._count_faults(text[:at])
+        whole, cut = self._count_bracket_faults(text), self._count_bracket_faults(text[:at])
         if not self.remaining_line and "\n" not in text:  # without `text`, the line before the cursor is not complete
             cut = _count_bracket_faults(self.near_prefix.removesuffix(self.line_before) + self.near_suffix)
-        return whole <= cut if is_chosen and self._closes_or_opens else whole < cut
+        return whole < cut
 
     def _skip_repeats(self, text: str, line_start: int) -> int:
-        """The end of `text`, before further repeats of the rest of the line that brackets or quotes speak against."""
+        """The end of `text`, before further repeats of the rest of the line that brackets speak against."""
         size = len(self.remaining_line)
         while size and len(text) - size >= line_start and text.endswith(self.remaining_line):
-            if self._count_faults(text[:-size]) >= self._count_faults(text):
+            if self._count_bracket_faults(text[:-size]) >= self._count_bracket_faults(text):
                 break
             text = text[:-size]
         return len(text)
 
     def _count_faults(self, text: str) -> int:
         """The faults of the brackets around and in `text`, and of the quotes on the line that the suffix continues."""
-        before = self.near_prefix + text
-        line = before[before.rfind("\n") + 1 :] + self.remaining_line
-        quote_faults = _count_quote_faults(line) if self.remaining_line else 0
-        return _count_bracket_faults(before + self.near_suffix) + quote_faults
+        line = (self.near_prefix + text).rpartition("\n")[2] + self.remaining_line
+        return self._count_bracket_faults(text) + _count_quote_faults(line)
+
+    def _count_bracket_faults(self, text: str) -> int:
+        return _count_bracket_faults(self.near_prefix + text + self.near_suffix)
 
     def _compare(self, text: str, lines: list[_Line], ending: Ending) -> _Agreement:
         """Compares the lines after the suffix's first line with those that the suffix has there."""
@@ -179,18 +182,28 @@ def _split_lines(text: str) -> list[_Line]:
 
 
 def _count_bracket_faults(text: str) -> int:
-    """The brackets that are never closed, and those that close nothing. Brackets in string literals count too."""
-    lacking: list[str] = []
-    num_surplus = 0
-    for char in text:
-        if char in _CLOSER_OF:
-            lacking.append(_CLOSER_OF[char])
-        elif char in _CLOSERS:
-            if lacking and lacking[-1] == char:
+    """The brackets that are never closed, and those that close nothing.
+
+    What is in brackets is indented more than the line where they open. So a bracket counts as never closed once a line
+    is indented less; otherwise one in a string literal would be closed by any later bracket.
+    """
+    lacking: list[tuple[str, int]] = []  # closing brackets, with the indentation of the line where they opened
+    num_faults = 0
+    for line in text.split("\n"):
+        body = line.lstrip()
+        indent = len(line) - len(body)
+        least = indent + body.startswith(tuple(_CLOSERS))
+        while body and lacking and lacking[-1][1] >= least:
+            lacking.pop()
+            num_faults += 1
+        for char in body:
+            if char in _CLOSER_OF:
+                lacking.append((_CLOSER_OF[char], indent))
+            elif char in _CLOSERS and lacking and lacking[-1][0] == char:
                 lacking.pop()
-            else:
-                num_surplus += 1
-    return len(lacking) + num_surplus
+            elif char in _CLOSERS:
+                num_faults += 1
+    return len(lacking) + num_faults
 
 
 def _count_quote_faults(line: str) -> int:

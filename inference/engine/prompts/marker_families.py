@@ -12,8 +12,8 @@ None of these families can be measured here, so the layouts follow from what the
 
 A model that knows prefix–suffix–middle gets `psm_line`: the same order, with the middle beginning at the start of the
 cursor's line. A middle that begins inside a word is what such models do worst (Ren et al. 2024, arXiv:2405.17103), and
-the default model completes 43 % of the identifiers rightly with `psm`, 66 % with `psm_line`. A model's folder can name
-another layout.
+the default model completes 55 % of the identifiers rightly with `psm`, 79 % with `psm_line`. A model's folder can name
+another layout, as the default model's does.
 """
 
 from dataclasses import dataclass

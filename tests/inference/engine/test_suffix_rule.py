@@ -36,6 +36,7 @@ def _cut(around: str, text: str, ending: Ending) -> str:
         ("f(|)", "x))", "x"),  # several surplus ones
         ('print("|")', 'hello")', "hello"),
         ('s = "|"', 'hello"', "hello"),
+        ('co| = """\n    more\n', 'de = """', "de"),
         ('print(|, "x")', '"hello", "x")', '"hello"'),
         ("print(|, b)", "a,", "a,"),  # not the whole rest of the line
         ("my_|value", "new_value", "new_"),
@@ -55,7 +56,8 @@ def _cut(around: str, text: str, ending: Ending) -> str:
         ("def f():\n    |\n    pass\n", "x()\n    pass\n    pass\n    pass", "x()"),
         ("def f():\n    |\n    pass", "pass\n\n\ndef g():\n    pass", "pass\n\n\ndef g():"),
         ("if (a) {\n    |\n}\n", "b\n}", "b"),
-        ("{\n{\n|\n}\n", "b\n}", "b\n}"),  # one bracket is open
+        ("f(\n    x, y|)\n", ", g(z)", ", g(z)"),  # the rest closes the outer bracket
+        ('s = "("\nf(|)\n', "x)", "x"),  # the first bracket is none
         ("|\nα\nβ\nγ\n", "ω\nα\nβ\nγ\nω\n", "ω"),
     ],
 )
