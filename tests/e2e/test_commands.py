@@ -104,7 +104,7 @@ def test_next_byte_takes_a_cursor_or_standard_input(real_server: RunningServer, 
 
 
 def test_the_demo_is_right_more_often_with_healing(real_server: RunningServer) -> None:
-    lines = _run(real_server, "demo", "--lines", "1").stdout.splitlines()
+    lines = _run(real_server, "demo", "--lines", "2").stdout.splitlines()
     healed, unhealed = (
         next(line for line in lines if line.startswith(f"│ {side} ")) for side in ("healed", "unhealed")
     )
