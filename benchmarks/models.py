@@ -42,9 +42,9 @@ def main() -> None:
         sys.exit(count(rows, Outcome.WRONG) > 0)
     others = _check(list_other_folders(), options.workers)
     tokenizers = check_tokenizers()
-    _PAGE.write_text(build_page(rows, others, tokenizers, transformers.__version__, MAX_TOKENS, TOLERANCE))
     figures = _build_figures(rows, others, tokenizers)
     write_report("models", [*map(_to_report, [*rows, *others]), *map(dataclasses.asdict, tokenizers)], figures)
+    _PAGE.write_text(build_page(rows, others, tokenizers, transformers.__version__, MAX_TOKENS, TOLERANCE))
     print(", ".join(f"{name} {value}" for name, value in figures.items()))
     sys.exit(any(value for name, value in figures.items() if name.endswith("_wrong")))
 

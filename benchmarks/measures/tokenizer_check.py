@@ -57,7 +57,7 @@ class TokenizerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class TokenizerFolder:
     """A tokenizer to check."""
 
     name: str
@@ -79,11 +79,9 @@ def check_tokenizers(
     sources = [source.texts for source in load_sources(seed=0)]
     texts = draw_texts(sources, num_cuts // _CUTS_PER_TEXT + _NUM_SPARE_TEXTS, seed=0)
     with tempfile.TemporaryDirectory() as folder:
-        candidates = [
-            each for each in _find_candidates(Path(folder)) if any(name in each.name for name in names or [""])
-        ]
+        folders = [each for each in _find_folders(Path(folder)) if any(name in each.name for name in names or [""])]
         rows = []
-        for row in _iter_rows(candidates, texts, num_cuts, num_workers):
+        for row in _iter_rows(folders, texts, num_cuts, num_workers):
             rows.append(row)
             if progress is not None:
                 progress(row)
@@ -91,30 +89,30 @@ def check_tokenizers(
 
 
 def _iter_rows(
-    candidates: Sequence[Candidate], texts: Sequence[str], num_cuts: int, num_workers: int
+    folders: Sequence[TokenizerFolder], texts: Sequence[str], num_cuts: int, num_workers: int
 ) -> Iterator[TokenizerRow]:
     """The rows, in order. Tokenizers that differ only in their control tokens are checked once."""
-    digests = [_digest(candidate.folder) for candidate in candidates]
-    distinct = dict(zip(reversed(digests), reversed(candidates), strict=True))
+    digests = [_digest(found.folder) for found in folders]
+    distinct = dict(zip(reversed(digests), reversed(folders), strict=True))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(num_workers, context) as workers:
         futures = {
             digest: workers.submit(check_tokenizer, distinct[digest], texts, num_cuts)
             for digest in dict.fromkeys(digests)
         }
-        for candidate, digest in zip(candidates, digests, strict=True):
-            yield replace(futures[digest].result(), name=candidate.name, source=candidate.source)
+        for found, digest in zip(folders, digests, strict=True):
+            yield replace(futures[digest].result(), name=found.name, source=found.source)
 
 
-def check_tokenizer(candidate: Candidate, texts: Sequence[str], num_cuts: int) -> TokenizerRow:
+def check_tokenizer(found: TokenizerFolder, texts: Sequence[str], num_cuts: int) -> TokenizerRow:
     """Checks one tokenizer with cuts of `texts`."""
-    name, source = candidate.name, candidate.source
+    name, source = found.name, found.source
     try:
-        subject = load_subject(candidate.folder)
+        subject = load_subject(found.folder)
     except ModelError as error:
         message = str(error)
         outcome = REFUSED if message and "\n" not in message else WRONG
-        return TokenizerRow(name, source, outcome, _shorten_paths(message, candidate.folder), 0, None)
+        return TokenizerRow(name, source, outcome, _shorten_paths(message, found.folder), 0, None)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # when the code of the tokenizers library panics, it raises a BaseException
@@ -164,14 +162,14 @@ def _iter_usable_texts(subject: Subject, texts: Sequence[str], rng: random.Rando
             yield with_pieces
 
 
-def _find_candidates(folder: Path) -> Iterator[Candidate]:
+def _find_folders(folder: Path) -> Iterator[TokenizerFolder]:
     """The tokenizers to check. Those that are built are written into `folder`."""
-    yield Candidate("default", str(_DEFAULT_MODEL), _DEFAULT_MODEL)
+    yield TokenizerFolder("default", str(_DEFAULT_MODEL), _DEFAULT_MODEL)
     for kind in TOKENIZER_KINDS:
-        yield Candidate(kind.name, describe_kind(kind), write_kind(kind, folder / kind.name))
+        yield TokenizerFolder(kind.name, describe_kind(kind), write_kind(kind, folder / kind.name))
     for tokenizer in PACKAGED_TOKENIZERS:
         if tokenizer.is_fetched:
-            yield Candidate(tokenizer.name, tokenizer.source, tokenizer.folder)
+            yield TokenizerFolder(tokenizer.name, tokenizer.source, tokenizer.folder)
 
 
 def _digest(folder: Path) -> str:

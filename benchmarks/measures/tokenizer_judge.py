@@ -115,7 +115,7 @@ def heal(subject: Subject, typed: str) -> Healed:
     covering = build_covering(encoder, trie, point)
     tree = covering.build_tree((0,))
     paths = [tree.find_path(crossing.node) for crossing in covering.crossings]
-    common_ids: tuple[int, ...] = getattr(covering, "common_ids", ())  # those that all paths begin with are kept too
+    common_ids: tuple[int, ...] = covering.common_ids
     return Healed(
         kept_ids=point.kept_ids + common_ids,
         healed=point.healed[len(subject.join(common_ids)) :],

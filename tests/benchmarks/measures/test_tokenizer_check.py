@@ -22,7 +22,7 @@ from benchmarks.measures.tokenizer_check import (
     REFUSED,
     RIGHT,
     WRONG,
-    Candidate,
+    TokenizerFolder,
     TokenizerRow,
     check_subject,
     check_tokenizer,
@@ -139,7 +139,7 @@ def test_a_file_that_the_library_cannot_read_is_not_right(tmp_path: Path) -> Non
     spec = change_model(train_byte_level(_GPT2), merges=[["no such", "pieces"]])
     folder = write_kind(TokenizerKind("toy", lambda: spec), tmp_path / "toy")
 
-    assert check_tokenizer(Candidate("toy", "built", folder), [], num_cuts=0).outcome == REFUSED
+    assert check_tokenizer(TokenizerFolder("toy", "built", folder), [], num_cuts=0).outcome == REFUSED
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.corpora.kinds.training import TokenizerKind, training_texts
 from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS, write_kind
 from benchmarks.corpora.tokenizer_texts import draw_texts
-from benchmarks.measures.tokenizer_check import REFUSED, RIGHT, Candidate, TokenizerRow, check_tokenizer
+from benchmarks.measures.tokenizer_check import REFUSED, RIGHT, TokenizerFolder, TokenizerRow, check_tokenizer
 
 _NUM_CUTS = 60
 _NUM_TEXTS = 20
@@ -78,7 +78,7 @@ _UNUSUAL_TEXTS = 4 * [
 
 
 def _check(kind: TokenizerKind, folder: Path, texts: Sequence[str], num_cuts: int) -> TokenizerRow:
-    return check_tokenizer(Candidate(kind.name, "built", write_kind(kind, folder)), texts, num_cuts)
+    return check_tokenizer(TokenizerFolder(kind.name, "built", write_kind(kind, folder)), texts, num_cuts)
 
 
 @pytest.mark.parametrize(
