@@ -45,15 +45,15 @@ class Cut:
 def draw_cuts(files: Iterable[SourceFile], num_identifiers: int, num_others: int, seed: int) -> list[Cut]:
     """Draws seeded cuts: inside identifiers, and in equal parts inside operators, blanks and the words of strings."""
     rng = random.Random(seed)
-    by_kind: dict[str, list[Cut]] = {kind: [] for kind in _KINDS}
+    places: dict[str, list[tuple[SourceFile, str, int, int, int]]] = {kind: [] for kind in _KINDS}
     for file in files:
         for kind, start, end in _iter_runs(file.text):
             if start >= _MIN_CONTEXT_CHARS and end - start >= 2:
                 at = rng.randrange(start + 1, end)
-                by_kind[kind].append(_cut_at(file, kind, start, at, end))
+                places[kind].append((file, kind, start, at, end))
     others = [kind for kind in _KINDS if kind != "identifier"]
     counts = {"identifier": num_identifiers, **{kind: num_others // len(others) for kind in others}}
-    return [cut for kind, count in counts.items() for cut in rng.sample(by_kind[kind], count)]
+    return [_cut_at(*place) for kind, count in counts.items() for place in rng.sample(places[kind], count)]
 
 
 def draw_cuts_by_offset(files: Iterable[SourceFile], num_each: int, seed: int) -> list[Cut]:
