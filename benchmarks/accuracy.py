@@ -73,7 +73,7 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--identifiers", type=int, default=500)
     parser.add_argument("--others", type=int, default=210)
-    parser.add_argument("--each-offset", type=int, default=250)
+    parser.add_argument("--each-offset", type=int, default=150)
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()
 
