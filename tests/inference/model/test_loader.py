@@ -31,6 +31,17 @@ def test_texts_start_with_the_end_token_if_the_tokenizer_has_no_start_token(make
     assert loaded.start_ids == (loaded.vocabulary.special_id(END),)
 
 
+def test_texts_start_with_the_start_token_that_only_the_tokenizers_configuration_asks_for(tmp_path: Path) -> None:
+    folder = write_model(tmp_path, toy_tokenizer("qwen"))
+    start = "<|fim_prefix|>"
+    config = {"eos_token": END, "bos_token": start, "add_bos_token": True}  # as in DeepSeek-Coder and DeepSeek-V3
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+
+    loaded = load_model(EngineConfig(folder))
+
+    assert loaded.start_ids == (loaded.vocabulary.special_id(start),)
+
+
 def test_max_tokens_of_the_language_model_is_the_models_window(make_model: MakeModel) -> None:
     model = build_language_model(load_model(EngineConfig(make_model("qwen", max_position_embeddings=128))))
 
