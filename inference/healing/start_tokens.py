@@ -16,7 +16,7 @@ def find_start_ids(written: tuple[int, ...], model_dir: Path, vocabulary: Vocabu
     """The first of these that there is: `written` (by the tokenizer's file), the start token that
     `tokenizer_config.json` asks for, the token that ends a text, the start token that is only named.
 
-    Raises ModelError if there is none.
+    Raises ModelError if there is none, or if the model has no row for it.
     """
     config = _read_config(model_dir)
     named = _find_named(config, vocabulary)
@@ -24,6 +24,11 @@ def find_start_ids(written: tuple[int, ...], model_dir: Path, vocabulary: Vocabu
     start_ids = written or asked or tuple(sorted(vocabulary.end_ids))[:1] or named
     if not start_ids:
         raise ModelError(f"{model_dir} names no token that a text begins or ends with")
+    if max(start_ids) >= vocabulary.num_rows:
+        raise ModelError(
+            f"{model_dir / 'tokenizer.json'}: texts begin with the token {max(start_ids)}, but the model's head has "
+            f"{vocabulary.num_rows} rows; the tokenizer is of another model"
+        )
     return start_ids
 
 

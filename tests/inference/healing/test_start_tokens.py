@@ -30,7 +30,7 @@ def test_a_start_token_that_the_configuration_asks_for_begins_every_text(tmp_pat
 def test_what_the_tokenizer_itself_writes_comes_first(tmp_path: Path) -> None:
     folder = _folder(tmp_path, bos_token="<begin>", add_bos_token=True)
 
-    assert find_start_ids((3, 4), folder, _vocabulary(_END)) == (3, 4)
+    assert find_start_ids((2, 1), folder, _vocabulary(_END)) == (2, 1)
 
 
 @pytest.mark.parametrize("config", [{}, {"bos_token": "<begin>"}, {"bos_token": None, "add_bos_token": True}])
@@ -46,3 +46,8 @@ def test_without_an_end_token_texts_begin_with_the_start_token_that_is_only_name
 def test_a_model_that_names_neither_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="names no token that a text begins or ends with"):
         find_start_ids((), _folder(tmp_path), _vocabulary())
+
+
+def test_a_start_token_that_the_model_has_no_row_for_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="begin with the token 3, but the model's head has 3 rows"):
+        find_start_ids((3,), tmp_path, _vocabulary(_END))
