@@ -87,19 +87,25 @@ class Vocabulary:
         The end tokens are those of `config.json`, `generation_config.json` and `tokenizer_config.json` together.
         Raises VocabularyError.
         """
-        config = _read_optional_json(model_dir / "config.json")
-        generation_config = _read_optional_json(model_dir / "generation_config.json")
-        tokenizer_config = _read_optional_json(model_dir / "tokenizer_config.json")
+        config_paths = [model_dir / name for name in ("config.json", "generation_config.json")]
+        configs = [_read_optional_object(path) for path in config_paths]
+        tokenizer_config_path = model_dir / "tokenizer_config.json"
+        tokenizer_config = _read_optional_object(tokenizer_config_path)
         path = model_dir / "tokenizer.json"
         if path.exists():
             tokens, special_tokens = _read_tokenizer_json(path)
         else:
             path = _find_tiktoken(model_dir)
             tokens, special_tokens = _read_tiktoken(path), _find_added(tokenizer_config)
-        end_ids = _find_end_ids(config.get("eos_token_id")) | _find_end_ids(generation_config.get("eos_token_id"))
-        end_ids |= {special_tokens[name] for name in _find_end_names(tokenizer_config) if name in special_tokens}
+        end_ids = {
+            token_id
+            for path_of, content in zip(config_paths, configs, strict=True)
+            for token_id in _find_end_ids(content.get("eos_token_id"), path_of)
+        }
+        end_names = _find_end_names(tokenizer_config.get("eos_token"), tokenizer_config_path)
+        end_ids |= {special_tokens[name] for name in end_names if name in special_tokens}
         try:
-            return cls.from_tokens(tokens, special_tokens, end_ids, num_rows or config.get("vocab_size"))
+            return cls.from_tokens(tokens, special_tokens, end_ids, num_rows or configs[0].get("vocab_size"))
         except VocabularyError as error:
             raise VocabularyError(f"{path}: {error}") from None
 
@@ -214,23 +220,34 @@ def _find_added(tokenizer_config: _Json) -> dict[str, int]:
     return {token["content"]: int(token_id) for token_id, token in added.items()}
 
 
-def _find_end_ids(value: _Json) -> set[int]:
-    """The ids in `eos_token_id`, which may be absent, one id or a list."""
-    if value is None:
-        return set()
-    return set(value) if isinstance(value, list) else {value}
+def _find_end_ids(value: _Json, path: Path) -> set[int]:
+    """The ids in `eos_token_id` of the file, which may be absent, one id or a list. Raises VocabularyError."""
+    ids = [] if value is None else value if isinstance(value, list) else [value]
+    ids = [token_id for token_id in ids if token_id is not None]
+    for token_id in ids:
+        if type(token_id) is not int:
+            raise VocabularyError(f"{path}: eos_token_id is {value!r}, but should be a token's id or a list of ids")
+    return set(ids)
 
 
-def _find_end_names(tokenizer_config: _Json) -> list[str]:
-    """The names in `eos_token`, which may be absent, a string or an object with the string."""
-    value = tokenizer_config.get("eos_token")
+def _find_end_names(value: _Json, path: Path) -> list[str]:
+    """The names in `eos_token` of the file, which may be absent, a string or an object with it.
+
+    Raises VocabularyError.
+    """
     if value is None:
         return []
-    return [value["content"] if isinstance(value, dict) else value]
+    name = value.get("content") if isinstance(value, dict) else value
+    if not isinstance(name, str):
+        raise VocabularyError(f"{path}: eos_token is {value!r}, but should be a token's name")
+    return [name]
 
 
-def _read_optional_json(path: Path) -> _Json:
-    return _read_json(path) if path.exists() else {}
+def _read_optional_object(path: Path) -> _Json:
+    content = _read_json(path) if path.exists() else {}
+    if not isinstance(content, dict):
+        raise VocabularyError(f"{path}: not an object of JSON")
+    return content
 
 
 def _read_json(path: Path) -> _Json:

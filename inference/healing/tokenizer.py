@@ -7,6 +7,7 @@ from inference.errors import ModelError
 from inference.healing.byte_level_encoder import ByteLevelEncoder
 from inference.healing.reach_check import check_reach
 from inference.healing.sentencepiece_encoder import SentencePieceEncoder
+from inference.healing.start_tokens import find_start_ids
 from inference.healing.text_encoder import TextEncoder
 from inference.healing.tokenizer_check import check_tokenizer
 from inference.healing.tokenizer_file import TokenizerFile, read_tokenizer_file
@@ -41,9 +42,7 @@ def load_tokenizer(model_dir: Path, num_rows: int | None = None) -> LoadedTokeni
         raise ModelError(str(error)) from error
     except ModelError as error:
         raise ModelError(f"{model_dir / 'tokenizer.json'}: {error}") from None
-    start_ids = encoder.start_ids or tuple(sorted(vocabulary.end_ids))[:1]
-    if not start_ids:
-        raise ModelError(f"{model_dir} names no token that a text begins or ends with")
+    start_ids = find_start_ids(encoder.start_ids, model_dir, vocabulary)
     return LoadedTokenizer(encoder, vocabulary, Trie.build(vocabulary), start_ids)
 
 

@@ -108,6 +108,8 @@ def _check_against_transformers(
     model: Any, runner: Runner, packed: torch.Tensor, texts: Sequence[list[int]], branches: Sequence[tuple[int, ...]]
 ) -> None:
     expected = _forward_alone(model, runner, texts, branches)
+    if (expected.std(dim=-1) == 0).any():
+        raise ModelError("its logits are the same for all tokens, so its weights are not those of a trained model")
     difference = find_difference(packed, expected, runner.dtype)
     tolerance = find_tolerance(runner.dtype)
     if difference > tolerance and is_half(runner.dtype):

@@ -1,5 +1,6 @@
 """Loads a model folder for an engine or a character-level model."""
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from inference.errors import MidtokenError, ModelError
 from inference.healing.text_encoder import TextEncoder
 from inference.healing.tokenizer import load_tokenizer
 from inference.model.attention import ATTENTION_NAME, register_attention
-from inference.model.config_check import check_config, read_config, refusing_family
+from inference.model.config_check import check_config, read_config, refusing_family, refusing_quantized
 from inference.model.forward_check import check_forward_pass
 from inference.model.language_model import LanguageModel
 from inference.model.memory import is_out_of_memory, refusing_when_out_of_memory
@@ -20,10 +21,15 @@ from inference.model.position_check import find_max_tokens
 from inference.model.runner import Runner
 from inference.model.sampler import Sampler
 from inference.model.torch_model import TorchModel
-from inference.model.weights_check import check_weights
+from inference.model.weights_check import check_weights, explain_unread
 from trie_cache.hot_prefixes import HotPrefixCache
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
+
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
+# While transformers reads the weights of one model, it changes settings of torch that hold for all threads.
+_READING = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,7 @@ def _load_runner(config: EngineConfig) -> Runner:
     model_config = read_config(config.model_dir)
     check_config(model_config)
     family = model_config.model_type
-    with refusing_when_out_of_memory("its weights"):
+    with refusing_when_out_of_memory("its weights"), _READING:
         model = _load_weights(config.model_dir, model_config, dtype).to(device)
     with refusing_family(family):
         runner = Runner(model, device)
@@ -85,8 +91,9 @@ def _find_device(name: str) -> torch.device:
 
 def _find_dtype(name: str) -> torch.dtype:
     dtype = getattr(torch, name, None)
-    if not isinstance(dtype, torch.dtype):
-        raise ModelError(f"torch has no numbers of the type {name!r}; bfloat16 is one")
+    if not isinstance(dtype, torch.dtype) or dtype not in _DTYPES:
+        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in _DTYPES)
+        raise ModelError(f"models cannot be run with numbers of the type {name!r}; the types are {names}")
     return dtype
 
 
@@ -102,11 +109,11 @@ def _load_weights(folder: Path, config: Any, dtype: torch.dtype) -> Any:  # tran
             trust_remote_code=False,  # code in a model folder is never run
         )
     except (AttributeError, ImportError, LookupError, NotImplementedError, TypeError, ValueError) as error:
-        with refusing_family(config.model_type):  # not a fault of the weights
+        with refusing_quantized(config), refusing_family(config.model_type):  # not a fault of the weights
             raise error
     except Exception as error:  # the readers of the file formats raise undocumented exceptions
         if is_out_of_memory(error):
             raise
-        raise ModelError("its weights are missing or damaged, or do not fit its config.json") from error
+        raise ModelError(explain_unread(folder)) from error
     check_weights(model, report["missing_keys"], report["unexpected_keys"])
     return model

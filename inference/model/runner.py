@@ -96,7 +96,7 @@ class Runner:
     def forward_plan(self, token_ids: Sequence[int], plan: Plan, wanted_rows: Sequence[int]) -> torch.Tensor:
         """Next-token logits after some rows of the plan's segments, whose tokens are `token_ids`.
 
-        Returns [num_wanted, vocab_size] float32, device. Raises OverloadedError.
+        Returns [num_wanted, vocab_size] float32, device. Raises OverloadedError, or ModelError if they are no numbers.
         """
         wanted = torch.tensor(wanted_rows, dtype=torch.long, device=self.device)
         options = {"logits_to_keep": wanted} if self._selects_rows else {}
@@ -108,7 +108,18 @@ class Runner:
                 **options,
             )
         logits: torch.Tensor = output.logits[0] if self._selects_rows else output.logits[0, wanted]
-        return logits.float()
+        return _check_numbers(logits.float(), self.dtype)
+
+
+def _check_numbers(logits: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The same logits. Raises ModelError if some are infinite or no numbers: a choice among them would be arbitrary."""
+    if not logits.sum(dim=-1).isfinite().all():  # much faster than to ask each of them
+        name = str(dtype).removeprefix("torch.")
+        raise ModelError(
+            f"in {name}, the model's logits are infinite or no numbers: its weights are damaged or too large for this "
+            "type"
+        )
+    return logits
 
 
 def _read_max_tokens(model: Any) -> int:  # a transformers model, which has no types

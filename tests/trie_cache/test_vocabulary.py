@@ -215,6 +215,30 @@ def test_end_token_is_found_by_its_name(tmp_path: Path, eos_token: Any) -> None:
     assert vocabulary.end_ids == {vocabulary.special_id("<|end|>")}
 
 
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {"generation_config": {"eos_token_id": [[5]]}},
+        {"generation_config": {"eos_token_id": True}},
+        {"generation_config": {"eos_token_id": {"id": 5}}},
+        {"config": {"eos_token_id": "5"}},
+        {"tokenizer_config": {"eos_token": {"special": True}}},
+        {"tokenizer_config": {"eos_token": ["<|end|>"]}},
+    ],
+)
+def test_end_tokens_in_an_unknown_form_are_an_error_with_the_file(tmp_path: Path, configs: dict[str, Any]) -> None:
+    (name,) = configs
+
+    with pytest.raises(VocabularyError, match=rf"{name}\.json: eos_token.* is .*, but should be"):
+        Vocabulary.from_folder(_save(_byte_level(), tmp_path, **configs))
+
+
+def test_empty_places_in_a_list_of_end_tokens_are_passed_over(tmp_path: Path) -> None:
+    configs = {"generation_config": {"eos_token_id": [5, None]}}
+
+    assert Vocabulary.from_folder(_save(_byte_level(), tmp_path, **configs)).end_ids == {5}
+
+
 def test_rows_beyond_the_tokens_are_padding(tmp_path: Path) -> None:
     folder = _save(_byte_level(), tmp_path, config={"vocab_size": 500})
 
@@ -248,6 +272,7 @@ def test_ordinary_token_without_a_row_is_an_error(tmp_path: Path) -> None:
         ("qwen.tiktoken", "YQ== 0\nYQ=\n", "qwen.tiktoken:2: not base64"),
         ("qwen.tiktoken", "YQ== 0\nY 1\n", "qwen.tiktoken:2: not base64"),
         ("vocab.txt", "a", "no tokenizer.json and 0 tiktoken files"),
+        ("tokenizer_config.json", "[]", r"tokenizer_config\.json: not an object of JSON"),
     ],
 )
 def test_broken_files_are_named_in_the_error(tmp_path: Path, name: str, content: str, message: str) -> None:

@@ -3,7 +3,7 @@
 from itertools import dropwhile
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from inference.engine.suffix_rule import Ending, SuffixRule, build_suffix_rule
@@ -121,22 +121,23 @@ def _find_end_slowly(before: str, suffix: str, text: str) -> int | None:
             expected = list(dropwhile(lambda each: each == below[0], expected))
             further = list(dropwhile(lambda each: each[0] == below[0], further))
         is_certain = len(expected) > 1 and further[:2] == [(each, True) for each in expected[:2]]
-        agrees = is_certain or _begins(expected, [each for each, _ in further])
+        agrees = is_certain or _begins(expected, further)
         if is_start and (agrees or (rest and number == 0)):
             return end
     return None
 
 
-def _begins(expected: list[str], lines: list[str]) -> bool:
-    """True if the lines are the first ones of the expected. The last may be unfinished."""
-    if not lines:
-        return True
-    same = expected[: len(lines)]
-    return len(same) == len(lines) and same[:-1] == lines[:-1] and same[-1].startswith(lines[-1])
+def _begins(expected: list[str], lines: list[tuple[str, bool]]) -> bool:
+    """True if the lines are the first ones of the expected. A line that is not complete may be unfinished."""
+    return len(expected) >= len(lines) and all(
+        line == each or (each.startswith(line) and not is_complete)
+        for each, (line, is_complete) in zip(expected, lines, strict=False)
+    )
 
 
 @settings(max_examples=10 * settings().max_examples)
 @given(before=st.sampled_from(["", "a", "b\n", "b\na"]), suffix=_texts, text=_texts)
+@example(before="", suffix="a\nab", text="b\na\na\n")
 def test_the_end_is_that_of_an_exhaustive_search(before: str, suffix: str, text: str) -> None:
     rule = build_suffix_rule(before, suffix)
 

@@ -1,4 +1,5 @@
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,17 @@ def test_texts_start_with_the_end_token_if_the_tokenizer_has_no_start_token(make
     loaded = load_model(EngineConfig(make_model("qwen")))
 
     assert loaded.start_ids == (loaded.vocabulary.special_id(END),)
+
+
+def test_texts_start_with_the_start_token_that_only_the_tokenizers_configuration_asks_for(tmp_path: Path) -> None:
+    folder = write_model(tmp_path, toy_tokenizer("qwen"))
+    start = "<|fim_prefix|>"
+    config = {"eos_token": END, "bos_token": start, "add_bos_token": True}  # as in DeepSeek-Coder and DeepSeek-V3
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+
+    loaded = load_model(EngineConfig(folder))
+
+    assert loaded.start_ids == (loaded.vocabulary.special_id(start),)
 
 
 def test_max_tokens_of_the_language_model_is_the_models_window(make_model: MakeModel) -> None:
@@ -153,3 +165,68 @@ def test_a_vocabulary_that_does_not_fit_the_model_is_a_model_error(tmp_path: Pat
 
     with pytest.raises(ModelError, match=r"tokenizer\.json"):
         load_model(EngineConfig(folder))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn", "complex64", "bool"])
+def test_a_type_that_no_model_runs_in_is_refused_without_blaming_the_family(dtype: str, make_model: MakeModel) -> None:
+    with pytest.raises(ModelError, match=rf": models cannot be run with numbers of the type '{dtype}'; .*bfloat16"):
+        load_runner(EngineConfig(make_model(), dtype=dtype))
+
+
+@pytest.mark.parametrize("method", ["gptq", "awq", "fp8", "compressed-tensors"])
+def test_quantized_weights_are_refused_without_blaming_the_family(method: str, tmp_path: Path) -> None:
+    folder = write_model(tmp_path, toy_tokenizer("qwen"))
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": method, "bits": 4, "group_size": 128}
+    (folder / "config.json").write_text(json.dumps(config))
+
+    with pytest.raises(
+        ModelError, match=f"^cannot load the model in {folder}: its weights are quantized by {method}, "
+    ):
+        load_runner(EngineConfig(folder))
+
+
+def test_a_folder_with_weights_in_another_format_only_is_refused_with_its_name(tmp_path: Path) -> None:
+    folder = write_model(tmp_path, toy_tokenizer("qwen"))
+    (folder / "model.safetensors").rename(folder / "model-q4.gguf")
+
+    with pytest.raises(ModelError, match=r"it has no weights .*, and model-q4\.gguf is in a format that is not"):
+        load_runner(EngineConfig(folder))
+
+
+def test_a_git_lfs_pointer_in_place_of_the_weights_is_called_so(tmp_path: Path) -> None:
+    folder = write_model(tmp_path, toy_tokenizer("qwen"))
+    (folder / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+
+    with pytest.raises(ModelError, match=r"model\.safetensors is a Git LFS pointer .*git lfs pull"):
+        load_runner(EngineConfig(folder))
+
+
+@pytest.mark.parametrize(
+    ("weight", "value", "reason"),
+    [
+        ("lm_head.weight", float("nan"), "in float32, .* infinite or no numbers"),
+        ("model.layers.0.mlp.up_proj.weight", float("inf"), "in float32, .* infinite or no numbers"),
+        ("lm_head.weight", 0.0, "the same for all tokens"),
+    ],
+)
+def test_weights_that_give_no_logits_of_use_are_refused_as_such(
+    weight: str, value: float, reason: str, tmp_path: Path
+) -> None:
+    folder = write_model(tmp_path, toy_tokenizer("qwen"))
+    weights = load_file(folder / "model.safetensors")
+    weights[weight] = torch.full_like(weights[weight], value)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+    with pytest.raises(ModelError, match=reason):
+        load_runner(EngineConfig(folder))
+
+
+def test_models_that_several_threads_load_at_once_are_all_right(make_model: MakeModel) -> None:
+    folders = [make_model("qwen", family) for family in ("gemma2", "llama", "mistral", "qwen2")] * 3
+    configs = [EngineConfig(folder) for folder in folders]
+
+    with ThreadPoolExecutor(len(configs)) as pool:
+        runners = list(pool.map(load_runner, configs))
+
+    assert all(runner.vocab_size == toy_tokenizer("qwen").num_rows for runner in runners)

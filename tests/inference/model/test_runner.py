@@ -6,13 +6,16 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 from inference.config import EngineConfig
+from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
 from inference.model.loader import load_runner
 from inference.model.runner import Part, Runner
 from tests.inference.conftest import MakeModel
 from tests.support.tiny_families import EXPERTS, KV, LATENT, LAYER_TYPES, build_config, build_model
+from tests.support.toys import toy_tokenizer, write_model
 
 _FAMILIES: dict[str, dict[str, object]] = {
     "llama": {},
@@ -157,3 +160,15 @@ def test_rows_are_selected_for_a_model_that_returns_all(family: type) -> None:
 
 def _forward_once(runner: Runner, tree: TokenTree) -> torch.Tensor:
     return runner.forward([Part(runner.new_cache(), tree)])
+
+
+def test_a_text_whose_logits_are_no_numbers_is_an_error_and_the_next_text_is_not(tmp_path: Path) -> None:
+    folder = write_model(tmp_path, toy_tokenizer("qwen"))
+    weights = load_file(folder / "model.safetensors")
+    weights["model.embed_tokens.weight"][300] = torch.nan  # as a float16 model that overflows after some texts
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    runner = load_runner(EngineConfig(folder))
+
+    with pytest.raises(ModelError, match="in float32, the model's logits are infinite or no numbers"):
+        runner.forward([Part(runner.new_cache(), TokenTree((5, 300)))])
+    assert runner.forward([Part(runner.new_cache(), TokenTree((5, 6)))]).isfinite().all()
