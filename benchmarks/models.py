@@ -18,16 +18,16 @@ from pathlib import Path
 
 import transformers
 
-from benchmarks.corpora.tiny_config import MAX_TOKENS
-from benchmarks.corpora.tiny_families import list_families
-from benchmarks.corpora.tiny_variants import TinyModel, list_other_folders, list_tiny_models
-from benchmarks.measures.family_check import TOLERANCE, FamilyResult, Outcome
-from benchmarks.measures.family_rows import FamilyRow, build_family_row, count
+from benchmarks.corpora.families.tiny_config import MAX_TOKENS
+from benchmarks.corpora.families.tiny_families import list_families
+from benchmarks.corpora.families.tiny_variants import TinyModel, list_other_folders, list_tiny_models
+from benchmarks.measures.families.family_check import TOLERANCE, FamilyResult, Outcome
+from benchmarks.measures.families.family_rows import FamilyRow, build_family_row, count
+from benchmarks.measures.families.tiny_model_check import check_tiny_model, silence_transformers
+from benchmarks.measures.families.worker_pool import Lost, run_in_workers
 from benchmarks.measures.models_page import build_page
 from benchmarks.measures.report import Row, write_report
-from benchmarks.measures.tiny_model_check import check_tiny_model, silence_transformers
-from benchmarks.measures.tokenizer_check import TokenizerRow, check_tokenizers
-from benchmarks.measures.worker_pool import Lost, run_in_workers
+from benchmarks.measures.tokenizers.tokenizer_check import TokenizerRow, check_tokenizers
 
 _PAGE = Path(__file__).parents[1] / "docs" / "models.md"
 _MAX_SECONDS = 120.0  # for one folder; the slowest takes two seconds on an idle core

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from benchmarks.corpora.known_models import KNOWN_MODELS
-from benchmarks.measures.family_check import Outcome
-from benchmarks.measures.family_rows import FamilyRow
-from benchmarks.measures.tokenizer_check import TokenizerRow
+from benchmarks.corpora.families.known_models import KNOWN_MODELS
+from benchmarks.measures.families.family_check import Outcome
+from benchmarks.measures.families.family_rows import FamilyRow
+from benchmarks.measures.tokenizers.tokenizer_check import TokenizerRow
 
 _INTRODUCTION = """\
 # Which models and tokenizers work

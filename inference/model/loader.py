@@ -11,17 +11,17 @@ import transformers
 from inference.config import EngineConfig
 from inference.errors import MidtokenError, ModelError
 from inference.healing.text_encoder import TextEncoder
-from inference.healing.tokenizer import load_tokenizer
+from inference.healing.tokenizer.loader import load_tokenizer
 from inference.model.attention import ATTENTION_NAME, register_attention
-from inference.model.config_check import check_config, read_config, refusing_family, refusing_quantized
-from inference.model.forward_check import check_forward_pass
+from inference.model.checks.configuration import check_config, read_config, refusing_family, refusing_quantized
+from inference.model.checks.forward_pass import check_forward_pass
+from inference.model.checks.positions import find_max_tokens
+from inference.model.checks.weights import check_weights, explain_unread
 from inference.model.language_model import LanguageModel
 from inference.model.memory import is_out_of_memory, refusing_when_out_of_memory
-from inference.model.position_check import find_max_tokens
 from inference.model.runner import Runner
 from inference.model.sampler import Sampler
 from inference.model.torch_model import TorchModel
-from inference.model.weights_check import check_weights, explain_unread
 from trie_cache.hot_prefixes import HotPrefixCache
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary

@@ -21,8 +21,8 @@ from inference.engine.prompts.layout import FillIn, Layout
 from inference.engine.prompts.prompt import PromptBuilder
 from inference.healing.text_encoder import TextEncoder
 from inference.healing.token_tree import TokenTree
-from inference.healing.tokenizer import build_text_encoder
-from inference.healing.tokenizer_file import parse_tokenizer_file
+from inference.healing.tokenizer.file import parse_tokenizer_file
+from inference.healing.tokenizer.loader import build_text_encoder
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 

@@ -1,6 +1,7 @@
 """Every kind of tokenizer heals right, or is refused in the words of its file. The `tokenizers` library judges.
 
-`python -m benchmarks.measures.tokenizer_check` does the same with fifty times as many cuts, and with real tokenizers.
+`python -m benchmarks.measures.tokenizers.tokenizer_check` does the same with fifty times as many cuts, and with real
+tokenizers.
 """
 
 from collections.abc import Sequence
@@ -8,10 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.corpora.kinds.training import TokenizerKind, training_texts
-from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS, write_kind
-from benchmarks.corpora.tokenizer_texts import draw_texts
-from benchmarks.measures.tokenizer_check import REFUSED, RIGHT, TokenizerFolder, TokenizerRow, check_tokenizer
+from benchmarks.corpora.tokenizers.kinds.training import TokenizerKind, training_texts
+from benchmarks.corpora.tokenizers.tokenizer_kinds import TOKENIZER_KINDS, write_kind
+from benchmarks.corpora.tokenizers.tokenizer_texts import draw_texts
+from benchmarks.measures.tokenizers.tokenizer_check import (
+    REFUSED,
+    RIGHT,
+    TokenizerFolder,
+    TokenizerRow,
+    check_tokenizer,
+)
 
 _NUM_CUTS = 60
 _NUM_TEXTS = 20

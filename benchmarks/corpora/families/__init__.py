@@ -1,0 +1,1 @@
+"""Tiny models of every family of causal decoders, with random weights."""

@@ -1,0 +1,1 @@
+"""Whether the product runs a model as transformers does."""

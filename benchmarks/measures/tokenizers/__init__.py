@@ -1,0 +1,1 @@
+"""Whether the product heals right with a tokenizer."""

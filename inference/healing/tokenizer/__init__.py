@@ -1,0 +1,1 @@
+"""Loads a folder's tokenizer as a text encoder, or refuses it by name."""

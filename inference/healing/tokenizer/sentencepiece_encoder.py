@@ -1,0 +1,130 @@
+"""BPE over characters with byte fallback and blanks written as U+2581, as in Llama 2, Mistral, CodeLlama and Gemma.
+
+Such a tokenizer merges the whole text at once, or what its pre-tokenizer makes of it. Each merge joins two characters.
+So if no merge joins a character to a blank after it, no token crosses the start of a run of blanks after that
+character, and the text can be split there; in the same way around line ends and tabs.
+"""
+
+import re
+
+from tokenizers import Tokenizer
+
+from inference.errors import ModelError
+from inference.healing.text_encoder import PreToken, cache_short
+from inference.healing.tokenizer.added_texts import AddedTexts
+from inference.healing.tokenizer.file import BLANK_MARK, TokenizerFile
+
+
+class SentencePieceEncoder:
+    """The text encoder of a SentencePiece BPE tokenizer.
+
+    A U+2581 in the text itself is encoded as byte tokens. The tokenizer would turn it into a blank, and
+    the completion would not continue the typed text.
+    """
+
+    def __init__(self, file: TokenizerFile) -> None:
+        """Raises ModelError if merges join words, a byte has no token, or the pre-tokenizer changes the text."""
+        self._pattern = _build_pattern(file.merges)
+        self._model = file.tokenizer.model
+        self._byte_ids = _find_byte_ids(file.tokenizer.get_vocab(with_added_tokens=False))
+        self._pre_tokenizer = file.pre_tokenizer
+        self._added_texts = AddedTexts(file.added_texts)
+        self._control_ids = file.control_ids
+        self._dummy_prefix = " " if _adds_blank(file.tokenizer, "a") else ""
+        self._dummy_prefix_before_blank = " " if _adds_blank(file.tokenizer, " a") else ""
+        self.start_ids = file.find_start_ids()
+        self.encode = cache_short(self._encode)
+        self.find_openings = self._added_texts.find_openings
+
+    def normalize(self, text: str) -> str:
+        return text
+
+    def count_unsettled(self, text: str) -> int:  # noqa: ARG002  # a normalizer that composes is refused
+        return 0
+
+    def find_dummy_prefix(self, text: str) -> str:
+        return self._dummy_prefix_before_blank if text.startswith(" ") else self._dummy_prefix
+
+    def split(self, text: str) -> list[PreToken]:
+        end, pre_tokens = 0, []
+        for piece in self._iter_pieces(text):
+            data = piece.encode()
+            end += len(data)
+            pre_tokens.append(PreToken(data, end))
+        return pre_tokens
+
+    def _iter_pieces(self, text: str) -> list[str]:
+        if not self._added_texts.has_any:
+            return self._split_plain(text)
+        pieces: list[str] = []
+        for piece in self._added_texts.split(text):
+            pieces += [piece] if self.is_added_text(piece.encode()) else self._split_plain(piece)
+        return pieces
+
+    def _split_plain(self, text: str) -> list[str]:
+        if self._pre_tokenizer is None:
+            return self._pattern.findall(text)
+        shown = [piece for piece, _ in self._pre_tokenizer.pre_tokenize_str(text.replace(" ", BLANK_MARK))]
+        start, pieces = 0, []
+        for piece in shown:  # each has one character for one of the text
+            pieces += self._pattern.findall(text[start : start + len(piece)])
+            start += len(piece)
+        return pieces
+
+    def is_added_text(self, pre_token: bytes) -> bool:
+        return self._added_texts.find_id(pre_token) is not None
+
+    def _encode(self, pre_token: bytes) -> tuple[int, ...]:
+        added_id = self._added_texts.find_id(pre_token)
+        return self.encode_beginning(pre_token) if added_id is None else (added_id,)
+
+    def encode_beginning(self, beginning: bytes) -> tuple[int, ...]:
+        whole = beginning.decode(errors="ignore")  # without an incomplete character at the end
+        first, *others = whole.split(BLANK_MARK)
+        ids = self._merge(first)
+        for part in others:
+            ids += self._spell(BLANK_MARK.encode()) + self._merge(part)
+        return (*ids, *self._spell(beginning[len(whole.encode()) :]))
+
+    def _merge(self, text: str) -> list[int]:
+        if not text:
+            return []
+        ids = [token.id for token in self._model.tokenize(text.replace(" ", BLANK_MARK))]
+        return ids if self._control_ids.isdisjoint(ids) else self._spell(text.encode())
+
+    def _spell(self, data: bytes) -> list[int]:
+        return [self._byte_ids[byte] for byte in data]
+
+
+def _build_pattern(merges: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
+    """Matches one pre-token after the other: blanks and what follows them, or a line end or tab by itself.
+
+    Raises ModelError if a merge joins a word to the blank after it.
+    """
+    joining = {left[-1]: left + right for left, right in merges if right[0] == BLANK_MARK and left[-1] != BLANK_MARK}
+    word = next((product for character, product in joining.items() if character.isalnum()), None)
+    if word is not None:
+        raise ModelError(f"model merges join words ({word!r}), so every keystroke could change all tokens")
+    merged = set().union(*(left + right for left, right in merges)) if merges else set()
+    alone = "".join(character for character in "\t\n\r" if character not in merged)
+    before_blank = f"|(?<=[{re.escape(''.join(joining))}]) +" if joining else ""
+    alone_or = f"[{re.escape(alone)}]|" if alone else ""
+    other = f"[^ {re.escape(alone)}]+{before_blank}"
+    return re.compile(f"{alone_or} +(?:{other})*|(?:{other})+")
+
+
+def _find_byte_ids(vocabulary: dict[str, int]) -> list[int]:
+    """The token of each byte: `<0x41>`, or the character itself. Raises ModelError if there is neither."""
+    ids = []
+    for byte in range(256):
+        token_id = vocabulary.get(f"<0x{byte:02X}>", vocabulary.get(chr(byte)) if byte < 0x80 else None)
+        if token_id is None:
+            raise ModelError(f"model has byte_fallback, but its vocab has no token '<0x{byte:02X}>'")
+        ids.append(token_id)
+    return ids
+
+
+def _adds_blank(tokenizer: Tokenizer, text: str) -> bool:
+    """True if the tokenizer puts a blank before `text`. Metaspace does not if the text begins with a blank."""
+    shown = "".join(tokenizer.encode(text, add_special_tokens=False).tokens)
+    return shown.startswith(BLANK_MARK + text.replace(" ", BLANK_MARK)[:-1])

@@ -1,0 +1,1 @@
+"""Checks when a model is loaded: whether it can be run here with the right results."""
