@@ -36,7 +36,7 @@ def fit(text: str, context: Context) -> Insertion | None:
 
     In this order:
 
-    1. White space at the end of `text` is removed.
+    1. White space at the end of `text` is removed, but not before a word or a quote: `not ` before `x`.
     2. A suggestion that only repeats the line below the cursor is dropped.
     3. If the rest of the line is closing brackets that the first line of `text` closes too, it is replaced:
        `self):⏎  pass` replaces the `)` that the editor inserted.
@@ -46,16 +46,16 @@ def fit(text: str, context: Context) -> Insertion | None:
     The engine has ended `text` where it reached the suffix. What is left to do here comes from the editor: brackets and
     quotes that it has inserted since, and suggestions that are not worth showing.
     """
-    text = text.rstrip()
-    if not text or _repeats_below(text, context):
+    stripped = text.rstrip()
+    if not stripped or _repeats_below(stripped, context):
         return None
     line_after = context.line_after.rstrip()
     if not line_after:
-        return Insertion(text)
-    first_line, _, more = text.partition("\n")
+        return Insertion(stripped)
+    first_line, _, more = stripped.partition("\n")
     if more and _completes(context, first_line):
-        return Insertion(text, line_after)
-    line = _trim_overlap(first_line.rstrip(), context).rstrip()
+        return Insertion(stripped, line_after)
+    line = _cut_line(text.partition("\n")[0].removesuffix("\r"), context)
     return Insertion(line, line_after if _completes(context, line) else "") if line else None
 
 
@@ -114,6 +114,15 @@ def _repeats_below(text: str, context: Context) -> bool:
     completed = context.line_before + text
     below = "\n".join(line.rstrip() for line in context.suffix.split("\n") if line.strip())
     return below == completed or below.startswith(completed + "\n")
+
+
+def _cut_line(line: str, context: Context) -> str:
+    """Removes from the end of `line` what the rest of the cursor's line begins with, and white space."""
+    stripped = line.rstrip()
+    trimmed = _trim_overlap(stripped, context)
+    kept = line if trimmed == stripped else trimmed
+    separates = _is_word(context.line_after[0]) or context.line_after[0] in _QUOTES
+    return kept if separates and kept.strip() else kept.rstrip()
 
 
 def _trim_overlap(line: str, context: Context) -> str:

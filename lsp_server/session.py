@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from inference.errors import ServerUnreachableError
-from inference.protocol.completion import CompletionChunk, CompletionRequest
+from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
 from lsp_server.backend import BackendStarter, CompletionBackend
 from lsp_server.errors import to_midtoken_error
 from lsp_server.items import CLOSERS
@@ -149,12 +149,14 @@ class _Generation:
     request: CompletionRequest
     text: str = ""
     is_finished: bool = False
+    reached_suffix: bool = False  # what the suffix of its request begins with is not part of the text
     task: asyncio.Task[None] | None = None
 
     def add(self, chunk: CompletionChunk) -> None:
         if chunk.candidate == 0:
             self.text += chunk.text
             self.is_finished = self.is_finished or chunk.finish_reason is not None
+            self.reached_suffix = self.reached_suffix or chunk.finish_reason is FinishReason.SUFFIX
 
     def find_answer(self, request: CompletionRequest) -> str | NoAnswer:
         """Returns the text that is left to insert for `request`, which may be newer than the generation's own.
@@ -165,6 +167,8 @@ class _Generation:
             return NoAnswer.MISMATCH
         prefix, suffix = self.request.prefix, self.request.suffix
         if not request.prefix.startswith(prefix) or not _differ_by_closers(request.suffix, suffix):
+            return NoAnswer.MISMATCH
+        if self.reached_suffix and len(request.suffix) < len(suffix):  # closers were deleted, so the text lacks them
             return NoAnswer.MISMATCH
         if dataclasses.replace(request, prefix=prefix, suffix=suffix) != self.request:
             return NoAnswer.MISMATCH

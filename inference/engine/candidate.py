@@ -37,6 +37,7 @@ class Candidate:
     num_new: int = 0  # how many of `token_ids` go beyond the healed bytes
     text: str = ""
     num_sent: int = 0  # sent characters of `text`
+    num_passed: int = 0  # characters of `text` in which no suffix begins, however it goes on
     finish_reason: FinishReason | None = None
     has_sent_last: bool = False  # whether its last chunk was sent
 
@@ -74,28 +75,39 @@ class Candidate:
 
     def _find_end(self, added: str) -> None:
         stop = find_stop(self.text, self.limits.stops)
-        end = self.limits.extent.find_end(self.text)
+        line_start = self.text.rfind("\n", 0, len(self.text) - len(added)) + 1  # the lines before it did not end it
+        end = self.limits.extent.find_end(self.text, line_start)
         if stop is not None and (end is None or stop <= end):
             self.text = self.text[:stop]
             self.finish(FinishReason.STOP)
         elif end is not None:
             self.text = self.text[:end]
             self.finish(FinishReason.EXTENT)
-        elif "\n" in added and self._cut_suffix(Ending.OPEN):
+        elif "\n" in added and self._reaches_suffix():
             self.finish_reason = FinishReason.SUFFIX
         elif self.num_new >= self.limits.max_tokens:
             self.finish(FinishReason.LENGTH)
 
-    def _cut_suffix(self, ending: Ending) -> bool:
+    def _reaches_suffix(self) -> bool:
+        """Cuts the text before the suffix, if it has reached it for certain. Searches the new lines only."""
+        if self._cut_suffix(Ending.OPEN, self.num_passed):
+            return True
+        if self.limits.suffix is not None:
+            self.num_passed = self.limits.suffix.count_passed(self.text, self.num_passed)
+        return False
+
+    def _cut_suffix(self, ending: Ending, num_passed: int = 0) -> bool:
         """Cuts the text before the suffix, if it has reached it."""
         rule = self.limits.suffix
-        at = None if rule is None else rule.find_end(self.text, ending)
+        at = None if rule is None else rule.find_end(self.text, ending, num_passed)
         if at is None:
             return False
         self.text = self.text[:at]
         return True
 
     def _count_ready(self) -> int:
+        if self.num_sent:  # the first line
+            return 0
         body = len(self.text) - len(self.text.lstrip())
         line_end = self.text.find("\n", body)
         if line_end < 0:
@@ -106,4 +118,5 @@ class Candidate:
     def _count_stable(self) -> int:
         """How many of the first characters neither a stop string nor the suffix can take away."""
         stable = count_stable(self.text, self.limits.stops)
-        return stable if self.limits.suffix is None else min(stable, self.limits.suffix.count_settled(self.text))
+        rule = self.limits.suffix
+        return stable if rule is None else min(stable, rule.count_settled(self.text[:stable]))

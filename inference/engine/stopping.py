@@ -12,9 +12,9 @@ _CLOSERS = (")", "]", "}")
 class LineRule:
     """Ends the completion before the first line break."""
 
-    def find_end(self, text: str) -> int | None:
-        """The end of the completion in `text`, or None while it may continue."""
-        end = text.find("\n")
+    def find_end(self, text: str, line_start: int = 0) -> int | None:
+        """The end of the completion in `text`, or None while it may continue. `line_start`: no line before ends it."""
+        end = text.find("\n", line_start)
         return None if end < 0 else _without_cr(text, end)
 
 
@@ -25,9 +25,9 @@ class BlockRule:
     min_indent: int  # the minimum indentation of the block's lines, in columns
     closes: bool  # a line that is indented less and begins with a closing bracket is the last line
 
-    def find_end(self, text: str) -> int | None:
-        """The end of the completion in `text`, or None while it may continue."""
-        start = text.find("\n") + 1
+    def find_end(self, text: str, line_start: int = 0) -> int | None:
+        """The end of the completion in `text`, or None while it may continue. `line_start`: no line before ends it."""
+        start = line_start or text.find("\n") + 1
         while start:
             end = text.find("\n", start)
             line = text[start : len(text) if end < 0 else end]

@@ -54,6 +54,15 @@ class _Line:
 
 
 @dataclass(frozen=True, slots=True)
+class _Start:
+    """A place in the completion where the suffix may begin again."""
+
+    line: _Line
+    at: int  # the completion ends here if it does
+    agreement: _Agreement
+
+
+@dataclass(frozen=True, slots=True)
 class SuffixRule:
     """Finds the end of completions between one prefix and one suffix."""
 
@@ -72,37 +81,45 @@ class SuffixRule:
         """True if the rest of the line closes or opens brackets or quotes."""
         return _count_bracket_faults(self.remaining_line) + _count_quote_faults(self.remaining_line) > 0
 
-    def find_end(self, text: str, ending: Ending) -> int | None:
-        """Where `text` has reached the suffix, or None if it has not, or not yet for certain."""
-        starts = self._iter_starts(text, ending)
-        return next((at for at, agreement in starts if agreement is _Agreement.SAME), None)
+    def find_end(self, text: str, ending: Ending, num_passed: int = 0) -> int | None:
+        """Where `text` has reached the suffix, or None if it has not, or not yet for certain.
+
+        `num_passed`: what `count_passed` returned for a beginning of `text`, if `ending` is OPEN.
+        """
+        start = self._find_first(text, ending, num_passed)  # while it is undecided, no later one is certain
+        return start.at if start is not None and start.agreement is _Agreement.SAME else None
+
+    def count_passed(self, text: str, num_passed: int = 0) -> int:
+        """How many of the first characters, all in whole lines, need not be searched while the text goes on."""
+        start = self._find_first(text, Ending.OPEN, num_passed)
+        return text.rfind("\n") + 1 if start is None else start.line.start
 
     def count_settled(self, text: str) -> int:
         """How many of the first characters stay in the completion, however it goes on. They end with a line."""
-        starts = self._iter_starts(text, Ending.OPEN)
-        return next((at for at, _ in starts), len(text[: text.rfind("\n") + 1].rstrip()))
+        start = self._find_first(text, Ending.OPEN)
+        return len(text[: text.rfind("\n") + 1].rstrip()) if start is None else start.at
 
-    def _iter_starts(self, text: str, ending: Ending) -> Iterator[tuple[int, _Agreement]]:
-        """The places where the suffix may begin again, and whether it is certain."""
-        lines = _split_lines(text)
-        for number, line in enumerate(lines):
+    def _find_first(self, text: str, ending: Ending, num_passed: int = 0) -> _Start | None:
+        """The first place where the suffix may begin again."""
+        for line in _iter_lines(text, num_passed):
             if not line.is_complete and ending is Ending.OPEN:
-                return
-            at = self._find_start(text, number, line)
+                return None
+            at = self._find_start(text, line)
             if at is None:
                 continue
-            is_first = bool(self.remaining_line) and number == 0
-            agreement = _Agreement.SAME if is_first else self._compare(text, lines[number + 1 :], ending)
+            is_first = bool(self.remaining_line) and line.start == 0
+            agreement = _Agreement.SAME if is_first else self._compare(text, line, ending)
             if agreement is not _Agreement.DIFFERENT and not self._is_needed(text[: line.end], at, ending):
-                yield self._skip_repeats(text[:at], line.start), agreement
+                return _Start(line, self._skip_repeats(text[:at], line.start), agreement)
+        return None
 
-    def _find_start(self, text: str, number: int, line: _Line) -> int | None:
+    def _find_start(self, text: str, line: _Line) -> int | None:
         """Where the suffix begins in `line`, if its end is the rest of the cursor's line, or it is the line below."""
         content = text[line.start : line.end].rstrip()
         if self.remaining_line:
             at = line.start + len(content.removesuffix(self.remaining_line))
             return at if content.endswith(self.remaining_line) else None
-        whole = (self.line_before if number == 0 else "") + content
+        whole = (self.line_before if line.start == 0 else "") + content
         if not content or not self.lines_below or whole != self.lines_below[0]:
             return None
         return len(text[: line.start].rstrip())
@@ -136,15 +153,17 @@ class SuffixRule:
     def _count_bracket_faults(self, text: str) -> int:
         return _count_bracket_faults(self.near_prefix + text + self.near_suffix)
 
-    def _compare(self, text: str, lines: list[_Line], ending: Ending) -> _Agreement:
-        """Compares the lines after the suffix's first line with those that the suffix has there."""
+    def _compare(self, text: str, start: _Line, ending: Ending) -> _Agreement:
+        """Compares the lines after `start`, the suffix's first line, with those that the suffix has there."""
         first = None if self.remaining_line else self.lines_below[0]
         expected = list(dropwhile(lambda line: line == first, self.lines_below))
         num_same = 1
-        for line in lines:
+        for line in _iter_lines(text, start.end + 1):
             content = text[line.start : line.end].rstrip()
             if not content or (content == first and num_same == 1):  # the first line may be repeated several times
                 continue
+            if first and num_same == 1 and ending is Ending.OPEN and not line.is_complete and first.startswith(content):
+                return _Agreement.UNDECIDED  # it may become the first line once more
             if not expected:
                 return _Agreement.DIFFERENT
             below = expected.pop(0)
@@ -173,12 +192,13 @@ def build_suffix_rule(prefix: str, suffix: str) -> SuffixRule | None:
     )
 
 
-def _split_lines(text: str) -> list[_Line]:
-    lines, start = [], 0
+def _iter_lines(text: str, start: int) -> Iterator[_Line]:
+    """The lines of the text from the line at `start` on."""
     while (end := text.find("\n", start)) >= 0:
-        lines.append(_Line(start, end, is_complete=True))
+        yield _Line(start, end, is_complete=True)
         start = end + 1
-    return [*lines, _Line(start, len(text), is_complete=False)]
+    if start <= len(text):
+        yield _Line(start, len(text), is_complete=False)
 
 
 def _count_bracket_faults(text: str) -> int:

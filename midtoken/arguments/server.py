@@ -9,7 +9,7 @@ from typing import Self
 
 import platformdirs
 
-from inference.config import EngineConfig
+from inference.config import EngineConfig, strings_from_environment
 from inference.errors import LaunchError
 from inference.serving.launcher import ServerOptions
 from inference.serving.shared_server import ServerEntry
@@ -37,7 +37,13 @@ class ServerArguments:
             raise LaunchError(f"{model_dir} is not a model folder: it has no config.json")
         if options.threads < 1:
             raise LaunchError(f"--threads must be 1 or more, not {options.threads}")
-        model = EngineConfig(model_dir, device=options.device, dtype=options.dtype, num_threads=options.threads)
+        model = EngineConfig(
+            model_dir,
+            device=options.device,
+            dtype=options.dtype,
+            num_threads=options.threads,
+            fill_in_layout=strings_from_environment(os.environ).get("fill_in_layout") or _DEFAULTS.fill_in_layout,
+        )
         repository = (options.model_repository or find_model_repository()).resolve()
         binary = options.triton_binary and options.triton_binary.resolve()
         return cls(model, binary, repository, options.state_dir and options.state_dir.resolve())

@@ -24,6 +24,11 @@ UTF8, UTF16 = PositionEncodingKind.Utf8, PositionEncodingKind.Utf16
         ('print(|, "x")', '"hello", "x")', '"hello"'),
         ("foo(|, b)", "a,", "a"),
         ("my_|value", "new_value", "new_"),
+        ("return |x\n", "not ", "not "),  # the blank separates it from the word
+        ("return |x\n", "not x", "not "),
+        ('input("|")\n', "Name: ", "Name: "),
+        ("return |x\n", "  ", None),
+        ("f(|)\n", "a, ", "a,"),
         ("val|ue", "ue", None),
         ("x = a|else", " + e", " + e"),  # `e` does not repeat `else`
         ("f(g(|)", "x)", "x)"),  # a bracket that the text before the cursor opens is kept
@@ -68,8 +73,8 @@ def test_at_the_end_of_a_line_only_trailing_white_space_is_removed(text: str) ->
 
 @given(_TEXTS.filter(str.strip))
 def test_before_unrelated_text_the_first_line_is_kept(text: str) -> None:
-    first_line = text.rstrip().partition("\n")[0].rstrip()
-    assert fit(text, Context("", "else:\n")) == (Insertion(first_line) if first_line else None)
+    first_line = text.partition("\n")[0]
+    assert fit(text, Context("", "else:\n")) == (Insertion(first_line) if first_line.strip() else None)
 
 
 def test_at_the_end_of_a_line_the_item_replaces_the_typed_word() -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from inference.errors import InvalidRequestError, OverloadedError, ServerError, ServerUnreachableError
-from inference.protocol.completion import CompletionRequest
+from inference.protocol.completion import CompletionRequest, FinishReason
 from lsp_server.backend import BackendStarter
 from lsp_server.session import Session
 from lsp_server.status import Status
@@ -128,6 +128,16 @@ async def test_overtyping_the_last_bracket_starts_a_new_generation(bench: Bench)
     bench.ask("f(x)", "\n")
     await settle()
     assert bench.prefixes == ["f", "f(x)"]
+
+
+async def test_deleting_the_bracket_before_which_the_text_ended_starts_a_new_generation(bench: Bench) -> None:
+    task = bench.ask("f(", ")\n")
+    await settle()
+    bench.backend.streams[0].finish("x", FinishReason.SUFFIX)
+    assert await task == "x"
+    bench.ask("f(", "\n")
+    await settle()
+    assert bench.prefixes == ["f(", "f("]
 
 
 async def test_accepting_the_whole_text_starts_a_new_generation(bench: Bench) -> None:

@@ -21,9 +21,9 @@ class FedStream:
         """Sends a chunk of text."""
         self._events.put_nowait(CompletionChunk(text))
 
-    def finish(self, text: str = "") -> None:
+    def finish(self, text: str = "", reason: FinishReason = FinishReason.EXTENT) -> None:
         """Sends the last chunk of text."""
-        self._events.put_nowait(CompletionChunk(text, finish_reason=FinishReason.EXTENT, stats=CompletionStats()))
+        self._events.put_nowait(CompletionChunk(text, finish_reason=reason, stats=CompletionStats()))
 
     def end(self) -> None:
         """Ends the stream without a finish reason."""

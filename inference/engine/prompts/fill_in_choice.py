@@ -68,11 +68,11 @@ class _Named:
 
 
 def _read_file(path: Path) -> _Named:
-    if not path.exists():
+    if not path.exists() and not path.is_symlink():  # a link that leads nowhere is not "no file"
         return _Named()
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_build_object)
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"cannot read {path}: {error}") from error
     values = _check_keys(
         path, "fill_in", _check_keys(path, "the file", content, ("fill_in",)).get("fill_in", {}), _KEYS
@@ -86,6 +86,16 @@ def _read_file(path: Path) -> _Named:
     if not values.keys() >= {"prefix", "suffix"}:
         raise ModelError(f"{path}: name both prefix and suffix, or neither")
     return _Named(layout, MarkerFamily(values["prefix"], values["suffix"], values.get("middle"), Layout.NONE))
+
+
+def _build_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """A JSON object. Raises ValueError if it names a key twice."""
+    built: dict[str, object] = {}
+    for name, value in pairs:
+        if name in built:
+            raise ValueError(f"the key {quote(name)} stands twice in one object")
+        built[name] = value
+    return built
 
 
 def _check_keys(path: Path, name: str, value: Any, known: tuple[str, ...]) -> dict[str, Any]:  # Any: parsed JSON
@@ -116,4 +126,7 @@ def _combine(source: str, layout: Layout, family: MarkerFamily | None, vocabular
         raise ModelError(f"{source}: the tokenizer has no special token {quote(missing)}")
     if markers.middle is None and layout is not Layout.SPM:
         raise ModelError(f"{source} asks for the layout {layout}, which needs a middle marker; without one it is spm")
+    ids = [marker for marker in (markers.prefix, markers.suffix, markers.middle) if marker is not None]
+    if len(set(ids)) < len(ids):
+        raise ModelError(f"{source}: prefix, suffix and middle must be different markers")
     return FillIn(markers, layout)

@@ -140,6 +140,16 @@ def test_a_first_line_that_may_be_the_suffix_is_held_back() -> None:
     assert sent == ["", "", "a"]
 
 
+def test_a_stop_string_that_may_still_end_the_text_does_not_speak_against_the_suffix() -> None:
+    candidate = _candidate(Limits(100, ("ab",), _ENDLESS, build_suffix_rule("f(\n", "\nb:\na")))
+
+    candidate.accept_token(_ANY, 1, b"b:\n    a")
+    sent = candidate.take_text()
+    candidate.accept_token(_ANY, 1, b"b")
+
+    assert sent + candidate.take_text() == candidate.text
+
+
 def test_the_earliest_end_in_the_text_wins() -> None:
     candidate = _candidate(_limits(stops=("c",), extent=LineRule()))
     candidate.accept_token(_ANY, 1, b"ab\nc")

@@ -3,7 +3,7 @@
 from itertools import dropwhile
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference.engine.suffix_rule import Ending, SuffixRule, build_suffix_rule
@@ -101,6 +101,7 @@ def test_a_blank_suffix_ends_nothing(suffix: str) -> None:
 
 _LINES = ["a", "b", "ab", " a", "a ", "", " "]
 _texts = st.lists(st.sampled_from(_LINES), min_size=1, max_size=6).map("\n".join)
+_few_lines = st.lists(st.sampled_from(["ab", "b"]), min_size=1, max_size=4).map("\n".join)
 _any_texts = st.text(alphabet="ab()\"' \n", max_size=14)
 
 
@@ -128,16 +129,15 @@ def _find_end_slowly(before: str, suffix: str, text: str) -> int | None:
 
 
 def _begins(expected: list[str], lines: list[tuple[str, bool]]) -> bool:
-    """True if the lines are the first ones of the expected. A line that is not complete may be unfinished."""
-    return len(expected) >= len(lines) and all(
-        line == each or (each.startswith(line) and not is_complete)
-        for each, (line, is_complete) in zip(expected, lines, strict=False)
+    """True if the lines are the first ones of the expected. Each says whether it is complete."""
+    pairs = zip(expected, lines, strict=False)
+    return len(lines) <= len(expected) and all(
+        line == below or (not is_complete and below.startswith(line)) for below, (line, is_complete) in pairs
     )
 
 
 @settings(max_examples=10 * settings().max_examples)
 @given(before=st.sampled_from(["", "a", "b\n", "b\na"]), suffix=_texts, text=_texts)
-@example(before="", suffix="a\nab", text="b\na\na\n")
 def test_the_end_is_that_of_an_exhaustive_search(before: str, suffix: str, text: str) -> None:
     rule = build_suffix_rule(before, suffix)
 
@@ -153,6 +153,47 @@ def test_settled_text_is_never_cut(before: str, suffix: str, text: str, more: st
         end = rule.find_end(text + more, ending)
 
         assert end is None or end >= rule.count_settled(text)
+
+
+@settings(max_examples=10 * settings().max_examples)
+@given(suffix=_few_lines, text=_few_lines, size=st.integers(0, 20), ending=st.sampled_from(Ending))
+def test_settled_lines_are_never_cut(suffix: str, text: str, size: int, ending: Ending) -> None:
+    rule = build_suffix_rule("", "\n" + suffix)
+    end = None if rule is None else rule.find_end(text, ending)
+    if rule is not None and end is not None:
+        assert rule.count_settled(text[:size]) <= end
+
+
+def test_an_unfinished_line_may_become_the_line_below_once_more() -> None:
+    rule = _build("def f():\n    |\n    x.append(1)\n    return x\n")
+
+    assert rule.count_settled("x.append(1)\n    x.app") == 0
+    assert rule.find_end("x.append(1)\n    x.append(1)", LIMITED) == 0
+
+
+@settings(max_examples=10 * settings().max_examples)
+@given(before=st.sampled_from(["", "(", "b\n", "b\na"]), suffix=_texts, lines=_texts)
+def test_passed_lines_need_not_be_searched_again(before: str, suffix: str, lines: str) -> None:
+    rule = build_suffix_rule(before, suffix)
+    if rule is None:
+        return
+    text, num_passed = "", 0
+    for line in lines.split("\n"):
+        text += line + "\n"
+        end = rule.find_end(text, OPEN)
+
+        assert rule.find_end(text, OPEN, num_passed) == end
+        if end is not None:
+            break
+        num_passed = rule.count_passed(text, num_passed)
+
+
+def test_a_long_text_is_searched_from_the_first_line_that_may_be_the_suffix() -> None:
+    rule = _build("|\na\nb\nc\n")
+
+    assert rule.count_passed("a\nx\n" * 100) == 400
+    assert rule.count_passed("a\nx\n" * 100 + "a\nb\n") == 400
+    assert rule.count_passed("a\nx\n" * 100 + "a\nb\nx\n", 400) == 406
 
 
 @given(before=_any_texts, suffix=_any_texts, text=_any_texts, more=_any_texts)

@@ -40,6 +40,20 @@ def test_each_model_and_setting_has_an_entry_of_its_own(model_dir: Path, tmp_pat
     assert len(folders) == 3
 
 
+def test_the_layout_of_fill_in_prompts_is_taken_from_the_environment(
+    model_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--model", str(model_dir), "--state-dir", str(tmp_path))
+    default = _parse(*options)
+
+    monkeypatch.setenv("MIDTOKEN_FILL_IN_LAYOUT", "psm")
+
+    assert _parse(*options).model.fill_in_layout == "psm"
+    assert _parse(*options).entry != default.entry
+    monkeypatch.setenv("MIDTOKEN_FILL_IN_LAYOUT", "")
+    assert _parse(*options) == default
+
+
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match=r"is not a model folder: it has no config\.json"):
         _parse("--model", str(tmp_path))

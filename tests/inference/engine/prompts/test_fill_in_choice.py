@@ -54,6 +54,8 @@ def test_the_setting_overrides_the_folders_layout_but_not_its_markers(tmp_path: 
     ("content", "message"),
     [
         ("{", "cannot read"),
+        (20_000 * "[", "cannot read"),
+        ('{"fill_in": {"layout": "spm", "layout": "none"}}', "the key 'layout' stands twice in one object"),
         ("[]", "the file must be a JSON object"),
         ('{"fil_in": {}}', "unknown key 'fil_in' in the file; known are fill_in"),
         ('{"fill_in": "spm"}', "fill_in must be a JSON object"),
@@ -64,6 +66,10 @@ def test_the_setting_overrides_the_folders_layout_but_not_its_markers(tmp_path: 
         ('{"fill_in": {"prefix": "<before>"}}', "name both prefix and suffix, or neither"),
         ('{"fill_in": {"middle": "<hole>"}}', "name both prefix and suffix, or neither"),
         ('{"fill_in": {"prefix": "<b>", "suffix": "<after>"}}', "the tokenizer has no special token '<b>'"),
+        (
+            '{"fill_in": {"prefix": "<before>", "suffix": "<after>", "middle": "<after>"}}',
+            "prefix, suffix and middle must be different markers",
+        ),
         (
             '{"fill_in": {"prefix": "<before>", "suffix": "<after>", "layout": "psm"}}',
             "the layout psm, which needs a middle marker; without one it is spm",
@@ -78,6 +84,13 @@ def test_a_wrong_file_is_refused_by_name(content: str, message: str, tmp_path: P
 
     assert "midtoken.json" in str(caught.value)
     assert message in str(caught.value)
+
+
+def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "midtoken.json").symlink_to(tmp_path / "missing.json")
+
+    with pytest.raises(ModelError, match="cannot read"):
+        choose_fill_in("auto", tmp_path, _KNOWN)
 
 
 def test_a_layout_for_a_tokenizer_without_markers_is_refused(tmp_path: Path) -> None:
