@@ -115,15 +115,17 @@ def _to_layout(name: str, value: str, known: Collection[str]) -> Layout:
 
 
 def _combine(source: str, layout: Layout, family: MarkerFamily | None, vocabulary: Vocabulary) -> FillIn | None:
-    if layout is Layout.NONE:
-        return None
     if family is None:
+        if layout is Layout.NONE:
+            return None
         raise ModelError(f"{source} asks for the layout {layout}, but the tokenizer has no known fill-in markers")
     markers = family.find_markers(vocabulary)
     if markers is None:
         names = [name for name in (family.prefix, family.suffix, family.middle) if name is not None]
         missing = next(name for name in names if vocabulary.special_id(name) is None)
         raise ModelError(f"{source}: the tokenizer has no special token {quote(missing)}")
+    if layout is Layout.NONE:
+        return None
     if markers.middle is None and layout is not Layout.SPM:
         raise ModelError(f"{source} asks for the layout {layout}, which needs a middle marker; without one it is spm")
     ids = [marker for marker in (markers.prefix, markers.suffix, markers.middle) if marker is not None]

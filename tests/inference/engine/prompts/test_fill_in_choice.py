@@ -65,6 +65,10 @@ def test_the_setting_overrides_the_folders_layout_but_not_its_markers(tmp_path: 
         ('{"fill_in": {"layout": 1}}', "layout must be a string, not '1'"),
         ('{"fill_in": {"prefix": "<before>"}}', "name both prefix and suffix, or neither"),
         ('{"fill_in": {"middle": "<hole>"}}', "name both prefix and suffix, or neither"),
+        (
+            '{"fill_in": {"layout": "none", "prefix": "<b>", "suffix": "<after>"}}',
+            "the tokenizer has no special token '<b>'",
+        ),
         ('{"fill_in": {"prefix": "<b>", "suffix": "<after>"}}', "the tokenizer has no special token '<b>'"),
         (
             '{"fill_in": {"prefix": "<before>", "suffix": "<after>", "middle": "<after>"}}',
