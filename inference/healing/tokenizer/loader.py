@@ -1,5 +1,7 @@
 """Loads the tokenizer of a model folder: right, or refused with one sentence that names what is not supported."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,15 +35,11 @@ def load_tokenizer(model_dir: Path, num_rows: int | None = None) -> LoadedTokeni
     Raises ModelError if exact healing does not support it.
     """
     file = read_tokenizer_file(model_dir)
-    try:
+    with _naming_file(model_dir):
         encoder = build_text_encoder(file)
         vocabulary = Vocabulary.from_folder(model_dir, num_rows)
         check_tokenizer(file, encoder, vocabulary)
         check_reach(encoder)
-    except TrieCacheError as error:
-        raise ModelError(str(error)) from error
-    except ModelError as error:
-        raise ModelError(f"{model_dir / 'tokenizer.json'}: {error}") from None
     start_ids = find_start_ids(encoder.start_ids, model_dir, vocabulary)
     return LoadedTokenizer(encoder, vocabulary, Trie.build(vocabulary), start_ids)
 
@@ -49,12 +47,21 @@ def load_tokenizer(model_dir: Path, num_rows: int | None = None) -> LoadedTokeni
 def load_text_encoder(model_dir: Path) -> TextEncoder:
     """The text encoder of a folder's `tokenizer.json` alone, not compared. Raises ModelError."""
     file = read_tokenizer_file(model_dir)
-    try:
+    with _naming_file(model_dir):
         return build_text_encoder(file)
-    except ModelError as error:
-        raise ModelError(f"{model_dir / 'tokenizer.json'}: {error}") from None
 
 
 def build_text_encoder(file: TokenizerFile) -> TextEncoder:
     """The text encoder for a file. Raises ModelError if exact healing does not support it."""
     return SentencePieceEncoder(file) if file.is_sentencepiece else ByteLevelEncoder(file)
+
+
+@contextmanager
+def _naming_file(model_dir: Path) -> Iterator[None]:
+    """Inside the context, a refusal gets the path of the file. The errors of a vocabulary name theirs."""
+    try:
+        yield
+    except TrieCacheError as error:
+        raise ModelError(str(error)) from error
+    except ModelError as error:
+        raise ModelError(f"{model_dir / 'tokenizer.json'}: {error}") from None
