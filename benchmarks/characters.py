@@ -34,7 +34,7 @@ from inference.characters.model_reader import ModelReader
 from inference.characters.state import State
 from inference.characters.token_string import TokenString
 from inference.config import EngineConfig
-from inference.model.loader import load_model
+from inference.model.loader import load_model, new_row_store
 from inference.protocol.characters import CoveringKind
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
@@ -169,7 +169,7 @@ def _measure_bits_of_tokens(config: EngineConfig, text: bytes) -> float:
     """Returns the bits per byte of the tokenizer's own tokens for the text: the paper's baseline."""
     loaded = load_model(config)
     ids = [token_id for piece in loaded.encoder.split(text.decode()) for token_id in loaded.encoder.encode(piece.data)]
-    reader = ModelReader(loaded.runner, loaded.trie, sorted(loaded.vocabulary.end_ids), 2048, 4096)
+    reader = ModelReader(new_row_store(loaded.runner), loaded.trie, sorted(loaded.vocabulary.end_ids), 2048, 4096)
     string = TokenString(loaded.start_ids)
     total = 0.0
     for token_id in ids:

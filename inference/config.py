@@ -11,6 +11,7 @@ from inference.errors import ModelError, quote
 
 _VARIABLE_PREFIX = "MIDTOKEN_"
 AUTO_LAYOUT = "auto"
+AUTO_DTYPE = "auto"
 MIN_PROMPT_TOKENS = 16  # fewer leave hardly any text before the cursor
 
 # The minimum and maximum of each number.
@@ -19,6 +20,7 @@ _RANGES = {
     "max_sequences": (1, 1024),
     "max_waiting": (0, 65_536),
     "max_context_tokens": (MIN_PROMPT_TOKENS, 1_048_576),
+    "memory_mib": (0, 1_048_576),
     "cache_tokens": (2 * MIN_PROMPT_TOKENS, 1_073_741_824),
 }
 
@@ -29,13 +31,16 @@ class EngineConfig:
 
     model_dir: Path  # a folder in Hugging Face layout: config.json, *.safetensors, tokenizer.json
     device: str = "cpu"  # a torch device
-    dtype: str = "float32"  # a torch dtype; bfloat16 on a GPU
-    num_threads: int = 1  # torch threads on the CPU; several are slow if other processes use the cores
+    dtype: str = AUTO_DTYPE  # float32, int8 (weights of 8 bits, on the CPU), another torch dtype; auto: what suits it
+    num_threads: int = 1  # on the CPU; several are slow if other processes use the cores
     max_sequences: int = 16  # running sequences, one for each candidate
     max_waiting: int = 64  # queued requests; further ones are refused
     max_context_tokens: int = 1024  # prompt tokens of a request; the model's window may allow fewer
     cache_tokens: int = 65_536  # capacity for keys and values, in tokens of all sequences together
+    memory_mib: int = 256  # for sequences that are remembered between requests; 0: nothing is
+    drafts: bool = True  # guess tokens from earlier text, where that pays; completions are the same without
     fill_in_layout: str = AUTO_LAYOUT  # a member of inference.engine.prompts.layout.Layout; auto: what the model names
+    graph_dir: Path | None = None  # where models that were converted for onnxruntime are kept; None: nowhere
     warm: bool = True  # run one small completion when the model is loaded
 
     def __post_init__(self) -> None:
@@ -72,7 +77,8 @@ def strings_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
 def config_to_environment(config: EngineConfig) -> dict[str, str]:
     """The variables from which `strings_from_environment` reads this config."""
     fields = dataclasses.fields(EngineConfig)
-    return {_VARIABLE_PREFIX + field.name.upper(): str(getattr(config, field.name)) for field in fields}
+    values = {field.name: getattr(config, field.name) for field in fields}
+    return {_VARIABLE_PREFIX + name.upper(): "" if value is None else str(value) for name, value in values.items()}
 
 
 def _parse_value(name: str, text: str, kind: Any) -> Any:
@@ -83,4 +89,4 @@ def _parse_value(name: str, text: str, kind: Any) -> Any:
     if kind is int and not re.fullmatch("-?[0-9]{1,18}", text):
         low, high = _RANGES[name]
         raise ModelError(f"{name} must be a whole number between {low} and {high}, not {quote(text)}")
-    return kind(text)
+    return Path(text) if kind == Path | None else kind(text)

@@ -1,5 +1,6 @@
 """The state that the LSP features use: the documents, a session for each, the settings and the one backend."""
 
+import uuid
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -8,7 +9,7 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
 
-from inference.protocol.completion import CompletionRequest
+from inference.protocol.completion import Chunks, CompletionRequest
 from lsp_server.backend import BackendFactory, BackendStarter
 from lsp_server.context import Context, cut_context
 from lsp_server.documents import Documents
@@ -40,6 +41,7 @@ class MidtokenServer(LanguageServer):
         self._starter = BackendStarter(connect, self._status)
         self._sessions: dict[str, Session] = {}
         self._settings_sources = SettingsSources()
+        self._tenant = uuid.uuid4().hex  # the server shares nothing that it remembers with other editors
 
     def initialize(self, options: Any) -> None:
         """Sets the position encoding that pygls negotiated, and the settings in initializationOptions (any JSON)."""
@@ -97,7 +99,7 @@ class MidtokenServer(LanguageServer):
             return None
         try:
             context = cut_context(self.documents.get(uri), position, self.settings)
-            text = await self._sessions[uri].complete(self._build_request(context))
+            text = await self._sessions[uri].complete(self._build_request(uri, context))
             return None if text is None else Suggestion(context, fit(text, context))
         except Exception as error:  # the outermost handler: a defect must fail only this request
             self.report_server_error(error, type(error))
@@ -118,7 +120,7 @@ class MidtokenServer(LanguageServer):
         self.settings = read.settings
         self._status.configured(read.problems)
 
-    def _build_request(self, context: Context) -> CompletionRequest:
+    def _build_request(self, uri: str, context: Context) -> CompletionRequest:
         return CompletionRequest(
             prefix=context.prefix,
             suffix=context.suffix,
@@ -126,6 +128,9 @@ class MidtokenServer(LanguageServer):
             healing=self.settings.healing,
             extent=self.settings.extent,
             deadline_ms=self.settings.deadline_ms,
+            chunks=Chunks.LINES,
+            tenant=self._tenant,
+            document=uuid.uuid5(uuid.NAMESPACE_URL, uri).hex,  # no path leaves the editor
         )
 
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from midtoken.errors import MissingPackagesError
 
 # Import name -> name of the distribution.
-_MODEL_PACKAGES = {"torch": "torch", "transformers": "transformers", "tokenizers": "tokenizers"}
+_MODEL_PACKAGES = {name: name for name in ("onnx", "onnxruntime", "safetensors", "tokenizers")}
 _BUNDLED_SERVER = {"pytriton": "nvidia-pytriton"}
 _PLOT_PACKAGES = {"matplotlib": "matplotlib"}
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes a virtual environment with the project, a completion server and the packages for the tests. All versions come
-# from requirements.lock, so that the environment is reproducible.
+# Makes a virtual environment with the project and a completion server; with the argument "all" also with torch and the
+# packages for the tests. All versions come from requirements.lock, so that the environment is reproducible.
 set -euo pipefail
 
 python="${PYTHON:-python3}"
@@ -33,9 +33,14 @@ fi
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 install=("$venv/bin/python" -m pip install --constraint requirements.lock)
-echo "[1/3] pip and setuptools"
-"${install[@]}" --quiet --upgrade pip setuptools
-echo "[2/3] torch (the largest part)"
-"${install[@]}" torch numpy
-echo "[3/3] midtoken and the packages for its tests"
-PYTHONWARNINGS=ignore "${install[@]}" --quiet --no-build-isolation --editable '.[server]' --group dev
+if [ "${1:-}" != all ]; then
+    echo "[1/2] pip and setuptools"
+    "${install[@]}" --quiet --upgrade pip setuptools
+    echo "[2/2] midtoken and a completion server"
+    PYTHONWARNINGS=ignore "${install[@]}" --quiet --no-build-isolation --editable '.[server]'
+else
+    echo "[1/2] torch (the largest part)"
+    "${install[@]}" torch numpy
+    echo "[2/2] the packages for the tests"
+    PYTHONWARNINGS=ignore "${install[@]}" --quiet --no-build-isolation --editable '.[server,torch]' --group dev
+fi

@@ -11,7 +11,7 @@ from tests.support.installations import PACKAGES, Installation
 
 pytestmark = pytest.mark.e2e
 
-_SERVER_PACKAGES = ("torch", "transformers", "tokenizers", "pytriton")
+_SERVER_PACKAGES = ("onnx", "onnxruntime", "safetensors", "tokenizers", "pytriton", "torch", "transformers")
 
 
 def _list_files(wheel: Path) -> set[str]:
@@ -85,8 +85,8 @@ def test_a_light_installation_says_which_packages_a_server_needs(
     done = light_installation.run(light_installation.midtoken, *arguments)
     assert done.returncode == 1
     assert done.stderr == (
-        "midtoken: a completion server cannot run here without torch, transformers, tokenizers, nvidia-pytriton: "
-        f"run {light_installation.python} -m pip install 'midtoken[server]'{other_way}\n"
+        "midtoken: a completion server cannot run here without onnx, onnxruntime, safetensors, tokenizers, "
+        f"nvidia-pytriton: run {light_installation.python} -m pip install 'midtoken[server]'{other_way}\n"
     )
 
 

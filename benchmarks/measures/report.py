@@ -48,6 +48,15 @@ def write_report(
     return path
 
 
+def read_figures(name: str, folder: Path = RESULTS_DIR) -> dict[str, float | bool | None]:
+    """Returns the figures of a report that was written earlier; none if there is no such report."""
+    path = folder / f"{name}.json"
+    if not path.exists():
+        return {}
+    figures: dict[str, float | bool | None] = json.loads(path.read_text())["figures"]
+    return figures
+
+
 def print_rows(title: str, rows: Sequence[Row]) -> None:
     """Prints `rows` as a table. Its columns are the first row's keys; None is shown as a dash."""
     table = Table(title=title)

@@ -1,12 +1,14 @@
 """Loads a character-level model from a model folder."""
 
+import dataclasses
+
 from inference.characters.model import CharacterModel
 from inference.characters.model_reader import ModelReader
 from inference.characters.token_string import TokenReader
 from inference.characters.watched_reader import PassWatch, WatchedReader
-from inference.config import EngineConfig
+from inference.config import AUTO_DTYPE, EngineConfig
 from inference.errors import ModelError
-from inference.model.loader import load_model
+from inference.model.loader import load_model, new_row_store
 
 
 def load_character_model(config: EngineConfig, watch: PassWatch | None = None) -> CharacterModel:
@@ -14,13 +16,16 @@ def load_character_model(config: EngineConfig, watch: PassWatch | None = None) -
 
     Raises ModelError if the model cannot be used.
     """
+    if config.dtype == AUTO_DTYPE:  # what suits completions may not be exact enough for probabilities
+        config = dataclasses.replace(config, dtype="float32")
     loaded = load_model(config)
     end_ids = sorted(loaded.vocabulary.end_ids)
     if not end_ids:
         raise ModelError(f"{config.model_dir} names no token that ends a text")
 
     def new_reader() -> TokenReader:
-        reader = ModelReader(loaded.runner, loaded.trie, end_ids, config.max_context_tokens, config.cache_tokens)
+        store = new_row_store(loaded.runner)
+        reader = ModelReader(store, loaded.trie, end_ids, config.max_context_tokens, config.cache_tokens)
         return reader if watch is None else WatchedReader(reader, watch)
 
     return CharacterModel(loaded.encoder, loaded.trie, loaded.start_ids, new_reader)

@@ -1,4 +1,4 @@
-"""A `TokenReader` that runs a model on its device."""
+"""A `TokenReader` that runs a model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,11 +7,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from inference.characters.token_string import TokenString
 from inference.errors import OverloadedError
-from inference.model.runner import Runner
+from inference.model.row_store import RowStore
 from trie_cache.trie import Trie
 
 _NUM_SPARE_ROWS = 64  # with fewer free rows the store grows; unused rows cost time too
@@ -38,13 +37,12 @@ class _Part:
 class ModelReader:
     """Reads strings with a model. Keys and values are stored as long as their strings exist."""
 
-    def __init__(self, runner: Runner, trie: Trie, end_ids: Sequence[int], max_tokens: int, max_rows: int) -> None:
-        """`max_tokens`: the limit for one string. `max_rows`: the limit for the store."""
-        self.max_tokens = min(max_tokens, runner.max_tokens)
-        self._runner = runner
+    def __init__(self, store: RowStore, trie: Trie, end_ids: Sequence[int], max_tokens: int, max_rows: int) -> None:
+        """`store`: empty. `max_tokens`: the limit for one string. `max_rows`: the limit for the store."""
+        self.max_tokens = min(max_tokens, store.max_tokens)
         self._num_texts = trie.num_tokens
-        self._columns = torch.from_numpy(np.concatenate([trie.order, np.array(end_ids, np.int32)])).long()
-        self._store = runner.new_row_store()
+        self._columns = np.concatenate([trie.order, np.array(end_ids, np.int32)])
+        self._store = store
         self._max_rows = max_rows
         self._stored: WeakKeyDictionary[TokenString, _StoredRows] = WeakKeyDictionary()
         self._free_rows = list(range(self._store.capacity))[::-1]
@@ -60,7 +58,7 @@ class ModelReader:
         places = dict(zip(fresh + again, accumulate(len(part.token_ids) for part in parts), strict=True))
         logits = self._forward(parts, [places[string] - 1 for string in strings])
         self._stored.update(placed)
-        log_probs = logits.index_select(1, self._columns.to(logits.device)).log_softmax(dim=1).cpu().numpy()
+        log_probs = _normalize(logits[:, self._columns])
         for string, line in zip(strings, log_probs, strict=True):
             string.log_probs = line[: self._num_texts].copy()
             string.log_end = float(np.logaddexp.reduce(line[self._num_texts :], dtype=np.float64))
@@ -95,7 +93,7 @@ class ModelReader:
             self._num_keys = max(self._num_keys, len(visible))
         return placed
 
-    def _forward(self, parts: Sequence[_Part], wanted_rows: Sequence[int]) -> torch.Tensor:
+    def _forward(self, parts: Sequence[_Part], wanted: Sequence[int]) -> npt.NDArray[np.float32]:
         masks = np.zeros((sum(len(part.token_ids) for part in parts), self._num_keys), np.bool_)
         rows: list[int] = []
         depths: list[int] = []
@@ -108,9 +106,8 @@ class ModelReader:
                 mask[own_rows[index + 1 :]] = False
             rows += own_rows
             depths += range(part.num_tokens - count, part.num_tokens)
-        segment = self._store.build_segment(rows, depths, torch.from_numpy(masks))
         token_ids = [token_id for part in parts for token_id in part.token_ids]
-        return self._runner.forward_segment(token_ids, segment, wanted_rows)
+        return self._store.forward(token_ids, rows, depths, masks, wanted)
 
     def _make_room(self, count: int) -> None:
         """Frees the rows of strings that no longer exist. If these are too few, grows the store."""
@@ -121,3 +118,10 @@ class ModelReader:
                 raise OverloadedError(f"too many states are in use: their keys and values take {len(used)} tokens")
             self._store.grow(max(self._store.capacity, len(used) + count) + _NUM_ADDED_ROWS)
         self._free_rows = [row for row in reversed(range(self._store.capacity)) if row not in used]
+
+
+def _normalize(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """The logarithms of the probabilities that `logits`, [num_rows, num_columns], stand for. Overwrites `logits`."""
+    logits -= logits.max(axis=1, keepdims=True)
+    logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    return logits

@@ -3,14 +3,16 @@
 from dataclasses import dataclass, field
 
 from inference.engine.detokenizer import Detokenizer
+from inference.engine.drafts import Draft
+from inference.engine.loop_rule import LoopRule
 from inference.engine.stopping import BlockRule, LineRule, count_stable, find_stop
 from inference.engine.suffix_rule import Ending, SuffixRule
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
-from inference.protocol.completion import FinishReason
+from inference.protocol.completion import Chunks, FinishReason
 
 # Reasons that say less than that the text reached the suffix.
-_REPLACED_REASONS = (FinishReason.END, FinishReason.EXTENT, FinishReason.STOP, FinishReason.LENGTH)
+_REPLACED_REASONS = (FinishReason.END, FinishReason.EXTENT, FinishReason.STOP, FinishReason.LOOP, FinishReason.LENGTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +24,20 @@ class Limits:
     extent: LineRule | BlockRule
     suffix: SuffixRule | None = None
     reads_suffix: bool = False  # whether the model read it, and so knows where to end
+    line_before: str = ""  # the cursor's line up to the cursor
 
 
 @dataclass(slots=True)
 class Candidate:
-    """One candidate's state between steps. Its keys and values are in `Job.caches`."""
+    """One candidate's state between steps. Its keys and values are in `Job.sequences`."""
 
     index: int
-    tree: TokenTree  # the tokens to forward next
+    tree: TokenTree  # the tokens to forward next; no chain once its tokens are read
     crossings: tuple[Crossing, ...]  # the nodes of `tree` that the next token may follow
     limits: Limits
     detokenizer: Detokenizer
+    needed: tuple[int, ...] = ()  # branches of `tree` to read before the next choice
+    draft: Draft | None = None  # as long as it is right
     token_ids: list[int] = field(default_factory=list)
     num_new: int = 0  # how many of `token_ids` go beyond the healed bytes
     text: str = ""
@@ -40,6 +45,10 @@ class Candidate:
     num_passed: int = 0  # characters of `text` in which no suffix begins, however it goes on
     finish_reason: FinishReason | None = None
     has_sent_last: bool = False  # whether its last chunk was sent
+    loop: LoopRule = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.loop = LoopRule(self.limits.line_before)
 
     def accept_path(self, token_ids: tuple[int, ...], token_bytes: bytes) -> None:
         """Adds the tokens of the chosen path, which spell only healed bytes."""
@@ -66,17 +75,21 @@ class Candidate:
         if self._cut_suffix(Ending.CHOSEN if was_chosen else Ending.LIMITED) and reason in _REPLACED_REASONS:
             self.finish_reason = FinishReason.SUFFIX
 
-    def take_text(self) -> str:
-        """The text to send now: the first line once it is complete, and the remaining text at the end."""
-        ready = len(self.text) if self.finish_reason else self._count_ready()
+    def take_text(self, chunks: Chunks) -> str:
+        """The text to send now. The remaining text is sent at the end."""
+        if self.finish_reason:
+            ready = len(self.text)
+        else:
+            ready = self._count_settled() if chunks is Chunks.TOKENS else self._count_first_line()
         taken = self.text[self.num_sent : ready]
         self.num_sent = max(self.num_sent, ready)
         return taken
 
     def _find_end(self, added: str) -> None:
-        stop = find_stop(self.text, self.limits.stops)
+        stop = find_stop(self.text, self.limits.stops, len(added))
         line_start = self.text.rfind("\n", 0, len(self.text) - len(added)) + 1  # the lines before it did not end it
         end = self.limits.extent.find_end(self.text, line_start)
+        loop = self.loop.add(added)
         if stop is not None and (end is None or stop <= end):
             self.text = self.text[:stop]
             self.finish(FinishReason.STOP)
@@ -85,38 +98,46 @@ class Candidate:
             self.finish(FinishReason.EXTENT)
         elif "\n" in added and self._reaches_suffix():
             self.finish_reason = FinishReason.SUFFIX
+        elif loop is not None:
+            self.text = self.text[:loop]
+            self.finish(FinishReason.LOOP)
         elif self.num_new >= self.limits.max_tokens:
             self.finish(FinishReason.LENGTH)
 
     def _reaches_suffix(self) -> bool:
         """Cuts the text before the suffix, if it has reached it for certain. Searches the new lines only."""
-        if self._cut_suffix(Ending.OPEN, self.num_passed):
+        if self._cut_suffix(Ending.OPEN):
             return True
         if self.limits.suffix is not None:
-            self.num_passed = self.limits.suffix.count_passed(self.text, self.num_passed)
+            self.num_passed = self.limits.suffix.count_passed(self._find_stable_text(), self.num_passed)
         return False
 
-    def _cut_suffix(self, ending: Ending, num_passed: int = 0) -> bool:
+    def _cut_suffix(self, ending: Ending) -> bool:
         """Cuts the text before the suffix, if it has reached it."""
         rule = self.limits.suffix
-        at = None if rule is None else rule.find_end(self.text, ending, num_passed)
+        at = None if rule is None else rule.find_end(self.text, ending, self.num_passed)
         if at is None:
             return False
         self.text = self.text[:at]
         return True
 
-    def _count_ready(self) -> int:
-        if self.num_sent:  # the first line
-            return 0
-        body = len(self.text) - len(self.text.lstrip())
-        line_end = self.text.find("\n", body)
+    def _count_first_line(self) -> int:
+        """The first line that is not blank, if it is complete and not sent yet."""
+        line_end = -1
+        if not self.num_sent and "\n" in self.text:
+            line_end = self.text.find("\n", len(self.text) - len(self.text.lstrip()))
         if line_end < 0:
             return 0
         ready = len(self.text[:line_end].rstrip())  # without trailing blanks, which are cut if the block ends here
-        return ready if ready <= self._count_stable() else 0
+        return ready if ready <= self._count_settled() else 0
 
-    def _count_stable(self) -> int:
-        """How many of the first characters neither a stop string nor the suffix can take away."""
-        stable = count_stable(self.text, self.limits.stops)
+    def _count_settled(self) -> int:
+        """How many of the first characters stay, however the text goes on."""
+        settled = self.limits.extent.count_settled(self.text)
+        stable = self._find_stable_text()
         rule = self.limits.suffix
-        return stable if rule is None else min(stable, rule.count_settled(self.text[:stable]))
+        return min(settled, len(stable) if rule is None else rule.count_settled(stable, self.num_passed))
+
+    def _find_stable_text(self) -> str:
+        """The text without what a stop string or a loop may still take away."""
+        return self.text[: min(count_stable(self.text, self.limits.stops), self.loop.count_settled())]

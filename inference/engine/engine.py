@@ -1,5 +1,6 @@
 """The engine: one thread that accepts requests, steps them together and sends their chunks."""
 
+import dataclasses
 import logging
 import queue
 import threading
@@ -8,17 +9,23 @@ from collections.abc import Callable
 from typing import Protocol
 
 from inference.config import EngineConfig
+from inference.engine.drafts import Drafter
 from inference.engine.heartbeat import Heartbeat
-from inference.engine.job import ChunkSink, Job
-from inference.engine.job_builder import JobBuilder, QueuedRequest
+from inference.engine.job import ChunkSink
+from inference.engine.job_builder import JobBuilder
 from inference.engine.prompts.prompt import PromptBuilder
 from inference.engine.scheduler import Scheduler
+from inference.engine.sequence_memory import SequenceMemory
 from inference.engine.stepper import Stepper
+from inference.engine.ticket import Ticket
 from inference.errors import MidtokenError, OverloadedError, ServerError, describe_failure, to_public_error
 from inference.model.language_model import LanguageModel
 from inference.protocol.completion import CompletionRequest, FinishReason
 
 _log = logging.getLogger(__name__)
+
+_MAX_READ_TOKENS = 1024  # of new contexts, in one step of many requests
+_WORK_PER_ROW = 1 / 16  # of a pass over many rows, in passes over one
 
 
 class Completer(Protocol):
@@ -51,11 +58,12 @@ class Engine:
         self._config = config
         self._model = model
         self._clock = clock
-        self._jobs = JobBuilder(config, model, prompts)
-        self._stepper = Stepper(model, prompts)
-        self._scheduler: Scheduler[Job] = Scheduler(config.max_sequences, config.cache_tokens)
+        self._jobs = JobBuilder(config, model, prompts, clock)
+        self._stepper = Stepper(model, prompts, clock, Drafter() if config.drafts else None)
+        self._memory = SequenceMemory(model.new_cache, config.memory_mib * 2**20)
+        self._scheduler: Scheduler[Ticket] = Scheduler(config.max_sequences, config.cache_tokens)
         self._heartbeat = Heartbeat(clock)
-        self._inbox: queue.SimpleQueue[QueuedRequest | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
         self._submit_lock = threading.Lock()  # once the engine is closed or has stopped, nothing is queued
         self._is_closed = threading.Event()
         self._has_stopped = False
@@ -74,7 +82,7 @@ class Engine:
                 raise ServerError("the engine has stopped after an error; its log says where. Restart the server")
             if self._inbox.qsize() + len(self._scheduler) >= self._config.max_waiting + self._config.max_sequences:
                 raise OverloadedError(f"{self._config.max_waiting} requests wait already; try again in a moment")
-            self._inbox.put(QueuedRequest(request, sink, self._clock()))
+            self._inbox.put(Ticket(request, sink, self._clock()))
 
     def measure_heartbeat_ms(self) -> float:
         """Milliseconds since the loop last made progress; 0 while idle. Does not block; thread-safe.
@@ -104,70 +112,142 @@ class Engine:
 
     def _run_once(self) -> None:
         self._take_inbox()
-        self._end_cancelled_or_expired()
-        self._admit()
-        self._stepper.step(self._scheduler.running)
+        self._end_dead()
+        tickets = self._select()
+        jobs = [ticket.job for ticket in tickets if ticket.job is not None]
+        num_rows = [job.counters.num_rows for job in jobs]
+        self._stepper.step(jobs)
         now = self._clock()
-        for job in self._scheduler.running:
-            self._deliver(job, now)
+        for ticket, job, before in zip(tickets, jobs, num_rows, strict=True):
+            self._scheduler.charge(ticket, 1 + (job.counters.num_rows - before) * _WORK_PER_ROW)
+            self._deliver(ticket, now)
         self._heartbeat.beat()
 
     def _take_inbox(self) -> None:
-        """Builds jobs from the queued requests; waits for a request if there are no jobs."""
+        """Adds the new requests; waits for one if there are none at all."""
         while True:
             is_idle = len(self._scheduler) == 0
             if is_idle:
                 self._heartbeat.mark_idle()
             try:
-                queued = self._inbox.get(block=is_idle)
+                ticket = self._inbox.get(block=is_idle)
             except queue.Empty:
                 return
             self._heartbeat.beat()
-            if queued is None:
+            if ticket is None:
                 return
-            try:
-                self._scheduler.add(self._jobs.build(queued))
-            except Exception as error:
-                _fail(queued.sink, to_public_error(error, _log.error))
+            superseded = self._scheduler.add(ticket)
+            if superseded is not None:
+                self._end(superseded, FinishReason.SUPERSEDED, self._clock())
 
-    def _end_cancelled_or_expired(self) -> None:
-        """Ends the jobs that were cancelled or are past their deadline."""
+    def _end_dead(self) -> None:
+        """Ends the requests that were cancelled or are past their deadline."""
         now = self._clock()
-        for job in self._scheduler:
-            deadline_ms = job.request.deadline_ms
-            with job.recording_failure():
-                if job.sink.is_cancelled():
-                    job.finish(FinishReason.CANCELLED)
-                elif deadline_ms is not None and 1e3 * (now - job.counters.submitted_at) >= deadline_ms:
-                    job.finish(FinishReason.DEADLINE)
-            if job.failure or job.is_finished:
-                self._deliver(job, now)
+        for ticket in self._scheduler:
+            try:
+                is_cancelled = ticket.sink.is_cancelled()
+            except Exception as error:
+                self._fail(ticket, error)
+                continue
+            if is_cancelled:
+                self._end(ticket, FinishReason.CANCELLED, now)
+            elif ticket.is_late(now):
+                self._end(ticket, FinishReason.DEADLINE, now)
 
-    def _admit(self) -> None:
-        for job in self._scheduler.admit():
-            job.counters.started_at = self._clock()
-            with job.recording_failure():
-                job.caches = [self._model.new_cache(job.max_cached_tokens)]
+    def _select(self) -> list[Ticket]:
+        """The requests to step. Those whose turn it is are begun, if there is room for them."""
+        selected: list[Ticket] = []
+        num_read, is_full = 0, False
+        for ticket in self._scheduler.sort():
+            if not ticket.is_begun:
+                if is_full or not self._prepare(ticket):
+                    continue
+                if not self._scheduler.has_room(ticket):
+                    is_full = True  # no other may begin before it
+                    continue
+                if not self._begin(ticket):
+                    continue
+            if selected and num_read >= _MAX_READ_TOKENS and ticket.num_unread:
+                continue
+            num_read += ticket.num_unread
+            selected.append(ticket)
+            if not self._model.runs_together:
+                break
+        return selected
 
-    def _deliver(self, job: Job, now: float) -> None:
-        """Sends the text that is ready. Removes the job if it has ended or failed."""
+    def _prepare(self, ticket: Ticket) -> bool:
+        """Builds the request's job. Returns whether it has one, and has not failed."""
+        if ticket.job is not None:
+            return True
+        try:
+            ticket.job = self._jobs.build(ticket)
+            self._scheduler.check_size(ticket)
+        except Exception as error:
+            self._fail(ticket, error)
+            return False
+        return True
+
+    def _begin(self, ticket: Ticket) -> bool:
+        """Gives the job a sequence, with what is remembered of its context. Returns whether that succeeded."""
+        job = ticket.job
+        assert job is not None, "it was prepared"
+        ticket.is_begun = True
+        job.counters.started_at = self._clock()
+        try:
+            sequence = self._memory.take(ticket.tenant, job.prompt.context_ids, job.max_cached_tokens)
+            job.sequences = [sequence]
+            [first] = job.candidates
+            first.tree = dataclasses.replace(first.tree, chain_ids=sequence.begin(job.prompt.context_ids))
+        except Exception as error:
+            self._fail(ticket, error)
+            return False
+        return True
+
+    def _end(self, ticket: Ticket, reason: FinishReason, now: float) -> None:
+        """Ends a request before it is complete. What was generated is sent."""
+        if ticket.job is None or not ticket.is_begun:
+            try:
+                ticket.end_unbegun(reason, now)
+            except Exception as error:
+                self._fail(ticket, error)
+            else:
+                self._remove(ticket)
+            return
+        with ticket.job.recording_failure():
+            ticket.job.finish(reason)
+        self._deliver(ticket, now)
+
+    def _deliver(self, ticket: Ticket, now: float) -> None:
+        """Sends the text that is ready. Removes the request if it has ended or failed."""
+        job = ticket.job
+        assert job is not None, "only begun requests have something to deliver"
         if job.failure is None:
             with job.recording_failure():
                 job.send_ready(now)
-        if job.failure is None and not job.is_finished:
-            return
-        self._scheduler.remove(job)
-        job.caches.clear()
-        failure, job.failure = job.failure, None  # its traceback refers to the job, and so to the caches
-        if failure is not None:
-            _fail(job.sink, to_public_error(failure, _log.error))
+        if job.failure is not None:
+            self._fail(ticket, job.failure)
+        elif job.is_finished:
+            self._remove(ticket)
+
+    def _fail(self, ticket: Ticket, error: Exception) -> None:
+        self._remove(ticket)
+        _fail(ticket.sink, to_public_error(error, _log.error))
+
+    def _remove(self, ticket: Ticket) -> None:
+        """Removes a request. Its first sequence is remembered, as far as it was read."""
+        self._scheduler.remove(ticket)
+        if ticket.job is not None:
+            if ticket.job.sequences:
+                self._memory.give_back(ticket.job.sequences[0])
+            ticket.job.sequences = []
+            ticket.job.failure = None  # its traceback refers to the job, and so to the sequences
 
     def _fail_all(self, error: MidtokenError) -> None:
         """Refuses further requests and fails all present ones with `error`."""
         with self._submit_lock:
             self._has_stopped = True
-        for job in self._scheduler:
-            _fail(job.sink, error)
+        for ticket in self._scheduler:
+            _fail(ticket.sink, error)
         while not self._inbox.empty():
             if (queued := self._inbox.get()) is not None:
                 _fail(queued.sink, error)

@@ -16,6 +16,8 @@ def build_explanation(
     prompts: PromptBuilder, prompt: Prompt, tree: TokenTree, crossings: tuple[Crossing, ...], result: SampleResult
 ) -> Explanation:
     """The kept tokens, the tree with the probability mass of the crossing at each node, and the chosen path."""
+    scores = result.scores
+    assert scores is not None, "an explanation asks for them"
     token_bytes = prompts.vocabulary.token_bytes
     crossing_at = {crossing.node: index for index, crossing in enumerate(crossings)}
     nodes = []
@@ -23,7 +25,7 @@ def build_explanation(
         path = tree.find_path(node)
         parent = None if node is None else tree.parents[node]
         index = crossing_at.get(node)
-        mass = -math.inf if index is None else float(result.log_masses[index])
+        mass = -math.inf if index is None else float(scores.log_masses[index])
         weighed = index is not None and math.isfinite(mass)
         nodes.append(
             ExplainedNode(
@@ -31,8 +33,8 @@ def build_explanation(
                 token="" if node is None else _show(token_bytes[tree.branch_ids[node]]),
                 num_covered_bytes=sum(len(token_bytes[tree.branch_ids[branch]]) for branch in path),
                 log_mass=mass if weighed else None,
-                best_token=_name(prompts, int(result.best_ids[index])) if weighed and index is not None else None,
-                best_log_prob=float(result.best_log_probs[index]) if weighed and index is not None else None,
+                best_token=_name(prompts, int(scores.best_ids[index])) if weighed and index is not None else None,
+                best_log_prob=float(scores.best_log_probs[index]) if weighed and index is not None else None,
             )
         )
     choice = result.choices[0]

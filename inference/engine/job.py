@@ -7,8 +7,9 @@ from typing import Protocol
 
 from inference.engine.candidate import Candidate
 from inference.engine.prompts.prompt import Prompt
+from inference.engine.read_sequence import ReadSequence
 from inference.errors import MidtokenError
-from inference.model.language_model import RandomSource, Sampling, SequenceCache
+from inference.model.language_model import RandomSource, Sampling
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, Explanation, FinishReason
 
 
@@ -40,8 +41,16 @@ class Counters:
     num_healing_forwards: int = 0
     num_context_tokens: int = 0
     num_tree_nodes: int = 0
+    num_read_tokens: int = 0
+    num_first_rows: int = 0
+    num_rows: int = 0
+    num_drafted: int = 0
+    num_accepted: int = 0
     num_hot_hits: int = 0
     num_hot_misses: int = 0
+    prompt_s: float = 0.0
+    model_s: float = 0.0
+    choice_s: float = 0.0
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -55,20 +64,9 @@ class Job:
     max_cached_tokens: int  # of one sequence, including the branches of a step
     candidates: list[Candidate]  # before the first choice, one for all candidates
     random_sources: tuple[RandomSource | None, ...]  # one for each candidate
-    caches: list[SequenceCache] = field(default_factory=list)  # one for each of `candidates`; empty before the job runs
-    num_prefilled: int = 0  # context tokens that have been forwarded
+    sequences: list[ReadSequence] = field(default_factory=list)  # one for each of `candidates`; empty until it runs
     explanation: Explanation | None = None
     failure: Exception | None = None  # why it cannot continue
-
-    @property
-    def num_sequences(self) -> int:
-        """The number of candidates, which step together."""
-        return self.request.num_candidates
-
-    @property
-    def num_tokens(self) -> int:
-        """The token capacity of its caches, all sequences together."""
-        return self.num_sequences * self.max_cached_tokens
 
     @property
     def sampling(self) -> Sampling:
@@ -95,7 +93,7 @@ class Job:
 
     def send_ready(self, now: float) -> None:
         """Sends the text that is ready and, when all candidates have ended, the last chunk with the stats."""
-        taken = [(candidate, candidate.take_text()) for candidate in self.candidates]
+        taken = [(candidate, candidate.take_text(self.request.chunks)) for candidate in self.candidates]
         ready = [(each, text) for each, text in taken if text or (each.finish_reason and not each.has_sent_last)]
         for number, (candidate, text) in enumerate(ready, 1):
             is_last = self.is_finished and number == len(ready)
@@ -126,6 +124,13 @@ class Job:
             num_healing_forwards=counters.num_healing_forwards,
             num_context_tokens=counters.num_context_tokens,
             num_tree_nodes=counters.num_tree_nodes,
+            num_read_tokens=counters.num_read_tokens,
+            num_first_rows=counters.num_first_rows,
+            num_drafted=counters.num_drafted,
+            num_accepted=counters.num_accepted,
             num_hot_hits=counters.num_hot_hits,
             num_hot_misses=counters.num_hot_misses,
+            prompt_ms=1e3 * counters.prompt_s,
+            model_ms=1e3 * counters.model_s,
+            choice_ms=1e3 * counters.choice_s,
         )

@@ -1,27 +1,20 @@
 """Builds jobs from requests: the prompt, the limits and the required cache size."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from inference.config import MIN_PROMPT_TOKENS, EngineConfig
 from inference.engine.candidate import Candidate, Limits
 from inference.engine.detokenizer import Detokenizer
-from inference.engine.job import ChunkSink, Counters, Job
+from inference.engine.job import Counters, Job
 from inference.engine.prompts.prompt import Prompt, PromptBuilder
 from inference.engine.stopping import build_extent_rule
 from inference.engine.suffix_rule import build_suffix_rule
+from inference.engine.ticket import Ticket
 from inference.errors import InvalidRequestError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import LanguageModel, RandomSource
 from inference.protocol.completion import CompletionRequest
-
-
-@dataclass(frozen=True, slots=True)
-class QueuedRequest:
-    """A request in the engine's inbox."""
-
-    request: CompletionRequest
-    sink: ChunkSink
-    submitted_at: float  # seconds of the engine's clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +24,27 @@ class JobBuilder:
     config: EngineConfig
     model: LanguageModel
     prompts: PromptBuilder
+    clock: Callable[[], float]
 
-    def build(self, queued: QueuedRequest) -> Job:
+    def build(self, ticket: Ticket) -> Job:
         """The request as a job. Raises InvalidRequestError if it does not fit in the model's window."""
-        request = queued.request
+        request, started_at = ticket.request, self.clock()
         prompt = self.prompts.build(request, self._find_prompt_room(request))
         tree = prompt.covering.build_tree(prompt.context_ids)
         extent = build_extent_rule(request.extent, request.prefix, request.suffix)
         suffix = build_suffix_rule(request.prefix, request.suffix)
-        limits = Limits(request.max_tokens, request.stop, extent, suffix, prompt.reads_suffix)
+        line_before = request.prefix[request.prefix.rfind("\n") + 1 :]
+        limits = Limits(request.max_tokens, request.stop, extent, suffix, prompt.reads_suffix, line_before)
         first = Candidate(0, tree, prompt.covering.crossings, limits, Detokenizer(len(prompt.healed)))
         return Job(
             request=request,
-            sink=queued.sink,
+            sink=ticket.sink,
             prompt=prompt,
             counters=Counters(
-                queued.submitted_at,
+                ticket.submitted_at,
                 num_context_tokens=len(prompt.context_ids),
                 num_tree_nodes=1 + len(tree.branch_ids),
+                prompt_s=self.clock() - started_at,
             ),
             max_cached_tokens=_count_cached_tokens(prompt, tree, request.max_tokens),
             candidates=[first],

@@ -5,12 +5,13 @@ import logging
 
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
-from inference.engine.prompts.fill_in_choice import FILE_NAME, ChosenBy, choose_fill_in
+from inference.engine.prompts.fill_in_choice import ChosenBy, choose_fill_in
 from inference.engine.prompts.layout import FillIn
 from inference.engine.prompts.marker_check import MarkerMeasure, measure_markers
 from inference.engine.prompts.prompt import PromptBuilder
 from inference.engine.waiting_sink import complete
 from inference.errors import MidtokenError, ModelError, to_public_error
+from inference.model.folder_file import FILE_NAME
 from inference.model.language_model import LanguageModel
 from inference.model.loader import build_language_model, load_model
 from inference.protocol.completion import CompletionRequest

@@ -17,6 +17,10 @@ class LineRule:
         end = text.find("\n", line_start)
         return None if end < 0 else _without_cr(text, end)
 
+    def count_settled(self, text: str) -> int:
+        """How many of the first characters of a text without an end stay, however it goes on."""
+        return _without_cr(text, len(text))
+
 
 @dataclass(frozen=True, slots=True)
 class BlockRule:
@@ -39,6 +43,15 @@ class BlockRule:
                     return _without_cr(text, end)
             start = end + 1
         return None
+
+    def count_settled(self, text: str) -> int:
+        """How many of the first characters of a text without an end stay, however it goes on."""
+        if self.min_indent == 0:  # nothing is indented less
+            return len(text)
+        line_start = text.rfind("\n") + 1
+        line = text[line_start:]
+        is_last = line_start > 0 and line.lstrip(" \t\r") and find_indent(line) < self.min_indent
+        return _without_cr(text, len(text)) if is_last else len(text.rstrip())
 
 
 def _without_cr(text: str, line_feed: int) -> int:
@@ -69,15 +82,23 @@ def find_indent(line: str) -> int:
     return len(expanded) - len(expanded.lstrip())
 
 
-def find_stop(text: str, stops: tuple[str, ...]) -> int | None:
-    """The start of the first stop string in the text, or None."""
-    found = [at for at in (text.find(stop) for stop in stops) if at >= 0]
+def find_stop(text: str, stops: tuple[str, ...], num_added: int | None = None) -> int | None:
+    """The start of the first stop string in the text, or None. `num_added`: there was none before these characters."""
+    added_at = 0 if num_added is None else len(text) - num_added
+    found = [at for at in (text.find(stop, max(added_at - len(stop) + 1, 0)) for stop in stops) if at >= 0]
     return min(found, default=None)
 
 
 def count_stable(text: str, stops: tuple[str, ...]) -> int:
     """How many of the first characters cannot be part of a stop string that is still incomplete."""
-    for start in range(max(len(text) - max(map(len, stops), default=1) + 1, 0), len(text)):
-        if any(stop.startswith(text[start:]) for stop in stops):
-            return start
+    return min((find_beginning(text, stop) for stop in stops), default=len(text))
+
+
+def find_beginning(text: str, wanted: str, start: int = 0) -> int:
+    """Where `wanted` may begin in `text[start:]`: it is there, but not yet whole. The end of the text if nowhere."""
+    at = text.find(wanted[0], max(len(text) - len(wanted) + 1, start))
+    while at >= 0:
+        if wanted.startswith(text[at:]):
+            return at
+        at = text.find(wanted[0], at + 1)
     return len(text)

@@ -21,8 +21,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import dropwhile
 
+from inference.engine.stopping import find_beginning
+
 _NUM_CERTAIN_LINES = 3
-_NEAR_CHARS = 2000  # text further from the cursor is not compared, and its brackets do not count
+_NEAR_CHARS = 2000  # of the text before and after a place; the rest is not compared, and its brackets do not count
 _CLOSER_OF = {"(": ")", "[": "]", "{": "}"}
 _CLOSERS = frozenset(_CLOSER_OF.values())
 _QUOTES = "\"'`"
@@ -84,7 +86,7 @@ class SuffixRule:
     def find_end(self, text: str, ending: Ending, num_passed: int = 0) -> int | None:
         """Where `text` has reached the suffix, or None if it has not, or not yet for certain.
 
-        `num_passed`: what `count_passed` returned for a beginning of `text`, if `ending` is OPEN.
+        `num_passed`: what `count_passed` returned for a beginning of `text`.
         """
         start = self._find_first(text, ending, num_passed)  # while it is undecided, no later one is certain
         return start.at if start is not None and start.agreement is _Agreement.SAME else None
@@ -94,10 +96,40 @@ class SuffixRule:
         start = self._find_first(text, Ending.OPEN, num_passed)
         return text.rfind("\n") + 1 if start is None else start.line.start
 
-    def count_settled(self, text: str) -> int:
-        """How many of the first characters stay in the completion, however it goes on. They end with a line."""
-        start = self._find_first(text, Ending.OPEN)
-        return len(text[: text.rfind("\n") + 1].rstrip()) if start is None else start.at
+    def count_settled(self, text: str, num_passed: int = 0) -> int:
+        """How many of the first characters stay in the completion, however it goes on.
+
+        In the last line, brackets are not counted: what may be the suffix is not settled even where they forbid a cut.
+        """
+        start = self._find_first(text, Ending.OPEN, num_passed)
+        if start is not None:
+            return start.at
+        line_start = text.rfind("\n") + 1
+        if self.remaining_line:
+            return self._find_possible_rest(text, line_start)
+        if not self.lines_below:
+            return len(text)
+        may_be_first = self._may_be_first_below(text[line_start:], is_first=line_start == 0)
+        return len(text[:line_start].rstrip() if may_be_first else text.rstrip())
+
+    def _find_possible_rest(self, text: str, line_start: int) -> int:
+        """Where the line that begins at `line_start` may end, if it goes on to the rest of the cursor's line."""
+        rest = self.remaining_line
+        at = find_beginning(text, rest, line_start)
+        whole = text[line_start:].rstrip()
+        if whole.endswith(rest):  # blanks may follow
+            at = line_start + len(whole) - len(rest)
+        has_brackets = _CLOSERS.union(_CLOSER_OF).intersection(rest)
+        while has_brackets and at - len(rest) >= line_start and text.endswith(rest, line_start, at):
+            at -= len(rest)
+        return at
+
+    def _may_be_first_below(self, line: str, is_first: bool) -> bool:
+        """True if `line` may become the line below."""
+        before = self.line_before if is_first else ""
+        content = line.rstrip()
+        below = self.lines_below[0]
+        return below.startswith(before + line) or (content != "" and before + content == below)
 
     def _find_first(self, text: str, ending: Ending, num_passed: int = 0) -> _Start | None:
         """The first place where the suffix may begin again."""
@@ -129,29 +161,35 @@ class SuffixRule:
         is_chosen = ending is Ending.CHOSEN
         if is_chosen and not self.remaining_line:
             return True
+        before = self._find_near(text[:at])
         if is_chosen and self._closes_or_opens:
-            return self._count_faults(text) <= self._count_faults(text[:at])
-        whole, cut = self._count_bracket_faults(text), self._count_bracket_faults(text[:at])
+            return self._count_faults(before + text[at:]) <= self._count_faults(before)
+        whole, cut = self._count_bracket_faults(before + text[at:]), self._count_bracket_faults(before)
         if not self.remaining_line and "\n" not in text:  # without `text`, the line before the cursor is not complete
             cut = _count_bracket_faults(self.near_prefix.removesuffix(self.line_before) + self.near_suffix)
         return whole < cut
 
     def _skip_repeats(self, text: str, line_start: int) -> int:
         """The end of `text`, before further repeats of the rest of the line that brackets speak against."""
-        size = len(self.remaining_line)
-        while size and len(text) - size >= line_start and text.endswith(self.remaining_line):
-            if self._count_bracket_faults(text[:-size]) >= self._count_bracket_faults(text):
+        size, end = len(self.remaining_line), len(text)
+        while size and end - size >= line_start and text.endswith(self.remaining_line, 0, end):
+            before = self._find_near(text[: end - size])
+            if self._count_bracket_faults(before) >= self._count_bracket_faults(before + self.remaining_line):
                 break
-            text = text[:-size]
-        return len(text)
+            end -= size
+        return end
 
-    def _count_faults(self, text: str) -> int:
-        """The faults of the brackets around and in `text`, and of the quotes on the line that the suffix continues."""
-        line = (self.near_prefix + text).rpartition("\n")[2] + self.remaining_line
-        return self._count_bracket_faults(text) + _count_quote_faults(line)
+    def _find_near(self, text: str) -> str:
+        """The text before the cursor and `text`, without what is far from its end."""
+        return (self.near_prefix + text[-_NEAR_CHARS:])[-_NEAR_CHARS:]
 
-    def _count_bracket_faults(self, text: str) -> int:
-        return _count_bracket_faults(self.near_prefix + text + self.near_suffix)
+    def _count_faults(self, before: str) -> int:
+        """The faults of the brackets before and in the suffix, and of the quotes on the line that it continues."""
+        line = before.rpartition("\n")[2] + self.remaining_line
+        return self._count_bracket_faults(before) + _count_quote_faults(line)
+
+    def _count_bracket_faults(self, before: str) -> int:
+        return _count_bracket_faults(before + self.near_suffix)
 
     def _compare(self, text: str, start: _Line, ending: Ending) -> _Agreement:
         """Compares the lines after `start`, the suffix's first line, with those that the suffix has there."""

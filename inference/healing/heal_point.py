@@ -39,17 +39,21 @@ class HealPoint:
 
 def find_heal_point(encoder: TextEncoder, text: str) -> HealPoint:
     """Divides `text` at its heal point. The kept tokens and the healed bytes spell the normalized text."""
+    return find_section_heal_point(encoder, *prepare_text(encoder, text))
+
+
+def prepare_text(encoder: TextEncoder, text: str) -> tuple[str, int]:
+    """The text with normalizer and dummy prefix, and how many of its last bytes more text may change."""
     text = encoder.normalize(text)
     num_unsettled_bytes = len(text[len(text) - encoder.count_unsettled(text) :].encode())
-    return _find_heal_point(encoder, encoder.find_dummy_prefix(text) + text, num_unsettled_bytes)
+    return encoder.find_dummy_prefix(text) + text, num_unsettled_bytes
 
 
-def find_section_heal_point(encoder: TextEncoder, text: str) -> HealPoint:
-    """Like `find_heal_point`, for text inside a prompt: as it is, without normalizer and dummy prefix."""
-    return _find_heal_point(encoder, text)
+def find_section_heal_point(encoder: TextEncoder, text: str, num_unsettled_bytes: int = 0) -> HealPoint:
+    """Like `find_heal_point`, for text inside a prompt: as it is, without normalizer and dummy prefix.
 
-
-def _find_heal_point(encoder: TextEncoder, text: str, num_unsettled_bytes: int = 0) -> HealPoint:
+    More text may change the last `num_unsettled_bytes` of it.
+    """
     if not text:
         return HealPoint((), b"", ((),))
     whole = encoder.split(text)

@@ -1,11 +1,12 @@
 """Stores of keys and values: of one sequence, and of many token strings that share their beginnings."""
 
 from collections.abc import Sequence
+from typing import Self
 
 import torch
 
 from inference.healing.token_tree import TokenTree
-from inference.model.planes import LayerShape, Planes
+from inference.model.planes import LayerShape, Planes, RowPlanes
 from inference.model.segment import Segment, build_tree_mask, find_row_positions
 
 
@@ -18,6 +19,8 @@ class SequenceCache:
         """Allocates room for `capacity` tokens. Raises OverloadedError."""
         self._planes = Planes(layers, dtype, device, capacity)
         self._device = device
+        self._num_stored = 0  # branches of the last segment that were not forwarded
+        self._depths = torch.empty(0, dtype=torch.long, device=device)  # the positions of its rows, with these
         self.num_tokens = 0
 
     def reserve(self, num_new: int) -> None:
@@ -26,23 +29,38 @@ class SequenceCache:
         if needed > self._planes.capacity:
             self._planes.grow(max(needed, 2 * self._planes.capacity), self.num_tokens)
 
-    def build_segment(self, tree: TokenTree, first_row: int) -> Segment:
-        """The segment of a forward pass over `tree`; its rows start at `first_row`. Call `reserve` first."""
-        depths = torch.tensor(find_row_positions(tree), device=self._device) + self.num_tokens
-        mask = build_tree_mask(tree, self.num_tokens)
-        return Segment(self, first_row, tree.num_rows, depths, None if mask is None else mask.to(self._device))
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes, with the room for further tokens."""
+        return self._planes.nbytes
+
+    def build_segment(self, tree: TokenTree, first_row: int, stored: Sequence[RowPlanes] = ()) -> Segment:
+        """The segment of a forward pass over `tree`; its rows start at `first_row`. Call `reserve` first.
+
+        `stored`: the rows of the first branches of a tree without a chain. They are written, and not forwarded.
+        """
+        assert not (stored and tree.chain_ids), "a chain is forwarded before all branches"
+        self._num_stored = len(stored)
+        if stored:
+            self._planes.write_rows(self.num_tokens, stored)
+        self._depths = torch.tensor(find_row_positions(tree), device=self._device) + self.num_tokens
+        mask = build_tree_mask(tree, self.num_tokens, len(stored))
+        num_new, depths = tree.num_rows - len(stored), self._depths[len(stored) :]
+        return Segment(self, first_row, num_new, depths, None if mask is None else mask.to(self._device))
 
     def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Writes one layer's new rows after the kept ones; returns all keys and values."""
-        end = self.num_tokens + keys.shape[1]
+        """Writes one layer's new rows after the kept and the stored ones; returns all keys and values."""
+        start = self.num_tokens + self._num_stored
+        end = start + keys.shape[1]
         stored_keys, stored_values = self._planes.find(layer)
-        stored_keys[:, self.num_tokens : end] = keys
-        stored_values[:, self.num_tokens : end] = values
+        stored_keys[:, start:end] = keys
+        stored_values[:, start:end] = values
         return stored_keys[:, :end], stored_values[:, :end]
 
     def find_key_positions(self, depths: torch.Tensor) -> torch.Tensor:
         """The position of each key's token in the sequence. `depths`: the positions of the new rows."""
-        return torch.cat([torch.arange(self.num_tokens, device=depths.device), depths])
+        stored = self._depths[: self._num_stored]
+        return torch.cat([torch.arange(self.num_tokens, device=depths.device), stored, depths])
 
     @torch.inference_mode()
     def keep(self, tree: TokenTree, node: int | None) -> None:
@@ -54,11 +72,39 @@ class SequenceCache:
         self.num_tokens += len(path)
 
     @torch.inference_mode()
-    def fork(self) -> "SequenceCache":
-        """An independent copy. Raises OverloadedError."""
-        other = SequenceCache.__new__(SequenceCache)
-        other._planes = self._planes.clone()
-        other._device, other.num_tokens = self._device, self.num_tokens
+    def copy_branches(self, tree: TokenTree) -> list[RowPlanes]:
+        """The keys and values of each branch of the last forwarded tree. Call it before `keep`."""
+        return self._planes.copy_rows(self.num_tokens + len(tree.chain_ids), len(tree.branch_ids))
+
+    @torch.inference_mode()
+    def copy_tokens(self, start: int) -> list[RowPlanes]:
+        """The keys and values of the kept tokens from `start` on."""
+        return self._planes.copy_rows(start, self.num_tokens - start)
+
+    @torch.inference_mode()
+    def append(self, rows: Sequence[RowPlanes]) -> None:
+        """Keeps further tokens, whose keys and values were copied from a cache of the same model.
+
+        Raises OverloadedError, with the cache unchanged.
+        """
+        if not rows:
+            return
+        self.reserve(len(rows))
+        self._planes.write_rows(self.num_tokens, rows)
+        self.num_tokens += len(rows)
+
+    def cut(self, num_tokens: int) -> None:
+        """Discards the kept tokens after the first `num_tokens`."""
+        assert num_tokens <= self.num_tokens
+        self.num_tokens = num_tokens
+
+    @torch.inference_mode()
+    def fork(self, num_tokens: int | None = None) -> Self:
+        """An independent copy of the first tokens; of all if None. Raises OverloadedError."""
+        other = type(self).__new__(type(self))
+        other.num_tokens = self.num_tokens if num_tokens is None else num_tokens
+        other._planes = self._planes.copy(other.num_tokens, self._planes.capacity)
+        other._device, other._num_stored, other._depths = self._device, 0, self._depths[:0]
         return other
 
 

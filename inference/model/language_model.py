@@ -1,8 +1,12 @@
-"""The engine's interface to a model: forward a tree, choose among its crossings, keep a path. Without torch."""
+"""The engine's interface to a model: forward trees, choose among their crossings, keep paths. Without torch.
+
+A forward pass gives a row of logits for each node. The engine may keep rows, and the keys and values of branches, for
+as long as it likes: what stands in them depends only on the tokens before them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,15 +17,41 @@ from inference.healing.token_tree import TokenTree
 RandomSource = object  # each implementation of LanguageModel has its own type
 
 
+class LogitRow(Protocol):
+    """The next-token logits after one node. Each implementation of LanguageModel has its own type."""
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        ...
+
+
+class StoredRow(Protocol):
+    """The keys and values of one token, copied out of a cache. Each implementation has its own type."""
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        ...
+
+
 class SequenceCache(Protocol):
     """The keys and values of one sequence's kept tokens."""
 
-    num_tokens: int
+    @property
+    def num_tokens(self) -> int:
+        """The number of kept tokens."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes, with the room for further tokens."""
+        ...
 
     def reserve(self, num_new: int) -> None:
         """Makes room for `num_new` tokens after the kept ones, if necessary.
 
-        `LanguageModel.step` does this too. Call this first, with `tree.num_rows` of each sequence, to find out which
+        `LanguageModel.forward` does this too. Call this first, with `tree.num_rows` of each sequence, to find out which
         of them has no room. Raises OverloadedError if there is no memory; the cache is then unchanged.
         """
         ...
@@ -30,9 +60,49 @@ class SequenceCache(Protocol):
         """Keeps the chain of the last forwarded tree and the path to `node`; discards the other branches."""
         ...
 
-    def fork(self) -> Self:
-        """An independent copy. Raises OverloadedError if there is no memory for it."""
+    def copy_branches(self, tree: TokenTree) -> list[Any]:  # of StoredRow
+        """The keys and values of each branch of the last forwarded tree. Call it before `keep`."""
         ...
+
+    def copy_tokens(self, start: int) -> list[Any]:  # of StoredRow
+        """The keys and values of the kept tokens from `start` on."""
+        ...
+
+    def append(self, rows: Sequence[Any]) -> None:
+        """Keeps further tokens, whose keys and values were copied from a cache of the same model.
+
+        Raises OverloadedError if there is no memory; the cache is then unchanged.
+        """
+        ...
+
+    def cut(self, num_tokens: int) -> None:
+        """Discards the kept tokens after the first `num_tokens`."""
+        ...
+
+    def fork(self, num_tokens: int | None = None) -> Self:
+        """An independent copy of the first tokens; of all if None. Raises OverloadedError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One sequence's part in a forward pass."""
+
+    cache: SequenceCache
+    tree: TokenTree  # its chain may be empty if the cache has kept tokens
+    stored: tuple[Any, ...] = ()  # rows of the tree's first branches, which are not forwarded again; then no chain
+    wants_logits: bool = True  # False while a piece of a long prompt is read
+
+    @property
+    def num_new_rows(self) -> int:
+        """The number of tokens that are forwarded."""
+        return self.tree.num_rows - len(self.stored)
+
+    @property
+    def num_logit_rows(self) -> int:
+        """The number of rows of logits: the chain's end, if there is a chain, and the branches that are not stored."""
+        num_branches = len(self.tree.branch_ids) - len(self.stored)
+        return bool(self.tree.chain_ids) + num_branches if self.wants_logits else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +120,19 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """A request for choices after a forward pass over `tree`."""
+    """A request for choices among the crossings of `tree`."""
 
     tree: TokenTree
     crossings: tuple[Crossing, ...]
+    rows: Sequence[Any]  # for the chain's end, then for each branch: its LogitRow, or None if it was not read
     sampling: Sampling
     random_sources: tuple[RandomSource | None, ...] = (None,)  # one for each choice
+    wants_scores: bool = False
+
+    @property
+    def wants_best(self) -> bool:
+        """True if only the single most likely path and token is asked for."""
+        return self.sampling.is_greedy and len(self.random_sources) == 1 and not self.wants_scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,30 +144,30 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class SampleResult:
-    """The masses of a request's crossings, and the choices among them. Arrays are [num_crossings], on the host."""
+class CrossingScores:
+    """The masses of a request's crossings. Arrays are [num_crossings], on the host."""
 
     log_masses: npt.NDArray[np.float64]  # log P(path) + log of the mass of the tokens that may follow it
     best_ids: npt.NDArray[np.int64]
     best_log_probs: npt.NDArray[np.float64]  # log P(path + best token)
-    choices: tuple[Choice, ...]
-    num_hot_hits: int  # allowed sets found in the hot-prefix cache; only Rule.SPELL looks them up
-    num_hot_misses: int  # allowed sets that the cache had to build
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One sequence's part in a forward pass. Call `cache.keep` once after the pass."""
+class SampleResult:
+    """The choices of a request, or the branches that must be read before they are certain."""
 
-    cache: SequenceCache
-    tree: TokenTree
-    sample: SampleRequest | None = None  # None while a long prompt is prefilled
+    choices: tuple[Choice, ...]  # empty if `unread` is not
+    unread: tuple[int, ...] = ()  # branches, parents first
+    scores: CrossingScores | None = None  # if the request wants them
+    num_hot_hits: int = 0  # allowed sets found in the hot-prefix cache; only Rule.SPELL looks them up
+    num_hot_misses: int = 0  # allowed sets that the cache had to build
 
 
 class LanguageModel(Protocol):
-    """A model that steps many sequences together."""
+    """A model that forwards the trees of many sequences."""
 
     max_tokens: int  # the most tokens of one sequence
+    runs_together: bool  # whether a pass over many sequences takes less time than one pass for each
 
     def new_cache(self, num_tokens: int) -> SequenceCache:
         """An empty cache with room for `num_tokens`; `reserve` makes room for more.
@@ -103,10 +180,15 @@ class LanguageModel(Protocol):
         """A random source for one candidate. `None` seeds it from the system."""
         ...
 
-    def step(self, steps: Sequence[Step]) -> list[SampleResult | None]:
-        """Forwards all steps in one pass. Returns one result per step, None if its `sample` is None.
+    def forward(self, parts: Sequence[Part]) -> list[list[Any]]:  # of LogitRow
+        """Forwards all parts. Returns the rows of each part that wants them.
 
-        Raises OverloadedError if there is not enough memory for all steps together. The caches are then unchanged, so
-        fewer of the same steps may be tried again.
+        They are those of the chain's end, if there is a chain, and of each branch that is not stored. Afterwards call
+        `cache.keep` once for each part. Raises OverloadedError if there is not enough memory for all parts together.
+        The kept tokens are then unchanged, so fewer of the same parts may be tried again.
         """
+        ...
+
+    def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
+        """One result for each request. The row of the chain's end must have been read."""
         ...

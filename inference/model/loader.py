@@ -1,119 +1,87 @@
-"""Loads a model folder for an engine or a character-level model."""
+"""Loads a model folder, and decides which runner serves it.
 
-import threading
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+On the CPU, decoders that `inference.model.onnx` can run are run with onnxruntime. All others, other devices and other
+types of numbers need torch and transformers, which `midtoken[torch]` installs.
+"""
 
-import torch
-import transformers
+import dataclasses
+from importlib.util import find_spec
 
-from inference.config import EngineConfig
-from inference.errors import MidtokenError, ModelError
-from inference.healing.text_encoder import TextEncoder
-from inference.healing.tokenizer.loader import load_tokenizer
-from inference.model.attention import ATTENTION_NAME, register_attention
-from inference.model.checks.configuration import check_config, read_config, refusing_family, refusing_quantized
-from inference.model.checks.forward_pass import check_forward_pass
-from inference.model.checks.positions import find_max_tokens
-from inference.model.checks.weights import check_weights, explain_unread
+from inference.config import AUTO_DTYPE, EngineConfig
+from inference.errors import ModelError
+from inference.model.folder_file import read_folder_file
 from inference.model.language_model import LanguageModel
-from inference.model.memory import is_out_of_memory, refusing_when_out_of_memory
-from inference.model.runner import Runner
-from inference.model.sampler import Sampler
-from inference.model.torch_model import TorchModel
-from trie_cache.hot_prefixes import HotPrefixCache
-from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary
+from inference.model.loaded_model import LoadedModel, ModelRunner, RunnerT, add_tokenizer
+from inference.model.onnx.loader import find_folder_obstacle, load_onnx_runner
+from inference.model.onnx.precision import Precision
+from inference.model.onnx.row_store import OnnxRowStore
+from inference.model.onnx.runner import OnnxRunner
+from inference.model.onnx_model import OnnxModel
+from inference.model.row_store import RowStore
 
-_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
-
-# While transformers reads the weights of one model, it changes settings of torch that hold for all threads.
-_READING = threading.Lock()
+_EXACT_DTYPE = "float32"
+_TORCH_PACKAGES = ("torch", "transformers")
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedModel:
-    """One model, its tokenizer and its vocabulary."""
-
-    runner: Runner
-    encoder: TextEncoder
-    vocabulary: Vocabulary
-    trie: Trie
-    start_ids: tuple[int, ...]  # every text of this model begins with these
-
-
-def load_model(config: EngineConfig) -> LoadedModel:
+def load_model(config: EngineConfig) -> LoadedModel[ModelRunner]:
     """The model in `config.model_dir`. Raises ModelError if it cannot be used."""
-    runner = load_runner(config)
-    tokenizer = load_tokenizer(config.model_dir, runner.vocab_size)
-    return LoadedModel(runner, tokenizer.encoder, tokenizer.vocabulary, tokenizer.trie, tokenizer.start_ids)
+    return add_tokenizer(config, load_runner(config))
 
 
-def build_language_model(loaded: LoadedModel) -> LanguageModel:
+def build_language_model(loaded: LoadedModel[RunnerT]) -> LanguageModel:
     """The model as the engine's `LanguageModel`."""
-    sampler = Sampler(loaded.vocabulary, HotPrefixCache(loaded.trie), loaded.trie, loaded.runner.device)
-    return TorchModel(loaded.runner, sampler)
+    if isinstance(loaded.runner, OnnxRunner):
+        return OnnxModel(loaded.runner, loaded.vocabulary, loaded.trie)
+    from inference.model.runner import Runner  # here, because they load torch
+    from inference.model.torch_model import TorchModel
+
+    assert isinstance(loaded.runner, Runner), "there are two kinds"
+    return TorchModel(loaded.runner, loaded.vocabulary, loaded.trie)
 
 
-def load_runner(config: EngineConfig) -> Runner:
+def new_row_store(runner: ModelRunner) -> RowStore:
+    """An empty store for token strings that share their beginnings. Raises OverloadedError."""
+    if isinstance(runner, OnnxRunner):
+        return OnnxRowStore(runner)
+    from inference.model.runner import Runner  # here, because they load torch
+    from inference.model.torch_row_store import TorchRowStore
+
+    assert isinstance(runner, Runner), "there are two kinds"
+    return TorchRowStore(runner)
+
+
+def load_runner(config: EngineConfig) -> ModelRunner:
     """The model in `config.model_dir`, ready on its device. Raises ModelError if it would not run correctly."""
     if not (config.model_dir / "config.json").is_file():
         raise ModelError(f"{config.model_dir} is not a model folder: it has no config.json")
-    register_attention()
-    torch.set_num_threads(config.num_threads)
-    try:
-        return _load_runner(config)
-    except MidtokenError as error:
-        raise ModelError(f"cannot load the model in {config.model_dir}: {error}") from error
-
-
-def _load_runner(config: EngineConfig) -> Runner:
-    device, dtype = _find_device(config.device), _find_dtype(config.dtype)
-    model_config = read_config(config.model_dir)
-    check_config(model_config)
-    family = model_config.model_type
-    with refusing_when_out_of_memory("its weights"), _READING:
-        model = _load_weights(config.model_dir, model_config, dtype).to(device)
-    with refusing_family(family):
-        runner = Runner(model, device)
-        check_forward_pass(model, runner)
-        runner.max_tokens = find_max_tokens(model, runner)
-    return runner
-
-
-def _find_device(name: str) -> torch.device:
-    try:
-        return torch.empty(0, device=name).device
-    except Exception as error:  # each kind of device has its own
-        raise ModelError(f"the device {name!r} cannot be used here") from error
-
-
-def _find_dtype(name: str) -> torch.dtype:
-    dtype = getattr(torch, name, None)
-    if not isinstance(dtype, torch.dtype) or dtype not in _DTYPES:
-        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in _DTYPES)
-        raise ModelError(f"models cannot be run with numbers of the type {name!r}; the types are {names}")
-    return dtype
-
-
-def _load_weights(folder: Path, config: Any, dtype: torch.dtype) -> Any:  # transformers has no types
-    try:
-        model, report = transformers.AutoModelForCausalLM.from_pretrained(
-            folder,
-            config=config,
-            dtype=dtype,
-            attn_implementation=ATTENTION_NAME,
-            output_loading_info=True,
-            local_files_only=True,
-            trust_remote_code=False,  # code in a model folder is never run
+    config = dataclasses.replace(config, dtype=_choose_dtype(config))
+    obstacle = find_obstacle(config)
+    if obstacle is None:
+        return load_onnx_runner(config, config.graph_dir)
+    missing = [name for name in _TORCH_PACKAGES if find_spec(name) is None]
+    if missing:
+        raise ModelError(
+            f"cannot load the model in {config.model_dir}: it cannot be run without torch, because {obstacle}; and "
+            f"{' and '.join(missing)} cannot be imported here. Install midtoken[torch]"
         )
-    except (AttributeError, ImportError, LookupError, NotImplementedError, TypeError, ValueError) as error:
-        with refusing_quantized(config), refusing_family(config.model_type):  # not a fault of the weights
-            raise error
-    except Exception as error:  # the readers of the file formats raise undocumented exceptions
-        if is_out_of_memory(error):
-            raise
-        raise ModelError(explain_unread(folder)) from error
-    check_weights(model, report["missing_keys"], report["unexpected_keys"])
-    return model
+    from inference.model.torch_loader import load_torch_runner  # here, because it loads torch
+
+    return load_torch_runner(config)
+
+
+def _choose_dtype(config: EngineConfig) -> str:
+    """The type of numbers: that of the setting, else what the folder's file names and can be had, else float32."""
+    if config.dtype != AUTO_DTYPE:
+        return config.dtype
+    named = read_folder_file(config.model_dir).dtype
+    is_possible = named is not None and find_obstacle(dataclasses.replace(config, dtype=named)) is None
+    return named if named is not None and is_possible else _EXACT_DTYPE
+
+
+def find_obstacle(config: EngineConfig) -> str | None:
+    """Why the model cannot be run on onnxruntime; None if it can."""
+    if config.device != "cpu":
+        return f"the device is {config.device}"
+    if config.dtype not in {precision.value for precision in Precision}:
+        return f"its numbers are to be of the type {config.dtype}"
+    return find_folder_obstacle(config.model_dir)

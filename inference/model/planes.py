@@ -69,13 +69,40 @@ class Planes:
         for tensor in self._tensors:
             tensor[:, :, first : first + len(rows)] = tensor[:, :, rows]
 
-    def clone(self) -> "Planes":
-        """An independent copy. Raises OverloadedError."""
+    def copy_rows(self, first: int, num_rows: int) -> list["RowPlanes"]:
+        """Each of some rows by itself. Rows own their memory. Raises OverloadedError."""
+        rows = range(first, first + num_rows)
+        with refusing_when_out_of_memory(_purpose(num_rows)):
+            return [RowPlanes([tensor[:, :, row].clone() for tensor in self._tensors]) for row in rows]
+
+    def write_rows(self, first: int, rows: Sequence["RowPlanes"]) -> None:
+        """Writes rows of planes of the same shape to the place that starts at `first`."""
+        for number, tensor in enumerate(self._tensors):
+            tensor[:, :, first : first + len(rows)] = torch.stack([row.tensors[number] for row in rows], dim=2)
+
+    def copy(self, num_used: int, capacity: int) -> "Planes":
+        """An independent copy of the first `num_used` rows, with room for more. Raises OverloadedError."""
         other = Planes.__new__(Planes)
-        other._places, other._capacity = self._places, self._capacity
-        with refusing_when_out_of_memory(_purpose(self._capacity)):
-            other._tensors = [tensor.clone() for tensor in self._tensors]
+        other._places, other._tensors = self._places, self._tensors
+        other.grow(capacity, num_used)
         return other
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return sum(tensor.nbytes for tensor in self._tensors)
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlanes:
+    """The keys and values of one row."""
+
+    tensors: list[torch.Tensor]  # [count, num_kv_heads, dim] each, device: parts of the planes' tensors
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return sum(tensor.nbytes for tensor in self.tensors)
 
 
 def _purpose(num_tokens: int) -> str:

@@ -2,30 +2,20 @@
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from inference.errors import MidtokenError, ModelError
-from inference.healing.token_tree import TokenTree
 from inference.model.attention import OWN_ATTENTION, Plan, attach_plans
 from inference.model.kv_cache import RowStore, SequenceCache
+from inference.model.language_model import Part
 from inference.model.memory import refusing_when_out_of_memory
 from inference.model.planes import LayerShape
 from inference.model.probe import Probe
 from inference.model.segment import Segment
 
 _MAX_TOKENS = 2048  # if the configuration names no limit
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One sequence's part in a forward pass."""
-
-    cache: SequenceCache
-    tree: TokenTree
-    wants_logits: bool = True  # False while a long prompt is prefilled
 
 
 class Runner:
@@ -71,21 +61,20 @@ class Runner:
 
     @torch.inference_mode()
     def forward(self, parts: Sequence[Part]) -> torch.Tensor:
-        """Next-token logits after each node of the parts that want them, part by part.
+        """Next-token logits after each new node of the parts that want them, part by part.
 
-        A part gives 1 + num_branches rows: the end of its chain, then its branches. Afterwards call `cache.keep` once
-        for each part. Returns [num_nodes, vocab_size] float32, device. Raises OverloadedError; the kept tokens of the
-        caches are then unchanged.
+        A part gives `num_logit_rows`. Afterwards call `cache.keep` once for each part. Returns [num_nodes, vocab_size]
+        float32, device. Raises OverloadedError; the kept tokens of the caches are then unchanged.
         """
         ids: list[int] = []
         wanted_rows: list[int] = []
         segments: list[Segment] = []
         for part in parts:
+            assert isinstance(part.cache, SequenceCache), "every cache comes from new_cache"
             part.cache.reserve(part.tree.num_rows)
-            segments.append(part.cache.build_segment(part.tree, len(ids)))
-            ids += [*part.tree.chain_ids, *part.tree.branch_ids]
-            if part.wants_logits:
-                wanted_rows += range(len(ids) - len(part.tree.branch_ids) - 1, len(ids))
+            segments.append(part.cache.build_segment(part.tree, len(ids), part.stored))
+            ids += [*part.tree.chain_ids, *part.tree.branch_ids[len(part.stored) :]]
+            wanted_rows += range(len(ids) - part.num_logit_rows, len(ids))
         return self.forward_plan(ids, Plan(segments), wanted_rows)
 
     def forward_segment(self, token_ids: Sequence[int], segment: Segment, wanted_rows: Sequence[int]) -> torch.Tensor:

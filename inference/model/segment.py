@@ -40,10 +40,11 @@ def find_row_positions(tree: TokenTree) -> list[int]:
     return [*range(num_chain), *(num_chain - 1 + depth for depth in tree.find_depths())]
 
 
-def build_tree_mask(tree: TokenTree, num_kept: int) -> torch.Tensor | None:
+def build_tree_mask(tree: TokenTree, num_kept: int, num_stored: int = 0) -> torch.Tensor | None:
     """The tokens that each row of a tree may see: the kept tokens, the chain up to the row, and the row's ancestors.
 
-    Returns [num_rows, num_kept + num_rows] bool on the host; None for a single row, which sees everything.
+    The first `num_stored` rows are not forwarded, and have no line. Returns [num_new_rows, num_kept + num_rows] bool on
+    the host; None for a single row, which sees everything.
     """
     if tree.num_rows == 1:
         return None
@@ -52,4 +53,4 @@ def build_tree_mask(tree: TokenTree, num_kept: int) -> torch.Tensor | None:
     new[num_chain:, num_chain:] = False
     for branch in range(len(tree.branch_ids)):
         new[num_chain + branch, [num_chain + ancestor for ancestor in tree.iter_path(branch)]] = True
-    return torch.cat([torch.ones(tree.num_rows, num_kept, dtype=torch.bool), new], dim=1)
+    return torch.cat([torch.ones(tree.num_rows, num_kept, dtype=torch.bool), new], dim=1)[num_stored:]

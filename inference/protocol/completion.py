@@ -26,6 +26,7 @@ from inference.protocol.arrays import (
 )
 
 MAX_TEXT_BYTES = 8 * 1024 * 1024
+MAX_NAME_BYTES = 1024
 MAX_STOP_STRINGS = 16
 MAX_NEW_TOKENS = 4096
 MAX_CANDIDATES = 16
@@ -48,6 +49,20 @@ class Extent(StrEnum):
     AUTO = "auto"  # a block if the cursor opens one, otherwise a line
 
 
+class Chunks(StrEnum):
+    """When text is sent. Text that a later token may still cut waits in both cases."""
+
+    TOKENS = "tokens"  # after each step
+    LINES = "lines"  # the first line once it is complete, and the rest at the end
+
+
+class Priority(StrEnum):
+    """Who waits for the answer."""
+
+    INTERACTIVE = "interactive"  # a person
+    PREFETCH = "prefetch"  # nobody yet: runs when no person waits
+
+
 class FinishReason(StrEnum):
     """Why a candidate ended."""
 
@@ -55,8 +70,10 @@ class FinishReason(StrEnum):
     EXTENT = "extent"  # the requested line or block is complete
     SUFFIX = "suffix"  # the text after the cursor was reached; what repeated it is not part of the text
     STOP = "stop"  # a stop string was generated; it is not part of the text
+    LOOP = "loop"  # the text began to repeat itself; the repetition is not part of it
     LENGTH = "length"  # max_tokens were generated
     DEADLINE = "deadline"
+    SUPERSEDED = "superseded"  # a newer request for the same document came
     CANCELLED = "cancelled"
 
 
@@ -76,6 +93,10 @@ class CompletionRequest:
     num_candidates: int = 1
     deadline_ms: int | None = None
     explain: bool = False
+    chunks: Chunks = Chunks.TOKENS
+    tenant: str = ""  # whose request it is; what is remembered is never shared between tenants
+    document: str = ""  # a newer request of the same tenant for the same document ends this one; empty: none does
+    priority: Priority = Priority.INTERACTIVE
 
     def __post_init__(self) -> None:
         """Raises InvalidRequestError if a value is out of range."""
@@ -94,6 +115,8 @@ class CompletionRequest:
             raise InvalidRequestError(f"stop takes up to {MAX_STOP_STRINGS} strings, none of them empty")
         for text in self.stop:
             _check_text("stop", text)
+        for name in ("tenant", "document"):
+            _check_text(name, getattr(self, name), MAX_NAME_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +131,15 @@ class CompletionStats:
     num_healing_forwards: int = 0  # passes until all candidates have spelled the healed bytes; 1 with exact healing
     num_context_tokens: int = 0
     num_tree_nodes: int = 0
+    num_read_tokens: int = 0  # context tokens that were forwarded, and not remembered
+    num_first_rows: int = 0  # tokens forwarded until the first token was chosen
+    num_drafted: int = 0  # guessed tokens that were forwarded
+    num_accepted: int = 0  # those of them that were right
     num_hot_hits: int = 0
     num_hot_misses: int = 0
+    prompt_ms: float = 0.0  # healing, and the layout of the prompt
+    model_ms: float = 0.0  # forward passes; those that other requests shared count in full
+    choice_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +196,10 @@ REQUEST_TYPES: FieldTypes = {
     "num_candidates": ("INT32", np.int32),
     "deadline_ms": ("INT32", np.int32),
     "explain": ("BOOL", np.bool_),
+    "chunks": ("BYTES", np.object_),
+    "tenant": ("BYTES", np.object_),
+    "document": ("BYTES", np.object_),
+    "priority": ("BYTES", np.object_),
 }
 
 # Output arrays, each of shape [1]. The fields of CompletionStats and `explanation` are in the last chunk only.
@@ -209,6 +243,10 @@ def request_from_arrays(arrays: Mapping[str, Array]) -> CompletionRequest:
         values["healing"] = to_member("healing", values["healing"], Healing)
     if "extent" in values:
         values["extent"] = to_member("extent", values["extent"], Extent)
+    if "chunks" in values:
+        values["chunks"] = to_member("chunks", values["chunks"], Chunks)
+    if "priority" in values:
+        values["priority"] = to_member("priority", values["priority"], Priority)
     return CompletionRequest(**values)
 
 
@@ -253,10 +291,10 @@ def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
     )
 
 
-def _check_text(name: str, text: str) -> None:
+def _check_text(name: str, text: str, max_bytes: int = MAX_TEXT_BYTES) -> None:
     try:
         num_bytes = len(text.encode())
     except UnicodeEncodeError as error:
         raise InvalidRequestError(f"{name} holds a lone surrogate at character {error.start}") from None
-    if num_bytes > MAX_TEXT_BYTES:
-        raise InvalidRequestError(f"{name} has {num_bytes} bytes; at most {MAX_TEXT_BYTES} are taken")
+    if num_bytes > max_bytes:
+        raise InvalidRequestError(f"{name} has {num_bytes} bytes; at most {max_bytes} are taken")

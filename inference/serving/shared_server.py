@@ -16,7 +16,7 @@ import platform
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -45,7 +45,8 @@ class ServerEntry:
         """Returns the entry for this model, these settings and this version of the protocol. Raises LaunchError."""
         model_dir = model.model_dir.resolve()
         tensors = [completion.REQUEST_TYPES, completion.CHUNK_TYPES, characters.REQUEST_TYPES, characters.ANSWER_TYPES]
-        identity = f"{platform.node()} {model} {[list(types) for types in tensors]}"
+        settings = replace(model, graph_dir=None)  # where converted models are kept makes no difference
+        identity = f"{platform.node()} {settings} {[list(types) for types in tensors]}"
         digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
         folder = runtime_dir / f"{model_dir.name[:_MAX_NAME_CHARS]}-{digest}"
         make_private_folder(folder)

@@ -42,6 +42,7 @@ class ServerArguments:
             device=options.device,
             dtype=options.dtype,
             num_threads=options.threads,
+            graph_dir=_find_cache_dir(),
             fill_in_layout=strings_from_environment(os.environ).get("fill_in_layout") or _DEFAULTS.fill_in_layout,
         )
         repository = (options.model_repository or find_model_repository()).resolve()
@@ -76,13 +77,18 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         "--model", type=Path, metavar="DIR", help="a model in Hugging Face layout (default: the bundled model)"
     )
     parser.add_argument(
-        "--device", default=_DEFAULTS.device, help="the torch device, such as cpu or cuda (default: %(default)s)"
+        "--device",
+        default=_DEFAULTS.device,
+        help="where the model runs: cpu, or a torch device such as cuda (default: %(default)s)",
     )
     parser.add_argument(
-        "--dtype", default=_DEFAULTS.dtype, help="the torch dtype, such as float32 or bfloat16 (default: %(default)s)"
+        "--dtype",
+        default=_DEFAULTS.dtype,
+        help="the type of numbers: float32; int8 on a CPU; a torch dtype such as bfloat16; or auto, what the model's "
+        "folder names (default: %(default)s)",
     )
     parser.add_argument(
-        "--threads", type=int, default=_DEFAULTS.num_threads, help="torch threads on the CPU (default: %(default)s)"
+        "--threads", type=int, default=_DEFAULTS.num_threads, help="threads on the CPU (default: %(default)s)"
     )
     parser.add_argument(
         "--triton-binary", type=Path, metavar="PATH", help="use this tritonserver instead of the bundled one"
@@ -115,3 +121,11 @@ def _find_state_dir() -> Path:
         return platformdirs.user_state_path("midtoken")
     except RuntimeError:
         raise LaunchError("this user has no home folder: set HOME, or name a folder with --state-dir") from None
+
+
+def _find_cache_dir() -> Path | None:
+    """Returns the user's folder for converted models; None if the user has no home folder."""
+    try:
+        return platformdirs.user_cache_path("midtoken") / "graphs"
+    except RuntimeError:
+        return None

@@ -56,7 +56,7 @@ async def test_a_light_language_server_without_a_server_says_which_extra_to_inst
     editor.open(_SOURCE)
     await editor.ask(5, 10)
     await wait_for(lambda: bool(editor.shown))
-    assert "cannot run here without torch" in editor.shown[0]
+    assert "cannot run here without onnx" in editor.shown[0]
     assert "pip install 'midtoken[server]', or name a running server with --server" in editor.shown[0]
 
 

@@ -10,7 +10,7 @@ from lsprotocol.types import Position, Range
 from pygls.exceptions import JsonRpcInternalError, JsonRpcRequestCancelled
 
 from inference.errors import OverloadedError
-from inference.protocol.completion import CompletionRequest, Extent, Healing
+from inference.protocol.completion import Chunks, CompletionRequest, Extent, Healing
 from tests.support.lsp_editor import URI, build_capabilities, wait_for
 from tests.support.lsp_fakes import FedStream
 from tests.support.lsp_in_process import InProcess, run_in_process
@@ -221,6 +221,7 @@ async def test_settings_are_used_in_the_request(both: InProcess) -> None:
     request = both.backend.streams[0].request
     assert (request.max_tokens, request.healing, request.extent) == (9, Healing.GREEDY, Extent.BLOCK)
     assert request.deadline_ms == 500
+    assert request.chunks is Chunks.LINES
     assert 0 < len(request.prefix.encode()) <= 256
 
 

@@ -25,8 +25,8 @@ def test_no_error_if_everything_is_installed() -> None:
 
 
 def test_only_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    _uninstall(monkeypatch, "transformers", "pytriton")
-    with pytest.raises(MissingPackagesError, match=r"cannot run here without transformers, nvidia-pytriton: run "):
+    _uninstall(monkeypatch, "onnxruntime", "pytriton")
+    with pytest.raises(MissingPackagesError, match=r"cannot run here without onnxruntime, nvidia-pytriton: run "):
         require_server_packages(_options())
 
 

@@ -202,7 +202,7 @@ def test_the_heartbeat_of_a_hung_engine_grows(scripted_engine: ScriptedBench) ->
         is_stepping.set()
         assert_soon(hold)
 
-    scripted_engine.model.before_step = hang
+    scripted_engine.model.before_forward = hang
     model = _make_model(lambda *_: None)
     model._engine = scripted_engine.engine
     running = FakeRequest(_prefix())

@@ -5,35 +5,75 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
 from inference.engine.job_builder import JobBuilder
+from inference.engine.prompts.prompt import PromptBuilder
 from inference.healing.token_tree import TokenTree
 from inference.model.kv_cache import SequenceCache
-from inference.model.loader import load_runner
-from inference.model.runner import Part, Runner
-from inference.model.sampler import Sampler
+from inference.model.language_model import Part
+from inference.model.planes import RowPlanes
+from inference.model.runner import Runner
+from inference.model.torch_loader import load_torch_runner
 from inference.model.torch_model import TorchModel
 from inference.protocol.completion import Extent
 from tests.support.scripted_model import ScriptedModel
 from tests.support.toys import ToyTokenizer, build_prompts, toy_tokenizer
-from trie_cache.hot_prefixes import HotPrefixCache
 
 UNBOUNDED = Extent.BLOCK  # after a prefix without indentation, nothing ends a block
 
 
-class WatchedCache(SequenceCache):
-    """A cache that records which tokens it keeps."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class NamedRow(RowPlanes):
+    """Keys and values with the token that they belong to."""
 
+    token_id: int
+
+
+class WatchedCache(SequenceCache):
+    """A cache that records which tokens it keeps, and fails when the test says so."""
+
+    owner: "WatchedRunner"
     token_ids: list[int]
+
+    def reserve(self, num_new: int) -> None:
+        self.owner.before_cache("reserve")
+        super().reserve(num_new)
+
+    def fork(self, num_tokens: int | None = None) -> Self:
+        self.owner.before_cache("fork")
+        other = super().fork(num_tokens)
+        other.owner, other.token_ids = self.owner, self.token_ids[:num_tokens]
+        return other
 
     def keep(self, tree: TokenTree, node: int | None) -> None:
         super().keep(tree, node)
         self.token_ids += [*tree.chain_ids, *(tree.branch_ids[branch] for branch in tree.find_path(node))]
+
+    def copy_branches(self, tree: TokenTree) -> list[RowPlanes]:
+        self.owner.before_cache("copy_branches")
+        return _name(super().copy_branches(tree), tree.branch_ids)
+
+    def copy_tokens(self, start: int) -> list[RowPlanes]:
+        self.owner.before_cache("copy_tokens")
+        return _name(super().copy_tokens(start), self.token_ids[start:])
+
+    def append(self, rows: Sequence[RowPlanes]) -> None:
+        self.owner.before_cache("append")
+        super().append(rows)
+        self.token_ids += [row.token_id for row in rows if isinstance(row, NamedRow)]
+
+    def cut(self, num_tokens: int) -> None:
+        super().cut(num_tokens)
+        del self.token_ids[num_tokens:]
+
+
+def _name(rows: Sequence[RowPlanes], token_ids: Sequence[int]) -> list[RowPlanes]:
+    return [NamedRow(row.tensors, token_id) for row, token_id in zip(rows, token_ids, strict=True)]
 
 
 class WatchedRunner(Runner):
@@ -41,20 +81,21 @@ class WatchedRunner(Runner):
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__(model, torch.device("cpu"))
-        self.caches: list[WatchedCache] = []  # one for each request, in the order in which they started
+        self.caches: list[WatchedCache] = []  # in the order in which requests started that remember nothing
         self.batch_sizes: list[int] = []
         self.before_forward: Callable[[], None] = lambda: None
+        self.before_cache: Callable[[str], None] = lambda _: None  # before a method of a cache that needs memory
 
     def new_cache(self, num_tokens: int = 256) -> SequenceCache:
         cache = WatchedCache(self.layers, self.dtype, self.device, num_tokens)
-        cache.token_ids = []
+        cache.owner, cache.token_ids = self, []
         self.caches.append(cache)
         return cache
 
-    def forward(self, steps: Sequence[Part]) -> torch.Tensor:
+    def forward(self, parts: Sequence[Part]) -> torch.Tensor:
         self.before_forward()
-        self.batch_sizes.append(len(steps))
-        return super().forward(steps)
+        self.batch_sizes.append(len(parts))
+        return super().forward(parts)
 
 
 @dataclasses.dataclass
@@ -80,15 +121,18 @@ class Bench:
 @cache
 def _load_model(folder: Path, dtype: str) -> torch.nn.Module:
     """Caches loaded models, because loading takes longer than most tests and no test changes the weights."""
-    return load_runner(EngineConfig(folder, dtype=dtype))._model
+    return load_torch_runner(EngineConfig(folder, dtype=dtype))._model
 
 
-def build_bench(folder: Path, kind: str, dtype: str = "float64", **settings: Any) -> Bench:
+def build_bench(
+    folder: Path, kind: str, dtype: str = "float64", prompts: PromptBuilder | None = None, **settings: Any
+) -> Bench:
+    """Builds a Bench. `prompts`: another layout than that of `build_prompts`."""
     toy, clock = toy_tokenizer(kind), Clock()
     config = EngineConfig(folder, dtype=dtype, **settings)
     runner = WatchedRunner(_load_model(folder, dtype))
-    sampler = Sampler(toy.vocabulary, HotPrefixCache(toy.trie), toy.trie, torch.device("cpu"))
-    return Bench(toy, runner, Engine(config, TorchModel(runner, sampler), build_prompts(toy), clock), clock)
+    model = TorchModel(runner, toy.vocabulary, toy.trie)
+    return Bench(toy, runner, Engine(config, model, prompts or build_prompts(toy), clock), clock)
 
 
 @dataclasses.dataclass
@@ -111,7 +155,8 @@ def build_scripted_bench(max_tokens: int = 512, kind: str = "qwen", **settings: 
 def build_job_builder(max_tokens: int = 512, **settings: Any) -> JobBuilder:
     """Builds a JobBuilder for a model without weights. `max_tokens` is its window."""
     toy = toy_tokenizer("qwen")
-    return JobBuilder(EngineConfig(Path("model"), **settings), ScriptedModel(toy, max_tokens), build_prompts(toy))
+    model = ScriptedModel(toy, max_tokens)
+    return JobBuilder(EngineConfig(Path("model"), **settings), model, build_prompts(toy), Clock())
 
 
 def assert_soon(event: threading.Event) -> None:

@@ -9,8 +9,16 @@ import numpy as np
 from inference.errors import OverloadedError
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import Choice, SampleRequest, SampleResult, Step
+from inference.model.language_model import Choice, CrossingScores, Part, SampleRequest, SampleResult
 from tests.support.toys import ToyTokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class CountedRow:
+    """Keys and values without numbers: only the token that they belong to. Also a row of logits: nothing."""
+
+    token_id: int = -1
+    nbytes: int = 8
 
 
 class CountingCache:
@@ -19,9 +27,16 @@ class CountingCache:
     def __init__(self, owner: "ScriptedModel", capacity: int) -> None:
         self.owner = owner
         self.capacity = capacity
-        self.num_tokens = 0
         self.token_ids: list[int] = []
         owner.register(self)
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def nbytes(self) -> int:
+        return 8 * self.capacity
 
     def reserve(self, num_new: int) -> None:
         self.owner.before_reserve(self)
@@ -33,12 +48,24 @@ class CountingCache:
     def keep(self, tree: TokenTree, node: int | None) -> None:
         self.owner.before_keep(self)
         self.token_ids += [*tree.chain_ids, *(tree.branch_ids[branch] for branch in tree.find_path(node))]
-        self.num_tokens = len(self.token_ids)
 
-    def fork(self) -> "CountingCache":
+    def copy_branches(self, tree: TokenTree) -> list[CountedRow]:
+        return [CountedRow(token_id) for token_id in tree.branch_ids]
+
+    def copy_tokens(self, start: int) -> list[CountedRow]:
+        return [CountedRow(token_id) for token_id in self.token_ids[start:]]
+
+    def append(self, rows: Sequence[CountedRow]) -> None:
+        self.reserve(len(rows))
+        self.token_ids += [row.token_id for row in rows]
+
+    def cut(self, num_tokens: int) -> None:
+        del self.token_ids[num_tokens:]
+
+    def fork(self, num_tokens: int | None = None) -> "CountingCache":
         self.owner.before_fork()
         other = CountingCache(self.owner, self.capacity)
-        other.num_tokens, other.token_ids = self.num_tokens, list(self.token_ids)
+        other.token_ids = self.token_ids[:num_tokens]
         return other
 
 
@@ -51,9 +78,11 @@ class ScriptedModel:
 
     toy: ToyTokenizer
     max_tokens: int = 512
+    runs_together: bool = True
     before_new_cache: Callable[[], None] = lambda: None
     before_new_random_source: Callable[[], None] = lambda: None
-    before_step: Callable[[Sequence[Step]], None] = lambda _: None
+    before_forward: Callable[[Sequence[Part]], None] = lambda _: None
+    before_choose: Callable[[Sequence[SampleRequest]], None] = lambda _: None
     before_fork: Callable[[], None] = lambda: None
     before_keep: Callable[[CountingCache], None] = lambda _: None
     before_reserve: Callable[[CountingCache], None] = lambda _: None
@@ -73,13 +102,17 @@ class ScriptedModel:
         self.before_new_random_source()
         return seed
 
-    def step(self, steps: Sequence[Step]) -> list[SampleResult | None]:
-        self.before_step(steps)
-        self.step_sizes.append(len(steps))
-        for step in steps:
-            depth = max(step.tree.find_depths(), default=0)
-            self.furthest = max(self.furthest, step.cache.num_tokens + len(step.tree.chain_ids) + depth)
-        return [None if step.sample is None else self._choose(step.sample) for step in steps]
+    def forward(self, parts: Sequence[Part]) -> list[list[CountedRow]]:
+        self.before_forward(parts)
+        self.step_sizes.append(len(parts))
+        for part in parts:
+            depth = max(part.tree.find_depths(), default=0)
+            self.furthest = max(self.furthest, part.cache.num_tokens + len(part.tree.chain_ids) + depth)
+        return [[CountedRow()] * part.num_logit_rows for part in parts]
+
+    def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
+        self.before_choose(requests)
+        return [self._choose(request) for request in requests]
 
     def register(self, cache: CountingCache) -> None:
         """Adds a new cache to the live caches."""
@@ -97,17 +130,14 @@ class ScriptedModel:
         return sum(cache.capacity for cache in self._caches)
 
     def _choose(self, request: SampleRequest) -> SampleResult:
+        unread = tuple(branch for branch in range(len(request.tree.branch_ids)) if request.rows[branch + 1] is None)
+        if unread:
+            return SampleResult((), unread)
         crossing = max(request.crossings, key=lambda crossing: len(request.tree.find_path(crossing.node)))
         choice = Choice(crossing, self._find_shortest(crossing))
         num = len(request.crossings)
-        result = SampleResult(
-            log_masses=np.zeros(num),
-            best_ids=np.full(num, choice.token_id),
-            best_log_probs=np.zeros(num),
-            choices=(choice,) * len(request.random_sources),
-            num_hot_hits=0,
-            num_hot_misses=0,
-        )
+        scores = CrossingScores(np.zeros(num), np.full(num, choice.token_id), np.zeros(num))
+        result = SampleResult((choice,) * len(request.random_sources), scores=scores if request.wants_scores else None)
         return self.spoil(request, result)
 
     def _find_shortest(self, crossing: Crossing) -> int:

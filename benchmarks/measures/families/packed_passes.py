@@ -7,7 +7,8 @@ import torch
 
 from inference.healing.token_tree import TokenTree
 from inference.model.kv_cache import SequenceCache
-from inference.model.runner import Part, Runner
+from inference.model.language_model import Part
+from inference.model.runner import Runner
 
 _PARENTS = (None, 0, None, 2, 2)  # of the branches of each tree
 _KEPT_NODES = (4, 1, None, 3)  # the nodes whose paths are kept, in turn
@@ -88,7 +89,8 @@ class PackedPasses:
         self._forward(stage, [_Move(sequence, TokenTree(self.draw(1)), None) for sequence in sequences])
 
     def _forward(self, stage: str, moves: list[_Move]) -> None:
-        rows = iter(self._runner.forward([Part(move.sequence.cache, move.tree, move.wants_logits) for move in moves]))
+        parts = [Part(move.sequence.cache, move.tree, wants_logits=move.wants_logits) for move in moves]
+        rows = iter(self._runner.forward(parts))
         for move in moves:
             before = move.sequence.token_ids + move.tree.chain_ids
             for node in (None, *range(len(move.tree.branch_ids))):

@@ -14,7 +14,7 @@ from benchmarks.corpora.families.tiny_folder import NUM_SPECIAL_TOKENS, write_fo
 from benchmarks.corpora.families.tiny_variants import TinyModel
 from benchmarks.measures.families.family_check import FamilyResult, Outcome, check_folder, describe
 from benchmarks.measures.families.lone_passes import LonePasses
-from inference.model.loader import load_model
+from inference.model.torch_loader import load_torch_model
 
 
 def check_tiny_model(model: TinyModel) -> FamilyResult:
@@ -28,7 +28,7 @@ def check_tiny_model(model: TinyModel) -> FamilyResult:
         except Exception as error:  # the code of some hundred families raises undocumented exceptions
             outcome = Outcome.IMPOSSIBLE if model.may_be_impossible else Outcome.WRONG
             return FamilyResult(outcome, f"the tiny model cannot be built: {describe(error)}")
-        return check_folder(folder, model.family, load_model)
+        return check_folder(folder, model.family, load_torch_model)
 
 
 def _write(folder: Path, model: TinyModel) -> None:

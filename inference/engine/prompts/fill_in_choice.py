@@ -4,24 +4,22 @@ A model folder may hold `midtoken.json`:
 
     {"fill_in": {"layout": "spm", "prefix": "<PRE>", "suffix": "<SUF>", "middle": "<MID>"}}
 
-The markers are names of the tokenizer's special tokens. They may be left out if the tokenizer has those of a known
-family. Without `middle`, the suffix comes first and no marker follows the prefix.
+`inference.model.folder_file` reads it. The markers are names of the tokenizer's special tokens. They may be left out if
+the tokenizer has those of a known family. Without `middle`, the suffix comes first and no marker follows the prefix.
 """
 
-import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from inference.config import AUTO_LAYOUT
 from inference.engine.prompts.layout import FillIn, Layout
 from inference.engine.prompts.marker_families import MarkerFamily, find_family
 from inference.errors import ModelError, quote
+from inference.model.folder_file import FILE_NAME, check_keys, read_folder_file
 from trie_cache.vocabulary import Vocabulary
 
-FILE_NAME = "midtoken.json"
 _KEYS = ("layout", "prefix", "suffix", "middle")
 
 
@@ -46,7 +44,7 @@ def choose_fill_in(setting: str, folder: Path, vocabulary: Vocabulary) -> FillIn
 
     Raises ModelError if the setting or the folder's file is wrong or does not fit the tokenizer.
     """
-    named = _read_file(folder / FILE_NAME)
+    named = _read_file(folder)
     family = named.family or find_family(vocabulary)
     if setting != AUTO_LAYOUT:
         layout = _to_layout("fill_in_layout", setting, (AUTO_LAYOUT, *Layout))
@@ -67,16 +65,9 @@ class _Named:
     family: MarkerFamily | None = None
 
 
-def _read_file(path: Path) -> _Named:
-    if not path.exists() and not path.is_symlink():  # a link that leads nowhere is not "no file"
-        return _Named()
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_build_object)
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(f"cannot read {path}: {error}") from error
-    values = _check_keys(
-        path, "fill_in", _check_keys(path, "the file", content, ("fill_in",)).get("fill_in", {}), _KEYS
-    )
+def _read_file(folder: Path) -> _Named:
+    path, values = folder / FILE_NAME, read_folder_file(folder).fill_in
+    check_keys(path, "fill_in", values, _KEYS)
     for key, value in values.items():
         if not isinstance(value, str):
             raise ModelError(f"{path}: {key} must be a string, not {quote(repr(value))}")
@@ -86,26 +77,6 @@ def _read_file(path: Path) -> _Named:
     if not values.keys() >= {"prefix", "suffix"}:
         raise ModelError(f"{path}: name both prefix and suffix, or neither")
     return _Named(layout, MarkerFamily(values["prefix"], values["suffix"], values.get("middle"), Layout.NONE))
-
-
-def _build_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """A JSON object. Raises ValueError if it names a key twice."""
-    built: dict[str, object] = {}
-    for name, value in pairs:
-        if name in built:
-            raise ValueError(f"the key {quote(name)} stands twice in one object")
-        built[name] = value
-    return built
-
-
-def _check_keys(path: Path, name: str, value: Any, known: tuple[str, ...]) -> dict[str, Any]:  # Any: parsed JSON
-    """The value, if it is an object with known keys only."""
-    if not isinstance(value, dict):
-        raise ModelError(f"{path}: {name} must be a JSON object")
-    for key in value:
-        if key not in known:
-            raise ModelError(f"{path}: unknown key {quote(key)} in {name}; known are {', '.join(known)}")
-    return value
 
 
 def _to_layout(name: str, value: str, known: Collection[str]) -> Layout:

@@ -23,8 +23,8 @@ from inference.engine.prompts.layout import FillIn
 from inference.engine.prompts.prompt import PromptBuilder
 from inference.healing.covering import Crossing, Rule
 from inference.healing.heal_point import encode_section, encode_text
-from inference.healing.token_tree import TreeBuilder
-from inference.model.language_model import LanguageModel, SampleRequest, SampleResult, Sampling, Step
+from inference.healing.token_tree import TokenTree, TreeBuilder
+from inference.model.language_model import LanguageModel, Part, SampleRequest, Sampling
 
 _MIN_LOG_END = math.log(0.01)
 _MIN_CONTRAST = math.log(10)
@@ -67,6 +67,14 @@ NAME_SAMPLES = (
 
 
 @dataclass(frozen=True, slots=True)
+class _MeasuredTree:
+    """A tree after a context, and the ends of its paths."""
+
+    tree: TokenTree
+    crossings: tuple[Crossing, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MarkerMeasure:
     """Natural logarithms of probabilities. The first two are means over the samples."""
 
@@ -95,14 +103,14 @@ class MarkerMeasure:
 def measure_markers(model: LanguageModel, prompts: PromptBuilder, fill_in: FillIn) -> MarkerMeasure:
     """What the markers do in this model, in one pass."""
     end_ids = _find_end_ids(prompts)
-    steps = [_build_end_step(model, prompts, fill_in, sample, end_ids) for sample in SAMPLES]
-    num_end_steps = len(steps)
+    trees = [_build_end_tree(prompts, fill_in, sample, end_ids) for sample in SAMPLES]
+    num_end_trees = len(trees)
     for sample, other in zip(NAME_SAMPLES, (*NAME_SAMPLES[1:], NAME_SAMPLES[0]), strict=True):
         for suffix in (sample.suffix, other.suffix, ""):
-            steps.append(_build_name_step(model, prompts, fill_in, sample, suffix))
-    results = [result for result in model.step(steps) if result is not None]
-    ends = [_read_ends(result, len(end_ids)) for result in results[:num_end_steps]]
-    names = [float(result.log_masses[0]) for result in results[num_end_steps:]]
+            trees.append(_build_name_tree(prompts, fill_in, sample, suffix))
+    masses = _measure_masses(model, trees)
+    ends = [_read_ends(each, len(end_ids)) for each in masses[:num_end_trees]]
+    names = [name for [name] in masses[num_end_trees:]]
     gains = [own - max(others) for own, *others in zip(names[::3], names[1::3], names[2::3], strict=True)]
     log_end, log_early_end = (sum(column) / len(ends) for column in zip(*ends, strict=True))
     return MarkerMeasure(log_end, log_early_end, min(gains))
@@ -113,22 +121,18 @@ def _find_end_ids(prompts: PromptBuilder) -> tuple[int, ...]:
     return tuple(sorted({*prompts.vocabulary.end_ids, *(end_id for end_id in named if end_id is not None)}))
 
 
-def _build_end_step(
-    model: LanguageModel, prompts: PromptBuilder, fill_in: FillIn, sample: Sample, end_ids: tuple[int, ...]
-) -> Step:
+def _build_end_tree(prompts: PromptBuilder, fill_in: FillIn, sample: Sample, end_ids: tuple[int, ...]) -> _MeasuredTree:
     """A tree with the part, the whole missing text, and each end token after both."""
     part = encode_section(prompts.encoder, sample.part)
     whole = part + encode_section(prompts.encoder, sample.remaining)
     paths = [stem + end for stem in (part, whole) for end in ((), *((end_id,) for end_id in end_ids))]
-    return _build_step(model, _lay_out(prompts, fill_in, sample.prefix, sample.suffix), paths)
+    return _build_tree(_lay_out(prompts, fill_in, sample.prefix, sample.suffix), paths)
 
 
-def _build_name_step(
-    model: LanguageModel, prompts: PromptBuilder, fill_in: FillIn, sample: Sample, suffix: str
-) -> Step:
+def _build_name_tree(prompts: PromptBuilder, fill_in: FillIn, sample: Sample, suffix: str) -> _MeasuredTree:
     """A tree with the missing text, after the sample's prefix and a suffix that may be another's."""
     path = encode_section(prompts.encoder, sample.remaining)
-    return _build_step(model, _lay_out(prompts, fill_in, sample.prefix, suffix), [path])
+    return _build_tree(_lay_out(prompts, fill_in, sample.prefix, suffix), [path])
 
 
 def _lay_out(prompts: PromptBuilder, fill_in: FillIn, prefix: str, suffix: str) -> tuple[int, ...]:
@@ -137,17 +141,28 @@ def _lay_out(prompts: PromptBuilder, fill_in: FillIn, prefix: str, suffix: str) 
     return prompts.start_ids + sections
 
 
-def _build_step(model: LanguageModel, context: tuple[int, ...], paths: Sequence[tuple[int, ...]]) -> Step:
-    """The masses of these paths after the context."""
+def _build_tree(context: tuple[int, ...], paths: Sequence[tuple[int, ...]]) -> _MeasuredTree:
+    """The tree of these paths after the context."""
     branches = TreeBuilder()
     crossings = tuple(Crossing(branches.add_path(path), b"", Rule.EXTEND) for path in paths)
-    tree = branches.build(context)
-    return Step(model.new_cache(tree.num_rows), tree, SampleRequest(tree, crossings, Sampling(0.0, 1.0)))
+    return _MeasuredTree(branches.build(context), crossings)
 
 
-def _read_ends(result: SampleResult, num_ends: int) -> tuple[float, float]:
+def _measure_masses(model: LanguageModel, trees: Sequence[_MeasuredTree]) -> list[list[float]]:
+    """log P(path) of each tree's paths, in one pass."""
+    rows = model.forward([Part(model.new_cache(each.tree.num_rows), each.tree) for each in trees])
+    sampling = Sampling(0.0, 1.0)
+    results = model.choose(
+        [
+            SampleRequest(each.tree, each.crossings, own, sampling, wants_scores=True)
+            for each, own in zip(trees, rows, strict=True)
+        ]
+    )
+    return [[] if result.scores is None else result.scores.log_masses.tolist() for result in results]
+
+
+def _read_ends(masses: list[float], num_ends: int) -> tuple[float, float]:
     """The logarithms of the end's probability after the whole and after the part."""
-    masses = result.log_masses.tolist()
     part, whole = masses[: 1 + num_ends], masses[1 + num_ends :]
     return _find_log_end(whole), _find_log_end(part)
 

@@ -9,19 +9,23 @@ room. If they do not, the suffix is shortened first, if necessary to nothing. Th
 The start tokens and the healed bytes are never cut: a request whose healed bytes do not fit is refused.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 from inference.engine.prompts.layout import FillIn
 from inference.errors import InvalidRequestError
 from inference.healing.covering import CoveringTree, Crossing, Rule, build_covering, build_root_covering
-from inference.healing.heal_point import encode_section, encode_text, find_heal_point
+from inference.healing.heal_memory import HealMemory
+from inference.healing.heal_point import encode_section, encode_text
 from inference.healing.text_encoder import TextEncoder
 from inference.protocol.completion import CompletionRequest, Healing
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
 _MAX_CHARS_PER_TOKEN = 8  # for each token of the room; text further from the cursor is not tokenized
-_MAX_WINDOW_BLOCK = 128
+_MIN_SPELLING_ROOM = 32  # for tokens that spell healed bytes; if it followed them, the window would move with them
+_MAX_SUFFIXES = 32  # whose tokens are remembered
 _MAX_SUFFIX_FRACTION = 0.25  # of the room
 _MIN_KEPT_FRACTION = 0.25  # of the room: the suffix leaves this much to the kept tokens
 
@@ -48,6 +52,13 @@ class PromptBuilder:
     trie: Trie
     start_ids: tuple[int, ...]  # tokens that begin every text of this model
     fill_in: FillIn | None = None  # None: the model is not given suffixes
+    _heal_memory: HealMemory = field(init=False)
+    _encode_section: Callable[[str], tuple[int, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_heal_memory", HealMemory(self.encoder))
+        encode_cached = lru_cache(_MAX_SUFFIXES)(lambda text: encode_section(self.encoder, text))
+        object.__setattr__(self, "_encode_section", encode_cached)
 
     def build(self, request: CompletionRequest, max_tokens: int) -> Prompt:
         """The request's prompt. The context and the tokens that spell healed bytes are at most `max_tokens` together.
@@ -55,9 +66,9 @@ class PromptBuilder:
         Raises InvalidRequestError if the healed bytes do not fit.
         """
         prefix = _cut_front(request.prefix, max_tokens * _MAX_CHARS_PER_TOKEN)
-        kept, healed, covering = self._heal(prefix, request.healing)
+        kept, healed, covering = self._heal(prefix, request)
         num_spelling = _count_spelling_tokens(covering)
-        room = max_tokens - len(self.start_ids) - num_spelling
+        room = max_tokens - len(self.start_ids) - max(num_spelling, min(_MIN_SPELLING_ROOM, max_tokens // 4))
         if room < 0:
             raise InvalidRequestError(
                 f"the {len(healed)} bytes before the cursor that are generated again may take {num_spelling} tokens, "
@@ -73,13 +84,14 @@ class PromptBuilder:
         context_ids = self.start_ids + self._lay_out(kept, suffix_ids, healed, len(covering.common_ids))
         return Prompt(context_ids, covering, kept, healed, num_healed_bytes, num_spelling, bool(suffix_ids))
 
-    def _heal(self, prefix: str, healing: Healing) -> tuple[tuple[int, ...], bytes, CoveringTree]:
+    def _heal(self, prefix: str, request: CompletionRequest) -> tuple[tuple[int, ...], bytes, CoveringTree]:
+        healing = request.healing
         if healing is Healing.EXACT:
-            point = find_heal_point(self.encoder, prefix)
+            point = self._heal_memory.find_heal_point(prefix, request.tenant)
             covering = build_covering(self.encoder, self.trie, point)
             return point.kept_ids + covering.common_ids, point.healed[covering.num_common_bytes :], covering
         if healing is Healing.GREEDY:
-            point = find_heal_point(self.encoder, prefix)
+            point = self._heal_memory.find_heal_point(prefix, request.tenant)
             return point.kept_ids, point.healed, build_root_covering(point.healed, Rule.SPELL)
         ids = encode_text(self.encoder, prefix)
         if healing is Healing.SINGLE and ids:
@@ -91,7 +103,7 @@ class PromptBuilder:
         """The suffix's first tokens; none if the model is not given suffixes."""
         if self.fill_in is None or max_tokens <= 0 or not suffix.strip():
             return ()
-        return encode_section(self.encoder, suffix[: max_tokens * _MAX_CHARS_PER_TOKEN])[:max_tokens]
+        return self._encode_section(suffix[: max_tokens * _MAX_CHARS_PER_TOKEN])[:max_tokens]
 
     def _lay_out(
         self, kept: tuple[int, ...], suffix_ids: tuple[int, ...], healed: bytes, num_open: int
@@ -120,22 +132,22 @@ def _count_spelling_tokens_at(crossing: Crossing) -> int:
 
 
 def _cut_front(text: str, max_chars: int) -> str:
-    """The end of the text, cut at a line start if possible. The cut moves in blocks of an eighth of `max_chars`."""
+    """The end of the text, cut at a line start if possible. The cut moves in blocks of half of `max_chars`."""
     if len(text) <= max_chars:
         return text
-    block = max(max_chars // 8, 1)
+    block = max(max_chars // 2, 1)
     start = -(-(len(text) - max_chars) // block) * block
     line = text.find("\n", start) + 1
-    return text[line if 0 < line < len(text) - max_chars // 2 else start :]
+    return text[line if 0 < line < start + max_chars // 8 else start :]
 
 
 def _cut_window(ids: tuple[int, ...], max_tokens: int) -> tuple[int, ...]:
     """The last ids, at most `max_tokens`. The cut moves in blocks; otherwise each keystroke would move it.
 
-    A block is a power of two, at most a quarter of the room.
+    A block is a power of two, at most half of the room.
     """
     if len(ids) <= max_tokens:
         return ids
-    block = min(1 << (max(max_tokens // 4, 1).bit_length() - 1), _MAX_WINDOW_BLOCK)
+    block = 1 << (max(max_tokens // 2, 1).bit_length() - 1)
     num_cut = -(-(len(ids) - max_tokens) // block) * block
     return ids[num_cut:]

@@ -30,8 +30,9 @@ from inference.model.checks.tolerances import (
 )
 from inference.model.checks.windows import NARROW_WINDOW, narrow_windows
 from inference.model.kv_cache import SequenceCache
+from inference.model.language_model import Part
 from inference.model.probe import Probe
-from inference.model.runner import Part, Runner
+from inference.model.runner import Runner
 
 _NUM_PATH_TOKENS = 11  # tokens of each path below; equal, so that all paths are one batch
 _READ_LENGTHS = (7, 4)  # tokens of the two sequences that are prefilled in a separate pass

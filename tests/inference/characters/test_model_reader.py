@@ -15,8 +15,11 @@ from inference.characters.model_reader import ModelReader
 from inference.characters.token_string import TokenString
 from inference.config import EngineConfig
 from inference.errors import ModelError, OverloadedError
-from inference.model.loader import load_model, load_runner
+from inference.model.onnx.loader import load_onnx_runner
+from inference.model.onnx.row_store import OnnxRowStore
 from inference.model.runner import Runner
+from inference.model.torch_loader import load_torch_model, load_torch_runner
+from inference.model.torch_row_store import TorchRowStore
 from inference.protocol.characters import CoveringKind
 from tests.inference.conftest import MakeModel
 from tests.support.character_toys import LogProbs, TokenIds, open_toy, spell_out
@@ -55,11 +58,11 @@ class PlainModel:
 
 
 def _load(folder: Path) -> Runner:
-    return load_runner(EngineConfig(folder, dtype="float64"))
+    return load_torch_runner(EngineConfig(folder, dtype="float64"))
 
 
 def _new_reader(runner: Runner, max_tokens: int = 512, max_rows: int = 4096) -> ModelReader:
-    return ModelReader(runner, _TOY.trie, _END_IDS, max_tokens, max_rows)
+    return ModelReader(TorchRowStore(runner), _TOY.trie, _END_IDS, max_tokens, max_rows)
 
 
 def _assert_read(strings: Sequence[TokenString], plain: PlainModel) -> None:
@@ -77,7 +80,18 @@ def test_each_string_of_a_growing_tree_gets_the_row_of_a_plain_forward_pass(
 ) -> None:
     """Branches grow anywhere. Some are dropped and their rows are reused, some are read again."""
     folder = make_model(family=family, **_FAMILIES[family])
-    plain, reader, random = PlainModel(folder), _new_reader(_load(folder)), Random(seed)
+    _check_growing_tree(PlainModel(folder), _new_reader(_load(folder)), Random(seed))
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2"])
+@pytest.mark.parametrize("seed", range(5))
+def test_each_string_gets_its_row_on_onnxruntime_too(family: str, seed: int, make_model: MakeModel) -> None:
+    folder = make_model(family=family, hidden_size=64, num_attention_heads=4, num_key_value_heads=2)
+    store = OnnxRowStore(load_onnx_runner(EngineConfig(folder), None))
+    _check_growing_tree(PlainModel(folder), ModelReader(store, _TOY.trie, _END_IDS, 512, 4096), Random(seed))
+
+
+def _check_growing_tree(plain: PlainModel, reader: ModelReader, random: Random) -> None:
     root = TokenString((0,))
     base = root.extend_at_once(tuple(random.choices(range(5, 600), k=40)), 512)
     alive = [root, base]
@@ -111,7 +125,7 @@ def test_a_row_is_a_distribution_over_all_tokens_and_the_end(make_model: MakeMod
 
 def test_several_end_tokens_are_summed_to_one_end(make_model: MakeModel) -> None:
     folder = make_model()
-    one, two = _new_reader(_load(folder)), ModelReader(_load(folder), _TOY.trie, [0, 3], 512, 4096)
+    one, two = _new_reader(_load(folder)), ModelReader(TorchRowStore(_load(folder)), _TOY.trie, [0, 3], 512, 4096)
     ours, other = TokenString((0, 7)), TokenString((0, 7))
 
     one.read([ours])
@@ -215,5 +229,5 @@ def test_a_model_without_an_end_token_is_refused(tmp_path: Path, make_model: Mak
 
 
 def test_a_loaded_model_starts_with_its_start_token_or_the_end_token(make_model: MakeModel) -> None:
-    assert load_model(EngineConfig(make_model("llama3"))).start_ids == (4,)
-    assert load_model(EngineConfig(make_model("qwen"))).start_ids == tuple(_END_IDS)
+    assert load_torch_model(EngineConfig(make_model("llama3"))).start_ids == (4,)
+    assert load_torch_model(EngineConfig(make_model("qwen"))).start_ids == tuple(_END_IDS)

@@ -1,3 +1,5 @@
+import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from inference.engine.stopping import BlockRule, LineRule
 from inference.engine.suffix_rule import build_suffix_rule
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
-from inference.protocol.completion import FinishReason
+from inference.protocol.completion import Chunks, FinishReason
 
 _ANY = Crossing(None, b"", Rule.EXTEND)
 _ENDLESS = BlockRule(0, closes=False)
@@ -24,40 +26,120 @@ def _limits(max_tokens: int = 100, stops: tuple[str, ...] = (), extent: LineRule
     return Limits(max_tokens, stops, extent)
 
 
-_pieces = st.lists(
-    st.sampled_from(["a", " ", "  ", "\n", "\r\n", "é", "b:", ")", "}", "\n    ", " \n", "ab", "ba"]), max_size=14
+_PIECES = ["a", " ", "  ", "\n", "\r\n", "é", "b:", ")", "}", "\n    ", " \n", "ab", "ba", "\n    a", "\n  b:\n    ab"]
+_pieces = st.lists(st.sampled_from(_PIECES), max_size=14)
+_repeated_pieces = st.lists(
+    st.tuples(st.lists(st.sampled_from(_PIECES), max_size=4), st.integers(1, 5) | st.sampled_from([9, 90])), max_size=4
+).map(lambda parts: [piece for unit, count in parts for piece in count * unit])
+_tokens = st.tuples(_pieces | _repeated_pieces, st.integers(1, 3)).map(
+    lambda drawn: _split("".join(drawn[0]), drawn[1])
+)
+_STOPS = ["ab", "a\n", ")", "b:a", "\n\n"]
+_SUFFIXES = ["", ")", ")\nab\n", "\nb:\na", "\na\n\nab\n    a\nb:", "a\r\n", "\n    a\n    a", "}", "a)b", "  a"]
+_bounds = st.builds(
+    lambda max_tokens, stops, extent, around, reads_suffix: Limits(
+        max_tokens, tuple(stops), extent, build_suffix_rule(*around), reads_suffix, around[0].rpartition("\n")[2]
+    ),
+    st.integers(1, 40) | st.just(400),
+    st.lists(st.sampled_from(_STOPS), max_size=2),
+    st.sampled_from([LineRule(), BlockRule(0, False), BlockRule(1, True), BlockRule(4, False)]),
+    st.tuples(st.sampled_from(["f(\n", "f(", "    "]), st.sampled_from(_SUFFIXES)),
+    st.booleans(),
 )
 
 
-@settings(max_examples=5 * settings().max_examples)
-@given(
-    pieces=_pieces,
-    cut=st.integers(1, 3),
-    max_tokens=st.integers(1, 40),
-    stops=st.lists(st.sampled_from(["ab", "a\n", ")", "b:a", "\n\n"]), max_size=2),
-    extent=st.sampled_from([LineRule(), BlockRule(0, False), BlockRule(1, True), BlockRule(4, False)]),
-    suffix=st.sampled_from(["", ")", ")\nab\n", "\nb:\na", "\na\n\nab\n    a\nb:", "a\r\n", "\n    a\n    a", "}"]),
-)
+def _split(text: str, num_bytes: int) -> list[bytes]:
+    data = text.encode()
+    return [data[start : start + num_bytes] for start in range(0, len(data), num_bytes)]
+
+
+@settings(max_examples=10 * settings().max_examples)
+@given(tokens=_tokens, limits=_bounds, chunks=st.sampled_from(Chunks), reason=st.sampled_from(FinishReason))
 def test_streamed_pieces_joined_equal_the_text_sent_at_once(
-    pieces: list[str], cut: int, max_tokens: int, stops: list[str], extent: LineRule | BlockRule, suffix: str
+    tokens: list[bytes], limits: Limits, chunks: Chunks, reason: FinishReason
 ) -> None:
-    data = "".join(pieces).encode()
-    tokens = [data[start : start + cut] for start in range(0, len(data), cut)]
-    limits = Limits(max_tokens, tuple(stops), extent, build_suffix_rule("f(\n", suffix))
-    streaming, at_once = (_candidate(limits) for _ in range(2))
+    streaming, at_once = _candidate(limits), _candidate(limits)
     streamed = []
     for token in tokens:
         if streaming.finish_reason:
             break
         streaming.accept_token(_ANY, 1, token)
         at_once.accept_token(_ANY, 1, token)
-        streamed.append(streaming.take_text())
+        streamed.append(streaming.take_text(chunks))
     for candidate in (streaming, at_once):
-        candidate.finish(FinishReason.LENGTH)
-    streamed.append(streaming.take_text())
+        candidate.finish(reason)
+    streamed.append(streaming.take_text(chunks))
 
-    assert "".join(streamed) == at_once.take_text()
-    assert sum(map(bool, streamed)) <= 2
+    assert "".join(streamed) == at_once.take_text(chunks)
+    assert chunks is Chunks.TOKENS or sum(map(bool, streamed)) <= 2
+
+
+_MORE = ["", "z", " z", "\n", "\nz", "\n    z", "\n\n", " \nz", "\r\n", "\n a\nz"]
+
+
+def _iter_continuations(text: str, limits: Limits) -> Iterator[str]:
+    """Ways to go on that may cut the text: to a stop string, to the suffix, or into a loop."""
+    texts = list(limits.stops)
+    if limits.suffix is not None:
+        below = "\n".join(limits.suffix.lines_below)
+        texts += [limits.suffix.remaining_line + end for end in ("", "\n", "\n" + below + "\n")]
+        texts += [limits.line_before + below + "\n", "\n" + below + "\n", below + "\n"]
+        texts.append("\n" + 2 * (below.partition("\n")[0] + "\n") + below)
+    rests = dict.fromkeys(each[start:] for each in texts for start in range(len(each)))
+    for rest in (*rests, ""):
+        for more in ("", " ", "\n", "\nz", "z"):
+            yield rest + more
+            yield "\n" + rest + more
+    lines = (limits.line_before + text).split("\n")
+    for size in range(1, len(lines)):
+        unit = lines[-1 - size : -1]
+        for blanks in ("", " "):
+            if (unit[0] + blanks).startswith(lines[-1]):
+                yield (unit[0] + blanks)[len(lines[-1]) :] + "\n" + 7 * ("\n".join([*unit[1:], unit[0]]) + "\n")
+    yield "\n" * 9
+    yield " \n" * 9
+    for size in range(1, min(len(lines[-1]), 8) + 1):
+        yield (1 + 140 // size) * lines[-1][-size:]
+    yield from (first + second for first in _MORE for second in _MORE)
+
+
+def _find_certain(tokens: list[bytes], limits: Limits) -> str:
+    """What all the texts begin with that may come of the tokens, or of a good sample of them."""
+    text = b"".join(tokens).decode(errors="ignore")
+    texts = []
+    for more in dict.fromkeys(_iter_continuations(text, limits)):
+        for reason in {FinishReason.LENGTH, FinishReason.END if limits.reads_suffix else FinishReason.LENGTH}:
+            candidate = _candidate(limits)
+            for token in (*tokens, *_split(more, 1)):
+                if not candidate.finish_reason:
+                    candidate.accept_token(_ANY, 1, token)
+            candidate.finish(reason)
+            texts.append(candidate.text)
+    first, last = min(texts), max(texts)
+    return first[: next((at for at, char in enumerate(first) if last[at : at + 1] != char), len(first))]
+
+
+@given(tokens=_tokens, limits=_bounds)
+def test_what_is_certain_is_sent(tokens: list[bytes], limits: Limits) -> None:
+    """Two cases may wait longer.
+
+    A repeat of the rest of the cursor's line which only the count of brackets forbids; and white space before something
+    that a stop string or a loop may cut.
+    """
+    limits = dataclasses.replace(limits, max_tokens=10_000)
+    candidate = _candidate(limits)
+    sent = ""
+    for token in tokens:
+        candidate.accept_token(_ANY, 1, token)
+        if candidate.finish_reason:
+            return
+        sent += candidate.take_text(Chunks.TOKENS)
+
+    certain = _find_certain(tokens, limits)
+    assert certain.startswith(sent)
+    rest = "" if limits.suffix is None else limits.suffix.remaining_line
+    if not set("()[]{}").intersection(rest):
+        assert sent == certain or (sent == certain.rstrip() and candidate.text != certain)
 
 
 def test_the_first_line_is_sent_as_soon_as_it_is_complete() -> None:
@@ -65,17 +147,17 @@ def test_the_first_line_is_sent_as_soon_as_it_is_complete() -> None:
     sent = []
     for token in (b"\n  a", b"b", b" \n", b"  c", b"\n"):
         candidate.accept_token(_ANY, 1, token)
-        sent.append(candidate.take_text())
+        sent.append(candidate.take_text(Chunks.LINES))
     candidate.finish(FinishReason.LENGTH)
 
-    assert [*sent, candidate.take_text()] == ["", "", "\n  ab", "", "", " \n  c\n"]
+    assert [*sent, candidate.take_text(Chunks.LINES)] == ["", "", "\n  ab", "", "", " \n  c\n"]
 
 
 def test_a_possible_beginning_of_a_stop_string_is_held_back() -> None:
     candidate = _candidate(_limits(stops=("b\nc",)))
     candidate.accept_token(_ANY, 1, b"ab\n")
 
-    assert candidate.take_text() == ""
+    assert candidate.take_text(Chunks.LINES) == ""
 
 
 def test_a_stop_string_ends_the_text_before_it() -> None:
@@ -84,7 +166,7 @@ def test_a_stop_string_ends_the_text_before_it() -> None:
     candidate.accept_token(_ANY, 1, b"ND cd")
 
     assert candidate.finish_reason is FinishReason.STOP
-    assert candidate.take_text() == "ab "
+    assert candidate.take_text(Chunks.LINES) == "ab "
 
 
 def _limits_before(suffix: str, **others: Any) -> Limits:
@@ -117,7 +199,7 @@ def test_however_it_ends_the_suffix_is_cut(reason: FinishReason, kept: FinishRea
 
     candidate.finish(reason)
 
-    assert (candidate.finish_reason, candidate.take_text()) == (kept, "ab")
+    assert (candidate.finish_reason, candidate.take_text(Chunks.LINES)) == (kept, "ab")
 
 
 @pytest.mark.parametrize(("reads_suffix", "text"), [(True, "a\nb"), (False, "a")])
@@ -127,7 +209,7 @@ def test_a_model_that_read_the_suffix_may_end_with_the_same_line(reads_suffix: b
 
     candidate.finish(FinishReason.END)
 
-    assert candidate.take_text() == text
+    assert candidate.take_text(Chunks.LINES) == text
 
 
 def test_a_first_line_that_may_be_the_suffix_is_held_back() -> None:
@@ -135,7 +217,7 @@ def test_a_first_line_that_may_be_the_suffix_is_held_back() -> None:
     sent = []
     for token in (b"a\n", b"b", b"c\n"):
         candidate.accept_token(_ANY, 1, token)
-        sent.append(candidate.take_text())
+        sent.append(candidate.take_text(Chunks.LINES))
 
     assert sent == ["", "", "a"]
 
@@ -144,10 +226,10 @@ def test_a_stop_string_that_may_still_end_the_text_does_not_speak_against_the_su
     candidate = _candidate(Limits(100, ("ab",), _ENDLESS, build_suffix_rule("f(\n", "\nb:\na")))
 
     candidate.accept_token(_ANY, 1, b"b:\n    a")
-    sent = candidate.take_text()
+    sent = candidate.take_text(Chunks.LINES)
     candidate.accept_token(_ANY, 1, b"b")
 
-    assert sent + candidate.take_text() == candidate.text
+    assert sent + candidate.take_text(Chunks.LINES) == candidate.text
 
 
 def test_the_earliest_end_in_the_text_wins() -> None:
@@ -194,3 +276,50 @@ def test_any_token_can_follow_the_remaining_bytes() -> None:
     candidate.accept_token(Crossing(None, b"No", Rule.CROSS), 9, b"Node")
 
     assert [crossing.remaining_bytes for crossing in candidate.crossings] == [b""]
+
+
+@pytest.mark.parametrize(
+    ("limits", "text", "sent"),
+    [
+        (_limits(extent=BlockRule(1, closes=True)), "a ", "a"),
+        (_limits(extent=BlockRule(1, closes=True)), "a\n  b", "a\n  b"),
+        (_limits(stops=("bc",)), "ab", "a"),
+        (_limits(), "a\na", "a"),
+        (_limits(), "a\nb", "a\nb"),
+        (_limits_before(")"), "a)", "a"),
+        (Limits(100, ("ab",), _ENDLESS, build_suffix_rule("f(\n", "\nb:\na")), "b:\n    a", ""),
+    ],
+)
+def test_text_waits_while_a_rule_may_cut_it(limits: Limits, text: str, sent: str) -> None:
+    candidate = _candidate(limits)
+    for char in text:
+        candidate.accept_token(_ANY, 1, char.encode())
+
+    assert candidate.finish_reason is None
+    assert candidate.take_text(Chunks.TOKENS) == sent
+
+
+def test_a_loop_ends_the_text_before_the_repetition() -> None:
+    candidate = _candidate(dataclasses.replace(_limits(), line_before="x = "))
+    for token in (b"1\n", b"x = 1\n", b"x = 1\n", b"x = 1\n"):
+        candidate.accept_token(_ANY, 1, token)
+
+    assert (candidate.finish_reason, candidate.text) == (FinishReason.LOOP, "1")
+
+
+def test_half_a_code_point_waits() -> None:
+    candidate = _candidate(_limits())
+    sent = []
+    for byte in "aé".encode():
+        candidate.accept_token(_ANY, 1, bytes([byte]))
+        sent.append(candidate.take_text(Chunks.TOKENS))
+
+    assert sent == ["a", "", "é"]
+
+
+def test_a_stop_string_may_bring_back_the_suffix() -> None:
+    candidate = _candidate(Limits(100, ("c\nd",), _ENDLESS, build_suffix_rule("f(\n", "\na\nb")))
+    for token in (b"a\nc\n", b"d"):
+        candidate.accept_token(_ANY, 1, token)
+
+    assert (candidate.finish_reason, candidate.text) == (FinishReason.SUFFIX, "")

@@ -13,15 +13,16 @@ import pytest
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
 from inference.errors import InvalidRequestError, OverloadedError, ServerError
-from inference.model.language_model import SampleRequest, SampleResult, Step
+from inference.model.language_model import Part, SampleRequest, SampleResult
 from inference.protocol.completion import CompletionRequest, Healing
-from tests.support.engine_bench import UNBOUNDED, Clock, ScriptedBench, assert_soon
+from tests.support.engine_bench import UNBOUNDED, Clock, ScriptedBench, assert_soon, build_scripted_bench
 from tests.support.scripted_model import ScriptedModel, raise_full
 from tests.support.sinks import CollectingSink, complete, submit
 from tests.support.toys import build_prompts, toy_tokenizer
 
 _GOOD = CompletionRequest("x = ", max_tokens=3, extent=UNBOUNDED)
-_BAD = CompletionRequest("x = ", max_tokens=3, extent=UNBOUNDED, temperature=0.5)  # the scripts know it by this
+_BAD = CompletionRequest("bad = ", max_tokens=3, extent=UNBOUNDED, temperature=0.5)  # the scripts know it by this
+_BAD_ID = toy_tokenizer("qwen").encode("bad")[0]
 _LONG = CompletionRequest("x = ", max_tokens=400, extent=UNBOUNDED)
 
 
@@ -29,12 +30,17 @@ def _fail(*_args: Any) -> Any:
     raise RuntimeError("secret")
 
 
-def _is_bad(sample: SampleRequest | None) -> bool:
-    return sample is not None and sample.sampling.temperature == _BAD.temperature
+def _is_bad(request: SampleRequest) -> bool:
+    return request.sampling.temperature == _BAD.temperature
 
 
-def _fail_steps_of_the_bad(steps: Sequence[Step]) -> None:
-    if any(_is_bad(step.sample) for step in steps):
+def _fail_choices_of_the_bad(requests: Sequence[SampleRequest]) -> None:
+    if any(_is_bad(request) for request in requests):
+        _fail()
+
+
+def _fail_forwards_of_the_bad(parts: Sequence[Part]) -> None:
+    if any(_BAD_ID in part.tree.chain_ids for part in parts):
         _fail()
 
 
@@ -46,18 +52,22 @@ def _spoil_choice(request: SampleRequest, result: SampleResult) -> SampleResult:
 
 def _spoil_explanation(request: SampleRequest, result: SampleResult) -> SampleResult:
     """Explains with a best token that is not in the vocabulary."""
-    return dataclasses.replace(result, best_ids=result.best_ids + 10**6) if _is_bad(request) else result
+    if not _is_bad(request) or result.scores is None:
+        return result
+    return dataclasses.replace(
+        result, scores=dataclasses.replace(result.scores, best_ids=result.scores.best_ids + 10**6)
+    )
 
 
 def _submit_together(bench: ScriptedBench, requests: Sequence[CompletionRequest]) -> list[CollectingSink]:
     """Submits all requests before the first step."""
-    hold, before_step = threading.Event(), bench.model.before_step
+    hold, before_forward = threading.Event(), bench.model.before_forward
 
-    def wait(steps: Sequence[Step]) -> None:
+    def wait(steps: Sequence[Part]) -> None:
         assert_soon(hold)
-        before_step(steps)
+        before_forward(steps)
 
-    bench.model.before_step = wait
+    bench.model.before_forward = wait
     sinks = [submit(bench.engine, request) for request in requests]
     hold.set()
     for sink in sinks:
@@ -83,7 +93,8 @@ def test_a_cache_that_cannot_be_allocated_fails_its_own_request(scripted: Script
 @pytest.mark.parametrize(
     ("hook", "action"),
     [
-        ("before_step", _fail_steps_of_the_bad),
+        ("before_forward", _fail_forwards_of_the_bad),
+        ("before_choose", _fail_choices_of_the_bad),
         ("spoil", _spoil_choice),
     ],
 )
@@ -139,12 +150,12 @@ def test_a_failed_explanation_fails_its_own_request(scripted: ScriptedBench) -> 
 
 
 def test_a_failed_common_step_is_retried_for_each_request_alone(scripted: ScriptedBench) -> None:
-    def fail_when_many(steps: Sequence[Step]) -> None:
+    def fail_when_many(steps: Sequence[Part]) -> None:
         if len(steps) > 1:
             raise_full()
 
     expected = complete(scripted.engine, _GOOD).texts
-    scripted.model.before_step = fail_when_many
+    scripted.model.before_forward = fail_when_many
 
     sinks = _submit_together(scripted, [_GOOD] * 3)
 
@@ -152,16 +163,16 @@ def test_a_failed_common_step_is_retried_for_each_request_alone(scripted: Script
 
 
 def test_a_step_that_always_fails_ends_its_requests_but_not_the_engine(scripted: ScriptedBench) -> None:
-    scripted.model.before_step = _fail
+    scripted.model.before_forward = _fail
     sinks = _submit_together(scripted, [_GOOD] * 3)
-    scripted.model.before_step = lambda _: None
+    scripted.model.before_forward = lambda _: None
 
     assert [type(sink.error) for sink in sinks] == [ServerError] * 3
     assert complete(scripted.engine, _GOOD).text
 
 
 def test_our_own_error_is_reported_unchanged(scripted: ScriptedBench) -> None:
-    scripted.model.before_step = lambda _: raise_full()
+    scripted.model.before_forward = lambda _: raise_full()
 
     [sink] = _submit_together(scripted, [_GOOD])
 
@@ -169,20 +180,22 @@ def test_our_own_error_is_reported_unchanged(scripted: ScriptedBench) -> None:
     assert "no memory left" in str(sink.error)
 
 
-def test_caches_of_a_failed_request_are_released(scripted: ScriptedBench) -> None:
-    scripted.model.spoil = _spoil_choice
-    bad, good = _submit_together(scripted, [_BAD, _GOOD])
-    assert bad.error
-    assert good.wait().text
-    complete(scripted.engine, CompletionRequest("", max_tokens=1, healing=Healing.NONE))  # the loop has run again
+def test_caches_of_a_failed_request_are_released() -> None:
+    bench = build_scripted_bench(memory_mib=0)
+    with closing(bench.engine):
+        bench.model.spoil = _spoil_choice
+        bad, good = _submit_together(bench, [dataclasses.replace(_BAD, num_candidates=3), _GOOD])
+        assert bad.error
+        assert good.wait().text
+        complete(bench.engine, CompletionRequest("", max_tokens=1, healing=Healing.NONE))  # the loop has run again
 
-    assert scripted.model.num_held == 0
+    assert bench.model.num_held == 0
 
 
 def test_log_and_error_do_not_contain_the_text_of_an_exception(
     scripted: ScriptedBench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    scripted.model.before_step = _fail_steps_of_the_bad
+    scripted.model.before_forward = _fail_forwards_of_the_bad
     with caplog.at_level(logging.DEBUG):
         bad, _ = _submit_together(scripted, [_BAD, _GOOD])
 
@@ -279,13 +292,13 @@ def mortal() -> Iterator[tuple[ScriptedBench, _FailingClock]]:
 def _kill(bench: ScriptedBench, clock: _FailingClock) -> list[CollectingSink]:
     """Ends the engine's thread. Returns the sinks of the requests that were running and waiting."""
 
-    def die(_steps: Sequence[Step]) -> None:
+    def die(_steps: Sequence[Part]) -> None:
         clock.is_deadly = True
 
     hold = threading.Event()
-    bench.model.before_step = lambda _: assert_soon(hold)
+    bench.model.before_forward = lambda _: assert_soon(hold)
     sinks = [submit(bench.engine, _LONG) for _ in range(3)]
-    bench.model.before_step = die
+    bench.model.before_forward = die
     hold.set()
     for sink in sinks:
         sink.wait_for_end()
@@ -337,25 +350,25 @@ def test_an_idle_engine_has_a_heartbeat_of_zero(scripted: ScriptedBench) -> None
 def test_the_heartbeat_stays_low_during_a_long_request(scripted: ScriptedBench) -> None:
     measured: list[float] = []
 
-    def let_time_pass(_steps: Sequence[Step]) -> None:
+    def let_time_pass(_steps: Sequence[Part]) -> None:
         scripted.clock.now += 1.0
         measured.append(scripted.engine.measure_heartbeat_ms())
 
-    scripted.model.before_step = let_time_pass
+    scripted.model.before_forward = let_time_pass
     complete(scripted.engine, _LONG)
 
-    assert len(measured) >= 400
+    assert len(measured) >= 50
     assert max(measured) <= 1000.0
 
 
 def test_a_hanging_step_shows_in_the_heartbeat_even_with_an_empty_queue(scripted: ScriptedBench) -> None:
     hold, is_stepping = threading.Event(), threading.Event()
 
-    def hang(_steps: Sequence[Step]) -> None:
+    def hang(_steps: Sequence[Part]) -> None:
         is_stepping.set()
         assert_soon(hold)
 
-    scripted.model.before_step = hang
+    scripted.model.before_forward = hang
     sink = submit(scripted.engine, _GOOD)
     assert_soon(is_stepping)
     measured = []

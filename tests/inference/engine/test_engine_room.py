@@ -1,5 +1,6 @@
 """The room of an engine: no sequence exceeds the window, and all caches together stay within `cache_tokens`."""
 
+import dataclasses
 from contextlib import closing
 
 import pytest
@@ -28,14 +29,15 @@ _requests = st.builds(
 @pytest.mark.parametrize("kind", ["qwen", "llama2"])
 def test_no_admitted_request_exceeds_the_window_or_its_reserved_room(kind: str) -> None:
     """The model spells healed bytes with as many tokens as possible, and never ends a text."""
-    bench = build_scripted_bench(kind=kind, cache_tokens=_CACHE_TOKENS)
+    bench = build_scripted_bench(kind=kind, cache_tokens=_CACHE_TOKENS, memory_mib=0)
     model, ends = bench.model, set[str]()
 
     @settings(max_examples=settings().max_examples, database=None)
     @given(requests=st.lists(_requests, min_size=1, max_size=4), window=st.integers(24, 140))
     def check(requests: list[CompletionRequest], window: int) -> None:
         model.max_tokens, model.furthest, model.most_held, model.num_grown = window, 0, 0, 0
-        sinks = [submit(bench.engine, request) for request in requests]
+        tenants = [dataclasses.replace(request, tenant=str(index)) for index, request in enumerate(requests)]
+        sinks = [submit(bench.engine, request) for request in tenants]  # none copies the tokens of another
         for sink in sinks:
             sink.wait_for_end()
             if sink.error is None:
@@ -54,7 +56,7 @@ def test_no_admitted_request_exceeds_the_window_or_its_reserved_room(kind: str) 
 
 
 def test_caches_are_released_when_a_request_ends() -> None:
-    bench = build_scripted_bench()
+    bench = build_scripted_bench(memory_mib=0)
     with closing(bench.engine):
         for _ in range(3):
             submit(bench.engine, CompletionRequest("x = ", max_tokens=5, num_candidates=3, extent=UNBOUNDED)).wait()

@@ -6,16 +6,23 @@ import torch
 
 from inference.engine.explanation import build_explanation
 from inference.engine.prompts.prompt import Prompt
+from inference.healing.covering import Crossing
 from inference.healing.heal_point import encode_text
-from inference.model.language_model import Choice, SampleRequest, SampleResult, Sampling
-from inference.model.sampler import Sampler
+from inference.healing.token_tree import TokenTree
+from inference.model.language_model import Choice, CrossingScores, SampleRequest, SampleResult, Sampling
 from inference.protocol.completion import CompletionRequest, Explanation, Healing
-from tests.support.toys import KINDS, build_prompts, toy_tokenizer
-from trie_cache.hot_prefixes import HotPrefixCache
+from tests.support.samplers import build_rows, build_sampler
+from tests.support.toys import KINDS, ToyTokenizer, build_prompts, toy_tokenizer
 
 _PREFIX = "def walk(node):\n    return node.nex"
 
 kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+def _choose(toy: ToyTokenizer, tree: TokenTree, crossings: tuple[Crossing, ...], logits: torch.Tensor) -> SampleResult:
+    sampler = build_sampler("numpy", toy)
+    request = SampleRequest(tree, crossings, build_rows(sampler, logits), Sampling(0.0, 1.0), wants_scores=True)
+    return sampler.choose([request])[0]
 
 
 def _explain(kind: str, prefix: str = _PREFIX, healing: Healing = Healing.EXACT) -> tuple[Prompt, Explanation]:
@@ -24,8 +31,7 @@ def _explain(kind: str, prefix: str = _PREFIX, healing: Healing = Healing.EXACT)
     prompt = prompts.build(CompletionRequest(prefix, healing=healing), 256)
     tree = prompt.covering.build_tree(prompt.context_ids)
     logits = torch.randn(1 + len(tree.branch_ids), toy.num_rows, generator=torch.Generator().manual_seed(1))
-    sampler = Sampler(toy.vocabulary, HotPrefixCache(toy.trie), toy.trie, torch.device("cpu"))
-    [result] = sampler.choose([SampleRequest(tree, prompt.covering.crossings, Sampling(0.0, 1.0))], logits)
+    result = _choose(toy, tree, prompt.covering.crossings, logits)
     return prompt, build_explanation(prompts, prompt, tree, prompt.covering.crossings, result)
 
 
@@ -103,8 +109,7 @@ def test_special_tokens_are_shown_by_name() -> None:
     tree = prompt.covering.build_tree(prompt.context_ids)
     logits = torch.zeros(1, toy.num_rows)
     logits[0, toy.vocabulary.special_tokens["<|endoftext|>"]] = 9.0
-    sampler = Sampler(toy.vocabulary, HotPrefixCache(toy.trie), toy.trie, torch.device("cpu"))
-    [result] = sampler.choose([SampleRequest(tree, prompt.covering.crossings, Sampling(0.0, 1.0))], logits)
+    result = _choose(toy, tree, prompt.covering.crossings, logits)
 
     explanation = build_explanation(prompts, prompt, tree, prompt.covering.crossings, result)
 
@@ -120,7 +125,8 @@ def test_each_node_shows_the_best_token_of_its_own_crossing(kind: str) -> None:
     first_text_id = next(token_id for token_id, token in enumerate(toy.vocabulary.token_bytes) if token.isalpha())
     ids = np.arange(first_text_id, first_text_id + len(crossings))
     log_probs = -1.0 - np.arange(len(crossings))
-    result = SampleResult(log_probs + 0.5, ids, log_probs, (Choice(crossings[0], int(ids[0])),), 0, 0)
+    scores = CrossingScores(log_probs + 0.5, ids, log_probs)
+    result = SampleResult((Choice(crossings[0], int(ids[0])),), scores=scores)
 
     explanation = build_explanation(prompts, prompt, tree, crossings, result)
 

@@ -3,30 +3,35 @@ import dataclasses
 import pytest
 
 from inference.engine.candidate import Candidate
+from inference.engine.detokenizer import Detokenizer
 from inference.engine.job import Job
-from inference.engine.job_builder import JobBuilder, QueuedRequest
-from inference.protocol.completion import CompletionRequest, FinishReason
+from inference.engine.job_builder import JobBuilder
+from inference.engine.ticket import Ticket
+from inference.healing.covering import Crossing, Rule
+from inference.protocol.completion import Chunks, CompletionRequest, FinishReason
 from tests.support.engine_bench import UNBOUNDED, build_job_builder
 from tests.support.sinks import CollectingSink
 
 
-def _build_job(num_candidates: int = 1) -> tuple[Job, CollectingSink]:
+def _build_job(num_candidates: int = 1, chunks: Chunks = Chunks.TOKENS) -> tuple[Job, CollectingSink]:
     sink = CollectingSink()
     builder: JobBuilder = build_job_builder()
-    request = CompletionRequest("x = nam", max_tokens=5, num_candidates=num_candidates, extent=UNBOUNDED)
-    job = builder.build(QueuedRequest(request, sink, submitted_at=10.0))
+    request = CompletionRequest("x = nam", max_tokens=5, num_candidates=num_candidates, extent=UNBOUNDED, chunks=chunks)
+    job = builder.build(Ticket(request, sink, submitted_at=10.0))
     [first] = job.candidates
-    job.candidates = [dataclasses.replace(first, index=index) for index in range(num_candidates)]
+    job.candidates = [
+        dataclasses.replace(first, index=index, detokenizer=Detokenizer(0)) for index in range(num_candidates)
+    ]
     return job, sink
 
 
 def _say(candidate: Candidate, text: str) -> None:
-    candidate.text += text
+    candidate.accept_token(Crossing(None, b"", Rule.EXTEND), 1, text.encode())
 
 
 def test_text_is_sent_with_its_candidate_and_the_healed_bytes() -> None:
     job, sink = _build_job(2)
-    _say(job.candidates[1], "a\n  b")
+    _say(job.candidates[1], "a")
 
     job.send_ready(11.0)
 
@@ -36,14 +41,29 @@ def test_text_is_sent_with_its_candidate_and_the_healed_bytes() -> None:
     assert not chunk.is_last
 
 
-def test_text_is_sent_once_and_only_when_it_is_ready() -> None:
+@pytest.mark.parametrize(
+    ("chunks", "sent"), [(Chunks.TOKENS, ["a", "b", "\n  c ", "\n  d"]), (Chunks.LINES, ["ab", "\n  c \n  d"])]
+)
+def test_text_is_sent_once_and_only_when_it_is_ready(chunks: Chunks, sent: list[str]) -> None:
+    job, sink = _build_job(chunks=chunks)
+    for text in ("a", "b", "\n  c ", "\n  d"):
+        _say(job.candidates[0], text)
+        job.send_ready(11.0)
+        job.send_ready(12.0)
+    job.finish(FinishReason.LENGTH)
+    job.send_ready(13.0)
+
+    assert [chunk.text for chunk in sink.chunks if chunk.text] == sent
+
+
+def test_the_tokens_of_one_step_are_one_chunk() -> None:
     job, sink = _build_job()
-    _say(job.candidates[0], "a\n  b")
+    for text in ("a", "b", "c"):
+        _say(job.candidates[0], text)
 
     job.send_ready(11.0)
-    job.send_ready(12.0)
 
-    assert [chunk.text for chunk in sink.chunks] == ["a"]
+    assert [chunk.text for chunk in sink.chunks] == ["abc"]
 
 
 def test_only_the_chunk_that_ends_the_last_candidate_is_the_last() -> None:
@@ -93,9 +113,3 @@ def test_an_exception_that_ends_the_thread_is_not_caught() -> None:
 
     with pytest.raises(KeyboardInterrupt), job.recording_failure():
         raise KeyboardInterrupt
-
-
-def test_the_room_of_a_job_is_the_sum_over_its_sequences() -> None:
-    job, _ = _build_job(3)
-
-    assert job.num_tokens == 3 * job.max_cached_tokens

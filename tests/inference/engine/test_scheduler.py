@@ -6,75 +6,148 @@ from hypothesis import strategies as st
 
 from inference.engine.scheduler import Scheduler
 from inference.errors import OverloadedError
+from inference.protocol.completion import Priority
 
 
 @dataclass(eq=False)
-class _Job:
+class _Request:
+    tenant: str = "a"
+    document: str = ""
+    priority: Priority = Priority.INTERACTIVE
+    work: float = 0.0
+    is_begun: bool = False
     num_sequences: int = 1
     num_tokens: int = 1
 
 
-_sizes = st.builds(_Job, st.integers(1, 3), st.integers(1, 10))
+def _fill(*requests: _Request) -> Scheduler[_Request]:
+    scheduler: Scheduler[_Request] = Scheduler(max_sequences=4, max_tokens=20)
+    for request in requests:
+        scheduler.add(request)
+    return scheduler
 
 
-@given(jobs=st.lists(_sizes, max_size=10), ends=st.lists(st.integers(0, 9), max_size=10))
-def test_jobs_run_in_order_and_within_the_room(jobs: list[_Job], ends: list[int]) -> None:
-    scheduler: Scheduler[_Job] = Scheduler(max_sequences=4, max_tokens=20)
-    for job in jobs:
-        scheduler.add(job)
-    begun = scheduler.admit()
-    for end in ends:
-        if scheduler.running:
-            scheduler.remove(scheduler.running[end % len(scheduler.running)])
-        begun += scheduler.admit()
-
-        assert sum(job.num_sequences for job in scheduler.running) <= 4
-        assert sum(job.num_tokens for job in scheduler.running) <= 20
-    assert begun == jobs[: len(begun)]
+_requests = st.builds(
+    _Request,
+    tenant=st.sampled_from("abc"),
+    priority=st.sampled_from(Priority),
+    is_begun=st.booleans(),
+    work=st.sampled_from([0.0, 3.0, 100.0, 1000.0]),
+)
 
 
-@given(jobs=st.lists(_sizes, max_size=10))
-def test_the_first_waiting_job_does_not_fit(jobs: list[_Job]) -> None:
-    scheduler: Scheduler[_Job] = Scheduler(max_sequences=4, max_tokens=20)
-    for job in jobs:
-        scheduler.add(job)
+@given(requests=st.lists(_requests, max_size=12))
+def test_everything_is_sorted_once_and_people_come_before_prefetches(requests: list[_Request]) -> None:
+    ordered = _fill(*requests).sort()
 
-    begun = scheduler.admit()
-
-    if len(begun) < len(jobs):
-        together = [*begun, jobs[len(begun)]]
-        assert sum(job.num_sequences for job in together) > 4 or sum(job.num_tokens for job in together) > 20
+    assert sorted(map(id, ordered)) == sorted(map(id, requests))
+    is_prefetch = [request.priority is Priority.PREFETCH for request in ordered]
+    assert is_prefetch == sorted(is_prefetch)
 
 
-def test_jobs_lists_running_jobs_before_waiting_ones() -> None:
-    scheduler: Scheduler[_Job] = Scheduler(max_sequences=1, max_tokens=20)
-    first, second = _Job(), _Job()
-    scheduler.add(first)
-    scheduler.add(second)
-    scheduler.admit()
+def test_a_begun_request_comes_before_a_new_one() -> None:
+    begun, new = _Request(is_begun=True), _Request()
 
-    assert list(scheduler) == [first, second]
-    assert (len(scheduler), scheduler.running) == (2, (first,))
+    assert _fill(begun, new).sort() == [begun, new]
 
 
-def test_a_job_can_be_removed_whether_it_runs_or_waits() -> None:
-    scheduler: Scheduler[_Job] = Scheduler(max_sequences=1, max_tokens=20)
-    first, second = _Job(), _Job()
-    scheduler.add(first)
-    scheduler.add(second)
-    scheduler.admit()
+def test_a_request_that_took_much_work_gives_way_to_a_new_one() -> None:
+    long, new = _Request(is_begun=True), _Request()
+    scheduler = _fill(long)
+    scheduler.charge(long, 257.0)
+    scheduler.add(new)
 
-    scheduler.remove(second)
-    scheduler.remove(first)
-
-    assert len(scheduler) == 0
+    assert scheduler.sort() == [new, long]
 
 
-@pytest.mark.parametrize("job", [_Job(num_sequences=5), _Job(num_tokens=21)])
-def test_a_job_that_could_never_run_is_refused(job: _Job) -> None:
-    scheduler: Scheduler[_Job] = Scheduler(max_sequences=4, max_tokens=20)
+def test_of_requests_that_name_no_document_the_oldest_comes_first() -> None:
+    older, newer = _Request(), _Request("b")
 
+    assert _fill(older, newer).sort() == [older, newer]
+
+
+def test_of_requests_that_can_be_superseded_the_newest_comes_first() -> None:
+    older, newer = _Request(document="x"), _Request("b", document="y")
+
+    assert _fill(older, newer).sort() == [newer, older]
+
+
+def test_a_tenant_that_got_much_more_than_its_share_waits() -> None:
+    served, waiting = _Request("a", document="x"), _Request("b", document="x")
+    scheduler = _fill(waiting, served)
+    assert scheduler.sort() == [served, waiting]
+
+    scheduler.charge(served, 130.0)  # 65 above the mean
+
+    assert scheduler.sort() == [waiting, served]
+
+
+def test_a_tenant_that_comes_later_has_no_claim_to_the_past() -> None:
+    """Otherwise it would hold up the others until it had as much work as they."""
+    early = _Request("a", document="x")
+    scheduler = _fill(early)
+    scheduler.charge(early, 500.0)
+    late = _Request("b", document="x")
+    scheduler.add(late)
+    scheduler.charge(late, 200.0)
+
+    assert scheduler._work == {"a": 500.0, "b": 700.0}
+
+
+@given(served=st.lists(st.sampled_from("abc"), max_size=60))
+def test_no_tenant_gets_far_ahead_of_its_share(served: list[str]) -> None:
+    """However their requests come in, as long as all of them have one that waits."""
+    scheduler = _fill(*(_Request(tenant, document="0") for tenant in "abc"))
+    for number, tenant in enumerate(served, 1):
+        scheduler.add(_Request(tenant, document=str(number)))
+        first = scheduler.sort()[0]
+        scheduler.charge(first, 20.0)
+        scheduler.add(_Request(first.tenant, document=f"next {number}"))
+        scheduler.remove(first)
+
+    mean = sum(scheduler._work.values()) / 3
+    assert max(scheduler._work.values()) <= mean + 64.0 + 20.0
+
+
+def test_a_newer_request_supersedes_the_older_one_of_its_document() -> None:
+    scheduler: Scheduler[_Request] = Scheduler(4, 20)
+    older = _Request(document="x")
+
+    assert scheduler.add(older) is None
+    assert scheduler.add(_Request(document="y")) is None
+    assert scheduler.add(_Request("b", document="x")) is None
+    assert scheduler.add(_Request(document="x")) is older
+
+
+def test_requests_without_a_document_supersede_nothing() -> None:
+    scheduler: Scheduler[_Request] = Scheduler(4, 20)
+
+    assert [scheduler.add(_Request()) for _ in range(3)] == [None] * 3
+
+
+@given(requests=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 20)), max_size=8))
+def test_what_is_begun_stays_within_the_room(requests: list[tuple[int, int]]) -> None:
+    scheduler = _fill(*(_Request(num_sequences=sequences, num_tokens=tokens) for sequences, tokens in requests))
+    for request in scheduler:
+        request.is_begun = scheduler.has_room(request)
+
+    begun = [request for request in scheduler if request.is_begun]
+    assert sum(request.num_sequences for request in begun) <= 4
+    assert sum(request.num_tokens for request in begun) <= 20
+    assert bool(begun) == bool(requests)
+
+
+@pytest.mark.parametrize("request_", [_Request(num_sequences=5), _Request(num_tokens=21)])
+def test_a_request_that_could_never_run_is_refused(request_: _Request) -> None:
     with pytest.raises(OverloadedError):
-        scheduler.add(job)
+        _fill().check_size(request_)
+
+
+def test_tenants_without_requests_are_forgotten() -> None:
+    request = _Request()
+    scheduler = _fill(request)
+
+    scheduler.remove(request)
 
     assert len(scheduler) == 0
+    assert scheduler._work == {}

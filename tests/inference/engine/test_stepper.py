@@ -1,9 +1,12 @@
+import dataclasses
 from collections.abc import Sequence
 
 from inference.engine.job import Job
-from inference.engine.job_builder import JobBuilder, QueuedRequest
+from inference.engine.job_builder import JobBuilder
+from inference.engine.read_sequence import ReadSequence
 from inference.engine.stepper import Stepper
-from inference.model.language_model import Step
+from inference.engine.ticket import Ticket
+from inference.model.language_model import Part
 from inference.protocol.completion import CompletionRequest
 from tests.support.engine_bench import UNBOUNDED, build_job_builder
 from tests.support.scripted_model import CountingCache, ScriptedModel
@@ -13,20 +16,20 @@ from tests.support.sinks import CollectingSink
 def _build(window: int = 512, **settings: int) -> tuple[JobBuilder, ScriptedModel, Stepper]:
     builder = build_job_builder(window, **settings)
     assert isinstance(builder.model, ScriptedModel)
-    return builder, builder.model, Stepper(builder.model, builder.prompts)
+    return builder, builder.model, Stepper(builder.model, builder.prompts, builder.clock)
 
 
 def _begin(builder: JobBuilder, prefix: str = "x = nam", num_candidates: int = 1) -> Job:
     request = CompletionRequest(prefix, max_tokens=5, extent=UNBOUNDED, num_candidates=num_candidates)
-    job = builder.build(QueuedRequest(request, CollectingSink(), submitted_at=0.0))
-    job.caches = [builder.model.new_cache(job.max_cached_tokens)]
+    job = builder.build(Ticket(request, CollectingSink(), submitted_at=0.0))
+    job.sequences = [ReadSequence(builder.model.new_cache(job.max_cached_tokens))]
     return job
 
 
 def _find_held(job: Job) -> list[tuple[int, ...]]:
     """The tokens that each of the job's caches has kept."""
-    caches = [cache for cache in job.caches if isinstance(cache, CountingCache)]
-    return [tuple(cache.token_ids) for cache in caches]
+    caches = [sequence.cache for sequence in job.sequences]
+    return [tuple(cache.token_ids) for cache in caches if isinstance(cache, CountingCache)]
 
 
 def test_a_step_makes_one_choice_for_every_job_in_one_pass() -> None:
@@ -53,7 +56,7 @@ def test_the_first_choice_of_several_candidates_gives_each_a_cache() -> None:
 
     assert model.step_sizes == [1, 3]
     assert len(set(map(len, _find_held(job)))) == 1
-    assert len(job.caches) == 3
+    assert len(job.sequences) == 3
 
 
 def test_a_long_context_is_read_in_pieces_before_the_first_choice() -> None:
@@ -73,21 +76,43 @@ def test_a_long_context_is_read_in_pieces_before_the_first_choice() -> None:
     assert job.counters.num_prefill_forwards == job.counters.num_forwards - 1 == len(held) - 1
 
 
+def test_a_chosen_path_without_keys_and_values_is_read_with_the_chosen_token() -> None:
+    """As in a copy of the first tokens of a sequence: it knows the logits after the others, and no more."""
+    builder, model, stepper = _build()
+    job = _begin(builder)
+    sequence, tree = job.sequences[0], job.candidates[0].tree
+    part = Part(sequence.cache, tree)
+    sequence.absorb(part, model.forward([part])[0])
+    for node in sequence._nodes.values():
+        node.stored = None
+    job.candidates[0].tree = dataclasses.replace(tree, chain_ids=())
+
+    stepper.step([job])
+
+    [candidate] = job.candidates
+    assert len(candidate.token_ids) > 2
+    assert _find_held(job) == [(*job.prompt.context_ids, *candidate.token_ids[:-1])]
+    assert model.step_sizes == [1, 1]
+
+
 def test_a_failure_stays_with_its_job_and_the_job_steps_no_more() -> None:
     builder, model, stepper = _build()
     bad, good = _begin(builder, "bad"), _begin(builder, "x")
+    failed: list[int] = []
 
-    def fail_the_bad(steps: Sequence[Step]) -> None:
-        if any(step.cache is bad.caches[0] for step in steps):
+    def fail_the_bad(parts: Sequence[Part]) -> None:
+        if any(part.cache is bad.sequences[0].cache for part in parts):
+            failed.append(len(parts))
             raise RuntimeError("secret")
 
-    model.before_step = fail_the_bad
+    model.before_forward = fail_the_bad
     stepper.step([bad, good])
     stepper.step([bad, good])
 
     assert isinstance(bad.failure, RuntimeError)
     assert good.failure is None
-    assert (bad.counters.num_forwards, good.counters.num_forwards) == (1, 2)
+    assert failed == [2, 1], "it was tried with the other, then alone, and not in the second step"
+    assert good.counters.num_forwards == 2
     assert bad.candidates[0].token_ids == []
     assert len(good.candidates[0].token_ids) >= 2
 

@@ -103,3 +103,23 @@ def test_text_is_held_back_only_if_a_stop_string_could_begin_there(text: str, st
     num_stable = count_stable(text, tuple(stops))
 
     assert num_stable == len(text) or any(stop.startswith(text[num_stable:]) for stop in stops)
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "settled"),
+    [
+        (LineRule(), "a ", "a "),
+        (LineRule(), "a\r", "a"),
+        (BlockRule(4, closes=True), "a ", "a"),
+        (BlockRule(4, closes=True), "a\n     \n ", "a"),
+        (BlockRule(4, closes=True), "a\n    b", "a\n    b"),
+        (BlockRule(4, closes=True), "a\n    b\n} ", "a\n    b\n} "),
+        (BlockRule(4, closes=True), "a\n    b\n}\r", "a\n    b\n}"),
+        (BlockRule(0, closes=False), "a \n ", "a \n "),
+    ],
+)
+def test_what_the_end_of_a_line_or_block_may_cut_is_not_settled(
+    rule: LineRule | BlockRule, text: str, settled: str
+) -> None:
+    assert rule.find_end(text) is None
+    assert text[: rule.count_settled(text)] == settled

@@ -226,3 +226,53 @@ def test_long_texts_are_compared_near_the_cursor_only() -> None:
 
     assert len(rule.near_prefix) + len(rule.near_suffix) + sum(map(len, rule.lines_below)) < 10_000
     assert rule.find_end("x)", LIMITED) == 1
+
+
+def test_brackets_far_from_the_end_of_a_long_completion_do_not_count() -> None:
+    rule = _build("f(|)")
+
+    assert rule.find_end("g(" + 1900 * "a" + ")", LIMITED) is None
+    assert rule.find_end("g(" + 2100 * "a" + ")", LIMITED) == 2102
+
+
+_rests = st.sampled_from([")", "))", "a)", "ab", " a", "}", "aba"])
+
+
+@settings(max_examples=5 * settings().max_examples)
+@given(before=_any_texts, rest=_rests, below=_any_texts, text=_any_texts)
+def test_settled_text_may_end_inside_a_line(before: str, rest: str, below: str, text: str) -> None:
+    """It ends before the first place where the last line may go on to the rest of the cursor's line."""
+    rule = build_suffix_rule(before, rest + "\n" + below)
+    assert rule is not None
+    if rule._find_first(text, OPEN) is None:
+        line = text[text.rfind("\n") + 1 :]
+        starts = [
+            start
+            for start in range(len(line) + 1)
+            if rest.startswith(line[start:]) or (line[start:].startswith(rest) and line[start:].rstrip() == rest)
+        ]
+
+        settled = rule.count_settled(text)
+
+        first = len(text) - len(line) + starts[0]
+        assert settled == first or (settled < first and text[settled:first] == (first - settled) // len(rest) * rest)
+
+
+@pytest.mark.parametrize(
+    ("around", "text", "settled"),
+    [
+        ("f(|)", "a)", "a"),
+        ("f(|)", "a)) ", "a"),
+        ("f(|)", "a)b", "a)b"),
+        ("f(|, b)", "a, ", "a"),
+        ("f(|, b)", "a, c", "a, c"),
+        ("x = |\n    y = 1\n", "1 ", "1"),
+        ("x = |\n    y = 1\n", "1\n    y", "1"),
+        ("x = |\n    y = 1\n", "1\n    z", "1\n    z"),
+        ("x = |\n    y = 1\n", "1\n    y = 1 ", "1"),
+        ("    y|\n    y = 1\n", " = ", ""),
+        ("    y|\n    y = 1\n", " + ", " +"),
+    ],
+)
+def test_what_may_become_the_suffix_is_not_settled(around: str, text: str, settled: str) -> None:
+    assert text[: _build(around).count_settled(text)] == settled

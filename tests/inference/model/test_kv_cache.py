@@ -87,6 +87,7 @@ def test_a_failed_allocation_is_an_overloaded_error_and_leaves_the_cache_unchang
 def test_a_cache_that_cannot_be_forked_is_an_overloaded_error() -> None:
     cache = SequenceCache(_LAYERS, torch.float32, _CPU)
     cache._planes._tensors = [torch.empty(1).expand(2, 1, 1 << 48, 2)]  # needs memory only when it is copied
+    cache._planes._capacity = 1 << 48
 
     with pytest.raises(OverloadedError, match="keys and values of"):
         cache.fork()

@@ -39,7 +39,7 @@ def test_layers_of_one_shape_are_in_one_tensor() -> None:
 
 def test_a_copy_and_a_larger_capacity_keep_what_is_there() -> None:
     planes = _build()
-    copy = planes.clone()
+    copy = planes.copy(5, 5)
 
     planes.grow(9, 4)
     copy.find(0)[0].fill_(7)

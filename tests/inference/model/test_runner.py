@@ -9,10 +9,12 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from inference.config import EngineConfig
-from inference.errors import ModelError
+from inference.errors import ModelError, OverloadedError
 from inference.healing.token_tree import TokenTree
-from inference.model.loader import load_runner
-from inference.model.runner import Part, Runner
+from inference.model.kv_cache import SequenceCache
+from inference.model.language_model import Part
+from inference.model.runner import Runner
+from inference.model.torch_loader import load_torch_runner
 from tests.inference.conftest import MakeModel
 from tests.support.tiny_families import EXPERTS, KV, LATENT, LAYER_TYPES, build_config, build_model
 from tests.support.toys import toy_tokenizer, write_model
@@ -49,7 +51,7 @@ _EXPERT_FAMILIES: dict[str, dict[str, object]] = {  # in float32: experts have n
 
 def _load(folder: Path, dtype: str = "float64") -> tuple[Runner, transformers.PreTrainedModel]:
     """Loads the runner and the same model for transformers, both in float64, so that only mistakes differ."""
-    runner = load_runner(EngineConfig(folder, dtype=dtype))
+    runner = load_torch_runner(EngineConfig(folder, dtype=dtype))
     plain = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager")
     return runner, plain.eval()
 
@@ -116,20 +118,178 @@ def test_a_step_that_requests_no_logits_gets_none(make_model: MakeModel) -> None
 
 def test_a_forked_cache_changes_independently(make_model: MakeModel) -> None:
     runner, plain = _load(make_model())
-    cache, tree = runner.new_cache(), TokenTree((1, 2, 3), (4, 5), (None, None))
+    cache, tree = runner.new_cache(), TokenTree((1, 2, 3))
     runner.forward([Part(cache, tree)])
-    other = cache.fork()
-    cache.keep(tree, 0)
-    other.keep(tree, 1)
+    cache.keep(tree, None)
+    other, shorter = cache.fork(), cache.fork(2)
 
-    logits = runner.forward([Part(cache, TokenTree((6,))), Part(other, TokenTree((7,)))])
+    logits = runner.forward([Part(each, TokenTree((6 + at,))) for at, each in enumerate((cache, other, shorter))])
 
-    torch.testing.assert_close(logits[0], _plain_logits(plain, [1, 2, 3, 4, 6]), rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(logits[1], _plain_logits(plain, [1, 2, 3, 5, 7]), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(logits[0], _plain_logits(plain, [1, 2, 3, 6]), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(logits[1], _plain_logits(plain, [1, 2, 3, 7]), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(logits[2], _plain_logits(plain, [1, 2, 8]), rtol=1e-4, atol=1e-4)
+
+
+class _Reader:
+    """Forward passes of one model, with logits in float64 as the model computes them."""
+
+    def __init__(self) -> None:
+        self._model = build_model(build_config("gemma3_text", _FAMILIES["gemma3_text"]), torch.float64)
+        self._found: list[torch.Tensor] = []
+        self._model.register_forward_hook(lambda _model, _inputs, output: self._found.append(output.logits[0]))
+        self.runner = Runner(self._model, torch.device("cpu"))
+
+    def forward(self, *parts: Part) -> torch.Tensor:
+        self.runner.forward(parts)
+        return self._found[-1]
+
+    def read(self, cache: SequenceCache, *token_ids: int) -> None:
+        tree = TokenTree(token_ids)
+        self.forward(Part(cache, tree, wants_logits=False))
+        cache.keep(tree, None)
+
+    def read_plainly(self, *token_ids: int) -> torch.Tensor:
+        return self.forward(Part(self.runner.new_cache(), TokenTree(token_ids)))[-1]
+
+    def check(self, cache: SequenceCache, *token_ids: int) -> None:
+        """The cache has these tokens, and a further one gets the logits of a plain pass."""
+        assert cache.num_tokens == len(token_ids)
+        for token_id in (7, 8):
+            logits = self.forward(Part(cache, TokenTree((token_id,))))[-1]
+            torch.testing.assert_close(logits, self.read_plainly(*token_ids, token_id), rtol=0, atol=1e-9)
+
+
+@pytest.fixture
+def reader() -> _Reader:
+    return _Reader()
+
+
+def test_copied_branches_are_kept_later_as_tokens(reader: _Reader) -> None:
+    cache, tree = reader.runner.new_cache(4), TokenTree((1, 2), (3, 4, 5, 6), (None, 0, None, 1))
+    reader.forward(Part(cache, tree))
+    rows = cache.copy_branches(tree)
+    cache.keep(tree, None)
+    reader.read(cache, 9, 9)  # overwrites the places of the branches
+    cache.cut(2)
+
+    cache.append([rows[0], rows[1], rows[3]])
+
+    reader.check(cache, 1, 2, 3, 4, 6)
+
+
+def test_stored_branches_are_seen_by_those_below_them_and_not_forwarded(reader: _Reader) -> None:
+    cache, tree = reader.runner.new_cache(4), TokenTree((1, 2), (3, 4, 5), (None, 0, None))
+    reader.forward(Part(cache, tree))
+    rows = cache.copy_branches(tree)
+    cache.keep(tree, None)
+    reader.read(cache, 9, 9, 9)
+    cache.cut(2)
+    further = TokenTree((), (3, 5, 4, 6, 6, 6), (None, None, 0, 0, 2, 1))
+    part = Part(cache, further, (rows[0], rows[2], rows[1]))
+
+    logits = reader.forward(part)
+
+    assert (part.num_new_rows, part.num_logit_rows, len(logits)) == (3, 3, 3)
+    for row, path in zip(logits, [(3, 6), (3, 4, 6), (5, 6)], strict=True):
+        torch.testing.assert_close(row, reader.read_plainly(1, 2, *path), rtol=0, atol=1e-9)
+    copied = cache.copy_branches(further)
+    cache.keep(further, 4)
+    reader.check(cache, 1, 2, 3, 4, 6)
+    cache.cut(2)
+    cache.append([copied[1], copied[5]])
+    reader.check(cache, 1, 2, 5, 6)
+
+
+def test_a_window_counts_from_the_positions_of_stored_branches(reader: _Reader) -> None:
+    """Half of the layers see five tokens only."""
+    cache, tree = reader.runner.new_cache(4), TokenTree((1, 2), (3, 4), (None, 0))
+    reader.forward(Part(cache, tree))
+    further = TokenTree((), (3, 4, 5, 6, 7, 8, 9), (None, 0, 1, 2, 3, 4, 5))
+    part = Part(cache, further, tuple(cache.copy_branches(tree)))
+    cache.keep(tree, None)
+
+    logits = reader.forward(part)
+
+    for row, end in zip(logits, range(5, 10), strict=True):
+        torch.testing.assert_close(row, reader.read_plainly(*range(1, end + 1)), rtol=0, atol=1e-9)
+
+
+def test_several_parts_with_stored_branches_in_one_pass_do_not_see_each_other(reader: _Reader) -> None:
+    caches, parts = [], []
+    for start in (1, 11, 21):
+        cache, tree = reader.runner.new_cache(4), TokenTree((start, start + 1), (3, 4), (None, 0))
+        reader.forward(Part(cache, tree))
+        parts.append(Part(cache, TokenTree((), (3, 4, 5), (None, 0, 1)), tuple(cache.copy_branches(tree))))
+        cache.keep(tree, None)
+        caches.append(cache)
+    parts[1] = Part(caches[1], TokenTree((6, 7)))
+
+    logits = reader.forward(*parts)
+
+    expected = [reader.read_plainly(1, 2, 3, 4, 5), reader.read_plainly(11, 12, 6, 7)]
+    torch.testing.assert_close(
+        logits, torch.stack([*expected, reader.read_plainly(21, 22, 3, 4, 5)]), rtol=0, atol=1e-9
+    )
+
+
+def test_copied_tokens_are_kept_again_and_by_other_caches(reader: _Reader) -> None:
+    cache, other = reader.runner.new_cache(4), reader.runner.new_cache(4)
+    reader.read(cache, 1, 2, 3, 4, 5, 6)
+    rows = cache.copy_tokens(2)
+    reader.read(other, 1, 2)
+    cache.cut(1)
+    reader.read(cache, 2)
+
+    cache.append(rows[:2])
+    other.append(rows)
+    other.append([])
+
+    reader.check(cache, 1, 2, 3, 4)
+    reader.check(other, 1, 2, 3, 4, 5, 6)
+
+
+def test_a_copy_of_the_first_tokens_is_independent(reader: _Reader) -> None:
+    cache = reader.runner.new_cache(4)
+    reader.read(cache, 1, 2, 3, 4, 5)
+    copy = cache.fork(3)
+    reader.read(copy, 9)
+    cache.cut(1)
+    reader.read(cache, 6)
+
+    reader.check(copy, 1, 2, 3, 9)
+    reader.check(cache, 1, 6)
+
+
+def test_a_row_that_outlives_its_neighbours_takes_no_more_memory_than_it_counts(reader: _Reader) -> None:
+    cache, tree = reader.runner.new_cache(4), TokenTree((1, 2), (3, 4, 5), (None, 0, None))
+    reader.forward(Part(cache, tree))
+
+    for row in (*cache.copy_branches(tree), *cache.copy_tokens(0)):
+        assert row.nbytes == sum(tensor.untyped_storage().nbytes() for tensor in row.tensors)
+    assert cache.copy_branches(tree)[0].nbytes * cache._planes.capacity == cache.nbytes
+
+
+@pytest.mark.parametrize("action", ["append", "reserve", "fork", "copy_tokens"])
+def test_a_cache_without_memory_is_unchanged(reader: _Reader, action: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = reader.runner.new_cache(4)
+    reader.read(cache, 1, 2, 3)
+    rows = cache.copy_tokens(0)
+    arguments: dict[str, tuple[Any, ...]] = {"append": (rows,), "reserve": (9,), "fork": (), "copy_tokens": (0,)}
+
+    def refuse(*_args: object) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.Tensor, "new_empty", refuse)
+        patch.setattr(torch.Tensor, "clone", refuse)
+        with pytest.raises(OverloadedError, match="keys and values of"):
+            getattr(cache, action)(*arguments[action])
+
+    reader.check(cache, 1, 2, 3)
 
 
 def test_logits_are_float32_whatever_the_model_computes_in(make_model: MakeModel) -> None:
-    runner = load_runner(EngineConfig(make_model(), dtype="bfloat16"))
+    runner = load_torch_runner(EngineConfig(make_model(), dtype="bfloat16"))
 
     assert runner.forward([Part(runner.new_cache(), TokenTree((1,)))]).dtype == torch.float32
 
@@ -167,7 +327,7 @@ def test_a_text_whose_logits_are_no_numbers_is_an_error_and_the_next_text_is_not
     weights = load_file(folder / "model.safetensors")
     weights["model.embed_tokens.weight"][300] = torch.nan  # as a float16 model that overflows after some texts
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    runner = load_runner(EngineConfig(folder))
+    runner = load_torch_runner(EngineConfig(folder))
 
     with pytest.raises(ModelError, match="in float32, the model's logits are infinite or no numbers"):
         runner.forward([Part(runner.new_cache(), TokenTree((5, 300)))])

@@ -1,4 +1,6 @@
 import dataclasses
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from inference.protocol.completion import (
     Extent,
     FinishReason,
     Healing,
+    Priority,
 )
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)  # no lone surrogates: those are refused
@@ -37,6 +40,10 @@ _REQUESTS = st.builds(
     num_candidates=st.integers(1, completion.MAX_CANDIDATES),
     deadline_ms=st.none() | st.integers(1, 3_600_000),
     explain=st.booleans(),
+    tenant=_TEXTS,
+    document=_TEXTS,
+    priority=st.sampled_from(Priority),
+    chunks=st.sampled_from(completion.Chunks),
 )
 _STATS = st.builds(
     CompletionStats,
@@ -98,6 +105,14 @@ def test_the_table_names_every_field_of_a_request() -> None:
     assert list(completion.REQUEST_TYPES) == [field.name for field in dataclasses.fields(CompletionRequest)]
 
 
+def test_the_readme_names_every_field_of_a_request_and_of_its_statistics() -> None:
+    rows = [line for line in Path("README.md").read_text().splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall("`(\\w+)`", row.split("|")[1])}
+
+    fields = dataclasses.fields(CompletionRequest)[1:] + dataclasses.fields(CompletionStats)
+    assert {field.name for field in fields} <= named
+
+
 @pytest.mark.parametrize(
     ("values", "text"),
     [
@@ -115,6 +130,9 @@ def test_the_table_names_every_field_of_a_request() -> None:
         ({"stop": ("\ud800",)}, "stop holds a lone surrogate at character 0"),
         ({"prefix": "ab\ud800"}, "prefix holds a lone surrogate at character 2"),
         ({"suffix": "\udfff"}, "suffix holds a lone surrogate at character 0"),
+        ({"tenant": "\ud800"}, "tenant holds a lone surrogate at character 0"),
+        ({"tenant": "é" * 513}, "tenant has 1026 bytes; at most 1024 are taken"),
+        ({"document": "x" * 1025}, "document has 1025 bytes; at most 1024 are taken"),
         ({"prefix": "é" * (4 * 1024 * 1024 + 1)}, "prefix has 8388610 bytes; at most 8388608 are taken"),
     ],
 )
@@ -133,7 +151,9 @@ def test_a_value_out_of_range_is_refused_with_the_range(values: dict[str, Any], 
         ({"prefix": [b"a\xff"]}, "prefix is not UTF-8: invalid start byte at byte 1"),
         ({"prefix": [b"a"], "stop": [b"x", b"\xff"]}, "stop is not UTF-8: invalid start byte at byte 0"),
         ({"prefix": [b"a"], "healing": [b"magic"]}, "healing must be one of exact, greedy, single, none, not 'magic'"),
+        ({"prefix": [b"a"], "priority": [b"now"]}, "priority must be one of interactive, prefetch, not 'now'"),
         ({"prefix": [b"a"], "extent": [b"page"]}, "extent must be one of single_line, block, auto, not 'page'"),
+        ({"prefix": [b"a"], "chunks": [b"words"]}, "chunks must be one of tokens, lines, not 'words'"),
     ],
 )
 def test_an_invalid_array_is_named_in_the_error(arrays: dict[str, list[bytes]], text: str) -> None:

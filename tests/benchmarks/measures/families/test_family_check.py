@@ -24,13 +24,14 @@ from inference.errors import ModelError
 from inference.healing.tokenizer.loader import load_text_encoder
 from inference.model.attention import ATTENTION_NAME, register_attention
 from inference.model.kv_cache import SequenceCache
-from inference.model.loader import LoadedModel, load_model
+from inference.model.loaded_model import LoadedModel
 from inference.model.runner import Runner
+from inference.model.torch_loader import load_torch_model
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
 
-def _load_unchecked(config: EngineConfig) -> LoadedModel:
+def _load_unchecked(config: EngineConfig) -> LoadedModel[Runner]:
     """Loads a model as the product does, without any check of its layers."""
     register_attention()
     model = transformers.AutoModelForCausalLM.from_pretrained(config.model_dir, attn_implementation=ATTENTION_NAME)
@@ -51,7 +52,7 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_supported_family_is_right(llama: Path) -> None:
-    result = check_folder(llama, "llama", load_model)
+    result = check_folder(llama, "llama", load_torch_model)
 
     assert result.outcome is Outcome.RIGHT
     assert result.num_answers > 80
@@ -66,7 +67,7 @@ def test_a_family_that_cannot_be_run_is_wrong_without_the_check_of_its_layers(fa
 
 
 def test_scaled_rope_that_a_long_neighbour_changes_is_wrong(tmp_path: Path) -> None:
-    def load_without_limit(config: EngineConfig) -> LoadedModel:
+    def load_without_limit(config: EngineConfig) -> LoadedModel[Runner]:
         loaded = _load_unchecked(config)
         loaded.runner.max_tokens = MAX_TOKENS
         return loaded
@@ -74,8 +75,8 @@ def test_scaled_rope_that_a_long_neighbour_changes_is_wrong(tmp_path: Path) -> N
     model = next(model for model in list_tiny_models("phi3") if model.variant == "longrope RoPE")
     write_folder(tmp_path, build_config("phi3", model.changes))
 
-    assert check_folder(tmp_path, "phi3", load_model).outcome is Outcome.RIGHT
-    assert load_model(EngineConfig(tmp_path)).runner.max_tokens == ROPE_TOKENS  # as docs/models.md says
+    assert check_folder(tmp_path, "phi3", load_torch_model).outcome is Outcome.RIGHT
+    assert load_torch_model(EngineConfig(tmp_path)).runner.max_tokens == ROPE_TOKENS  # as docs/models.md says
     assert check_folder(tmp_path, "phi3", load_without_limit).outcome is Outcome.WRONG
 
 
@@ -88,8 +89,8 @@ class _LeakingRunner(Runner):
 
 
 def test_a_state_that_leaks_into_the_next_sequence_is_wrong(llama: Path) -> None:
-    def load_leaking(config: EngineConfig) -> LoadedModel:
-        loaded = load_model(config)
+    def load_leaking(config: EngineConfig) -> LoadedModel[Runner]:
+        loaded = load_torch_model(config)
         runner = _LeakingRunner(loaded.runner._model, loaded.runner.device)
         return dataclasses.replace(loaded, runner=runner)
 
@@ -97,7 +98,7 @@ def test_a_state_that_leaks_into_the_next_sequence_is_wrong(llama: Path) -> None
 
 
 def test_one_wrong_number_in_any_stage_is_found(llama: Path) -> None:
-    answers = run_product(load_model(EngineConfig(llama)))
+    answers = run_product(load_torch_model(EngineConfig(llama)))
     stages = {answer.stage: index for index, answer in enumerate(answers)}
     assert stages.keys() == {"alone", "together", "after others", "token strings"}
 
@@ -110,20 +111,20 @@ def test_one_wrong_number_in_any_stage_is_found(llama: Path) -> None:
 
 
 def test_logits_that_are_no_numbers_are_wrong(llama: Path) -> None:
-    first, *others = run_product(load_model(EngineConfig(llama)))
+    first, *others = run_product(load_torch_model(EngineConfig(llama)))
     broken = dataclasses.replace(first, logits=torch.full_like(first.logits, torch.nan))
 
     assert judge_answers([*others, broken], llama).outcome is Outcome.WRONG
 
 
 def test_the_sequences_reach_the_last_position_and_start_short(llama: Path) -> None:
-    lengths = [len(answer.token_ids) for answer in run_product(load_model(EngineConfig(llama)))]
+    lengths = [len(answer.token_ids) for answer in run_product(load_torch_model(EngineConfig(llama)))]
 
     assert (min(lengths), max(lengths)) == (3, MAX_TOKENS)
 
 
 def _fail(error: Exception) -> FamilyResult:
-    def load(_config: EngineConfig) -> LoadedModel:
+    def load(_config: EngineConfig) -> LoadedModel[Runner]:
         raise error
 
     return check_folder(Path("/folder/of/mamba"), "mamba", load)

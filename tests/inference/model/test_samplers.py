@@ -1,3 +1,5 @@
+"""The choices of both samplers, against members that are scored one by one."""
+
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -11,16 +13,13 @@ from hypothesis import strategies as st
 from inference.config import EngineConfig
 from inference.healing.covering import Crossing, Rule, build_root_covering
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import SampleRequest, SampleResult, Sampling
-from inference.model.loader import load_runner
-from inference.model.runner import Part
-from inference.model.sampler import Sampler
+from inference.model.language_model import CrossingScores, Part, SampleRequest, SampleResult, Sampling
+from inference.model.torch_loader import load_torch_runner
 from inference.protocol.completion import CompletionRequest
 from tests.inference.conftest import MakeModel
+from tests.support.samplers import SAMPLERS, AnySampler, build_rows, build_sampler
 from tests.support.toys import KINDS, ToyTokenizer, build_prompts, texts, toy_tokenizer
-from trie_cache.hot_prefixes import HotPrefixCache
 
-_CPU = torch.device("cpu")
 _GREEDY = Sampling(temperature=0.0, top_p=1.0)
 _EXACT = Sampling(temperature=1.0, top_p=1.0)
 _PREFIXES = (
@@ -43,8 +42,7 @@ class _Member:
     log_prob: float
 
 
-def _sampler(toy: ToyTokenizer) -> Sampler:
-    return Sampler(toy.vocabulary, HotPrefixCache(toy.trie), toy.trie, _CPU)
+both_samplers = pytest.mark.parametrize("name", SAMPLERS)
 
 
 def _may_follow(toy: ToyTokenizer, token_id: int, crossing: Crossing) -> bool:
@@ -90,50 +88,78 @@ def _covering(toy: ToyTokenizer, prefix: str) -> tuple[TokenTree, tuple[Crossing
     return prompt.covering.build_tree(prompt.context_ids), prompt.covering.crossings
 
 
+def _choose(
+    sampler: AnySampler,
+    covering: tuple[TokenTree, tuple[Crossing, ...]],
+    logits: torch.Tensor,
+    sampling: Sampling = _GREEDY,
+    num_choices: int = 1,
+    seed: int = 0,
+) -> SampleResult:
+    """The result of one request, whose rows were all read. It asks for scores."""
+    return sampler.choose([_build_request(sampler, covering, logits, sampling, num_choices, seed)])[0]
+
+
 def _build_request(
-    tree: TokenTree, crossings: tuple[Crossing, ...], sampling: Sampling = _GREEDY, num_choices: int = 1, seed: int = 0
+    sampler: AnySampler,
+    covering: tuple[TokenTree, tuple[Crossing, ...]],
+    logits: torch.Tensor,
+    sampling: Sampling = _GREEDY,
+    num_choices: int = 1,
+    seed: int = 0,
 ) -> SampleRequest:
-    generator = None if sampling.is_greedy else torch.Generator().manual_seed(seed)
-    return SampleRequest(tree, crossings, sampling, (generator,) * num_choices)
+    source = None if sampling.is_greedy else sampler.new_random_source(seed)
+    rows = build_rows(sampler, logits)
+    return SampleRequest(*covering, rows, sampling, (source,) * num_choices, wants_scores=True)
+
+
+def _get_scores(result: SampleResult) -> CrossingScores:
+    assert result.scores is not None
+    return result.scores
 
 
 def _assert_agrees(result: SampleResult, members: list[_Member], crossings: tuple[Crossing, ...]) -> None:
     """Checks masses, best members and the greedy choice against members that are scored one by one."""
+    scores = _get_scores(result)
     for index in range(len(crossings)):
         here = [member.log_prob for member in members if member.crossing == index]
-        assert result.log_masses[index] == pytest.approx(torch.logsumexp(torch.tensor(here), 0).item(), abs=1e-3)
-        assert result.best_log_probs[index] == pytest.approx(max(here), abs=1e-3)
+        assert scores.log_masses[index] == pytest.approx(torch.logsumexp(torch.tensor(here), 0).item(), abs=1e-3)
+        assert scores.best_log_probs[index] == pytest.approx(max(here), abs=1e-3)
     best = max(members, key=lambda member: member.log_prob)
     [choice] = result.choices
     assert (crossings.index(choice.crossing), choice.token_id) == (best.crossing, best.token_id)
 
 
+@both_samplers
 @pytest.mark.parametrize("kind", KINDS)
 @given(prefix=texts, seed=st.integers(0, 1000))
-def test_masses_and_the_best_choice_equal_those_of_members_scored_alone(kind: str, prefix: str, seed: int) -> None:
+def test_masses_and_the_best_choice_equal_those_of_members_scored_alone(
+    name: str, kind: str, prefix: str, seed: int
+) -> None:
     toy = toy_tokenizer(kind)
     tree, crossings = _covering(toy, prefix)
     logits = _random_logits(toy, tree, seed)
 
-    [result] = _sampler(toy).choose([_build_request(tree, crossings)], logits)
+    result = _choose(build_sampler(name, toy), (tree, crossings), logits)
 
     _assert_agrees(result, _score_all(toy, tree, crossings, logits), crossings)
 
 
+@both_samplers
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("prefix", _PREFIXES)
 def test_the_exact_choice_equals_that_of_members_run_through_the_model_alone(
-    kind: str, prefix: str, make_model: MakeModel
+    name: str, kind: str, prefix: str, make_model: MakeModel
 ) -> None:
     """Compares one forward pass over the tree with one plain pass of transformers for each path."""
     toy, folder = toy_tokenizer(kind), make_model(kind)
-    runner = load_runner(EngineConfig(folder, dtype="float64"))
+    runner = load_torch_runner(EngineConfig(folder, dtype="float64"))
     plain = transformers.AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float64, attn_implementation="eager"
     ).eval()
     tree, crossings = _covering(toy, prefix)
 
-    [result] = _sampler(toy).choose([_build_request(tree, crossings)], runner.forward([Part(runner.new_cache(), tree)]))
+    result = _choose(build_sampler(name, toy), (tree, crossings), runner.forward([Part(runner.new_cache(), tree)]))
 
     rows = []
     for node in (None, *range(len(tree.branch_ids))):
@@ -143,9 +169,12 @@ def test_the_exact_choice_equals_that_of_members_run_through_the_model_alone(
     _assert_agrees(result, _score_all(toy, tree, crossings, torch.stack(rows)), crossings)
 
 
+@both_samplers
 @pytest.mark.parametrize("rule", Rule)
 @given(data=st.data(), seed=st.integers(0, 1000))
-def test_under_every_rule_the_choice_is_the_best_allowed_token(rule: Rule, data: st.DataObject, seed: int) -> None:
+def test_under_every_rule_the_choice_is_the_best_allowed_token(
+    name: str, rule: Rule, data: st.DataObject, seed: int
+) -> None:
     toy = toy_tokenizer("qwen")
     token = data.draw(st.sampled_from([token for token in toy.vocabulary.token_bytes if token]))
     crossings = (Crossing(None, token[: data.draw(st.integers(0, len(token)))], rule),)
@@ -154,31 +183,44 @@ def test_under_every_rule_the_choice_is_the_best_allowed_token(rule: Rule, data:
     members = _score_all(toy, tree, crossings, logits)
     assume(members)
 
-    [result] = _sampler(toy).choose([_build_request(tree, crossings)], logits)
+    result = _choose(build_sampler(name, toy), (tree, crossings), logits)
 
     _assert_agrees(result, members, crossings)
 
 
-def test_requests_sampled_together_get_the_results_of_each_alone() -> None:
+@both_samplers
+def test_requests_sampled_together_get_the_results_of_each_alone(name: str) -> None:
     toy = toy_tokenizer("llama3")
     coverings = [_covering(toy, prefix) for prefix in _PREFIXES]
     coverings.append((TokenTree((4,)), (Crossing(None, b"", Rule.EXTEND),)))
     coverings.append((TokenTree((4, 5)), build_root_covering(b"tex", Rule.SPELL).crossings))
     logits = [_random_logits(toy, tree, seed) for seed, (tree, _) in enumerate(coverings)]
-    sampler = _sampler(toy)
+    sampler = build_sampler(name, toy)
 
-    together = sampler.choose([_build_request(*covering) for covering in coverings], torch.cat(logits))
+    together = sampler.choose([_build_request(sampler, *each) for each in zip(coverings, logits, strict=True)])
 
     for covering, rows, result in zip(coverings, logits, together, strict=True):
-        [alone] = sampler.choose([_build_request(*covering)], rows)
+        alone = _choose(sampler, covering, rows)
         assert result.choices == alone.choices
-        assert result.log_masses.tolist() == pytest.approx(alone.log_masses.tolist(), abs=1e-6)
+        assert _get_scores(result).log_masses.tolist() == pytest.approx(_get_scores(alone).log_masses, abs=1e-6)
 
 
-def test_no_requests_give_no_results() -> None:
+@both_samplers
+def test_a_row_that_outlives_its_neighbours_takes_no_more_memory_than_it_counts(name: str) -> None:
+    toy = toy_tokenizer("qwen")
+    sampler = build_sampler(name, toy)
+
+    for row in build_rows(sampler, _random_logits(toy, TokenTree((4,), (5, 6), (None, 0)), 0)):
+        held = row.untyped_storage().nbytes() if isinstance(row, torch.Tensor) else row.logits.nbytes
+        assert row.nbytes == held == 4 * toy.num_rows
+        assert isinstance(row, torch.Tensor) or row.logits.base is None
+
+
+@both_samplers
+def test_no_requests_give_no_results(name: str) -> None:
     toy = toy_tokenizer("qwen")
 
-    assert _sampler(toy).choose([], torch.empty(0, toy.num_rows)) == []
+    assert build_sampler(name, toy).choose([]) == []
 
 
 def _expected_probabilities(members: list[_Member], sampling: Sampling) -> dict[tuple[int, int], float]:
@@ -195,9 +237,10 @@ def _expected_probabilities(members: list[_Member], sampling: Sampling) -> dict[
     return {key: probability / sum(kept.values()) for key, probability in kept.items()}
 
 
+@both_samplers
 @pytest.mark.parametrize("sampling", [_EXACT, Sampling(0.5, 1.0), Sampling(1.0, 0.7), Sampling(2.0, 0.9)])
 @pytest.mark.parametrize("prefix", ["", "return s", "x = \n  "])
-def test_samples_follow_the_members_probabilities(sampling: Sampling, prefix: str) -> None:
+def test_samples_follow_the_members_probabilities(name: str, sampling: Sampling, prefix: str) -> None:
     """A seeded chi-squared test over the likelier members. A correct sampler fails once in 100,000 seeds."""
     toy = toy_tokenizer("qwen")
     tree, crossings = _covering(toy, prefix)
@@ -205,7 +248,7 @@ def test_samples_follow_the_members_probabilities(sampling: Sampling, prefix: st
     probabilities = _expected_probabilities(_score_all(toy, tree, crossings, logits), sampling)
     num_draws = 6000
 
-    [result] = _sampler(toy).choose([_build_request(tree, crossings, sampling, num_draws, seed=1)], logits)
+    result = _choose(build_sampler(name, toy), (tree, crossings), logits, sampling, num_draws, seed=1)
 
     drawn = Counter((crossings.index(choice.crossing), choice.token_id) for choice in result.choices)
     assert set(drawn) <= set(probabilities)
@@ -222,68 +265,70 @@ def test_samples_follow_the_members_probabilities(sampling: Sampling, prefix: st
     assert chi_squared <= freedom * (1 - spread + 4.27 * math.sqrt(spread)) ** 3
 
 
-def test_the_same_seed_draws_the_same() -> None:
+@both_samplers
+def test_the_same_seed_draws_the_same(name: str) -> None:
     toy = toy_tokenizer("qwen")
     tree, crossings = _covering(toy, "")
     logits = _random_logits(toy, tree, 0)
 
     draws = [
-        _sampler(toy).choose([_build_request(tree, crossings, _EXACT, 20, seed)], logits)[0].choices
-        for seed in (3, 3, 4)
+        _choose(build_sampler(name, toy), (tree, crossings), logits, _EXACT, 20, seed).choices for seed in (3, 3, 4)
     ]
 
     assert draws[0] == draws[1] != draws[2]
 
 
-def test_greedy_candidates_are_the_best_members_in_order() -> None:
+@both_samplers
+def test_greedy_candidates_are_the_best_members_in_order(name: str) -> None:
     toy = toy_tokenizer("qwen")
     tree, crossings = _covering(toy, "x = tex")
     logits = _random_logits(toy, tree, 0)
     members = sorted(_score_all(toy, tree, crossings, logits), key=lambda member: -member.log_prob)
 
-    [result] = _sampler(toy).choose([_build_request(tree, crossings, num_choices=5)], logits)
+    result = _choose(build_sampler(name, toy), (tree, crossings), logits, num_choices=5)
 
     assert [(crossings.index(choice.crossing), choice.token_id) for choice in result.choices] == [
         (member.crossing, member.token_id) for member in members[:5]
     ]
 
 
+@both_samplers
 @pytest.mark.parametrize("sampling", [_GREEDY, _EXACT])
-def test_every_candidate_is_an_allowed_token_even_if_few_are_allowed(sampling: Sampling) -> None:
+def test_every_candidate_is_an_allowed_token_even_if_few_are_allowed(name: str, sampling: Sampling) -> None:
     toy = toy_tokenizer("qwen")
     remaining_bytes = max(toy.vocabulary.token_bytes, key=len)
     tree, crossings = TokenTree((4,)), (Crossing(None, remaining_bytes, Rule.EXTEND),)
 
-    [result] = _sampler(toy).choose(
-        [_build_request(tree, crossings, sampling, num_choices=8)], _random_logits(toy, tree, 0)
-    )
+    sampler = build_sampler(name, toy)
+    result = _choose(sampler, (tree, crossings), _random_logits(toy, tree, 0), sampling, num_choices=8)
 
     assert {toy.vocabulary.token_bytes[choice.token_id] for choice in result.choices} == {remaining_bytes}
 
 
+@both_samplers
 @pytest.mark.parametrize("remaining_bytes", [b"", b"t"])
-def test_padding_rows_are_never_chosen_however_likely(remaining_bytes: bytes) -> None:
+def test_padding_rows_are_never_chosen_however_likely(name: str, remaining_bytes: bytes) -> None:
     toy = toy_tokenizer("qwen")
     tree, crossings = TokenTree((4,)), (Crossing(None, remaining_bytes, Rule.SPELL),)
     logits = _random_logits(toy, tree, 0)
     logits[:, -7:] = 100.0
 
-    [result] = _sampler(toy).choose([_build_request(tree, crossings)], logits)
+    result = _choose(build_sampler(name, toy), (tree, crossings), logits)
 
     assert toy.vocabulary.token_bytes[result.choices[0].token_id].startswith(remaining_bytes)
-    assert result.log_masses[0] > -20
+    assert _get_scores(result).log_masses[0] > -20
 
 
-def test_a_special_token_is_chosen_only_once_the_remaining_bytes_are_spelled() -> None:
+@both_samplers
+def test_a_special_token_is_chosen_only_once_the_remaining_bytes_are_spelled(name: str) -> None:
     toy = toy_tokenizer("qwen")
     end_id = toy.vocabulary.special_tokens["<|endoftext|>"]
     logits = _random_logits(toy, TokenTree((4,)), 0)
     logits[:, end_id] = 50.0
-    sampler, tree = _sampler(toy), TokenTree((4,))
+    sampler, tree = build_sampler(name, toy), TokenTree((4,))
 
     chosen = [
-        sampler.choose([_build_request(tree, (Crossing(None, remaining_bytes, rule),))], logits)[0].choices[0].token_id
-        == end_id
+        _choose(sampler, (tree, (Crossing(None, remaining_bytes, rule),)), logits).choices[0].token_id == end_id
         for remaining_bytes in (b"", b"t")
         for rule in Rule
     ]
@@ -291,7 +336,8 @@ def test_a_special_token_is_chosen_only_once_the_remaining_bytes_are_spelled() -
     assert chosen == [True] * 3 + [False] * 3
 
 
-def test_a_rare_prefix_keeps_its_mass() -> None:
+@both_samplers
+def test_a_rare_prefix_keeps_its_mass(name: str) -> None:
     """The allowed tokens have e^-60 of the mass, which a difference of cumulative sums would lose."""
     toy = toy_tokenizer("qwen")
     tree, crossings = TokenTree((4,)), (Crossing(None, b"tex", Rule.EXTEND),)
@@ -299,20 +345,21 @@ def test_a_rare_prefix_keeps_its_mass() -> None:
     lo, hi = toy.trie.find_interval(b"tex")
     logits[:, toy.trie.order[lo:hi].tolist()] -= 60.0
 
-    [result] = _sampler(toy).choose([_build_request(tree, crossings)], logits)
+    result = _choose(build_sampler(name, toy), (tree, crossings), logits)
 
     members = _score_all(toy, tree, crossings, logits)
     assert members
     _assert_agrees(result, members, crossings)
 
 
-def test_lookups_of_allowed_sets_are_counted_for_the_request_that_makes_them() -> None:
+@both_samplers
+def test_lookups_of_allowed_sets_are_counted_for_the_request_that_makes_them(name: str) -> None:
     toy = toy_tokenizer("qwen")
     tree = TokenTree((4,))
     asked = [(b"tex", Rule.SPELL), (b"tex", Rule.SPELL), (b"t", Rule.EXTEND)]
     crossings = [Crossing(None, remaining_bytes, rule) for remaining_bytes, rule in asked]
-    logits = _random_logits(toy, tree, 0).expand(3, -1)
+    sampler, logits = build_sampler(name, toy), _random_logits(toy, tree, 0)
 
-    results = _sampler(toy).choose([_build_request(tree, (crossing,)) for crossing in crossings], logits)
+    results = sampler.choose([_build_request(sampler, (tree, (crossing,)), logits) for crossing in crossings])
 
     assert [(result.num_hot_hits, result.num_hot_misses) for result in results] == [(0, 1), (1, 0), (0, 0)]

@@ -1,0 +1,131 @@
+"""One JSON line for each request on a contestant's standard input, one for each answer on its standard output.
+
+A contestant prints an empty line when it is ready, and ends when its standard input ends. Times are taken inside it,
+from the moment at which the request has been read, so they do not contain this protocol.
+
+Everybody generates the line at the cursor: up to the first line break, the model's end token or the limit of tokens.
+"""
+
+import codecs
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+
+_LOG_TAIL_CHARS = 3000
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The text before the cursor, and how much may be generated. Only midtoken's contestants read the suffix."""
+
+    text: str
+    suffix: str = ""
+    max_tokens: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The rest of the line, without its line break, and when it came."""
+
+    line: str
+    first_text_ms: float  # until the first character after the cursor; line_ms if there is none
+    line_ms: float  # until the line is known to be complete
+
+
+class Line:
+    """Takes the text after the cursor as it is generated, and the times at which it comes."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._text = ""
+        self._first_at: float | None = None
+        self._complete_at: float | None = None
+        self._started_at = clock()
+
+    def send(self, text: str) -> bool:
+        """Adds generated text. Returns whether the line is complete, so that nothing more is wanted."""
+        self._text += text
+        if self._first_at is None and self._text:
+            self._first_at = self._clock()
+        if self._complete_at is None and "\n" in self._text:
+            self._complete_at = self._clock()
+        return self._complete_at is not None
+
+    def send_bytes(self, generated: bytes) -> bool:
+        """As `send`, for bytes that may end inside a character."""
+        return self.send(self._decoder.decode(generated))
+
+    def finish(self) -> Answer:
+        """The answer. If no line break was sent, the line is complete now."""
+        complete_at = self._clock() if self._complete_at is None else self._complete_at
+        first_at = complete_at if self._first_at is None else self._first_at
+        line = self._text.partition("\n")[0]
+        return Answer(line, 1e3 * (first_at - self._started_at), 1e3 * (complete_at - self._started_at))
+
+
+Complete = Callable[[Request, Line], None]
+
+
+def serve(load: Callable[[], Complete]) -> None:
+    """Loads a contestant and answers requests until the standard input ends.
+
+    What libraries print goes to the standard error.
+    """
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    complete = load()
+    print(file=answers, flush=True)
+    for received in sys.stdin:
+        request = Request(**json.loads(received))
+        line = Line()
+        complete(request, line)
+        print(json.dumps(asdict(line.finish())), file=answers, flush=True)
+
+
+class Contestant:
+    """A contestant's process. Its standard error goes to `log`."""
+
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        """Starts the process and waits until it is ready. Raises RuntimeError if it fails."""
+        self.name = name
+        self._log = log
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("w") as errors:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+                env={**os.environ, **environment},
+            )  # fmt: skip
+        self._read()
+
+    def complete(self, request: Request) -> Answer:
+        """Raises RuntimeError if the contestant fails."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # then there is no answer either
+            print(json.dumps(asdict(request)), file=self._process.stdin, flush=True)
+        return Answer(**json.loads(self._read()))
+
+    def close(self) -> None:
+        """Ends the process and waits for it."""
+        self._process.communicate()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            self.close()
+            raise RuntimeError(f"{self.name} has ended:\n{self._log.read_text()[-_LOG_TAIL_CHARS:]}")
+        return line

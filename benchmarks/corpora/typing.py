@@ -1,0 +1,100 @@
+"""What an editor sends while somebody writes code: keys, each of which edits a document or moves the cursor.
+
+`benchmarks.corpora.typist` draws them from files that the default model was not trained on.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class KeyKind(StrEnum):
+    """What a key does."""
+
+    LETTER = "letter"  # inserts a character of a word
+    WORD_END = "word end"  # inserts a blank or a mark
+    NEWLINE = "newline"  # inserts a line end, and the indentation that editors add to it
+    BACKSPACE = "backspace"  # deletes the character before the cursor
+    DELETE = "delete"  # deletes selected text
+    ACCEPT = "accept"  # inserts the rest of a word or of a line at once, as a suggestion does
+    MOVE = "move"  # moves the cursor by a character or a line
+    JUMP = "jump"  # moves the cursor to another place or document
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key. Offsets are in characters."""
+
+    document: int  # index into Session.documents
+    kind: KeyKind
+    start: int  # `text` replaces the text from `start` to `end`; all empty if the key only moves the cursor
+    end: int
+    text: str
+    cursor: int  # after the key
+    gap_s: float  # the time since the key before
+    asks: bool = (
+        True  # whether the editor asks for a completion; not while the cursor is still moving. Edits always ask
+    )
+    is_cold: bool = False  # whether it is the first to ask at a place, after a jump; a document's first key is a jump
+
+    @property
+    def is_edit(self) -> bool:
+        """True if the key changes the text."""
+        return self.end > self.start or self.text != ""
+
+    def apply(self, text: str) -> str:
+        """Returns the document's text after the key."""
+        return text[: self.start] + self.text + text[self.end :] if self.is_edit else text
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document that is worked on: its text before the first key and after the last."""
+
+    path: str
+    num_tokens: int  # the size that it stands for: that of its finished text, nominally
+    text: str
+    finished: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A document after a key."""
+
+    key: Key
+    text: str
+
+    @property
+    def prefix(self) -> str:
+        """The text before the cursor."""
+        return self.text[: self.key.cursor]
+
+    @property
+    def suffix(self) -> str:
+        """The text after the cursor."""
+        return self.text[self.key.cursor :]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The documents that somebody works on, and all keys in their order."""
+
+    documents: tuple[Document, ...]
+    keys: tuple[Key, ...]
+
+    def iter_moments(self) -> Iterator[Moment]:
+        """Yields the document of each key as it is after the key."""
+        texts = [document.text for document in self.documents]
+        for key in self.keys:
+            texts[key.document] = key.apply(texts[key.document])
+            yield Moment(key, texts[key.document])
+
+    def iter_asking(self) -> Iterator[Moment]:
+        """Yields the moments at which the editor asks for a completion."""
+        return (moment for moment in self.iter_moments() if moment.key.asks)
+
+    def find_shares(self) -> dict[KeyKind, float]:
+        """The share of each kind among the keys."""
+        counts = Counter(key.kind for key in self.keys)
+        return {kind: counts[kind] / len(self.keys) for kind in KeyKind}

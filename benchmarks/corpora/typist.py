@@ -1,0 +1,305 @@
+"""Draws how somebody writes code: which keys, where, in which order and at which times.
+
+No recording of programmers' keys that may be used here is known to us, so keys are drawn around real code. Parts of
+files are missing at first and are typed back in: whole lines, ends of lines, and parts inside lines, with the rest of
+the file after the cursor. Other parts are selected, deleted and typed again. When all is done, each document is
+the file that it was made from. Visits to a place begin with a jump, and alternate between documents.
+
+The proportions follow published counts, as far as there are any:
+
+- In two text editors that people used for their work, about 1/2 of the keys entered text, 1/4 moved the cursor and 1/8
+  deleted (Whiteside, Archer, Wixon and Good, "How do people really use text editors?", 1982). Since then a click, a
+  search or a jump to a definition replaces many arrow keys. So there is about a third of that share of moves here, 10
+  to 12 % of the keys delete, and the rest enters text. Some 3 % are jumps, which are what costs a server most.
+  While the cursor moves on, editors do not ask for completions: VS Code asks after edits, and Neovim when the cursor
+  has rested. So a run of moves asks once, at its end.
+- A typist's keys are 240 ms apart on average (Dhakal, Feit, Kristensson and Oulasvirta, "Observations on typing from
+  136 million keystrokes", 2018). Times between keys are close to a log-normal distribution; its spread here, 0.45, is
+  our assumption, and so are the pauses to think, to read a suggestion and to look for another place.
+- 27 % of the suggestions that GitHub Copilot shows are accepted (Ziegler et al., "Productivity assessment of neural
+  code completion", 2022). Most keys show none, since it waits until the user pauses. Here 3 % of the keys accept one,
+  which brings 3 in 10 of the inserted characters.
+
+What is left out: brackets that editors close by themselves, and suggestions that the user accepts and then corrects.
+An accepted suggestion inserts what the file has there, whatever the server has offered: a replay must not depend on the
+server that it measures.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.corpora.sized_files import SizedFile
+from benchmarks.corpora.typing import Document, Key, KeyKind, Session
+
+_GAP_SPREAD = 0.45
+_MEDIAN_GAPS_S = {
+    KeyKind.LETTER: 0.19,
+    KeyKind.WORD_END: 0.23,
+    KeyKind.NEWLINE: 0.35,
+    KeyKind.BACKSPACE: 0.15,
+    KeyKind.DELETE: 0.80,
+    KeyKind.ACCEPT: 0.90,
+    KeyKind.MOVE: 0.15,
+    KeyKind.JUMP: 1.80,
+}
+_THINKING_SHARE = 0.02  # of the keys of other kinds than jumps
+_MEDIAN_THINKING_S = 1.5
+
+_STAYING_SHARE = 0.7  # visits to the document of the visit before
+_MISSING_SHARE = 0.7  # visits that type a missing part; the others type a part again
+_MAX_MISSING_FRACTION = 0.25  # of a document
+_MAX_PART_CHARS = 160
+_MAX_LINES = 4
+_NUM_TRIES = 50
+
+# For each typed character, the share of those before which something else happens.
+_ACCEPT_SHARE = 0.05
+_TYPO_SHARE = 0.06
+_RETYPE_SHARE = 0.02
+_LATE_SHARE = 0.012
+_MAX_TYPO_CHARS = 3
+_MAX_RETYPED_CHARS = 6
+_MAX_STEPS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a finished text, in characters."""
+
+    start: int
+    end: int
+
+    def overlaps(self, other: "_Part") -> bool:
+        return self.start < other.end and other.start < self.end
+
+
+def draw_session(files: Sequence[SizedFile], num_keys: int, seed: int) -> Session:
+    """Draws at least `num_keys` keys, about equally many for each size of file. A seed always gives the same ones."""
+    rng = random.Random(seed)
+    num_files = Counter(file.num_tokens for file in files)
+    typists = [
+        _Typist(index, file.text, -(-num_keys // (len(num_files) * num_files[file.num_tokens])), rng)
+        for index, file in enumerate(files)
+    ]
+    documents = tuple(
+        Document(file.path, file.num_tokens, typist.text, file.text)
+        for file, typist in zip(files, typists, strict=True)
+    )
+    keys: list[Key] = []
+    active = list(typists)
+    typist = active[0]
+    while active:
+        if typist not in active or rng.random() > _STAYING_SHARE:
+            typist = rng.choice(active)
+        keys += typist.visit()
+        if typist.is_done:
+            active.remove(typist)
+    return Session(documents, tuple(keys))
+
+
+@dataclass(eq=False)
+class _Typist:
+    """Somebody who works on one document."""
+
+    index: int
+    finished: str
+    num_keys: int  # how many to type at least
+    rng: random.Random
+    missing: list[_Part] = field(default_factory=list)
+    text: str = ""
+    cursor: int = 0
+
+    def __post_init__(self) -> None:
+        max_chars = min(_MAX_MISSING_FRACTION * len(self.finished), self.num_keys / 2)
+        while sum(part.end - part.start for part in self.missing) < max_chars:
+            part = self._draw_part()
+            if part is None:
+                break
+            self.missing.append(part)
+        self.text = self.finished
+        for part in sorted(self.missing, key=lambda part: -part.start):
+            self.text = self.text[: part.start] + self.text[part.end :]
+
+    @property
+    def is_done(self) -> bool:
+        return self.num_keys <= 0 and not self.missing
+
+    def visit(self) -> list[Key]:
+        """Goes to one place and works there."""
+        is_new = bool(self.missing) and (self.num_keys <= 0 or self.rng.random() < _MISSING_SHARE)
+        part = self.rng.choice(self.missing) if is_new else self._draw_part()
+        keys = [] if part is None else list(self._work_on(part))
+        self.num_keys -= max(len(keys), 1)
+        return keys
+
+    def _work_on(self, part: _Part) -> Iterator[Key]:
+        start, typed = self._find_place(part), self.finished[part.start : part.end]
+        yield from self._go_to(start)
+        if part in self.missing:
+            self.missing.remove(part)
+        else:
+            yield self._edit(KeyKind.DELETE, start, start + len(typed), "")
+        yield from self._type(typed)
+
+    def _find_place(self, part: _Part) -> int:
+        """Where the part begins in the text as it is now."""
+        return part.start - sum(each.end - each.start for each in self.missing if each.start < part.start)
+
+    def _draw_part(self) -> _Part | None:
+        """A part that overlaps no missing one; None if none was found."""
+        for _ in range(_NUM_TRIES):
+            part = _draw_part(self.finished, self.rng)
+            if part is not None and not any(part.overlaps(other) for other in self.missing):
+                return part
+        return None
+
+    def _go_to(self, place: int) -> Iterator[Key]:
+        """A jump to a place near by, and moves from there."""
+        num_steps = self.rng.randint(0, _MAX_STEPS)
+        if self.rng.random() < 0.5:  # along the line
+            stops = [max(place - step, 0) for step in range(num_steps, 0, -1)]
+        else:  # down through the lines above
+            stops = _find_lines_above(self.text, place, num_steps)
+        for number, stop in enumerate([*stops, place]):
+            has_arrived = number == len(stops)
+            yield self._move(KeyKind.MOVE if number else KeyKind.JUMP, stop, asks=has_arrived, is_cold=has_arrived)
+
+    def _type(self, typed: str) -> Iterator[Key]:
+        at = 0
+        while at < len(typed):
+            if typed[at] == "\n":
+                size = 1 + _count_indentation(typed, at + 1)
+                yield self._insert(KeyKind.NEWLINE, typed[at : at + size])
+                at += size
+                continue
+            accepted = self._draw_accepted(typed, at)
+            if accepted:
+                yield self._insert(KeyKind.ACCEPT, accepted)
+                at += len(accepted)
+                continue
+            num_later = self._draw_num_later(typed, at)
+            if num_later:
+                yield from self._insert_late(typed[at], typed[at + 1 : at + 1 + num_later])
+                at += 1 + num_later
+                continue
+            if _is_word(typed[at]):
+                yield from self._stumble(typed[:at].rpartition("\n")[2])
+            yield self._insert(_find_kind(typed[at]), typed[at])
+            at += 1
+
+    def _stumble(self, line: str) -> Iterator[Key]:
+        """What happens before some characters: nothing, a typo, or second thoughts. `line` is what was typed of it."""
+        happening = self.rng.random()
+        if happening < _TYPO_SHARE:
+            wrong = [self.rng.choice("aeiorstn") for _ in range(self.rng.randint(1, _MAX_TYPO_CHARS))]
+            for char in wrong:
+                yield self._insert(KeyKind.LETTER, char)
+            yield from self._erase(len(wrong))
+        elif happening < _TYPO_SHARE + _RETYPE_SHARE and line.strip():
+            again = line[-self.rng.randint(1, _MAX_RETYPED_CHARS) :]
+            yield from self._erase(len(again))
+            for char in again:
+                yield self._insert(_find_kind(char), char)
+
+    def _draw_num_later(self, typed: str, at: int) -> int:
+        """How many characters are typed before the one that comes first, because that was forgotten; mostly none."""
+        if self.rng.random() >= _LATE_SHARE:
+            return 0
+        rest = typed[at + 1 :].partition("\n")[0]
+        return min(self.rng.randint(1, _MAX_STEPS), len(rest))
+
+    def _insert_late(self, forgotten: str, later: str) -> Iterator[Key]:
+        """Types what comes later, goes back, types what was forgotten, and goes on."""
+        for char in later:
+            yield self._insert(_find_kind(char), char)
+        yield from self._step(-len(later))
+        yield self._insert(_find_kind(forgotten), forgotten)
+        yield from self._step(len(later))
+
+    def _step(self, distance: int) -> Iterator[Key]:
+        """Moves the cursor along the line, a character with each key."""
+        place = self.cursor + distance
+        while self.cursor != place:
+            cursor = self.cursor + (1 if distance > 0 else -1)
+            yield self._move(KeyKind.MOVE, cursor, asks=cursor == place)
+
+    def _draw_accepted(self, typed: str, at: int) -> str:
+        """The rest of the word or of the line, if a suggestion is accepted here; else nothing."""
+        if self.rng.random() >= _ACCEPT_SHARE:
+            return ""
+        rest = typed[at:].partition("\n")[0]
+        if self.rng.random() < 0.5:
+            rest = rest[: next((index for index, char in enumerate(rest) if not _is_word(char)), len(rest))]
+        return rest if len(rest) >= 2 else ""
+
+    def _erase(self, num_chars: int) -> Iterator[Key]:
+        for _ in range(num_chars):
+            yield self._edit(KeyKind.BACKSPACE, self.cursor - 1, self.cursor, "")
+
+    def _insert(self, kind: KeyKind, text: str) -> Key:
+        return self._edit(kind, self.cursor, self.cursor, text)
+
+    def _move(self, kind: KeyKind, cursor: int, asks: bool, is_cold: bool = False) -> Key:
+        self.cursor = cursor
+        return Key(self.index, kind, 0, 0, "", cursor, self._draw_gap_s(kind), asks, is_cold)
+
+    def _edit(self, kind: KeyKind, start: int, end: int, text: str) -> Key:
+        self.cursor = start + len(text)
+        key = Key(self.index, kind, start, end, text, self.cursor, self._draw_gap_s(kind))
+        self.text = key.apply(self.text)
+        return key
+
+    def _draw_gap_s(self, kind: KeyKind) -> float:
+        is_thinking = kind is not KeyKind.JUMP and self.rng.random() < _THINKING_SHARE
+        median_s = _MEDIAN_THINKING_S if is_thinking else _MEDIAN_GAPS_S[kind]
+        return median_s * self.rng.lognormvariate(0, _GAP_SPREAD)
+
+
+def _draw_part(text: str, rng: random.Random) -> _Part | None:
+    """Whole lines half of the time, else the end of a line or a part inside one. None if the place does not suit."""
+    at = rng.randrange(len(text))
+    line_start, line_end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+    line_end = len(text) if line_end < 0 else line_end
+    choice = rng.random()
+    if choice < 0.5:
+        start, end = line_end, line_end
+        for _ in range(rng.randint(1, _MAX_LINES)):
+            next_end = text.find("\n", end + 1)
+            end = next_end if next_end >= 0 else end
+    elif choice < 0.75:
+        start, end = at, line_end
+    else:
+        start = at
+        end = rng.randint(start, line_end)
+    part = text[start:end]
+    is_suitable = len(part.strip()) >= 3 and len(part) <= _MAX_PART_CHARS and text[line_start:start].strip() != ""
+    return _Part(start, end) if is_suitable else None
+
+
+def _find_lines_above(text: str, place: int, num_lines: int) -> list[int]:
+    """Cursors in the lines above the one of `place`, in its column where they are long enough; topmost first."""
+    line_start = text.rfind("\n", 0, place) + 1
+    column, cursors = place - line_start, []
+    for _ in range(num_lines):
+        if line_start == 0:
+            break
+        line_end = line_start - 1
+        line_start = text.rfind("\n", 0, line_end) + 1
+        cursors.append(min(line_start + column, line_end))
+    return cursors[::-1]
+
+
+def _count_indentation(text: str, at: int) -> int:
+    """The blanks that begin the line at `at`; 0 if the line has nothing else."""
+    line = text[at:].partition("\n")[0]
+    return len(line) - len(line.lstrip()) if line.strip() else 0
+
+
+def _find_kind(char: str) -> KeyKind:
+    return KeyKind.LETTER if _is_word(char) else KeyKind.WORD_END
+
+
+def _is_word(char: str) -> bool:
+    return char == "_" or char.isalnum()

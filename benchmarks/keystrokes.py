@@ -1,0 +1,151 @@
+"""How long it takes from a key to ghost text, where the time goes, and how much the model reads for a key.
+
+A session in which an editor asks at more than 5,000 keys, over files of 300 to 36,000 tokens, is played to the language
+server's own process, over LSP on its pipes; behind it are gRPC, a tritonserver and the engine. How keys are drawn says
+`benchmarks.corpora.typist`. The editor sends a key's request at once, without a debounce. All documents stay open.
+
+The session is played in a closed loop: the next key follows when the answer has arrived, and after `--max-gap` at the
+latest. So 5,000 keys take minutes, and almost every key has an answer. That is harder than real typing in one respect:
+what a model still generates for the key before competes with the next key. Then the first `--open-keys` keys of the
+session are played again in an open loop, at the times at which somebody would type them, whatever the server does. With
+`--open-loop`, the whole session is played like that, which takes half an hour. All figures are of the first play,
+except `open_…`.
+
+- Times are from the moment the key is sent to the answer, even if that says that there is nothing to suggest. Keys that
+  the language server answers without a request to the server are counted apart (`typed_ahead_…`).
+- The first key that asks at a place after a jump is cold. Cold keys are in no other figures than `cold_…`.
+- `typing_…` are the figures without keys that only move the cursor or delete a selection. Those change the text after
+  the cursor, which a prompt may begin with.
+- The layers are those of keys whose answer is the whole completion, `split_share` of those that need the server. The
+  first line of a block is answered before the server knows what the whole costs.
+- `overhead` is everything but the model.
+- `rows` are forwarded until the first token is chosen; their mean is over keys that need the server. `read` are those
+  of them that are context. `context_reads_le_1_share` counts keys that need no server too, since they read nothing;
+  `served_reads_le_1_share` does not.
+- `long_file_ratio` is the median time in the longest files, relative to that in the shortest.
+"""
+
+import argparse
+import asyncio
+import dataclasses
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.corpora.held_out_typing import draw_typing
+from benchmarks.corpora.typing import KeyKind, Session
+from benchmarks.measures.key_rows import build_kind_rows, build_size_rows, find_figures, find_mean_layers
+from benchmarks.measures.key_times import KeyTime, Layer, find_key_times
+from benchmarks.measures.percentiles import find_percentile
+from benchmarks.measures.recorded_lsp import read_records
+from benchmarks.measures.replay_editor import ReplayEditor
+from benchmarks.measures.report import print_rows, write_report
+from benchmarks.measures.triton import run_triton
+from inference.config import EngineConfig
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_RECORDED_LSP = (sys.executable, "-m", "benchmarks.measures.recorded_lsp")
+_OPEN_FIGURES = ("ghost_ms_p50", "ghost_ms_p99", "cold_ms_p50", "typed_ahead_share", "answered_share")
+
+
+def main() -> None:
+    options = _parse_options()
+    session = draw_typing(options.model, options.keys, options.seed)
+    times, open_times = asyncio.run(_measure(options, session))
+    kind_rows, size_rows = build_kind_rows(times), build_size_rows(times)
+    figures = find_figures(times)
+    if open_times:
+        open_figures = find_figures(open_times)
+        figures |= {f"open_{name}": open_figures[name] for name in _OPEN_FIGURES}
+    loop = "open loop" if options.open_loop else f"closed loop, at most {options.max_gap:g} s for a key"
+    print_rows(f"{len(times):,} keys in ms, {loop}", kind_rows)
+    print_rows("The same by size of file, without cold keys", size_rows)
+    if open_times:
+        print_rows(f"{len(open_times):,} keys in an open loop", build_kind_rows(open_times))
+    write_report("keystrokes", [*kind_rows, *size_rows], figures, _draw(times))
+
+
+def _parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, default=Path("models/default"))
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--keys", type=int, default=5_500, help="at least so many (default: %(default)s)")
+    parser.add_argument("--max-gap", type=float, default=2.0, help="in seconds (default: %(default)s)")
+    parser.add_argument("--open-keys", type=int, default=500, help="(default: %(default)s)")
+    parser.add_argument("--open-loop", action="store_true")
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args()
+
+
+async def _measure(options: argparse.Namespace, session: Session) -> tuple[list[KeyTime], list[KeyTime]]:
+    """The times of the whole session, and of its beginning in an open loop, on a server that has not seen it."""
+    if options.open_loop:
+        return await _play(options, session, None), []
+    beginning = dataclasses.replace(session, keys=session.keys[: options.open_keys])
+    times = await _play(options, session, options.max_gap)
+    return times, await _play(options, beginning, None) if beginning.keys else []
+
+
+async def _play(options: argparse.Namespace, session: Session, max_gap_s: float | None) -> list[KeyTime]:
+    config = EngineConfig(options.model.resolve(), num_threads=options.threads, dtype=options.dtype)
+    with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
+        path = Path(folder) / "record.json"
+        async with run_triton(config) as endpoint:
+            command = [*_RECORDED_LSP, "--server", endpoint.grpc_url, "--record", str(path)]
+            editor = await ReplayEditor.start(command, session)
+            pressed = await editor.play(session, max_gap_s)
+            await editor.leave()
+        records = read_records(path)
+    sizes = [document.num_tokens for document in session.documents]
+    return find_key_times(session.iter_asking(), sizes, pressed, records)
+
+
+def _draw(times: list[KeyTime]) -> "Figure":
+    from matplotlib.figure import Figure  # here, because only drawing needs it
+
+    served = [each for each in times if each.needs_server and each.is_answered and not each.key.is_cold]
+    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _draw_layers(left, served)
+    _draw_sizes(right, served)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _draw_layers(axes: "Axes", served: list[KeyTime]) -> None:
+    by_kind = {kind: find_mean_layers([each for each in served if each.key.kind is kind]) for kind in KeyKind}
+    by_kind = {kind: layers for kind, layers in by_kind.items() if layers}
+    names = [str(kind) for kind in by_kind]
+    left = [0.0] * len(names)
+    for layer in Layer:
+        widths = [layers[layer] for layers in by_kind.values()]
+        if any(widths):
+            axes.barh(names, widths, left=left, label=str(layer))
+            left = [sum(pair) for pair in zip(left, widths, strict=True)]
+    axes.invert_yaxis()
+    axes.set_xlabel("mean time of a key that needs the server, ms")
+    axes.legend(frameon=False, fontsize="small", ncols=3, loc="lower left", bbox_to_anchor=(0, 1))
+
+
+def _draw_sizes(axes: "Axes", served: list[KeyTime]) -> None:
+    sizes = sorted({each.num_file_tokens for each in served})
+    for percent, label in ((50, "median"), (99, "99 of 100 keys")):
+        by_size = [[each.total_ms for each in served if each.num_file_tokens == size] for size in sizes]
+        axes.plot(sizes, [find_percentile(group, percent) or 0.0 for group in by_size], marker="o", label=label)
+    axes.set_xscale("log")
+    axes.set_xticks(sizes, [f"{size / 1000:g}k" for size in sizes])
+    axes.minorticks_off()
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("tokens of the file")
+    axes.set_ylabel("key to ghost text, ms")
+    axes.legend(frameon=False, fontsize="small")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""How long completions take, by the length of their context and by the way to ask for them.
+
+The ways are an engine in this process, gRPC to a tritonserver, and HTTP to the same one (`generate_stream`). Cursors
+are inside identifiers of files that the model was not trained on. The text before the cursor is cut to so many tokens.
+
+- cold: one token, for a text that was not read before. This reads the whole context.
+- again: the same request once more.
+- token: what each further token of the same completion costs, up to 32 of them.
+- first text, line: a single-line completion at other cursors, also not read before: its first text, and the whole.
+
+`prefill_ms_…` are the cold times of the engine, and `decode_ms_…` those of its further tokens. No way profits from what
+another way has asked: each begins its contexts at other tokens. The figures of `benchmarks/results/contestants.json`,
+which compares midtoken with other ways to complete code, are copied to the report.
+"""
+
+import argparse
+import asyncio
+import dataclasses
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.progress import track
+from tokenizers import Tokenizer
+
+from benchmarks.corpora.cuts import draw_cuts
+from benchmarks.measures.askers import Answer, Asker, EngineAsker, GrpcAsker, HttpAsker
+from benchmarks.measures.percentiles import find_mean, find_percentile
+from benchmarks.measures.report import Row, find_processor, print_rows, read_figures, write_report
+from benchmarks.measures.triton import run_triton
+from inference.config import EngineConfig
+from inference.engine.loader import load_engine
+from inference.protocol.completion import CompletionRequest, Extent
+from inference.serving.completion_client import CompletionClient
+from models.training.corpus import iter_held_out
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_CONTEXTS = (16, 500, 1_000)
+_NUM_FURTHER = 32
+_MIN_FURTHER = 8  # a completion that ends earlier does not tell what a token costs
+_MAX_LINE_TOKENS = 64
+_CUT_CHARS = 8_000  # more than the longest context
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A text up to a cursor, and where its tokens begin."""
+
+    text: str
+    token_starts: tuple[int, ...]  # in characters
+
+    def find_prefix(self, num_tokens: int) -> str:
+        """The last tokens of the text."""
+        return self.text[self.token_starts[-num_tokens] :]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The answers of one way at contexts of one length. `cold`, `again` and `further` are of the same cursors."""
+
+    way: str
+    num_context: int
+    cold: Sequence[Answer]
+    again: Sequence[Answer]
+    further: Sequence[Answer]
+    lines: Sequence[Answer]
+
+    def find_ms_per_token(self) -> list[float]:
+        """What a further token costs, at each cursor where the completion goes on for long enough."""
+        return [
+            (more.total_ms - one.total_ms) / (more.num_tokens - one.num_tokens)
+            for one, more in zip(self.again, self.further, strict=True)
+            if more.num_tokens - one.num_tokens >= _MIN_FURTHER
+        ]
+
+    def build_row(self) -> Row:
+        """The medians as a row of the printed table."""
+        return {
+            "way": self.way,
+            "context": self.num_context,
+            "cold ms": find_percentile((each.total_ms for each in self.cold), 50),
+            "again ms": find_percentile((each.total_ms for each in self.again), 50),
+            "token ms": find_percentile(self.find_ms_per_token(), 50),
+            "first text ms": find_percentile((each.first_text_ms for each in self.lines), 50),
+            "line ms": find_percentile((each.total_ms for each in self.lines), 50),
+            "line tokens": find_mean(each.num_tokens for each in self.lines),
+            "tokens/pass": find_mean(each.num_tokens / each.num_forwards for each in self.further),
+            "tokens read": find_mean(each.num_context_tokens for each in self.cold),
+        }
+
+
+def main() -> None:
+    options = _parse_options()
+    cursors = _draw_cursors(options.model, 2 * options.cursors, options.seed)
+    answers = asyncio.run(_measure(options, cursors[::2], cursors[1::2]))
+    rows = [each.build_row() for each in answers]
+    print_rows(f"Medians over {options.cursors} cursors", rows)
+    figures = read_figures("contestants") | build_figures(rows)
+    write_report("latency", rows, figures, _draw(rows), find_processor())
+
+
+def build_figures(rows: Sequence[Row]) -> dict[str, float | bool | None]:
+    """The engine's times by context, and those of lines by way and context."""
+    figures: dict[str, Any] = {}  # rows also hold texts, but not in these columns
+    for row in rows:
+        context = row["context"]
+        if row["way"] == EngineAsker.name:
+            figures |= {f"decode_ms_{context}": row["token ms"], f"prefill_ms_{context}": row["cold ms"]}
+        way = str(row["way"]).lower()
+        figures |= {f"{way}_first_text_ms_{context}": row["first text ms"], f"{way}_line_ms_{context}": row["line ms"]}
+    return figures
+
+
+def _parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, default=Path("models/default"))
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--cursors", type=int, default=12)
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args()
+
+
+def _draw_cursors(model: Path, num_cursors: int, seed: int) -> list[Cursor]:
+    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+    cursors = []
+    for cut in draw_cuts(iter_held_out(), 20 * num_cursors, 0, seed):
+        text = cut.find_context(_CUT_CHARS)
+        starts = tuple(start for start, _ in tokenizer.encode(text, add_special_tokens=False).offsets)
+        if text.isascii() and len(starts) > max(_CONTEXTS) + 2:
+            cursors.append(Cursor(text, starts))
+    if len(cursors) < num_cursors:
+        raise SystemExit(f"only {len(cursors)} cursors have {max(_CONTEXTS)} tokens before them")
+    return cursors[:num_cursors]
+
+
+async def _measure(options: argparse.Namespace, cursors: list[Cursor], line_cursors: list[Cursor]) -> list[Answers]:
+    config = EngineConfig(options.model.resolve(), num_threads=options.threads, dtype=options.dtype)
+    with closing(load_engine(config)) as engine:
+        answers = await _ask_all(EngineAsker(engine), 0, cursors, line_cursors)
+    async with run_triton(config) as endpoint:
+        client = CompletionClient(endpoint.grpc_url)
+        answers += await _ask_all(GrpcAsker(client), 0, cursors, line_cursors)
+        await client.close()
+        with closing(HttpAsker(endpoint)) as asker:
+            answers += await _ask_all(asker, 1, cursors, line_cursors)
+    return answers
+
+
+async def _ask_all(asker: Asker, shift: int, cursors: list[Cursor], line_cursors: list[Cursor]) -> list[Answers]:
+    """Asks at contexts of each length, `shift` tokens longer."""
+    await asker.ask(_build_request("a = b", 2, Extent.BLOCK))  # a first request also opens the connection
+    found = []
+    for num_context in _CONTEXTS:
+        cold, again, further, lines = [], [], [], []
+        pairs = list(zip(cursors, line_cursors, strict=True))
+        for cursor, line_cursor in track(pairs, f"{asker.name}, {num_context} tokens"):
+            prefix = cursor.find_prefix(num_context + shift)
+            cold.append(await asker.ask(_build_request(prefix, 1, Extent.BLOCK)))
+            again.append(await asker.ask(_build_request(prefix, 1, Extent.BLOCK)))
+            further.append(await asker.ask(_build_request(prefix, 1 + _NUM_FURTHER, Extent.BLOCK)))
+            line_prefix = line_cursor.find_prefix(num_context + shift)
+            lines.append(await asker.ask(_build_request(line_prefix, _MAX_LINE_TOKENS, Extent.SINGLE_LINE)))
+        found.append(Answers(asker.name, num_context, cold, again, further, lines))
+    return found
+
+
+def _build_request(prefix: str, max_tokens: int, extent: Extent) -> CompletionRequest:
+    """A request for text that is sent as it is generated, from a server that can do so."""
+    known = {field.name for field in dataclasses.fields(CompletionRequest)}
+    chunks: Mapping[str, Any] = {"chunks": "tokens"} if "chunks" in known else {}
+    return CompletionRequest(prefix, max_tokens=max_tokens, extent=extent, **chunks)
+
+
+def _draw(rows: Sequence[Row]) -> "Figure":
+    from matplotlib.figure import Figure  # here, because only drawing needs it
+
+    figure = Figure(figsize=(10, 3.2), layout="constrained")
+    panels = figure.subplots(1, 3)
+    titles = {"cold ms": "reading the context", "token ms": "a further token", "line ms": "a whole line"}
+    ways = list(dict.fromkeys(row["way"] for row in rows))
+    for axes, (column, title) in zip(panels, titles.items(), strict=True):
+        for index, way in enumerate(ways):
+            values: list[Any] = [row[column] for row in rows if row["way"] == way]
+            places = [place + 0.27 * (index - 1) for place in range(len(values))]
+            axes.bar(places, values, width=0.25, label=str(way))
+        axes.set_xticks(range(len(_CONTEXTS)), [f"{num_context:,}" for num_context in _CONTEXTS])
+        axes.set_xlabel("tokens of context")
+        axes.set_ylabel("ms")
+        axes.set_title(title, fontsize="medium")
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].legend(frameon=False, fontsize="small")
+    return figure
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""What many people at once get from one completion server: completed answers, waits, and a fair share for each.
+
+Simulated editors replay recorded typing (`benchmarks.corpora.typist`), each in a process and over a gRPC connection of
+its own, as language servers do. Each key is a request. Real language servers send fewer, because they answer text that
+was typed as suggested by themselves; that changes the rate, which is set here anyway.
+
+A request is *completed* if its last chunk arrives before the editor's next key. Then the next key cancels it as editors
+do, and it is *superseded*: it does not count, even if its first line was shown. It is *refused* if the server says that
+it is overloaded, *cut* if the server ends it at its deadline, and *failed* otherwise. Requests that are running when a
+phase ends are not counted.
+
+1. Capacity: 1, 2, 4, … editors in a closed loop. Each sends its next request when the last one is answered, and never
+   cancels. Completed answers a second grow with the number of editors up to a plateau. The highest number is the
+   capacity.
+2. At once: every editor sends one request at the same moment, `--rounds` times. `at_once_lost` counts those that are
+   not completed; `at_once_ratio` is the slowest first text relative to the median one, in the worst round.
+3. Open loop at 1, 1.3 and 3 times the capacity: all editors type at recorded times, scaled to that rate together,
+   whatever the server does. `goodput_1`, `goodput_1_3` and `goodput_3` are the completed answers a second relative to
+   the capacity. `least_share` is the least editor's number of completed answers relative to the mean of all editors,
+   the lower one of 1.3 and 3 × capacity.
+
+All files are long enough to fill the prompt, so that no editor's requests are cheaper than another's.
+"""
+
+import argparse
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from benchmarks.corpora.held_out_typing import draw_typing
+from benchmarks.corpora.sent_requests import identify, iter_requests
+from benchmarks.measures.load_editor import Outcome, TimedRequest
+from benchmarks.measures.load_editors import LoadEditors, run_editors
+from benchmarks.measures.load_rows import LoadResult, PhaseResult, find_capacity
+from benchmarks.measures.report import print_rows, write_report
+from benchmarks.measures.triton import run_triton
+from inference.config import EngineConfig
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MIN_FILE_TOKENS = 3_000
+
+_Result = TypeVar("_Result")
+
+
+def main() -> None:
+    options = _parse_options()
+    scripts = [_record(options.model, options.keys, options.seed + editor, editor) for editor in range(options.editors)]
+    if options.rate is not None:
+        phase = asyncio.run(_run(options, scripts, _measure_rate))
+        print_rows(f"{options.editors} editors, {options.rate:g} keys a second each", [phase.build_row()])
+        return
+    result = asyncio.run(_run(options, scripts, _measure_all))
+    rows = [phase.build_row(result.capacity_per_s) for phase in result.phases]
+    print_rows(f"{options.editors} editors; capacity {result.capacity_per_s:.1f} completed answers a second", rows)
+    write_report("load", rows, result.find_figures(), _draw(result))
+
+
+def _parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, default=Path("models/default"))
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--editors", type=int, default=16)
+    parser.add_argument("--rate", type=float, help="keys a second of each editor; prints only what this load gets")
+    parser.add_argument("--keys", type=int, default=600, help="recorded for each editor (default: %(default)s)")
+    parser.add_argument("--closed-seconds", type=float, default=8.0, help="of each closed loop (default: %(default)s)")
+    parser.add_argument("--open-seconds", type=float, default=40.0, help="of each open loop (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="of all editors at once (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args()
+
+
+def _record(model: Path, num_keys: int, seed: int, editor: int) -> list[TimedRequest]:
+    """The requests of one editor."""
+    session = draw_typing(model, num_keys, seed, _MIN_FILE_TOKENS)
+    return [
+        TimedRequest(moment.key.gap_s, identify(request, f"editor {editor}", str(moment.key.document)))
+        for moment, request in zip(session.iter_asking(), iter_requests(session), strict=True)
+    ]
+
+
+async def _run(
+    options: argparse.Namespace,
+    scripts: Sequence[Sequence[TimedRequest]],
+    measure: Callable[[argparse.Namespace, LoadEditors], Awaitable[_Result]],
+) -> _Result:
+    model = EngineConfig(options.model.resolve(), num_threads=options.threads, dtype=options.dtype)
+    async with run_triton(model) as endpoint, run_editors(endpoint.grpc_url, scripts) as editors:
+        return await measure(options, editors)
+
+
+async def _measure_rate(options: argparse.Namespace, editors: LoadEditors) -> PhaseResult:
+    return await editors.play_open("open loop", options.rate * len(editors), options.open_seconds)
+
+
+async def _measure_all(options: argparse.Namespace, editors: LoadEditors) -> LoadResult:
+    closed, num_editors = [], 1
+    while num_editors <= len(editors):
+        closed.append(await editors.play_closed(num_editors, options.closed_seconds))
+        num_editors *= 2
+    capacity_per_s = find_capacity(closed)
+    at_once = [await editors.play_at_once(f"at once, {number}") for number in range(1, options.rounds + 1)]
+    at_capacity, above, far_above = [
+        await editors.play_open(f"{load:g} × capacity", load * capacity_per_s, options.open_seconds)
+        for load in (1.0, 1.3, 3.0)
+    ]
+    return LoadResult(closed, at_once, (at_capacity, above, far_above))
+
+
+def _draw(result: LoadResult) -> "Figure":
+    from matplotlib.figure import Figure  # here, because only drawing needs it
+
+    figure = Figure(figsize=(10, 3.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    names = [phase.name for phase in result.open]
+    base = [0.0] * len(names)
+    for outcome in Outcome:
+        rates = [phase.count(outcome) / phase.duration_s for phase in result.open]
+        if any(rates):
+            left.bar(names, rates, bottom=base, label=str(outcome))
+            base = [sum(pair) for pair in zip(base, rates, strict=True)]
+    left.axhline(result.capacity_per_s, color="black", linewidth=1, linestyle="--", label="capacity")
+    left.set_ylabel("requests a second")
+    left.legend(frameon=False, fontsize="small")
+    right.boxplot([phase.shares for phase in result.open], tick_labels=names, whis=(0, 100))
+    right.axhline(0.5, color="black", linewidth=1, linestyle=":")
+    right.set_ylim(bottom=0)
+    right.set_ylabel("an editor's completed answers / fair share")
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""A completion server for a benchmark, with tritonserver as users run it."""
+
+import os
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from inference.config import EngineConfig
+from inference.serving.endpoint import Endpoint
+from inference.serving.launcher import ServerOptions, TritonServer
+from midtoken.resources import find_model_repository
+
+
+@asynccontextmanager
+async def run_triton(model: EngineConfig) -> AsyncIterator[Endpoint]:
+    """Runs a server of its own inside the block."""
+    with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
+        options = ServerOptions(model, find_model_repository().resolve(), Path(folder) / "server")
+        server = await TritonServer.start(options, os.environ, print)
+        try:
+            yield server.endpoint
+        finally:
+            await server.stop(may_drain=False)

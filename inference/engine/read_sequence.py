@@ -1,0 +1,183 @@
+"""A sequence of tokens that the model has read, and what it computed beside it.
+
+The cache has the keys and values of the sequence itself. Beside it stand *nodes*: tokens that were read at some place
+of the sequence or below it, with the logits after them. They are branches of a covering tree, generated tokens, drafts.
+A node is named by the tokens from the *anchor* to itself. So whatever is asked for later is found by what it contains:
+a word that closes is already a node, and so is the text that was generated before, if the user types it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from inference.healing.token_tree import TokenTree
+from inference.model.language_model import LogitRow, Part, SequenceCache, StoredRow
+
+_MAX_NODES = 96
+_MAX_ANCHOR_DISTANCE = 128  # tokens between anchor and end; beyond, the anchor moves
+_MIN_ANCHOR_DISTANCE = 32
+
+
+@dataclass(slots=True)
+class ReadNode:
+    """What is known of one node."""
+
+    row: LogitRow | None = None
+    stored: StoredRow | None = None  # None: its keys and values are in the cache only, or were not kept
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return sum(part.nbytes for part in (self.row, self.stored) if part is not None)
+
+
+class ReadSequence:
+    """Tokens in a cache, and the nodes beside them. `token_ids` and the cache always agree."""
+
+    def __init__(self, cache: SequenceCache) -> None:
+        """`cache`: an empty one."""
+        self.cache = cache
+        self.token_ids: list[int] = []
+        self._num_before = 0  # tokens before the anchor
+        self._nodes: dict[tuple[int, ...], ReadNode] = {}  # least recently used first
+
+    @property
+    def num_tokens(self) -> int:
+        """The number of tokens in the cache."""
+        return len(self.token_ids)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return self.cache.nbytes + sum(node.nbytes for node in self._nodes.values())
+
+    def count_common(self, token_ids: list[int]) -> int:
+        """How many of the first tokens are equal."""
+        own, low, high = self.token_ids, 0, min(len(token_ids), len(self.token_ids))
+        while low < high:  # the first `low` are equal; those after `high` are not compared
+            middle = (low + high + 1) // 2
+            if own[low:middle] == token_ids[low:middle]:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def begin(self, context_ids: Sequence[int]) -> tuple[int, ...]:
+        """Makes the sequence the longest known beginning of a context. Returns the tokens that are left to read.
+
+        Raises OverloadedError, with the sequence consistent.
+        """
+        self.cut(self.count_common(list(context_ids)))
+        return self.append_known(tuple(context_ids[self.num_tokens :]))
+
+    def cut(self, num_tokens: int) -> None:
+        """Discards the tokens after the first ones. Their nodes stay, with keys and values."""
+        num_stored = max(num_tokens, self._num_before)
+        if num_stored < self.num_tokens:
+            path = tuple(self.token_ids[self._num_before :])
+            for index, stored in enumerate(self.cache.copy_tokens(num_stored), num_stored - self._num_before + 1):
+                if (node := self._nodes.get(path[:index])) is not None:
+                    node.stored = stored
+        self.cache.cut(num_tokens)
+        del self.token_ids[num_tokens:]
+        if num_tokens < self._num_before:
+            self._nodes.clear()
+            self._num_before = num_tokens
+
+    def append_known(self, token_ids: tuple[int, ...]) -> tuple[int, ...]:
+        """Appends the first of the tokens, as far as they are nodes. Returns the others. Raises OverloadedError."""
+        base = self._end
+        rows = []
+        for count in range(1, len(token_ids) + 1):
+            node = self._touch(base + token_ids[:count])
+            if node is None or node.stored is None:
+                break
+            rows.append(node.stored)
+        if rows:
+            self.cache.append(rows)
+            self.token_ids += token_ids[: len(rows)]
+        return token_ids[len(rows) :]
+
+    def find_rows(self, tree: TokenTree) -> list[LogitRow | None]:
+        """The known logits after the end of the sequence, then after each branch of a tree below it."""
+        nodes = [self._touch(key) for key in (self._end, *self._iter_keys(tree))]
+        return [None if node is None else node.row for node in nodes]
+
+    def build_part(self, tree: TokenTree, branches: Sequence[int]) -> Part:
+        """A pass over these branches of a tree below the end, which has no chain, and over those of their ancestors
+        whose keys and values are not stored.
+        """
+        nodes = [self._nodes.get(key) for key in self._iter_keys(tree)]
+        stored = {index: node.stored for index, node in enumerate(nodes) if node and node.stored is not None}
+        above = {ancestor for branch in branches for ancestor in tree.iter_path(branch)} - set(branches)
+        # An ancestor without keys and values is read again, and so is what is below a branch that is read.
+        known = sorted(branch for branch in above if all(each in stored for each in tree.iter_path(branch)))
+        known = [branch for branch in known if set(branches).isdisjoint(tree.iter_path(branch))]
+        order = known + sorted({*above, *branches}.difference(known))
+        place = {branch: index for index, branch in enumerate(order)}
+        parents = tuple(None if (parent := tree.parents[branch]) is None else place[parent] for branch in order)
+        pruned = TokenTree((), tuple(tree.branch_ids[branch] for branch in order), parents)
+        return Part(self.cache, pruned, tuple(stored[branch] for branch in known))
+
+    def absorb(self, part: Part, rows: Sequence[LogitRow]) -> None:
+        """Appends the chain of a part that was forwarded, and keeps its branches as nodes."""
+        tree = part.tree
+        copies = self.cache.copy_branches(tree) if tree.branch_ids else []
+        self.cache.keep(tree, None)
+        self.token_ids += tree.chain_ids
+        self._move_anchor()
+        if not part.wants_logits:
+            return
+        read = iter(rows)
+        if tree.chain_ids:
+            self._add(self._end, next(read), None)
+        for index, key in enumerate(self._iter_keys(tree)):
+            if index >= len(part.stored):
+                self._add(key, next(read), copies[index])
+        while len(self._nodes) > _MAX_NODES + tree.num_rows:  # never those of this pass, which are the latest
+            del self._nodes[next(iter(self._nodes))]
+
+    def fork(self, num_tokens: int | None = None) -> "ReadSequence":
+        """An independent copy of the first tokens; of all if None. Raises OverloadedError."""
+        other = ReadSequence(self.cache.fork(num_tokens))
+        other.token_ids = self.token_ids[:num_tokens]
+        if other.num_tokens >= self._num_before:
+            other._num_before = self._num_before
+            other._nodes = {key: ReadNode(node.row, node.stored) for key, node in self._nodes.items()}
+        else:
+            other._num_before = other.num_tokens
+        return other
+
+    def drop_rows(self) -> None:
+        """Frees the logits."""
+        for node in self._nodes.values():
+            node.row = None
+
+    @property
+    def _end(self) -> tuple[int, ...]:
+        return tuple(self.token_ids[self._num_before :])
+
+    def _iter_keys(self, tree: TokenTree) -> Iterator[tuple[int, ...]]:
+        base = self._end
+        keys: list[tuple[int, ...]] = []
+        for token_id, parent in zip(tree.branch_ids, tree.parents, strict=True):
+            keys.append((*(base if parent is None else keys[parent]), token_id))
+            yield keys[-1]
+
+    def _touch(self, key: tuple[int, ...]) -> ReadNode | None:
+        node = self._nodes.pop(key, None)
+        if node is not None:
+            self._nodes[key] = node
+        return node
+
+    def _add(self, key: tuple[int, ...], row: LogitRow, stored: StoredRow | None) -> None:
+        node = self._nodes.pop(key, None) or ReadNode()
+        self._nodes[key] = ReadNode(row, node.stored if stored is None else stored)
+
+    def _move_anchor(self) -> None:
+        """Moves the anchor behind the end, so that the names of nodes stay short."""
+        if self.num_tokens - self._num_before <= _MAX_ANCHOR_DISTANCE:
+            return
+        num_moved = self.num_tokens - _MIN_ANCHOR_DISTANCE - self._num_before
+        gone = tuple(self.token_ids[self._num_before : self._num_before + num_moved])
+        self._nodes = {key[num_moved:]: node for key, node in self._nodes.items() if key[:num_moved] == gone}
+        self._num_before += num_moved

@@ -1,0 +1,119 @@
+"""Heal points of texts that differ little from earlier ones, as they do from one keystroke to the next.
+
+Naive form: split the whole text again (2 ms for 8 kB). But an earlier text had a part that no continuation can change.
+A text that begins like the earlier one has the same tokens there, and only what follows is split. Each text leaves a
+*mark*: how far a later text must agree with it, and how much of it is then settled.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from inference.healing.heal_point import HealPoint, find_section_heal_point, prepare_text
+from inference.healing.text_encoder import TextEncoder
+
+_MAX_TEXTS = 16
+_MAX_MARKS = 128
+_SPACING = 32  # characters between the settled parts of two marks
+_MARGINS = (64, 512, 2048)  # characters to split again; fewer may not be enough to find a heal point
+_DISTANCES = (2048, 512, 128)  # characters before the end at which a text gets marks too: for later keys and deletions
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """In a text that begins with the first `num_chars` of the remembered one, the first `num_stable` are settled."""
+
+    num_chars: int
+    num_stable: int
+    num_stable_bytes: int
+    num_stable_ids: int
+
+
+@dataclass(slots=True)
+class _Remembered:
+    """A tenant's text, its marks in ascending order, and the tokens of the last mark's settled part."""
+
+    tenant: str
+    text: str = ""
+    ids: tuple[int, ...] = ()
+    marks: list[_Mark] = field(default_factory=list)
+
+
+class HealMemory:
+    """Finds heal points, and remembers the texts. Not thread-safe."""
+
+    def __init__(self, encoder: TextEncoder) -> None:
+        self._encoder = encoder
+        self._texts: list[_Remembered] = []  # least recently used first
+
+    def find_heal_point(self, text: str, tenant: str = "") -> HealPoint:
+        """The same as `inference.healing.heal_point.find_heal_point`. Tenants share no remembered texts."""
+        text, num_unsettled_bytes = prepare_text(self._encoder, text)
+        remembered = self._take(text, tenant)
+        for distance in _DISTANCES:
+            num_stable = remembered.marks[-1].num_stable if remembered.marks else 0
+            if len(text) - num_stable > 2 * distance:
+                self._extend(remembered, text[: len(text) - distance], 0)
+        return self._extend(remembered, text, num_unsettled_bytes)
+
+    def _take(self, text: str, tenant: str) -> _Remembered:
+        """The tenant's text that shares the most settled characters with `text`, without the marks beyond them."""
+        best, best_marks = _Remembered(tenant), list[_Mark]()
+        for each in [each for each in self._texts if each.tenant == tenant]:
+            num_common = count_common(each.text, text)
+            marks = [mark for mark in each.marks if mark.num_chars <= num_common]
+            if marks and (not best_marks or marks[-1].num_stable >= best_marks[-1].num_stable):
+                best, best_marks = each, marks
+        if best_marks and 2 * best_marks[-1].num_stable >= best.marks[-1].num_stable:
+            self._texts.remove(best)
+            best.marks = best_marks
+        else:  # most of it would be lost
+            best = _Remembered(tenant, best.text, best.ids, best_marks)
+        self._texts.append(best)
+        del self._texts[:-_MAX_TEXTS]
+        return best
+
+    def _extend(self, remembered: _Remembered, text: str, num_unsettled_bytes: int) -> HealPoint:
+        """The heal point of `text`, which agrees with all marks. It becomes the remembered text."""
+        for mark in _list_starts(remembered.marks, len(text)):
+            point = find_section_heal_point(self._encoder, text[mark.num_stable :], num_unsettled_bytes)
+            if point.num_stable_bytes or not mark.num_stable:  # it was found without what comes before
+                break
+        own = text[mark.num_stable :].encode()[: point.num_stable_bytes].decode()
+        point = replace(
+            point,
+            kept_ids=remembered.ids[: mark.num_stable_ids] + point.kept_ids,
+            num_stable_bytes=mark.num_stable_bytes + point.num_stable_bytes,
+            num_stable_ids=mark.num_stable_ids + point.num_stable_ids,
+        )
+        added = _Mark(len(text), mark.num_stable + len(own), point.num_stable_bytes, point.num_stable_ids)
+        remembered.text, remembered.ids = text, point.kept_ids[: point.num_stable_ids]
+        remembered.marks = _add_mark(remembered.marks, added)
+        return point
+
+
+def _add_mark(marks: list[_Mark], added: _Mark) -> list[_Mark]:
+    """The marks with one more. Of those before it, each but the last is at least `_SPACING` from its neighbour."""
+    marks = [mark for mark in marks if mark.num_stable <= added.num_stable]
+    if len(marks) > 1 and marks[-1].num_stable - marks[-2].num_stable < _SPACING:
+        marks.pop()
+    return [*marks[-_MAX_MARKS:], added]
+
+
+def _list_starts(marks: list[_Mark], num_chars: int) -> list[_Mark]:
+    """The marks from which a text of `num_chars` is split, nearest first; at last the start of the text."""
+    starts = []
+    for margin in _MARGINS:
+        far = [mark for mark in marks if mark.num_stable <= num_chars - margin]
+        starts += far[-1:]
+    return [*starts, _Mark(0, 0, 0, 0)]
+
+
+def count_common(text: str, other: str) -> int:
+    """How many of the first characters are equal."""
+    low, high = 0, min(len(text), len(other))
+    while low < high:  # the first `low` are equal; those after `high` are not compared
+        middle = (low + high + 1) // 2
+        if text[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,65 @@
+"""The file `midtoken.json` of a model folder. It says what suits this model best; settings go before it.
+
+    {"fill_in": {"layout": "spm"}, "dtype": "int8"}
+
+`fill_in` is how the model is given the text after the cursor (`inference.engine.prompts.fill_in_choice`), `dtype` the
+type of numbers in which its completions were measured to be as good as in float32.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from inference.errors import ModelError, quote
+
+FILE_NAME = "midtoken.json"
+_KEYS = ("fill_in", "dtype")
+_DTYPES = ("float32", "int8")
+
+
+@dataclass(frozen=True, slots=True)
+class FolderFile:
+    """The content of the file; the defaults if there is none."""
+
+    fill_in: dict[str, Any] = field(default_factory=dict)
+    dtype: str | None = None
+
+
+def read_folder_file(folder: Path) -> FolderFile:
+    """The file in a model folder. Raises ModelError if it is wrong."""
+    path = folder / FILE_NAME
+    if not path.exists() and not path.is_symlink():  # a link that leads nowhere is not "no file"
+        return FolderFile()
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_build_object)
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"cannot read {path}: {error}") from error
+    values = check_keys(path, "the file", content, _KEYS)
+    dtype = values.get("dtype")
+    if dtype is not None and dtype not in _DTYPES:
+        raise ModelError(f"{path}: dtype must be one of {', '.join(_DTYPES)}, not {quote(repr(dtype))}")
+    fill_in = values.get("fill_in", {})
+    if not isinstance(fill_in, dict):
+        raise ModelError(f"{path}: fill_in must be a JSON object")
+    return FolderFile(fill_in, dtype)
+
+
+def check_keys(path: Path, name: str, value: Any, known: tuple[str, ...]) -> dict[str, Any]:  # Any: parsed JSON
+    """The value, if it is an object with known keys only. Raises ModelError."""
+    if not isinstance(value, dict):
+        raise ModelError(f"{path}: {name} must be a JSON object")
+    for key in value:
+        if key not in known:
+            raise ModelError(f"{path}: unknown key {quote(key)} in {name}; known are {', '.join(known)}")
+    return value
+
+
+def _build_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """A JSON object. Raises ValueError if it names a key twice."""
+    built: dict[str, object] = {}
+    for name, value in pairs:
+        if name in built:
+            raise ValueError(f"the key {quote(name)} stands twice in one object")
+        built[name] = value
+    return built

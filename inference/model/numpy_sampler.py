@@ -1,0 +1,190 @@
+"""The choice of the next token on the CPU: exact masses over the intervals of the crossings only.
+
+Log-mass of a crossing: log P(path) + log of the probability of all tokens that may follow there (Vieira et al. 2025,
+section 3.4). The sorted vocabulary makes these tokens a slice, so nothing of the vocabulary's size is masked. Where any
+token may follow, the probabilities sum to one, and a greedy choice needs the greatest logit only.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from inference.healing.covering import Crossing, Rule, find_crossing_interval
+from inference.model.language_model import Choice, CrossingScores, RandomSource, SampleRequest, SampleResult
+from inference.model.node_weights import NodeWeights, find_needed, find_row, weigh_nodes
+from trie_cache.hot_prefixes import HotPrefixCache
+from trie_cache.trie import Trie
+from trie_cache.vocabulary import Vocabulary
+
+_Ids = npt.NDArray[np.int32]
+_Logits = npt.NDArray[np.float32]
+
+
+class NumpyRow:
+    """The next-token logits after one node."""
+
+    __slots__ = ("_log_total", "logits")
+
+    def __init__(self, logits: _Logits) -> None:
+        """`logits`: [vocab_size], -inf for padding rows."""
+        self.logits = logits
+        self._log_total: float | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return self.logits.nbytes
+
+    @property
+    def log_total(self) -> float:
+        """The logarithm of the sum of the exponentials. Computed on first use."""
+        if self._log_total is None:
+            self._log_total = _log_sum_exp(self.logits)
+        return self._log_total
+
+
+@dataclass(frozen=True, slots=True)
+class _Allowed:
+    """The tokens that may follow at a crossing, with the logarithms of their probabilities."""
+
+    ids: _Ids | None  # None: all, in their order
+    log_probs: npt.NDArray[np.float64] | _Logits  # relative to the crossing's node, plus `offset`
+    offset: float
+
+    def find_best(self) -> tuple[int, float]:
+        if not self.log_probs.size:
+            return -1, -math.inf
+        at = int(self.log_probs.argmax())
+        return (at if self.ids is None else int(self.ids[at])), float(self.log_probs[at]) + self.offset
+
+
+class NumpySampler:
+    """Chooses tokens for one request at a time."""
+
+    def __init__(self, vocabulary: Vocabulary, hot_prefixes: HotPrefixCache, trie: Trie) -> None:
+        self._hot_prefixes = hot_prefixes
+        self._trie = trie
+        is_token = np.array([bool(data) for data in vocabulary.token_bytes])
+        is_token[sorted(vocabulary.special_ids)] = True
+        self._padding = np.flatnonzero(~is_token)  # rows of the head that are no tokens
+
+    def new_random_source(self, seed: int | None) -> np.random.Generator:
+        """A generator for one candidate. `None` seeds it from the system."""
+        return np.random.default_rng(seed)
+
+    def build_rows(self, logits: _Logits) -> list[NumpyRow]:
+        """A row for each line of `logits`, [num_rows, vocab_size]; it may be overwritten. Rows own their memory."""
+        if self._padding.size:
+            logits[:, self._padding] = -np.inf
+        return [NumpyRow(line.copy()) for line in logits]
+
+    def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
+        """One result for each request, whose rows are NumpyRows."""
+        return [self._choose(request) for request in requests]
+
+    def _choose(self, request: SampleRequest) -> SampleResult:
+        if request.wants_best and len(request.crossings) == 1 and request.crossings[0] == _ANY:
+            return SampleResult((Choice(request.crossings[0], int(request.rows[0].logits.argmax())),))
+        num_hits, num_misses = self._hot_prefixes.num_hits, self._hot_prefixes.num_misses
+        rows = request.rows
+        weights = weigh_nodes(request, lambda row, token: float(rows[row].logits[token]) - rows[row].log_total)
+        allowed = [self._find_allowed(request, weights, crossing) for crossing in request.crossings]
+        bests = [(-1, -math.inf) if each is None else each.find_best() for each in allowed]
+        best = max(range(len(bests)), key=lambda index: bests[index][1])
+        needed = find_needed(request, weights, bests[best][1])
+        if needed:
+            return SampleResult((), needed)
+        read = [each for each in allowed if each is not None]
+        if request.sampling.is_greedy and len(request.random_sources) == 1:
+            choices: tuple[Choice, ...] = (Choice(request.crossings[best], bests[best][0]),)
+        else:
+            choices = _draw(request, read)
+        return SampleResult(
+            choices,
+            scores=_build_scores(read, bests) if request.wants_scores else None,
+            num_hot_hits=self._hot_prefixes.num_hits - num_hits,
+            num_hot_misses=self._hot_prefixes.num_misses - num_misses,
+        )
+
+    def _find_allowed(self, request: SampleRequest, weights: NodeWeights, crossing: Crossing) -> _Allowed | None:
+        """The tokens that may follow; None if a branch of the path was not read."""
+        if weights.find_unread(crossing):
+            return None
+        row: NumpyRow = request.rows[find_row(crossing.node)]
+        offset = weights.find_log_prob(crossing) - row.log_total
+        ids = self._find_ids(crossing)
+        return _Allowed(ids, row.logits if ids is None else row.logits[ids], offset)
+
+    def _find_ids(self, crossing: Crossing) -> _Ids | None:
+        if not crossing.remaining_bytes:
+            return None
+        if crossing.rule is Rule.SPELL:
+            return self._hot_prefixes.allowed(crossing.remaining_bytes).ids
+        interval = (
+            find_crossing_interval(self._trie, crossing.remaining_bytes)
+            if crossing.rule is Rule.CROSS
+            else self._trie.find_interval(crossing.remaining_bytes)
+        )
+        return self._trie.order[interval.lo : interval.hi]
+
+
+_ANY = Crossing(None, b"", Rule.EXTEND)
+
+
+def _log_sum_exp(logits: npt.NDArray[np.float64] | _Logits) -> float:
+    """The logarithm of the sum of the exponentials; -inf for no numbers."""
+    if not logits.size:
+        return -math.inf
+    greatest = logits.max()
+    if greatest == -np.inf:
+        return -math.inf
+    return float(greatest) + math.log(float(np.exp(logits - greatest).sum(dtype=np.float64)))
+
+
+def _build_scores(allowed: list[_Allowed], bests: list[tuple[int, float]]) -> CrossingScores:
+    return CrossingScores(
+        np.array([_log_sum_exp(each.log_probs) + each.offset for each in allowed]),
+        np.array([token_id for token_id, _ in bests]),
+        np.array([log_prob for _, log_prob in bests]),
+    )
+
+
+def _draw(request: SampleRequest, allowed: list[_Allowed]) -> tuple[Choice, ...]:
+    """One choice for each random source, from all paths and tokens together: sampled, or the most likely in order.
+
+    Greedy requests get fewer choices if fewer tokens may follow.
+    """
+    scores = np.concatenate([each.log_probs.astype(np.float64) + each.offset for each in allowed])
+    ends = np.cumsum([each.log_probs.size for each in allowed])
+    if request.sampling.is_greedy:
+        num_allowed = int(np.isfinite(scores).sum())
+        picks = np.argsort(-scores, kind="stable")[: min(len(request.random_sources), num_allowed)].tolist()
+    else:
+        totals = _accumulate(scores / request.sampling.temperature, request.sampling.top_p)
+        picks = [_draw_one(totals, source) for source in request.random_sources]
+    choices = []
+    for pick in picks:
+        at = int(np.searchsorted(ends, pick, side="right"))
+        index = pick - (int(ends[at - 1]) if at else 0)
+        ids = allowed[at].ids
+        choices.append(Choice(request.crossings[at], index if ids is None else int(ids[index])))
+    return tuple(choices)
+
+
+def _accumulate(scores: npt.NDArray[np.float64], top_p: float) -> npt.NDArray[np.float64]:
+    """The running sum of the probabilities of the fewest most likely members that together reach `top_p`."""
+    probs = np.exp(scores - scores.max())
+    probs /= probs.sum()
+    if not math.isclose(top_p, 1.0):
+        order = np.argsort(-probs, kind="stable")
+        ordered = probs[order]
+        probs[order[np.cumsum(ordered) - ordered >= top_p]] = 0.0
+    return np.cumsum(probs)
+
+
+def _draw_one(totals: npt.NDArray[np.float64], source: RandomSource | None) -> int:
+    assert isinstance(source, np.random.Generator), "NumpySampler.new_random_source made it"
+    return int(np.searchsorted(totals, source.random() * totals[-1], side="right"))

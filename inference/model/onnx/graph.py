@@ -1,0 +1,261 @@
+"""The ONNX graph of a decoder: token ids, positions, stored keys and values in, next-token logits out.
+
+The graph forwards the new rows of one sequence. Its inputs:
+
+    token_ids, positions   [1, num_rows] int64
+    cosines, sines         [num_positions, head_dim / 2] float32, at least as many as there are keys
+    bias                   [1, 1, num_rows, num_keys] float32, added to the attention scores: 0, or HIDDEN for a key
+                           that the row must not see. No row sees those after it
+    last_key               [1] int32, num_keys - 1
+    num_keys               [] int32, the stored rows and the new ones
+    wanted_rows            [num_wanted] int64, the rows whose logits are computed
+    past_<n>               [1, num_kv_heads, capacity, head_dim] float32, for each layer its keys (even n), its values
+
+Outputs are `logits`, [1, num_wanted, vocab_size] float32, and `present_<n>`. Bind these to the memory of `past_<n>`:
+attention then writes the new rows' keys and values after the stored ones, and copies nothing.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from onnx import ModelProto, NodeProto, TensorProto, helper
+
+from inference.model.onnx.decoder_config import DecoderConfig
+from inference.model.onnx.precision import BLOCK_SIZE, Precision, count_blocks, quantize
+from inference.model.onnx.weights import EMBEDDINGS, FINAL_NORM, Weights, name_head, name_layer
+
+HIDDEN = float(np.finfo(np.float32).min) / 2  # a score of this size has the probability 0
+CONSTANTS_VERSION = 1  # increase it when other constants are computed from the same weights
+
+_MICROSOFT = "com.microsoft"
+_OPSETS = {"": 21, _MICROSOFT: 1}
+_IR_VERSION = 10
+_ACCURACY_LEVEL = 4  # of products with 8-bit weights: the inputs are rounded to 8 bits too, each row by itself
+_ATTENTION_INPUTS = ("last_key", "num_keys", "cosines", "sines", "positions", "bias")
+_ALIGNMENT = 4096  # of constants in their file, so that it can be mapped
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A constant of a graph, outside of it. Its bytes are at `offset` of the file of all constants."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    offset: int
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of its bytes."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The graph of a decoder. Its constants are read from the model folder one after the other."""
+
+    model: ModelProto
+    groups: Sequence[tuple[tuple[Constant, ...], Callable[[], Sequence[Array]]]]  # constants that are read together
+
+    def iter_constants(self) -> Iterable[tuple[Constant, Array]]:
+        """All constants and their values, in the order of their offsets."""
+        for constants, read in self.groups:
+            yield from zip(constants, read(), strict=True)
+
+
+def build_graph(config: DecoderConfig, weights: Weights, precision: Precision, file_name: str) -> Graph:
+    """The graph of a decoder with these weights. `file_name`: where the graph says that its constants are."""
+    builder = _Builder(config, weights, precision)
+    builder.add_decoder()
+    return Graph(builder.build_model(file_name), builder.groups)
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Collects nodes and constants. Values are known by their names."""
+
+    config: DecoderConfig
+    weights: Weights
+    precision: Precision
+    nodes: list[NodeProto] = field(default_factory=list)
+    groups: list[tuple[tuple[Constant, ...], Callable[[], Sequence[Array]]]] = field(default_factory=list)
+    end: int = 0  # of the file of constants
+
+    def add_decoder(self) -> None:
+        """Adds all layers, from token ids to logits."""
+        config = self.config
+        hidden = self._add_embeddings()
+        for layer in range(config.num_layers):
+            hidden = self._add_attention(layer, hidden)
+            hidden = self._add_ffn(layer, hidden)
+        wanted = self._add_node("Gather", [hidden, "wanted_rows"], "wanted", axis=1)
+        normed = self._add_norm(FINAL_NORM, wanted)
+        self._add_linear([name_head(config)], config.vocab_size, normed, "logits", has_bias=False)
+
+    def build_model(self, file_name: str) -> ModelProto:
+        """The model of all nodes, with the constants outside of it."""
+        config = self.config
+        planes = [1, config.num_kv_heads, "capacity", config.head_dim]
+        inputs: dict[str, Any] = {
+            "token_ids": (TensorProto.INT64, [1, "num_rows"]),
+            "positions": (TensorProto.INT64, [1, "num_rows"]),
+            "cosines": (TensorProto.FLOAT, ["num_positions", config.head_dim // 2]),
+            "sines": (TensorProto.FLOAT, ["num_positions", config.head_dim // 2]),
+            "bias": (TensorProto.FLOAT, [1, 1, "num_rows", "num_keys"]),
+            "last_key": (TensorProto.INT32, [1]),
+            "num_keys": (TensorProto.INT32, []),
+            "wanted_rows": (TensorProto.INT64, ["num_wanted"]),
+        }
+        outputs: dict[str, Any] = {"logits": (TensorProto.FLOAT, [1, "num_wanted", config.vocab_size])}
+        for plane in range(2 * config.num_layers):
+            inputs[f"past_{plane}"] = outputs[f"present_{plane}"] = (TensorProto.FLOAT, planes)
+        graph = helper.make_graph(
+            self.nodes,
+            "decoder",
+            [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()],
+            [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in outputs.items()],
+            [_refer(constant, file_name) for constants, _ in self.groups for constant in constants],
+        )
+        opsets = [helper.make_opsetid(domain, version) for domain, version in _OPSETS.items()]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+
+    def _add_embeddings(self) -> str:
+        name = f"{EMBEDDINGS}.weight"
+        dtype = self.weights.find_dtype(name)  # half of the memory if the file is in half precision
+        shape = (self.config.vocab_size, self.config.hidden_size)
+        self._add_group([("embeddings", shape, dtype)], lambda: [self.weights.read_raw(name)])
+        rows = self._add_node("Gather", ["embeddings", "token_ids"], "embedded", axis=0)
+        return self._add_node("Cast", [rows], "hidden", to=TensorProto.FLOAT)
+
+    def _add_attention(self, layer: int, hidden: str) -> str:
+        config, path = self.config, f"{name_layer(layer)}.self_attn"
+        normed = self._add_norm(f"{name_layer(layer)}.input_layernorm", hidden)
+        size = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
+        parts = [f"{path}.{part}_proj" for part in "qkv"]
+        packed = self._add_linear(parts, size, normed, f"{path}.qkv", has_bias=config.has_qkv_bias)
+        keys, values = 2 * layer, 2 * layer + 1
+        attended = f"{path}.attended"
+        self.nodes.append(
+            helper.make_node(
+                "GroupQueryAttention",
+                [packed, "", "", f"past_{keys}", f"past_{values}", *_ATTENTION_INPUTS],
+                [attended, f"present_{keys}", f"present_{values}"],
+                domain=_MICROSOFT,
+                num_heads=config.num_heads,
+                kv_num_heads=config.num_kv_heads,
+                do_rotary=1,
+            )
+        )
+        size = config.hidden_size
+        out = self._add_linear([f"{path}.o_proj"], size, attended, f"{path}.out", has_bias=config.has_output_bias)
+        return self._add_node("Add", [hidden, out], f"{path}.sum")
+
+    def _add_ffn(self, layer: int, hidden: str) -> str:
+        config, path = self.config, f"{name_layer(layer)}.mlp"
+        has_bias = config.has_ffn_bias
+        normed = self._add_norm(f"{name_layer(layer)}.post_attention_layernorm", hidden)
+        gate, up = (
+            self._add_linear([f"{path}.{part}_proj"], config.ffn_size, normed, f"{path}.{part}", has_bias=has_bias)
+            for part in ("gate", "up")
+        )
+        sigmoid = self._add_node("Sigmoid", [gate], f"{path}.sigmoid")
+        silu = self._add_node("Mul", [gate, sigmoid], f"{path}.silu")
+        inner = self._add_node("Mul", [silu, up], f"{path}.inner")
+        out = self._add_linear([f"{path}.down_proj"], config.hidden_size, inner, f"{path}.out", has_bias=has_bias)
+        return self._add_node("Add", [hidden, out], f"{path}.sum")
+
+    def _add_norm(self, path: str, value: str) -> str:
+        """Division by the root mean square, and a factor for each number."""
+        factors = f"{path}.weight"
+        self._add_group(
+            [(factors, (self.config.hidden_size,), np.dtype(np.float32))], lambda: [self.weights.read(factors)]
+        )
+        epsilon = self.config.norm_epsilon
+        return self._add_node("SimplifiedLayerNormalization", [value, factors], f"{path}.out", axis=-1, epsilon=epsilon)
+
+    def _add_linear(self, paths: Sequence[str], size: int, value: str, output: str, *, has_bias: bool) -> str:
+        """Products with the weights of some modules, side by side; `size` numbers for each row."""
+        product = f"{output}.product" if has_bias else output
+        if self.precision is Precision.INT8:
+            self._add_quantized(paths, size, value, product)
+        else:
+            self._add_plain(paths, size, value, product)
+        if not has_bias:
+            return product
+        biases = f"{output}.bias"
+        self._add_group(
+            [(biases, (size,), np.dtype(np.float32))],
+            lambda: [np.concatenate([self.weights.read(f"{path}.bias") for path in paths])],
+        )
+        return self._add_node("Add", [product, biases], output)
+
+    def _add_plain(self, paths: Sequence[str], size: int, value: str, output: str) -> None:
+        name = f"{output}.weight"
+        num_inputs = self.weights.find_shape(f"{paths[0]}.weight")[1]
+        self._add_group(
+            [(name, (num_inputs, size), np.dtype(np.float32))],
+            lambda: [np.ascontiguousarray(self._read_rows(paths).T)],
+        )
+        self._add_node("MatMul", [value, name], output)
+
+    def _add_quantized(self, paths: Sequence[str], size: int, value: str, output: str) -> None:
+        num_inputs = self.weights.find_shape(f"{paths[0]}.weight")[1]
+        num_blocks = count_blocks(num_inputs)
+        codes, scales, zeros = (f"{output}.{part}" for part in ("codes", "scales", "zeros"))
+        byte = np.dtype(np.uint8)
+        self._add_group(
+            [
+                (codes, (size, num_blocks, BLOCK_SIZE), byte),
+                (scales, (size, num_blocks), np.dtype(np.float32)),
+                (zeros, (size, num_blocks), byte),
+            ],
+            lambda: quantize(self._read_rows(paths)),
+        )
+        self.nodes.append(
+            helper.make_node(
+                "MatMulNBits",
+                [value, codes, scales, zeros],
+                [output],
+                domain=_MICROSOFT,
+                K=num_inputs,
+                N=size,
+                bits=8,
+                block_size=BLOCK_SIZE,
+                accuracy_level=_ACCURACY_LEVEL,
+            )
+        )
+
+    def _read_rows(self, paths: Sequence[str]) -> npt.NDArray[np.float32]:
+        return np.concatenate([self.weights.read(f"{path}.weight") for path in paths])
+
+    def _add_node(self, kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
+        self.nodes.append(helper.make_node(kind, inputs, [output], **attributes))
+        return output
+
+    def _add_group(
+        self, infos: Sequence[tuple[str, tuple[int, ...], np.dtype[Any]]], read: Callable[[], Sequence[Array]]
+    ) -> None:
+        constants = []
+        for name, shape, dtype in infos:
+            constants.append(Constant(name, shape, dtype, self.end))
+            self.end += -(-constants[-1].num_bytes // _ALIGNMENT) * _ALIGNMENT
+        self.groups.append((tuple(constants), read))
+
+
+def _refer(constant: Constant, file_name: str) -> TensorProto:
+    """The constant as a reference to a file."""
+    tensor = TensorProto(
+        name=constant.name,
+        dims=constant.shape,
+        data_type=helper.np_dtype_to_tensor_dtype(constant.dtype),
+        data_location=TensorProto.EXTERNAL,
+    )
+    place = {"location": file_name, "offset": constant.offset, "length": constant.num_bytes}
+    for key, value in place.items():
+        tensor.external_data.add(key=key, value=str(value))
+    return tensor

@@ -1,0 +1,119 @@
+"""Graphs with their constants in a cache folder, so that a model is converted once and then mapped from a file.
+
+An entry is a folder whose name is a digest of the graph and of the files that its constants are computed from. It holds
+the graph, the constants, and a list of both with their digests, which are compared before an entry is used. An entry is
+written to a folder of another name, which is then renamed. An entry whose content is not what its list says is
+replaced. Nothing in the cache folder is needed: if it cannot be used, the constants are computed in memory.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import onnxruntime
+
+from inference.model.onnx.graph import CONSTANTS_VERSION, Graph
+
+GRAPH_NAME = "decoder.onnx"
+CONSTANTS_NAME = "constants.bin"
+
+_LIST_NAME = "digests.json"
+_REPLACED_NAME = "replaced"
+_DRAFT_PREFIX = "draft-"
+_MAX_UNUSED_SECONDS = 60 * 86_400
+_MAX_DRAFT_SECONDS = 86_400
+_GROUP_AND_OTHERS_WRITE = 0o022
+
+_log = logging.getLogger(__name__)
+
+
+class GraphStore:
+    """The graphs in a cache folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Makes the folder if it is missing. Raises OSError if this user cannot use it alone."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+        if status.st_uid != os.getuid() or status.st_mode & _GROUP_AND_OTHERS_WRITE:
+            raise PermissionError(f"other users may write to {folder}")
+        self._folder = folder
+
+    def find(self, key: str) -> Path | None:
+        """The graph's file in the entry of this key; None if there is no such entry, or its content is damaged."""
+        entry = self._folder / key
+        try:
+            digests = json.loads((entry / _LIST_NAME).read_text(encoding="utf-8"))
+            if digests != _compute_digests(entry):
+                _log.warning("the stored graph %s is damaged and will be built again", entry)
+                return None
+            os.utime(entry)
+        except (OSError, ValueError):
+            return None
+        return entry / GRAPH_NAME
+
+    def write_draft(self, graph: Graph) -> Path:
+        """Writes a graph to a new folder, which no other process uses, and returns the folder. Raises OSError."""
+        self._remove_old()
+        draft = Path(tempfile.mkdtemp(prefix=_DRAFT_PREFIX, dir=self._folder))
+        try:
+            with (draft / CONSTANTS_NAME).open("wb") as file:
+                for constant, value in graph.iter_constants():
+                    file.seek(constant.offset)
+                    file.write(value.tobytes())
+            (draft / GRAPH_NAME).write_bytes(graph.model.SerializeToString())
+            (draft / _LIST_NAME).write_text(json.dumps(_compute_digests(draft)), encoding="utf-8")
+        except BaseException:
+            self.discard(draft)
+            raise
+        return draft
+
+    def publish(self, draft: Path, key: str) -> None:
+        """Makes a draft the entry of this key, in place of what is there. The draft's files stay readable."""
+        entry = self._folder / key
+        try:
+            if entry.exists():  # damaged, or another process was as fast
+                entry.rename(draft / _REPLACED_NAME)
+            draft.rename(entry)
+            shutil.rmtree(entry / _REPLACED_NAME, ignore_errors=True)
+        except OSError as error:  # among others if another process does the same at this moment
+            _log.warning("the converted model cannot be kept: %s", error)
+            self.discard(draft)
+
+    def discard(self, draft: Path) -> None:
+        """Removes a draft. Files that are mapped stay readable."""
+        shutil.rmtree(draft, ignore_errors=True)
+
+    def _remove_old(self) -> None:
+        """Removes what was not used for long: models that were changed, and drafts of processes that were killed."""
+        now = time.time()
+        for path in self._folder.iterdir():
+            try:
+                age = now - path.stat().st_mtime
+            except OSError:  # another process has removed it
+                continue
+            is_draft = path.name.startswith(_DRAFT_PREFIX)
+            if path.is_dir() and age > (_MAX_DRAFT_SECONDS if is_draft else _MAX_UNUSED_SECONDS):
+                self.discard(path)
+
+
+def compute_key(graph: Graph, weight_files: Iterable[Path]) -> str:
+    """The name of the entry of a graph whose constants are computed from these files."""
+    digest = hashlib.sha256(graph.model.SerializeToString(deterministic=True))
+    for made_with in (onnxruntime.__version__, str(CONSTANTS_VERSION), *map(_compute_digest, weight_files)):
+        digest.update(f"{made_with}\n".encode())
+    return digest.hexdigest()
+
+
+def _compute_digests(entry: Path) -> dict[str, str]:
+    return {name: _compute_digest(entry / name) for name in (GRAPH_NAME, CONSTANTS_NAME)}
+
+
+def _compute_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

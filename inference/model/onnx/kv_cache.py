@@ -1,0 +1,79 @@
+"""The keys and values of one sequence."""
+
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+
+from inference.healing.token_tree import TokenTree
+from inference.model.onnx.decoder_config import DecoderConfig
+from inference.model.onnx.row_buffer import RowBuffer
+
+_NUM_SPARE_ROWS = 64  # of a copy
+
+StoredRow = npt.NDArray[np.float32]  # [2 * num_layers, num_kv_heads, head_dim]: one token's keys and values
+
+
+class OnnxSequenceCache:
+    """The keys and values of the kept tokens, followed by those of the last forwarded tree's chain and branches."""
+
+    def __init__(self, session: onnxruntime.InferenceSession, config: DecoderConfig, num_tokens: int) -> None:
+        """Allocates room for `num_tokens`. Raises OverloadedError."""
+        self._session = session
+        self._config = config
+        self.buffer = RowBuffer(session, config, num_tokens + 1)
+        self.num_tokens = 0
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the keys and values."""
+        return self.buffer.planes.nbytes
+
+    def reserve(self, num_new: int) -> None:
+        """Makes room for `num_new` rows after the kept ones. Raises OverloadedError, with the cache unchanged."""
+        needed = self.num_tokens + num_new + 1  # a single row is run with one more beside it
+        if needed > self.buffer.capacity:
+            self.buffer.grow(max(needed, 2 * self.buffer.capacity), self.num_tokens)
+
+    def keep(self, tree: TokenTree, node: int | None) -> None:
+        """Keeps the chain of the last forwarded tree and the path to `node`; discards the other branches."""
+        first = self.num_tokens + len(tree.chain_ids)
+        path = tree.find_path(node)
+        if path != list(range(len(path))):
+            planes = self.buffer.planes
+            planes[:, :, first : first + len(path)] = planes[:, :, [first + branch for branch in path]]
+        self.num_tokens = first + len(path)
+
+    def copy_branches(self, tree: TokenTree) -> list[StoredRow]:
+        """Copies of the keys and values of the last forwarded tree's branches. Call this before `keep`."""
+        first = self.num_tokens + len(tree.chain_ids)
+        return [self.buffer.planes[:, :, first + branch].copy() for branch in range(len(tree.branch_ids))]
+
+    def copy_tokens(self, start: int) -> list[StoredRow]:
+        """Copies of the keys and values of the kept tokens from `start` on."""
+        return [self.buffer.planes[:, :, place].copy() for place in range(start, self.num_tokens)]
+
+    def append(self, rows: Sequence[StoredRow]) -> None:
+        """Keeps stored rows as further tokens. Raises OverloadedError, with the cache unchanged."""
+        self.reserve(len(rows))
+        self.write_rows(rows)
+        self.num_tokens += len(rows)
+
+    def write_rows(self, rows: Sequence[StoredRow]) -> None:
+        """Writes stored rows after the kept tokens, without keeping them. Call `reserve` first."""
+        for place, row in enumerate(rows, self.num_tokens):
+            self.buffer.planes[:, :, place] = row
+
+    def cut(self, num_tokens: int) -> None:
+        """Forgets the kept tokens beyond the first `num_tokens`."""
+        self.num_tokens = min(self.num_tokens, num_tokens)
+
+    def fork(self, num_tokens: int | None = None) -> Self:
+        """An independent copy, of the first `num_tokens` only if given. Raises OverloadedError."""
+        num_kept = self.num_tokens if num_tokens is None else min(num_tokens, self.num_tokens)
+        other = type(self)(self._session, self._config, num_kept + _NUM_SPARE_ROWS)
+        other.buffer.planes[:, :, :num_kept] = self.buffer.planes[:, :, :num_kept]
+        other.num_tokens = num_kept
+        return other

@@ -1,0 +1,109 @@
+from contextlib import closing
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inference.engine import drafts
+from inference.engine.drafts import MAX_DRAFT_TOKENS, Draft, Drafter, find_earlier
+from inference.protocol.completion import CompletionRequest, Healing
+from tests.inference.conftest import MakeModel
+from tests.support.engine_bench import UNBOUNDED, build_bench
+from tests.support.sinks import complete
+
+_REPEATED = "def walk(node):\n    return node.next\n\n\n" * 4 + "def walk(node):\n    retu"
+
+
+def _find_earlier_slowly(token_ids: list[int]) -> tuple[int, int] | None:
+    best = None
+    for end in range(len(token_ids) - 1, 2, -1):
+        count = 0
+        while count < min(16, end) and token_ids[end - count - 1] == token_ids[-count - 1]:
+            count += 1
+        if count >= 3 and (best is None or count > best[1]):
+            best = end, count
+    return best
+
+
+@settings(max_examples=10 * settings().max_examples)
+@given(token_ids=st.lists(st.sampled_from([0, 1, 256, 65_536]), max_size=40))
+def test_the_earlier_place_is_the_latest_of_the_longest_matches(token_ids: list[int]) -> None:
+    """The ids have common bytes, which must not be found across the borders of numbers."""
+    assert find_earlier(token_ids) == _find_earlier_slowly(token_ids)
+
+
+def test_a_draft_is_what_followed_earlier() -> None:
+    draft = Drafter().propose([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, 2, 3])
+
+    assert draft is not None
+    assert (draft.token_ids, draft.num_matching) == ((4, 5, 6, 7, 8), 3)
+
+
+def test_a_draft_is_followed_as_long_as_it_is_right() -> None:
+    draft = Draft((4, 5, 6), 3)
+
+    assert [draft.follow(token_id) for token_id in (4, 5, 7)] == [True, True, False]
+    assert draft.num_right == 2
+
+
+def test_wrong_guesses_become_rare_and_right_ones_longer() -> None:
+    tokens = [*range(1, 30), 1, 2, 3]
+    pessimist, optimist = Drafter(), Drafter()
+    for _ in range(40):
+        if wrong := pessimist.propose(tokens):
+            pessimist.learn(wrong)
+        right = optimist.propose(tokens)
+        assert right is not None
+        right.num_right = len(right.token_ids)
+        optimist.learn(right)
+
+    assert sum(pessimist.propose(tokens) is not None for _ in range(64)) == 4
+    assert right is not None
+    assert len(right.token_ids) == MAX_DRAFT_TOKENS
+
+
+@pytest.mark.parametrize("kind", ["qwen", "llama2"])
+@pytest.mark.parametrize("sampling", [{}, {"temperature": 0.8, "seed": 3}, {"num_candidates": 2}])
+@pytest.mark.parametrize("healing", [Healing.EXACT, Healing.GREEDY])
+def test_completions_are_the_same_with_and_without_drafts(
+    kind: str, sampling: dict[str, float], healing: Healing, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sampled ones too: the draws are the same. Of the guesses some are right for a while, some never."""
+    folder = make_model(kind)
+    request = CompletionRequest(_REPEATED, max_tokens=20, healing=healing, extent=UNBOUNDED, **sampling)  # type: ignore[arg-type]
+    plain = build_bench(folder, kind, drafts=False)
+    with closing(plain.engine):
+        expected = complete(plain.engine, request)
+    said = [list(cache.token_ids) for cache in plain.runner.caches]
+
+    def guess(_drafter: Drafter, token_ids: list[int]) -> Draft:
+        num_read = len(token_ids)
+        right = next((ids[num_read : num_read + 5] for ids in said if ids[:num_read] == token_ids), [])
+        if num_read % 3 == 0:
+            right = right[:2]
+        return Draft((*right, 7, 8)[:MAX_DRAFT_TOKENS], 3)
+
+    monkeypatch.setattr(Drafter, "propose", guess)
+    with closing(build_bench(folder, kind).engine) as drafting:
+        ours = complete(drafting, request)
+
+    assert ours.texts == expected.texts
+    assert 0 < ours.stats.num_accepted < ours.stats.num_drafted
+
+
+def test_right_guesses_save_passes(make_model: MakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = build_bench(make_model("qwen"), "qwen", memory_mib=0)
+    request = CompletionRequest("x = ", max_tokens=24, extent=UNBOUNDED, healing=Healing.NONE)
+    with closing(bench.engine):
+        first = complete(bench.engine, request)
+        said = [*bench.runner.caches[-1].token_ids]
+
+        def guess(_drafter: Drafter, token_ids: list[int]) -> Draft:
+            return Draft(tuple(said[len(token_ids) : len(token_ids) + 4]), 3)
+
+        monkeypatch.setattr(drafts.Drafter, "propose", guess)
+        again = complete(bench.engine, request)
+
+    assert again.text == first.text
+    assert again.stats.num_accepted >= 12
+    assert again.stats.num_forwards == again.stats.num_tokens - again.stats.num_accepted

@@ -1,0 +1,258 @@
+"""What a request gets does not depend on what was remembered before it; only its cost does."""
+
+import dataclasses
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from inference.engine.prompts.layout import Layout
+from inference.engine.prompts.prompt import PromptBuilder
+from inference.errors import OverloadedError
+from inference.protocol.completion import CompletionRequest, CompletionStats, Explanation, Healing
+from tests.inference.conftest import MakeModel
+from tests.support.engine_bench import UNBOUNDED, Bench, WatchedRunner, build_bench
+from tests.support.scripted_model import raise_full
+from tests.support.sinks import CollectingSink, complete, submit
+from tests.support.toys import build_prompts, toy_tokenizer
+
+_TEXT = "import os\n\n\ndef walk(node):\n    for child in node.children:\n        "
+_SUFFIXES = ("", "\n    return node\n", "\n    return child\n")
+_LAYOUTS = (Layout.SPM, Layout.PSM_LINE, Layout.NONE)
+
+_edits = st.one_of(
+    st.sampled_from(["w", "al", "k(", "chi", "ld", ")", ".", " = ", "\n", "\n        ", "é"]).map(
+        lambda text: ("type", text)
+    ),
+    st.tuples(st.just("back"), st.integers(1, 12)),
+    st.tuples(st.just("move"), st.integers(0, len(_TEXT))),
+    st.just(("return", 0)),
+    st.just(("accept", 0)),
+    st.just(("again", 0)),
+    st.tuples(st.just("suffix"), st.integers(0, len(_SUFFIXES) - 1)),
+)
+
+
+@dataclasses.dataclass
+class _Editor:
+    """A text with a cursor at the end of `prefix`."""
+
+    prefix: str = _TEXT
+    suffix: str = _SUFFIXES[0]
+    completion: str = ""
+    furthest: str = _TEXT
+
+    def edit(self, kind: str, value: str | int) -> None:
+        if isinstance(value, str):
+            self.prefix += value
+        elif kind == "back":
+            self.prefix = self.prefix[:-value]
+        elif kind == "move":
+            self.prefix = self.furthest[:value]
+        elif kind == "return":
+            self.prefix = self.furthest
+        elif kind == "accept":
+            self.prefix += self.completion
+        elif kind == "suffix":
+            self.suffix = _SUFFIXES[value]
+        if kind not in ("move", "again", "suffix"):
+            self.furthest = self.prefix
+
+
+@cache
+def _build_prompts(layout: Layout) -> PromptBuilder:
+    prompts = build_prompts(toy_tokenizer("qwen"), Layout.SPM if layout is Layout.NONE else layout)
+    return dataclasses.replace(prompts, fill_in=None) if layout is Layout.NONE else prompts
+
+
+def _assert_explanations_agree(warm: Explanation | None, cold: Explanation | None) -> None:
+    if warm is None or cold is None:
+        assert warm == cold
+        return
+    for node, other in zip(warm.nodes, cold.nodes, strict=True):
+        for name in ("log_mass", "best_log_prob"):
+            assert getattr(node, name) == pytest.approx(getattr(other, name), abs=1e-6)
+        assert dataclasses.replace(node, log_mass=None, best_log_prob=None) == dataclasses.replace(
+            other, log_mass=None, best_log_prob=None
+        )
+    assert dataclasses.replace(warm, nodes=()) == dataclasses.replace(cold, nodes=())
+
+
+_ways = st.fixed_dictionaries(
+    {
+        "healing": st.sampled_from(Healing),
+        "temperature": st.sampled_from([0.0, 0.0, 0.8]),
+        "seed": st.integers(0, 3),
+        "num_candidates": st.sampled_from([1, 1, 3]),
+        "explain": st.booleans(),
+        "max_tokens": st.integers(1, 8),
+    }
+)
+
+
+_failures = st.tuples(
+    st.sampled_from(["forward", "reserve", "copy_branches", "copy_tokens", "append", "fork"]), st.integers(0, 3)
+)
+"""What fails, after how many calls that do not."""
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("layout", _LAYOUTS)
+def test_a_warm_engine_answers_as_a_fresh_one_after_any_edits(layout: Layout, make_model: MakeModel) -> None:
+    folder = make_model("qwen")
+
+    @settings(max_examples=max(settings().max_examples // 2, 6), suppress_health_check=list(HealthCheck))
+    @given(edits=st.lists(st.tuples(_edits, _ways), min_size=2, max_size=8))
+    def check(edits: list[tuple[tuple[str, str | int], dict[str, object]]]) -> None:
+        editor = _Editor()
+        warm_bench = build_bench(folder, "qwen", prompts=_build_prompts(layout))
+        with closing(warm_bench.engine) as warm_engine:
+            for (kind, value), way in edits:
+                editor.edit(kind, value)
+                request = CompletionRequest(editor.prefix, editor.suffix, extent=UNBOUNDED, **way)  # type: ignore[arg-type]
+                warm = complete(warm_engine, request)
+                cold = _complete_cold(folder, layout, request)
+                assert warm.texts == cold.texts
+                _assert_explanations_agree(warm.chunks[-1].explanation, cold.chunks[-1].explanation)
+                assert warm.stats.num_read_tokens <= cold.stats.num_read_tokens
+                editor.completion = warm.text
+
+    check()
+
+
+def _complete_cold(folder: Path, layout: Layout, request: CompletionRequest) -> CollectingSink:
+    bench = build_bench(folder, "qwen", prompts=_build_prompts(layout), memory_mib=0)
+    with closing(bench.engine):
+        return complete(bench.engine, request)
+
+
+@pytest.mark.timeout(600)
+def test_after_a_failure_at_any_place_the_next_request_is_right(make_model: MakeModel) -> None:
+    """A forward pass, or something that needs memory for keys and values, fails once in each request."""
+    folder = make_model("qwen")
+    failed: set[str] = set()
+
+    @settings(max_examples=max(settings().max_examples // 2, 6), suppress_health_check=list(HealthCheck))
+    @given(edits=st.lists(st.tuples(_edits, _ways, _failures), min_size=3, max_size=8))
+    def check(edits: list[tuple[tuple[str, str | int], dict[str, object], tuple[str, int]]]) -> None:
+        editor, bench = _Editor(), build_bench(folder, "qwen", prompts=_build_prompts(Layout.PSM_LINE))
+        with closing(bench.engine):
+            for (kind, value), way, failure in edits:
+                editor.edit(kind, value)
+                request = CompletionRequest(editor.prefix, editor.suffix, extent=UNBOUNDED, **way)  # type: ignore[arg-type]
+                _fail_once(bench.runner, *failure, failed)
+                sink = submit(bench.engine, request)
+                sink.wait_for_end()
+                bench.runner.before_cache, bench.runner.before_forward = (lambda _: None), (lambda: None)
+                assert sink.error is None or isinstance(sink.error, OverloadedError)
+
+                again = complete(bench.engine, request)
+
+                cold = _complete_cold(folder, Layout.PSM_LINE, request)
+                assert again.texts == cold.texts
+                _assert_explanations_agree(again.chunks[-1].explanation, cold.chunks[-1].explanation)
+                editor.completion = again.text
+
+    check()
+    assert len(failed) >= 3, "the case says little"
+
+
+def _fail_once(runner: WatchedRunner, failing: str, num_good: int, failed: set[str]) -> None:
+    num_left = num_good
+
+    def count(name: str) -> None:
+        nonlocal num_left
+        if name != failing:
+            return
+        num_left -= 1
+        if num_left == -1:
+            failed.add(name)
+            raise_full()
+
+    runner.before_cache, runner.before_forward = count, lambda: count("forward")
+
+
+def _ask(bench: Bench, prefix: str, **fields: object) -> CollectingSink:
+    request = CompletionRequest(prefix, max_tokens=4, extent=UNBOUNDED)
+    return complete(bench.engine, dataclasses.replace(request, **fields))  # type: ignore[arg-type]
+
+
+def _stats(bench: Bench, prefix: str, **fields: object) -> CompletionStats:
+    return _ask(bench, prefix, **fields).stats
+
+
+def test_the_first_request_reads_its_whole_context(bench: Bench) -> None:
+    stats = _stats(bench, _TEXT)
+
+    assert stats.num_read_tokens == stats.num_context_tokens > 8
+    assert stats.num_first_rows >= stats.num_context_tokens
+
+
+@pytest.mark.parametrize("fields", [{}, {"temperature": 1.0, "seed": 4}, {"explain": True}, {"num_candidates": 3}])
+def test_the_same_request_again_forwards_nothing(bench: Bench, fields: dict[str, object]) -> None:
+    """All candidates but the first are dropped, so they are read again from where they differ."""
+    first = _ask(bench, _TEXT + "chi", **fields)
+    again = _ask(bench, _TEXT + "chi", **fields)
+
+    assert again.texts == first.texts
+    assert (again.stats.num_read_tokens, again.stats.num_first_rows) == (0, 0)
+    if "num_candidates" not in fields:
+        assert again.stats.num_forwards == 0
+
+
+def test_one_more_letter_of_a_word_reads_only_what_the_context_grew_by(bench: Bench) -> None:
+    _ask(bench, _TEXT)
+    before = _stats(bench, _TEXT + "c")
+    num_unread = 0
+    for end in range(2, 6):
+        stats = _stats(bench, _TEXT + "child"[:end])
+
+        assert stats.num_read_tokens <= stats.num_context_tokens - before.num_context_tokens
+        assert stats.num_first_rows <= 2
+        num_unread += stats.num_read_tokens == 0
+        before = stats
+    assert num_unread >= 2, "the case says little"
+
+
+def test_a_word_that_closes_is_not_read_again(bench: Bench) -> None:
+    """Its node becomes context."""
+    for text in ("child", "child.", "child.n"):
+        stats = _stats(bench, _TEXT + text)
+
+    assert stats.num_read_tokens <= 1
+
+
+def test_a_completion_that_is_typed_reads_nothing(bench: Bench) -> None:
+    text = _TEXT + "child"
+    completion = _ask(bench, text, healing=Healing.NONE, max_tokens=12).text
+
+    stats = _stats(bench, text + completion[:1], healing=Healing.NONE, max_tokens=2)
+
+    assert completion
+    assert stats.num_read_tokens <= 2
+
+
+def test_going_back_reads_at_most_the_tokens_at_the_cursor(bench: Bench) -> None:
+    _ask(bench, _TEXT + "child.next(node)\n")
+
+    assert _stats(bench, _TEXT).num_read_tokens <= 1
+
+
+def test_tenants_do_not_share(bench: Bench) -> None:
+    first = _ask(bench, _TEXT, tenant="a")
+    second = _ask(bench, _TEXT, tenant="b")
+
+    assert second.stats.num_read_tokens == first.stats.num_read_tokens == first.stats.num_context_tokens
+    assert second.stats.num_first_rows == first.stats.num_first_rows
+    assert _stats(bench, _TEXT, tenant="a").num_read_tokens == 0
+
+
+def test_without_memory_every_request_reads_its_whole_context(make_model: MakeModel) -> None:
+    bench = build_bench(make_model("qwen"), "qwen", memory_mib=0)
+    with closing(bench.engine):
+        first, second = (_stats(bench, _TEXT) for _ in range(2))
+
+    assert second.num_read_tokens == first.num_read_tokens == first.num_context_tokens

@@ -1,0 +1,77 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from inference.config import EngineConfig
+from inference.errors import ModelError
+from inference.model.onnx.loader import find_folder_obstacle, load_onnx_runner
+from tests.support.decoder_folders import change_config, write_decoder
+
+_DEFAULT_MODEL = Path(__file__).parents[4] / "models/default"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda folder: change_config(folder, model_type="mixtral"), "its family is 'mixtral'"),
+        (lambda folder: change_config(folder, logits_scaling=2), "the field 'logits_scaling'"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "it has no weights"),
+        (lambda folder: (folder / "adapter_config.json").write_text("{}"), "it has an adapter"),
+        (lambda folder: (folder / "config.json").write_text("{"), r"config\.json is missing or cannot be read"),
+        (lambda folder: (folder / "config.json").write_text("[]"), r"config\.json is not a table"),
+        (lambda folder: (folder / "config.json").write_bytes(b"\xff"), r"config\.json is missing or cannot be read"),
+        (lambda folder: (folder / "config.json").unlink(), r"config\.json is missing or cannot be read"),
+    ],
+    ids=["family", "field", "no weights", "adapter", "no JSON", "a list", "no text", "missing"],
+)
+def test_a_folder_that_is_not_served_is_refused_with_the_reason(
+    change: Callable[[Path], object], reason: str, tmp_path: Path
+) -> None:
+    write_decoder(tmp_path)
+    assert find_folder_obstacle(tmp_path) is None
+    change(tmp_path)
+    with pytest.raises(ModelError, match=f"^cannot load the model in .*{reason}"):
+        load_onnx_runner(EngineConfig(tmp_path), None)
+
+
+def test_the_default_model_is_served() -> None:
+    assert find_folder_obstacle(_DEFAULT_MODEL) is None
+
+
+def test_weights_that_do_not_fit_are_refused_with_the_folder(tmp_path: Path) -> None:
+    write_decoder(tmp_path)
+    change_config(tmp_path, intermediate_size=41)
+    with pytest.raises(ModelError, match=f"^cannot load the model in {tmp_path}: .* the shape"):
+        load_onnx_runner(EngineConfig(tmp_path), None)
+
+
+def test_another_precision_is_refused(tmp_path: Path) -> None:
+    write_decoder(tmp_path)
+    with pytest.raises(ModelError, match="run in float32 and int8, not in 'float16'"):
+        load_onnx_runner(EngineConfig(tmp_path, dtype="float16"), None)
+
+
+def _replace(folder: Path, name: str, value: float) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    tensors[name] = np.full_like(tensors[name], value)
+    save_file(tensors, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("model.layers.0.mlp.up_proj.weight", np.nan, "infinite or no numbers, so its weights are damaged"),
+        ("lm_head.weight", np.inf, "infinite or no numbers, so its weights are damaged"),
+        ("lm_head.weight", 0.0, "the same for all tokens"),
+    ],
+)
+def test_weights_that_cannot_be_those_of_a_model_are_refused(
+    name: str, value: float, reason: str, tmp_path: Path
+) -> None:
+    write_decoder(tmp_path)
+    _replace(tmp_path, name, value)
+    with pytest.raises(ModelError, match=reason):
+        load_onnx_runner(EngineConfig(tmp_path), None)

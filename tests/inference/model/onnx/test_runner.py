@@ -1,0 +1,300 @@
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from benchmarks.corpora.families.tiny_families import build_config
+from benchmarks.corpora.families.tiny_folder import write_folder
+from benchmarks.corpora.families.tiny_variants import TinyModel, list_tiny_models
+from inference.config import EngineConfig
+from inference.errors import InvalidRequestError, ModelError, OverloadedError
+from inference.healing.token_tree import TokenTree
+from inference.model.language_model import Part
+from inference.model.onnx.kv_cache import OnnxSequenceCache, StoredRow
+from inference.model.onnx.loader import find_folder_obstacle, load_onnx_runner
+from inference.model.onnx.runner import LogitRow, OnnxRunner
+from tests.support.decoder_folders import MAX_TOKENS, SERVED, VOCAB_SIZE, DecoderOracle, write_decoder
+
+_DEFAULT_MODEL = Path(__file__).parents[4] / "models/default"
+_TOLERANCE = 1e-4
+_TREE = TokenTree((3, 4, 5), (6, 7, 6, 8, 9), (None, 0, None, 2, 2))
+
+
+def _load(folder: Path, dtype: str = "float32", num_threads: int = 1) -> OnnxRunner:
+    return load_onnx_runner(EngineConfig(folder, dtype=dtype, num_threads=num_threads), None)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_decoder(tmp_path_factory.mktemp("models") / "llama")
+
+
+@pytest.fixture(scope="module")
+def runner(folder: Path) -> OnnxRunner:
+    return _load(folder)
+
+
+@pytest.fixture(scope="module")
+def oracle(folder: Path) -> DecoderOracle:
+    return DecoderOracle(folder)
+
+
+def _read(runner: OnnxRunner, text: Sequence[int], piece: int = 1000) -> OnnxSequenceCache:
+    cache = runner.new_cache(8)
+    for first in range(0, len(text), piece):
+        tree = TokenTree(tuple(text[first : first + piece]))
+        assert runner.forward([Part(cache, tree, wants_logits=False)]) == [[]]
+        cache.keep(tree, None)
+    return cache
+
+
+def _forward(runner: OnnxRunner, cache: OnnxSequenceCache, tree: TokenTree, *stored: StoredRow) -> list[LogitRow]:
+    return runner.forward([Part(cache, tree, stored)])[0]
+
+
+def _list_paths(tree: TokenTree, num_stored: int = 0) -> list[list[int]]:
+    """The tokens of each node that gives a row of logits: the chain's end, then the branches that are not stored."""
+    paths = [list(tree.chain_ids)] if tree.chain_ids else []
+    return paths + [
+        [*tree.chain_ids, *(tree.branch_ids[branch] for branch in tree.find_path(node))]
+        for node in range(num_stored, len(tree.branch_ids))
+    ]
+
+
+def _check(oracle: DecoderOracle, kept: Sequence[int], paths: list[list[int]], rows: list[LogitRow]) -> None:
+    assert len(rows) == len(paths)
+    for path, row in zip(paths, rows, strict=True):
+        np.testing.assert_allclose(row, oracle.forward([*kept, *path]), atol=_TOLERANCE)
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_logits_after_all_nodes_of_a_tree_are_those_of_transformers(name: str, tmp_path: Path) -> None:
+    family, changes = SERVED[name]
+    write_decoder(tmp_path, family, **changes)
+    runner, oracle = _load(tmp_path), DecoderOracle(tmp_path)
+    kept = [Random(0).randrange(VOCAB_SIZE) for _ in range(50)]
+    cache = _read(runner, kept, 20)
+    _check(oracle, kept, _list_paths(_TREE), _forward(runner, cache, _TREE))
+    cache.keep(_TREE, 4)
+    _check(oracle, [*kept, 3, 4, 5, 6, 9], [[1]], _forward(runner, cache, TokenTree((1,))))
+
+
+_VARIANTS = [
+    pytest.param(variant, id=f"{family}-{variant.variant}")
+    for family in ("llama", "mistral", "qwen2")
+    for variant in list_tiny_models(family)
+    if variant.class_name is None
+]
+
+
+_SERVED_VARIANTS = {
+    *((family, rope) for family in ("llama", "qwen2") for rope in ("plain", "linear RoPE", "llama3 RoPE")),
+    ("mistral", "without a window"),
+}
+
+
+@pytest.mark.parametrize("variant", _VARIANTS)
+def test_variants_of_the_families_are_run_rightly_or_refused(variant: TinyModel, tmp_path: Path) -> None:
+    write_folder(tmp_path, build_config(variant.family, variant.changes))
+    is_served = find_folder_obstacle(tmp_path) is None
+    assert is_served == ((variant.family, variant.variant) in _SERVED_VARIANTS)
+    if not is_served:
+        return
+    runner, oracle = _load(tmp_path), DecoderOracle(tmp_path)
+    kept = [Random(0).randrange(runner.vocab_size) for _ in range(60)]
+    cache = _read(runner, kept, 20)
+    _check(oracle, kept, _list_paths(_TREE), _forward(runner, cache, _TREE))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("shard_size", ["1GB", "9KB"])
+def test_weights_of_each_type_are_read_from_one_file_or_several(
+    dtype: torch.dtype, shard_size: str, tmp_path: Path
+) -> None:
+    write_decoder(tmp_path, dtype=dtype, shard_size=shard_size)
+    assert (len(list(tmp_path.glob("*.safetensors"))) > 1) == (shard_size == "9KB")
+    runner = _load(tmp_path)
+    _check(DecoderOracle(tmp_path), [], _list_paths(_TREE), _forward(runner, runner.new_cache(), _TREE))
+
+
+@st.composite
+def _trees(draw: st.DrawFn, min_chain: int = 0) -> TokenTree:
+    ids = st.integers(0, VOCAB_SIZE - 1)
+    chain = draw(st.lists(ids, min_size=min_chain, max_size=6))
+    branches = draw(st.lists(ids, min_size=0 if chain else 1, max_size=7))
+    parents = tuple(draw(st.one_of(st.none(), st.integers(0, i - 1))) if i else None for i in range(len(branches)))
+    return TokenTree(tuple(chain), tuple(branches), parents)
+
+
+@given(data=st.data())
+def test_steps_of_any_kind_one_after_the_other_give_the_logits_of_transformers(
+    data: st.DataObject, runner: OnnxRunner, oracle: DecoderOracle
+) -> None:
+    cache, kept = runner.new_cache(data.draw(st.integers(1, 20))), [7]
+    cache.keep(_run_without_logits(runner, cache, 7), None)
+    for _ in range(data.draw(st.integers(1, 5))):
+        tree = data.draw(_trees())
+        _check(oracle, kept, _list_paths(tree), _forward(runner, cache, tree))
+        stored = cache.copy_branches(tree)
+        action = data.draw(st.sampled_from(["keep", "store", "append", "cut", "fork"]))
+        if action == "keep":
+            node = data.draw(st.sampled_from([None, *range(len(tree.branch_ids))]))
+            cache.keep(tree, node)
+            kept += [*tree.chain_ids, *(tree.branch_ids[branch] for branch in tree.find_path(node))]
+            continue
+        cache.keep(tree, None)
+        kept += tree.chain_ids
+        if action == "store":
+            bare = TokenTree((), tree.branch_ids, tree.parents)
+            num_stored = data.draw(st.integers(0, len(stored)))
+            rows = _forward(runner, cache, bare, *stored[:num_stored])
+            _check(oracle, kept, _list_paths(bare, num_stored), rows)
+            node = data.draw(st.sampled_from([None, *range(len(tree.branch_ids))]))
+            cache.keep(bare, node)
+            kept += [tree.branch_ids[branch] for branch in tree.find_path(node)]
+        elif action == "append" and stored:
+            path = tree.find_path(data.draw(st.integers(0, len(stored) - 1)))
+            cache.append([stored[branch] for branch in path])
+            kept += [tree.branch_ids[branch] for branch in path]
+        elif action == "cut":
+            cache.cut(data.draw(st.integers(1, len(kept))))
+            kept = kept[: cache.num_tokens]
+        elif action == "fork":
+            num_tokens = data.draw(st.one_of(st.none(), st.integers(1, len(kept))))
+            other = cache.fork(num_tokens)
+            _forward(runner, other, TokenTree((1, 2, 3)))  # changes nothing in the first one
+            if data.draw(st.booleans()):
+                cache, kept = other, kept[:num_tokens]
+    assert cache.num_tokens == len(kept)
+    _check(oracle, kept, [[1]], _forward(runner, cache, TokenTree((1,))))
+
+
+def _run_without_logits(runner: OnnxRunner, cache: OnnxSequenceCache, token_id: int) -> TokenTree:
+    tree = TokenTree((token_id,))
+    runner.forward([Part(cache, tree, wants_logits=False)])
+    return tree
+
+
+@pytest.fixture(scope="module", params=["float32", "int8"])
+def default_runners(request: pytest.FixtureRequest) -> list[OnnxRunner]:
+    """The default model with one thread and with two."""
+    return [_load(_DEFAULT_MODEL, request.param, num_threads) for num_threads in (1, 2)]
+
+
+@example(sizes=[129, 1])  # attention takes rows in tiles
+@example(sizes=[257])
+@given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=5))
+def test_bits_do_not_depend_on_how_a_text_is_divided_into_passes_or_on_threads(
+    sizes: list[int], default_runners: list[OnnxRunner]
+) -> None:
+    text = [Random(1).randrange(8192) for _ in range(sum(sizes))]
+    _check_same_bits(default_runners, text, sizes)
+
+
+@pytest.mark.parametrize("size", [32, 33, 65, 97])
+def test_bits_do_not_depend_on_the_division_where_heads_are_small(size: int, runner: OnnxRunner) -> None:
+    _check_same_bits([runner], [Random(1).randrange(VOCAB_SIZE) for _ in range(size)], [30, size - 30])
+
+
+def _check_same_bits(runners: list[OnnxRunner], text: list[int], sizes: list[int]) -> None:
+    """All runners get the same bits when they read the text in pieces as the first gets when it reads two by two."""
+    pairs = [2] * (len(text) // 2) + [1] * (len(text) % 2)
+    planes, rows = _read_in_pieces(runners[0], text, pairs)
+    for runner in runners:
+        for division in (sizes, [len(text)]):
+            other_planes, other_rows = _read_in_pieces(runner, text, division)
+            np.testing.assert_array_equal(other_planes, planes)
+            np.testing.assert_array_equal(other_rows[-1], rows[-1])
+
+
+def _read_in_pieces(
+    runner: OnnxRunner, text: list[int], sizes: list[int]
+) -> tuple[npt.NDArray[np.float32], list[LogitRow]]:
+    cache, rows, first = runner.new_cache(8), [], 0
+    for size in sizes:
+        tree = TokenTree(tuple(text[first : first + size]))
+        rows += _forward(runner, cache, tree)
+        cache.keep(tree, None)
+        first += size
+    return cache.buffer.planes[:, :, :first].copy(), rows
+
+
+@given(trees=st.lists(_trees(min_chain=1), min_size=2, max_size=4))
+def test_bits_do_not_depend_on_the_neighbours_in_a_pass(trees: list[TokenTree], runner: OnnxRunner) -> None:
+    alone = [_forward(runner, runner.new_cache(), tree) for tree in trees]
+    together = runner.forward([Part(runner.new_cache(), tree) for tree in trees])
+    for some, others in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(some, others)
+
+
+def test_a_tree_whose_branches_are_all_stored_needs_no_run(runner: OnnxRunner, oracle: DecoderOracle) -> None:
+    cache = runner.new_cache()
+    _forward(runner, cache, _TREE)
+    stored = cache.copy_branches(_TREE)
+    cache.keep(_TREE, None)
+    bare = TokenTree((), _TREE.branch_ids, _TREE.parents)
+    assert _forward(runner, cache, bare, *stored) == []
+    cache.keep(bare, 3)
+    _check(oracle, [3, 4, 5, 6, 8], [[1]], _forward(runner, cache, TokenTree((1,))))
+
+
+def test_the_last_position_of_the_model_is_right_and_the_next_one_is_refused(
+    runner: OnnxRunner, oracle: DecoderOracle
+) -> None:
+    text = [Random(2).randrange(VOCAB_SIZE) for _ in range(MAX_TOKENS - 1)]
+    cache = _read(runner, text)
+    _check(oracle, text, [[1]], _forward(runner, cache, TokenTree((1,))))
+    with pytest.raises(InvalidRequestError, match="129 tokens is longer than the 128 tokens"):
+        _forward(runner, cache, TokenTree((1,), (2,), (None,)))
+
+
+@pytest.mark.parametrize("piece", [2500, 700])
+def test_long_texts_get_the_logits_of_transformers(piece: int, tmp_path: Path) -> None:
+    write_decoder(tmp_path, max_position_embeddings=3000, num_hidden_layers=1)
+    runner, text = _load(tmp_path), [Random(3).randrange(VOCAB_SIZE) for _ in range(2500)]
+    cache = _read(runner, text, piece)
+    _check(DecoderOracle(tmp_path), text, [[1]], _forward(runner, cache, TokenTree((1,))))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_logits_that_are_no_numbers_are_refused(value: float, runner: OnnxRunner) -> None:
+    cache = _read(runner, [1, 2])
+    cache.buffer.planes[0, 0, 0, 0] = value
+    with pytest.raises(ModelError, match="infinite or no numbers"):
+        _forward(runner, cache, TokenTree((3,)))
+
+
+class _FullSession:
+    """A session of onnxruntime that fails as when there is no memory. Everything else is that of a real one."""
+
+    def __init__(self, session: object) -> None:
+        self._session = session
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._session, name)
+
+    def run_with_iobinding(self, _binding: object) -> None:
+        raise RuntimeError("[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : std::bad_alloc")
+
+
+def test_a_run_without_memory_says_so_and_keeps_the_cache(folder: Path, oracle: DecoderOracle) -> None:
+    good = _load(folder)
+    cache = _read(good, [1, 2, 3])
+    full = OnnxRunner(_FullSession(good._session), good.config)
+    with pytest.raises(OverloadedError, match="no memory left for a forward pass over 3 tokens"):
+        _forward(full, cache, TokenTree((4, 5), (6,), (None,)))
+    assert cache.num_tokens == 3
+    _check(oracle, [1, 2, 3], [[4]], _forward(good, cache, TokenTree((4,))))
+
+
+def test_a_cache_that_cannot_grow_says_so_and_stays(runner: OnnxRunner, oracle: DecoderOracle) -> None:
+    cache = _read(runner, [1, 2, 3])
+    with pytest.raises(OverloadedError, match="no memory left for the keys and values"):
+        cache.reserve(1 << 45)
+    _check(oracle, [1, 2, 3], [[4]], _forward(runner, cache, TokenTree((4,))))

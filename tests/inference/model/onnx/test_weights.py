@@ -1,0 +1,110 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import ml_dtypes  # noqa: F401  # bfloat16 for NumPy
+import numpy as np
+import numpy.typing as npt
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from inference.errors import ModelError
+from inference.model.onnx.decoder_config import read_decoder_config
+from inference.model.onnx.weights import Weights
+from tests.support.decoder_folders import write_decoder
+
+Tensors = dict[str, npt.NDArray[np.float32]]
+_QUERY = "model.layers.1.self_attn.q_proj.weight"
+
+
+def _open(folder: Path) -> None:
+    config = read_decoder_config(json.loads((folder / "config.json").read_text()))
+    with Weights(folder, config) as weights:
+        weights.read(_QUERY)
+
+
+def _change(folder: Path, change: Callable[[Tensors], object]) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda t: t.pop(_QUERY), f"lack the weights {_QUERY}; download the model again"),
+        (lambda t: [t.pop(name) for name in sorted(t)[:9]], "lack the weights .* and 6 more"),
+        (lambda t: t.pop("lm_head.weight"), "lack the weights lm_head.weight"),
+        (lambda t: t.update({"model.layers.1.self_attn.q_norm.weight": np.ones(16, np.float32)}), "q_norm.weight, whi"),
+        (lambda t: t.update({"model.layers.2.mlp.up_proj.weight": t[_QUERY]}), "layers.2.mlp.up_proj.weight, which"),
+        (lambda t: t.update({_QUERY: t[_QUERY][:48]}), r"shape \[48, 64\], and not \[64, 64\]"),
+        (lambda t: t.update({_QUERY: t[_QUERY].astype(np.float64)}), "are of the type F64"),
+        (lambda t: t.update({_QUERY: t[_QUERY].astype(np.int8)}), "are of the type I8"),
+    ],
+)
+def test_files_with_other_tensors_are_refused_by_name(
+    change: Callable[[Tensors], object], reason: str, tmp_path: Path
+) -> None:
+    write_decoder(tmp_path)
+    _open(tmp_path)
+    _change(tmp_path, change)
+    with pytest.raises(ModelError, match=reason):
+        _open(tmp_path)
+
+
+def test_tensors_that_are_computed_from_the_configuration_are_ignored(tmp_path: Path) -> None:
+    write_decoder(tmp_path)
+    _change(
+        tmp_path, lambda t: t.update({"model.layers.0.self_attn.rotary_emb.inv_freq": np.ones(8, dtype=np.float32)})
+    )
+    _open(tmp_path)
+
+
+def test_a_head_beside_tied_embeddings_must_be_the_same(tmp_path: Path) -> None:
+    write_decoder(tmp_path, tie_word_embeddings=True)
+    _change(tmp_path, lambda t: t.update({"lm_head.weight": t["model.embed_tokens.weight"]}))
+    _open(tmp_path)
+    _change(tmp_path, lambda t: t.update({"lm_head.weight": t["model.embed_tokens.weight"] * 2}))
+    with pytest.raises(ModelError, match=r"lm_head\.weight is not model\.embed_tokens\.weight, as tie_word_embeddings"):
+        _open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "it has no weights"),
+        (b"", "model.safetensors is damaged"),
+        (b"\xff" * 100, "model.safetensors is damaged"),
+        (b"version https://git-lfs.github.com/spec/v1\noid", "Git LFS pointer in place of the weights; run 'git lfs"),
+    ],
+)
+def test_files_that_are_no_weights_are_refused(content: bytes | None, reason: str, tmp_path: Path) -> None:
+    path = write_decoder(tmp_path) / "model.safetensors"
+    path.unlink() if content is None else path.write_bytes(content)
+    with pytest.raises(ModelError, match=reason):
+        _open(tmp_path)
+
+
+def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
+    path = write_decoder(tmp_path) / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ModelError, match=r"model\.safetensors is damaged"):
+        _open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("[", "model.safetensors.index.json cannot be read"),
+        ("[]", "model.safetensors.index.json cannot be read"),
+        ('{"weight_map": {"a": "../model.safetensors"}}', "names a file outside of the folder"),
+        ('{"weight_map": {"a": 7}}', "names a file outside of the folder"),
+        ('{"weight_map": {"a": "other.safetensors"}}', "other.safetensors, which its .* names, is missing"),
+    ],
+)
+def test_a_list_of_files_that_leads_nowhere_is_refused(content: str, reason: str, tmp_path: Path) -> None:
+    write_decoder(tmp_path, shard_size="9KB")
+    _open(tmp_path)
+    (tmp_path / "model.safetensors.index.json").write_text(content)
+    with pytest.raises(ModelError, match=reason):
+        _open(tmp_path)

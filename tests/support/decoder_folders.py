@@ -1,0 +1,86 @@
+"""Folders of tiny decoders with random weights, and the logits that transformers computes for them."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import transformers
+
+VOCAB_SIZE = 96
+MAX_TOKENS = 128
+_SHAPE: dict[str, Any] = {
+    "vocab_size": VOCAB_SIZE,
+    "hidden_size": 64,
+    "intermediate_size": 40,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": MAX_TOKENS,
+}
+LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "rope_theta": 500.0,
+    "factor": 4.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+# The configurations that must be run rightly.
+SERVED: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("llama", {}),
+    "llama tied": ("llama", {"tie_word_embeddings": True}),
+    "llama one head of keys": ("llama", {"num_key_value_heads": 1}),
+    "llama as many heads of keys": ("llama", {"num_key_value_heads": 4}),
+    "llama wide heads": ("llama", {"head_dim": 32}),
+    "llama biases": ("llama", {"attention_bias": True, "mlp_bias": True}),
+    "llama theta": ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 50.0}, "rms_norm_eps": 0.01}),
+    "llama linear": ("llama", {"rope_parameters": {"rope_type": "linear", "rope_theta": 100.0, "factor": 4.0}}),
+    "llama llama3": ("llama", {"rope_parameters": LLAMA3_ROPE}),
+    "llama one layer": ("llama", {"num_hidden_layers": 1}),
+    "mistral": ("mistral", {"sliding_window": None}),
+    "mistral wide heads": ("mistral", {"sliding_window": None, "head_dim": 32, "tie_word_embeddings": True}),
+    "qwen2": ("qwen2", {}),
+    "qwen2 tied": ("qwen2", {"tie_word_embeddings": True}),
+    "qwen2 linear": ("qwen2", {"rope_parameters": {"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0}}),
+}
+
+
+def write_decoder(
+    folder: Path, family: str = "llama", dtype: torch.dtype = torch.float32, shard_size: str = "1GB", **changes: Any
+) -> Path:
+    """Writes a tiny decoder; also norms and biases are random, so that no zero or one hides a difference."""
+    config = transformers.AutoConfig.for_model(family, **_SHAPE | changes)
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    model.to(dtype).save_pretrained(folder, max_shard_size=shard_size)
+    return folder
+
+
+def change_config(folder: Path, **changes: Any) -> None:
+    """Changes fields of a folder's config.json; those that are `...` are removed."""
+    path = folder / "config.json"
+    content = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({name: value for name, value in content.items() if value is not ...}))
+
+
+class DecoderOracle:
+    """transformers, in float64: one text at a time, with its own attention."""
+
+    def __init__(self, folder: Path) -> None:
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype="float64", attn_implementation="eager", local_files_only=True
+        )
+        self._model = model.eval()
+
+    def forward(self, token_ids: Sequence[int]) -> npt.NDArray[np.float64]:
+        """The next-token logits after the last token."""
+        with torch.inference_mode():
+            logits: torch.Tensor = self._model(input_ids=torch.tensor([list(token_ids)]), use_cache=False).logits
+        result: npt.NDArray[np.float64] = logits[0, -1].double().numpy()
+        return result
