@@ -27,6 +27,7 @@ from tokenizers import Tokenizer
 
 from benchmarks.corpora.cuts import draw_cuts
 from benchmarks.measures.askers import Answer, Asker, EngineAsker, GrpcAsker, HttpAsker
+from benchmarks.measures.draft_gain import find_held_out_prefixes, find_repeated_prefixes, measure_draft_gain
 from benchmarks.measures.percentiles import find_mean, find_percentile
 from benchmarks.measures.report import Row, find_processor, print_rows, read_figures, write_report
 from benchmarks.measures.triton import run_triton
@@ -99,7 +100,7 @@ def main() -> None:
     answers = asyncio.run(_measure(options, cursors[::2], cursors[1::2]))
     rows = [each.build_row() for each in answers]
     print_rows(f"Medians over {options.cursors} cursors", rows)
-    figures = read_figures("contestants") | build_figures(rows)
+    figures = read_figures("contestants") | build_figures(rows) | _measure_drafts(options)
     write_report("latency", rows, figures, _draw(rows), find_processor())
 
 
@@ -115,12 +116,27 @@ def build_figures(rows: Sequence[Row]) -> dict[str, float | bool | None]:
     return figures
 
 
+def _measure_drafts(options: argparse.Namespace) -> dict[str, float | bool | None]:
+    """What guesses bring in text that the model never saw, and where earlier text is typed again."""
+    config = EngineConfig(options.model.resolve(), num_threads=options.threads, dtype=options.dtype)
+    cuts = draw_cuts(iter_held_out(), options.drafted, 0, options.seed)
+    figures: dict[str, float | bool | None] = {}
+    for name, prefixes in (("held_out", find_held_out_prefixes(cuts)), ("repeated", find_repeated_prefixes(cuts))):
+        gain = measure_draft_gain(config, prefixes)
+        figures[f"tokens_per_forward_{name}"] = gain.tokens_per_forward
+        figures[f"tokens_per_forward_without_drafts_{name}"] = gain.tokens_per_forward_without
+        figures[f"draft_time_ratio_{name}"] = gain.time_ratio
+        figures[f"draft_differences_{name}"] = gain.num_different
+    return figures
+
+
 def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, default=Path("models/default"))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--cursors", type=int, default=12)
+    parser.add_argument("--drafted", type=int, default=80, help="cursors for the gain by guesses")
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()
 
