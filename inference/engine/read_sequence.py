@@ -9,6 +9,7 @@ a word that closes is already a node, and so is the text that was generated befo
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from inference.healing.common_beginning import count_common
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import LogitRow, Part, SequenceCache, StoredRow
 
@@ -52,14 +53,7 @@ class ReadSequence:
 
     def count_common(self, token_ids: list[int]) -> int:
         """How many of the first tokens are equal."""
-        own, low, high = self.token_ids, 0, min(len(token_ids), len(self.token_ids))
-        while low < high:  # the first `low` are equal; those after `high` are not compared
-            middle = (low + high + 1) // 2
-            if own[low:middle] == token_ids[low:middle]:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        return count_common(self.token_ids, token_ids)
 
     def begin(self, context_ids: Sequence[int]) -> tuple[int, ...]:
         """Makes the sequence the longest known beginning of a context. Returns the tokens that are left to read.

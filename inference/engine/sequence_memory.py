@@ -41,7 +41,7 @@ class SequenceMemory:
     def take(self, tenant: str, context_ids: Sequence[int], num_tokens: int) -> ReadSequence:
         """A sequence that begins like the context, perhaps an empty one with room for `num_tokens`.
 
-        The caller owns it until `give_back` or `forget`. Raises OverloadedError.
+        The caller owns it until `give_back`. Raises OverloadedError.
         """
         try:
             return self._take(tenant, context_ids, num_tokens)
@@ -50,10 +50,6 @@ class SequenceMemory:
                 raise
             return self._take(tenant, context_ids, num_tokens)
 
-    def add(self, tenant: str, sequence: ReadSequence) -> None:
-        """Adds a sequence that the caller has copied, and owns."""
-        self._entries.append(_Entry(tenant, sequence))
-
     def give_back(self, sequence: ReadSequence) -> None:
         """Ends the use of a sequence. It is remembered."""
         entry = self._remove(sequence)
@@ -61,10 +57,6 @@ class SequenceMemory:
         entry.nbytes = sequence.nbytes
         self._entries.append(entry)
         self._shrink()
-
-    def forget(self, sequence: ReadSequence) -> None:
-        """Ends the use of a sequence, and drops it."""
-        self._remove(sequence)
 
     def release(self) -> bool:
         """Drops all sequences that no request uses. Returns whether there were any."""

@@ -7,6 +7,7 @@ A text that begins like the earlier one has the same tokens there, and only what
 
 from dataclasses import dataclass, field, replace
 
+from inference.healing.common_beginning import count_common
 from inference.healing.heal_point import HealPoint, find_section_heal_point, prepare_text
 from inference.healing.text_encoder import TextEncoder
 
@@ -105,15 +106,3 @@ def _list_starts(marks: list[_Mark], num_chars: int) -> list[_Mark]:
         far = [mark for mark in marks if mark.num_stable <= num_chars - margin]
         starts += far[-1:]
     return [*starts, _Mark(0, 0, 0, 0)]
-
-
-def count_common(text: str, other: str) -> int:
-    """How many of the first characters are equal."""
-    low, high = 0, min(len(text), len(other))
-    while low < high:  # the first `low` are equal; those after `high` are not compared
-        middle = (low + high + 1) // 2
-        if text[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

@@ -27,7 +27,7 @@ _INPUTS = completion.REQUEST_TYPES | HEARTBEAT_TYPES
 
 
 def _load_engine(config: EngineConfig) -> Any:
-    from inference.engine.loader import load_engine  # here, because it loads torch
+    from inference.engine.loader import load_engine  # here, because it loads the runners
 
     return load_engine(config)
 

@@ -80,14 +80,6 @@ class SequenceMemories(RuleBasedStateMachine):
         assert self.memory.num_idle_bytes <= _MAX_BYTES
         self.was_given_back = True
 
-    @precondition(lambda self: self.in_use)
-    @rule(data=st.data())
-    def forget(self, data: st.DataObject) -> None:
-        _, sequence, _ = self.in_use.pop(data.draw(st.integers(0, len(self.in_use) - 1)))
-        before = self.memory.num_idle_bytes
-        self.memory.forget(sequence)
-        assert self.memory.num_idle_bytes == before
-
     @rule()
     def release(self) -> None:
         had_idle = bool(self._idle())

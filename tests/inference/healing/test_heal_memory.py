@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference.healing import heal_memory
-from inference.healing.heal_memory import HealMemory, count_common
+from inference.healing.heal_memory import HealMemory
 from inference.healing.heal_point import find_heal_point, find_section_heal_point
 from tests.support.toys import KINDS, long_texts, texts, toy_tokenizer
 
@@ -115,11 +115,3 @@ def test_only_so_many_texts_are_remembered() -> None:
         memory.find_heal_point(f"{number} = {number}\n" * 10)
 
     assert len(memory._texts) == heal_memory._MAX_TEXTS
-
-
-@given(text=st.text("ab", max_size=20), other=st.text("ab", max_size=20))
-def test_common_characters_are_counted(text: str, other: str) -> None:
-    common = count_common(text, other)
-
-    assert text[:common] == other[:common]
-    assert text[common : common + 1] != other[common : common + 1] or not text[common:] or not other[common:]

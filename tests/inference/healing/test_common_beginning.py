@@ -1,0 +1,20 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference.healing.common_beginning import count_common
+
+
+@given(text=st.text("ab", max_size=20), other=st.text("ab", max_size=20))
+def test_common_characters_are_counted(text: str, other: str) -> None:
+    common = count_common(text, other)
+
+    assert text[:common] == other[:common]
+    assert text[common : common + 1] != other[common : common + 1] or not text[common:] or not other[common:]
+
+
+@given(first=st.lists(st.integers(0, 1), max_size=20), second=st.lists(st.integers(0, 1), max_size=20))
+def test_common_tokens_are_counted(first: list[int], second: list[int]) -> None:
+    common = count_common(first, second)
+
+    assert first[:common] == second[:common]
+    assert common == min(len(first), len(second)) or first[common] != second[common]
