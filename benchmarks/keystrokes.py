@@ -35,20 +35,20 @@ from typing import TYPE_CHECKING
 
 from benchmarks.corpora.held_out_typing import draw_typing
 from benchmarks.corpora.typing import KeyKind, Session
-from benchmarks.measures.key_rows import build_kind_rows, build_size_rows, find_figures, find_mean_layers
-from benchmarks.measures.key_times import KeyTime, Layer, find_key_times
 from benchmarks.measures.percentiles import find_percentile
-from benchmarks.measures.recorded_lsp import read_records
-from benchmarks.measures.replay_editor import ReplayEditor
 from benchmarks.measures.report import print_rows, write_report
 from benchmarks.measures.triton import run_triton
+from benchmarks.measures.typing.key_rows import build_kind_rows, build_size_rows, find_figures, find_mean_layers
+from benchmarks.measures.typing.key_times import KeyTime, Layer, find_key_times
+from benchmarks.measures.typing.recorded_lsp import read_records
+from benchmarks.measures.typing.replay_editor import ReplayEditor
 from inference.config import EngineConfig
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_RECORDED_LSP = (sys.executable, "-m", "benchmarks.measures.recorded_lsp")
+_RECORDED_LSP = (sys.executable, "-m", "benchmarks.measures.typing.recorded_lsp")
 _OPEN_FIGURES = ("ghost_ms_p50", "ghost_ms_p99", "cold_ms_p50", "typed_ahead_share", "answered_share")
 
 

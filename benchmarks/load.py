@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from benchmarks.corpora.held_out_typing import draw_typing
 from benchmarks.corpora.sent_requests import identify, iter_requests
-from benchmarks.measures.load_editor import Outcome, TimedRequest
-from benchmarks.measures.load_editors import LoadEditors, run_editors
-from benchmarks.measures.load_rows import LoadResult, PhaseResult, find_capacity
+from benchmarks.measures.load.editor import Outcome, TimedRequest
+from benchmarks.measures.load.editors import LoadEditors, run_editors
+from benchmarks.measures.load.rows import LoadResult, PhaseResult, find_capacity
 from benchmarks.measures.report import print_rows, write_report
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from inference.engine.detokenizer import Detokenizer
 from inference.engine.drafts import Draft
-from inference.engine.loop_rule import LoopRule
-from inference.engine.stopping import BlockRule, LineRule, count_stable, find_stop
-from inference.engine.suffix_rule import Ending, SuffixRule
+from inference.engine.text.detokenizer import Detokenizer
+from inference.engine.text.loop_rule import LoopRule
+from inference.engine.text.stopping import BlockRule, LineRule, count_stable, find_stop
+from inference.engine.text.suffix_rule import Ending, SuffixRule
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
 from inference.protocol.completion import Chunks, FinishReason

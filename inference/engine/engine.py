@@ -13,9 +13,9 @@ from inference.engine.drafts import Drafter
 from inference.engine.heartbeat import Heartbeat
 from inference.engine.job import ChunkSink
 from inference.engine.job_builder import JobBuilder
+from inference.engine.memory.sequence_memory import SequenceMemory
 from inference.engine.prompts.prompt import PromptBuilder
 from inference.engine.scheduler import Scheduler
-from inference.engine.sequence_memory import SequenceMemory
 from inference.engine.stepper import Stepper
 from inference.engine.ticket import Ticket
 from inference.errors import MidtokenError, OverloadedError, ServerError, describe_failure, to_public_error

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from inference.engine.candidate import Candidate
+from inference.engine.memory.read_sequence import ReadSequence
 from inference.engine.prompts.prompt import Prompt
-from inference.engine.read_sequence import ReadSequence
 from inference.errors import MidtokenError
 from inference.model.language_model import RandomSource, Sampling
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, Explanation, FinishReason

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from inference.config import MIN_PROMPT_TOKENS, EngineConfig
 from inference.engine.candidate import Candidate, Limits
-from inference.engine.detokenizer import Detokenizer
 from inference.engine.job import Counters, Job
 from inference.engine.prompts.prompt import Prompt, PromptBuilder
-from inference.engine.stopping import build_extent_rule
-from inference.engine.suffix_rule import build_suffix_rule
+from inference.engine.text.detokenizer import Detokenizer
+from inference.engine.text.stopping import build_extent_rule
+from inference.engine.text.suffix_rule import build_suffix_rule
 from inference.engine.ticket import Ticket
 from inference.errors import InvalidRequestError
 from inference.healing.token_tree import TokenTree

@@ -13,10 +13,10 @@ from inference.model.folder_file import read_folder_file
 from inference.model.language_model import LanguageModel
 from inference.model.loaded_model import LoadedModel, ModelRunner, RunnerT, add_tokenizer
 from inference.model.onnx.loader import find_folder_obstacle, load_onnx_runner
+from inference.model.onnx.model import OnnxModel
 from inference.model.onnx.precision import Precision
 from inference.model.onnx.row_store import OnnxRowStore
 from inference.model.onnx.runner import OnnxRunner
-from inference.model.onnx_model import OnnxModel
 from inference.model.row_store import RowStore
 
 _EXACT_DTYPE = "float32"
@@ -32,8 +32,8 @@ def build_language_model(loaded: LoadedModel[RunnerT]) -> LanguageModel:
     """The model as the engine's `LanguageModel`."""
     if isinstance(loaded.runner, OnnxRunner):
         return OnnxModel(loaded.runner, loaded.vocabulary, loaded.trie)
-    from inference.model.runner import Runner  # here, because they load torch
-    from inference.model.torch_model import TorchModel
+    from inference.model.pytorch.model import TorchModel
+    from inference.model.pytorch.runner import Runner  # here, because they load torch
 
     assert isinstance(loaded.runner, Runner), "there are two kinds"
     return TorchModel(loaded.runner, loaded.vocabulary, loaded.trie)
@@ -43,8 +43,8 @@ def new_row_store(runner: ModelRunner) -> RowStore:
     """An empty store for token strings that share their beginnings. Raises OverloadedError."""
     if isinstance(runner, OnnxRunner):
         return OnnxRowStore(runner)
-    from inference.model.runner import Runner  # here, because they load torch
-    from inference.model.torch_row_store import TorchRowStore
+    from inference.model.pytorch.row_store import TorchRowStore
+    from inference.model.pytorch.runner import Runner  # here, because they load torch
 
     assert isinstance(runner, Runner), "there are two kinds"
     return TorchRowStore(runner)
@@ -64,7 +64,7 @@ def load_runner(config: EngineConfig) -> ModelRunner:
             f"cannot load the model in {config.model_dir}: it cannot be run without torch, because {obstacle}; and "
             f"{' and '.join(missing)} cannot be imported here. Install midtoken[torch]"
         )
-    from inference.model.torch_loader import load_torch_runner  # here, because it loads torch
+    from inference.model.pytorch.loader import load_torch_runner  # here, because it loads torch
 
     return load_torch_runner(config)
 

@@ -14,12 +14,12 @@ from inference.engine.engine import Engine
 from inference.engine.job_builder import JobBuilder
 from inference.engine.prompts.prompt import PromptBuilder
 from inference.healing.token_tree import TokenTree
-from inference.model.kv_cache import SequenceCache
 from inference.model.language_model import Part
-from inference.model.planes import RowPlanes
-from inference.model.runner import Runner
-from inference.model.torch_loader import load_torch_runner
-from inference.model.torch_model import TorchModel
+from inference.model.pytorch.kv_cache import SequenceCache
+from inference.model.pytorch.loader import load_torch_runner
+from inference.model.pytorch.model import TorchModel
+from inference.model.pytorch.planes import RowPlanes
+from inference.model.pytorch.runner import Runner
 from inference.protocol.completion import Extent
 from tests.support.scripted_model import ScriptedModel
 from tests.support.toys import ToyTokenizer, build_prompts, toy_tokenizer

@@ -7,7 +7,7 @@ import torch
 
 from inference.model.language_model import RandomSource, SampleRequest, SampleResult
 from inference.model.numpy_sampler import NumpySampler
-from inference.model.torch_sampler import TorchSampler
+from inference.model.pytorch.sampler import TorchSampler
 from tests.support.toys import ToyTokenizer
 from trie_cache.hot_prefixes import HotPrefixCache
 

@@ -17,7 +17,7 @@ from benchmarks.measures.families.string_passes import read_strings
 from inference.config import EngineConfig
 from inference.errors import ModelError
 from inference.model.loaded_model import LoadedModel
-from inference.model.runner import Runner
+from inference.model.pytorch.runner import Runner
 
 Load = Callable[[EngineConfig], LoadedModel[Runner]]
 

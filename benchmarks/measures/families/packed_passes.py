@@ -6,9 +6,9 @@ from random import Random
 import torch
 
 from inference.healing.token_tree import TokenTree
-from inference.model.kv_cache import SequenceCache
 from inference.model.language_model import Part
-from inference.model.runner import Runner
+from inference.model.pytorch.kv_cache import SequenceCache
+from inference.model.pytorch.runner import Runner
 
 _PARENTS = (None, 0, None, 2, 2)  # of the branches of each tree
 _KEPT_NODES = (4, 1, None, 3)  # the nodes whose paths are kept, in turn

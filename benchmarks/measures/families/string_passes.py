@@ -10,8 +10,8 @@ from benchmarks.measures.families.packed_passes import Answer
 from inference.characters.model_reader import ModelReader
 from inference.characters.token_string import TokenString
 from inference.model.loaded_model import LoadedModel
-from inference.model.runner import Runner
-from inference.model.torch_row_store import TorchRowStore
+from inference.model.pytorch.row_store import TorchRowStore
+from inference.model.pytorch.runner import Runner
 
 _NUM_ROUNDS = 6
 _NUM_READ = 4  # strings in each round

@@ -14,7 +14,7 @@ from benchmarks.corpora.families.tiny_folder import NUM_SPECIAL_TOKENS, write_fo
 from benchmarks.corpora.families.tiny_variants import TinyModel
 from benchmarks.measures.families.family_check import FamilyResult, Outcome, check_folder, describe
 from benchmarks.measures.families.lone_passes import LonePasses
-from inference.model.torch_loader import load_torch_model
+from inference.model.pytorch.loader import load_torch_model
 
 
 def check_tiny_model(model: TinyModel) -> FamilyResult:

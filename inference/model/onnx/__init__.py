@@ -8,4 +8,5 @@ graph_store      built graphs, kept in a cache folder
 reference        the same decoder in plain NumPy: what the runner must agree with when it is loaded
 kv_cache         the keys and values of one sequence, in buffers that onnxruntime reads and writes in place
 runner           forward passes: token trees in, next-token logits out
+model            the engine's interface to a model, with the runner and the sampler
 """

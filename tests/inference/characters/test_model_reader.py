@@ -17,9 +17,9 @@ from inference.config import EngineConfig
 from inference.errors import ModelError, OverloadedError
 from inference.model.onnx.loader import load_onnx_runner
 from inference.model.onnx.row_store import OnnxRowStore
-from inference.model.runner import Runner
-from inference.model.torch_loader import load_torch_model, load_torch_runner
-from inference.model.torch_row_store import TorchRowStore
+from inference.model.pytorch.loader import load_torch_model, load_torch_runner
+from inference.model.pytorch.row_store import TorchRowStore
+from inference.model.pytorch.runner import Runner
 from inference.protocol.characters import CoveringKind
 from tests.inference.conftest import MakeModel
 from tests.support.character_toys import LogProbs, TokenIds, open_toy, spell_out

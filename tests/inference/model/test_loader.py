@@ -11,11 +11,11 @@ from inference.healing.token_tree import TokenTree
 from inference.model import loader
 from inference.model.language_model import Part
 from inference.model.loader import build_language_model, find_obstacle, load_model, load_runner
+from inference.model.onnx.model import OnnxModel
 from inference.model.onnx.runner import OnnxRunner
-from inference.model.onnx_model import OnnxModel
-from inference.model.runner import Runner
-from inference.model.torch_loader import load_torch_model
-from inference.model.torch_model import TorchModel
+from inference.model.pytorch.loader import load_torch_model
+from inference.model.pytorch.model import TorchModel
+from inference.model.pytorch.runner import Runner
 from tests.support.decoder_folders import write_decoder
 
 _DEFAULT = Path("models/default")

@@ -14,7 +14,7 @@ from inference.config import EngineConfig
 from inference.healing.covering import Crossing, Rule, build_root_covering
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import CrossingScores, Part, SampleRequest, SampleResult, Sampling
-from inference.model.torch_loader import load_torch_runner
+from inference.model.pytorch.loader import load_torch_runner
 from inference.protocol.completion import CompletionRequest
 from tests.inference.conftest import MakeModel
 from tests.support.samplers import SAMPLERS, AnySampler, build_rows, build_sampler

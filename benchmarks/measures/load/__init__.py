@@ -1,0 +1,1 @@
+"""Many simulated editors on one completion server."""

@@ -1,0 +1,187 @@
+"""The attention function that transformers calls in each layer: every sequence sees only its own tokens.
+
+A model is loaded with `attn_implementation=ATTENTION_NAME`; its code runs unchanged. One forward pass contains
+the new tokens of several sequences, packed in one row; the pass's `Plan` has one segment for each of them. Many
+families do not hand the arguments of the model's call down to their layers. Therefore `attach_plans` gives every module
+of a model a reference to one `PlanHolder`, in which the runner puts the plan of the pass that it starts.
+
+transformers also asks for a mask, once for each kind of layer. It gets the mask's reach only (`Reach`), which comes
+back to `attend` as the layer's mask.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, AttentionMaskInterface
+
+from inference.errors import ModelError
+from inference.model.pytorch.reach import Reach, build_reach
+from inference.model.pytorch.segment import Segment
+
+ATTENTION_NAME = "midtoken_tree"
+OWN_ATTENTION = "its code in transformers has attention of its own, which cannot be replaced"  # a reason to refuse
+
+_HOLDER = "midtoken_plans"  # the attribute of each module
+
+# Arguments of attention functions in transformers that change the result and are not supported.
+_UNSUPPORTED_ARGUMENTS = {
+    "position_bias": "positions added to attention scores",
+    "indices": "attention to selected tokens only",
+    "block_indices": "attention to selected blocks only",
+}
+
+# Arguments that do not change the result: for other attention functions, or about what a call returns.
+_IGNORED_ARGUMENTS = frozenset({
+    "cache_position", "cu_seq_lens_k", "cu_seq_lens_q", "deterministic", "dropout", "is_causal", "logits_to_keep",
+    "max_length_k", "max_length_q", "num_items_in_batch", "output_attentions", "output_hidden_states",
+    "output_router_logits", "position_embeddings", "position_ids", "return_dict", "use_cache",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionCall:
+    """A call of `attend` in a forward pass."""
+
+    module: torch.nn.Module
+    reach: Reach
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The segments of one forward pass, and the calls of `attend` so far.
+
+    The n-th call of a pass has the n-th layer of each segment's store, whatever number its module has.
+    """
+
+    segments: Sequence[Segment]
+    calls: list[AttentionCall] = field(default_factory=list)
+
+
+class PlanHolder:
+    """Holds the plan of the forward pass that a model is in."""
+
+    def __init__(self) -> None:
+        self.plan: Plan | None = None
+
+    @contextmanager
+    def use(self, plan: Plan) -> Iterator[None]:
+        """Inside the context, the model runs `plan`."""
+        self.plan = plan
+        try:
+            yield
+        finally:
+            self.plan = None
+
+
+def attach_plans(model: torch.nn.Module) -> PlanHolder:
+    """Gives all modules of `model` a reference to the model's holder, which is returned."""
+    holder: PlanHolder = getattr(model, _HOLDER, None) or PlanHolder()
+    for module in model.modules():
+        setattr(module, _HOLDER, holder)
+    return holder
+
+
+def register_attention() -> None:
+    """Registers ATTENTION_NAME with transformers."""
+    AttentionInterface.register(ATTENTION_NAME, attend)
+    AttentionMaskInterface.register(ATTENTION_NAME, build_reach)
+
+
+def attend(
+    module: torch.nn.Module,
+    query: torch.Tensor,  # [1, num_heads, num_rows, key_dim], device
+    key: torch.Tensor,  # [1, num_kv_heads, num_rows, key_dim], device
+    value: torch.Tensor,  # [1, num_kv_heads, num_rows, value_dim], device
+    attention_mask: Reach | None,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,  # [num_heads], device: the scores of attention sinks
+    **others: Any,  # further arguments, which differ between the model families of transformers
+) -> tuple[torch.Tensor, None]:
+    """Attention of each segment's rows to the keys of its store. Returns [1, num_rows, num_heads, value_dim].
+
+    Query heads that share keys are stacked as further rows, so that the keys are not copied for each head.
+    Raises ModelError if the layer has other arguments that change the result.
+    """
+    _check_arguments(module, attention_mask, others)
+    plan = _find_plan(module)
+    # The mask decides in transformers, whether or not a family passes the window to its attention as well.
+    reach = attention_mask if attention_mask is not None else Reach(window=sliding_window)
+    layer = len(plan.calls)
+    plan.calls.append(AttentionCall(module, reach))
+    num_heads, key_dim = query.shape[1], query.shape[3]
+    num_kv_heads = key.shape[1]
+    group = num_heads // num_kv_heads
+    outputs = []
+    for segment in plan.segments:
+        rows = slice(segment.first_row, segment.first_row + segment.num_rows)
+        keys, values = segment.store.write(layer, key[0, :, rows], value[0, :, rows])
+        stacked = query[0, :, rows].reshape(num_kv_heads, group * segment.num_rows, key_dim)
+        mask = _narrow(segment, keys.shape[1], reach)
+        if mask is not None and group > 1:
+            mask = mask.repeat(group, 1)
+        if softcap is None and s_aux is None:
+            out = scaled_dot_product_attention(stacked[None], keys[None], values[None], attn_mask=mask, scale=scaling)
+        else:
+            sinks = None if s_aux is None else s_aux.reshape(num_kv_heads, group).repeat_interleave(segment.num_rows, 1)
+            out = _attend_by_scores(stacked, keys, values, mask, scaling, softcap, sinks)
+        outputs.append(out.reshape(num_heads, segment.num_rows, value.shape[3]))
+    return torch.cat(outputs, dim=1).transpose(0, 1)[None].contiguous(), None
+
+
+def _check_arguments(module: torch.nn.Module, mask: Any, others: dict[str, Any]) -> None:
+    layer = type(module).__name__
+    if mask is not None and not isinstance(mask, Reach):
+        raise ModelError(f"{layer} uses a mask of the model's own (attention_mask)")
+    if mask is not None and mask.fault is not None:
+        raise ModelError(f"{layer} {mask.fault}")
+    for name, value in others.items():
+        if value is not None and name not in _IGNORED_ARGUMENTS:
+            meaning = _UNSUPPORTED_ARGUMENTS.get(name, "an argument of attention that is not known here")
+            raise ModelError(f"{layer} uses {meaning} ({name})")
+    if others.get("is_causal") is False:
+        raise ModelError(f"{layer} lets tokens see those after them, so it does not predict the next token")
+
+
+def _find_plan(module: torch.nn.Module) -> Plan:
+    holder: PlanHolder | None = getattr(module, _HOLDER, None)
+    if holder is None or holder.plan is None:
+        raise ModelError(f"{type(module).__name__} is called outside a forward pass of its runner")
+    return holder.plan
+
+
+def _narrow(segment: Segment, num_keys: int, reach: Reach) -> torch.Tensor | None:
+    """The segment's mask, without the keys that are out of reach of their row."""
+    if reach.num_tokens is None or (reach.chunk is None and num_keys <= reach.num_tokens):
+        return segment.mask
+    rows, keys = segment.depths[:, None], segment.store.find_key_positions(segment.depths)[None]
+    is_near = rows - keys < reach.num_tokens if reach.chunk is None else rows // reach.chunk == keys // reach.chunk
+    return is_near if segment.mask is None else is_near & segment.mask
+
+
+def _attend_by_scores(
+    query: torch.Tensor,  # [num_kv_heads, num_rows, key_dim]
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor | None,  # [num_rows, num_keys] bool
+    scaling: float | None,
+    softcap: float | None,
+    sinks: torch.Tensor | None,  # [num_kv_heads, num_rows]
+) -> torch.Tensor:
+    """Attention with explicit scores, for what `scaled_dot_product_attention` cannot do.
+
+    A soft cap bounds the scores. A sink is one more key with a fixed score and no value.
+    """
+    scores = (query @ keys.transpose(1, 2)).float() * (query.shape[2] ** -0.5 if scaling is None else scaling)
+    if softcap is not None:
+        scores = (scores / softcap).tanh() * softcap
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    if sinks is not None:
+        scores = torch.cat([scores, sinks[:, :, None].float()], dim=2)
+    return scores.softmax(dim=2)[:, :, : keys.shape[1]].to(values.dtype) @ values

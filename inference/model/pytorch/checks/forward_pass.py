@@ -1,0 +1,218 @@
+"""Checks by trial runs that a model gives the same logits here as in transformers.
+
+Layers that carry a state, mix neighbouring tokens or add positions to scores would give wrong logits without any error.
+With the weights loaded, a few short passes find them, also where no configuration mentions them:
+
+1. Each layer calls `attend`.
+2. With all windows narrowed to a few tokens, two packed sequences, each with a tree, get the logits that transformers
+   computes for each path alone, with its own attention.
+3. Other tokens in the neighbour and in other branches change nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+import torch
+
+from inference.errors import ModelError
+from inference.healing.token_tree import TokenTree
+from inference.model.language_model import Part
+from inference.model.pytorch.attention import ATTENTION_NAME, OWN_ATTENTION, AttentionCall, Plan
+from inference.model.pytorch.checks.tolerances import (
+    MAX_NOISE,
+    find_difference,
+    find_differences,
+    find_neighbour_tolerance,
+    find_noisy_tolerance,
+    find_tolerance,
+    is_half,
+)
+from inference.model.pytorch.checks.windows import NARROW_WINDOW, narrow_windows
+from inference.model.pytorch.kv_cache import SequenceCache
+from inference.model.pytorch.probe import Probe
+from inference.model.pytorch.runner import Runner
+
+_NUM_PATH_TOKENS = 11  # tokens of each path below; equal, so that all paths are one batch
+_READ_LENGTHS = (7, 4)  # tokens of the two sequences that are prefilled in a separate pass
+_PARENTS = (None, 0, None, 2, 2)  # of the tree's branches; two of the three paths share their first branch
+_LEAVES = (1, 3, 4)
+
+
+def check_forward_pass(model: Any, runner: Runner) -> None:  # a transformers model, which has no types
+    """Raises ModelError, with the reason, if `runner` does not give the same logits as `model`."""
+    plain = _record_calls(runner)
+    _check_layers(model, plain)
+    with narrow_windows(model):
+        _check_windows(plain, _record_calls(runner), runner.max_tokens)
+        _check_logits(model, runner)
+
+
+def _record_calls(runner: Runner) -> Sequence[AttentionCall]:
+    plan = Plan([Probe().build_segment(range(2), 0, runner.device)])
+    runner.forward_plan((0, 0), plan, ())
+    return plan.calls
+
+
+def _check_layers(model: Any, calls: Sequence[AttentionCall]) -> None:
+    """Raises ModelError if a layer does not call `attend`."""
+    called = {call.module for call in calls}
+    num_layers = model.config.get_text_config(decoder=True).num_hidden_layers
+    stacks = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
+    stacks = [stack for stack in stacks if len(stack) == num_layers]
+    silent = [[i for i, layer in enumerate(stack) if called.isdisjoint(layer.modules())] for stack in stacks]
+    if stacks and all(silent):
+        stack, layers = min(zip(stacks, silent, strict=True), key=lambda pair: len(pair[1]))
+        layer = layers[0]
+        raise ModelError(
+            f"layer {layer} ({type(stack[layer]).__name__}) does not call the replaceable attention of transformers: "
+            "it is another kind of layer, or has attention of its own"
+        )
+    if not calls:
+        raise ModelError(OWN_ATTENTION)
+
+
+def _check_windows(plain: Sequence[AttentionCall], narrowed: Sequence[AttentionCall], max_tokens: int) -> None:
+    """Raises ModelError if a window is not narrow in the narrowed calls."""
+    for before, after in zip(plain, narrowed, strict=True):
+        num_tokens, num_checked = before.reach.num_tokens, after.reach.num_tokens
+        if num_tokens is None or num_tokens >= max_tokens:
+            continue
+        if num_checked is None or num_checked > NARROW_WINDOW:
+            raise ModelError(
+                f"its code takes the window of {num_tokens} tokens in {type(before.module).__name__} from an unknown "
+                "place, so that it cannot be checked"
+            )
+
+
+def _check_logits(model: Any, runner: Runner) -> None:
+    """Compares packed steps over two sequences with one batch of all their paths, run by transformers itself."""
+    random = Random(0)
+    texts = [[random.randrange(runner.vocab_size) for _ in range(_NUM_PATH_TOKENS - 2)] for _ in _READ_LENGTHS]
+    branches = [tuple(random.sample(range(runner.vocab_size), len(_PARENTS))) for _ in texts]
+    caches = _read_texts(runner, texts)
+    packed = _forward_packed(runner, caches, texts, branches)
+    _check_against_transformers(model, runner, packed, texts, branches)
+    other_texts = [texts[0], texts[1][:4] + random.choices(range(runner.vocab_size), k=len(texts[1]) - 4)]
+    other_branches = [branches[0][:2] + branches[1][2:], branches[0]]
+    beside_others = _forward_packed(runner, caches, other_texts, other_branches)
+    difference = find_differences(beside_others[:3], packed[:3]).max().item()  # the first chain and two branches
+    if not difference <= find_neighbour_tolerance(runner.dtype):
+        raise ModelError(
+            f"the tokens of a neighbour in the same forward pass change the logits of a sequence by {difference:.1g} "
+            "of their spread"
+        )
+
+
+def _check_against_transformers(
+    model: Any, runner: Runner, packed: torch.Tensor, texts: Sequence[list[int]], branches: Sequence[tuple[int, ...]]
+) -> None:
+    expected = _forward_alone(model, runner, texts, branches)
+    if (expected.std(dim=-1) == 0).any():
+        raise ModelError("its logits are the same for all tokens, so its weights are not those of a trained model")
+    difference = find_difference(packed, expected, runner.dtype)
+    tolerance = find_tolerance(runner.dtype)
+    if difference > tolerance and is_half(runner.dtype):
+        tolerance = find_noisy_tolerance(_measure_noise(model, runner, expected, texts, branches))
+    if difference <= tolerance:  # not so for NaN
+        return
+    if _ignores_positions(model, runner):
+        raise ModelError("its code counts the positions of tokens itself, and here a row may have any position")
+    raise ModelError(
+        "two sequences in one forward pass do not get the logits that each gets alone: "
+        f"they differ by {difference:.1g} of their spread, where {tolerance:.1g} is allowed"
+    )
+
+
+@torch.inference_mode()
+def _ignores_positions(model: Any, runner: Runner) -> bool:
+    ids = torch.arange(_NUM_PATH_TOKENS, device=runner.device)[None]
+    with use_eager_attention(model):
+        one, other = (model(input_ids=ids, position_ids=factor * ids, use_cache=False).logits for factor in (1, 2))
+    return torch.equal(one, other)
+
+
+def _measure_noise(
+    model: Any, runner: Runner, expected: torch.Tensor, texts: Sequence[list[int]], branches: Sequence[tuple[int, ...]]
+) -> float:
+    """How much the logits of transformers change if its embeddings of tokens are rounded a little differently."""
+    hook = model.get_input_embeddings().register_forward_hook(_round_differently)
+    try:
+        others = _forward_alone(model, runner, texts, branches)
+    finally:
+        hook.remove()
+    noise = find_difference(others, expected, runner.dtype)
+    if noise > MAX_NOISE:
+        dtype = str(runner.dtype).removeprefix("torch.")
+        raise ModelError(f"in {dtype}, rounding errors alone change its logits by {noise:.1g} of their spread")
+    return noise
+
+
+def _round_differently(_module: torch.nn.Module, _inputs: Any, output: torch.Tensor) -> torch.Tensor:
+    generator = torch.Generator(output.device).manual_seed(0)
+    shares = torch.rand(output.shape[-1:], generator=generator, device=output.device)  # the same for the same token
+    return output + output * ((shares - 0.5) * torch.finfo(output.dtype).eps).to(output.dtype)
+
+
+def _read_texts(runner: Runner, texts: Sequence[list[int]]) -> list[SequenceCache]:
+    """Caches with the first tokens of each text, read in one pass."""
+    caches = [runner.new_cache() for _ in texts]
+    read = [TokenTree(tuple(text[:length])) for text, length in zip(texts, _READ_LENGTHS, strict=True)]
+    runner.forward([Part(cache, tree, wants_logits=False) for cache, tree in zip(caches, read, strict=True)])
+    for cache, tree in zip(caches, read, strict=True):
+        cache.keep(tree, None)
+    return caches
+
+
+def _forward_packed(
+    runner: Runner, caches: Sequence[SequenceCache], texts: Sequence[list[int]], branches: Sequence[tuple[int, ...]]
+) -> torch.Tensor:
+    """The logits of the nodes of both trees: [num_nodes, vocab_size]. Keeps nothing in the caches."""
+    return runner.forward([
+        Part(cache, TokenTree(tuple(text[cache.num_tokens :]), branch_ids, _PARENTS))
+        for cache, text, branch_ids in zip(caches, texts, branches, strict=True)
+    ])  # fmt: skip
+
+
+@contextmanager
+def use_eager_attention(model: Any) -> Iterator[None]:
+    """Inside the context, the model uses transformers' own attention."""
+    model.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(ATTENTION_NAME)
+
+
+def _forward_batch(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    """Logits of a batch, from transformers alone. Raises ModelError if its positions do not count from 0."""
+    positions = torch.arange(ids.shape[1], device=ids.device).expand(ids.shape)
+    with use_eager_attention(model):
+        logits: torch.Tensor = model(input_ids=ids, use_cache=False).logits.float()
+        with_positions = model(input_ids=ids, position_ids=positions, use_cache=False).logits.float()
+    if not torch.allclose(logits, with_positions, rtol=1e-4, atol=1e-4, equal_nan=True):
+        raise ModelError("its code does not count the positions of tokens from 0")
+    return logits
+
+
+@torch.inference_mode()
+def _forward_alone(
+    model: Any, runner: Runner, texts: Sequence[list[int]], branches: Sequence[tuple[int, ...]]
+) -> torch.Tensor:
+    """The same logits, computed with transformers' own attention."""
+    tree = TokenTree((0,), (0,) * len(_PARENTS), _PARENTS)
+    paths = [tree.find_path(leaf) for leaf in _LEAVES]
+    ids = [
+        [*text, *(branch_ids[branch] for branch in path)]
+        for text, branch_ids in zip(texts, branches, strict=True)
+        for path in paths
+    ]
+    logits = _forward_batch(model, torch.tensor(ids, device=runner.device))
+    rows = []
+    for first in range(0, len(ids), len(paths)):
+        rows.append(logits[first, -3])  # after the chain
+        for branch in range(len(_PARENTS)):
+            path = next(number for number, path in enumerate(paths) if branch in path)
+            rows.append(logits[first + path, paths[path].index(branch) - 2])
+    return torch.stack(rows)

@@ -1,0 +1,142 @@
+"""Finds how long sequences may be so that the length of one does not change the logits of its neighbours.
+
+Some families change the frequencies of all rotary positions of a pass once one of them is beyond a threshold, and may
+keep the changed frequencies for the next pass. Sequences must stay below such a threshold.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import transformers
+
+from inference.errors import ModelError
+from inference.model.pytorch.attention import Plan
+from inference.model.pytorch.checks.forward_pass import use_eager_attention
+from inference.model.pytorch.checks.tolerances import (
+    MAX_NOISE,
+    find_difference,
+    find_differences,
+    find_neighbour_tolerance,
+    find_tolerance,
+    is_half,
+)
+from inference.model.pytorch.probe import Probe
+from inference.model.pytorch.runner import Runner
+
+_NUM_TOKENS = 8  # of the sequences below
+_MIN_TOKENS = 16  # a shorter limit is useless
+
+_State = dict[str, Any]  # tensors and numbers, by the names of their modules and attributes
+
+
+def find_max_tokens(model: Any, runner: Runner) -> int:  # a transformers model, which has no types
+    """The most tokens of a sequence, at most `runner.max_tokens`. Raises ModelError if a shorter one is no use."""
+    check = _NeighbourCheck(model, runner)
+    if check.is_changed_by(_NUM_TOKENS):
+        raise ModelError("its code keeps a state from one forward pass to the next")
+    max_tokens = runner.max_tokens
+    if check.is_changed_by(max_tokens):
+        max_tokens = _bisect(check, _NUM_TOKENS, max_tokens)
+    if check.is_changed_by(_NUM_TOKENS):  # also ends what the longest sequence has changed
+        raise ModelError("its code keeps a state from one forward pass to the next")
+    if max_tokens < min(_MIN_TOKENS, runner.max_tokens):
+        raise ModelError(f"a sequence of more than {max_tokens} tokens would change the logits of its neighbours")
+    check.check_last_positions(max_tokens)
+    return max_tokens
+
+
+class _NeighbourCheck:
+    """Whether the last tokens of a long sequence change a short one in the same pass, or anything in the model."""
+
+    def __init__(self, model: Any, runner: Runner) -> None:
+        self._model = model
+        self._runner = runner
+        self._logits = self._forward_beside(_NUM_TOKENS)
+        self._state = _read_state(model)
+
+    def is_changed_by(self, num_tokens: int) -> bool:
+        """Forwards the short sequence beside the last tokens of one with `num_tokens`."""
+        try:
+            logits = self._forward_beside(num_tokens)
+        except IndexError:  # no embedding of the position
+            return True
+        is_close = find_differences(logits, self._logits).max().item() <= find_neighbour_tolerance(self._runner.dtype)
+        return not (is_close and _are_equal(_read_state(self._model), self._state))
+
+    def check_last_positions(self, num_tokens: int) -> None:
+        """Raises ModelError if the last tokens of a long sequence do not get the logits of transformers."""
+        start = num_tokens - _NUM_TOKENS
+        expected = self._forward_after(start)
+        logits = self._forward_beside(num_tokens, range(_NUM_TOKENS, 2 * _NUM_TOKENS))
+        dtype = self._runner.dtype
+        tolerance = MAX_NOISE if is_half(dtype) else find_tolerance(dtype)
+        if not find_difference(logits, expected, dtype) <= tolerance:
+            raise ModelError(
+                f"after {start} tokens, a text does not get the logits that it gets alone: its code does not use the "
+                "positions that it is given"
+            )
+
+    @torch.inference_mode()
+    def _forward_after(self, num_past: int) -> torch.Tensor:
+        """The logits of transformers for a text after a past of `num_past` tokens, of which it sees none."""
+        ids = torch.arange(_NUM_TOKENS, 2 * _NUM_TOKENS, device=self._runner.device)[None]
+        with use_eager_attention(self._model):
+            cache = _EmptyPast(self._model.config, num_past)
+            logits: torch.Tensor = self._model(input_ids=ids, past_key_values=cache, use_cache=True).logits[0].float()
+        return logits
+
+    def _forward_beside(self, num_tokens: int, wanted_rows: Sequence[int] = (_NUM_TOKENS - 1,)) -> torch.Tensor:
+        device = self._runner.device
+        short = Probe().build_segment(range(_NUM_TOKENS), 0, device)
+        long = Probe().build_segment(range(num_tokens - _NUM_TOKENS, num_tokens), _NUM_TOKENS, device)
+        return self._runner.forward_plan(range(2 * _NUM_TOKENS), Plan([short, long]), wanted_rows)
+
+
+class _EmptyPast(transformers.DynamicCache):  # type: ignore[misc]  # transformers has no types
+    """A cache of transformers that says that it holds some tokens, and holds none."""
+
+    def __init__(self, config: Any, num_tokens: int) -> None:
+        super().__init__(config=config)
+        self._num_tokens = num_tokens
+
+    def update(self, keys: torch.Tensor, values: torch.Tensor, *_args: Any, **_named: Any) -> Any:
+        return keys, values
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002  # all layers have the same
+        return self._num_tokens
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:  # noqa: ARG002
+        """The number of keys, and the position of the first."""
+        return query_length, self._num_tokens
+
+
+def _bisect(check: _NeighbourCheck, good: int, bad: int) -> int:
+    """The largest number of tokens that changes nothing. `good` changes nothing and `bad` something."""
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        if check.is_changed_by(middle):
+            bad = middle
+        else:
+            good = middle
+    return good
+
+
+def _read_state(model: Any) -> _State:
+    """Copies of all numbers and tensors that the modules of `model` hold, but for the weights."""
+    return {
+        f"{path}.{name}": value.clone() if isinstance(value, torch.Tensor) else value
+        for path, module in model.named_modules()
+        for name, value in (*vars(module).items(), *module._buffers.items())
+        if isinstance(value, torch.Tensor | int | float)
+    }
+
+
+def _are_equal(one: _State, other: _State) -> bool:
+    return one.keys() == other.keys() and all(_is_equal(value, other[name]) for name, value in one.items())
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return torch.equal(one, other)
+    return type(one) is type(other) and bool(one == other)

@@ -1,0 +1,127 @@
+"""Models whose positions beyond a threshold change a whole forward pass, with tiny random weights."""
+
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from inference.errors import ModelError
+from inference.model.pytorch.attention import Plan
+from inference.model.pytorch.checks.positions import find_max_tokens
+from inference.model.pytorch.planes import LayerShape
+from inference.model.pytorch.probe import Probe
+from inference.model.pytorch.runner import Runner
+from tests.support.tiny_families import EXPERTS, KV, build_config, build_model
+
+_CPU = torch.device("cpu")
+
+
+def _longrope(threshold: int) -> dict[str, Any]:
+    """Frequencies that change for all positions of a pass once one of them reaches `threshold`."""
+    rope = {
+        "rope_type": "longrope",
+        "rope_theta": 10000.0,
+        "short_factor": [1.0] * 4,
+        "long_factor": [4.0] * 4,
+        "original_max_position_embeddings": threshold,
+    }
+    return {"rope_parameters": rope, "original_max_position_embeddings": threshold, "pad_token_id": 0}
+
+
+def _build(family: str, dtype: torch.dtype = torch.float32, **changes: Any) -> tuple[Any, Runner]:
+    model = build_model(build_config(family, KV | changes), dtype)
+    return model, Runner(model, _CPU)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("family", ["phi3", "llama"])
+def test_a_sequence_is_no_longer_than_what_leaves_its_neighbours_unchanged(family: str, dtype: torch.dtype) -> None:
+    model, runner = _build(family, dtype, **_longrope(77))
+
+    assert find_max_tokens(model, runner) == 77
+
+
+@pytest.mark.parametrize("rope_type", ["default", "linear", "dynamic", "yarn"])
+def test_frequencies_that_stay_the_same_do_not_limit_a_sequence(rope_type: str) -> None:
+    rope = {"rope_type": rope_type, "rope_theta": 10000.0, "factor": 4.0}
+    model, runner = _build("llama", rope_parameters=rope)
+
+    assert find_max_tokens(model, runner) == 512
+
+
+def test_a_sequence_that_grows_dynamic_frequencies_is_too_long() -> None:
+    model, runner = _build("llama", rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0})
+    runner.max_tokens = 2000
+
+    assert find_max_tokens(model, runner) == 512
+    assert find_max_tokens(model, runner) == 512  # the first search left nothing behind
+
+
+def test_positions_without_an_embedding_limit_a_sequence() -> None:
+    model, runner = _build("gpt2")
+    runner.max_tokens = 2000
+
+    assert find_max_tokens(model, runner) == 512
+
+
+class _CountingLlama(transformers.LlamaForCausalLM):  # type: ignore[misc]  # transformers has no types
+    """A model that keeps a state from one pass to the next."""
+
+    def forward(self, *arguments: Any, **named: Any) -> Any:
+        self.num_passes = getattr(self, "num_passes", 0) + 1
+        return super().forward(*arguments, **named)
+
+
+def test_a_state_that_is_kept_from_pass_to_pass_is_refused() -> None:
+    model, runner = _build("llama")
+    model.__class__ = _CountingLlama
+
+    with pytest.raises(ModelError, match="keeps a state from one forward pass to the next"):
+        find_max_tokens(model, runner)
+
+
+class _ImpulsiveLlama(transformers.LlamaForCausalLM):  # type: ignore[misc]  # transformers has no types
+    """A model that keeps no state, and changes all logits of a pass once one of its positions is 100."""
+
+    def forward(self, input_ids: torch.Tensor, **others: Any) -> Any:
+        output = super().forward(input_ids, **others)
+        if others.get("position_ids") is not None and others["position_ids"].max() >= 100:
+            output.logits = output.logits.flip(-1)
+        return output
+
+
+def test_a_neighbour_that_changes_the_logits_without_a_trace_is_too_long() -> None:
+    model, runner = _build("llama")
+    model.__class__ = _ImpulsiveLlama
+
+    assert find_max_tokens(model, runner) == 100
+
+
+def test_a_threshold_that_leaves_no_room_is_refused() -> None:
+    model, runner = _build("phi3", **_longrope(12))
+
+    with pytest.raises(ModelError, match="a sequence of more than 12 tokens would change"):
+        find_max_tokens(model, runner)
+
+
+def test_code_that_takes_rows_for_positions_is_refused() -> None:
+    changes = EXPERTS | {"attention_chunk_size": 512, "pad_token_id": 0, "floor_scale": 100, "no_rope_layers": [1, 0]}
+    model, runner = _build("llama4_text", **changes, attn_temperature_tuning=True)
+
+    with pytest.raises(ModelError, match="after 504 tokens, a text does not get the logits that it gets alone"):
+        find_max_tokens(model, runner)
+
+
+def test_a_probe_records_the_shapes_of_keys_and_values_and_keeps_none() -> None:
+    _, runner = _build("llama")
+    probe = Probe()
+    segment = probe.build_segment(range(5, 8), 0, _CPU)
+
+    logits = runner.forward_plan((1, 2, 3), Plan([segment]), (2,))
+
+    assert probe.layers == [LayerShape(2, 8, 8)] * 2
+    assert segment.depths.tolist() == [5, 6, 7]
+    torch.testing.assert_close(
+        logits[0], runner.forward_plan((1, 2, 3), Plan([Probe().build_segment(range(3), 0, _CPU)]), (2,))[0]
+    )  # rotary positions are relative

@@ -1,0 +1,228 @@
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from inference.characters.loader import load_character_model
+from inference.config import EngineConfig
+from inference.engine.loader import load_engine
+from inference.errors import ModelError
+from inference.model.loader import build_language_model
+from inference.model.pytorch.loader import load_torch_model, load_torch_runner
+from tests.inference.conftest import MakeModel
+from tests.support.toys import END, NUM_PADDING_ROWS, toy_tokenizer, write_model
+
+
+def test_a_loaded_model_has_the_folders_vocabulary(make_model: MakeModel) -> None:
+    toy = toy_tokenizer("qwen")
+
+    loaded = load_torch_model(EngineConfig(make_model("qwen")))
+
+    assert loaded.runner.vocab_size == toy.num_rows
+    assert loaded.vocabulary.token_bytes == toy.vocabulary.token_bytes
+    assert loaded.trie.num_tokens == toy.trie.num_tokens
+    assert loaded.encoder.encode(b"def") == toy.encoder.encode(b"def")
+
+
+def test_texts_start_with_the_end_token_if_the_tokenizer_has_no_start_token(make_model: MakeModel) -> None:
+    loaded = load_torch_model(EngineConfig(make_model("qwen")))
+
+    assert loaded.start_ids == (loaded.vocabulary.special_id(END),)
+
+
+def test_texts_start_with_the_start_token_that_only_the_tokenizers_configuration_asks_for(tmp_path: Path) -> None:
+    folder = write_model(tmp_path, toy_tokenizer("qwen"))
+    start = "<|fim_prefix|>"
+    config = {"eos_token": END, "bos_token": start, "add_bos_token": True}  # as in DeepSeek-Coder and DeepSeek-V3
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+
+    loaded = load_torch_model(EngineConfig(folder))
+
+    assert loaded.start_ids == (loaded.vocabulary.special_id(start),)
+
+
+def test_max_tokens_of_the_language_model_is_the_models_window(make_model: MakeModel) -> None:
+    model = build_language_model(load_torch_model(EngineConfig(make_model("qwen", max_position_embeddings=128))))
+
+    assert model.max_tokens == 128
+
+
+@pytest.mark.parametrize(
+    "content", [b"{", b"{}", b"[]", b"\xff", b'{"model_type": "no such model"}', b'{"model_type": "llama"}', b"null"]
+)
+def test_a_configuration_that_cannot_be_used_is_a_model_error(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_bytes(content)
+
+    with pytest.raises(ModelError, match="cannot load the model in"):
+        load_torch_runner(EngineConfig(tmp_path))
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 64], ids=["empty", "damaged"])
+def test_weights_that_cannot_be_read_are_a_model_error(content: bytes, tmp_path: Path) -> None:
+    folder = write_model(tmp_path, toy_tokenizer("qwen"))
+    (folder / "model.safetensors").write_bytes(content)
+
+    with pytest.raises(ModelError, match="cannot load the model in"):
+        load_torch_runner(EngineConfig(folder))
+
+
+def test_a_folder_that_lacks_some_of_the_weights_is_a_model_error_that_names_them(tmp_path: Path) -> None:
+    folder = write_model(tmp_path, toy_tokenizer("qwen"))
+    weights = load_file(folder / "model.safetensors")
+    missing = "model.layers.1.self_attn.q_proj.weight"
+    del weights[missing]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+    with pytest.raises(ModelError, match=f"cannot load the model in {folder}: .*{missing}, which .* 'llama' have"):
+        load_torch_runner(EngineConfig(folder))
+
+
+def test_weights_of_another_shape_are_a_model_error_in_one_line(tmp_path: Path) -> None:
+    folder = write_model(tmp_path, toy_tokenizer("qwen"))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"intermediate_size": 49}))
+
+    with pytest.raises(ModelError, match=r"^[^\n]*its weights are missing or damaged, or do not fit its config.json$"):
+        load_torch_runner(EngineConfig(folder))
+
+
+@pytest.mark.parametrize("name", ["model.layers.1.self_attn.q_norm.weight", "model.layers.1.self_attn.q_proj.bias"])
+def test_a_layer_with_more_weights_than_its_code_uses_is_a_model_error(name: str, tmp_path: Path) -> None:
+    folder = _add_weight(tmp_path, name)
+
+    with pytest.raises(ModelError, match=rf"have the weights {name}, which .* not use"):
+        load_torch_runner(EngineConfig(folder))
+
+
+@pytest.mark.parametrize(
+    "name", ["model.layers.1.self_attn.inv_freq", "model.layers.2.self_attn.q_proj.weight", "vision.0.q_proj.weight"]
+)
+def test_weights_of_parts_that_the_model_has_not_are_named_in_a_warning(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = _add_weight(tmp_path, name)
+
+    load_torch_runner(EngineConfig(folder))
+
+    assert name in caplog.text
+
+
+def _add_weight(path: Path, name: str) -> Path:
+    """A model folder with one more weight."""
+    folder = write_model(path, toy_tokenizer("qwen"))
+    weights = load_file(folder / "model.safetensors")
+    save_file(weights | {name: torch.zeros(4)}, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def test_code_in_a_model_folder_is_refused_and_not_run(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "own", "auto_map": {"AutoConfig": "own.OwnConfig"}}')
+    (tmp_path / "own.py").write_text("raise SystemExit('the code was run')")
+
+    with pytest.raises(
+        ModelError,
+        match=r"^[^\n]*'own' cannot be run: they bring code of their own",
+    ):
+        load_torch_runner(EngineConfig(tmp_path))
+
+
+@pytest.mark.parametrize(("setting", "value"), [("dtype", "float17"), ("dtype", "nn"), ("device", "no such device")])
+def test_an_unknown_dtype_or_device_is_a_model_error(setting: str, value: str, make_model: MakeModel) -> None:
+    config = {setting: value}
+
+    with pytest.raises(ModelError, match="cannot load the model in"):
+        load_torch_runner(EngineConfig(make_model(), **config))  # type: ignore[arg-type]  # both fields are texts
+
+
+@pytest.mark.parametrize(
+    ("family", "reason"),
+    [
+        ("mamba", "layer 0 is of the type linear_attention"),
+        ("bloom", "'bloom' cannot be run: its code in transformers has attention of its own"),
+        ("gptj", "'gptj' cannot be run: its code in transformers has attention of its own"),
+    ],
+)
+def test_a_model_with_unsupported_layers_is_refused_by_every_loader(
+    family: str, reason: str, make_model: MakeModel
+) -> None:
+    folder = make_model(family=family, **({"rotary_dim": 4} if family == "gptj" else {}))
+
+    for load in (load_engine, load_character_model):
+        with pytest.raises(ModelError, match=f"cannot load the model in {folder}: .*{reason}"):
+            load(EngineConfig(folder))
+
+
+def test_a_vocabulary_that_does_not_fit_the_model_is_a_model_error(tmp_path: Path) -> None:
+    toy = toy_tokenizer("qwen")
+    folder = write_model(tmp_path, toy, vocab_size=toy.num_rows - NUM_PADDING_ROWS - 10)
+
+    with pytest.raises(ModelError, match=r"tokenizer\.json"):
+        load_torch_model(EngineConfig(folder))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn", "complex64", "bool"])
+def test_a_type_that_no_model_runs_in_is_refused_without_blaming_the_family(dtype: str, make_model: MakeModel) -> None:
+    with pytest.raises(ModelError, match=rf": models cannot be run with numbers of the type '{dtype}'; .*bfloat16"):
+        load_torch_runner(EngineConfig(make_model(), dtype=dtype))
+
+
+@pytest.mark.parametrize("method", ["gptq", "awq", "fp8", "compressed-tensors"])
+def test_quantized_weights_are_refused_without_blaming_the_family(method: str, tmp_path: Path) -> None:
+    folder = write_model(tmp_path, toy_tokenizer("qwen"))
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": method, "bits": 4, "group_size": 128}
+    (folder / "config.json").write_text(json.dumps(config))
+
+    with pytest.raises(
+        ModelError, match=f"^cannot load the model in {folder}: its weights are quantized by {method}, "
+    ):
+        load_torch_runner(EngineConfig(folder))
+
+
+def test_a_folder_with_weights_in_another_format_only_is_refused_with_its_name(tmp_path: Path) -> None:
+    folder = write_model(tmp_path, toy_tokenizer("qwen"))
+    (folder / "model.safetensors").rename(folder / "model-q4.gguf")
+
+    with pytest.raises(ModelError, match=r"it has no weights .*, and model-q4\.gguf is in a format that is not"):
+        load_torch_runner(EngineConfig(folder))
+
+
+def test_a_git_lfs_pointer_in_place_of_the_weights_is_called_so(tmp_path: Path) -> None:
+    folder = write_model(tmp_path, toy_tokenizer("qwen"))
+    (folder / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+
+    with pytest.raises(ModelError, match=r"model\.safetensors is a Git LFS pointer .*git lfs pull"):
+        load_torch_runner(EngineConfig(folder))
+
+
+@pytest.mark.parametrize(
+    ("weight", "value", "reason"),
+    [
+        ("lm_head.weight", float("nan"), "in float32, .* infinite or no numbers"),
+        ("model.layers.0.mlp.up_proj.weight", float("inf"), "in float32, .* infinite or no numbers"),
+        ("lm_head.weight", 0.0, "the same for all tokens"),
+    ],
+)
+def test_weights_that_give_no_logits_of_use_are_refused_as_such(
+    weight: str, value: float, reason: str, tmp_path: Path
+) -> None:
+    folder = write_model(tmp_path, toy_tokenizer("qwen"))
+    weights = load_file(folder / "model.safetensors")
+    weights[weight] = torch.full_like(weights[weight], value)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+    with pytest.raises(ModelError, match=reason):
+        load_torch_runner(EngineConfig(folder))
+
+
+def test_models_that_several_threads_load_at_once_are_all_right(make_model: MakeModel) -> None:
+    folders = [make_model("qwen", family) for family in ("gemma2", "llama", "mistral", "qwen2")] * 3
+    configs = [EngineConfig(folder) for folder in folders]
+
+    with ThreadPoolExecutor(len(configs)) as pool:
+        runners = list(pool.map(load_torch_runner, configs))
+
+    assert all(runner.vocab_size == toy_tokenizer("qwen").num_rows for runner in runners)

@@ -1,0 +1,37 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from inference.errors import OverloadedError
+from inference.model.pytorch.memory import refusing_when_out_of_memory
+
+
+def _fill_the_host() -> None:
+    torch.empty(1 << 50)
+
+
+def _fill_the_gpu() -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+
+def _fail_in_cublas() -> None:
+    raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+
+
+def _fill_python() -> None:
+    raise MemoryError
+
+
+@pytest.mark.parametrize("allocate", [_fill_the_host, _fill_the_gpu, _fail_in_cublas, _fill_python])
+def test_a_failed_allocation_is_an_overloaded_error_that_names_its_purpose(allocate: Callable[[], None]) -> None:
+    with (
+        pytest.raises(OverloadedError, match="no memory left for the keys of 5 tokens"),
+        refusing_when_out_of_memory("the keys of 5 tokens"),
+    ):
+        allocate()
+
+
+def test_an_error_that_is_not_about_memory_passes_unchanged() -> None:
+    with pytest.raises(RuntimeError, match="shape mismatch"), refusing_when_out_of_memory("nothing"):
+        raise RuntimeError("shape mismatch")

@@ -1,0 +1,64 @@
+import pytest
+import torch
+
+from inference.errors import OverloadedError
+from inference.model.pytorch.planes import LayerShape, Planes
+
+_CPU = torch.device("cpu")
+_LAYERS = [LayerShape(2, 4, 3), LayerShape(2, 3, 3), LayerShape(1, 4, 4)]
+
+
+def _build(capacity: int = 5) -> Planes:
+    """Planes in which each layer's keys and values are filled with a number of their own."""
+    planes = Planes(_LAYERS, torch.float32, _CPU, capacity)
+    for layer in range(len(_LAYERS)):
+        keys, values = planes.find(layer)
+        keys.fill_(2 * layer)
+        values.fill_(2 * layer + 1)
+    return planes
+
+
+def _read(planes: Planes, num_rows: int) -> list[float]:
+    """The number of each plane."""
+    found = []
+    for layer, shape in enumerate(_LAYERS):
+        for states, dim in zip(planes.find(layer), (shape.key_dim, shape.value_dim), strict=True):
+            assert states.shape == (shape.num_kv_heads, planes.capacity, dim)
+            [number] = set(states[:, :num_rows].flatten().tolist())
+            found.append(number)
+    return found
+
+
+def test_keys_and_values_of_each_layer_have_a_place_and_a_shape_of_their_own() -> None:
+    assert _read(_build(), 5) == [0, 1, 2, 3, 4, 5]
+
+
+def test_layers_of_one_shape_are_in_one_tensor() -> None:
+    assert len(Planes([LayerShape(2, 4, 4)] * 3, torch.float32, _CPU, 5)._tensors) == 1
+
+
+def test_a_copy_and_a_larger_capacity_keep_what_is_there() -> None:
+    planes = _build()
+    copy = planes.copy(5, 5)
+
+    planes.grow(9, 4)
+    copy.find(0)[0].fill_(7)
+
+    assert planes.capacity == 9
+    assert _read(planes, 4) == [0, 1, 2, 3, 4, 5]
+    assert _read(copy, 5) == [7, 1, 2, 3, 4, 5]
+
+
+def test_rows_are_moved_and_zeroed_in_all_planes() -> None:
+    planes = _build()
+    planes.zero_rows(2)
+
+    planes.move_rows(torch.tensor([1, 4]), 2)
+
+    assert [float(states[0, 2, 0]) for layer in range(3) for states in planes.find(layer)] == [0, 1, 2, 3, 4, 5]
+    assert all(not states[:, 3:].any() for layer in range(3) for states in planes.find(layer))
+
+
+def test_planes_without_memory_are_an_overloaded_error() -> None:
+    with pytest.raises(OverloadedError, match="keys and values of"):
+        _build(1 << 48)

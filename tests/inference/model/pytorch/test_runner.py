@@ -1,0 +1,334 @@
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from inference.config import EngineConfig
+from inference.errors import ModelError, OverloadedError
+from inference.healing.token_tree import TokenTree
+from inference.model.language_model import Part
+from inference.model.pytorch.kv_cache import SequenceCache
+from inference.model.pytorch.loader import load_torch_runner
+from inference.model.pytorch.runner import Runner
+from tests.inference.conftest import MakeModel
+from tests.support.tiny_families import EXPERTS, KV, LATENT, LAYER_TYPES, build_config, build_model
+from tests.support.toys import toy_tokenizer, write_model
+
+_FAMILIES: dict[str, dict[str, object]] = {
+    "llama": {},
+    "qwen2": {},
+    "mistral": {"sliding_window": 5},
+    "qwen3": {"num_key_value_heads": 2, "head_dim": 16},
+    "starcoder2": {"num_key_value_heads": 2, "sliding_window": 5},
+    "gpt2": {},
+    "gpt_neox": {},
+    "gpt_bigcode": {},
+    "gemma": {"num_key_value_heads": 1, "head_dim": 8},
+    "phi": {},
+    "granite": {"num_key_value_heads": 2},
+    "cohere": {"num_key_value_heads": 2},
+    "olmo2": {"num_key_value_heads": 2},
+    "stablelm": {"num_key_value_heads": 2},  # does not pass the arguments of the model's call on
+    "nemotron": {"num_key_value_heads": 2, "head_dim": 8},
+    "gemma2": {**KV, "sliding_window": 5, "attn_logit_softcapping": 2.0},
+    "gemma3_text": {**KV, **LAYER_TYPES, "sliding_window": 5},
+    "gemma4_text": {**KV, **LAYER_TYPES, "sliding_window": 5, "global_head_dim": 16, "hidden_size_per_layer_input": 8},
+    "diffllama": KV,
+}
+_EXPERT_FAMILIES: dict[str, dict[str, object]] = {  # in float32: experts have no code for float64
+    "deepseek_v2": LATENT,
+    "deepseek_v3": LATENT,
+    "gpt_oss": {**KV, **EXPERTS, "sliding_window": 5},
+    "afmoe": {**KV, **EXPERTS, "sliding_window": 5},
+    "llama4_text": {**KV, **EXPERTS, "attention_chunk_size": 5, "pad_token_id": 0, "attn_temperature_tuning": False},
+}
+
+
+def _load(folder: Path, dtype: str = "float64") -> tuple[Runner, transformers.PreTrainedModel]:
+    """Loads the runner and the same model for transformers, both in float64, so that only mistakes differ."""
+    runner = load_torch_runner(EngineConfig(folder, dtype=dtype))
+    plain = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager")
+    return runner, plain.eval()
+
+
+def _plain_logits(plain: transformers.PreTrainedModel, ids: Sequence[int]) -> torch.Tensor:
+    with torch.inference_mode():
+        logits: torch.Tensor = plain(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0, -1].float()
+    return logits
+
+
+def _random_tree(random: Random, vocab_size: int) -> TokenTree:
+    chain = tuple(random.choices(range(vocab_size), k=random.choice([1, 1, 2, 9])))
+    branches = random.choices(range(vocab_size), k=random.choice([0, 0, 1, 4, 7]))
+    parents = [random.choice([None, *range(index)]) for index in range(len(branches))]
+    return TokenTree(chain, tuple(branches), tuple(parents))
+
+
+@pytest.mark.parametrize("family", [*_FAMILIES, *_EXPERT_FAMILIES])
+def test_each_node_gets_the_logits_of_its_own_path(family: str, make_model: MakeModel) -> None:
+    """Several sequences in one pass, over several steps. Each step keeps some path. transformers is the oracle."""
+    dtype = "float64" if family in _FAMILIES else "float32"
+    runner, plain = _load(make_model(family=family, **(_FAMILIES | _EXPERT_FAMILIES)[family]), dtype)
+    random = Random(11)
+    caches = [runner.new_cache() for _ in range(3)]
+    kept: list[list[int]] = [[] for _ in caches]
+    for _ in range(5):
+        here = random.sample(range(3), k=random.randint(1, 3))
+        trees = [_random_tree(random, runner.vocab_size) for _ in here]
+
+        logits = runner.forward([Part(caches[index], tree) for index, tree in zip(here, trees, strict=True)])
+
+        row = 0
+        for index, tree in zip(here, trees, strict=True):
+            for node in (None, *range(len(tree.branch_ids))):
+                path = [tree.branch_ids[branch] for branch in tree.find_path(node)]
+                expected = _plain_logits(plain, [*kept[index], *tree.chain_ids, *path])
+                torch.testing.assert_close(logits[row], expected, rtol=1e-3, atol=1e-3)
+                row += 1
+            node = random.choice([None, *range(len(tree.branch_ids))])
+            caches[index].keep(tree, node)
+            kept[index] += [*tree.chain_ids, *(tree.branch_ids[branch] for branch in tree.find_path(node))]
+        assert row == len(logits)
+
+
+def test_a_context_read_in_pieces_gives_the_logits_of_one_read_at_once(make_model: MakeModel) -> None:
+    runner, plain = _load(make_model())
+    context = Random(2).choices(range(runner.vocab_size), k=300)
+    cache = runner.new_cache()
+    for start in (0, 120, 240):
+        piece = TokenTree(tuple(context[start : start + 120]))
+        logits = runner.forward([Part(cache, piece, wants_logits=start == 240)])
+        cache.keep(piece, None)
+
+    torch.testing.assert_close(logits[0], _plain_logits(plain, context), rtol=1e-4, atol=1e-4)
+
+
+def test_a_step_that_requests_no_logits_gets_none(make_model: MakeModel) -> None:
+    runner, _ = _load(make_model())
+
+    logits = runner.forward([Part(runner.new_cache(), TokenTree((1, 2)), wants_logits=False)])
+
+    assert logits.shape == (0, runner.vocab_size)
+
+
+def test_a_forked_cache_changes_independently(make_model: MakeModel) -> None:
+    runner, plain = _load(make_model())
+    cache, tree = runner.new_cache(), TokenTree((1, 2, 3))
+    runner.forward([Part(cache, tree)])
+    cache.keep(tree, None)
+    other, shorter = cache.fork(), cache.fork(2)
+
+    logits = runner.forward([Part(each, TokenTree((6 + at,))) for at, each in enumerate((cache, other, shorter))])
+
+    torch.testing.assert_close(logits[0], _plain_logits(plain, [1, 2, 3, 6]), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(logits[1], _plain_logits(plain, [1, 2, 3, 7]), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(logits[2], _plain_logits(plain, [1, 2, 8]), rtol=1e-4, atol=1e-4)
+
+
+class _Reader:
+    """Forward passes of one model, with logits in float64 as the model computes them."""
+
+    def __init__(self) -> None:
+        self._model = build_model(build_config("gemma3_text", _FAMILIES["gemma3_text"]), torch.float64)
+        self._found: list[torch.Tensor] = []
+        self._model.register_forward_hook(lambda _model, _inputs, output: self._found.append(output.logits[0]))
+        self.runner = Runner(self._model, torch.device("cpu"))
+
+    def forward(self, *parts: Part) -> torch.Tensor:
+        self.runner.forward(parts)
+        return self._found[-1]
+
+    def read(self, cache: SequenceCache, *token_ids: int) -> None:
+        tree = TokenTree(token_ids)
+        self.forward(Part(cache, tree, wants_logits=False))
+        cache.keep(tree, None)
+
+    def read_plainly(self, *token_ids: int) -> torch.Tensor:
+        return self.forward(Part(self.runner.new_cache(), TokenTree(token_ids)))[-1]
+
+    def check(self, cache: SequenceCache, *token_ids: int) -> None:
+        """The cache has these tokens, and a further one gets the logits of a plain pass."""
+        assert cache.num_tokens == len(token_ids)
+        for token_id in (7, 8):
+            logits = self.forward(Part(cache, TokenTree((token_id,))))[-1]
+            torch.testing.assert_close(logits, self.read_plainly(*token_ids, token_id), rtol=0, atol=1e-9)
+
+
+@pytest.fixture
+def reader() -> _Reader:
+    return _Reader()
+
+
+def test_copied_branches_are_kept_later_as_tokens(reader: _Reader) -> None:
+    cache, tree = reader.runner.new_cache(4), TokenTree((1, 2), (3, 4, 5, 6), (None, 0, None, 1))
+    reader.forward(Part(cache, tree))
+    rows = cache.copy_branches(tree)
+    cache.keep(tree, None)
+    reader.read(cache, 9, 9)  # overwrites the places of the branches
+    cache.cut(2)
+
+    cache.append([rows[0], rows[1], rows[3]])
+
+    reader.check(cache, 1, 2, 3, 4, 6)
+
+
+def test_stored_branches_are_seen_by_those_below_them_and_not_forwarded(reader: _Reader) -> None:
+    cache, tree = reader.runner.new_cache(4), TokenTree((1, 2), (3, 4, 5), (None, 0, None))
+    reader.forward(Part(cache, tree))
+    rows = cache.copy_branches(tree)
+    cache.keep(tree, None)
+    reader.read(cache, 9, 9, 9)
+    cache.cut(2)
+    further = TokenTree((), (3, 5, 4, 6, 6, 6), (None, None, 0, 0, 2, 1))
+    part = Part(cache, further, (rows[0], rows[2], rows[1]))
+
+    logits = reader.forward(part)
+
+    assert (part.num_new_rows, part.num_logit_rows, len(logits)) == (3, 3, 3)
+    for row, path in zip(logits, [(3, 6), (3, 4, 6), (5, 6)], strict=True):
+        torch.testing.assert_close(row, reader.read_plainly(1, 2, *path), rtol=0, atol=1e-9)
+    copied = cache.copy_branches(further)
+    cache.keep(further, 4)
+    reader.check(cache, 1, 2, 3, 4, 6)
+    cache.cut(2)
+    cache.append([copied[1], copied[5]])
+    reader.check(cache, 1, 2, 5, 6)
+
+
+def test_a_window_counts_from_the_positions_of_stored_branches(reader: _Reader) -> None:
+    """Half of the layers see five tokens only."""
+    cache, tree = reader.runner.new_cache(4), TokenTree((1, 2), (3, 4), (None, 0))
+    reader.forward(Part(cache, tree))
+    further = TokenTree((), (3, 4, 5, 6, 7, 8, 9), (None, 0, 1, 2, 3, 4, 5))
+    part = Part(cache, further, tuple(cache.copy_branches(tree)))
+    cache.keep(tree, None)
+
+    logits = reader.forward(part)
+
+    for row, end in zip(logits, range(5, 10), strict=True):
+        torch.testing.assert_close(row, reader.read_plainly(*range(1, end + 1)), rtol=0, atol=1e-9)
+
+
+def test_several_parts_with_stored_branches_in_one_pass_do_not_see_each_other(reader: _Reader) -> None:
+    caches, parts = [], []
+    for start in (1, 11, 21):
+        cache, tree = reader.runner.new_cache(4), TokenTree((start, start + 1), (3, 4), (None, 0))
+        reader.forward(Part(cache, tree))
+        parts.append(Part(cache, TokenTree((), (3, 4, 5), (None, 0, 1)), tuple(cache.copy_branches(tree))))
+        cache.keep(tree, None)
+        caches.append(cache)
+    parts[1] = Part(caches[1], TokenTree((6, 7)))
+
+    logits = reader.forward(*parts)
+
+    expected = [reader.read_plainly(1, 2, 3, 4, 5), reader.read_plainly(11, 12, 6, 7)]
+    torch.testing.assert_close(
+        logits, torch.stack([*expected, reader.read_plainly(21, 22, 3, 4, 5)]), rtol=0, atol=1e-9
+    )
+
+
+def test_copied_tokens_are_kept_again_and_by_other_caches(reader: _Reader) -> None:
+    cache, other = reader.runner.new_cache(4), reader.runner.new_cache(4)
+    reader.read(cache, 1, 2, 3, 4, 5, 6)
+    rows = cache.copy_tokens(2)
+    reader.read(other, 1, 2)
+    cache.cut(1)
+    reader.read(cache, 2)
+
+    cache.append(rows[:2])
+    other.append(rows)
+    other.append([])
+
+    reader.check(cache, 1, 2, 3, 4)
+    reader.check(other, 1, 2, 3, 4, 5, 6)
+
+
+def test_a_copy_of_the_first_tokens_is_independent(reader: _Reader) -> None:
+    cache = reader.runner.new_cache(4)
+    reader.read(cache, 1, 2, 3, 4, 5)
+    copy = cache.fork(3)
+    reader.read(copy, 9)
+    cache.cut(1)
+    reader.read(cache, 6)
+
+    reader.check(copy, 1, 2, 3, 9)
+    reader.check(cache, 1, 6)
+
+
+def test_a_row_that_outlives_its_neighbours_takes_no_more_memory_than_it_counts(reader: _Reader) -> None:
+    cache, tree = reader.runner.new_cache(4), TokenTree((1, 2), (3, 4, 5), (None, 0, None))
+    reader.forward(Part(cache, tree))
+
+    for row in (*cache.copy_branches(tree), *cache.copy_tokens(0)):
+        assert row.nbytes == sum(tensor.untyped_storage().nbytes() for tensor in row.tensors)
+    assert cache.copy_branches(tree)[0].nbytes * cache._planes.capacity == cache.nbytes
+
+
+@pytest.mark.parametrize("action", ["append", "reserve", "fork", "copy_tokens"])
+def test_a_cache_without_memory_is_unchanged(reader: _Reader, action: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = reader.runner.new_cache(4)
+    reader.read(cache, 1, 2, 3)
+    rows = cache.copy_tokens(0)
+    arguments: dict[str, tuple[Any, ...]] = {"append": (rows,), "reserve": (9,), "fork": (), "copy_tokens": (0,)}
+
+    def refuse(*_args: object) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.Tensor, "new_empty", refuse)
+        patch.setattr(torch.Tensor, "clone", refuse)
+        with pytest.raises(OverloadedError, match="keys and values of"):
+            getattr(cache, action)(*arguments[action])
+
+    reader.check(cache, 1, 2, 3)
+
+
+def test_logits_are_float32_whatever_the_model_computes_in(make_model: MakeModel) -> None:
+    runner = load_torch_runner(EngineConfig(make_model(), dtype="bfloat16"))
+
+    assert runner.forward([Part(runner.new_cache(), TokenTree((1,)))]).dtype == torch.float32
+
+
+class _AllRowsLlama(transformers.LlamaForCausalLM):  # type: ignore[misc]  # transformers has no types
+    """A model that returns the logits of all rows, not only the requested ones."""
+
+    def forward(self, *, logits_to_keep: torch.Tensor | None = None, **others: Any) -> Any:  # noqa: ARG002  # that is the case
+        return super().forward(**others)
+
+
+class _NoRowsLlama(transformers.LlamaForCausalLM):  # type: ignore[misc]  # transformers has no types
+    """A model that cannot be asked for some rows only."""
+
+    def forward(self, input_ids: torch.Tensor, position_ids: torch.Tensor, *, use_cache: bool) -> Any:
+        return super().forward(input_ids, position_ids=position_ids, use_cache=use_cache)
+
+
+@pytest.mark.parametrize("family", [_AllRowsLlama, _NoRowsLlama])
+def test_rows_are_selected_for_a_model_that_returns_all(family: type) -> None:
+    model = build_model(build_config("llama", KV))
+    tree = TokenTree((1, 2, 3), (4, 5), (None, 0))
+    expected = _forward_once(Runner(model, torch.device("cpu")), tree)
+    model.__class__ = family
+
+    torch.testing.assert_close(_forward_once(Runner(model, torch.device("cpu")), tree), expected)
+
+
+def _forward_once(runner: Runner, tree: TokenTree) -> torch.Tensor:
+    return runner.forward([Part(runner.new_cache(), tree)])
+
+
+def test_a_text_whose_logits_are_no_numbers_is_an_error_and_the_next_text_is_not(tmp_path: Path) -> None:
+    folder = write_model(tmp_path, toy_tokenizer("qwen"))
+    weights = load_file(folder / "model.safetensors")
+    weights["model.embed_tokens.weight"][300] = torch.nan  # as a float16 model that overflows after some texts
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    runner = load_torch_runner(EngineConfig(folder))
+
+    with pytest.raises(ModelError, match="in float32, the model's logits are infinite or no numbers"):
+        runner.forward([Part(runner.new_cache(), TokenTree((5, 300)))])
+    assert runner.forward([Part(runner.new_cache(), TokenTree((5, 6)))]).isfinite().all()
