@@ -12,6 +12,7 @@ from inference.errors import ModelError, quote
 _VARIABLE_PREFIX = "MIDTOKEN_"
 AUTO_LAYOUT = "auto"
 AUTO_DTYPE = "auto"
+DEFAULT_CONTEXT_TOKENS = 1024
 MIN_PROMPT_TOKENS = 16  # fewer leave hardly any text before the cursor
 
 # The minimum and maximum of each number.
@@ -35,7 +36,7 @@ class EngineConfig:
     num_threads: int = 1  # on the CPU; several are slow if other processes use the cores
     max_sequences: int = 16  # running sequences, one for each candidate
     max_waiting: int = 64  # queued requests; further ones are refused
-    max_context_tokens: int = 1024  # prompt tokens of a request; the model's window may allow fewer
+    max_context_tokens: int | None = None  # prompt tokens of a request; None: what the model's folder names, or 1024
     cache_tokens: int = 65_536  # capacity for keys and values, in tokens of all sequences together
     memory_mib: int = 256  # for sequences that are remembered between requests; 0: nothing is
     drafts: bool = True  # guess tokens from earlier text, where that pays; completions are the same without
@@ -47,7 +48,7 @@ class EngineConfig:
         """Raises ModelError, naming the field, if a number is out of range."""
         for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
-            if not low <= value <= high:
+            if value is not None and not low <= value <= high:
                 raise ModelError(f"{name} must be between {low} and {high}, not {value}")
 
 
@@ -86,7 +87,9 @@ def _parse_value(name: str, text: str, kind: Any) -> Any:
         if text.lower() not in ("true", "false"):
             raise ModelError(f"{name} must be true or false, not {quote(text)}")
         return text.lower() == "true"
-    if kind is int and not re.fullmatch("-?[0-9]{1,18}", text):
+    if kind in (int, int | None) and not re.fullmatch("-?[0-9]{1,18}", text):
         low, high = _RANGES[name]
         raise ModelError(f"{name} must be a whole number between {low} and {high}, not {quote(text)}")
+    if kind in (int, int | None):
+        return int(text)
     return Path(text) if kind == Path | None else kind(text)

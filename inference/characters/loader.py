@@ -6,7 +6,7 @@ from inference.characters.model import CharacterModel
 from inference.characters.model_reader import ModelReader
 from inference.characters.token_string import TokenReader
 from inference.characters.watched_reader import PassWatch, WatchedReader
-from inference.config import AUTO_DTYPE, EngineConfig
+from inference.config import AUTO_DTYPE, DEFAULT_CONTEXT_TOKENS, EngineConfig
 from inference.errors import ModelError
 from inference.model.loader import load_model, new_row_store
 
@@ -18,6 +18,7 @@ def load_character_model(config: EngineConfig, watch: PassWatch | None = None) -
     """
     if config.dtype == AUTO_DTYPE:  # what suits completions may not be exact enough for probabilities
         config = dataclasses.replace(config, dtype="float32")
+    max_context_tokens = config.max_context_tokens or DEFAULT_CONTEXT_TOKENS  # for the same reason
     loaded = load_model(config)
     end_ids = sorted(loaded.vocabulary.end_ids)
     if not end_ids:
@@ -25,7 +26,7 @@ def load_character_model(config: EngineConfig, watch: PassWatch | None = None) -
 
     def new_reader() -> TokenReader:
         store = new_row_store(loaded.runner)
-        reader = ModelReader(store, loaded.trie, end_ids, config.max_context_tokens, config.cache_tokens)
+        reader = ModelReader(store, loaded.trie, end_ids, max_context_tokens, config.cache_tokens)
         return reader if watch is None else WatchedReader(reader, watch)
 
     return CharacterModel(loaded.encoder, loaded.trie, loaded.start_ids, new_reader)

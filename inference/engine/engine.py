@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from inference.config import EngineConfig
+from inference.config import DEFAULT_CONTEXT_TOKENS, EngineConfig
 from inference.engine.drafts import Drafter
 from inference.engine.heartbeat import Heartbeat
 from inference.engine.job import ChunkSink
 from inference.engine.job_builder import JobBuilder
 from inference.engine.memory.sequence_memory import SequenceMemory
 from inference.engine.prompts.prompt import PromptBuilder
+from inference.engine.reading_speed import ReadingSpeed
 from inference.engine.scheduler import Scheduler
 from inference.engine.stepper import Stepper
 from inference.engine.ticket import Ticket
@@ -25,7 +26,7 @@ from inference.protocol.completion import CompletionRequest, FinishReason
 _log = logging.getLogger(__name__)
 
 _MAX_READ_TOKENS = 1024  # of new contexts, in one step of many requests
-_WORK_PER_ROW = 1 / 16  # of a pass over many rows, in passes over one
+_WORK_PER_ROW = 1 / 64  # of a pass over many rows, in passes over one. It takes longer; but who moves must read
 
 
 class Completer(Protocol):
@@ -58,10 +59,11 @@ class Engine:
         self._config = config
         self._model = model
         self._clock = clock
-        self._jobs = JobBuilder(config, model, prompts, clock)
+        self._jobs = JobBuilder(config.max_context_tokens or DEFAULT_CONTEXT_TOKENS, model, prompts, clock)
         self._stepper = Stepper(model, prompts, clock, Drafter() if config.drafts else None)
         self._memory = SequenceMemory(model.new_cache, config.memory_mib * 2**20)
-        self._scheduler: Scheduler[Ticket] = Scheduler(config.max_sequences, config.cache_tokens)
+        self._scheduler: Scheduler[Ticket] = Scheduler(config.max_sequences, config.cache_tokens, clock)
+        self._reading_speed = ReadingSpeed()
         self._heartbeat = Heartbeat(clock)
         self._inbox: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
         self._submit_lock = threading.Lock()  # once the engine is closed or has stopped, nothing is queued
@@ -115,11 +117,14 @@ class Engine:
         self._end_dead()
         tickets = self._select()
         jobs = [ticket.job for ticket in tickets if ticket.job is not None]
-        num_rows = [job.counters.num_rows for job in jobs]
+        before = [job.counters.num_rows for job in jobs]
+        started_at = self._clock()
         self._stepper.step(jobs)
         now = self._clock()
-        for ticket, job, before in zip(tickets, jobs, num_rows, strict=True):
-            self._scheduler.charge(ticket, 1 + (job.counters.num_rows - before) * _WORK_PER_ROW)
+        num_rows = [job.counters.num_rows - count for job, count in zip(jobs, before, strict=True)]
+        self._reading_speed.note(sum(num_rows), now - started_at)
+        for ticket, count in zip(tickets, num_rows, strict=True):
+            self._scheduler.charge(ticket, 1 + count * _WORK_PER_ROW)
             self._deliver(ticket, now)
         self._heartbeat.beat()
 
@@ -151,14 +156,16 @@ class Engine:
                 continue
             if is_cancelled:
                 self._end(ticket, FinishReason.CANCELLED, now)
-            elif ticket.is_late(now):
+            elif not ticket.has_until(now):
                 self._end(ticket, FinishReason.DEADLINE, now)
+            else:
+                ticket.will_be_late = not ticket.has_until(now + self._reading_speed.predict_s(ticket.num_unread))
 
     def _select(self) -> list[Ticket]:
         """The requests to step. Those whose turn it is are begun, if there is room for them."""
         selected: list[Ticket] = []
         num_read, is_full = 0, False
-        for ticket in self._scheduler.sort():
+        for ticket in self._sort():
             if not ticket.is_begun:
                 if is_full or not self._prepare(ticket):
                     continue
@@ -175,6 +182,14 @@ class Engine:
                 break
         return selected
 
+    def _sort(self) -> list[Ticket]:
+        """All requests in their order. Only a prompt tells how much there is to read, so the first one has its own."""
+        while True:
+            ordered = self._scheduler.sort()
+            if not ordered or ordered[0].job is not None:
+                return ordered
+            self._prepare(ordered[0])
+
     def _prepare(self, ticket: Ticket) -> bool:
         """Builds the request's job. Returns whether it has one, and has not failed."""
         if ticket.job is not None:
@@ -182,6 +197,7 @@ class Engine:
         try:
             ticket.job = self._jobs.build(ticket)
             self._scheduler.check_size(ticket)
+            ticket.num_remembered = self._memory.count_known(ticket.tenant, ticket.job.prompt.context_ids)
         except Exception as error:
             self._fail(ticket, error)
             return False

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from inference.config import MIN_PROMPT_TOKENS, EngineConfig
+from inference.config import MIN_PROMPT_TOKENS
 from inference.engine.candidate import Candidate, Limits
 from inference.engine.job import Counters, Job
 from inference.engine.prompts.prompt import Prompt, PromptBuilder
@@ -21,7 +21,7 @@ from inference.protocol.completion import CompletionRequest
 class JobBuilder:
     """Builds jobs for one model."""
 
-    config: EngineConfig
+    max_context_tokens: int
     model: LanguageModel
     prompts: PromptBuilder
     clock: Callable[[], float]
@@ -59,7 +59,7 @@ class JobBuilder:
                 f"max_tokens is {request.max_tokens}; the model sees {self.model.max_tokens} tokens in all, and "
                 f"{MIN_PROMPT_TOKENS} of them at least are for the prompt"
             )
-        return min(room, self.config.max_context_tokens)
+        return min(room, self.max_context_tokens)
 
     def _build_random_sources(self, request: CompletionRequest) -> tuple[RandomSource | None, ...]:
         if request.temperature == 0.0:

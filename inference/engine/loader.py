@@ -11,7 +11,7 @@ from inference.engine.prompts.marker_check import MarkerMeasure, measure_markers
 from inference.engine.prompts.prompt import PromptBuilder
 from inference.engine.waiting_sink import complete
 from inference.errors import MidtokenError, ModelError, to_public_error
-from inference.model.folder_file import FILE_NAME
+from inference.model.folder_file import FILE_NAME, read_folder_file
 from inference.model.language_model import LanguageModel
 from inference.model.loader import build_language_model, load_model
 from inference.protocol.completion import CompletionRequest
@@ -25,6 +25,8 @@ def load_engine(config: EngineConfig) -> Engine:
     Raises ModelError if the model cannot be used.
     """
     loaded = load_model(config)
+    if config.max_context_tokens is None:
+        config = dataclasses.replace(config, max_context_tokens=read_folder_file(config.model_dir).context_tokens)
     model = build_language_model(loaded)
     bare = PromptBuilder(loaded.encoder, loaded.vocabulary, loaded.trie, loaded.start_ids)
     prompts = dataclasses.replace(bare, fill_in=find_fill_in(config, model, bare))

@@ -2,23 +2,27 @@
 
 The aim is completed answers, not many begun ones. A request is worth nothing once its user has typed on. So
 
-1. a person who waits comes before a prefetch;
-2. a request that is begun comes before one that is not: it is nearer to its end. But one that has taken much work
-   already gives way to those that have taken little;
-3. tenants that got clearly more than their share come after the others;
-4. the newest request comes first: its user has waited least, and will not type on so soon. Requests that name no
-   document cannot be superseded; of these the oldest comes first;
-5. a newer request for a document supersedes the older one.
+1. a person who waits comes before a prefetch, and a request that can be in time before one that will be too late;
+2. one that has taken much work already gives way to those that have taken little;
+3. one that is writing its answer goes on: it is nearest to its end;
+4. tenants that got clearly less than the others come before them;
+5. a request that has a long context to read comes after those that are nearly ready to write: in its time, several of
+   them are answered. This holds for requests that name a document. The others cannot be superseded, so they would wait
+   for ever;
+6. the newest request comes first: its user has waited least, and will not type on so soon. Of requests that name no
+   document the oldest comes first;
+7. a newer request for a document supersedes the older one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
+from inference.engine.tenant_shares import TenantShares
 from inference.errors import OverloadedError
 from inference.protocol.completion import Priority
 
-_SLACK = 64.0  # work that a tenant may get beyond the mean of all
 _WORK_LEVELS = (256.0, 1024.0)  # a request whose work exceeds one of them gives way to those below; a line never does
+_LONG_READING = 64  # tokens
 
 
 class Schedulable(Protocol):
@@ -26,6 +30,7 @@ class Schedulable(Protocol):
 
     work: float  # so far; a decoded token is about one
     is_begun: bool
+    will_be_late: bool  # its deadline passes before its context can be read
 
     @property
     def tenant(self) -> str:
@@ -40,6 +45,11 @@ class Schedulable(Protocol):
     @property
     def priority(self) -> Priority:
         """Who waits for it."""
+        ...
+
+    @property
+    def num_unread(self) -> int:
+        """The context tokens to read before its first token, as far as that is known."""
         ...
 
     @property
@@ -59,11 +69,11 @@ T = TypeVar("T", bound=Schedulable)
 class Scheduler(Generic[T]):
     """The requests of an engine, in the order of their arrival."""
 
-    def __init__(self, max_sequences: int, max_tokens: int) -> None:
+    def __init__(self, max_sequences: int, max_tokens: int, clock: Callable[[], float]) -> None:
         self._max_sequences = max_sequences
         self._max_tokens = max_tokens
         self._requests: list[T] = []
-        self._work: dict[str, float] = {}  # of the tenants with requests, counted from the idlest of them
+        self._shares = TenantShares(clock)
 
     def __len__(self) -> int:
         return len(self._requests)
@@ -75,27 +85,24 @@ class Scheduler(Generic[T]):
     def add(self, request: T) -> T | None:
         """Adds a request. Returns the one that it supersedes, which is still there."""
         superseded = next((other for other in self._requests if _is_same_document(other, request)), None)
-        if request.tenant not in self._work:
-            self._work[request.tenant] = min(self._work.values(), default=0.0)
+        self._shares.enter(request.tenant)
         self._requests.append(request)
         return superseded
 
     def remove(self, request: T) -> None:
         """Removes a request."""
         self._requests.remove(request)
-        if all(other.tenant != request.tenant for other in self._requests):
-            del self._work[request.tenant]
 
     def charge(self, request: T, work: float) -> None:
         """Counts the work of a step."""
         request.work += work
-        self._work[request.tenant] += work
+        self._shares.charge(request.tenant, work)
 
     def sort(self) -> list[T]:
         """All requests, those that should step first at the front."""
-        limit = _SLACK + sum(self._work.values()) / max(len(self._work), 1)
+        behind = self._shares.find_behind()
         indexed = enumerate(self._requests)
-        return [request for _, request in sorted(indexed, key=lambda pair: self._rank(pair[1], pair[0], limit))]
+        return [request for _, request in sorted(indexed, key=lambda pair: _rank(pair[1], pair[0], behind))]
 
     def check_size(self, request: T) -> None:
         """Raises OverloadedError if the request is too large to run at all."""
@@ -112,13 +119,25 @@ class Scheduler(Generic[T]):
         num_tokens = sum(other.num_tokens for other in begun) + request.num_tokens
         return num_sequences <= self._max_sequences and num_tokens <= self._max_tokens
 
-    def _rank(self, request: T, arrival: int, share_limit: float) -> tuple[bool, int, bool, bool, bool, int]:
-        level = sum(request.work > limit for limit in _WORK_LEVELS)
-        is_prefetch = request.priority is Priority.PREFETCH
-        is_over_share = self._work[request.tenant] > share_limit
-        can_be_superseded = bool(request.document)
-        order = -arrival if can_be_superseded else arrival
-        return is_prefetch, level, not request.is_begun, is_over_share, can_be_superseded, order
+
+def _rank(request: Schedulable, arrival: int, behind: set[str]) -> tuple[bool | int, ...]:
+    level = sum(request.work > limit for limit in _WORK_LEVELS)
+    is_prefetch = request.priority is Priority.PREFETCH
+    can_be_superseded = bool(request.document)
+    must_read = can_be_superseded and request.num_unread > _LONG_READING
+    is_writing = request.is_begun and not must_read
+    order = -arrival if can_be_superseded else arrival
+    return (
+        is_prefetch,
+        request.will_be_late,
+        level,
+        not is_writing,
+        request.tenant not in behind,
+        must_read,
+        not request.is_begun,
+        can_be_superseded,
+        order,
+    )
 
 
 def _is_same_document(request: Schedulable, other: Schedulable) -> bool:

@@ -16,6 +16,8 @@ class Ticket:
     job: Job | None = None
     is_begun: bool = False  # whether the job has a sequence
     work: float = 0.0
+    num_remembered: int = 0  # of its context's tokens, before it is begun
+    will_be_late: bool = False
 
     @property
     def tenant(self) -> str:
@@ -45,15 +47,16 @@ class Ticket:
 
     @property
     def num_unread(self) -> int:
-        """The context tokens to read before its first token."""
+        """The context tokens to read before its first token; 0 before there is a prompt."""
         if self.job is None or self.job.candidates[0].token_ids:
             return 0
-        return len(self.job.candidates[0].tree.chain_ids)
+        num_known = 0 if self.is_begun else self.num_remembered
+        return len(self.job.candidates[0].tree.chain_ids) - num_known
 
-    def is_late(self, now: float) -> bool:
-        """True if its deadline has passed."""
+    def has_until(self, now: float) -> bool:
+        """True if its deadline does not pass before that time."""
         deadline_ms = self.request.deadline_ms
-        return deadline_ms is not None and 1e3 * (now - self.submitted_at) >= deadline_ms
+        return deadline_ms is None or 1e3 * (now - self.submitted_at) < deadline_ms
 
     def end_unbegun(self, reason: FinishReason, now: float) -> None:
         """Sends the only chunk of a request that ends before its turn."""

@@ -1,9 +1,10 @@
 """The file `midtoken.json` of a model folder. It says what suits this model best; settings go before it.
 
-    {"fill_in": {"layout": "spm"}, "dtype": "int8"}
+    {"fill_in": {"layout": "spm"}, "dtype": "int8", "context_tokens": 512}
 
 `fill_in` is how the model is given the text after the cursor (`inference.engine.prompts.fill_in_choice`), `dtype` the
-type of numbers in which its completions were measured to be as good as in float32.
+type of numbers in which its completions were measured to be as good as in float32, and `context_tokens` the length of
+the prompt beyond which they were measured to become no better.
 """
 
 import json
@@ -11,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from inference.config import MIN_PROMPT_TOKENS
 from inference.errors import ModelError, quote
 
 FILE_NAME = "midtoken.json"
-_KEYS = ("fill_in", "dtype")
+_KEYS = ("fill_in", "dtype", "context_tokens")
 _DTYPES = ("float32", "int8")
 
 
@@ -24,6 +26,7 @@ class FolderFile:
 
     fill_in: dict[str, Any] = field(default_factory=dict)
     dtype: str | None = None
+    context_tokens: int | None = None
 
 
 def read_folder_file(folder: Path) -> FolderFile:
@@ -42,7 +45,11 @@ def read_folder_file(folder: Path) -> FolderFile:
     fill_in = values.get("fill_in", {})
     if not isinstance(fill_in, dict):
         raise ModelError(f"{path}: fill_in must be a JSON object")
-    return FolderFile(fill_in, dtype)
+    context_tokens = values.get("context_tokens")
+    is_whole = isinstance(context_tokens, int) and not isinstance(context_tokens, bool)
+    if context_tokens is not None and not (is_whole and context_tokens >= MIN_PROMPT_TOKENS):
+        raise ModelError(f"{path}: context_tokens must be a whole number, at least {MIN_PROMPT_TOKENS}")
+    return FolderFile(fill_in, dtype, context_tokens)
 
 
 def check_keys(path: Path, name: str, value: Any, known: tuple[str, ...]) -> dict[str, Any]:  # Any: parsed JSON

@@ -152,11 +152,11 @@ def build_scripted_bench(max_tokens: int = 512, kind: str = "qwen", **settings: 
     return ScriptedBench(model, engine, clock)
 
 
-def build_job_builder(max_tokens: int = 512, **settings: Any) -> JobBuilder:
+def build_job_builder(max_tokens: int = 512, max_context_tokens: int = 1024) -> JobBuilder:
     """Builds a JobBuilder for a model without weights. `max_tokens` is its window."""
     toy = toy_tokenizer("qwen")
     model = ScriptedModel(toy, max_tokens)
-    return JobBuilder(EngineConfig(Path("model"), **settings), model, build_prompts(toy), Clock())
+    return JobBuilder(max_context_tokens, model, build_prompts(toy), Clock())
 
 
 def assert_soon(event: threading.Event) -> None:

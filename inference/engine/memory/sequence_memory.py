@@ -50,6 +50,10 @@ class SequenceMemory:
                 raise
             return self._take(tenant, context_ids, num_tokens)
 
+    def count_known(self, tenant: str, context_ids: Sequence[int]) -> int:
+        """How many of the first tokens of a context are remembered."""
+        return self._find(tenant, context_ids)[1]
+
     def give_back(self, sequence: ReadSequence) -> None:
         """Ends the use of a sequence. It is remembered."""
         entry = self._remove(sequence)
@@ -86,7 +90,7 @@ class SequenceMemory:
                 key = (entry.sequence.count_common(wanted), not entry.is_in_use)
                 if key[0] >= _MIN_COMMON_TOKENS and key >= best_key:
                     best, best_key = entry, key
-        return best, best_key[0]
+        return best, 0 if best is None else best_key[0]
 
     def _remove(self, sequence: ReadSequence) -> _Entry:
         [entry] = [entry for entry in self._entries if entry.sequence is sequence]

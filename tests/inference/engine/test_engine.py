@@ -1,5 +1,6 @@
 import codecs
 import dataclasses
+import itertools
 import re
 import threading
 from collections.abc import Sequence
@@ -160,6 +161,7 @@ def test_a_completion_always_continues_exactly_the_typed_bytes(kind: str, make_m
     was sent, in one or more chunks.
     """
     bench = build_bench(make_model(kind), kind, dtype="float32", max_sequences=20, memory_mib=0)
+    numbers = itertools.count()
 
     @settings(
         max_examples=settings().max_examples,
@@ -171,8 +173,8 @@ def test_a_completion_always_continues_exactly_the_typed_bytes(kind: str, make_m
     def check(documents: list[_Document]) -> None:
         bench.runner.caches.clear()
         requests = [_request_of(document) for document in documents]
-        requests = [dataclasses.replace(each, tenant=str(index)) for index, each in enumerate(requests)]
-        sinks = [submit(bench.engine, request) for request in requests]  # each has a cache of its own
+        requests = [dataclasses.replace(each, tenant=str(next(numbers))) for each in requests]
+        sinks = [submit(bench.engine, request) for request in requests]  # each has a cache of its own, in this order
         for sink in sinks:
             sink.wait()
         for document, sink, kept in zip(documents, sinks, bench.runner.caches, strict=True):
