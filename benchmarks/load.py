@@ -9,12 +9,14 @@ do, and it is *superseded*: it does not count, even if its first line was shown.
 it is overloaded, *cut* if the server ends it at its deadline, and *failed* otherwise. Requests that are running when a
 phase ends are not counted.
 
-1. Capacity: 1, 2, 4, … editors in a closed loop. Each sends its next request when the last one is answered, and never
-   cancels. Completed answers a second grow with the number of editors up to a plateau. The highest number is the
-   capacity.
+1. Capacity: editors in a closed loop. Each sends its next request when the last one is answered, and never cancels. The
+   completed answers a second of all editors are the capacity. Those of one editor are shown beside it; other editors
+   type other texts, so they are no measure of how it grows.
 2. At once: every editor sends one request at the same moment, `--rounds` times. `at_once_lost` counts those that are
    not completed; `at_once_ratio` is the slowest first text relative to the median one, in the worst round.
-3. Open loop at 1, 1.3 and 3 times the capacity: all editors type at recorded times, scaled to that rate together,
+3. Flood: every editor sends so many requests at the same moment that the queue cannot hold them, `--rounds` times.
+   `refused_ms_p99` is how long it takes to be refused.
+4. Open loop at 1, 1.3 and 3 times the capacity: all editors type at recorded times, scaled to that rate together,
    whatever the server does. `goodput_1`, `goodput_1_3` and `goodput_3` are the completed answers a second relative to
    the capacity. `least_share` is the least editor's number of completed answers relative to the mean of all editors,
    the lower one of 1.3 and 3 × capacity.
@@ -32,7 +34,7 @@ from benchmarks.corpora.held_out_typing import draw_typing
 from benchmarks.corpora.sent_requests import identify, iter_requests
 from benchmarks.measures.load.editor import Outcome, TimedRequest
 from benchmarks.measures.load.editors import LoadEditors, run_editors
-from benchmarks.measures.load.rows import LoadResult, PhaseResult, find_capacity
+from benchmarks.measures.load.rows import LoadResult, PhaseResult
 from benchmarks.measures.report import print_rows, write_report
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MIN_FILE_TOKENS = 3_000
+_FLOOD_REQUESTS = 160  # twice what the server takes: 16 sequences run, 64 requests wait
 
 _Result = TypeVar("_Result")
 
@@ -66,7 +69,7 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--editors", type=int, default=16)
     parser.add_argument("--rate", type=float, help="keys a second of each editor; prints only what this load gets")
     parser.add_argument("--keys", type=int, default=600, help="recorded for each editor (default: %(default)s)")
-    parser.add_argument("--closed-seconds", type=float, default=8.0, help="of each closed loop (default: %(default)s)")
+    parser.add_argument("--closed-seconds", type=float, default=20.0, help="of each closed loop (default: %(default)s)")
     parser.add_argument("--open-seconds", type=float, default=40.0, help="of each open loop (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="of all editors at once (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
@@ -97,17 +100,16 @@ async def _measure_rate(options: argparse.Namespace, editors: LoadEditors) -> Ph
 
 
 async def _measure_all(options: argparse.Namespace, editors: LoadEditors) -> LoadResult:
-    closed, num_editors = [], 1
-    while num_editors <= len(editors):
-        closed.append(await editors.play_closed(num_editors, options.closed_seconds))
-        num_editors *= 2
-    capacity_per_s = find_capacity(closed)
+    closed = [await editors.play_closed(number, options.closed_seconds) for number in (1, len(editors))]
+    capacity_per_s = closed[-1].completed_per_s
     at_once = [await editors.play_at_once(f"at once, {number}") for number in range(1, options.rounds + 1)]
+    num_flood = -(-_FLOOD_REQUESTS // len(editors))
+    floods = [await editors.play_flood(f"flood, {number}", num_flood) for number in range(1, options.rounds + 1)]
     at_capacity, above, far_above = [
         await editors.play_open(f"{load:g} × capacity", load * capacity_per_s, options.open_seconds)
         for load in (1.0, 1.3, 3.0)
     ]
-    return LoadResult(closed, at_once, (at_capacity, above, far_above))
+    return LoadResult(closed, at_once, floods, (at_capacity, above, far_above))
 
 
 def _draw(result: LoadResult) -> "Figure":

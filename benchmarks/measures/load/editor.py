@@ -4,6 +4,7 @@ Each editor is a process, because clients in one process share a connection.
 """
 
 import asyncio
+import dataclasses
 import enum
 import time
 from collections.abc import Iterator, Sequence
@@ -51,6 +52,7 @@ class Phase:
     duration_s: float
     gap_scale: float | None  # for the recorded gaps; None: a closed loop, the next request follows the answer
     max_requests: int | None = None  # of a closed loop
+    is_flood: bool = False  # all `max_requests` at once, for no document, so that none supersedes another
 
     @property
     def end_at(self) -> float:
@@ -88,7 +90,9 @@ async def play(client: CompletionBackend, requests: Iterator[TimedRequest], phas
     await _sleep_until(phase.start_at)
     try:
         async with asyncio.timeout(phase.end_at - time.perf_counter()):
-            if phase.gap_scale is None:
+            if phase.is_flood:
+                await editor.play_flood(requests, phase.max_requests)
+            elif phase.gap_scale is None:
                 await editor.play_closed(requests, phase.max_requests)
             else:
                 await editor.play_open(requests, phase.gap_scale)
@@ -114,6 +118,14 @@ class _Editor:
             self._current = _Running(self._client, recorded.request)
             await self._current.task
             self._note_current()
+
+    async def play_flood(self, requests: Iterator[TimedRequest], max_requests: int | None) -> None:
+        """Sends many requests at once."""
+        flood = [dataclasses.replace(recorded.request, document="") for recorded in islice(requests, max_requests)]
+        running = [_Running(self._client, request) for request in flood]
+        for each in running:
+            await each.task
+            self.attempts.append(each.build_attempt())
 
     async def play_open(self, requests: Iterator[TimedRequest], gap_scale: float) -> None:
         """Sends each request at its time, and cancels the one before if it has not ended. Waits for the last one."""

@@ -37,7 +37,14 @@ class LoadEditors:
 
     async def play_at_once(self, name: str) -> PhaseResult:
         """All editors send one request at the same moment."""
-        phase = Phase(_find_start(), _MAX_AT_ONCE_S, gap_scale=None, max_requests=1)
+        return await self._play_at_once(name, Phase(_find_start(), _MAX_AT_ONCE_S, gap_scale=None, max_requests=1))
+
+    async def play_flood(self, name: str, num_requests: int) -> PhaseResult:
+        """All editors send so many requests each at the same moment."""
+        phase = Phase(_find_start(), _MAX_AT_ONCE_S, gap_scale=None, max_requests=num_requests, is_flood=True)
+        return await self._play_at_once(name, phase)
+
+    async def _play_at_once(self, name: str, phase: Phase) -> PhaseResult:
         result = await self._play(name, len(self), phase)
         last_at = max((attempt.ended_at for attempt in result.attempts), default=phase.end_at)
         return PhaseResult(name, last_at - phase.start_at, result.by_editor)

@@ -69,43 +69,42 @@ class PhaseResult:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """All phases: closed loops; rounds of all editors at once; open loops at 1, 1.3 and 3 times the capacity."""
+    """All phases: closed loops, the last one of all editors; rounds of all editors at once; floods; open loops at
+    1, 1.3 and 3 times the capacity.
+    """
 
     closed: Sequence[PhaseResult]
     at_once: Sequence[PhaseResult]
+    floods: Sequence[PhaseResult]
     open: tuple[PhaseResult, PhaseResult, PhaseResult]
 
     @property
     def phases(self) -> list[PhaseResult]:
         """All of them, in their order."""
-        return [*self.closed, *self.at_once, *self.open]
+        return [*self.closed, *self.at_once, *self.floods, *self.open]
 
     @property
     def capacity_per_s(self) -> float:
-        """See `find_capacity`."""
-        return find_capacity(self.closed)
+        """The completed answers a second if every editor waits for its answer before it sends the next request."""
+        return self.closed[-1].completed_per_s
 
     def find_figures(self) -> dict[str, float | bool | None]:
         """The figures of the report. `benchmarks.load` explains them."""
         at_capacity, above, far_above = self.open
-        refused_ms = [each for phase in self.open for each in phase.refused_ms]
+        refused_ms = [each for phase in (*self.floods, *self.open) for each in phase.refused_ms]
         return {
             "capacity_per_s": self.capacity_per_s,
             "goodput_1": at_capacity.completed_per_s / self.capacity_per_s,
             "goodput_1_3": above.completed_per_s / self.capacity_per_s,
             "goodput_3": far_above.completed_per_s / self.capacity_per_s,
             "least_share": min(*above.shares, *far_above.shares),
+            "num_refused": len(refused_ms),
             "refused_ms_p99": find_percentile(refused_ms, 99),
             "num_failed": sum(phase.count(Outcome.FAILED) for phase in self.phases),
             "at_once_editors": len(self.at_once[0].by_editor),
             "at_once_lost": sum(len(phase.by_editor) - phase.count(Outcome.COMPLETED) for phase in self.at_once),
             "at_once_ratio": max(_find_slowest_ratio(phase) for phase in self.at_once),
         }
-
-
-def find_capacity(closed: Sequence[PhaseResult]) -> float:
-    """The completed answers a second on the plateau of the closed loops."""
-    return max(phase.completed_per_s for phase in closed)
 
 
 def _find_slowest_ratio(phase: PhaseResult) -> float:

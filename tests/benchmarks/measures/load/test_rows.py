@@ -3,7 +3,7 @@ import math
 import pytest
 
 from benchmarks.measures.load.editor import Attempt, Outcome
-from benchmarks.measures.load.rows import LoadResult, PhaseResult, find_capacity
+from benchmarks.measures.load.rows import LoadResult, PhaseResult
 
 
 def _completed(num: int, first_text_s: float | None = 0.01) -> list[Attempt]:
@@ -28,22 +28,28 @@ def test_waits_are_those_of_requests_that_got_text() -> None:
     assert phase.refused_ms == [pytest.approx(30)]
 
 
-def test_capacity_is_the_plateau_of_the_closed_loops() -> None:
-    assert find_capacity([_phase(_completed(40)), _phase(_completed(60)), _phase(_completed(50))]) == 6
-
-
 def test_goodput_is_relative_to_the_capacity() -> None:
-    closed = [_phase(_completed(100))]
+    closed = [_phase(_completed(120)), _phase(_completed(60), _completed(40))]  # the last one is that of all editors
     at_capacity = _phase(_completed(40), _completed(40))
     above = _phase(_completed(30), _completed(34))
     far_above = _phase(_completed(2), _completed(38))
 
-    figures = LoadResult(closed, [at_capacity], (at_capacity, above, far_above)).find_figures()
+    figures = LoadResult(closed, [at_capacity], [], (at_capacity, above, far_above)).find_figures()
 
     assert [figures[name] for name in ("capacity_per_s", "goodput_1", "goodput_1_3", "goodput_3", "least_share")] == [
         10, 0.8, 0.64, 0.4, 0.1
     ]  # fmt: skip
     assert (figures["refused_ms_p99"], figures["num_failed"]) == (None, 0)
+
+
+def test_the_times_of_refusals_are_those_of_all_floods() -> None:
+    refused = [Attempt(1.0, None, 1.0 + seconds, Outcome.REFUSED) for seconds in (0.01, 0.02)]
+    phase = _phase(_completed(1))
+
+    figures = LoadResult([phase], [phase], [_phase(refused), _phase(refused[:1])], (phase,) * 3).find_figures()
+
+    assert figures["num_refused"] == 3
+    assert figures["refused_ms_p99"] == pytest.approx(20, rel=0.05)
 
 
 def test_the_worst_round_counts_for_requests_at_once() -> None:
@@ -52,8 +58,8 @@ def test_the_worst_round_counts_for_requests_at_once() -> None:
     uneven = _phase(_completed(1, 0.1), _completed(1, 0.1), _completed(1, 0.5), refused)
     at_capacity = _phase(_completed(1))
 
-    figures = LoadResult([at_capacity], [even, uneven], (at_capacity,) * 3).find_figures()
-    lost = LoadResult([at_capacity], [_phase(refused)], (at_capacity,) * 3).find_figures()
+    figures = LoadResult([at_capacity], [even, uneven], [], (at_capacity,) * 3).find_figures()
+    lost = LoadResult([at_capacity], [_phase(refused)], [], (at_capacity,) * 3).find_figures()
 
     assert figures["at_once_lost"] == lost["at_once_lost"] == 1
     assert figures["at_once_ratio"] == pytest.approx(5)
