@@ -159,7 +159,7 @@ class Engine:
             elif not ticket.has_until(now):
                 self._end(ticket, FinishReason.DEADLINE, now)
             else:
-                ticket.will_be_late = not ticket.has_until(now + self._reading_speed.predict_s(ticket.num_unread))
+                self._note_lateness(ticket, now)
 
     def _select(self) -> list[Ticket]:
         """The requests to step. Those whose turn it is are begun, if there is room for them."""
@@ -198,10 +198,14 @@ class Engine:
             ticket.job = self._jobs.build(ticket)
             self._scheduler.check_size(ticket)
             ticket.num_remembered = self._memory.count_known(ticket.tenant, ticket.job.prompt.context_ids)
+            self._note_lateness(ticket, self._clock())
         except Exception as error:
             self._fail(ticket, error)
             return False
         return True
+
+    def _note_lateness(self, ticket: Ticket, now: float) -> None:
+        ticket.will_be_late = not ticket.has_until(now + self._reading_speed.predict_s(ticket.num_unread))
 
     def _begin(self, ticket: Ticket) -> bool:
         """Gives the job a sequence, with what is remembered of its context. Returns whether that succeeded."""
