@@ -14,12 +14,12 @@ phase ends are not counted.
    type other texts, so they are no measure of how it grows.
 2. At once: every editor sends one request at the same moment, `--rounds` times. `at_once_lost` counts those that are
    not completed; `at_once_ratio` is the slowest first text relative to the median one, in the worst round.
-3. Flood: every editor sends so many requests at the same moment that the queue cannot hold them, `--rounds` times.
-   `refused_ms_p99` is how long it takes to be refused.
-4. Open loop at 1, 1.3 and 3 times the capacity: all editors type at recorded times, scaled to that rate together,
+3. Open loop at 1, 1.3 and 3 times the capacity: all editors type at recorded times, scaled to that rate together,
    whatever the server does. `goodput_1`, `goodput_1_3` and `goodput_3` are the completed answers a second relative to
    the capacity. `least_share` is the least editor's number of completed answers relative to the mean of all editors,
    the lower one of 1.3 and 3 × capacity.
+4. Patient clients at 3 times the capacity. They name no document and cancel nothing, so that the queue of the server
+   fills up. `refused_ms_p99` is how long it then takes to be refused.
 
 All files are long enough to fill the prompt, so that no editor's requests are cheaper than another's.
 """
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MIN_FILE_TOKENS = 3_000
-_FLOOD_REQUESTS = 160  # twice what the server takes: 16 sequences run, 64 requests wait
+_PATIENT_SECONDS = 10.0
 
 _Result = TypeVar("_Result")
 
@@ -103,13 +103,12 @@ async def _measure_all(options: argparse.Namespace, editors: LoadEditors) -> Loa
     closed = [await editors.play_closed(number, options.closed_seconds) for number in (1, len(editors))]
     capacity_per_s = closed[-1].completed_per_s
     at_once = [await editors.play_at_once(f"at once, {number}") for number in range(1, options.rounds + 1)]
-    num_flood = -(-_FLOOD_REQUESTS // len(editors))
-    floods = [await editors.play_flood(f"flood, {number}", num_flood) for number in range(1, options.rounds + 1)]
     at_capacity, above, far_above = [
         await editors.play_open(f"{load:g} × capacity", load * capacity_per_s, options.open_seconds)
         for load in (1.0, 1.3, 3.0)
     ]
-    return LoadResult(closed, at_once, floods, (at_capacity, above, far_above))
+    patient = await editors.play_open("3 ×, patient", 3 * capacity_per_s, _PATIENT_SECONDS, is_patient=True)
+    return LoadResult(closed, at_once, (at_capacity, above, far_above), patient)
 
 
 def _draw(result: LoadResult) -> "Figure":

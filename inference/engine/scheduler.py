@@ -94,9 +94,10 @@ class Scheduler(Generic[T]):
         self._requests.remove(request)
 
     def charge(self, request: T, work: float) -> None:
-        """Counts the work of a step."""
+        """Counts the work of a step. What nobody else waited for takes nothing from a tenant's share."""
         request.work += work
-        self._shares.charge(request.tenant, work)
+        if any(other.tenant != request.tenant for other in self._requests):
+            self._shares.charge(request.tenant, work)
 
     def sort(self) -> list[T]:
         """All requests, those that should step first at the front."""

@@ -6,6 +6,7 @@ Each editor is a process, because clients in one process share a connection.
 import asyncio
 import dataclasses
 import enum
+import functools
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
@@ -52,7 +53,7 @@ class Phase:
     duration_s: float
     gap_scale: float | None  # for the recorded gaps; None: a closed loop, the next request follows the answer
     max_requests: int | None = None  # of a closed loop
-    is_flood: bool = False  # all `max_requests` at once, for no document, so that none supersedes another
+    is_patient: bool = False  # of an open loop: nothing is cancelled, and no request supersedes another
 
     @property
     def end_at(self) -> float:
@@ -90,8 +91,8 @@ async def play(client: CompletionBackend, requests: Iterator[TimedRequest], phas
     await _sleep_until(phase.start_at)
     try:
         async with asyncio.timeout(phase.end_at - time.perf_counter()):
-            if phase.is_flood:
-                await editor.play_flood(requests, phase.max_requests)
+            if phase.gap_scale is not None and phase.is_patient:
+                await editor.play_patiently(requests, phase.gap_scale)
             elif phase.gap_scale is None:
                 await editor.play_closed(requests, phase.max_requests)
             else:
@@ -110,6 +111,7 @@ class _Editor:
         self.attempts: list[Attempt] = []
         self._client = client
         self._current: _Running | None = None
+        self._patient: list[_Running] = []
         self._cancelled: list[asyncio.Task[None]] = []
 
     async def play_closed(self, requests: Iterator[TimedRequest], max_requests: int | None) -> None:
@@ -119,13 +121,15 @@ class _Editor:
             await self._current.task
             self._note_current()
 
-    async def play_flood(self, requests: Iterator[TimedRequest], max_requests: int | None) -> None:
-        """Sends many requests at once."""
-        flood = [dataclasses.replace(recorded.request, document="") for recorded in islice(requests, max_requests)]
-        running = [_Running(self._client, request) for request in flood]
-        for each in running:
-            await each.task
-            self.attempts.append(each.build_attempt())
+    async def play_patiently(self, requests: Iterator[TimedRequest], gap_scale: float) -> None:
+        """Sends each request at its time, for no document, and lets all of them end."""
+        due_at = time.perf_counter()
+        for recorded in requests:
+            due_at += gap_scale * recorded.gap_s
+            await _sleep_until(due_at)
+            running = _Running(self._client, dataclasses.replace(recorded.request, document=""))
+            running.task.add_done_callback(functools.partial(self._note, running))
+            self._patient.append(running)
 
     async def play_open(self, requests: Iterator[TimedRequest], gap_scale: float) -> None:
         """Sends each request at its time, and cancels the one before if it has not ended. Waits for the last one."""
@@ -139,7 +143,10 @@ class _Editor:
             await self._current.task
 
     async def leave(self) -> None:
-        """Notes the current request if it has ended, and cancels it otherwise."""
+        """Notes the current request if it has ended, and cancels it otherwise, and all others."""
+        for running in self._patient:
+            if running.outcome is None:
+                self._cancel(running)
         if self._current is not None and self._current.outcome is None:
             self._cancel(self._current)
             self._current = None
@@ -155,6 +162,10 @@ class _Editor:
             self._cancel(running)
             running.end(Outcome.SUPERSEDED)
         self.attempts.append(running.build_attempt())
+
+    def _note(self, running: "_Running", _: object) -> None:
+        if running.outcome is not None:
+            self.attempts.append(running.build_attempt())
 
     def _cancel(self, running: "_Running") -> None:
         running.task.cancel()

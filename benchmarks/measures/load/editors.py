@@ -30,21 +30,14 @@ class LoadEditors:
         name = f"closed loop, {num_editors}"
         return await self._play(name, num_editors, Phase(_find_start(), duration_s, gap_scale=None))
 
-    async def play_open(self, name: str, keys_per_s: float, duration_s: float) -> PhaseResult:
-        """All editors together send so many requests a second on average."""
+    async def play_open(self, name: str, keys_per_s: float, duration_s: float, is_patient: bool = False) -> PhaseResult:
+        """All editors together send so many requests a second on average. Patient ones let all of them end."""
         gap_scale = len(self) / (keys_per_s * self._mean_gap_s)
-        return await self._play(name, len(self), Phase(_find_start(), duration_s, gap_scale))
+        return await self._play(name, len(self), Phase(_find_start(), duration_s, gap_scale, is_patient=is_patient))
 
     async def play_at_once(self, name: str) -> PhaseResult:
         """All editors send one request at the same moment."""
-        return await self._play_at_once(name, Phase(_find_start(), _MAX_AT_ONCE_S, gap_scale=None, max_requests=1))
-
-    async def play_flood(self, name: str, num_requests: int) -> PhaseResult:
-        """All editors send so many requests each at the same moment."""
-        phase = Phase(_find_start(), _MAX_AT_ONCE_S, gap_scale=None, max_requests=num_requests, is_flood=True)
-        return await self._play_at_once(name, phase)
-
-    async def _play_at_once(self, name: str, phase: Phase) -> PhaseResult:
+        phase = Phase(_find_start(), _MAX_AT_ONCE_S, gap_scale=None, max_requests=1)
         result = await self._play(name, len(self), phase)
         last_at = max((attempt.ended_at for attempt in result.attempts), default=phase.end_at)
         return PhaseResult(name, last_at - phase.start_at, result.by_editor)

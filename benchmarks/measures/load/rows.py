@@ -69,19 +69,19 @@ class PhaseResult:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """All phases: closed loops, the last one of all editors; rounds of all editors at once; floods; open loops at
-    1, 1.3 and 3 times the capacity.
+    """All phases: closed loops, the last one of all editors; rounds of all editors at once; open loops at 1,
+    1.3 and 3 times the capacity; and patient clients at 3 times the capacity.
     """
 
     closed: Sequence[PhaseResult]
     at_once: Sequence[PhaseResult]
-    floods: Sequence[PhaseResult]
     open: tuple[PhaseResult, PhaseResult, PhaseResult]
+    patient: PhaseResult
 
     @property
     def phases(self) -> list[PhaseResult]:
         """All of them, in their order."""
-        return [*self.closed, *self.at_once, *self.floods, *self.open]
+        return [*self.closed, *self.at_once, *self.open, self.patient]
 
     @property
     def capacity_per_s(self) -> float:
@@ -91,7 +91,7 @@ class LoadResult:
     def find_figures(self) -> dict[str, float | bool | None]:
         """The figures of the report. `benchmarks.load` explains them."""
         at_capacity, above, far_above = self.open
-        refused_ms = [each for phase in (*self.floods, *self.open) for each in phase.refused_ms]
+        refused_ms = [each for phase in (*self.open, self.patient) for each in phase.refused_ms]
         return {
             "capacity_per_s": self.capacity_per_s,
             "goodput_1": at_capacity.completed_per_s / self.capacity_per_s,

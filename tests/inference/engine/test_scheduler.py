@@ -88,6 +88,17 @@ def test_a_tenant_that_got_clearly_less_than_the_others_comes_first() -> None:
     assert scheduler.sort() == [waiting, served]
 
 
+def test_work_that_nobody_else_waited_for_takes_nothing_from_a_share() -> None:
+    early = _Request("a", document="x")
+    scheduler = _fill(early)
+    scheduler.charge(early, 500.0)
+    late, newest = _Request("b", document="x"), _Request("a", document="y")
+    scheduler.add(late)
+    scheduler.add(newest)
+
+    assert scheduler.sort() == [newest, late, early]
+
+
 def test_a_request_that_must_read_a_long_context_waits_for_those_that_are_nearly_ready_to_write() -> None:
     reading, ready = _Request(document="x", num_unread=500), _Request("b", document="x", num_unread=3)
 

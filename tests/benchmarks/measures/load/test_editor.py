@@ -65,16 +65,18 @@ async def test_the_first_text_is_the_first_chunk_that_has_some() -> None:
     assert without.first_text_at is None
 
 
-async def test_a_flood_is_sent_at_once_for_no_document() -> None:
+async def test_a_patient_client_cancels_nothing_until_it_leaves() -> None:
     backend = _Backend()
-    requests = iter([TimedRequest(0.0, CompletionRequest(prefix, document="x")) for prefix in ("a", "overload", "b")])
-    phase = Phase(time.perf_counter(), 60.0, None, max_requests=2, is_flood=True)
+    requests = iter(
+        [TimedRequest(0.0, CompletionRequest(prefix, document="x")) for prefix in ("hang", "overload", "a")]
+    )
+    phase = Phase(time.perf_counter(), 0.5, gap_scale=1.0, is_patient=True)
 
-    attempts = await play(backend, requests, phase)
+    attempts = await play(backend, itertools.chain(requests, [TimedRequest(60.0, CompletionRequest("late"))]), phase)
 
-    assert backend.prefixes == ["a", "overload"]
-    assert [attempt.outcome for attempt in attempts] == [Outcome.COMPLETED, Outcome.REFUSED]
-    assert attempts[1].sent_at < attempts[0].ended_at
+    assert sorted(backend.prefixes) == ["a", "hang", "overload"]
+    assert {attempt.outcome for attempt in attempts} == {Outcome.REFUSED, Outcome.COMPLETED}
+    assert backend.num_cancelled == 1
 
 
 async def test_in_an_open_loop_the_next_key_cancels_a_request_that_has_not_ended() -> None:

@@ -34,7 +34,7 @@ def test_goodput_is_relative_to_the_capacity() -> None:
     above = _phase(_completed(30), _completed(34))
     far_above = _phase(_completed(2), _completed(38))
 
-    figures = LoadResult(closed, [at_capacity], [], (at_capacity, above, far_above)).find_figures()
+    figures = LoadResult(closed, [at_capacity], (at_capacity, above, far_above), at_capacity).find_figures()
 
     assert [figures[name] for name in ("capacity_per_s", "goodput_1", "goodput_1_3", "goodput_3", "least_share")] == [
         10, 0.8, 0.64, 0.4, 0.1
@@ -42,11 +42,11 @@ def test_goodput_is_relative_to_the_capacity() -> None:
     assert (figures["refused_ms_p99"], figures["num_failed"]) == (None, 0)
 
 
-def test_the_times_of_refusals_are_those_of_all_floods() -> None:
+def test_the_times_of_refusals_are_those_of_all_open_loops() -> None:
     refused = [Attempt(1.0, None, 1.0 + seconds, Outcome.REFUSED) for seconds in (0.01, 0.02)]
     phase = _phase(_completed(1))
 
-    figures = LoadResult([phase], [phase], [_phase(refused), _phase(refused[:1])], (phase,) * 3).find_figures()
+    figures = LoadResult([phase], [phase], (phase, phase, _phase(refused[:1])), _phase(refused)).find_figures()
 
     assert figures["num_refused"] == 3
     assert figures["refused_ms_p99"] == pytest.approx(20, rel=0.05)
@@ -58,8 +58,8 @@ def test_the_worst_round_counts_for_requests_at_once() -> None:
     uneven = _phase(_completed(1, 0.1), _completed(1, 0.1), _completed(1, 0.5), refused)
     at_capacity = _phase(_completed(1))
 
-    figures = LoadResult([at_capacity], [even, uneven], [], (at_capacity,) * 3).find_figures()
-    lost = LoadResult([at_capacity], [_phase(refused)], [], (at_capacity,) * 3).find_figures()
+    figures = LoadResult([at_capacity], [even, uneven], (at_capacity,) * 3, at_capacity).find_figures()
+    lost = LoadResult([at_capacity], [_phase(refused)], (at_capacity,) * 3, at_capacity).find_figures()
 
     assert figures["at_once_lost"] == lost["at_once_lost"] == 1
     assert figures["at_once_ratio"] == pytest.approx(5)
