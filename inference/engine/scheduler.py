@@ -7,11 +7,12 @@ The aim is completed answers, not many begun ones. A request is worth nothing on
 3. one that is writing its answer goes on: it is nearest to its end;
 4. tenants that got clearly less than the others come before them;
 5. a request that has a long context to read comes after those that are nearly ready to write: in its time, several of
-   them are answered. This holds for requests that name a document. The others cannot be superseded, so they would wait
-   for ever;
-6. the newest request comes first: its user has waited least, and will not type on so soon. Of requests that name no
-   document the oldest comes first;
-7. a newer request for a document supersedes the older one.
+   them are answered;
+6. the newest request comes first: its user has waited least, and will not type on so soon;
+7. but a request that has waited for long is that of a user who waits and does not type on; and one that names no
+   document is never superseded. Such requests come in the order of their arrival, before the others, whatever they
+   have to read;
+8. a newer request for a document supersedes the older one.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from inference.protocol.completion import Priority
 
 _WORK_LEVELS = (256.0, 1024.0)  # a request whose work exceeds one of them gives way to those below; a line never does
 _LONG_READING = 64  # tokens
+_LONG_WAIT_S = 0.25  # most people who type on have done so by then
 
 
 class Schedulable(Protocol):
@@ -31,6 +33,7 @@ class Schedulable(Protocol):
     work: float  # so far; a decoded token is about one
     is_begun: bool
     will_be_late: bool  # its deadline passes before its context can be read
+    submitted_at: float  # seconds of the engine's clock
 
     @property
     def tenant(self) -> str:
@@ -73,6 +76,7 @@ class Scheduler(Generic[T]):
         self._max_sequences = max_sequences
         self._max_tokens = max_tokens
         self._requests: list[T] = []
+        self._clock = clock
         self._shares = TenantShares(clock)
 
     def __len__(self) -> int:
@@ -101,9 +105,9 @@ class Scheduler(Generic[T]):
 
     def sort(self) -> list[T]:
         """All requests, those that should step first at the front."""
-        behind = self._shares.find_behind()
+        behind, now = self._shares.find_behind(), self._clock()
         indexed = enumerate(self._requests)
-        return [request for _, request in sorted(indexed, key=lambda pair: _rank(pair[1], pair[0], behind))]
+        return [request for _, request in sorted(indexed, key=lambda pair: _rank(pair[1], pair[0], behind, now))]
 
     def check_size(self, request: T) -> None:
         """Raises OverloadedError if the request is too large to run at all."""
@@ -121,13 +125,13 @@ class Scheduler(Generic[T]):
         return num_sequences <= self._max_sequences and num_tokens <= self._max_tokens
 
 
-def _rank(request: Schedulable, arrival: int, behind: set[str]) -> tuple[bool | int, ...]:
+def _rank(request: Schedulable, arrival: int, behind: set[str], now: float) -> tuple[bool | int, ...]:
     level = sum(request.work > limit for limit in _WORK_LEVELS)
     is_prefetch = request.priority is Priority.PREFETCH
-    can_be_superseded = bool(request.document)
-    must_read = can_be_superseded and request.num_unread > _LONG_READING
+    is_waited_for = not request.document or now - request.submitted_at >= _LONG_WAIT_S
+    must_read = not is_waited_for and request.num_unread > _LONG_READING
     is_writing = request.is_begun and not must_read
-    order = -arrival if can_be_superseded else arrival
+    order = arrival if is_waited_for else -arrival
     return (
         is_prefetch,
         request.will_be_late,
@@ -136,7 +140,7 @@ def _rank(request: Schedulable, arrival: int, behind: set[str]) -> tuple[bool | 
         request.tenant not in behind,
         must_read,
         not request.is_begun,
-        can_be_superseded,
+        not is_waited_for,
         order,
     )
 

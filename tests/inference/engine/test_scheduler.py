@@ -17,6 +17,7 @@ class _Request:
     work: float = 0.0
     is_begun: bool = False
     will_be_late: bool = False
+    submitted_at: float = 0.0
     num_unread: int = 0
     num_sequences: int = 1
     num_tokens: int = 1
@@ -103,6 +104,20 @@ def test_a_request_that_must_read_a_long_context_waits_for_those_that_are_nearly
     reading, ready = _Request(document="x", num_unread=500), _Request("b", document="x", num_unread=3)
 
     assert _fill(ready, reading).sort() == [ready, reading]
+
+
+def test_a_request_that_has_waited_for_long_may_read() -> None:
+    """Its user waits, and the others would come before it as long as somebody types."""
+    reading, ready = _Request(document="x", num_unread=500, submitted_at=-0.3), _Request("b", document="x")
+
+    assert _fill(ready, reading).sort() == [reading, ready]
+
+
+def test_of_requests_that_have_waited_for_long_the_oldest_comes_first() -> None:
+    oldest = _Request(document="x", submitted_at=-3)
+    older, newer = _Request("b", document="x", submitted_at=-2), _Request("c", document="x")
+
+    assert _fill(oldest, older, newer).sort() == [oldest, older, newer]
 
 
 def test_a_request_that_is_reading_is_interrupted_by_one_that_is_ready_to_write() -> None:
