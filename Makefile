@@ -94,13 +94,13 @@ $(CONTESTANTS)/transformers/.ready: benchmarks/baselines/transformers_environmen
 	@$(@D)/bin/python -m pip install --quiet -r $<
 	@touch $@
 .PHONY: bench bench-keystrokes bench-layers bench-load
-bench: $(BENCH_READY)  ## run the benchmarks of speed, in 15 minutes; prints one table, writes JSON and pictures
+bench: $(BENCH_READY) $(LARGE_VOCABULARY)  ## run the benchmarks of speed, in 15 minutes; prints one table, writes JSON and pictures
 	@$(BIN)/python -m benchmarks.all
 
 bench-keystrokes: $(BENCH_READY)  ## measure the time from a key to ghost text, and where it goes
 	@$(BIN)/python -m benchmarks.keystrokes
 
-bench-layers: $(BENCH_READY)  ## measure completions in the engine, over gRPC and over HTTP, by length of context
+bench-layers: $(BENCH_READY) $(LARGE_VOCABULARY)  ## measure healing, and completions in the engine, over gRPC and over HTTP, by length of context
 	@$(BIN)/python -m benchmarks.latency
 
 bench-load: $(BENCH_READY)  ## measure what many editors at once get

@@ -8,6 +8,9 @@ are inside identifiers of files that the model was not trained on. The text befo
 - token: what each further token of the same completion costs, up to 32 of them.
 - first text, line: a single-line completion at other cursors, also not read before: its first text, and the whole.
 
+Healing is measured by itself too, with a vocabulary of 151,643 tokens and a text of 36,000 tokens: for keys whose text
+was seen one key ago, and for a text of which nothing is remembered.
+
 `prefill_ms_…` are the cold times of the engine, and `decode_ms_…` those of its further tokens. No way profits from what
 another way has asked: each begins its contexts at other tokens. The figures of `benchmarks/results/contestants.json`,
 which compares midtoken with other ways to complete code, are copied to the report.
@@ -26,8 +29,10 @@ from rich.progress import track
 from tokenizers import Tokenizer
 
 from benchmarks.corpora.cuts import draw_cuts
+from benchmarks.corpora.tokenizers.large_tokenizer import LARGE_VOCABULARY, build_large_folder
 from benchmarks.measures.askers import Answer, Asker, EngineAsker, GrpcAsker, HttpAsker
 from benchmarks.measures.draft_gain import find_held_out_prefixes, find_repeated_prefixes, measure_draft_gain
+from benchmarks.measures.healing_time import build_healing_figures, measure_healing
 from benchmarks.measures.percentiles import find_mean, find_percentile
 from benchmarks.measures.report import Row, find_processor, print_rows, read_figures, write_report
 from benchmarks.measures.triton import run_triton
@@ -36,6 +41,7 @@ from inference.engine.loader import load_engine
 from inference.protocol.completion import CompletionRequest, Extent
 from inference.serving.completion_client import CompletionClient
 from models.training.corpus import iter_held_out
+from trie_cache.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -96,12 +102,16 @@ class Answers:
 
 def main() -> None:
     options = _parse_options()
+    healing = measure_healing(build_large_folder(), Vocabulary.from_tiktoken(LARGE_VOCABULARY))
+    healing_rows = [each.build_row() for each in healing]
+    print_rows("Healing, 151,643 tokens in the vocabulary, 36,000 in the text", healing_rows)
     cursors = _draw_cursors(options.model, 2 * options.cursors, options.seed)
     answers = asyncio.run(_measure(options, cursors[::2], cursors[1::2]))
     rows = [each.build_row() for each in answers]
     print_rows(f"Medians over {options.cursors} cursors", rows)
-    figures = read_figures("contestants") | build_figures(rows) | _measure_drafts(options)
-    write_report("latency", rows, figures, _draw(rows), find_processor())
+    figures = read_figures("contestants") | build_figures(rows) | build_healing_figures(healing)
+    figures |= _measure_drafts(options)
+    write_report("latency", [*rows, *healing_rows], figures, _draw(rows), find_processor())
 
 
 def build_figures(rows: Sequence[Row]) -> dict[str, float | bool | None]:

@@ -11,5 +11,6 @@ backend          the connection to the completion server, shared by all document
 items            generated text to LSP items
 status, window   what the user is told, and how it is shown
 stdio            the process that an editor starts
+stdin_reader     its input
 pygls_overrides  changes to pygls's behaviour
 """

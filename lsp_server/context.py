@@ -1,5 +1,6 @@
 """Selects the text of a document that is sent for a completion at a position."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lsprotocol.types import Position
@@ -47,17 +48,18 @@ def _cut_prefix(document: Document, line: int, before: str, max_bytes: int) -> s
         document.anchor_line = line
         return _cut_long_line(before, max_bytes)
     remaining_bytes = max_bytes - _num_bytes(before)
-    full_start = _find_start(document, line, remaining_bytes)  # from here the window is full, from half_start half full
-    half_start = _find_start(document, line, remaining_bytes - max_bytes // 2)
+    lines = document.lines
+    full_start = _find_start(lines, line, remaining_bytes)  # from here the window is full, from half_start half full
+    half_start = _find_start(lines, line, remaining_bytes - max_bytes // 2)
     if not full_start <= document.anchor_line <= half_start:
-        document.anchor_line = _find_start(document, line, remaining_bytes - max_bytes // 4)
-    return "".join(document.lines[document.anchor_line : line]) + before
+        document.anchor_line = _find_start(lines, line, remaining_bytes - max_bytes // 4)
+    return "".join(lines[document.anchor_line : line]) + before
 
 
-def _find_start(document: Document, line: int, max_bytes: int) -> int:
+def _find_start(lines: Sequence[str], line: int, max_bytes: int) -> int:
     """Returns the first line such that the text from it up to `line` has at most `max_bytes`."""
     while line > 0:
-        max_bytes -= _num_bytes(document.lines[line - 1])
+        max_bytes -= _num_bytes(lines[line - 1])
         if max_bytes < 0:
             break
         line -= 1
@@ -79,13 +81,14 @@ def _cut_long_line(before: str, max_bytes: int) -> str:
 
 def _cut_suffix(document: Document, line: int, after: str, max_bytes: int) -> str:
     if _exceeds(after, max_bytes):
-        return after[:max_bytes].encode("utf-8", "replace")[:max_bytes].decode("utf-8", "ignore")
+        return replace_surrogates(after[:max_bytes]).encode()[:max_bytes].decode("utf-8", "ignore")
     parts, remaining_bytes = [after], max_bytes - _num_bytes(after)
-    for number in range(line + 1, len(document.lines)):
-        remaining_bytes -= _num_bytes(document.lines[number])
+    lines = document.lines
+    for number in range(line + 1, len(lines)):
+        remaining_bytes -= _num_bytes(lines[number])
         if remaining_bytes < 0:
             break
-        parts.append(document.lines[number])
+        parts.append(lines[number])
     return "".join(parts)
 
 

@@ -1,5 +1,6 @@
 """The state that the LSP features use: the documents, a session for each, the settings and the one backend."""
 
+import asyncio
 import uuid
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -40,6 +41,7 @@ class MidtokenServer(LanguageServer):
         self._status = Status(LspWindow(self))
         self._starter = BackendStarter(connect, self._status)
         self._sessions: dict[str, Session] = {}
+        self._closing = asyncio.Lock()
         self._settings_sources = SettingsSources()
         self._tenant = uuid.uuid4().hex  # the server shares nothing that it remembers with other editors
 
@@ -107,9 +109,19 @@ class MidtokenServer(LanguageServer):
 
     async def close_all(self) -> None:
         """Cancels all generations and closes the connection to the completion server."""
-        for uri in list(self._sessions):
-            self.close(uri)
-        await self._starter.close()
+        async with self._closing:
+            for uri in list(self._sessions):
+                self.close(uri)
+            await self._starter.close()
+
+    async def settle(self) -> None:
+        """Waits until what the last message has started is under way, and until a shutdown is answered.
+
+        A request must see the text before edits that came after it, and `exit` may follow `shutdown` at once.
+        """
+        await asyncio.sleep(0)  # tasks begin
+        async with self._closing:
+            await asyncio.sleep(0)  # a shutdown that is done is answered
 
     def report_server_error(self, error: Exception, source: Any) -> None:  # noqa: ARG002 (pygls's signature)
         """Shows an error once. pygls's own method would show a message that may contain source text."""

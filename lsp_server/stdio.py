@@ -4,12 +4,13 @@ import asyncio
 import sys
 from threading import Event
 
-from pygls.io_ import StdinAsyncReader, StdoutWriter, run_async
+from pygls.io_ import StdoutWriter, run_async
 
 from lsp_server.backend import BackendFactory
 from lsp_server.features import build_server
 from lsp_server.pygls_overrides import keep_text_out_of_logs
 from lsp_server.server import MidtokenServer
+from lsp_server.stdin_reader import StdinReader
 
 
 def serve_stdio(connect: BackendFactory) -> int:
@@ -23,7 +24,7 @@ def serve_stdio(connect: BackendFactory) -> int:
 
 async def _serve(server: MidtokenServer) -> int:
     server.protocol.set_writer(StdoutWriter(sys.stdout.buffer))
-    reader = StdinAsyncReader(sys.stdin.buffer, server.thread_pool)
+    reader = StdinReader(sys.stdin.fileno(), server.settle)
     try:
         await run_async(Event(), reader, server.protocol, error_handler=server.report_server_error)
     except SystemExit as leaving:  # pygls raises it for `exit`: 0 after `shutdown`, else 1

@@ -110,7 +110,7 @@ class HttpAsker:
             if first_text_at is None and event["text"]:
                 first_text_at = time.perf_counter()
             texts.append(event["text"])
-        return _build_answer("".join(texts), sent_at, first_text_at, event)
+        return _build_answer("".join(texts), sent_at, first_text_at, json.loads(event["stats"]))
 
     def close(self) -> None:
         """Closes the connection."""
@@ -129,7 +129,7 @@ class _TimedSink(WaitingSink):
 
 
 def _build_answer(text: str, sent_at: float, first_text_at: float | None, stats: dict[str, Any]) -> Answer:
-    """`stats` has the fields of CompletionStats, any JSON numbers."""
+    """`stats` has the fields of CompletionStats."""
     ended_at = time.perf_counter()
     return Answer(
         text,

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from inference.engine.engine import Completer
@@ -38,14 +37,6 @@ class MemoryCheck:
         self.num_keys += 1
         self.num_different += len({plain_text, warm_text, cold_text}) > 1
         self.max_difference = max(self.max_difference, find_difference(warm, cold))
-
-
-def check_memory(engine: Completer, pairs: Iterable[Pair]) -> MemoryCheck:
-    """Compares all pairs, in their order."""
-    check = MemoryCheck()
-    for pair in pairs:
-        check.add(engine, pair)
-    return check
 
 
 def find_difference(warm: Explanation, cold: Explanation) -> float:

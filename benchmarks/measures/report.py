@@ -35,7 +35,7 @@ def write_report(
     """
     folder.mkdir(exist_ok=True)
     report = {
-        "commit": _find_commit(),
+        "commit": find_commit(),
         "device": device or find_processor(),
         "command": " ".join(["python", *sys.orig_argv[1:]]),
         "figures": dict(figures),
@@ -79,7 +79,7 @@ def find_processor() -> str:
     return f"{names[0] if names else platform.processor()}, {len(names)} cores"
 
 
-def _find_commit() -> str:
+def find_commit() -> str:
     """Returns the measured commit, with `+` if a file other than a result differs from it."""
     commit = _run_git("rev-parse", "HEAD")
     changed = _run_git("status", "--porcelain", "--", ":/", ":(exclude,top)benchmarks/results")

@@ -1,6 +1,5 @@
 """The engine: one thread that accepts requests, steps them together and sends their chunks."""
 
-import dataclasses
 import logging
 import queue
 import threading
@@ -15,8 +14,8 @@ from inference.engine.job import ChunkSink
 from inference.engine.job_builder import JobBuilder
 from inference.engine.memory.sequence_memory import SequenceMemory
 from inference.engine.prompts.prompt import PromptBuilder
-from inference.engine.reading_speed import ReadingSpeed
-from inference.engine.scheduler import Scheduler
+from inference.engine.scheduling.reading_speed import ReadingSpeed
+from inference.engine.scheduling.scheduler import Scheduler
 from inference.engine.stepper import Stepper
 from inference.engine.ticket import Ticket
 from inference.errors import MidtokenError, OverloadedError, ServerError, describe_failure, to_public_error
@@ -217,7 +216,7 @@ class Engine:
             sequence = self._memory.take(ticket.tenant, job.prompt.context_ids, job.max_cached_tokens)
             job.sequences = [sequence]
             [first] = job.candidates
-            first.tree = dataclasses.replace(first.tree, chain_ids=sequence.begin(job.prompt.context_ids))
+            first.tree = first.tree.with_chain(sequence.begin(job.prompt.context_ids))
         except Exception as error:
             self._fail(ticket, error)
             return False

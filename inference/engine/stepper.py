@@ -4,7 +4,6 @@ What a pass computes becomes part of the job's `ReadSequence`, and choices are m
 whether a node was read for this request, for an earlier one, or as a draft.
 """
 
-import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -178,8 +177,7 @@ class Stepper:
     def _absorb(self, turn: _Reading, rows: list[Any]) -> None:
         candidate, part, counters = turn.candidate, turn.part, turn.job.counters
         turn.sequence.absorb(part, rows)
-        unread = candidate.tree.chain_ids[len(part.tree.chain_ids) :]
-        candidate.tree = dataclasses.replace(candidate.tree, chain_ids=unread)
+        candidate.tree = candidate.tree.with_chain(candidate.tree.chain_ids[len(part.tree.chain_ids) :])
         if not candidate.token_ids:
             counters.num_read_tokens += len(part.tree.chain_ids)
             counters.num_first_rows += part.num_new_rows
@@ -262,7 +260,7 @@ def _find_rows(turn: _Turn) -> list[Any] | None:
         if rows[0] is None:  # the logits at the end were dropped
             unread = (sequence.token_ids[-1],)
             sequence.cut(sequence.num_tokens - 1)
-    candidate.tree = dataclasses.replace(candidate.tree, chain_ids=unread)
+    candidate.tree = candidate.tree.with_chain(unread)
     candidate.needed = tuple([branch for branch in candidate.needed if unread or rows[branch + 1] is None])
     return None if unread or candidate.needed else rows
 

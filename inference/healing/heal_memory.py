@@ -8,7 +8,7 @@ A text that begins like the earlier one has the same tokens there, and only what
 from dataclasses import dataclass, field, replace
 
 from inference.healing.common_beginning import count_common
-from inference.healing.heal_point import HealPoint, find_section_heal_point, prepare_text
+from inference.healing.heal_point import HealPoint, find_tail_heal_point, prepare_text
 from inference.healing.text_encoder import TextEncoder
 
 _MAX_TEXTS = 16
@@ -34,7 +34,7 @@ class _Remembered:
 
     tenant: str
     text: str = ""
-    ids: tuple[int, ...] = ()
+    ids: list[int] = field(default_factory=list)
     marks: list[_Mark] = field(default_factory=list)
 
 
@@ -67,7 +67,8 @@ class HealMemory:
             self._texts.remove(best)
             best.marks = best_marks
         else:  # most of it would be lost
-            best = _Remembered(tenant, best.text, best.ids, best_marks)
+            num_ids = best_marks[-1].num_stable_ids if best_marks else 0
+            best = _Remembered(tenant, best.text, best.ids[:num_ids], best_marks)
         self._texts.append(best)
         del self._texts[:-_MAX_TEXTS]
         return best
@@ -75,18 +76,23 @@ class HealMemory:
     def _extend(self, remembered: _Remembered, text: str, num_unsettled_bytes: int) -> HealPoint:
         """The heal point of `text`, which agrees with all marks. It becomes the remembered text."""
         for mark in _list_starts(remembered.marks, len(text)):
-            point = find_section_heal_point(self._encoder, text[mark.num_stable :], num_unsettled_bytes)
-            if point.num_stable_bytes or not mark.num_stable:  # it was found without what comes before
+            end = text[mark.num_stable :]
+            point = find_tail_heal_point(self._encoder, end, num_unsettled_bytes, is_beginning=not mark.num_stable)
+            if point is not None:
                 break
-        own = text[mark.num_stable :].encode()[: point.num_stable_bytes].decode()
+        assert point is not None, "the last of them is the start of the text"
+        own = end.encode()[: point.num_stable_bytes].decode()
+        ids = remembered.ids
+        ids[mark.num_stable_ids :] = point.kept_ids
         point = replace(
             point,
-            kept_ids=remembered.ids[: mark.num_stable_ids] + point.kept_ids,
+            kept_ids=tuple(ids),  # copied once: there may be tens of thousands
             num_stable_bytes=mark.num_stable_bytes + point.num_stable_bytes,
             num_stable_ids=mark.num_stable_ids + point.num_stable_ids,
         )
         added = _Mark(len(text), mark.num_stable + len(own), point.num_stable_bytes, point.num_stable_ids)
-        remembered.text, remembered.ids = text, point.kept_ids[: point.num_stable_ids]
+        del ids[point.num_stable_ids :]
+        remembered.text = text
         remembered.marks = _add_mark(remembered.marks, added)
         return point
 

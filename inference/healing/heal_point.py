@@ -54,10 +54,21 @@ def find_section_heal_point(encoder: TextEncoder, text: str, num_unsettled_bytes
 
     More text may change the last `num_unsettled_bytes` of it.
     """
+    point = find_tail_heal_point(encoder, text, num_unsettled_bytes, is_beginning=True)
+    assert point is not None, "nothing comes before the text"
+    return point
+
+
+def find_tail_heal_point(
+    encoder: TextEncoder, text: str, num_unsettled_bytes: int, is_beginning: bool
+) -> HealPoint | None:
+    """Like `find_section_heal_point`, for the end of a text. None if what comes before it may matter."""
     if not text:
-        return HealPoint((), b"", ((),))
+        return HealPoint((), b"", ((),)) if is_beginning else None
     whole = encoder.split(text)
-    tail = find_open_tail(encoder, text, whole)
+    tail = find_open_tail(encoder, text, whole, is_beginning)
+    if tail is None:
+        return None
     last_start = len(tail.data) - num_unsettled_bytes
     shared = tuple([end for end in tail.shared if end <= last_start]) if num_unsettled_bytes else tail.shared
     start = shared[-1] if shared else 0

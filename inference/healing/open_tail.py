@@ -29,17 +29,21 @@ class OpenTail:
     shared: tuple[int, ...]  # the boundaries that all these sets begin with
 
 
-def find_open_tail(encoder: TextEncoder, text: str, whole: list[PreToken]) -> OpenTail:
+def find_open_tail(
+    encoder: TextEncoder, text: str, whole: list[PreToken], is_beginning: bool = True
+) -> OpenTail | None:
     """The shortest tail that decides the heal point.
 
     It is settled if all continuations share a boundary inside it, and if it is split in the same way as in the whole
-    text, so that nothing before it matters.
+    text, so that nothing before it matters. None if that would take more than the text, which is no beginning.
     """
     data = text.encode()
     openings = encoder.find_openings(text)
     num_pre_tokens = _NUM_TAIL_PRE_TOKENS
     while True:
         anchor = _find_anchor(whole, num_pre_tokens, data)
+        if not anchor and not is_beginning:
+            return None
         start = whole[anchor - 1].end if anchor else 0
         tail_text = data[start:].decode()
         if not anchor or max(openings, default=0) <= len(tail_text):

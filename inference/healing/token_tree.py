@@ -21,6 +21,10 @@ class TokenTree:
         """The number of rows in the forward pass: the chain's, then the branches'."""
         return len(self.chain_ids) + len(self.branch_ids)
 
+    def with_chain(self, chain_ids: tuple[int, ...]) -> "TokenTree":
+        """The same branches below another chain."""
+        return self if chain_ids == self.chain_ids else TokenTree(chain_ids, self.branch_ids, self.parents)
+
     def iter_path(self, node: int | None) -> Iterator[int]:
         """The branches from `node` up to the chain's end, `node` first."""
         while node is not None:

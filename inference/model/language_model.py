@@ -44,6 +44,11 @@ class SequenceCache(Protocol):
         ...
 
     @property
+    def capacity(self) -> int:
+        """The number of tokens that it has room for."""
+        ...
+
+    @property
     def nbytes(self) -> int:
         """The memory that it takes, with the room for further tokens."""
         ...
@@ -79,8 +84,11 @@ class SequenceCache(Protocol):
         """Discards the kept tokens after the first `num_tokens`."""
         ...
 
-    def fork(self, num_tokens: int | None = None) -> Self:
-        """An independent copy of the first tokens; of all if None. Raises OverloadedError."""
+    def fork(self, num_tokens: int | None = None, capacity: int = 0) -> Self:
+        """An independent copy of the first tokens; of all if None. Raises OverloadedError.
+
+        It has room for `capacity` tokens, or for the copied ones if they are more, whatever room the source has.
+        """
         ...
 
 

@@ -32,7 +32,12 @@ class CompletionClient:
         """
         arrays = completion.request_to_arrays(request)
         return self._streams.stream(
-            MODEL_NAME, arrays, completion.REQUEST_TYPES, completion.chunk_from_arrays, lambda chunk: chunk.is_last
+            MODEL_NAME,
+            arrays,
+            completion.REQUEST_TYPES,
+            completion.chunk_from_arrays,
+            lambda chunk: chunk.is_last,
+            opens_next=True,
         )
 
     async def read_heartbeat_ms(self, timeout_s: float = IDLE_TIMEOUT_S) -> float:

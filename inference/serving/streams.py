@@ -1,23 +1,23 @@
 """gRPC streams to the models of one server. Requests and responses are arrays; errors become MidtokenErrors.
 
-All streams share one channel. Unary calls are never used, because the bundled server crashes when one is cancelled
-(triton-inference-server issue 7368).
+All streams share one channel, and each has a call of its own. Unary calls are never used for requests, because the
+bundled server crashes when one is cancelled (triton-inference-server issue 7368).
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from typing import Any, TypeVar  # tritonclient has no types
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, TypeVar  # grpc and tritonclient have no types
 
 import grpc
 import numpy as np
-from tritonclient.grpc import InferInput, KeepAliveOptions
-from tritonclient.grpc.aio import InferenceServerClient
-from tritonclient.utils import InferenceServerException
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from inference.errors import MidtokenError, ServerError, ServerUnreachableError
 from inference.protocol.arrays import Array, FieldTypes, to_array
 from inference.protocol.error_text import error_from_text
 from inference.protocol.heartbeat import HEARTBEAT, HEARTBEAT_TYPES, heartbeat_from_arrays
+from inference.serving.open_call import CallOpener
+from inference.serving.tensors import build_request, read_outputs
 
 Arrays = Mapping[str, Array]
 
@@ -25,8 +25,13 @@ Arrays = Mapping[str, Array]
 # an unanswered heartbeat is requested again, and the wait doubles each time.
 _FIRST_HEARTBEAT_WAIT_S = 3.0
 
-# By default, Triton closes a connection that sends pings more often than every 300 s.
-_KEEPALIVE = KeepAliveOptions(keepalive_time_ms=310_000, keepalive_timeout_ms=20_000)
+_CHANNEL_OPTIONS = (
+    ("grpc.max_send_message_length", -1),  # no limit
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.keepalive_time_ms", 310_000),  # by default, Triton closes a connection that pings more often than each 300 s
+    ("grpc.keepalive_timeout_ms", 20_000),
+)
+_CLOSE_S = 1.0  # for streams that were answered to end
 
 _Response = TypeVar("_Response")
 
@@ -38,7 +43,10 @@ class TritonStreams:
         """Opens no connection yet; the first call does. Must be called in the event loop that will use the streams."""
         self._url = url
         self._idle_timeout_s = idle_timeout_s
-        self._server = InferenceServerClient(url, keepalive_options=_KEEPALIVE)
+        self._channel = grpc.aio.insecure_channel(url, options=_CHANNEL_OPTIONS)
+        self._server = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        self._calls = CallOpener(self._server.ModelStreamInfer)
+        self._endings: set[asyncio.Task[None]] = set()
 
     async def stream(
         self,
@@ -47,32 +55,35 @@ class TritonStreams:
         types: FieldTypes,
         read: Callable[[Arrays], _Response],
         is_last: Callable[[_Response], bool],
+        opens_next: bool = False,
     ) -> AsyncGenerator[_Response, None]:
         """Yields `read(response)` for each response, up to and including the first for which `is_last` is true.
 
-        Closing the generator or cancelling the task that reads it cancels the request on the server.
+        Closing the generator or cancelling the task that reads it cancels the request on the server. `opens_next`:
+        another request will follow soon.
         Raises InvalidRequestError, OverloadedError, ServerUnreachableError or ServerError. No response within the
         idle timeout is a ServerError.
         """
-        responses = self._server.stream_infer(_requests(model_name, arrays, types))
-        end: _Response | MidtokenError | None = None  # the last response or an error; passed on once the stream ended
+        call = self._calls.take()
+        has_ended = False
         try:
-            async for received in self._receive(responses):
+            await self._send(call, build_request(model_name, arrays, types))
+            if opens_next:
+                self._calls.open_next()
+            while not has_ended:
+                received = await self._receive(call)
                 item = received if isinstance(received, MidtokenError) else read(received)
                 if isinstance(item, MidtokenError) or is_last(item):
-                    end = item
-                else:
-                    yield item
+                    has_ended = True
+                    self._end(call)
+                if isinstance(item, MidtokenError):
+                    raise item
+                yield item
         finally:
             # Only while the stream is open. If a cancel arrives as the stream ends, Triton 2.51 keeps a reference to
             # the model, and its shutdown then waits until the timeout.
-            if end is None:
-                responses.cancel()
-        if end is None:
-            raise ServerError(f"the server at {self._url} ended its answer before the last part")
-        if isinstance(end, MidtokenError):
-            raise end
-        yield end
+            if not has_ended:
+                call.cancel()
 
     async def read_heartbeat_ms(
         self, model_name: str, required_input: str, timeout_s: float, first_wait_s: float = _FIRST_HEARTBEAT_WAIT_S
@@ -97,32 +108,47 @@ class TritonStreams:
 
     async def is_model_ready(self, model_name: str) -> bool:
         """Returns whether the server reports the model as ready. It does so even after the model's process has died."""
+        request = service_pb2.ModelReadyRequest(name=model_name)
         try:
-            ready: bool = await self._server.is_model_ready(model_name, client_timeout=self._idle_timeout_s)
-        except (InferenceServerException, grpc.RpcError):
+            answer = await self._server.ModelReady(request, timeout=self._idle_timeout_s)
+        except grpc.RpcError:
             return False
-        return ready
+        return bool(answer.ready)
 
     async def close(self) -> None:
         """Closes the connection and every stream on it."""
-        await self._server.close()
+        self._calls.close()
+        if self._endings:
+            await asyncio.wait(self._endings, timeout=_CLOSE_S)
+        await self._channel.close()
 
-    async def _receive(self, responses: Any) -> AsyncIterator[Arrays | MidtokenError]:
-        while True:
-            try:
-                async with asyncio.timeout(self._idle_timeout_s):
-                    result, error = await anext(responses)
-            except StopAsyncIteration:
-                return
-            except TimeoutError:
-                raise ServerError(f"the server at {self._url} sent nothing for {self._idle_timeout_s:g} s") from None
-            except grpc.RpcError as error:
-                raise self._to_ours(error) from None
-            if error is not None:
-                yield error_from_text(error.message())
-            else:
-                outputs = result.get_response().outputs
-                yield {output.name: result.as_numpy(output.name) for output in outputs}
+    async def _send(self, call: Any, request: Any) -> None:
+        """Sends the only request of a call."""
+        try:
+            await call.write(request)
+            await call.done_writing()
+        except grpc.RpcError as error:
+            raise self._to_ours(error) from None
+
+    async def _receive(self, call: Any) -> Arrays | MidtokenError:
+        try:
+            async with asyncio.timeout(self._idle_timeout_s):
+                response = await call.read()
+        except TimeoutError:
+            raise ServerError(f"the server at {self._url} sent nothing for {self._idle_timeout_s:g} s") from None
+        except grpc.RpcError as error:
+            raise self._to_ours(error) from None
+        if response is grpc.aio.EOF:
+            raise ServerError(f"the server at {self._url} ended its answer before the last part")
+        if response.error_message:
+            return error_from_text(response.error_message)
+        return read_outputs(response.infer_response)
+
+    def _end(self, call: Any) -> None:
+        """Lets a call end by itself, while its answer is used already."""
+        task = asyncio.create_task(_read_end(call, self._idle_timeout_s))
+        self._endings.add(task)
+        task.add_done_callback(self._endings.discard)
 
     def _to_ours(self, error: Any) -> ServerError:
         if error.code() is grpc.StatusCode.UNAVAILABLE:
@@ -131,9 +157,10 @@ class TritonStreams:
         return ServerError(f"the server at {self._url} failed ({error.code().name}): {error.details()}")
 
 
-async def _requests(model_name: str, arrays: Arrays, types: FieldTypes) -> AsyncIterator[dict[str, Any]]:
-    inputs = []
-    for name, array in arrays.items():
-        inputs.append(InferInput(name, list(array.shape), types[name][0]))
-        inputs[-1].set_data_from_numpy(array)
-    yield {"model_name": model_name, "inputs": inputs}
+async def _read_end(call: Any, timeout_s: float) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            while await call.read() is not grpc.aio.EOF:
+                pass
+    except (TimeoutError, grpc.RpcError):
+        call.cancel()

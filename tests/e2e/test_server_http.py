@@ -32,7 +32,8 @@ def test_a_completion_streams_as_events(server: RunningServer) -> None:
     events = list(_post(server, b'{"prefix": "def main(", "max_tokens": 8}'))
     assert all("text" in event for event in events)
     assert len(events) > 1
-    assert ["total_ms" in event for event in events] == [False] * (len(events) - 1) + [True]
+    assert ["stats" in event for event in events] == [False] * (len(events) - 1) + [True]
+    assert json.loads(events[-1]["stats"])["total_ms"] > 0
 
 
 def test_stop_accepts_several_strings(real_server: RunningServer) -> None:

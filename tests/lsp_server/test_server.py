@@ -1,9 +1,16 @@
 """The server's state: documents, sessions, settings and the one backend."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from lsprotocol.types import (
+    DidChangeTextDocumentParams,
+    Position,
+    TextDocumentContentChangeWholeDocument,
+    VersionedTextDocumentIdentifier,
+)
 
 from inference.errors import ServerUnreachableError
 from tests.support.lsp_editor import URI, wait_for
@@ -31,6 +38,16 @@ async def test_closing_an_unopened_document_is_no_error(both: InProcess) -> None
     both.server.close("file:///never/opened.py")
     await both.editor.client.shutdown_async(None)
     assert both.editor.shown == []
+
+
+async def test_a_request_sees_the_text_before_edits_that_came_after_it(both: InProcess) -> None:
+    request = asyncio.ensure_future(both.server.suggest(URI, Position(0, 6)))
+    await both.server.settle()
+    newer = TextDocumentContentChangeWholeDocument("newer text")
+    both.server.change(DidChangeTextDocumentParams(VersionedTextDocumentIdentifier(9, URI), [newer]))
+    await wait_for(lambda: both.backend.streams != [])
+    assert both.backend.streams[0].request.prefix == "secret"
+    request.cancel()
 
 
 async def test_reconnecting_waits_for_the_retry_interval(both: InProcess) -> None:

@@ -29,6 +29,7 @@ from inference.protocol.heartbeat import (
 from midtoken.resources import find_model_repository
 from tests.support.engine_bench import ScriptedBench, assert_soon, build_scripted_bench
 from tests.support.fakes import ChunkSink, FakeRequest, FakeTriton
+from tests.support.servers import wait_until
 
 _FOLDER = find_model_repository() / "completion"
 _PARAMETERS = dict(
@@ -79,7 +80,9 @@ def _make_model(act: Callable[[CompletionRequest, ChunkSink], None]) -> Any:
 
 def _execute(act: Callable[[CompletionRequest, ChunkSink], None], request: FakeRequest) -> list[Any]:
     """Runs the adapter on one request. Returns the responses; their flags say which is FINAL."""
-    _make_model(act).execute([request])
+    model = _make_model(act)
+    model.execute([request])
+    model.finalize()  # writes the metrics
     return request.sender.responses
 
 
@@ -263,16 +266,30 @@ def test_two_threads_never_use_a_metric_at_the_same_time(triton: FakeTriton) -> 
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(triton.metrics["midtoken_requests_total", "completed"]) == 4
+    model.finalize()
+    assert sum(triton.metrics["midtoken_requests_total", "completed"]) == 4
     assert not triton.MetricFamily.has_overlapped
 
 
 def test_the_sink_sees_a_cancel() -> None:
-    seen = []
+    sinks: list[ChunkSink] = []
     request = FakeRequest(_prefix())
+    model = _make_model(lambda _, sink: sinks.append(sink))
+    model.execute([request])
+    assert not sinks[0].is_cancelled()
     request.sender.cancelled = True
-    _execute(lambda _, sink: seen.append(sink.is_cancelled()), request)
-    assert seen == [True]
+    wait_until(sinks[0].is_cancelled)
+
+
+def test_triton_is_not_asked_about_a_request_that_has_ended() -> None:
+    sinks: list[Any] = []
+    request = FakeRequest(_prefix())
+    model = _make_model(lambda _, sink: sinks.append(sink))
+    model.execute([request])
+    sinks[0].send(_LAST)
+    request.sender.cancelled = True  # Triton itself would read memory that is freed
+    assert not sinks[0].ask()
+    assert not sinks[0].is_cancelled()
 
 
 def test_finalize_closes_the_engine() -> None:

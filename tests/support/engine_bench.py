@@ -44,9 +44,9 @@ class WatchedCache(SequenceCache):
         self.owner.before_cache("reserve")
         super().reserve(num_new)
 
-    def fork(self, num_tokens: int | None = None) -> Self:
+    def fork(self, num_tokens: int | None = None, capacity: int = 0) -> Self:
         self.owner.before_cache("fork")
-        other = super().fork(num_tokens)
+        other = super().fork(num_tokens, capacity)
         other.owner, other.token_ids = self.owner, self.token_ids[:num_tokens]
         return other
 

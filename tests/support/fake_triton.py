@@ -66,6 +66,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
     def __init__(self, answer: Answer) -> None:
         self.url = ""
         self.calls: list[ModelCall] = []
+        self.num_opened = 0  # calls, with those that had no request
         self.cancelled = asyncio.Event()
         self._answer = answer
 
@@ -74,8 +75,11 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
         return service_pb2.ModelReadyResponse(ready=True)
 
     async def ModelStreamInfer(self, requests: Any, _context: Any) -> Any:  # noqa: N802  # the service's own name
-        """Answers the one request of a stream."""
-        request = await anext(aiter(requests))
+        """Answers the one request of a stream; nothing if it is closed before it has one."""
+        self.num_opened += 1
+        request = await anext(aiter(requests), None)
+        if request is None:
+            return
         call = ModelCall(request.model_name, _read_inputs(request))
         self.calls.append(call)
         try:

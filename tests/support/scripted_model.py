@@ -62,10 +62,11 @@ class CountingCache:
     def cut(self, num_tokens: int) -> None:
         del self.token_ids[num_tokens:]
 
-    def fork(self, num_tokens: int | None = None) -> "CountingCache":
+    def fork(self, num_tokens: int | None = None, capacity: int = 0) -> "CountingCache":
         self.owner.before_fork()
-        other = CountingCache(self.owner, self.capacity)
-        other.token_ids = self.token_ids[:num_tokens]
+        token_ids = self.token_ids[:num_tokens]
+        other = CountingCache(self.owner, max(len(token_ids), capacity))
+        other.token_ids = token_ids
         return other
 
 

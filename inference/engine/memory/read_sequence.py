@@ -28,7 +28,7 @@ class ReadNode:
     @property
     def nbytes(self) -> int:
         """The memory that it takes."""
-        return sum(part.nbytes for part in (self.row, self.stored) if part is not None)
+        return (0 if self.row is None else self.row.nbytes) + (0 if self.stored is None else self.stored.nbytes)
 
 
 class ReadSequence:
@@ -37,6 +37,7 @@ class ReadSequence:
     def __init__(self, cache: SequenceCache) -> None:
         """`cache`: an empty one."""
         self.cache = cache
+        self.room = cache.capacity  # for the tokens of the request that uses it, and for those of its copies
         self.token_ids: list[int] = []
         self._num_before = 0  # tokens before the anchor
         self._nodes: dict[tuple[int, ...], ReadNode] = {}  # least recently used first
@@ -130,9 +131,12 @@ class ReadSequence:
         while len(self._nodes) > _MAX_NODES + tree.num_rows:  # never those of this pass, which are the latest
             del self._nodes[next(iter(self._nodes))]
 
-    def fork(self, num_tokens: int | None = None) -> "ReadSequence":
-        """An independent copy of the first tokens; of all if None. Raises OverloadedError."""
-        other = ReadSequence(self.cache.fork(num_tokens))
+    def fork(self, num_tokens: int | None = None, room: int | None = None) -> "ReadSequence":
+        """An independent copy of the first tokens; of all if None. Raises OverloadedError.
+
+        `room`: for how many tokens; for as many as the request needs that uses this sequence, if None.
+        """
+        other = ReadSequence(self.cache.fork(num_tokens, self.room if room is None else room))
         other.token_ids = self.token_ids[:num_tokens]
         if other.num_tokens >= self._num_before:
             other._num_before = self._num_before

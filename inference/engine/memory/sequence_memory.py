@@ -2,8 +2,9 @@
 
 A sequence is found by its tokens: the longest common beginning with a request's context, among those of the same
 tenant. The request that comes first takes the sequence and cuts it back to what they share. While it is in use, or if
-most of it would be lost, another request copies the common part. Memory is bounded by bytes: the logits of older
-sequences go first, then the sequences that were used longest ago.
+most of it would be lost, another request copies the common part. A new sequence and a copy have the room that the
+request needs; one that is taken over has at most twice as much, else it is copied too. The memory of idle sequences is
+bounded by bytes: the logits of older ones go first, then the sequences that were used longest ago.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from inference.model.language_model import SequenceCache
 
 _MIN_COMMON_TOKENS = 8  # sharing fewer is worth no copy
 _NUM_RECENT = 4  # sequences that keep their logits longest
+_MAX_SPARE_FACTOR = 2  # of the room that a request needs: caches that grow double their room
 
 
 @dataclass(slots=True, eq=False)
@@ -72,12 +74,13 @@ class SequenceMemory:
         found, num_common = self._find(tenant, context_ids)
         if found is None:
             entry = _Entry(tenant, ReadSequence(self._new_cache(num_tokens)))
-        elif found.is_in_use or 2 * num_common < found.sequence.num_tokens:
-            entry = _Entry(tenant, found.sequence.fork(num_common))
+        elif found.is_in_use or _loses_much(found.sequence, num_common, num_tokens):
+            entry = _Entry(tenant, found.sequence.fork(num_common, num_tokens))
         else:
             entry = found
             self._entries.remove(found)
             found.is_in_use = True
+            found.sequence.room = num_tokens
         self._entries.append(entry)
         return entry.sequence
 
@@ -112,6 +115,11 @@ class SequenceMemory:
             if num_excess > 0:
                 self._entries.remove(entry)
                 num_excess -= entry.nbytes
+
+
+def _loses_much(sequence: ReadSequence, num_common: int, num_tokens: int) -> bool:
+    """Whether a request that needs room for `num_tokens` would leave most of the sequence or of its room unused."""
+    return 2 * num_common < sequence.num_tokens or sequence.cache.capacity > _MAX_SPARE_FACTOR * num_tokens
 
 
 def _drop_rows(entry: _Entry) -> int:

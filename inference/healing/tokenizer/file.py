@@ -43,6 +43,7 @@ class TokenizerFile:
     tokenizer: Tokenizer  # all of it, without truncation and padding
     normalizer: Normalizer | None  # NFC, or a sequence with it; the blank marks of SentencePiece are left out
     pre_tokenizer: PreTokenizer | None  # without the blank that it may put before a text
+    splitter: PreTokenizer | None  # its steps before a last one that only writes bytes as characters, if it has them
     added_texts: tuple[tuple[AddedToken, ...], ...]  # found in the text one tuple after the other
     control_ids: frozenset[int]  # of control tokens that the model's own vocabulary contains
     merges: tuple[tuple[str, str], ...]
@@ -94,7 +95,7 @@ def parse_tokenizer_file(spec: _Json, content: str | None = None) -> TokenizerFi
         _check_normalizer(spec, is_sentencepiece)
         _check_pre_tokenizer(spec, is_sentencepiece)
         _check_added_texts(spec, [token for token in added if not token.is_control], is_sentencepiece)
-        normalizer, pre_tokenizer = _build_steps(spec, is_sentencepiece)
+        normalizer, pre_tokenizer, splitter = _build_steps(spec, is_sentencepiece)
     except (AttributeError, KeyError, TypeError) as error:
         raise ModelError(f"not as the tokenizers library writes it: {error!r}") from None
     tokenizer = _build(json.dumps(spec) if content is None else content)
@@ -106,6 +107,7 @@ def parse_tokenizer_file(spec: _Json, content: str | None = None) -> TokenizerFi
         tokenizer,
         normalizer,
         pre_tokenizer,
+        splitter,
         _group_added_texts(spec, added, is_sentencepiece),
         frozenset(token.token_id for token in added if token.is_control and vocab.get(token.content) == token.token_id),
         tuple(_iter_merges(spec["model"]["merges"])) if is_sentencepiece else (),
@@ -240,8 +242,10 @@ def _group_added_texts(
     return tuple(tuple(group) for group in (before, after) if group)
 
 
-def _build_steps(spec: _Json, is_sentencepiece: bool) -> tuple[Normalizer | None, PreTokenizer | None]:
-    """The normalizer and the pre-tokenizer, without steps that add blanks or write them as marks."""
+def _build_steps(
+    spec: _Json, is_sentencepiece: bool
+) -> tuple[Normalizer | None, PreTokenizer | None, PreTokenizer | None]:
+    """The normalizer, the pre-tokenizer and the splitter, without steps that add blanks or write them as marks."""
     pre_tokenizer = json.loads(json.dumps(spec.get("pre_tokenizer")))
     for index, step in enumerate(iter_steps(pre_tokenizer)):
         if step.get("add_prefix_space") and step["type"] == "ByteLevel" and index:
@@ -252,8 +256,21 @@ def _build_steps(spec: _Json, is_sentencepiece: bool) -> tuple[Normalizer | None
             step["prepend_scheme"] = "never"
     normalizer = None if is_sentencepiece or not list(iter_steps(spec.get("normalizer"))) else spec["normalizer"]
     model = {"type": "BPE", "vocab": {}, "merges": []}
-    steps = _build(json.dumps({"model": model, "normalizer": normalizer, "pre_tokenizer": pre_tokenizer}))
-    return steps.normalizer, steps.pre_tokenizer
+    whole, split = (
+        _build(json.dumps({"model": model, "normalizer": normalizer, "pre_tokenizer": steps}))
+        for steps in (pre_tokenizer, _drop_byte_step(pre_tokenizer))
+    )
+    return whole.normalizer, whole.pre_tokenizer, split.pre_tokenizer
+
+
+def _drop_byte_step(pre_tokenizer: _Json) -> _Json:
+    """The steps before a last one that writes bytes and splits nothing; None if there are no such steps."""
+    if pre_tokenizer is None or pre_tokenizer["type"] != "Sequence" or len(pre_tokenizer["pretokenizers"]) < 2:
+        return None
+    before = {**pre_tokenizer, "pretokenizers": pre_tokenizer["pretokenizers"][:-1]}
+    last = pre_tokenizer["pretokenizers"][-1]
+    only_writes_bytes = last["type"] == "ByteLevel" and not last.get("use_regex", True)
+    return before if only_writes_bytes and all(step["type"] != "ByteLevel" for step in iter_steps(before)) else None
 
 
 def _iter_merges(merges: _Json) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from inference.healing.token_tree import TokenTree
 from inference.model.onnx.decoder_config import DecoderConfig
 from inference.model.onnx.row_buffer import RowBuffer
 
-_NUM_SPARE_ROWS = 64  # of a copy
+_NUM_PADDING_ROWS = 1  # a single row is run with one more beside it
 
 StoredRow = npt.NDArray[np.float32]  # [2 * num_layers, num_kv_heads, head_dim]: one token's keys and values
 
@@ -20,11 +20,16 @@ class OnnxSequenceCache:
     """The keys and values of the kept tokens, followed by those of the last forwarded tree's chain and branches."""
 
     def __init__(self, session: onnxruntime.InferenceSession, config: DecoderConfig, num_tokens: int) -> None:
-        """Allocates room for `num_tokens`. Raises OverloadedError."""
+        """Allocates room for `num_tokens`, and for some that follow later. Raises OverloadedError."""
         self._session = session
         self._config = config
-        self.buffer = RowBuffer(session, config, num_tokens + 1)
+        self.buffer = RowBuffer(session, config, _add_room(num_tokens + _NUM_PADDING_ROWS))
         self.num_tokens = 0
+
+    @property
+    def capacity(self) -> int:
+        """The number of tokens that it has room for."""
+        return self.buffer.capacity - _NUM_PADDING_ROWS
 
     @property
     def nbytes(self) -> int:
@@ -33,9 +38,9 @@ class OnnxSequenceCache:
 
     def reserve(self, num_new: int) -> None:
         """Makes room for `num_new` rows after the kept ones. Raises OverloadedError, with the cache unchanged."""
-        needed = self.num_tokens + num_new + 1  # a single row is run with one more beside it
+        needed = self.num_tokens + num_new + _NUM_PADDING_ROWS
         if needed > self.buffer.capacity:
-            self.buffer.grow(max(needed, 2 * self.buffer.capacity), self.num_tokens)
+            self.buffer.grow(_add_room(needed), self.num_tokens)
 
     def keep(self, tree: TokenTree, node: int | None) -> None:
         """Keeps the chain of the last forwarded tree and the path to `node`; discards the other branches."""
@@ -70,10 +75,18 @@ class OnnxSequenceCache:
         """Forgets the kept tokens beyond the first `num_tokens`."""
         self.num_tokens = min(self.num_tokens, num_tokens)
 
-    def fork(self, num_tokens: int | None = None) -> Self:
-        """An independent copy, of the first `num_tokens` only if given. Raises OverloadedError."""
+    def fork(self, num_tokens: int | None = None, capacity: int = 0) -> Self:
+        """An independent copy, of the first `num_tokens` only if given, with room for `capacity` tokens.
+
+        Raises OverloadedError.
+        """
         num_kept = self.num_tokens if num_tokens is None else min(num_tokens, self.num_tokens)
-        other = type(self)(self._session, self._config, num_kept + _NUM_SPARE_ROWS)
+        other = type(self)(self._session, self._config, max(num_kept, capacity))
         other.buffer.planes[:, :, :num_kept] = self.buffer.planes[:, :, :num_kept]
         other.num_tokens = num_kept
         return other
+
+
+def _add_room(num_rows: int) -> int:
+    """The capacity for so many rows and later ones. Once it is full, all are copied, which takes as long as a key."""
+    return num_rows + num_rows // 2

@@ -30,6 +30,11 @@ class SequenceCache:
             self._planes.grow(max(needed, 2 * self._planes.capacity), self.num_tokens)
 
     @property
+    def capacity(self) -> int:
+        """The number of tokens that it has room for."""
+        return self._planes.capacity
+
+    @property
     def nbytes(self) -> int:
         """The memory that it takes, with the room for further tokens."""
         return self._planes.nbytes
@@ -99,11 +104,14 @@ class SequenceCache:
         self.num_tokens = num_tokens
 
     @torch.inference_mode()
-    def fork(self, num_tokens: int | None = None) -> Self:
-        """An independent copy of the first tokens; of all if None. Raises OverloadedError."""
+    def fork(self, num_tokens: int | None = None, capacity: int = 0) -> Self:
+        """An independent copy of the first tokens; of all if None. Has room for `capacity` tokens, or for these.
+
+        Raises OverloadedError.
+        """
         other = type(self).__new__(type(self))
         other.num_tokens = self.num_tokens if num_tokens is None else num_tokens
-        other._planes = self._planes.copy(other.num_tokens, self._planes.capacity)
+        other._planes = self._planes.copy(other.num_tokens, max(other.num_tokens, capacity))
         other._device, other._num_stored, other._depths = self._device, 0, self._depths[:0]
         return other
 

@@ -2,7 +2,8 @@
 
 It is decoupled: `execute` passes each request to the engine and returns; the engine's thread sends the chunks. Every
 request ends in exactly one response with the FINAL flag, the last chunk or an error. Without it, the stream would never
-close. A heartbeat request is answered at once: it does not wait in the engine, and no metric counts it.
+close. A heartbeat request is answered at once: it does not wait in the engine, and no metric counts it. Whether a
+request was cancelled is asked, and metrics are written, in threads of their own.
 """
 
 import json
@@ -15,6 +16,8 @@ import triton_python_backend_utils as pb_utils  # TritonError, Tensor and Metric
 
 import inference
 from inference.config import EngineConfig, config_from_strings, strings_from_environment
+from inference.engine.cancel_watch import CancelWatch
+from inference.engine.late_observations import LateObservations
 from inference.engine.metrics import METRICS, Observation, Outcome, observe_end, observe_error
 from inference.errors import MidtokenError, to_public_error
 from inference.protocol import completion
@@ -44,7 +47,8 @@ class TritonPythonModel:
         parameters = json.loads(args["model_config"])["parameters"]
         strings = {name: value["string_value"] for name, value in parameters.items()}
         self._engine = self._load_engine(config_from_strings(strings | strings_from_environment(os.environ)))
-        self._metrics = _Metrics()
+        self._metrics = LateObservations(_Metrics().write)
+        self._cancels = CancelWatch()
 
     def execute(self, requests: Iterable[Any]) -> None:
         """Answers heartbeat requests at once, and passes all others to the engine."""
@@ -62,17 +66,22 @@ class TritonPythonModel:
             return
         arrays.pop(HEARTBEAT, None)
         self._engine.submit(completion.request_from_arrays(arrays), sink)
+        self._cancels.add(sink)
 
     def finalize(self) -> None:
-        """Fails the unfinished requests and stops the engine's thread."""
+        """Fails the unfinished requests and stops the threads."""
         self._engine.close()
+        self._cancels.close()
+        self._metrics.close()
 
 
 class _Sink:
     """Sends one request's chunks to Triton. Calls after the end are ignored."""
 
-    def __init__(self, sender: Any, metrics: "_Metrics") -> None:
-        self._sender, self._metrics, self._is_ended = sender, metrics, False
+    def __init__(self, sender: Any, metrics: LateObservations) -> None:
+        self._sender, self._metrics = sender, metrics
+        self._is_ended, self._is_cancelled = False, False
+        self._lock = threading.Lock()  # after the end, Triton must not be asked about a request
 
     def send(self, chunk: completion.CompletionChunk) -> None:
         response = _build_response(completion.chunk_to_arrays(chunk))
@@ -90,11 +99,18 @@ class _Sink:
         self._end(pb_utils.InferenceResponse(error=triton_error), observe_error(error))
 
     def is_cancelled(self) -> bool:
-        return bool(self._sender.is_cancelled())
+        return self._is_cancelled
+
+    def ask(self) -> bool:
+        """Asks Triton whether the request was cancelled. Returns False if that is known, or the request has ended."""
+        with self._lock:
+            self._is_cancelled = self._is_cancelled or (not self._is_ended and bool(self._sender.is_cancelled()))
+            return not self._is_cancelled and not self._is_ended
 
     def _end(self, response: Any, observations: Iterable[Observation]) -> None:
-        if not self._is_ended:
-            self._is_ended = True
+        with self._lock:
+            was_ended, self._is_ended = self._is_ended, True
+        if not was_ended:
             self._sender.send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
             self._metrics.add(observations)
 
@@ -103,7 +119,7 @@ class _Metrics:
     """The metrics of `inference.engine.metrics`, registered with Triton."""
 
     def __init__(self) -> None:
-        self._families, self._series, self._lock = [], {}, threading.Lock()
+        self._families, self._series = [], {}
         for metric in METRICS:
             buckets = {"buckets": list(metric.buckets_ms)} if metric.buckets_ms else {}
             kind = pb_utils.MetricFamily.HISTOGRAM if buckets else pb_utils.MetricFamily.COUNTER
@@ -112,11 +128,10 @@ class _Metrics:
                 labels = {"outcome": outcome.value} if outcome else {}
                 self._series[metric, outcome] = self._families[-1].Metric(labels=labels, **buckets)
 
-    def add(self, observations: Iterable[Observation]) -> None:
-        with self._lock:  # Triton 2.51 crashes if two threads use one series at once
-            for seen in observations:
-                series = self._series[seen.metric, seen.outcome]
-                (series.observe if seen.metric.buckets_ms else series.increment)(seen.value)
+    def write(self, seen: Observation) -> None:
+        """Writes one observation. One thread at a time: Triton 2.51 crashes if two use one series at once."""
+        series = self._series[seen.metric, seen.outcome]
+        (series.observe if seen.metric.buckets_ms else series.increment)(seen.value)
 
 
 def _build_response(arrays: dict[str, Array]) -> Any:

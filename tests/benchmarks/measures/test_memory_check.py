@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from benchmarks.measures.memory_check import MemoryCheck, Pair, check_memory, find_difference
+from benchmarks.measures.memory_check import MemoryCheck, Pair, find_difference
 from inference.engine.job import ChunkSink
 from inference.protocol.completion import (
     CompletionChunk,
@@ -44,17 +44,24 @@ class _Engine:
     def close(self) -> None: ...
 
 
+def _check(engine: _Engine, num_keys: int = 1) -> MemoryCheck:
+    check = MemoryCheck()
+    for _ in range(num_keys):
+        check.add(engine, Pair(_WARM, _COLD))
+    return check
+
+
 def test_equal_completions_are_not_counted() -> None:
     engine = _Engine({}, {1: -1.5, 2: -1.5})
 
-    assert check_memory(engine, [Pair(_WARM, _COLD)] * 3) == MemoryCheck(3, 0, 0.0)
+    assert _check(engine, 3) == MemoryCheck(3, 0, 0.0)
     explained = dataclasses.replace(_WARM, explain=True), dataclasses.replace(_COLD, explain=True)
     assert engine.requests[:3] == [_WARM, *explained]
 
 
 @pytest.mark.parametrize("odd", [(1, False), (1, True), (2, True)])
 def test_a_completion_that_differs_in_any_of_the_three_ways_is_counted(odd: tuple[int, bool]) -> None:
-    assert check_memory(_Engine({odd: "other"}, {}), [Pair(_WARM, _COLD)]).num_different == 1
+    assert _check(_Engine({odd: "other"}, {})).num_different == 1
 
 
 def test_the_largest_difference_of_all_keys_is_kept() -> None:

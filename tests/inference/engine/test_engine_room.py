@@ -1,6 +1,5 @@
 """The room of an engine: no sequence exceeds the window, and all caches together stay within `cache_tokens`."""
 
-import dataclasses
 from contextlib import closing
 
 import pytest
@@ -10,10 +9,12 @@ from hypothesis import strategies as st
 from inference.errors import InvalidRequestError, OverloadedError
 from inference.protocol.completion import CompletionRequest, FinishReason, Healing
 from tests.support.engine_bench import UNBOUNDED, build_scripted_bench
-from tests.support.sinks import submit
+from tests.support.sinks import CollectingSink, submit
 from tests.support.toys import texts
 
 _CACHE_TOKENS = 250
+
+_TEXT = "import os\n" * 24
 
 _requests = st.builds(
     CompletionRequest,
@@ -36,8 +37,7 @@ def test_no_admitted_request_exceeds_the_window_or_its_reserved_room(kind: str) 
     @given(requests=st.lists(_requests, min_size=1, max_size=4), window=st.integers(24, 140))
     def check(requests: list[CompletionRequest], window: int) -> None:
         model.max_tokens, model.furthest, model.most_held, model.num_grown = window, 0, 0, 0
-        tenants = [dataclasses.replace(request, tenant=str(index)) for index, request in enumerate(requests)]
-        sinks = [submit(bench.engine, request) for request in tenants]  # none copies the tokens of another
+        sinks = [submit(bench.engine, request) for request in requests]
         for sink in sinks:
             sink.wait_for_end()
             if sink.error is None:
@@ -53,6 +53,26 @@ def test_no_admitted_request_exceeds_the_window_or_its_reserved_room(kind: str) 
     with closing(bench.engine):
         check()
     assert ends >= {"NoneType", "InvalidRequestError"}, "the case says little"
+
+
+def test_copies_of_a_sequence_in_use_stay_within_the_room() -> None:
+    bench = build_scripted_bench(cache_tokens=400, memory_mib=0)
+    copies: list[CollectingSink] = []
+
+    def submit_others() -> None:
+        if not copies:
+            request = CompletionRequest(_TEXT[:40], max_tokens=5, num_candidates=2, extent=UNBOUNDED)
+            copies.extend(submit(bench.engine, request) for _ in range(3))
+
+    first = CollectingSink(submit_others)
+    with closing(bench.engine):
+        bench.engine.submit(CompletionRequest(_TEXT, max_tokens=60, extent=UNBOUNDED), first)
+        first.wait()
+        stats = [copy.wait().stats for copy in copies]
+
+    assert [each.num_read_tokens < each.num_context_tokens for each in stats] == [True] * 3
+    assert bench.model.most_held <= 400
+    assert bench.model.num_grown == 0
 
 
 def test_caches_are_released_when_a_request_ends() -> None:

@@ -1,4 +1,5 @@
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -6,7 +7,7 @@ from hypothesis import strategies as st
 
 from inference.healing import heal_memory
 from inference.healing.heal_memory import HealMemory
-from inference.healing.heal_point import find_heal_point, find_section_heal_point
+from inference.healing.heal_point import HealPoint, find_heal_point, find_tail_heal_point
 from tests.support.toys import KINDS, long_texts, texts, toy_tokenizer
 
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -69,11 +70,11 @@ def split_lengths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The lengths of the texts that were split."""
     lengths: list[int] = []
 
-    def record(encoder: object, text: str, *others: int) -> object:
+    def record(encoder: Any, text: str, *others: Any, **named: Any) -> HealPoint | None:
         lengths.append(len(text))
-        return find_section_heal_point(encoder, text, *others)  # type: ignore[arg-type]  # any encoder
+        return find_tail_heal_point(encoder, text, *others, **named)
 
-    monkeypatch.setattr(heal_memory, "find_section_heal_point", record)
+    monkeypatch.setattr(heal_memory, "find_tail_heal_point", record)
     return lengths
 
 

@@ -105,6 +105,25 @@ async def test_closing_the_generator_cancels_the_request() -> None:
         await connection.close()
 
 
+async def test_a_request_that_was_answered_is_not_cancelled() -> None:
+    async with run_fake_triton(_answer_three_numbers) as server:
+        await _read_all(server.url)
+        assert not server.cancelled.is_set()
+
+
+async def test_the_next_call_is_opened_while_a_request_is_answered() -> None:
+    async def answer_when_it_is_open(_call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
+        while server.num_opened < 2:
+            await asyncio.sleep(0.001)
+        yield _number(9)
+
+    async with run_fake_triton(answer_when_it_is_open) as server:
+        connection = TritonStreams(server.url, 30.0)
+        answers = connection.stream("m", _ARRAYS, _TYPES, dict, lambda _: True, opens_next=True)
+        assert len([answer async for answer in answers]) == 1
+        await connection.close()
+
+
 async def test_an_address_without_a_server_raises_unreachable() -> None:
     with pytest.raises(ServerUnreachableError):
         await _read_all(find_free_endpoint().grpc_url)

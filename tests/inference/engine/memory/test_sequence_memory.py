@@ -169,6 +169,33 @@ def test_a_sequence_of_which_most_would_be_lost_is_copied(model: ScriptedModel) 
     assert long.token_ids == list(range(40))
 
 
+def test_a_copy_has_the_room_that_its_request_needs_and_not_that_of_its_source(model: ScriptedModel) -> None:
+    memory = SequenceMemory(model.new_cache, 10**6)
+    in_use = memory.take("a", tuple(range(20)), 200)
+    _read(in_use, tuple(range(20)))
+
+    copies = [memory.take("a", tuple(range(length)), length + 4) for length in (12, 20)]
+
+    assert [copy.cache.capacity for copy in copies] == [16, 24]
+    assert copies[0].fork().cache.capacity == 16  # as for another candidate of the same request
+
+
+@pytest.mark.parametrize(("num_tokens", "is_same"), [(99, False), (100, True), (200, True)])
+def test_a_sequence_with_more_than_twice_the_room_that_a_request_needs_is_copied(
+    num_tokens: int, is_same: bool, model: ScriptedModel
+) -> None:
+    memory = SequenceMemory(model.new_cache, 10**6)
+    large = memory.take("a", tuple(range(20)), 200)
+    _read(large, tuple(range(20)))
+    memory.give_back(large)
+
+    taken = memory.take("a", tuple(range(20)), num_tokens)
+
+    assert (taken is large) == is_same
+    assert taken.cache.capacity == (200 if is_same else num_tokens)
+    assert taken.fork().cache.capacity == num_tokens
+
+
 def test_a_few_common_tokens_are_not_worth_a_copy(model: ScriptedModel) -> None:
     memory = SequenceMemory(model.new_cache, 10**6)
     _remember(memory, "a", tuple(range(40)))

@@ -293,6 +293,19 @@ def test_a_run_without_memory_says_so_and_keeps_the_cache(folder: Path, oracle: 
     _check(oracle, [1, 2, 3], [[4]], _forward(good, cache, TokenTree((4,))))
 
 
+@pytest.mark.parametrize(("num_tokens", "capacity", "expected"), [(1, 3, 3), (None, 1, 2), (2, 0, 2), (1, 9, 9)])
+def test_a_copy_has_the_room_that_is_asked_for(
+    num_tokens: int | None, capacity: int, expected: int, runner: OnnxRunner
+) -> None:
+    cache = _read(runner, [1, 2])
+    cache.reserve(100)
+
+    copy = cache.fork(num_tokens, capacity)
+
+    assert expected <= copy.capacity <= 2 * expected
+    assert copy.nbytes < cache.nbytes / 5
+
+
 def test_a_cache_that_cannot_grow_says_so_and_stays(runner: OnnxRunner, oracle: DecoderOracle) -> None:
     cache = _read(runner, [1, 2, 3])
     with pytest.raises(OverloadedError, match="no memory left for the keys and values"):

@@ -86,11 +86,18 @@ def test_a_failed_allocation_is_an_overloaded_error_and_leaves_the_cache_unchang
 
 def test_a_cache_that_cannot_be_forked_is_an_overloaded_error() -> None:
     cache = SequenceCache(_LAYERS, torch.float32, _CPU)
-    cache._planes._tensors = [torch.empty(1).expand(2, 1, 1 << 48, 2)]  # needs memory only when it is copied
-    cache._planes._capacity = 1 << 48
 
     with pytest.raises(OverloadedError, match="keys and values of"):
-        cache.fork()
+        cache.fork(capacity=1 << 48)
+
+
+@pytest.mark.parametrize(("num_tokens", "capacity", "expected"), [(1, 3, 3), (None, 1, 2), (2, 0, 2), (1, 9, 9)])
+def test_a_copy_has_the_room_that_is_asked_for(num_tokens: int | None, capacity: int, expected: int) -> None:
+    cache = SequenceCache(_LAYERS, torch.float32, _CPU, capacity=64)
+    _write(cache, [1.0, 2.0])
+    cache.keep(TokenTree((0, 0)), None)
+
+    assert cache.fork(num_tokens, capacity).capacity == expected
 
 
 def test_a_row_store_that_cannot_grow_raises_overloaded_and_stays_unchanged() -> None:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.engine.tenant_shares import TenantShares
+from inference.engine.scheduling.tenant_shares import TenantShares
 
 
 class _Clock:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.engine.scheduler import Scheduler
+from inference.engine.scheduling.scheduler import Scheduler
 from inference.errors import OverloadedError
 from inference.protocol.completion import Priority
 

@@ -1,6 +1,6 @@
 import pytest
 
-from inference.engine.reading_speed import ReadingSpeed
+from inference.engine.scheduling.reading_speed import ReadingSpeed
 
 
 def test_nothing_is_predicted_before_a_measurement() -> None:

@@ -18,7 +18,7 @@ The aim is completed answers, not many begun ones. A request is worth nothing on
 from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
-from inference.engine.tenant_shares import TenantShares
+from inference.engine.scheduling.tenant_shares import TenantShares
 from inference.errors import OverloadedError
 from inference.protocol.completion import Priority
 

@@ -1,0 +1,50 @@
+import threading
+from contextlib import closing
+
+from inference.engine.cancel_watch import CancelWatch
+from tests.support.engine_bench import assert_soon
+
+
+class _Request:
+    """Is asked a number of times, and raises then if it is broken."""
+
+    def __init__(self, num_asked: int, is_broken: bool = False) -> None:
+        self.num_left = num_asked
+        self.is_done = threading.Event()
+        self._is_broken = is_broken
+
+    def ask(self) -> bool:
+        assert self.num_left, "it said that it need not be asked again"
+        self.num_left -= 1
+        if self.num_left:
+            return True
+        self.is_done.set()
+        if self._is_broken:
+            raise RuntimeError("no answer")
+        return False
+
+
+def test_requests_are_asked_for_until_they_are_done() -> None:
+    with closing(CancelWatch()) as watch:
+        short, long = _Request(2), _Request(4)
+        watch.add(short)
+        watch.add(long)
+        assert_soon(short.is_done)
+        assert_soon(long.is_done)
+
+
+def test_a_request_that_comes_after_a_pause_is_asked_for() -> None:
+    with closing(CancelWatch()) as watch:
+        for _ in range(2):
+            request = _Request(1)
+            watch.add(request)
+            assert_soon(request.is_done)
+
+
+def test_a_request_that_cannot_be_asked_does_not_affect_others() -> None:
+    with closing(CancelWatch()) as watch:
+        broken, other = _Request(1, is_broken=True), _Request(3)
+        watch.add(broken)
+        watch.add(other)
+        assert_soon(broken.is_done)
+        assert_soon(other.is_done)
