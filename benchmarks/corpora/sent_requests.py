@@ -13,7 +13,7 @@ from lsprotocol.types import (
 )
 
 from benchmarks.corpora.typing import Session
-from inference.protocol.completion import CompletionRequest
+from inference.protocol.completion import Chunks, CompletionRequest
 from lsp_server.context import cut_context
 from lsp_server.documents import Document
 from lsp_server.settings import Settings
@@ -38,7 +38,12 @@ def iter_requests(session: Session) -> Iterator[CompletionRequest]:
             continue
         context = cut_context(document, find_position(moment.text, key.cursor), settings)
         yield CompletionRequest(
-            context.prefix, context.suffix, settings.max_tokens, settings.healing, extent=settings.extent
+            context.prefix,
+            context.suffix,
+            settings.max_tokens,
+            settings.healing,
+            extent=settings.extent,
+            chunks=Chunks.LINES,
         )
 
 
