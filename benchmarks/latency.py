@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _CONTEXTS = (16, 500, 1_000)
+_MAX_CONTEXT_TOKENS = 1_100  # whatever the model's folder names, and room for what is never cut
 _NUM_FURTHER = 32
 _MIN_FURTHER = 8  # a completion that ends earlier does not tell what a token costs
 _MAX_LINE_TOKENS = 64
@@ -165,7 +166,12 @@ def _draw_cursors(model: Path, num_cursors: int, seed: int) -> list[Cursor]:
 
 
 async def _measure(options: argparse.Namespace, cursors: list[Cursor], line_cursors: list[Cursor]) -> list[Answers]:
-    config = EngineConfig(options.model.resolve(), num_threads=options.threads, dtype=options.dtype)
+    config = EngineConfig(
+        options.model.resolve(),
+        num_threads=options.threads,
+        dtype=options.dtype,
+        max_context_tokens=_MAX_CONTEXT_TOKENS,
+    )
     with closing(load_engine(config)) as engine:
         answers = await _ask_all(EngineAsker(engine), 0, cursors, line_cursors)
     async with run_triton(config) as endpoint:
