@@ -11,6 +11,7 @@ GENLM_READY := $(GENLM)/.ready
 CONTESTANTS := build/contestants
 CONTESTANTS_READY := $(CONTESTANTS)/llama_cpp/.ready $(CONTESTANTS)/transformers/.ready
 NVIM := build/editors/nvim
+HELIX := build/editors/hx
 NPROC ?= 2
 PYTEST := $(BIN)/python -m pytest -n 2
 
@@ -36,10 +37,10 @@ lock: $(READY)  ## update requirements.lock to the newest versions; then run `ma
 run: $(RUN_READY)  ## show completions in a terminal, with and without healing
 	@$(BIN)/midtoken demo
 
-$(NVIM): scripts/get_neovim.sh
-	@bash scripts/get_neovim.sh $(@D)
+$(NVIM) $(HELIX): scripts/get_editor.sh
+	@bash scripts/get_editor.sh $(@F) $(@D)
 
-test: $(READY) $(NVIM)  ## run all tests, with real servers and editors
+test: $(READY) $(NVIM) $(HELIX)  ## run all tests, with real servers and editors
 	@$(PYTEST) --dist loadfile
 
 test-quick: $(READY)  ## run the tests that start no server and no editor, with fewer random inputs

@@ -1,32 +1,46 @@
 #!/usr/bin/env bash
-# Downloads Neovim 0.12 into a folder, from the newest suite of the distribution's own package mirror.
-# It needs no root rights and installs nothing. The packages are unpacked into FOLDER/unpacked and started
+# Downloads an editor into a folder, from the newest suite of the distribution's own package mirror.
+# It needs no root rights and installs nothing. The packages are unpacked into FOLDER/unpacked/NAME and started
 # with their own loader, so that they also run on a system with an older C library. A second run does nothing.
 #
-# Usage: get_neovim.sh [FOLDER]        FOLDER defaults to build/editors; the command is FOLDER/nvim
+# Usage: get_editor.sh NAME [FOLDER]        NAME is nvim or hx, FOLDER build/editors; the command is FOLDER/NAME
 set -euo pipefail
 
-folder="$(mkdir -p "${1:-build/editors}" && cd "${1:-build/editors}" && pwd)"
-packages=(neovim libc6)
-minimum="0.12"
+name="${1:-}"
+folder="$(mkdir -p "${2:-build/editors}" && cd "${2:-build/editors}" && pwd)"
+unpacked="$folder/unpacked/$name"
+case "$name" in
+    nvim)
+        editor="Neovim" minimum="0.12" package="neovim" program="usr/bin/nvim"
+        variable="VIMRUNTIME='$unpacked/usr/share/nvim/runtime'" override="MIDTOKEN_NVIM"
+        ;;
+    hx)
+        editor="Helix" minimum="25.01" package="hx" program="usr/lib/hx/hx"
+        variable="HELIX_RUNTIME='$unpacked/usr/lib/hx/runtime'" override="MIDTOKEN_HX"
+        ;;
+    *)
+        echo "usage: get_editor.sh nvim|hx [FOLDER]" >&2
+        exit 2
+        ;;
+esac
 
 fail() {
-    echo "get_neovim.sh: $*. Or install Neovim $minimum yourself and set MIDTOKEN_NVIM to its path." >&2
+    echo "get_editor.sh: $*. Or install $editor $minimum yourself and set $override to its path." >&2
     exit 1
 }
 
 # The starter is written last. If it works, the folder is complete.
-if [ -x "$folder/nvim" ] && "$folder/nvim" --version >/dev/null 2>&1; then
-    touch "$folder/nvim" # newer than this script, for make
+if [ -x "$folder/$name" ] && "$folder/$name" --version >/dev/null 2>&1; then
+    touch "$folder/$name" # newer than this script, for make
     exit 0
 fi
 
-# Use an installed Neovim if it is new enough.
-if nvim="$(command -v "${MIDTOKEN_NVIM:-nvim}")"; then
-    version="$("$nvim" --version | sed -n 's/^NVIM v\([0-9.]*\).*/\1/p')"
+# Use an installed one if it is new enough.
+if installed="$(command -v "${!override:-$name}")"; then
+    version="$("$installed" --version | sed -nE '1s/^[^0-9]*([0-9.]+).*/\1/p')"
     if [ "$(printf '%s\n' "$minimum" "$version" | sort -V | head -1)" = "$minimum" ]; then
-        printf '#!/bin/sh\nexec "%s" "$@"\n' "$nvim" >"$folder/nvim"
-        chmod +x "$folder/nvim"
+        printf '#!/bin/sh\nexec "%s" "$@"\n' "$installed" >"$folder/$name"
+        chmod +x "$folder/$name"
         exit 0
     fi
 fi
@@ -49,9 +63,9 @@ fi
 keyring="/usr/share/keyrings/$distribution-archive-keyring.gpg"
 [ -r "$keyring" ] || fail "$keyring is missing (package $distribution-archive-keyring)"
 
-echo "Fetching Neovim (suite $suite) into $folder"
-apt="$folder/apt"
-mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial" "$apt/log" "$folder/unpacked"
+echo "Fetching $editor (suite $suite) into $folder"
+apt="$folder/apt-$name"
+mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial" "$apt/log" "$unpacked"
 : >"$apt/state/status" # an empty list of installed packages, so that every library is downloaded too
 echo "deb [signed-by=$keyring] $mirror $suite $components" >"$apt/sources.list"
 cat >"$apt/apt.conf" <<CONF
@@ -71,23 +85,19 @@ Debug::NoLocking "true";
 CONF
 export APT_CONFIG="$apt/apt.conf"
 apt-get update -qq || fail "the mirror has no suite $suite that can be verified"
-apt-get install -qq --yes --download-only --no-install-recommends "${packages[@]}" >/dev/null ||
+apt-get install -qq --yes --download-only --no-install-recommends "$package" libc6 >/dev/null ||
     fail "the packages could not be fetched"
-for package in "$apt"/cache/archives/*.deb; do
-    dpkg-deb --extract "$package" "$folder/unpacked"
+for deb in "$apt"/cache/archives/*.deb; do
+    dpkg-deb --extract "$deb" "$unpacked"
 done
 
-write_starter() { # NAME BINARY VARIABLE=VALUE
-    local loader
-    loader="$(find "$folder/unpacked/usr/lib" -maxdepth 2 -name 'ld-linux-*.so.*' | sort | tail -1)"
-    [ -n "$loader" ] || fail "the unpacked C library has no loader"
-    cat >"$folder/$1.partial" <<STARTER
+loader="$(find "$unpacked/usr/lib" -maxdepth 2 -name 'ld-linux-*.so.*' | sort | tail -1)"
+[ -n "$loader" ] || fail "the unpacked C library has no loader"
+cat >"$folder/$name.partial" <<STARTER
 #!/bin/sh
-$3 exec "$loader" --library-path "$(dirname "$loader")" --argv0 "$1" "$folder/unpacked/$2" "\$@"
+$variable exec "$loader" --library-path "$(dirname "$loader")" --argv0 "$name" "$unpacked/$program" "\$@"
 STARTER
-    chmod +x "$folder/$1.partial"
-    mv "$folder/$1.partial" "$folder/$1"
-}
-write_starter nvim usr/bin/nvim "VIMRUNTIME='$folder/unpacked/usr/share/nvim/runtime'"
+chmod +x "$folder/$name.partial"
+mv "$folder/$name.partial" "$folder/$name"
 rm -rf "$apt"
-"$folder/nvim" --version | head -1
+"$folder/$name" --version | head -1
