@@ -29,16 +29,24 @@ BackendFactory = Callable[[], Awaitable[CompletionBackend]]
 class BackendStarter:
     """Connects the one backend of all documents in the background, and again after the connection is lost."""
 
-    def __init__(self, connect: BackendFactory, status: Status, grace_s: float = 0.2, retry_s: float = 10.0) -> None:
+    def __init__(
+        self,
+        connect: BackendFactory,
+        status: Status,
+        grace_s: float = 0.2,
+        retry_s: float = 10.0,
+        close_s: float = 0.1,
+    ) -> None:
         """`connect` finds or starts the completion server. It may take long, and may raise any Exception.
 
         `get` waits for it for at most `grace_s`, which is enough if the completion server is already running. Attempts
-        start at least `retry_s` apart.
+        start at least `retry_s` apart. `close` waits for `close_s`, because editors kill a server that ends slowly.
         """
         self._connect = connect
         self._status = status
         self._grace_s = grace_s
         self._retry_s = retry_s
+        self._close_s = close_s
         self._backend: CompletionBackend | None = None
         self._start_task: asyncio.Task[None] | None = None
         self._close_tasks: set[asyncio.Task[None]] = set()
@@ -75,14 +83,14 @@ class BackendStarter:
             self._begin_close(backend)
 
     async def close(self) -> None:
-        """Cancels an attempt to connect, closes the backend, and waits for both."""
+        """Cancels an attempt to connect, closes the backend, and waits for both, each for at most `close_s`."""
         if self._start_task is not None:
             self._start_task.cancel()
-            await asyncio.wait({self._start_task})
+            await asyncio.wait({self._start_task}, timeout=self._close_s)
         if self._backend is not None:
             self.drop(self._backend)
         if self._close_tasks:
-            await asyncio.wait(self._close_tasks)
+            await asyncio.wait(self._close_tasks, timeout=self._close_s)
 
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from lsprotocol.types import Position
 
 from lsp_server.documents import Document
-from lsp_server.positions import join_surrogates, replace_surrogates
+from lsp_server.positions import replace_surrogates
 from lsp_server.settings import Settings
 
 
@@ -31,13 +31,13 @@ class Context:
 def cut_context(document: Document, position: Position, settings: Settings) -> Context:
     """Returns the text to send for a completion at `position`, within the size limits of the settings.
 
+    The position must be that of a Place: within the text, and not inside a code point.
+
     The prefix starts at `document.anchor_line`. The anchor moves only when the prefix no longer fits, or is less than
     half full, and then by at least a quarter of the limit. If it moved with each typed line, the model could reuse
     nothing that it has computed for the prefix. Raises OutOfStepError.
     """
     line, before, after = document.split_at(position)
-    if "\ud800" <= before[-1:] <= "\udbff" and "\udc00" <= after[:1] <= "\udfff":  # the cursor is inside a code point
-        before, after = before[:-1], join_surrogates(before[-1] + after)
     prefix = _cut_prefix(document, line, before, settings.max_prefix_bytes)
     suffix = _cut_suffix(document, line, after, settings.max_suffix_bytes)
     return Context(_clean(prefix), _clean(suffix))

@@ -7,6 +7,7 @@ seconds for an edit in a very long line.
 import io
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from lsprotocol.types import (
     Position,
@@ -16,13 +17,23 @@ from lsprotocol.types import (
     TextDocumentContentChangeWholeDocument,
     TextDocumentItem,
 )
+from lsprotocol.validators import INTEGER_MIN_VALUE
 
 from lsp_server.errors import OutOfStepError, UnknownDocumentError
-from lsp_server.positions import join_surrogates, split_line
+from lsp_server.positions import join_surrogates, num_units, split_line
 
 Change = TextDocumentContentChangePartial | TextDocumentContentChangeWholeDocument
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in the text of a document, and how its editor writes what is inserted there."""
+
+    position: Position
+    encoding: PositionEncodingKind = PositionEncodingKind.Utf16
+    line_end: str = "\n"
 
 
 class Document:
@@ -61,7 +72,7 @@ class Document:
 
         Edits with an older version than the current one are ignored: they belong to a text that no longer exists. An
         equal version is applied: Neovim sends an undo of several edits under one version. Raises OutOfStepError for
-        edits that cannot be applied; the text is then unknown until a change contains the whole text.
+        the first edit that cannot be applied; the next ones are ignored until a change contains the whole text.
         """
         if version < self.version:
             _log.warning("ignored edits of version %d: the current version is %d", version, self.version)
@@ -72,9 +83,15 @@ class Document:
                 self._lines = split_lines(change.text)
                 self.anchor_line = min(self.anchor_line, len(self._lines) - 1)
                 self._problem = None
-            else:
-                self._check_in_step()
+            elif self._problem is None:
                 self._replace(change.range, change.text)
+
+    def lose_step(self, problem: str) -> None:
+        """Makes the text unknown until a change contains all of it. Raises OutOfStepError, if it was known."""
+        if self._problem is None:
+            self._problem = f"{problem}; there are no suggestions for this document until it is opened again"
+            self.version = INTEGER_MIN_VALUE
+            raise OutOfStepError(self._problem)
 
     def split_at(self, position: Position) -> tuple[int, str, str]:
         """Returns the line number, and the line's text before and after `position`. Raises OutOfStepError.
@@ -87,13 +104,21 @@ class Document:
         before, after = split_line(self._lines[position.line], position.character, self._encoding)
         return position.line, before, after
 
+    def find_place(self, position: Position) -> Place:
+        """Returns the place in the text that `position` means, which may lie outside it. Raises OutOfStepError.
+
+        It is never inside a code point. Its line end is the line's own, or, for the last line, that of the line above.
+        """
+        number, before, after = self.split_at(position)
+        if "\ud800" <= before[-1:] <= "\udbff" and "\udc00" <= after[:1] <= "\udfff":
+            before = before[:-1]
+        found = Position(number, num_units(before, self._encoding))
+        with_end = max(0, min(number, len(self._lines) - 2))  # the last line has no line end
+        return Place(found, self._encoding, _find_line_end(self._lines[with_end]) or "\n")
+
     def _replace(self, span: Range, text: str) -> None:
         if (span.start.line, span.start.character) > (span.end.line, span.end.character):
-            self._problem = (
-                f"the editor sent an edit that ends before it starts ({span}, version {self.version}); "
-                "there are no suggestions for this document until it is opened again"
-            )
-            raise OutOfStepError(self._problem)
+            self.lose_step(f"the editor sent an edit that ends before it starts ({span}, version {self.version})")
         first, before, _ = self.split_at(span.start)
         last, _, after = self.split_at(span.end)
         if first > 0 and not before and self._lines[first - 1].endswith("\r"):
@@ -135,6 +160,10 @@ class Documents:
         except KeyError:
             raise UnknownDocumentError("the editor refers to a document that is not open") from None
 
+    def get_all(self) -> list[Document]:
+        """Returns all open documents."""
+        return list(self._documents.values())
+
     def close(self, uri: str) -> None:
         """Removes a document. Does nothing if it is not open."""
         self._documents.pop(uri, None)
@@ -160,6 +189,10 @@ def _splice(before: str, text: str, after: str) -> list[str]:
     if _has_line_end(before) or _has_line_end(text):
         return split_lines(joined)
     return [joined]  # without searching it for line ends, since it may be a line of megabytes
+
+
+def _find_line_end(line: str) -> str:
+    return line[len(line.rstrip("\r\n")) :]
 
 
 def _has_line_end(text: str) -> bool:

@@ -3,7 +3,8 @@
 MidtokenError (inference.errors)
 ├── EditorError               the editor sent something that cannot be applied
 │   ├── UnknownDocumentError  the document is not open
-│   └── OutOfStepError        the text is no longer known; the document has to be opened again
+│   ├── OutOfStepError        the text is no longer known; the document has to be opened again
+│   └── BrokenInputError      the input is not LSP, so nothing more can be read from it
 ├── ConnectError              an error of the operating system while connecting to the completion server
 └── UnexpectedError           a defect of the language server
 """
@@ -23,6 +24,10 @@ class UnknownDocumentError(EditorError):
 
 class OutOfStepError(EditorError):
     """An edit could not be applied. The text is unknown until the editor sends all of it again."""
+
+
+class BrokenInputError(EditorError):
+    """The input is not LSP, or ended too early. Where the next message would begin is unknown."""
 
 
 class ConnectError(MidtokenError):

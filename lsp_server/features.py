@@ -1,11 +1,13 @@
 """The LSP features: maps LSP messages to calls of the server, and its answers to LSP results."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from lsprotocol import types
 
 from lsp_server.backend import BackendFactory
-from lsp_server.items import completion_item, inline_item
+from lsp_server.documents import Place
+from lsp_server.items import completion_item, extend_selected, inline_item
 from lsp_server.server import MidtokenServer, Suggestion
 
 # After these characters, a client without inline completion requests a completion. After letters it always does.
@@ -13,22 +15,23 @@ _TRIGGER_CHARACTERS: Sequence[str] = tuple(" .,:;=+-*/<>([{\"'@")
 
 
 def build_server(connect: BackendFactory) -> MidtokenServer:
-    """Returns a language server with all features.
+    """Returns a language server. It offers each editor one of its two features: ghost text or completion menu.
 
     It calls `connect` when the first document is opened, and again after the connection is lost.
     """
     server = MidtokenServer(connect)
     _add_lifecycle(server)
     _add_text_synchronization(server)
-    _add_inline_completion(server)
     return server
 
 
 def _add_lifecycle(server: MidtokenServer) -> None:
     @server.feature(types.INITIALIZE)
     def _initialize(params: types.InitializeParams) -> None:
-        server.initialize(params.initialization_options)
-        if not _draws_ghost_text(params.capabilities):
+        server.initialize(params)
+        if _draws_ghost_text(params.capabilities):
+            _add_inline_completion(server, writes_lf=_is_neovim(params))
+        else:
             _add_completion_menu(server)
 
     @server.feature(types.INITIALIZED)
@@ -59,45 +62,53 @@ def _add_text_synchronization(server: MidtokenServer) -> None:
         server.close(params.text_document.uri)
 
 
-def _add_inline_completion(server: MidtokenServer) -> None:
+def _add_inline_completion(server: MidtokenServer, writes_lf: bool) -> None:
+    r"""For clients that say that they have it. `writes_lf`: the line ends of the text are \n in any document."""
+
     # Without the options object pygls does not announce the capability.
     @server.feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())
     async def _inline_completion(params: types.InlineCompletionParams) -> types.InlineCompletionList | None:
         suggestion = await server.suggest(params.text_document.uri, params.position)
-        return _to_inline_list(suggestion, params.position, server.documents.encoding)
+        if suggestion is None:
+            return None
+        place = replace(suggestion.place, line_end="\n") if writes_lf else suggestion.place
+        return _to_inline_list(suggestion, place, params.context.selected_completion_info)
 
 
 def _add_completion_menu(server: MidtokenServer) -> None:
-    """Only for clients without inline completion, because the others would show each suggestion twice."""
+    """For clients without inline completion. The others would show each suggestion twice."""
     options = types.CompletionOptions(trigger_characters=_TRIGGER_CHARACTERS)
 
     @server.feature(types.TEXT_DOCUMENT_COMPLETION, options)
     async def _completion(params: types.CompletionParams) -> types.CompletionList:
-        suggestion = await server.suggest(params.text_document.uri, params.position)
-        return _to_menu(suggestion, params.position, server.documents.encoding)
+        return _to_menu(await server.suggest(params.text_document.uri, params.position))
 
 
 def _to_inline_list(
-    suggestion: Suggestion | None, position: types.Position, encoding: types.PositionEncodingKind
+    suggestion: Suggestion, place: Place, selected: types.SelectedCompletionInfo | None
 ) -> types.InlineCompletionList | None:
     """An empty list makes the editor hide the ghost text. null, for a request without an answer, does not."""
-    if suggestion is None:
-        return None
     if suggestion.insertion is None:
         return types.InlineCompletionList([])
-    return types.InlineCompletionList([inline_item(suggestion.insertion, suggestion.context, position, encoding)])
+    if selected is None:
+        return types.InlineCompletionList([inline_item(suggestion.insertion, suggestion.context, place)])
+    extended = extend_selected(suggestion.insertion, suggestion.context, place, selected)
+    return None if extended is None else types.InlineCompletionList([extended])
 
 
-def _to_menu(
-    suggestion: Suggestion | None, position: types.Position, encoding: types.PositionEncodingKind
-) -> types.CompletionList:
+def _to_menu(suggestion: Suggestion | None) -> types.CompletionList:
     """Marks the list as incomplete, so that the editor requests a new one after the next letter."""
     if suggestion is None or suggestion.insertion is None:
         return types.CompletionList(is_incomplete=True, items=[])
-    item = completion_item(suggestion.insertion, suggestion.context, position, encoding)
+    item = completion_item(suggestion.insertion, suggestion.context, suggestion.place)
     return types.CompletionList(is_incomplete=True, items=[item])
 
 
 def _draws_ghost_text(capabilities: types.ClientCapabilities) -> bool:
     document = capabilities.text_document
     return document is not None and document.inline_completion is not None
+
+
+def _is_neovim(params: types.InitializeParams) -> bool:
+    r"""Neovim 0.12 splits the text of an inline completion at \n only, and would draw and insert each \r as ^M."""
+    return params.client_info is not None and params.client_info.name == "Neovim"

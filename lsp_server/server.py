@@ -7,16 +7,17 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from lsprotocol import types
-from pygls.exceptions import JsonRpcException
+from pygls.exceptions import FeatureRequestError, JsonRpcException
 from pygls.lsp.server import LanguageServer
 
 from inference.protocol.completion import Chunks, CompletionRequest
 from lsp_server.backend import BackendFactory, BackendStarter
 from lsp_server.context import Context, cut_context
-from lsp_server.documents import Documents
-from lsp_server.errors import EditorError, to_midtoken_error
+from lsp_server.documents import Documents, Place
+from lsp_server.editor_process import EditorProcess
+from lsp_server.errors import EditorError, OutOfStepError, to_midtoken_error
 from lsp_server.items import Insertion, fit
-from lsp_server.pygls_overrides import MidtokenProtocol
+from lsp_server.pygls_overrides import MidtokenProtocol, build_strict_converter
 from lsp_server.session import Session
 from lsp_server.settings import SECTION, Settings, SettingsSources
 from lsp_server.status import Status
@@ -27,6 +28,7 @@ from lsp_server.window import LspWindow
 class Suggestion:
     """The text around a cursor, and what to insert there; None if there is nothing to suggest."""
 
+    place: Place
     context: Context
     insertion: Insertion | None
 
@@ -34,8 +36,14 @@ class Suggestion:
 class MidtokenServer(LanguageServer):
     """The language server without its features, which `lsp_server.features.build_server` adds."""
 
+    protocol: MidtokenProtocol
+
     def __init__(self, connect: BackendFactory) -> None:
-        super().__init__("midtoken", _find_version(), protocol_cls=MidtokenProtocol)
+        super().__init__(
+            "midtoken", _find_version(), protocol_cls=MidtokenProtocol, converter_factory=build_strict_converter
+        )
+        self.protocol.on_lost_edit = self.lose_step
+        self.editor = EditorProcess()
         self.settings = Settings()
         self.documents = Documents(types.PositionEncodingKind.Utf16)
         self._status = Status(LspWindow(self))
@@ -45,10 +53,11 @@ class MidtokenServer(LanguageServer):
         self._settings_sources = SettingsSources()
         self._tenant = uuid.uuid4().hex  # the server shares nothing that it remembers with other editors
 
-    def initialize(self, options: Any) -> None:
-        """Sets the position encoding that pygls negotiated, and the settings in initializationOptions (any JSON)."""
+    def initialize(self, params: types.InitializeParams) -> None:
+        """Sets the position encoding that pygls negotiated, the editor's process, and the first settings."""
+        self.editor.watch(params.process_id)
         self.documents = Documents(types.PositionEncodingKind(self.workspace.position_encoding))
-        self._settings_sources.initialization_options = options
+        self._settings_sources.initialization_options = params.initialization_options
         self._read_settings()
 
     def push_settings(self, values: Any) -> None:
@@ -81,9 +90,21 @@ class MidtokenServer(LanguageServer):
         """Applies the edits of one notification. The user is told of edits that cannot be applied."""
         try:
             document = self.documents.get(params.text_document.uri)
+            self._sessions[document.uri].supersede()
             document.apply(params.text_document.version, params.content_changes)
         except EditorError as error:
             self._status.failed(error)
+
+    def lose_step(self, uri: str | None) -> None:
+        """To be called for an edit that cannot be read. Without a URI it may concern any document."""
+        if uri is not None and uri not in self._sessions:  # the message was to open it
+            self.open(types.TextDocumentItem(uri, "", 0, ""))
+        for document in self.documents.get_all() if uri is None else [self.documents.get(uri)]:
+            self._sessions[document.uri].supersede()
+            try:
+                document.lose_step("the editor sent an edit that cannot be read")
+            except OutOfStepError as error:
+                self._status.failed(error)
 
     def close(self, uri: str) -> None:
         """Removes a document and cancels its generation. Does nothing if the document is not open."""
@@ -94,15 +115,19 @@ class MidtokenServer(LanguageServer):
     async def suggest(self, uri: str, position: types.Position) -> Suggestion | None:
         """Returns what to suggest at a position, or None if the request has no answer.
 
-        That is so if a newer request superseded it, there is no backend yet, suggestions are disabled, or the request
-        failed. The user has been told of a failure.
+        That is so if a newer request or an edit superseded it, there is no backend yet, suggestions are disabled, the
+        document is out of step, or the request failed. The user has been told of the last two.
         """
         if not self.settings.enabled:
             return None
         try:
-            context = cut_context(self.documents.get(uri), position, self.settings)
+            document = self.documents.get(uri)
+            place = document.find_place(position)
+            context = cut_context(document, place.position, self.settings)
             text = await self._sessions[uri].complete(self._build_request(uri, context))
-            return None if text is None else Suggestion(context, fit(text, context))
+            return None if text is None else Suggestion(place, context, fit(text, context))
+        except OutOfStepError:  # the user was told when it happened
+            return None
         except Exception as error:  # the outermost handler: a defect must fail only this request
             self.report_server_error(error, type(error))
             return None
@@ -123,9 +148,13 @@ class MidtokenServer(LanguageServer):
         async with self._closing:
             await asyncio.sleep(0)  # a shutdown that is done is answered
 
-    def report_server_error(self, error: Exception, source: Any) -> None:  # noqa: ARG002 (pygls's signature)
-        """Shows an error once. pygls's own method would show a message that may contain source text."""
-        self._status.failed(to_midtoken_error(error))
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """Shows an error once, unless the editor gets it as the reply to a request.
+
+        pygls's own method would show a message that may contain source text.
+        """
+        if source is not FeatureRequestError:
+            self._status.failed(to_midtoken_error(error))
 
     def _read_settings(self) -> None:
         read = self._settings_sources.read()

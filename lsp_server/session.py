@@ -27,6 +27,9 @@ class Session:
     The answer is sent as soon as the first line is complete, and the generation continues. The request after
     acceptance, or after the next letter, gets the other lines from the same generation (*chained*).
 
+    An edit makes the waiting request obsolete: its answer would be for a text that the editor no longer has. It is
+    answered with None at once, and the generation continues, because the edit may be text typed ahead.
+
     A generation may end at any point: it fails, it is cancelled, or its connection is lost. The request that waits
     for it is then answered with None, and the next request starts a new generation.
     """
@@ -41,11 +44,10 @@ class Session:
     async def complete(self, request: CompletionRequest) -> str | None:
         """Returns the text to suggest, which may be empty.
 
-        Returns None if a newer request superseded this one, there is no backend yet, or the generation failed. The
-        user has been told of a failure. Cancelling the call cancels the generation that it waits for.
+        Returns None if a newer request or an edit superseded this one, there is no backend yet, or the generation
+        failed. The user has been told of a failure. Cancelling the call cancels the generation that it waits for.
         """
-        self._answer_waiting(None)
-        self._num_requests += 1
+        self.supersede()
         number = self._num_requests
         while number == self._num_requests:
             if self._generation is None or self._generation.find_answer(request) is NoAnswer.MISMATCH:
@@ -55,14 +57,18 @@ class Session:
                     break
                 self._start(request, backend)
             answer = await self._wait(request)
-            if not isinstance(answer, NoAnswer):
+            if number == self._num_requests and not isinstance(answer, NoAnswer):
                 return answer
         return None
 
-    def close(self) -> None:
-        """Cancels the generation, and answers the waiting request with None."""
+    def supersede(self) -> None:
+        """Answers the waiting request with None. The generation continues. To be called for each edit."""
         self._num_requests += 1
         self._answer_waiting(None)
+
+    def close(self) -> None:
+        """Cancels the generation, and answers the waiting request with None."""
+        self.supersede()
         self._stop()
 
     async def _wait(self, request: CompletionRequest) -> "str | NoAnswer | None":

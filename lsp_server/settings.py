@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from inference.protocol.completion import MAX_NEW_TOKENS, Extent, Healing
@@ -35,19 +35,27 @@ class ReadSettings:
 class SettingsSources:
     """The latest values of each source of settings: any JSON that the editor sent, hence Any.
 
-    A source overrides those above it. The settings are computed from all sources each time. So a setting that is
-    removed from one source gets its value from the sources above it again.
+    A source overrides those above it. The settings are computed from all sources each time, so a setting that the
+    editor's configuration no longer has returns to its default. initializationOptions are sent only once. They are what
+    the configuration was then, so they no longer count for a setting that the configuration has had since.
     """
 
     initialization_options: Any = None  # our settings, or an object with them under "midtoken"
     pushed: Any = None  # by workspace/didChangeConfiguration: an object with the sections of all servers
     pulled: Any = None  # by workspace/configuration: same form as initialization_options
+    _configured: set[str] = field(default_factory=set)  # the names of settings that were ever pushed or pulled
 
     def read(self) -> ReadSettings:
         """Returns the settings, and the problems of all sources. Never raises."""
+        options, pulled = _find_section(self.initialization_options), _find_section(self.pulled)
         pushed = self.pushed.get(SECTION) if isinstance(self.pushed, Mapping) else None
+        for values in (pushed, pulled):
+            if isinstance(values, Mapping):
+                self._configured |= values.keys()
+        if isinstance(options, Mapping):
+            options = {name: value for name, value in options.items() if name not in self._configured}
         settings, problems = Settings(), []
-        for values in (_find_section(self.initialization_options), pushed, _find_section(self.pulled)):
+        for values in (options, pushed, pulled):
             read = read_settings(values, settings)
             settings = read.settings
             problems += [problem for problem in read.problems if problem not in problems]
@@ -57,7 +65,8 @@ class SettingsSources:
 def read_settings(values: Any, base: Settings) -> ReadSettings:
     """Returns `base` changed by `values`, an object of settings or null. Never raises.
 
-    A setting whose value is rejected keeps its value in `base`. `values` is any JSON that the editor sent, hence Any.
+    A setting whose value is null or rejected keeps its value in `base`. Names that are those of other servers are
+    ignored, since some editors send all they have. `values` is any JSON that the editor sent, hence Any.
     """
     if values is None or values == []:  # Lua's empty table arrives as an empty list
         return ReadSettings(base, ())
@@ -66,6 +75,8 @@ def read_settings(values: Any, base: Settings) -> ReadSettings:
     fields, problems = {}, []
     for name, value in values.items():
         setting = _SETTINGS.get(name)
+        if value is None or (setting is None and _is_foreign(name, value)):
+            continue
         if setting is None:
             problems.append(f"unknown setting {_show(name)}; known are {', '.join(_SETTINGS)}")
             continue
@@ -75,6 +86,11 @@ def read_settings(values: Any, base: Settings) -> ReadSettings:
             kept = getattr(base, setting.field)
             problems.append(f"setting {name} must be {error}, not {_show(value)}; it stays {_show(kept)}")
     return ReadSettings(dataclasses.replace(base, **fields), tuple(problems))
+
+
+def _is_foreign(name: str, value: Any) -> bool:
+    """True for the section of another server or program: no setting is an object, or has a dot in its name."""
+    return isinstance(value, Mapping) or "." in name
 
 
 def _find_section(values: Any) -> Any:
@@ -115,10 +131,6 @@ def _between(low: int, high: int) -> Callable[[Any], int]:
     return read
 
 
-def _or_null(read: Callable[[Any], int]) -> Callable[[Any], int | None]:
-    return lambda value: None if value is None else read(value)
-
-
 def _show(value: Any) -> str:
     text = repr(str(value)) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else text[:57] + "..."
@@ -129,7 +141,7 @@ _SETTINGS: Mapping[str, _Setting] = {
     "extent": _Setting("extent", _one_of(Extent)),
     "maxTokens": _Setting("max_tokens", _between(1, MAX_NEW_TOKENS)),
     "healing": _Setting("healing", _one_of(Healing)),
-    "deadlineMs": _Setting("deadline_ms", _or_null(_between(1, 3_600_000))),
+    "deadlineMs": _Setting("deadline_ms", _between(1, 3_600_000)),
     "maxPrefixBytes": _Setting("max_prefix_bytes", _between(256, 1_048_576)),
     "maxSuffixBytes": _Setting("max_suffix_bytes", _between(0, 1_048_576)),
 }

@@ -1,34 +1,40 @@
 """The language server as a process with LSP on stdin and stdout, which an editor starts."""
 
 import asyncio
+import os
+import signal
 import sys
-from threading import Event
+from typing import NoReturn
 
-from pygls.io_ import StdoutWriter, run_async
+from pygls.io_ import StdoutWriter
 
 from lsp_server.backend import BackendFactory
 from lsp_server.features import build_server
-from lsp_server.pygls_overrides import keep_text_out_of_logs
+from lsp_server.log_filter import keep_text_out_of_logs
+from lsp_server.messages import serve_messages
 from lsp_server.server import MidtokenServer
-from lsp_server.stdin_reader import StdinReader
+from lsp_server.stdin_reader import open_descriptor
 
 
-def serve_stdio(connect: BackendFactory) -> int:
-    """Serves LSP on stdin and stdout until the editor sends `exit` or closes stdin. Returns the exit status.
+def serve_stdio(connect: BackendFactory) -> NoReturn:
+    """Serves LSP on stdin and stdout until the editor sends `exit`, closes stdin or dies, or SIGINT or SIGTERM.
 
-    For `connect` see `build_server`.
+    Then it ends the process. The exit status is 0 only for `exit` after `shutdown`. For `connect` see `build_server`.
     """
     keep_text_out_of_logs()
-    return asyncio.run(_serve(build_server(connect)))
+    asyncio.run(_serve(build_server(connect)))
 
 
-async def _serve(server: MidtokenServer) -> int:
+async def _serve(server: MidtokenServer) -> NoReturn:
     server.protocol.set_writer(StdoutWriter(sys.stdout.buffer))
-    reader = StdinReader(sys.stdin.fileno(), server.settle)
-    try:
-        await run_async(Event(), reader, server.protocol, error_handler=server.report_server_error)
-    except SystemExit as leaving:  # pygls raises it for `exit`: 0 after `shutdown`, else 1
-        return int(leaving.code or 0)
-    finally:
-        await server.close_all()
-    return 1  # stdin was closed without `exit`
+    reader = open_descriptor(sys.stdin.fileno())
+    serving = asyncio.create_task(serve_messages(reader, server.protocol, server.settle))
+    watching = asyncio.create_task(server.editor.wait())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, watching.cancel)
+    await asyncio.wait({serving, watching}, return_when=asyncio.FIRST_COMPLETED)
+    watching.cancel()
+    serving.cancel()
+    await server.close_all()
+    status = serving.result() if serving.done() and not serving.cancelled() else 1
+    os._exit(status)  # Python would take 0.2 s more to tear everything down, and editors kill a server that is slow

@@ -10,7 +10,7 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.serving.character_client import CharacterClient
 from inference.serving.completion_client import CompletionClient
 from inference.serving.shared_server import ServerLease, lease_server
-from midtoken.arguments.server import ServerArguments, add_server_arguments
+from midtoken.arguments.server import ServerArguments
 from midtoken.display.terminal import show_waiting
 
 _IDLE_S = 900.0  # the shared server runs this long without clients, in case an editor is opened again
@@ -56,24 +56,6 @@ class Connection:
         await self._client.close()
         if self._lease is not None:
             self._lease.close()
-
-
-def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds `--server`, and the arguments for starting the shared server."""
-    parser.add_argument(
-        "--server",
-        type=_parse_address,
-        metavar="HOST:PORT",
-        help="use the running completion server at this gRPC address; start none",
-    )
-    add_server_arguments(parser)
-
-
-def _parse_address(text: str) -> str:
-    host, _, port = text.rpartition(":")
-    if not host or "/" in host or not port.isdecimal():
-        raise argparse.ArgumentTypeError(f"a host and the server's gRPC port, as in 127.0.0.1:8001, not {text!r}")
-    return text
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Settings and fixtures for all tests: threads, hypothesis profiles, the wheel."""
+"""Settings, options and fixtures for all tests: threads, hypothesis profiles, the wheel."""
 
 import os
 from pathlib import Path
@@ -16,6 +16,12 @@ _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, 
 settings.register_profile("full", _PATIENT, max_examples=100)
 settings.register_profile("quick", _PATIENT, max_examples=12)  # pytest --hypothesis-profile=quick
 settings.load_profile("full")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("midtoken")
+    group.addoption("--replay-steps", type=int, default=150, help="steps of each replay of editing in Neovim")
+    group.addoption("--replay-seed", type=int, default=1, help="seed of the replays of editing in Neovim")
 
 
 @pytest.fixture(scope="session")

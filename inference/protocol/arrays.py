@@ -56,9 +56,3 @@ def check_known(names: Iterable[str], types: FieldTypes) -> None:
     for name in names:
         if name not in types:
             raise InvalidRequestError(f"unknown field {quote(name)}; known are {', '.join(types)}")
-
-
-def check_range(name: str, value: float, low: float, high: float) -> None:
-    """Raises InvalidRequestError for a value outside the range, NaN included."""
-    if not low <= value <= high:
-        raise InvalidRequestError(f"{name} must be between {low} and {high}, not {value}")

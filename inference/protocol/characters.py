@@ -20,13 +20,13 @@ from inference.protocol.arrays import (
     Array,
     FieldTypes,
     check_known,
-    check_range,
     to_array,
     to_bytes,
     to_member,
     to_single,
     to_text,
 )
+from inference.protocol.ranges import check_range
 
 END = 256  # the index of the end of the text in a distribution, after the 256 bytes
 MAX_TEXT_BYTES = 16 * 1024  # requests are answered one at a time, and each byte may take a forward pass

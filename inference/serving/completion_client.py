@@ -6,7 +6,7 @@ Make one client for each process and event loop; all its streams share one chann
 from collections.abc import AsyncGenerator
 
 from inference.errors import OverloadedError
-from inference.protocol import completion
+from inference.protocol import completion_arrays
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.serving.streams import TritonStreams
 
@@ -30,12 +30,12 @@ class CompletionClient:
         Raises InvalidRequestError, OverloadedError, ServerUnreachableError or ServerError. No chunk within the idle
         timeout is a ServerError.
         """
-        arrays = completion.request_to_arrays(request)
+        arrays = completion_arrays.request_to_arrays(request)
         return self._streams.stream(
             MODEL_NAME,
             arrays,
-            completion.REQUEST_TYPES,
-            completion.chunk_from_arrays,
+            completion_arrays.REQUEST_TYPES,
+            completion_arrays.chunk_from_arrays,
             lambda chunk: chunk.is_last,
             opens_next=True,
         )

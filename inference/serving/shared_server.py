@@ -22,7 +22,8 @@ from typing import Self
 
 from inference.config import EngineConfig
 from inference.errors import LaunchError
-from inference.protocol import characters, completion
+from inference.protocol import characters
+from inference.protocol.completion_arrays import CHUNK_TYPES, REQUEST_TYPES
 from inference.serving.endpoint import Endpoint
 from inference.serving.file_lock import FileLock, LockKind
 from inference.serving.import_root import IMPORT_ROOT, is_checkout
@@ -44,7 +45,7 @@ class ServerEntry:
     def create(cls, runtime_dir: Path, model: EngineConfig) -> Self:
         """Returns the entry for this model, these settings and this version of the protocol. Raises LaunchError."""
         model_dir = model.model_dir.resolve()
-        tensors = [completion.REQUEST_TYPES, completion.CHUNK_TYPES, characters.REQUEST_TYPES, characters.ANSWER_TYPES]
+        tensors = [REQUEST_TYPES, CHUNK_TYPES, characters.REQUEST_TYPES, characters.ANSWER_TYPES]
         settings = replace(model, graph_dir=None)  # where converted models are kept makes no difference
         identity = f"{platform.node()} {settings} {[list(types) for types in tensors]}"
         digest = hashlib.sha256(identity.encode()).hexdigest()[:12]

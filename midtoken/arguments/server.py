@@ -71,37 +71,6 @@ class ServerArguments:
         ]
 
 
-def add_server_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds `--model`, `--device` and the other arguments that ServerArguments reads."""
-    parser.add_argument(
-        "--model", type=Path, metavar="DIR", help="a model in Hugging Face layout (default: the bundled model)"
-    )
-    parser.add_argument(
-        "--device",
-        default=_DEFAULTS.device,
-        help="where the model runs: cpu, or a torch device such as cuda (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--dtype",
-        default=_DEFAULTS.dtype,
-        help="the type of numbers: float32; int8 on a CPU; a torch dtype such as bfloat16; or auto, what the model's "
-        "folder names (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--threads", type=int, default=_DEFAULTS.num_threads, help="threads on the CPU (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--triton-binary", type=Path, metavar="PATH", help="use this tritonserver instead of the bundled one"
-    )
-    parser.add_argument("--model-repository", type=Path, metavar="DIR", help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--state-dir",
-        type=Path,
-        metavar="DIR",
-        help="the folder for logs and locks (default: your own state folders)",
-    )
-
-
 def _find_runtime_dir() -> Path:
     """Returns the user's runtime folder; without a login session, the state folder, because /tmp is open to others.
 

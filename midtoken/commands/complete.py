@@ -6,7 +6,8 @@ import sys
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, Extent, Healing
 from midtoken.arguments.cursor import Cursor, read_cursor
-from midtoken.connection import add_connection_arguments, open_connection
+from midtoken.arguments.parser import add_connection_arguments
+from midtoken.connection import open_connection
 from midtoken.display.terminal import print_dim
 
 

@@ -16,7 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from inference.protocol.completion import Healing
-from midtoken.connection import add_connection_arguments, open_connection
+from midtoken.arguments.parser import add_connection_arguments
+from midtoken.connection import open_connection
 from midtoken.demo_editor import DemoEditor
 
 # A file of the standard library that the default model was not trained on, and its lines that are typed.

@@ -20,7 +20,8 @@ from inference.protocol.completion import (
     Healing,
 )
 from midtoken.arguments.cursor import Cursor, read_cursor
-from midtoken.connection import Connection, add_connection_arguments, open_connection
+from midtoken.arguments.parser import add_connection_arguments
+from midtoken.connection import Connection, open_connection
 from midtoken.display.graphemes import mark_blanks
 
 _TOKEN_STYLES = ("black on bright_blue", "black on bright_cyan")

@@ -4,10 +4,14 @@ Without `--server`, it uses the completion server that all editors of the user s
 """
 
 import argparse
+import asyncio
 import sys
+from importlib import import_module
+from typing import NoReturn
 
+from lsp_server.backend import CompletionBackend
 from lsp_server.stdio import serve_stdio
-from midtoken.connection import Connection, add_connection_arguments
+from midtoken.arguments.parser import add_connection_arguments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,9 +21,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stdio", action="store_true", help=argparse.SUPPRESS)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> NoReturn:
     """Serves one editor until it disconnects. Only LSP messages are written to standard output."""
-    return serve_stdio(lambda: Connection.open(options, _log))
+    serve_stdio(lambda: _connect(options))
+
+
+async def _connect(options: argparse.Namespace) -> CompletionBackend:
+    # The module imports gRPC and NumPy. The editor would wait for that before it gets the answer to `initialize`.
+    module = await asyncio.to_thread(import_module, "midtoken.connection")
+    backend: CompletionBackend = await module.Connection.open(options, _log)
+    return backend
 
 
 def _log(line: str) -> None:

@@ -16,8 +16,9 @@ from inference.errors import ServerError
 from inference.protocol.characters import END, MAX_MEMBERS, CoveringMember, NextByte
 from midtoken.arguments.character_request import add_character_arguments, build_request, read_context
 from midtoken.arguments.cursor import read_cursor
+from midtoken.arguments.parser import add_connection_arguments
 from midtoken.arguments.text_file import read_file
-from midtoken.connection import add_connection_arguments, open_connection
+from midtoken.connection import open_connection
 from midtoken.display.graphemes import mark_blanks
 from midtoken.text_pieces import TextPiece, split_tail
 

@@ -15,8 +15,9 @@ from rich.console import Console
 from inference.errors import InvalidRequestError, ServerError
 from inference.protocol.characters import Ask, Surprisals
 from midtoken.arguments.character_request import add_character_arguments, build_request, read_context
+from midtoken.arguments.parser import add_connection_arguments
 from midtoken.arguments.text_file import read_file
-from midtoken.connection import add_connection_arguments, open_connection
+from midtoken.connection import open_connection
 from midtoken.display.scored_text import ScoredText
 from midtoken.display.surprisal_colors import build_legend, paint_line
 from midtoken.extras import require_plot_packages

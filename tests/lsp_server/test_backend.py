@@ -174,6 +174,20 @@ async def test_closing_cancels_a_running_start() -> None:
     assert window.progress == [_STARTING, "end start of the completion server cancelled"]
 
 
+async def test_closing_does_not_wait_for_ever() -> None:
+    class Endless(FedBackend):
+        async def close(self) -> None:
+            await asyncio.Event().wait()
+
+    server = Server()
+    server.backend = Endless()
+    server.is_up.set()
+    starter = BackendStarter(server.connect, Status(RecordingWindow()), close_s=0.01)
+    await starter.get()
+    await asyncio.wait_for(starter.close(), 5)
+    assert len(asyncio.all_tasks()) == 2  # the test, and the task that closes
+
+
 async def test_closing_waits_until_the_backend_is_closed() -> None:
     server = Server()
     server.is_up.set()

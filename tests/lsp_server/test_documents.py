@@ -16,7 +16,7 @@ from lsprotocol.types import (
 
 from lsp_server.documents import Document, Documents, split_lines
 from lsp_server.errors import OutOfStepError, UnknownDocumentError
-from lsp_server.positions import join_surrogates
+from lsp_server.positions import join_surrogates, num_units
 
 UTF8, UTF16, UTF32 = PositionEncodingKind.Utf8, PositionEncodingKind.Utf16, PositionEncodingKind.Utf32
 _CODECS = {UTF8: "utf-8", UTF16: "utf-16-le", UTF32: "utf-32-le"}
@@ -163,13 +163,47 @@ def test_a_position_inside_a_code_point_means_its_start() -> None:
     assert open_document("a😀b", UTF8).split_at(Position(0, 3)) == (0, "a", "😀b")
 
 
+@given(st.text("a\n\ré😀", max_size=12), st.sampled_from([UTF8, UTF16, UTF32]), st.integers(0, 9), st.integers(0, 9))
+@example("a😀b", UTF16, 0, 2)
+@example("a", UTF16, 2**31 - 1, 2**31 - 1)
+def test_a_place_is_in_the_text_and_not_inside_a_code_point(
+    text: str, encoding: PositionEncodingKind, line: int, character: int
+) -> None:
+    document = open_document(text, encoding)
+    asked = Position(line, character)
+    found = document.find_place(asked).position
+    assert found <= asked
+    number, before, after = document.split_at(found)
+    assert (number, num_units(before, encoding)) == (found.line, found.character)
+    assert before + after == document.lines[number]  # no code point was split
+    if line < len(document.lines):
+        assert found.line == line
+        assert num_units(document.lines[line].rstrip("\r\n"), encoding) >= found.character
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "line_end"),
+    [
+        ("", 0, "\n"),
+        ("a", 0, "\n"),
+        ("a\r\nb", 0, "\r\n"),
+        ("a\r\nb", 1, "\r\n"),
+        ("a\nb\r\n", 2, "\r\n"),
+        ("a\r\nb\nc", 2, "\n"),
+        ("a\r\nb\nc", 0, "\r\n"),
+        ("a\rb", 9, "\r"),
+    ],
+)
+def test_the_line_end_at_a_place_is_that_of_its_line_or_the_line_above(text: str, line: int, line_end: str) -> None:
+    assert open_document(text).find_place(Position(line, 0)).line_end == line_end
+
+
 def test_an_inverted_edit_makes_the_text_unknown_until_the_whole_text_is_sent() -> None:
     document = open_document("abc")
     with pytest.raises(OutOfStepError, match="ends before it starts"):
         document.apply(1, [edit(0, 2, 0, 1, "x")])
+    document.apply(2, [edit(0, 0, 0, 0, "x")])
     with pytest.raises(OutOfStepError, match="opened again"):
-        document.apply(2, [edit(0, 0, 0, 0, "x")])
-    with pytest.raises(OutOfStepError):
         document.split_at(Position(0, 0))
     document.apply(3, [TextDocumentContentChangeWholeDocument("again")])
     assert document.text == "again"

@@ -61,6 +61,7 @@ async def test_the_completion_menu_is_announced_to_editors_without_inline_comple
     provider = both.editor.capabilities.completion_provider
     assert provider is not None
     assert "." in (provider.trigger_characters or ())
+    assert both.editor.capabilities.inline_completion_provider is None
 
 
 async def test_edits_are_announced_as_incremental(both: InProcess) -> None:
@@ -141,6 +142,38 @@ async def test_a_suggestion_is_one_item_with_its_range(both: InProcess) -> None:
     assert (item.insert_text, item.range) == ("Node", Range(Position(0, 7), Position(0, 10)))
 
 
+async def test_a_suggestion_past_the_end_of_the_text_is_at_its_end(both: InProcess) -> None:
+    await both.start()
+    both.editor.open("x\nreturn Nod")
+    result = await ask_and_finish(both, 2**31 - 1, 2**31 - 1, "e")
+    assert result is not None
+    assert result.items[0].range == Range(Position(1, 7), Position(1, 10))
+
+
+@pytest.mark.parametrize(("name", "line_end"), [("VS Code", "\r\n"), ("Neovim", "\n")])
+async def test_a_suggestion_has_the_line_ends_that_the_editor_expects(
+    both: InProcess, name: str, line_end: str
+) -> None:
+    await both.start(name=name)
+    both.editor.open("a\r\nb")
+    result = await ask_and_finish(both, 1, 1, ":\n    c")
+    assert result is not None
+    assert result.items[0].insert_text == f"b:{line_end}    c"
+
+
+@pytest.mark.parametrize(("text", "inserted"), [("Node", "Node(value)"), ("None", None)])
+async def test_a_suggestion_continues_what_the_menu_has_selected(
+    both: InProcess, text: str, inserted: str | None
+) -> None:
+    await both.start()
+    both.editor.open("x = Nod")
+    selected = types.SelectedCompletionInfo(Range(Position(0, 4), Position(0, 7)), text)
+    answer = both.editor.ask(0, 7, selected)
+    (await wait_for_stream(both)).finish("e(value)")
+    result = await answer
+    assert [item.insert_text for item in result.items] == [inserted] if result else inserted is None
+
+
 async def test_no_suggestion_is_an_empty_list(both: InProcess) -> None:
     await both.start()
     both.editor.open("x")
@@ -158,6 +191,33 @@ async def test_a_superseded_request_is_answered_with_null(both: InProcess) -> No
     (await wait_for_stream(both, 1)).finish("y")
     assert await older is None
     assert await newer is not None
+
+
+async def test_a_request_is_answered_with_null_when_an_edit_follows_it(both: InProcess) -> None:
+    await both.start()
+    both.editor.open("    x = Nod")
+    answer = both.editor.ask(0, 11)
+    stream = await wait_for_stream(both)
+    both.editor.edit(0, 0, "", end=(0, 4))
+    await wait_for(lambda: both.server.documents.get(URI).text == "x = Nod")
+    stream.finish("e(value)")
+    assert await answer is None
+
+
+async def test_text_typed_while_a_request_waits_is_served_by_its_generation(both: InProcess) -> None:
+    await both.start()
+    both.editor.open("x = Nod")
+    older = both.editor.ask(0, 7)
+    stream = await wait_for_stream(both)
+    stream.feed("e")
+    both.editor.edit(0, 7, "e")
+    newer = both.editor.ask(0, 8)
+    assert await older is None
+    stream.finish("(value)")
+    result = await newer
+    assert result is not None
+    assert [item.insert_text for item in result.items] == ["Node(value)"]
+    assert len(both.backend.streams) == 1
 
 
 async def test_a_cancelled_request_cancels_its_generation(both: InProcess) -> None:
@@ -199,6 +259,16 @@ async def test_the_menu_is_an_incomplete_list_with_one_item(both: InProcess) -> 
     menu = await asking
     assert menu.is_incomplete
     assert [item.label for item in menu.items] == ["Node"]
+
+
+async def test_a_menu_item_has_the_line_ends_of_the_document(both: InProcess) -> None:
+    await both.start(build_capabilities(draws_ghost_text=False), name="Neovim")
+    both.editor.open("a\r\nb")
+    asking = asyncio.ensure_future(both.editor.menu(1, 1))
+    (await wait_for_stream(both)).finish(":\n    c")
+    (item,) = (await asking).items
+    assert item.text_edit is not None
+    assert item.text_edit.new_text == "b:\r\n    c"
 
 
 async def test_a_menu_without_a_suggestion_is_empty_and_incomplete(both: InProcess) -> None:
@@ -246,7 +316,16 @@ async def test_a_deleted_pushed_setting_returns_to_its_default(both: InProcess) 
     both.editor.push_settings({"midtoken": {"maxTokens": 9, "deadlineMs": 100}})
     both.editor.push_settings({"midtoken": {}})
     request = await find_request(both)
-    assert (request.max_tokens, request.deadline_ms) == (64, 500)
+    assert (request.max_tokens, request.deadline_ms) == (64, None)
+
+
+@pytest.mark.parametrize("params", [{}, {"settings": None}, {"settings": []}, [], None])
+async def test_a_push_without_settings_deletes_them(both: InProcess, params: Any) -> None:
+    await both.start(build_capabilities(answers_configuration=False))
+    both.editor.push_settings({"midtoken": {"maxTokens": 9}})
+    both.editor.send({"jsonrpc": "2.0", "method": "workspace/didChangeConfiguration", "params": params})
+    assert (await find_request(both)).max_tokens == 64
+    assert both.editor.shown == []
 
 
 async def test_a_deleted_pulled_setting_returns_to_its_default(both: InProcess) -> None:
@@ -327,15 +406,3 @@ async def test_shutdown_answers_waiting_requests_and_closes_the_connection(both:
     assert stream.is_cancelled
     assert both.backend.is_closed
     assert await asyncio.wait_for(answer, 5) is None
-
-
-# errors
-
-
-async def test_an_invalid_message_is_reported_without_its_text(both: InProcess) -> None:
-    await both.start()
-    params = {"textDocument": {"uri": URI}, "contentChanges": "secret"}
-    both.editor.send({"jsonrpc": "2.0", "method": "textDocument/didChange", "params": params})
-    await wait_for(lambda: both.editor.shown != [])
-    assert both.editor.shown[0].startswith("midtoken: unexpected ")
-    assert "secret" not in both.editor.shown[0]

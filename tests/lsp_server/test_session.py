@@ -165,6 +165,28 @@ async def test_a_superseded_request_is_answered_at_once(bench: Bench) -> None:
     assert older.result() is None
 
 
+async def test_an_edit_answers_the_waiting_request_and_its_generation_continues(bench: Bench) -> None:
+    older = bench.ask("x = Nod")
+    await settle()
+    bench.session.supersede()
+    assert await asyncio.wait_for(older, 5) is None
+    bench.backend.streams[0].finish("e(value)")
+    assert await asyncio.wait_for(bench.ask("x = Node"), 5) == "(value)"
+    assert bench.prefixes == ["x = Nod"]
+
+
+async def test_an_edit_just_after_the_answer_arrived_makes_it_obsolete(bench: Bench) -> None:
+    task = bench.ask("x = Nod")
+    await settle()
+    stream = bench.backend.streams[0]
+    stream.feed("e")
+    stream.finish("(value)")
+    while bench.session._waiting is not None:
+        await asyncio.sleep(0)
+    bench.session.supersede()
+    assert await asyncio.wait_for(task, 5) is None
+
+
 async def test_a_cancelled_request_cancels_its_stream(bench: Bench) -> None:
     task = bench.ask("a")
     await settle()

@@ -90,10 +90,31 @@ def test_a_later_source_overrides_an_earlier_one() -> None:
     assert sources.read().settings == Settings(extent=Extent.BLOCK, max_tokens=3, deadline_ms=2)
 
 
-def test_a_value_removed_from_a_source_falls_back_to_the_earlier_source() -> None:
-    sources = SettingsSources({"maxTokens": 1}, pulled={"maxTokens": 3, "deadlineMs": 3})
-    sources.pulled = {}
-    assert sources.read().settings == Settings(max_tokens=1)
+@pytest.mark.parametrize("removed", [None, {}, [], {"maxTokens": None}])
+def test_a_setting_removed_from_the_configuration_returns_to_its_default(removed: object) -> None:
+    sources = SettingsSources({"maxTokens": 3, "extent": "block"}, pulled={"maxTokens": 3, "deadlineMs": 3})
+    assert sources.read().settings == Settings(extent=Extent.BLOCK, max_tokens=3, deadline_ms=3)
+    sources.pulled = removed
+    assert sources.read().settings == Settings(extent=Extent.BLOCK)
+
+
+def test_a_setting_removed_from_the_pulled_ones_returns_to_the_pushed_one() -> None:
+    sources = SettingsSources(pushed={"midtoken": {"maxTokens": 2}}, pulled={"maxTokens": 3})
+    sources.pulled = None
+    assert sources.read().settings == Settings(max_tokens=2)
+
+
+def test_null_is_no_value() -> None:
+    base = Settings(max_tokens=7, deadline_ms=7)
+    values = dict.fromkeys([*_NAMES, "unknown"])
+    read = read_settings(values, base)
+    assert (read.settings, read.problems) == (base, ())
+
+
+def test_the_sections_of_others_are_ignored() -> None:
+    others: dict[str, object] = {"python": {"x": {}}, "pylsp": None, "trace": {"server": "off"}, "editor.tabSize": 4}
+    read = read_settings(others | {"maxTokens": 3}, _DEFAULTS)
+    assert (read.settings, read.problems) == (Settings(max_tokens=3), ())
 
 
 @pytest.mark.parametrize("pushed", [None, [], "text", 7, {}, {"python": {"x": 1}, "maxTokens": "bad"}])

@@ -65,6 +65,12 @@ def test_complete_imports_only_what_it_needs() -> None:
     assert imports.isdisjoint({*_SLOW_TO_IMPORT, "midtoken.commands.demo", "lsp_server"})
 
 
+def test_the_language_server_imports_nothing_for_its_connection() -> None:
+    imports = _find_imports("lsp", "--help")
+    assert "lsp_server.stdio" in imports
+    assert imports.isdisjoint({"numpy", "grpc", "tritonclient", "midtoken.connection", "rich"})
+
+
 def test_an_unknown_subcommand_is_named_in_the_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["compleet"])

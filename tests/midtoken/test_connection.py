@@ -5,7 +5,8 @@ import pytest
 
 from inference.errors import ServerUnreachableError
 from inference.serving.endpoint import find_free_endpoint
-from midtoken.connection import Connection, add_connection_arguments
+from midtoken.arguments.parser import add_connection_arguments
+from midtoken.connection import Connection
 from tests.support.fake_triton import answer_heartbeats, run_fake_triton
 
 

@@ -16,7 +16,7 @@ import pytest
 from inference import config
 from inference.config import EngineConfig
 from inference.errors import InvalidRequestError, MidtokenError, ModelError
-from inference.protocol import completion
+from inference.protocol import completion_arrays
 from inference.protocol.arrays import Array
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from inference.protocol.heartbeat import (
@@ -96,7 +96,7 @@ def test_chunks_become_responses_and_the_last_is_final(triton: FakeTriton) -> No
         sink.send(_LAST)
 
     responses = _execute(act, FakeRequest(_prefix()))
-    assert [completion.chunk_from_arrays(response.arrays) for response in responses] == [
+    assert [completion_arrays.chunk_from_arrays(response.arrays) for response in responses] == [
         CompletionChunk("first"),
         _LAST,
     ]
@@ -106,7 +106,7 @@ def test_chunks_become_responses_and_the_last_is_final(triton: FakeTriton) -> No
 def test_the_tensors_become_the_engines_request() -> None:
     seen = []
     expected = CompletionRequest("é", stop=("x", "y"), seed=5, explain=True)
-    _execute(lambda request, _: seen.append(request), FakeRequest(completion.request_to_arrays(expected)))
+    _execute(lambda request, _: seen.append(request), FakeRequest(completion_arrays.request_to_arrays(expected)))
     assert seen == [expected]
 
 
@@ -309,11 +309,11 @@ def test_the_configuration_has_the_tensors_of_the_protocol() -> None:
             "-1" if name == "stop" else "1",
             "" if name == "prefix" else ", optional: true",
         )
-        for name, (kind, _) in (completion.REQUEST_TYPES | HEARTBEAT_TYPES).items()
+        for name, (kind, _) in (completion_arrays.REQUEST_TYPES | HEARTBEAT_TYPES).items()
     ]
     assert re.findall(row, outputs) == [
         (name, _TYPES.get(kind, f"TYPE_{kind}"), "1", "")
-        for name, (kind, _) in (HEARTBEAT_ANSWER_TYPES | completion.CHUNK_TYPES).items()
+        for name, (kind, _) in (HEARTBEAT_ANSWER_TYPES | completion_arrays.CHUNK_TYPES).items()
     ]
 
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.serving.completion_client import CompletionClient
@@ -58,9 +59,9 @@ class RecordingBackend:
                 yield chunk
 
     async def close(self) -> None:
-        """Closes the connection and writes the record."""
-        await self._backend.close()
+        """Writes the record and closes the connection, in this order, because nobody waits long for the second."""
         self._path.write_text(json.dumps([asdict(record) for record in self._records]))
+        await self._backend.close()
 
 
 def read_records(path: Path) -> list[RequestRecord]:
@@ -68,7 +69,7 @@ def read_records(path: Path) -> list[RequestRecord]:
     return [RequestRecord(**fields) for fields in json.loads(path.read_text())]
 
 
-def main() -> int:
+def main() -> NoReturn:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--server", required=True)
     parser.add_argument("--record", type=Path, required=True)
@@ -77,8 +78,8 @@ def main() -> int:
     async def connect() -> CompletionBackend:
         return RecordingBackend(CompletionClient(options.server), options.record)
 
-    return serve_stdio(connect)
+    serve_stdio(connect)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

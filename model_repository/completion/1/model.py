@@ -20,13 +20,14 @@ from inference.engine.cancel_watch import CancelWatch
 from inference.engine.late_observations import LateObservations
 from inference.engine.metrics import METRICS, Observation, Outcome, observe_end, observe_error
 from inference.errors import MidtokenError, to_public_error
-from inference.protocol import completion
+from inference.protocol import completion_arrays
 from inference.protocol.arrays import Array
+from inference.protocol.completion import CompletionChunk
 from inference.protocol.error_text import error_to_text, find_triton_code
 from inference.protocol.heartbeat import HEARTBEAT, HEARTBEAT_TYPES, asks_for_heartbeat, heartbeat_to_arrays
 from inference.protocol.triton_inputs import read_inputs
 
-_INPUTS = completion.REQUEST_TYPES | HEARTBEAT_TYPES
+_INPUTS = completion_arrays.REQUEST_TYPES | HEARTBEAT_TYPES
 
 
 def _load_engine(config: EngineConfig) -> Any:
@@ -65,7 +66,7 @@ class TritonPythonModel:
             sink.send_heartbeat(self._engine.measure_heartbeat_ms())
             return
         arrays.pop(HEARTBEAT, None)
-        self._engine.submit(completion.request_from_arrays(arrays), sink)
+        self._engine.submit(completion_arrays.request_from_arrays(arrays), sink)
         self._cancels.add(sink)
 
     def finalize(self) -> None:
@@ -83,8 +84,8 @@ class _Sink:
         self._is_ended, self._is_cancelled = False, False
         self._lock = threading.Lock()  # after the end, Triton must not be asked about a request
 
-    def send(self, chunk: completion.CompletionChunk) -> None:
-        response = _build_response(completion.chunk_to_arrays(chunk))
+    def send(self, chunk: CompletionChunk) -> None:
+        response = _build_response(completion_arrays.chunk_to_arrays(chunk))
         if chunk.is_last:
             self._end(response, observe_end(chunk))
         elif not self._is_ended:

@@ -8,7 +8,6 @@ from inference.errors import InvalidRequestError
 from inference.protocol.arrays import (
     FieldTypes,
     check_known,
-    check_range,
     to_array,
     to_bytes,
     to_member,
@@ -85,14 +84,3 @@ def test_only_the_first_unknown_field_is_read() -> None:
     with pytest.raises(InvalidRequestError, match="field_0"):
         check_known(iter_names(), _TYPES)
     assert seen == [0]
-
-
-@pytest.mark.parametrize("value", [0, 4, float("nan")])
-def test_a_value_outside_its_range_is_refused_with_the_range(value: float) -> None:
-    with pytest.raises(InvalidRequestError, match=rf"^seed must be between 1 and 3, not {value}$"):
-        check_range("seed", value, 1, 3)
-
-
-@pytest.mark.parametrize("value", [1, 3])
-def test_a_range_includes_its_ends(value: int) -> None:
-    check_range("seed", value, 1, 3)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference.errors import InvalidRequestError
-from inference.protocol import completion
+from inference.protocol import completion, completion_arrays
 from inference.protocol.completion import (
     CompletionChunk,
     CompletionRequest,
@@ -80,29 +80,29 @@ _CHUNKS = st.builds(
 
 @given(_REQUESTS)
 def test_a_request_is_unchanged_after_a_round_trip(request: CompletionRequest) -> None:
-    assert completion.request_from_arrays(completion.request_to_arrays(request)) == request
+    assert completion_arrays.request_from_arrays(completion_arrays.request_to_arrays(request)) == request
 
 
 @given(_CHUNKS)
 def test_a_chunk_is_unchanged_after_a_round_trip(chunk: CompletionChunk) -> None:
-    assert completion.chunk_from_arrays(completion.chunk_to_arrays(chunk)) == chunk
+    assert completion_arrays.chunk_from_arrays(completion_arrays.chunk_to_arrays(chunk)) == chunk
 
 
 @given(_REQUESTS)
 def test_request_arrays_have_the_types_of_the_table(request: CompletionRequest) -> None:
-    for name, array in completion.request_to_arrays(request).items():
-        assert array.dtype == completion.REQUEST_TYPES[name][1]
+    for name, array in completion_arrays.request_to_arrays(request).items():
+        assert array.dtype == completion_arrays.REQUEST_TYPES[name][1]
 
 
 @given(_CHUNKS)
 def test_chunk_arrays_have_the_types_of_the_table(chunk: CompletionChunk) -> None:
-    for name, array in completion.chunk_to_arrays(chunk).items():
+    for name, array in completion_arrays.chunk_to_arrays(chunk).items():
         assert array.shape == (1,)
-        assert array.dtype == completion.CHUNK_TYPES[name][1]
+        assert array.dtype == completion_arrays.CHUNK_TYPES[name][1]
 
 
 def test_the_table_names_every_field_of_a_request() -> None:
-    assert list(completion.REQUEST_TYPES) == [field.name for field in dataclasses.fields(CompletionRequest)]
+    assert list(completion_arrays.REQUEST_TYPES) == [field.name for field in dataclasses.fields(CompletionRequest)]
 
 
 def test_the_readme_names_every_field_of_a_request_and_of_its_statistics() -> None:
@@ -158,10 +158,10 @@ def test_a_value_out_of_range_is_refused_with_the_range(values: dict[str, Any], 
 )
 def test_an_invalid_array_is_named_in_the_error(arrays: dict[str, list[bytes]], text: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
-        completion.request_from_arrays({name: np.array(items, np.object_) for name, items in arrays.items()})
+        completion_arrays.request_from_arrays({name: np.array(items, np.object_) for name, items in arrays.items()})
     assert str(caught.value) == text
 
 
 def test_an_unknown_field_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InvalidRequestError, match="unknown field 'max_token'; known are prefix, suffix, max_tokens, "):
-        completion.request_from_arrays({"prefix": np.array([b"a"], np.object_), "max_token": np.array([1])})
+        completion_arrays.request_from_arrays({"prefix": np.array([b"a"], np.object_), "max_token": np.array([1])})

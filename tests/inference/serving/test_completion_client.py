@@ -4,7 +4,8 @@ import pytest
 
 from inference.errors import InvalidRequestError, ServerError
 from inference.protocol.arrays import Array
-from inference.protocol.completion import CompletionChunk, CompletionRequest, chunk_to_arrays
+from inference.protocol.completion import CompletionChunk, CompletionRequest
+from inference.protocol.completion_arrays import chunk_to_arrays
 from inference.serving.completion_client import CompletionClient
 from tests.support.fake_triton import ModelCall, answer_heartbeats, build_last_chunk, run_fake_triton
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from inference.errors import LaunchError, ModelError
-from midtoken.arguments.server import ServerArguments, add_server_arguments
+from midtoken.arguments.parser import add_server_arguments
+from midtoken.arguments.server import ServerArguments
 from midtoken.cli import main
 
 

@@ -1,0 +1,57 @@
+"""Adds to a parser the arguments that name a server. Imports nothing slow: the language server starts with it."""
+
+import argparse
+from pathlib import Path
+
+from inference.config import EngineConfig
+
+_DEFAULTS = EngineConfig(Path())
+
+
+def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds `--server`, and the arguments for starting the shared server."""
+    parser.add_argument(
+        "--server",
+        type=_parse_address,
+        metavar="HOST:PORT",
+        help="use the running completion server at this gRPC address; start none",
+    )
+    add_server_arguments(parser)
+
+
+def add_server_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds `--model`, `--device` and the other arguments that ServerArguments reads."""
+    parser.add_argument(
+        "--model", type=Path, metavar="DIR", help="a model in Hugging Face layout (default: the bundled model)"
+    )
+    parser.add_argument(
+        "--device",
+        default=_DEFAULTS.device,
+        help="where the model runs: cpu, or a torch device such as cuda (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--dtype",
+        default=_DEFAULTS.dtype,
+        help="the type of numbers: float32; int8 on a CPU; a torch dtype such as bfloat16; or auto, what the model's "
+        "folder names (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--threads", type=int, default=_DEFAULTS.num_threads, help="threads on the CPU (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--triton-binary", type=Path, metavar="PATH", help="use this tritonserver instead of the bundled one"
+    )
+    parser.add_argument("--model-repository", type=Path, metavar="DIR", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--state-dir",
+        type=Path,
+        metavar="DIR",
+        help="the folder for logs and locks (default: your own state folders)",
+    )
+
+
+def _parse_address(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if not host or "/" in host or not port.isdecimal():
+        raise argparse.ArgumentTypeError(f"a host and the server's gRPC port, as in 127.0.0.1:8001, not {text!r}")
+    return text
