@@ -12,6 +12,12 @@ CONTESTANTS := build/contestants
 CONTESTANTS_READY := $(CONTESTANTS)/llama_cpp/.ready $(CONTESTANTS)/transformers/.ready
 NVIM := build/editors/nvim
 HELIX := build/editors/hx
+NODE := build/editors/node
+VSCODE := editors/vscode
+VSCODE_PACKAGES := $(VSCODE)/node_modules/.package-lock.json
+VSIX := build/editors/midtoken.vsix
+CODE_SERVER := build/editors/code-server/code-server
+NPM := $(CURDIR)/$(NODE)/bin/npm --prefix $(VSCODE) --silent
 NPROC ?= 2
 PYTEST := $(BIN)/python -m pytest -n 2
 
@@ -45,6 +51,30 @@ test: $(READY) $(NVIM) $(HELIX)  ## run all tests, with real servers and editors
 
 test-quick: $(READY)  ## run the tests that start no server and no editor, with fewer random inputs
 	@$(PYTEST) --dist worksteal -m "not e2e" --hypothesis-profile=quick
+
+$(NODE)/.ready: scripts/get_node.sh | $(RUN_READY)
+	@PYTHON=$(BIN)/python bash scripts/get_node.sh $(NODE)
+	@touch $@
+
+$(VSCODE_PACKAGES): $(VSCODE)/package-lock.json $(NODE)/.ready
+	@$(NPM) ci --ignore-scripts
+	@touch $@
+
+$(VSIX): $(VSCODE_PACKAGES) $(VSCODE)/package.json $(VSCODE)/README.md $(VSCODE)/media/icon.png $(wildcard $(VSCODE)/src/*)
+	@$(NPM) run pack -- --out $(CURDIR)/$@
+
+.PHONY: vscode test-vscode test-vscode-unit
+vscode: $(VSIX)  ## build the extension for VS Code, build/editors/midtoken.vsix
+
+test-vscode-unit: $(VSCODE_PACKAGES)  ## check types, style and logic of the extension for VS Code
+	@$(NPM) run check
+	@$(NPM) test
+
+$(CODE_SERVER): scripts/get_code_server.sh | $(NODE)/.ready
+	@bash scripts/get_code_server.sh $(@D) $(NODE)
+
+test-vscode: $(READY) $(VSIX) $(CODE_SERVER)  ## test the extension in VS Code in Chromium; the first time builds that, in 7 minutes
+	@$(BIN)/python -m pytest tests/e2e/test_vscode.py
 
 .PHONY: test-models
 test-models: $(READY) packaged-tokenizers  ## check every model family and tokenizer: right or refused; writes docs/models.md

@@ -3,11 +3,13 @@
 - `scripted_server`, `real_server`: servers that all tests of the session share. `server`: the test runs on both.
 - `own_server`: a scripted server for one test, which may break it.
 - `write_script`, `start_editor`: a language server with a scripted model, and an editor that is connected to it.
+- `open_editor`: a real Neovim with a language server.
 """
 
 import json
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
 from tests.support.lsp_editor import LspEditor, Script, StartEditor, WriteScript, build_capabilities
+from tests.support.neovim_editor import Editor, OpenEditor, open_file, run_neovim
 from tests.support.servers import RunningServer, find_real, make_scripted, run_server
 
 _ROOT = Path(__file__).parents[2]
@@ -53,6 +56,23 @@ async def start_editor() -> AsyncIterator[StartEditor]:
     for editor in editors:
         await editor.leave()
         await editor.client.stop()  # type: ignore[no-untyped-call]  # pygls
+
+
+@pytest.fixture
+def open_editor(tmp_path: Path) -> Iterator[OpenEditor]:
+    """A function that opens a Python file with the given lines in Neovim, with the given language server command.
+
+    The options are those of the plugin.
+    """
+    with ExitStack() as stack:
+
+        def open_editor(command: Sequence[str], lines: Sequence[str], **options: Any) -> Editor:
+            editor = stack.enter_context(run_neovim(tmp_path))
+            editor.lua("require('midtoken').setup(...)", {"cmd": list(command), **options})
+            open_file(editor, tmp_path / "file.py", lines)
+            return editor
+
+        yield open_editor
 
 
 @pytest.fixture(scope="session")

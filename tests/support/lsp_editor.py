@@ -46,9 +46,10 @@ class LspEditor:
         self._version = 0
         self._listen()
 
-    async def start(self, capabilities: types.ClientCapabilities, options: Any = None) -> None:
+    async def start(self, capabilities: types.ClientCapabilities, options: Any = None, name: str = "editor") -> None:
         """Sends initialize and initialized."""
-        params = types.InitializeParams(capabilities=capabilities, initialization_options=options)
+        client = types.ClientInfo(name)
+        params = types.InitializeParams(capabilities, initialization_options=options, client_info=client)
         self.capabilities = (await self.client.initialize_async(params)).capabilities
         self.client.initialized(types.InitializedParams())
 
@@ -61,7 +62,10 @@ class LspEditor:
 
     def send(self, message: dict[str, Any]) -> None:
         """Sends any message, even an invalid one."""
-        body = json.dumps(message).encode()
+        self.send_body(json.dumps(message).encode())
+
+    def send_body(self, body: bytes) -> None:
+        """Sends anything as a message."""
         assert self.client.protocol.writer is not None
         self.client.protocol.writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
 
@@ -89,6 +93,13 @@ class LspEditor:
         document = types.VersionedTextDocumentIdentifier(self._version, URI)
         self.client.text_document_did_change(types.DidChangeTextDocumentParams(document, [change]))
 
+    def replace_all(self, text: str) -> None:
+        """Replaces the whole text."""
+        self._version += 1
+        document = types.VersionedTextDocumentIdentifier(self._version, URI)
+        change = types.TextDocumentContentChangeWholeDocument(text)
+        self.client.text_document_did_change(types.DidChangeTextDocumentParams(document, [change]))
+
     def push_settings(self, settings: Any) -> None:
         """workspace/didChangeConfiguration."""
         self.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(settings))
@@ -101,9 +112,11 @@ class LspEditor:
         (item,) = result.items
         return item
 
-    def ask(self, line: int, character: int) -> "asyncio.Future[types.InlineCompletionList | None]":
-        """Returns the result of textDocument/inlineCompletion."""
-        context = types.InlineCompletionContext(types.InlineCompletionTriggerKind.Automatic)
+    def ask(
+        self, line: int, character: int, selected: types.SelectedCompletionInfo | None = None
+    ) -> "asyncio.Future[types.InlineCompletionList | None]":
+        """Returns the result of textDocument/inlineCompletion. `selected`: in the editor's completion menu."""
+        context = types.InlineCompletionContext(types.InlineCompletionTriggerKind.Automatic, selected)
         document, position = types.TextDocumentIdentifier(URI), types.Position(line, character)
         params = types.InlineCompletionParams(context, document, position)
         # The type in pygls also allows a sequence of items, which this server never sends.

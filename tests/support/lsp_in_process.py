@@ -1,6 +1,7 @@
 """An editor and the language server in one process. They exchange LSP messages as bytes, without pipes."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from threading import Event
@@ -12,6 +13,7 @@ from pygls.lsp.client import LanguageClient
 
 from lsp_server.backend import CompletionBackend
 from lsp_server.features import build_server
+from lsp_server.messages import serve_messages
 from lsp_server.server import MidtokenServer
 from tests.support.lsp_editor import LspEditor, build_capabilities
 from tests.support.lsp_fakes import FedBackend
@@ -27,9 +29,20 @@ class InProcess:
         self.server: MidtokenServer = build_server(self._connect)
         self.editor = LspEditor(LanguageClient("editor", "1"))
 
-    async def start(self, capabilities: types.ClientCapabilities | None = None, options: Any = None) -> None:
+    async def start(
+        self, capabilities: types.ClientCapabilities | None = None, options: Any = None, name: str = "editor"
+    ) -> None:
         """Initializes the server. By default, the editor draws ghost text and answers workspace/configuration."""
-        await self.editor.start(capabilities or build_capabilities(), options)
+        await self.editor.start(capabilities or build_capabilities(), options, name)
+
+    async def exchange(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Sends a request as it is. Returns its response, also as it is; the editor's client does not get it."""
+        writer = self.server.protocol.writer
+        assert isinstance(writer, _Writer)
+        response: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        writer.answers[request["id"]] = response
+        self.editor.send(request)
+        return await asyncio.wait_for(response, 5)
 
     async def _connect(self) -> CompletionBackend:
         self.num_connects += 1
@@ -47,7 +60,7 @@ async def run_in_process() -> AsyncIterator[InProcess]:
     server.set_writer(_Writer(to_editor))
     editor.set_writer(_Writer(to_server))
     tasks = [
-        asyncio.create_task(run_async(Event(), to_server, server, error_handler=both.server.report_server_error)),
+        asyncio.create_task(serve_messages(to_server, server, both.server.settle)),
         asyncio.create_task(run_async(Event(), to_editor, editor)),
     ]
     try:
@@ -64,9 +77,14 @@ class _Writer:
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
+        self.answers: dict[Any, asyncio.Future[dict[str, Any]]] = {}  # to requests of `InProcess.exchange`, by their id
 
     def write(self, data: bytes) -> None:
-        self._reader.feed_data(data)
+        message = json.loads(data.partition(b"\r\n\r\n")[2]) if self.answers else {}
+        if "method" not in message and message.get("id") in self.answers:
+            self.answers.pop(message["id"]).set_result(message)
+        else:
+            self._reader.feed_data(data)
 
     def close(self) -> None:
         self._reader.feed_eof()

@@ -7,6 +7,7 @@ import asyncio
 import json
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from inference.errors import LaunchError
 from lsp_server.backend import CompletionBackend
@@ -14,7 +15,7 @@ from lsp_server.stdio import serve_stdio
 from tests.support.lsp_fakes import Rule, ScriptedBackend
 
 
-def main() -> int:
+def main() -> NoReturn:
     script = json.loads(Path(sys.argv[1]).read_text())
 
     async def connect() -> CompletionBackend:
@@ -23,8 +24,8 @@ def main() -> int:
             raise LaunchError(script["start_error"])
         return ScriptedBackend([Rule(**rule) for rule in script["rules"]], Path(script["log"]))
 
-    return serve_stdio(connect)
+    serve_stdio(connect)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,0 +1,111 @@
+-- The state that is shown in the status line: starting, ready, off or error.
+
+local options = require('midtoken.options')
+local switch = require('midtoken.switch')
+
+local M = {}
+
+local is_starting = false -- the language server or the completion server
+local problem -- the last error; nil after a completion has arrived
+
+--- Redraws the status line.
+function M.changed()
+  vim.schedule(function()
+    vim.cmd('redrawstatus')
+  end)
+end
+
+---@param text string
+local function fail(text)
+  problem = text:gsub('^midtoken: ', '')
+  M.changed()
+end
+
+--- The handler of window/showMessage.
+function M.showed(err, params, context)
+  if params and params.type == vim.lsp.protocol.MessageType.Error then
+    fail(params.message)
+  end
+  return vim.lsp.handlers['window/showMessage'](err, params, context)
+end
+
+--- The language server is being started.
+function M.starting()
+  is_starting = true
+  M.changed()
+end
+
+--- The language server is ready, and connects to the completion server. It reports that as progress if it takes long.
+function M.started()
+  problem, is_starting = nil, false
+  M.changed()
+end
+
+--- The language server has ended.
+function M.exited(code, signal)
+  is_starting = false
+  if code ~= 0 or (signal ~= 0 and signal ~= vim.uv.constants.SIGTERM) then -- Neovim stops it with SIGTERM
+    fail(('the language server ended with status %d, signal %d; its log may say why'):format(code, signal))
+  end
+end
+
+--- An answer has arrived.
+function M.answered()
+  if problem or is_starting then
+    problem, is_starting = nil, false
+    M.changed()
+  end
+end
+
+--- The callback of the autocommand LspProgress. The language server reports the start of the completion server.
+function M.progressed(event)
+  local client = vim.lsp.get_client_by_id(event.data.client_id)
+  if client and client.name == 'midtoken' then
+    is_starting = event.data.params.value.kind ~= 'end'
+    M.changed()
+  end
+end
+
+---@return string? # the last error; nil if a completion has arrived since
+function M.problem()
+  return problem
+end
+
+--- Finds the state of a buffer.
+---@param buf? integer # default: the current one
+---@return 'starting'|'ready'|'off'|'error', string? # and the reason of the last two
+function M.find(buf)
+  buf = buf or vim.api.nvim_get_current_buf()
+  local chosen = options.get()
+  if vim.fn.has('nvim-0.12') == 0 then
+    return 'error', 'Neovim 0.12 or newer is needed'
+  elseif not chosen then
+    return 'off', 'setup was not called'
+  end
+  local is_on, reason = switch.is_on(buf)
+  if not is_on then
+    return 'off', reason
+  elseif chosen.settings.enabled == false then
+    return 'off', 'settings.enabled is false'
+  elseif not vim.list_contains(chosen.filetypes, vim.bo[buf].filetype) then
+    return 'off', ("file type '%s' is not in the option filetypes"):format(vim.bo[buf].filetype)
+  elseif vim.fn.executable(chosen.cmd[1]) == 0 then
+    return 'error', ("there is no command '%s'"):format(chosen.cmd[1])
+  elseif problem then
+    return 'error', problem
+  elseif is_starting then
+    return 'starting'
+  elseif #vim.lsp.get_clients({ bufnr = buf, name = 'midtoken' }) == 0 then
+    return 'off', 'the language server is not attached'
+  end
+  return 'ready'
+end
+
+--- Returns the state as one line.
+---@param buf? integer
+function M.describe(buf)
+  local state, reason = M.find(buf)
+  return ('midtoken: %s%s'):format(state, reason and (' (%s)'):format(reason) or '')
+end
+
+return M

@@ -1,0 +1,39 @@
+-- Whether suggestions are on: vim.b.midtoken_enabled decides, or else vim.g.midtoken_enabled. Both unset means on.
+
+local M = {}
+
+---@param buf integer
+---@return boolean, string? # and why not
+function M.is_on(buf)
+  local here = vim.b[buf].midtoken_enabled
+  if here == nil and vim.g.midtoken_enabled == false then
+    return false, 'disabled everywhere'
+  end
+  return here ~= false, here == false and 'disabled in this buffer' or nil
+end
+
+---@param on boolean
+---@param everywhere? boolean # in all buffers, not only in the current one
+function M.set(on, everywhere)
+  if everywhere then
+    vim.g.midtoken_enabled = on
+    for _, buf in ipairs(vim.api.nvim_list_bufs()) do
+      vim.b[buf].midtoken_enabled = nil
+    end
+  else
+    vim.b.midtoken_enabled = on
+  end
+  require('midtoken.suggestion').draw(vim.api.nvim_get_current_buf())
+  require('midtoken.status').changed()
+end
+
+---@param everywhere? boolean
+function M.toggle(everywhere)
+  local is_on = vim.g.midtoken_enabled ~= false
+  if not everywhere then
+    is_on = M.is_on(vim.api.nvim_get_current_buf())
+  end
+  M.set(not is_on, everywhere)
+end
+
+return M

@@ -1,0 +1,176 @@
+/** Runs `midtoken lsp` and follows its state. */
+
+import { type LogOutputChannel, window } from "vscode";
+import {
+  DidChangeConfigurationNotification,
+  type Executable,
+  LanguageClient,
+  type LanguageClientOptions,
+  MessageType,
+  RevealOutputChannelOn,
+  ShowMessageNotification,
+  type ShowMessageParams,
+  State,
+  type WorkDoneProgressBegin,
+  type WorkDoneProgressEnd,
+  type WorkDoneProgressReport,
+} from "vscode-languageclient/node";
+
+import type { Command } from "./command.ts";
+import { type ReadValue, readLanguageServerSettings, SECTION } from "./settings.ts";
+import { SCHEMES, type ServerState, StateTracker } from "./status.ts";
+
+/** How to start the language server, and for which languages. */
+export interface Launch {
+  readonly command: Command;
+  readonly serverArguments: readonly string[];
+  readonly languages: readonly string[];
+}
+
+/** The one language server of a window. */
+export class LanguageServer {
+  readonly #log: LogOutputChannel;
+  readonly #read: ReadValue;
+  readonly #onChange: () => void;
+  readonly #tracker = new StateTracker();
+  #client: LanguageClient | undefined;
+
+  /** `onChange` is called when `state` may have changed. */
+  constructor(log: LogOutputChannel, read: ReadValue, onChange: () => void) {
+    this.#log = log;
+    this.#read = read;
+    this.#onChange = onChange;
+  }
+
+  get state(): ServerState {
+    return this.#tracker.state;
+  }
+
+  /** Shows an error in the state. The caller has told the user. */
+  fail(why: string): void {
+    this.#tracker.fails(why);
+    this.#onChange();
+  }
+
+  /** Stops the language server that runs, and starts one. Never rejects: the client shows errors. */
+  async start(launch: Launch): Promise<void> {
+    await this.stop();
+    const client = this.#build(launch);
+    this.#client = client;
+    try {
+      await client.start();
+    } catch (error) {
+      this.fail(`the language server could not be started: ${describeError(error)}`);
+    }
+  }
+
+  /** Stops the language server. Does nothing if none runs. Never rejects. */
+  async stop(): Promise<void> {
+    const client = this.#client;
+    this.#client = undefined;
+    try {
+      if (client?.state === State.Starting) {
+        await client.start(); // waits for the start, before which the client cannot be stopped
+      }
+      if (client?.isRunning() === true) {
+        await client.dispose();
+      }
+    } catch (error) {
+      this.#log.warn(`the language server did not stop as it should: ${describeError(error)}`);
+    }
+    this.#tracker.clientEnds();
+    this.#onChange();
+  }
+
+  /** Lets the language server request the settings again. */
+  async announceSettings(): Promise<void> {
+    if (this.#client?.isRunning() === true) {
+      await this.#client.sendNotification(DidChangeConfigurationNotification.type, { settings: null });
+    }
+  }
+
+  #build({ command, serverArguments, languages }: Launch): LanguageClient {
+    const executable: Executable = {
+      command: command.program,
+      args: [...command.firstArguments, "lsp", ...serverArguments],
+    };
+    const client = new LanguageClient(SECTION, "midtoken", executable, this.#buildOptions(languages));
+    client.onDidChangeState(({ newState }) => {
+      this.#follow(client, newState);
+    });
+    client.onNotification(ShowMessageNotification.type, (params) => {
+      this.#show(params);
+    });
+    return client;
+  }
+
+  #buildOptions(languages: readonly string[]): LanguageClientOptions {
+    return {
+      documentSelector: languages.flatMap((language) => SCHEMES.map((scheme) => ({ language, scheme }))),
+      initializationOptions: () => readLanguageServerSettings(this.#read),
+      outputChannel: this.#log,
+      revealOutputChannelOn: RevealOutputChannelOn.Never,
+      middleware: {
+        workspace: {
+          configuration: ({ items }) =>
+            items.map(({ section }) => (section === SECTION ? readLanguageServerSettings(this.#read) : null)),
+        },
+        handleWorkDoneProgress: (progressToken, progress, next) => {
+          this.#followProgress(progress);
+          next(progressToken, progress);
+        },
+        provideInlineCompletionItems: async (document, position, context, token, next) => {
+          const items = await next(document, position, context, token);
+          if (items !== null && items !== undefined) {
+            this.#tracker.answers();
+            this.#onChange();
+          }
+          return items;
+        },
+      },
+    };
+  }
+
+  #follow(client: LanguageClient, state: State): void {
+    if (client !== this.#client) {
+      return; // it was stopped on purpose
+    }
+    if (state === State.Starting) {
+      this.#tracker.clientStarts();
+    } else if (state === State.Running) {
+      this.#tracker.clientRuns();
+    } else {
+      this.#tracker.clientEnds("the language server has ended; the log says more");
+    }
+    this.#onChange();
+  }
+
+  #followProgress(progress: WorkDoneProgressBegin | WorkDoneProgressReport | WorkDoneProgressEnd): void {
+    if (progress.kind === "begin") {
+      this.#tracker.progressBegins(progress.message ?? progress.title);
+    } else if (progress.kind === "end") {
+      this.#tracker.progressEnds();
+    }
+    this.#onChange();
+  }
+
+  #show({ type, message }: ShowMessageParams): void {
+    if (type === MessageType.Error) {
+      this.fail(message.replace(/^midtoken: /, ""));
+      void this.#showError(message);
+    } else {
+      void window.showInformationMessage(message);
+    }
+  }
+
+  async #showError(message: string): Promise<void> {
+    const showLog = "Show Log";
+    if ((await window.showErrorMessage(message, showLog)) === showLog) {
+      this.#log.show();
+    }
+  }
+}
+
+function describeError(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

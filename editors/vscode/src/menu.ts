@@ -1,0 +1,43 @@
+/** The menu of the status item. */
+
+import { commands, window } from "vscode";
+
+interface Entry {
+  readonly label: string;
+  readonly command: string;
+  readonly argument?: string;
+}
+
+/** Lets the user choose a command and runs it. `languageId` is the language of the active file, if there is one. */
+export async function showMenu(
+  isEnabled: boolean,
+  languages: readonly string[],
+  languageId: string | undefined,
+): Promise<void> {
+  const chosen = await window.showQuickPick(listEntries(isEnabled, languages, languageId), { title: "midtoken" });
+  if (chosen !== undefined) {
+    await commands.executeCommand(chosen.command, ...(chosen.argument === undefined ? [] : [chosen.argument]));
+  }
+}
+
+function listEntries(isEnabled: boolean, languages: readonly string[], languageId: string | undefined): Entry[] {
+  const ofFile: Entry[] = [];
+  if (languageId !== undefined) {
+    const isListed = languages.includes(languageId);
+    ofFile.push(
+      isListed
+        ? { label: `Disable suggestions in ${languageId}`, command: "midtoken.disableLanguage" }
+        : { label: `Enable suggestions in ${languageId}`, command: "midtoken.enableLanguage" },
+      { label: "Explain healing at the cursor", command: "midtoken.explain" },
+    );
+  }
+  return [
+    isEnabled
+      ? { label: "Disable suggestions", command: "midtoken.disable" }
+      : { label: "Enable suggestions", command: "midtoken.enable" },
+    ...ofFile,
+    { label: "Restart language server", command: "midtoken.restart" },
+    { label: "Show log", command: "midtoken.showLog" },
+    { label: "Open settings", command: "workbench.action.openSettings", argument: "@ext:midtoken.midtoken" },
+  ];
+}

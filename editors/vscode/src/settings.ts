@@ -1,0 +1,73 @@
+/** The user's settings. Nothing here needs the editor: values come from a function. */
+
+export const SECTION = "midtoken";
+
+/** Returns the value of the setting `midtoken.NAME`. It may be of any type, since users edit files. */
+export type ReadValue = (name: string) => unknown;
+
+/** A setting of the extension has a value that it cannot have. The message says which, and what it must be. */
+export class SettingError extends Error {}
+
+/** The settings that the language server knows. It checks their values itself. */
+export const LANGUAGE_SERVER_SETTINGS = [
+  "enabled",
+  "extent",
+  "maxTokens",
+  "healing",
+  "deadlineMs",
+  "maxPrefixBytes",
+  "maxSuffixBytes",
+] as const;
+
+/** Returns the section that the language server asks for. It reports names that it does not know, so it gets no others. */
+export function readLanguageServerSettings(read: ReadValue): Record<string, unknown> {
+  const values = LANGUAGE_SERVER_SETTINGS.map((name) => [name, read(name)] as const);
+  return Object.fromEntries(values.filter(([, value]) => value !== undefined));
+}
+
+/** Returns whether suggestions are enabled. Only `false` disables them, as in the language server. */
+export function readEnabled(read: ReadValue): boolean {
+  return read("enabled") !== false;
+}
+
+/** Returns the language identifiers in `midtoken.languages`. Throws SettingError. */
+export function readLanguages(read: ReadValue): readonly string[] {
+  const value = read("languages");
+  if (!isListOfTexts(value)) {
+    throw new SettingError(`the setting midtoken.languages must be a list of language identifiers`);
+  }
+  return value;
+}
+
+/** Returns the program and its first arguments in `midtoken.command`, or undefined if it is not set. Throws SettingError. */
+export function readCommand(read: ReadValue): readonly string[] | undefined {
+  const value = read("command");
+  if (isAbsent(value) || value === "") {
+    return undefined;
+  }
+  const command = typeof value === "string" ? [value] : value;
+  if (!isListOfTexts(command) || command.length === 0 || command[0] === "") {
+    throw new SettingError("the setting midtoken.command must be a path, or a list of a program and its arguments");
+  }
+  return command;
+}
+
+/** Returns the arguments that name the completion server in `midtoken.server`; none if it is not set. Throws SettingError. */
+export function readServerArguments(read: ReadValue): readonly string[] {
+  const value = read("server");
+  if (isAbsent(value) || value === "") {
+    return [];
+  }
+  if (typeof value !== "string" || !/^[^/]+:[0-9]+$/.test(value)) {
+    throw new SettingError("the setting midtoken.server must be a host and a port, such as 127.0.0.1:8001");
+  }
+  return ["--server", value];
+}
+
+function isAbsent(value: unknown): value is null | undefined {
+  return value === null || value === undefined;
+}
+
+function isListOfTexts(value: unknown): value is string[] {
+  return Array.isArray(value) && value.every((item) => typeof item === "string");
+}

@@ -1,0 +1,128 @@
+/** What the status item says. Nothing here needs the editor. */
+
+/** The state of the language server, from what the client and the server report. */
+export type ServerState =
+  | { readonly kind: "stopped" }
+  | { readonly kind: "starting"; readonly what: string }
+  | { readonly kind: "ready" }
+  | { readonly kind: "failed"; readonly why: string };
+
+/** The facts about the file in the active editor that decide whether it gets suggestions. */
+export interface ActiveFile {
+  readonly scheme: string; // of its URI
+  readonly languageId: string;
+}
+
+/** The settings that decide whether a file gets suggestions. */
+export interface Switches {
+  readonly enabled: boolean;
+  readonly languages: readonly string[];
+  readonly inlineSuggestEnabled: boolean; // VS Code's own editor.inlineSuggest.enabled
+}
+
+export interface StatusText {
+  readonly text: string;
+  readonly tooltip: string;
+  readonly isError: boolean;
+}
+
+/** The schemes of files that the language server gets: not those of diffs, outputs or settings. */
+export const SCHEMES = ["file", "untitled"] as const;
+
+/**
+ * Follows the state of the language server.
+ *
+ * An error stays until a completion arrives, because the server reports an error that occurs again only once.
+ */
+export class StateTracker {
+  #error: string | undefined;
+  #progress: string | undefined;
+  #runs: "no" | "starting" | "yes" = "no";
+
+  /** The client begins to start the language server. */
+  clientStarts(): void {
+    this.#error = undefined;
+    this.#progress = undefined;
+    this.#runs = "starting";
+  }
+
+  /** The language server has answered `initialize`. */
+  clientRuns(): void {
+    this.#runs = "yes";
+  }
+
+  /** The language server has ended. Without a reason, it was stopped on purpose. */
+  clientEnds(why?: string): void {
+    this.#runs = "no";
+    this.#progress = undefined;
+    this.#error = why ?? this.#error;
+  }
+
+  /** The server began to do something that takes long. */
+  progressBegins(what: string): void {
+    this.#progress = what;
+  }
+
+  /** The server has ended what it was doing. */
+  progressEnds(): void {
+    this.#progress = undefined;
+  }
+
+  /** Something failed. */
+  fails(why: string): void {
+    this.#error = why;
+  }
+
+  /** A completion arrived. */
+  answers(): void {
+    this.#error = undefined;
+  }
+
+  get state(): ServerState {
+    if (this.#runs === "starting") {
+      return { kind: "starting", what: "starting the language server" };
+    }
+    if (this.#progress !== undefined) {
+      return { kind: "starting", what: this.#progress };
+    }
+    if (this.#error !== undefined) {
+      return { kind: "failed", why: this.#error };
+    }
+    return this.#runs === "yes" ? { kind: "ready" } : { kind: "stopped" };
+  }
+}
+
+/** Returns why a file gets no suggestions, or undefined if it gets them. */
+export function findOffReason(file: ActiveFile, switches: Switches): string | undefined {
+  if (!switches.enabled) {
+    return "midtoken.enabled is false";
+  }
+  if (!SCHEMES.some((scheme) => scheme === file.scheme)) {
+    return "only files and untitled documents get suggestions";
+  }
+  if (!switches.languages.includes(file.languageId)) {
+    return `midtoken.languages does not contain ${file.languageId}`;
+  }
+  return switches.inlineSuggestEnabled ? undefined : "VS Code's editor.inlineSuggest.enabled is false";
+}
+
+/** Returns what the status item shows; undefined if there is nothing to say. */
+export function describe(state: ServerState, offReason: string | undefined): StatusText | undefined {
+  if (offReason !== undefined) {
+    return say("circle-slash", `off for this file: ${offReason}`);
+  }
+  switch (state.kind) {
+    case "stopped":
+      return undefined;
+    case "starting":
+      return say("loading~spin", state.what);
+    case "ready":
+      return say("check", "ready");
+    case "failed":
+      return say("error", state.why, true);
+  }
+}
+
+function say(icon: string, text: string, isError = false): StatusText {
+  return { text: `$(${icon}) midtoken`, tooltip: `midtoken: ${text}`, isError };
+}

@@ -1,0 +1,73 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import {
+  readCommand,
+  readEnabled,
+  readLanguages,
+  readLanguageServerSettings,
+  readServerArguments,
+  SettingError,
+} from "../src/settings.ts";
+
+const values = (settings: Record<string, unknown>) => (name: string) => settings[name];
+
+test("the language server gets its own settings and no others", () => {
+  const read = values({ maxTokens: 12, command: "midtoken", server: "127.0.0.1:1", languages: ["python"] });
+  assert.deepEqual(readLanguageServerSettings(read), { maxTokens: 12 });
+});
+
+test("the language server gets wrong values too, because it reports them", () => {
+  assert.deepEqual(readLanguageServerSettings(values({ extent: 7, deadlineMs: null })), {
+    extent: 7,
+    deadlineMs: null,
+  });
+});
+
+test("only false disables suggestions", () => {
+  assert.equal(readEnabled(values({ enabled: false })), false);
+  assert.equal(readEnabled(values({ enabled: "no" })), true);
+  assert.equal(readEnabled(values({})), true);
+});
+
+test("a command is a path or a list", () => {
+  assert.deepEqual(readCommand(values({ command: "/a b/midtoken" })), ["/a b/midtoken"]);
+  assert.deepEqual(readCommand(values({ command: ["python", "-m", "midtoken"] })), ["python", "-m", "midtoken"]);
+});
+
+for (const absent of [null, undefined, ""]) {
+  test(`a command or server that is ${JSON.stringify(absent)} is not set`, () => {
+    assert.equal(readCommand(values({ command: absent })), undefined);
+    assert.deepEqual(readServerArguments(values({ server: absent })), []);
+  });
+}
+
+for (const wrong of [7, [], [""], ["midtoken", 7], {}]) {
+  test(`the command ${JSON.stringify(wrong)} is rejected by name`, () => {
+    assert.throws(() => readCommand(values({ command: wrong })), {
+      constructor: SettingError,
+      message: /midtoken\.command/,
+    });
+  });
+}
+
+test("a server becomes an argument", () => {
+  assert.deepEqual(readServerArguments(values({ server: "host:8001" })), ["--server", "host:8001"]);
+});
+
+for (const wrong of ["host", "http://host:1", ":8001", 8001, "host:port"]) {
+  test(`the server ${JSON.stringify(wrong)} is rejected by name`, () => {
+    assert.throws(() => readServerArguments(values({ server: wrong })), {
+      constructor: SettingError,
+      message: /midtoken\.server/,
+    });
+  });
+}
+
+test("languages are a list of texts", () => {
+  assert.deepEqual(readLanguages(values({ languages: ["python", "go"] })), ["python", "go"]);
+  assert.throws(() => readLanguages(values({ languages: "python" })), {
+    constructor: SettingError,
+    message: /midtoken\.languages/,
+  });
+});

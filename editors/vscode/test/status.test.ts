@@ -1,0 +1,114 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { type ActiveFile, describe, findOffReason, StateTracker, type Switches } from "../src/status.ts";
+
+const FILE: ActiveFile = { scheme: "file", languageId: "python" };
+const ON: Switches = { enabled: true, languages: ["python"], inlineSuggestEnabled: true };
+
+function track(...events: ((tracker: StateTracker) => void)[]): StateTracker {
+  const tracker = new StateTracker();
+  for (const event of events) {
+    event(tracker);
+  }
+  return tracker;
+}
+
+const starts = (tracker: StateTracker) => {
+  tracker.clientStarts();
+};
+const runs = (tracker: StateTracker) => {
+  tracker.clientRuns();
+};
+const fails = (tracker: StateTracker) => {
+  tracker.fails("no server");
+};
+
+test("a language server starts, and is ready when it runs", () => {
+  assert.deepEqual(track().state, { kind: "stopped" });
+  assert.deepEqual(track(starts).state, { kind: "starting", what: "starting the language server" });
+  assert.deepEqual(track(starts, runs).state, { kind: "ready" });
+});
+
+test("while the completion server starts, the state says so in the server's words", () => {
+  const tracker = track(starts, runs);
+  tracker.progressBegins("starting the completion server");
+  assert.deepEqual(tracker.state, { kind: "starting", what: "starting the completion server" });
+  tracker.progressEnds();
+  assert.deepEqual(tracker.state, { kind: "ready" });
+});
+
+test("an error stays after another start of the completion server, until a completion arrives", () => {
+  const tracker = track(starts, runs, fails);
+  tracker.progressBegins("starting the completion server");
+  assert.equal(tracker.state.kind, "starting");
+  tracker.progressEnds();
+  assert.deepEqual(tracker.state, { kind: "failed", why: "no server" });
+  tracker.answers();
+  assert.deepEqual(tracker.state, { kind: "ready" });
+});
+
+test("an error is gone when the language server is started again", () => {
+  assert.deepEqual(track(starts, runs, fails, starts, runs).state, { kind: "ready" });
+});
+
+test("a language server that ends by itself has failed; one that is stopped has not", () => {
+  const crashed = track(starts, runs);
+  crashed.progressBegins("starting the completion server");
+  crashed.clientEnds("it has ended");
+  assert.deepEqual(crashed.state, { kind: "failed", why: "it has ended" });
+  const stopped = track(starts, runs);
+  stopped.clientEnds();
+  assert.deepEqual(stopped.state, { kind: "stopped" });
+});
+
+test("a failed start stays known after the client has ended", () => {
+  const tracker = track(starts, fails);
+  tracker.clientEnds();
+  assert.deepEqual(tracker.state, { kind: "failed", why: "no server" });
+});
+
+test("a file of a listed language gets suggestions, saved or not", () => {
+  assert.equal(findOffReason(FILE, ON), undefined);
+  assert.equal(findOffReason({ ...FILE, scheme: "untitled" }, ON), undefined);
+});
+
+for (const [name, file, switches, reason] of [
+  ["suggestions are disabled", FILE, { ...ON, enabled: false }, /midtoken\.enabled is false/],
+  ["its language is not listed", { ...FILE, languageId: "go" }, ON, /midtoken\.languages does not contain go/],
+  ["it is the old side of a diff", { ...FILE, scheme: "git" }, ON, /only files/],
+  [
+    "VS Code shows no inline suggestions",
+    FILE,
+    { ...ON, inlineSuggestEnabled: false },
+    /editor\.inlineSuggest\.enabled/,
+  ],
+] as const) {
+  test(`a file is off, with the reason, if ${name}`, () => {
+    assert.match(findOffReason(file, switches) ?? "", reason);
+  });
+}
+
+test("each state has its icon, and the tooltip says the rest", () => {
+  assert.deepEqual(describe({ kind: "starting", what: "waiting" }, undefined), {
+    text: "$(loading~spin) midtoken",
+    tooltip: "midtoken: waiting",
+    isError: false,
+  });
+  assert.equal(describe({ kind: "ready" }, undefined)?.tooltip, "midtoken: ready");
+  assert.deepEqual(describe({ kind: "failed", why: "no server" }, undefined), {
+    text: "$(error) midtoken",
+    tooltip: "midtoken: no server",
+    isError: true,
+  });
+});
+
+test("nothing is shown while no file needs the language server", () => {
+  assert.equal(describe({ kind: "stopped" }, undefined), undefined);
+});
+
+test("that a file is off is shown even if the server has failed", () => {
+  const status = describe({ kind: "failed", why: "no server" }, "a reason");
+  assert.equal(status?.tooltip, "midtoken: off for this file: a reason");
+  assert.equal(status.isError, false);
+});

@@ -1,0 +1,138 @@
+"""The plugin's keys in Neovim, above all when no suggestion is shown: then they do what they did before."""
+
+import time
+
+import pytest
+
+from tests.support.lsp_editor import WriteScript
+from tests.support.neovim_editor import OpenEditor
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        "inoremap <Tab> was",
+        "imap <Tab> <Plug>(was)",
+        "inoremap <expr> <Tab> pumvisible() ? '<C-n>' : 'was'",
+        "lua vim.keymap.set('i', '<Tab>', function() return 'was' end, { expr = true })",
+        "lua vim.keymap.set('i', '<Tab>', function() vim.api.nvim_put({ 'was' }, 'c', false, true) end)",
+        "inoremap <buffer> <Tab> was",
+    ],
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_without_a_suggestion_the_users_own_mapping_of_the_key_is_used(
+    open_editor: OpenEditor, write_script: WriteScript, mapping: str, is_first: bool
+) -> None:
+    if "<buffer>" in mapping and not is_first:
+        pytest.skip("a later mapping of the buffer replaces the plugin's, as everywhere in Neovim")
+    command = write_script({"ends_with": "Nod", "texts": ["e"]}).command
+    editor = open_editor(command, [""], keys={"accept": False} if is_first else {})
+    editor.nvim.command("inoremap <Plug>(was) was")
+    editor.nvim.command(mapping)
+    if is_first:
+        editor.lua("require('midtoken.keys').bind(0, { accept = '<Tab>' })")
+    editor.type_and_wait("ix<Tab>y")
+    assert editor.lines == ["xwasy"]
+    editor.type("<CR>Nod")
+    editor.wait_for_ghost("e")
+    editor.type_and_wait("<Tab>z")
+    assert editor.lines == ["xwasy", "Nodez"]
+
+
+def test_while_the_completion_menu_is_open_the_keys_are_its_own(
+    open_editor: OpenEditor, write_script: WriteScript
+) -> None:
+    editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e"]}).command, ["Nodding", "Nodular", ""])
+    editor.nvim.command("inoremap <expr> <Tab> pumvisible() ? '<C-n>' : '<Tab>'")
+    editor.nvim.command("set completeopt=menuone,noselect")
+    editor.type("GANod")
+    editor.wait_for_ghost("e")
+    editor.type_and_wait("<C-x><C-n>")
+    assert editor.lua("return vim.fn.pumvisible()") == 1
+    editor.wait_for(lambda: editor.ghost, None)
+    editor.type_and_wait("<Tab><Tab>")
+    assert editor.lines[-1] == "Nodular"
+    editor.type_and_wait("<C-e>")
+    editor.wait_for_ghost("e")
+
+
+def test_a_text_that_is_typed_with_the_key_comes_after_the_accepted_text(
+    open_editor: OpenEditor, write_script: WriteScript
+) -> None:
+    editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e(value)"]}).command, [""])
+    editor.type("iNod")
+    editor.wait_for_ghost("e(value)")
+    editor.type_and_wait("<Tab>.x")
+    assert editor.lines == ["Node(value).x"]
+
+
+def test_keys_can_be_chosen_and_turned_off(open_editor: OpenEditor, write_script: WriteScript) -> None:
+    command = write_script({"ends_with": "Nod", "texts": ["e value"]}).command
+    editor = open_editor(command, [""], keys={"accept": "<C-y>", "accept_word": False})
+    editor.nvim.command("setlocal noexpandtab softtabstop=0")
+    mapped = editor.lua("return vim.tbl_map(function(m) return m.lhs end, vim.api.nvim_buf_get_keymap(0, 'i'))")
+    assert sorted(mapped) == ["<C-Y>", "<M-d>", "<M-l>", "<M-n>", "<M-p>"]
+    editor.type("iNod")
+    editor.wait_for_ghost("e value")
+    editor.type_and_wait("<C-y><Tab>")
+    assert editor.lines == ["Node value\t"]
+
+
+def test_an_alt_key_without_a_suggestion_does_not_leave_insert_mode(
+    open_editor: OpenEditor, write_script: WriteScript
+) -> None:
+    editor = open_editor(write_script().command, [""])
+    editor.nvim.command("let @\" = 'pasted'")
+    editor.type_and_wait("ix<M-p><M-w>y")
+    assert editor.lines == ["xy"]
+
+
+def test_a_language_server_that_starts_again_binds_the_keys_once(
+    open_editor: OpenEditor, write_script: WriteScript
+) -> None:
+    editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e"]}).command, [""])
+    editor.nvim.command("setlocal noexpandtab softtabstop=0")
+    editor.nvim.command("lsp restart midtoken")
+    is_new = "return (vim.lsp.get_clients({ name = 'midtoken', bufnr = 0 })[1] or { id = 1 }).id > 1"
+    editor.wait_for(lambda: editor.lua(is_new), True)
+    editor.type_and_wait("ix<Tab>y")
+    assert editor.lines == ["x\ty"]
+    editor.type("Nod")
+    editor.wait_for_ghost("e")
+    editor.type_and_wait("<Tab>")
+    assert editor.lines == ["x\tyNode"]
+
+
+def test_an_unknown_key_name_is_an_error(open_editor: OpenEditor, write_script: WriteScript) -> None:
+    command = write_script().command
+    with pytest.raises(Exception, match='unknown key "acept"; known are accept, accept_line, accept_word, dismiss'):
+        open_editor(command, [""], keys={"acept": "<Tab>"})
+
+
+def test_suggestions_are_switched_in_one_buffer_and_everywhere(
+    open_editor: OpenEditor, write_script: WriteScript
+) -> None:
+    script = write_script({"ends_with": "Nod", "texts": ["e"]})
+    editor = open_editor(script.command, [""])
+    is_on = "return require('midtoken.switch').is_on(0)"
+    for command, wanted in [
+        ("MidtokenToggle", False),
+        ("MidtokenToggle", True),
+        ("MidtokenDisable!", False),
+        ("MidtokenEnable", True),
+        ("MidtokenDisable!", False),
+        ("MidtokenToggle!", True),
+        ("MidtokenDisable", False),
+    ]:
+        editor.nvim.command(command)
+        assert editor.lua(is_on) == wanted, command
+    editor.type("iNod")
+    time.sleep(0.4)  # Neovim asks after 200 ms
+    assert (editor.ghost, script.count("started")) == (None, 0)
+    editor.nvim.command("MidtokenEnable")
+    editor.type("<BS>d")
+    editor.wait_for_ghost("e")
+    editor.nvim.command("MidtokenDisable")
+    assert editor.ghost is None

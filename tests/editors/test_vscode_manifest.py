@@ -1,0 +1,61 @@
+"""editors/vscode/package.json describes the settings as the language server reads them."""
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lsp_server.settings import SECTION, Settings, read_settings
+
+_FOLDER = Path(__file__).parents[2] / "editors/vscode"
+_PROPERTIES: dict[str, Any] = json.loads((_FOLDER / "package.json").read_text())["contributes"]["configuration"][
+    "properties"
+]
+_OF_THE_EXTENSION = {"command", "languages", "server"}
+_OF_THE_SERVER = {
+    name: schema
+    for key, schema in _PROPERTIES.items()
+    if (name := key.removeprefix(f"{SECTION}.")) not in _OF_THE_EXTENSION
+}
+
+
+def _is_accepted(name: str, value: Any) -> bool:
+    return not read_settings({name: value}, Settings()).problems
+
+
+def test_each_setting_of_the_language_server_is_described() -> None:
+    described = {"".join(f"_{char.lower()}" if char.isupper() else char for char in name) for name in _OF_THE_SERVER}
+    assert described == {field.name for field in fields(Settings)}
+
+
+@pytest.mark.parametrize("name", _OF_THE_SERVER)
+def test_the_default_is_the_language_servers(name: str) -> None:
+    read = read_settings({name: _OF_THE_SERVER[name]["default"]}, Settings())
+    assert read.problems == ()
+    assert read.settings == Settings()
+
+
+@pytest.mark.parametrize("name", [name for name, schema in _OF_THE_SERVER.items() if "minimum" in schema])
+def test_the_limits_are_the_language_servers(name: str) -> None:
+    low, high = _OF_THE_SERVER[name]["minimum"], _OF_THE_SERVER[name]["maximum"]
+    assert [_is_accepted(name, value) for value in (low - 1, low, high, high + 1)] == [False, True, True, False]
+
+
+@pytest.mark.parametrize("name", [name for name, schema in _OF_THE_SERVER.items() if "enum" in schema])
+def test_the_choices_are_the_language_servers(name: str) -> None:
+    choices = _OF_THE_SERVER[name]["enum"]
+    (problem,) = read_settings({name: "no such choice"}, Settings()).problems
+    listed = problem.split("must be one of ")[1].split(", not ")[0]
+    assert set(choices) == set(listed.split(", "))
+
+
+@pytest.mark.parametrize("key", _PROPERTIES)
+def test_each_setting_is_in_the_readme(key: str) -> None:
+    assert f"`{key}`" in (_FOLDER / "README.md").read_text()
+
+
+def test_the_locked_packages_name_no_host() -> None:
+    packages = json.loads((_FOLDER / "package-lock.json").read_text())["packages"]
+    assert not [name for name, package in packages.items() if "resolved" in package]

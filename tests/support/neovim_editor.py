@@ -1,0 +1,113 @@
+"""A real Neovim with the plugin in editors/neovim, and what it shows."""
+
+import contextlib
+import itertools
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import pynvim
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PLUGIN = ROOT / "editors/neovim"
+NODE = ["class Node:", "    def __init__(self, value):", "        self.value = value", "", "", "def first():"]
+
+
+class Editor:
+    """A running Neovim, and what it shows."""
+
+    def __init__(self, nvim: pynvim.Nvim) -> None:
+        self.nvim = nvim
+        self._num_batches = itertools.count(1)
+
+    def type(self, keys: str) -> None:
+        self.nvim.input(keys)
+
+    def type_and_wait(self, keys: str) -> None:
+        """Types keys in one batch, and returns when Neovim has executed them. Nothing else happens in between."""
+        number = next(self._num_batches)
+        for mode in "ni":
+            self.nvim.api.set_keymap(mode, "<F12>", f"<Cmd>let g:typed_batch = {number}<CR>", {})
+        self.nvim.input(keys + "<F12>")
+        self.wait_for(lambda: self.nvim.vars.get("typed_batch"), number)
+
+    def lua(self, code: str, *arguments: Any) -> Any:
+        return self.nvim.exec_lua(code, *arguments)
+
+    def wait_for_ghost(self, text: str, within_s: float = 20.0) -> None:
+        """Waits until the ghost text is `text`. Fails with the actual ghost text; lines are joined by line feeds."""
+        self.wait_for(lambda: self.ghost, text, within_s)
+
+    def wait_for(self, find: Callable[[], Any], wanted: Any, within_s: float = 20.0) -> None:
+        deadline_s = time.monotonic() + within_s
+        while (found := find()) != wanted:
+            assert time.monotonic() < deadline_s, f"{found!r} instead of {wanted!r}"
+            time.sleep(0.02)
+
+    @property
+    def ghost(self) -> str | None:
+        namespace = self.nvim.api.create_namespace("midtoken")
+        marks = self.nvim.current.buffer.api.get_extmarks(namespace, 0, -1, {"details": True})
+        if not marks:
+            return None
+        details = marks[0][3]
+        lines = [details["virt_text"], *details.get("virt_lines", [])]
+        return "\n".join("".join(text for text, _ in line) for line in lines)
+
+    @property
+    def ghost_place(self) -> tuple[int, int]:
+        namespace = self.nvim.api.create_namespace("midtoken")
+        row, column = self.nvim.current.buffer.api.get_extmarks(namespace, 0, -1, {})[0][1:3]
+        return row, column
+
+    @property
+    def lines(self) -> list[str]:
+        return list(self.nvim.current.buffer[:])
+
+    @property
+    def messages(self) -> str:
+        return str(self.nvim.command_output("messages"))
+
+    @property
+    def cursor(self) -> tuple[int, int]:
+        """The row, from 0, and the column in bytes."""
+        row, column = self.nvim.current.window.cursor
+        return row - 1, column
+
+
+class OpenEditor(Protocol):
+    """The type of a function that opens a file with the given lines in Neovim, with the given language server."""
+
+    def __call__(self, command: Sequence[str], lines: Sequence[str], **options: Any) -> Editor: ...
+
+
+@contextmanager
+def run_neovim(folder: Path) -> Iterator[Editor]:
+    """Starts Neovim without any configuration but the plugin on its path; it writes only to `folder`."""
+    binary = os.environ.get("MIDTOKEN_NVIM") or str(ROOT / "build/editors/nvim")
+    if shutil.which(binary) is None:
+        pytest.fail(f"{binary} is missing; `make build/editors/nvim` fetches it")
+    environment = ["env", f"XDG_STATE_HOME={folder}", f"XDG_DATA_HOME={folder}", f"XDG_CONFIG_HOME={folder}"]
+    nvim = pynvim.attach("child", argv=[*environment, binary, "--embed", "--headless", "--clean", "-n"])
+    try:
+        nvim.command(f"set runtimepath+={PLUGIN}")
+        nvim.command(f"cd {ROOT}")
+        yield Editor(nvim)
+    finally:
+        with contextlib.suppress(EOFError, OSError):  # Neovim ends before it answers
+            nvim.command("qall!")
+        nvim.close()
+
+
+def open_file(editor: Editor, file: Path, lines: Sequence[str], end: str = "\n") -> None:
+    """Writes the lines to a file and opens it. Returns when the plugin follows the typed keys."""
+    file.write_text("".join(line + end for line in lines), newline="")
+    editor.nvim.command(f"edit {file}")
+    # Neovim attaches the client shortly before it reacts to typed keys.
+    listening = "return #vim.api.nvim_get_autocmds({ event = 'CursorMovedI', buffer = 0 }) > 0"
+    editor.wait_for(lambda: editor.lua(listening), True)

@@ -1,0 +1,299 @@
+"""Random editing in Neovim, compared with a model after each step."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.support.neovim_editor import Editor
+from tests.support.text_model import Offer, TextModel
+
+LINES = ["class Node:", "\tdef f(self, x):", '\t\treturn "é"', "", "変数 = f(x)  # 😀", "  ж = [1, (2)]", "x"]
+
+# What the scripted model generates after a text that ends with the first string.
+COMPLETIONS = [
+    ("x", ["1, (y))"]),
+    ("e", ["lse:\n", "\treturn {жж: 1}\n", "\tpass"]),
+    ("n", [" 変数変 + 😀😀x"]),
+    ("é", ["tage = naïve.é()"]),
+    ("変", ["数 = 'ß'"]),
+    ("ж", ["ук(self, 数)\t# tab"]),
+    ("😀", ["😀 smile"]),
+    ("(", ["self, x):\n\t\tpass"]),
+    (")", [":\n\n\tyield"]),
+    (":", ["\n\tif x == (1, 2):\n", "\t\tbreak"]),
+    (" ", ["value = other"]),
+    ("\t", ["self.value"]),
+    ("\n", ["def 変(ж):\n    pass"]),
+    ("=", ["= 'a b'"]),
+    ("1", []),
+    ("", ["etc(…)"]),
+]
+
+_TYPED = "xen éж変😀():= 1_\n\tab"
+_KEYS = {"\n": "<CR>", "\t": "<C-v><Tab>", " ": "<Space>"}
+_MOVES = ("<Left>", "<Right>", "<Home>", "<End>", "<Up>", "<Down>", "<C-Home>", "<C-End>")
+
+# Neovim asks 200 ms after a key; here sooner. What is asked and answered is recorded where it leaves Neovim.
+_INSTRUMENT = """
+local method = 'textDocument/inlineCompletion'
+local num_asked, num_ended, timer, answer = 0, 0, nil, nil
+local defer = vim.defer_fn
+vim.defer_fn = function(run, wait_ms)
+  if wait_ms ~= 200 then return defer(run, wait_ms) end
+  timer = defer(run, 5)
+  return timer
+end
+vim.api.nvim_create_autocmd('LspAttach', { once = true, callback = function(event)
+  local client = vim.lsp.get_client_by_id(event.data.client_id)
+  assert(client.offset_encoding == 'utf-8')
+  local request = client.rpc.request
+  client.rpc.request = function(name, params, callback, notify)
+    if name ~= method then return request(name, params, callback, notify) end
+    num_asked = num_asked + 1
+    local place = { number = num_asked, lines = vim.api.nvim_buf_get_lines(0, 0, -1, true),
+      cursor = vim.api.nvim_win_get_cursor(0) }
+    return request(name, params, function(err, result, ...)
+      num_ended = num_ended + 1
+      if not err and result and result ~= vim.NIL then
+        place.items = result.items
+        answer = place
+      end
+      return callback(err, result, ...)
+    end, notify)
+  end
+end })
+function ReplayState()
+  return {
+    is_idle = num_asked == num_ended and (timer == nil or timer:is_closing()),
+    lines = vim.api.nvim_buf_get_lines(0, 0, -1, true), cursor = vim.api.nvim_win_get_cursor(0),
+    num_asked = num_asked, answer = answer, mode = vim.api.nvim_get_mode().mode,
+  }
+end
+"""
+_OPTIONS = "noautoindent indentexpr= noexpandtab softtabstop=0 textwidth=0 formatoptions= nosmarttab indentkeys="
+
+
+def prepare(editor: Editor) -> None:
+    """To be called before a file is opened."""
+    editor.lua(_INSTRUMENT)
+
+
+@dataclass
+class Counts:
+    """How often things happened, so that a replay that checks nothing is noticed."""
+
+    steps: int = 0
+    shown: int = 0
+    accepted: int = 0
+    accepted_parts: int = 0
+    dismissed: int = 0
+    undone: int = 0
+
+
+class Replay:
+    """Edits at random, and compares buffer, cursor and ghost text with the model after each step."""
+
+    def __init__(self, editor: Editor, lines: Sequence[str], seed: int) -> None:
+        self.counts = Counts()
+        self.steps: list[str] = []
+        self._editor = editor
+        self._random = random.Random(seed)
+        self._model = TextModel("\n".join(lines).encode())
+        self._num_seen = 0  # answers to requests up to this number are known to the model, or must not count
+        editor.nvim.command(f"setlocal {_OPTIONS}")
+        self._press("i")
+        self._settle()
+
+    def run(self, num_steps: int) -> None:
+        """Raises AssertionError with all steps so far at the first difference."""
+        try:
+            for _ in range(num_steps):
+                self.counts.steps += 1
+                self._step()
+        except AssertionError as error:
+            raise AssertionError(f"{error}\nafter the steps {self.steps!r}") from None
+
+    def _step(self) -> None:
+        actions: list[tuple[float, Callable[[], None]]] = [
+            (4, self._type),
+            (4, self._type_ahead),
+            (2, self._type_pair),
+            (3, self._delete),
+            (3, self._move),
+            (2, lambda: self._accept("<Tab>")),
+            (2, lambda: self._accept("<M-w>")),
+            (2, lambda: self._accept("<M-l>")),
+            (4, self._edit_and_accept),
+            (1, self._dismiss),
+            (0.7, self._undo),
+            (0.5, self._leave_and_return),
+        ]
+        weights, choices = zip(*actions, strict=True)
+        self._random.choices(choices, weights)[0]()
+
+    def _type(self) -> None:
+        text = self._random.choice(_TYPED)
+        self._model.type(text.encode())
+        self._press(_to_keys(text))
+        if text != "\n" and self._random.random() < 0.3:
+            self._compare_text(self._read())  # the next step comes before the answer, or while it comes
+            self._type()
+        else:
+            self._settle()
+
+    def _type_pair(self) -> None:
+        """As editors do that close brackets."""
+        self._model.type(b"()")
+        self._press("()")
+        self._model.cursor -= 1
+        self._model.close_block()
+        self._press("<Left>")
+        self._settle()
+
+    def _type_ahead(self) -> None:
+        rest = (self._model.rest or b"").decode()
+        text = rest[: self._random.randint(1, 3)].split("\n")[0] or "a"
+        self._model.type(text.encode())
+        self._press(_to_keys(text))
+        self._settle()
+
+    def _delete(self) -> None:
+        if self._random.random() < 0.7:
+            self._model.delete_before()
+            self._press("<BS>")
+        else:
+            self._model.delete_after()
+            self._press("<Del>")
+        self._settle()
+
+    def _move(self) -> None:
+        key = self._random.choice(_MOVES)
+        self._press(key)
+        state = self._read()
+        self._compare_lines(state)
+        moved = _find_offset(state["lines"], state["cursor"])
+        if moved != self._model.cursor or key in ("<Home>", "<End>", "<C-Home>", "<C-End>"):
+            self._model.close_block()
+        self._model.cursor = moved
+        self._settle()
+
+    def _accept(self, key: str) -> None:
+        self._accept_in_model(key)
+        self._press(key)
+        self._settle()
+
+    def _edit_and_accept(self) -> None:
+        """One batch of keys, so that Neovim asks nothing in between."""
+        rest = (self._model.rest or b"").decode()
+        text = self._random.choice([rest[:1].strip("\n") or "e", self._random.choice(_TYPED)])
+        key = self._random.choice(["<Tab>", "<M-w>", "<M-l>"])
+        keys = self._random.choice([_to_keys(text), "<BS>", "<Del>", "<CR><BS>"])
+        if keys == "<BS>":
+            self._model.delete_before()
+        elif keys == "<Del>":
+            self._model.delete_after()
+        elif keys == "<CR><BS>":
+            self._model.type(b"\n")
+            self._model.delete_before()
+        else:
+            self._model.type(text.encode())
+        self._accept_in_model(key)
+        self._press(keys + key)
+        self._settle()
+
+    def _accept_in_model(self, key: str) -> None:
+        model = self._model
+        accept = {"<Tab>": model.accept, "<M-w>": model.accept_word, "<M-l>": model.accept_line}[key]
+        if accept():
+            self.counts.accepted += key == "<Tab>"
+            self.counts.accepted_parts += key != "<Tab>"
+            self._num_seen = self._read()["num_asked"]
+        elif key == "<Tab>":
+            model.type(b"\t")
+
+    def _dismiss(self) -> None:
+        if self._model.rest is not None:
+            self._model.offer = None
+            self._num_seen = self._read()["num_asked"]
+            self.counts.dismissed += 1
+        self._press("<M-d>")
+        self._settle()
+
+    def _undo(self) -> None:
+        self._model.undo()
+        self.counts.undone += 1
+        self._press("<Esc>u")
+        self._enter()
+
+    def _leave_and_return(self) -> None:
+        self._model.leave()
+        self._press("<Esc>")
+        self._enter()
+
+    def _enter(self) -> None:
+        """Returns to insert mode, somewhere."""
+        state = self._read()
+        self._compare_lines(state)
+        self._num_seen = state["num_asked"]
+        self._press(self._random.choice("iaIA"))
+        state = self._read()
+        self._model.cursor = _find_offset(state["lines"], state["cursor"])
+        self._settle()
+
+    def _press(self, keys: str) -> None:
+        self.steps.append(keys)
+        self._editor.type_and_wait(keys)
+
+    def _read(self) -> dict[str, Any]:
+        state: dict[str, Any] = self._editor.lua("return ReplayState()")
+        return state
+
+    def _settle(self) -> None:
+        """Waits until nothing is under way, hands the last answer to the model, and compares."""
+        self._editor.wait_for(lambda: self._read()["is_idle"], True)
+        state = self._read()
+        self._compare_text(state)
+        self._take_answer(state)
+        wanted, ghost = self._model.rest, self._editor.ghost
+        self.counts.shown += wanted is not None
+        assert ghost == (wanted and wanted.decode()), f"ghost text {ghost!r} instead of {wanted!r}"
+
+    def _take_answer(self, state: dict[str, Any]) -> None:
+        answer = state["answer"]
+        if not answer or answer["number"] <= self._num_seen:
+            return
+        self._num_seen = answer["number"]
+        asked = "\n".join(answer["lines"]).encode()
+        assert asked == self._model.text, "the last request is for another text"
+        assert answer["cursor"] == state["cursor"], "the last request is for another place"
+        self._model.offer = _to_offer(answer) if answer["items"] else None
+
+    def _compare_text(self, state: dict[str, Any]) -> None:
+        self._compare_lines(state)
+        cursor = _find_offset(state["lines"], state["cursor"])
+        assert cursor == self._model.cursor, f"cursor at {cursor} instead of {self._model.cursor}"
+
+    def _compare_lines(self, state: dict[str, Any]) -> None:
+        text = "\n".join(state["lines"])
+        assert text == self._model.text.decode(), f"buffer {text!r}\ninstead of {self._model.text.decode()!r}"
+
+
+def _to_keys(text: str) -> str:
+    return "".join(_KEYS.get(char, char) for char in text)
+
+
+def _find_offset(lines: Sequence[str], cursor: Sequence[int]) -> int:
+    row, column = cursor
+    return sum(len(line.encode()) + 1 for line in lines[: row - 1]) + column
+
+
+def _to_offer(answer: dict[str, Any]) -> Offer:
+    """Reads the range of the item as the LSP specification says, with positions in bytes."""
+    (item,) = answer["items"]
+    start, end = item["range"]["start"], item["range"]["end"]
+    text = "\n".join(answer["lines"]).encode()
+    cursor = _find_offset(answer["lines"], answer["cursor"])
+    first = _find_offset(answer["lines"], (start["line"] + 1, start["character"]))
+    last = _find_offset(answer["lines"], (end["line"] + 1, end["character"]))
+    return Offer(text[:first], item["insertText"].encode(), text[cursor:last], text[last:])
