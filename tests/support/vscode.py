@@ -45,9 +45,17 @@ def find_missing() -> str | None:
 
 def install_extension(extensions: Path) -> None:
     """Installs the built extension into a folder of extensions."""
-    subprocess.run(
-        [_CODE_SERVER, "--extensions-dir", extensions, "--install-extension", _VSIX], check=True, capture_output=True
-    )
+    user = extensions.parent / "installer"  # otherwise code-server writes its configuration into the home folder
+    command: list[str | Path] = [
+        _CODE_SERVER,
+        "--user-data-dir",
+        user,
+        "--config",
+        user / "config.yaml",
+        "--extensions-dir",
+        extensions,
+    ]
+    subprocess.run([*command, "--install-extension", _VSIX], check=True, capture_output=True)
 
 
 @dataclass(frozen=True, slots=True)
