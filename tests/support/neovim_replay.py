@@ -57,7 +57,7 @@ vim.api.nvim_create_autocmd('LspAttach', { once = true, callback = function(even
       num_ended = num_ended + 1
       if not err and result and result ~= vim.NIL then
         place.items = result.items
-        answer = place
+        if not answer or answer.number < place.number then answer = place end -- answers may change places
       end
       return callback(err, result, ...)
     end, notify)
@@ -251,13 +251,20 @@ class Replay:
 
     def _settle(self) -> None:
         """Waits until nothing is under way, hands the last answer to the model, and compares."""
-        self._editor.wait_for(lambda: self._read()["is_idle"], True)
-        state = self._read()
+        state, ghost = self._read_idle()
         self._compare_text(state)
         self._take_answer(state)
-        wanted, ghost = self._model.rest, self._editor.ghost
+        wanted = self._model.rest
         self.counts.shown += wanted is not None
         assert ghost == (wanted and wanted.decode()), f"ghost text {ghost!r} instead of {wanted!r}"
+
+    def _read_idle(self) -> tuple[dict[str, Any], str | None]:
+        """Reads the state and the ghost text when nothing is under way, and nothing is sent in between."""
+        while True:
+            self._editor.wait_for(lambda: self._read()["is_idle"], True)
+            state, ghost, later = self._read(), self._editor.ghost, self._read()
+            if later["is_idle"] and later["num_asked"] == state["num_asked"]:
+                return state, ghost
 
     def _take_answer(self, state: dict[str, Any]) -> None:
         answer = state["answer"]
