@@ -14,13 +14,13 @@ from inference.protocol.completion import Chunks, CompletionRequest
 from lsp_server.backend import BackendFactory, BackendStarter
 from lsp_server.context import Context, cut_context
 from lsp_server.documents import Documents, Place
-from lsp_server.editor_process import EditorProcess
 from lsp_server.errors import EditorError, OutOfStepError, to_midtoken_error
 from lsp_server.items import Insertion, fit
-from lsp_server.pygls_overrides import MidtokenProtocol, build_strict_converter
 from lsp_server.session import Session
 from lsp_server.settings import SECTION, Settings, SettingsSources
 from lsp_server.status import Status
+from lsp_server.transport.editor_process import EditorProcess
+from lsp_server.transport.pygls_overrides import MidtokenProtocol, build_strict_converter
 from lsp_server.window import LspWindow
 
 

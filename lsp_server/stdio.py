@@ -10,10 +10,10 @@ from pygls.io_ import StdoutWriter
 
 from lsp_server.backend import BackendFactory
 from lsp_server.features import build_server
-from lsp_server.log_filter import keep_text_out_of_logs
-from lsp_server.messages import serve_messages
 from lsp_server.server import MidtokenServer
-from lsp_server.stdin_reader import open_descriptor
+from lsp_server.transport.log_filter import keep_text_out_of_logs
+from lsp_server.transport.messages import serve_messages
+from lsp_server.transport.stdin_reader import open_descriptor
 
 
 def serve_stdio(connect: BackendFactory) -> NoReturn:

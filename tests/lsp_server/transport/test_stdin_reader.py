@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from lsp_server.stdin_reader import open_descriptor
+from lsp_server.transport.stdin_reader import open_descriptor
 
 
 async def test_lines_and_bytes_arrive_as_they_were_written() -> None:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from lsp_server.errors import BrokenInputError
-from lsp_server.pygls_overrides import MidtokenProtocol
+from lsp_server.transport.pygls_overrides import MidtokenProtocol
 
 MAX_BODY_BYTES = 64 * 2**20
 

@@ -8,8 +8,8 @@ import os
 import pytest
 
 from lsp_server.errors import BrokenInputError
-from lsp_server.messages import MAX_BODY_BYTES, read_body, serve_messages
-from lsp_server.stdin_reader import open_descriptor
+from lsp_server.transport.messages import MAX_BODY_BYTES, read_body, serve_messages
+from lsp_server.transport.stdin_reader import open_descriptor
 from tests.support.lsp_in_process import InProcess
 
 

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from lsp_server.editor_process import EditorProcess
+from lsp_server.transport.editor_process import EditorProcess
 
 
 async def test_the_end_of_the_process_is_noticed() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lsp_server.log_filter import keep_text_out_of_logs
+from lsp_server.transport.log_filter import keep_text_out_of_logs
 
 _LOGGERS = ("pygls.protocol.json_rpc", "pygls.protocol.language_server", "pygls.server")
 
