@@ -105,7 +105,8 @@ class Scheduler(Generic[T]):
 
     def sort(self) -> list[T]:
         """All requests, those that should step first at the front."""
-        behind, now = self._shares.find_behind(), self._clock()
+        tenants, now = {request.tenant for request in self._requests}, self._clock()
+        behind = {tenant for tenant in tenants if self._shares.is_behind(tenant)}
         indexed = enumerate(self._requests)
         return [request for _, request in sorted(indexed, key=lambda pair: _rank(pair[1], pair[0], behind, now))]
 

@@ -16,6 +16,7 @@ class TenantShares:
         self._clock = clock
         self._since = clock()
         self._work: dict[str, float] = {}  # in units that grow with time, so that what is older counts less
+        self._total = 0.0  # of all tenants; there may be thousands
 
     def __len__(self) -> int:
         return len(self._work)
@@ -24,24 +25,23 @@ class TenantShares:
         """Notes that a tenant asks for work. For the time that it asked for nothing, it may catch up a little only."""
         self._fade()
         work = self._work.setdefault(tenant, 0.0)
-        others = sum(self._work.values()) - work
+        others = self._total - work
         fraction = _BEHIND_FRACTION / len(self._work)
         not_behind = others * fraction / (1 - fraction)  # the limit moves with its own work
-        self._work[tenant] = max(work, not_behind - _MAX_CLAIM * self._unit)
+        self._add(tenant, max(0.0, not_behind - _MAX_CLAIM * self._unit - work))
 
     def charge(self, tenant: str, work: float) -> None:
         """Counts work that was done now."""
         self._fade()
-        self._work[tenant] = self._work.get(tenant, 0.0) + work * self._unit
+        self._add(tenant, work * self._unit)
 
-    def find_behind(self) -> set[str]:
-        """The tenants that got clearly less than the others."""
-        limit = self._limit
-        return {tenant for tenant, work in self._work.items() if work < limit}
+    def is_behind(self, tenant: str) -> bool:
+        """True if the tenant got clearly less than the others."""
+        return self._work.get(tenant, 0.0) < _BEHIND_FRACTION * self._total / max(len(self._work), 1)
 
-    @property
-    def _limit(self) -> float:
-        return _BEHIND_FRACTION * sum(self._work.values()) / max(len(self._work), 1)
+    def _add(self, tenant: str, work: float) -> None:
+        self._work[tenant] = self._work.get(tenant, 0.0) + work
+        self._total += work
 
     @property
     def _unit(self) -> float:
@@ -55,3 +55,4 @@ class TenantShares:
         self._since += elapsed_s
         worth = math.exp(-elapsed_s / _MEMORY_S)
         self._work = {tenant: work * worth for tenant, work in self._work.items() if work * worth >= _MIN_WORK}
+        self._total = sum(self._work.values())

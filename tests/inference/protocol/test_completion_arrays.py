@@ -1,0 +1,137 @@
+import dataclasses
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference.errors import InvalidRequestError
+from inference.protocol import completion, completion_arrays
+from inference.protocol.completion import (
+    CompletionChunk,
+    CompletionRequest,
+    CompletionStats,
+    ExplainedNode,
+    Explanation,
+    Extent,
+    FinishReason,
+    Healing,
+    Priority,
+)
+
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)  # no lone surrogates: those are refused
+_COUNTS = st.integers(0, 2**31 - 1)
+_FLOATS = st.floats(0, 1e6, width=32)
+
+_REQUESTS = st.builds(
+    CompletionRequest,
+    prefix=_TEXTS,
+    suffix=_TEXTS,
+    max_tokens=st.integers(1, completion.MAX_NEW_TOKENS),
+    healing=st.sampled_from(Healing),
+    stop=st.lists(_TEXTS.filter(bool), max_size=completion.MAX_STOP_STRINGS).map(tuple),
+    extent=st.sampled_from(Extent),
+    temperature=st.floats(0, 10, width=32),
+    top_p=st.floats(0, 1, exclude_min=True, width=32),
+    seed=st.none() | st.integers(0, 2**63 - 1),
+    num_candidates=st.integers(1, completion.MAX_CANDIDATES),
+    deadline_ms=st.none() | st.integers(1, 3_600_000),
+    explain=st.booleans(),
+    tenant=_TEXTS,
+    document=_TEXTS,
+    priority=st.sampled_from(Priority),
+    chunks=st.sampled_from(completion.Chunks),
+)
+_STATS = st.builds(
+    CompletionStats,
+    **{field.name: _FLOATS if field.name.endswith("_ms") else _COUNTS for field in dataclasses.fields(CompletionStats)},
+)
+_NODES = st.builds(
+    ExplainedNode,
+    parent=st.none() | _COUNTS,
+    token=_TEXTS,
+    num_covered_bytes=_COUNTS,
+    log_mass=st.floats(-1e6, 0),
+    best_token=st.none() | _TEXTS,
+    best_log_prob=st.none() | st.floats(-1e6, 0),
+)
+_TOKENS = st.lists(_TEXTS, max_size=4).map(tuple)
+_EXPLANATIONS = st.builds(
+    Explanation,
+    kept_tail=_TOKENS,
+    healed_bytes=_TEXTS,
+    nodes=st.lists(_NODES, max_size=4).map(tuple),
+    chosen_tokens=_TOKENS,
+    unhealed_tokens=_TOKENS,
+)
+_CHUNKS = st.builds(
+    CompletionChunk,
+    text=_TEXTS,
+    candidate=_COUNTS,
+    healed_bytes=_COUNTS,
+    finish_reason=st.none() | st.sampled_from(FinishReason),
+    stats=st.none() | _STATS,
+    explanation=st.none() | _EXPLANATIONS,
+)
+
+
+@given(_REQUESTS)
+def test_a_request_is_unchanged_after_a_round_trip(request: CompletionRequest) -> None:
+    assert completion_arrays.request_from_arrays(completion_arrays.request_to_arrays(request)) == request
+
+
+@given(_CHUNKS)
+def test_a_chunk_is_unchanged_after_a_round_trip(chunk: CompletionChunk) -> None:
+    assert completion_arrays.chunk_from_arrays(completion_arrays.chunk_to_arrays(chunk)) == chunk
+
+
+@given(_REQUESTS)
+def test_request_arrays_have_the_types_of_the_table(request: CompletionRequest) -> None:
+    for name, array in completion_arrays.request_to_arrays(request).items():
+        assert array.dtype == completion_arrays.REQUEST_TYPES[name][1]
+
+
+@given(_CHUNKS)
+def test_chunk_arrays_have_the_types_of_the_table(chunk: CompletionChunk) -> None:
+    for name, array in completion_arrays.chunk_to_arrays(chunk).items():
+        assert array.shape == (1,)
+        assert array.dtype == completion_arrays.CHUNK_TYPES[name][1]
+
+
+def test_the_table_names_every_field_of_a_request() -> None:
+    assert list(completion_arrays.REQUEST_TYPES) == [field.name for field in dataclasses.fields(CompletionRequest)]
+
+
+def test_the_readme_names_every_field_of_a_request_and_of_its_statistics() -> None:
+    rows = [line for line in Path("README.md").read_text().splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall("`(\\w+)`", row.split("|")[1])}
+
+    fields = dataclasses.fields(CompletionRequest)[1:] + dataclasses.fields(CompletionStats)
+    assert {field.name for field in fields} <= named
+
+
+@pytest.mark.parametrize(
+    ("arrays", "text"),
+    [
+        ({}, "prefix is missing: the text before the cursor"),
+        ({"prefix": [b"a", b"b"]}, "prefix takes one value, not 2"),
+        ({"prefix": []}, "prefix takes one value, not 0"),
+        ({"prefix": [b"a\xff"]}, "prefix is not UTF-8: invalid start byte at byte 1"),
+        ({"prefix": [b"a"], "stop": [b"x", b"\xff"]}, "stop is not UTF-8: invalid start byte at byte 0"),
+        ({"prefix": [b"a"], "healing": [b"magic"]}, "healing must be one of exact, greedy, single, none, not 'magic'"),
+        ({"prefix": [b"a"], "priority": [b"now"]}, "priority must be one of interactive, prefetch, not 'now'"),
+        ({"prefix": [b"a"], "extent": [b"page"]}, "extent must be one of single_line, block, auto, not 'page'"),
+        ({"prefix": [b"a"], "chunks": [b"words"]}, "chunks must be one of tokens, lines, not 'words'"),
+    ],
+)
+def test_an_invalid_array_is_named_in_the_error(arrays: dict[str, list[bytes]], text: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        completion_arrays.request_from_arrays({name: np.array(items, np.object_) for name, items in arrays.items()})
+    assert str(caught.value) == text
+
+
+def test_an_unknown_field_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InvalidRequestError, match="unknown field 'max_token'; known are prefix, suffix, max_tokens, "):
+        completion_arrays.request_from_arrays({"prefix": np.array([b"a"], np.object_), "max_token": np.array([1])})
