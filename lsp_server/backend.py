@@ -6,6 +6,7 @@ from typing import Protocol
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from lsp_server.errors import to_connect_error, to_midtoken_error
+from lsp_server.reasons import Reason, Silence
 from lsp_server.status import Status
 
 
@@ -51,6 +52,14 @@ class BackendStarter:
         self._start_task: asyncio.Task[None] | None = None
         self._close_tasks: set[asyncio.Task[None]] = set()
         self._last_start_s: float | None = None
+        self._failure = ""  # why the last attempt to connect failed
+
+    @property
+    def silence(self) -> Silence:
+        """Why `get` returned None."""
+        if self._start_task is not None:
+            return Silence(Reason.STARTING, "the completion server is starting")
+        return Silence(Reason.UNREACHABLE, self._failure or "the connection to the completion server was lost")
 
     def start(self) -> None:
         """Starts to connect. Does nothing if it is connected or connecting, or started less than `retry_s` ago."""
@@ -98,12 +107,15 @@ class BackendStarter:
         notice = loop.call_later(self._grace_s, self._status.starting)
         try:
             self._backend = await self._connect()
+            self._failure = ""
             self._status.ready(loop.time() - started_s)
         except asyncio.CancelledError:
             self._status.start_cancelled()
             raise
         except Exception as error:  # nobody awaits this task's result, so every error is reported here
-            self._status.not_started(to_connect_error(error))
+            failure = to_connect_error(error)
+            self._failure = str(failure)
+            self._status.not_started(failure)
         finally:
             notice.cancel()
             self._start_task = None

@@ -35,7 +35,7 @@ def cut_context(document: Document, position: Position, settings: Settings) -> C
 
     The prefix starts at `document.anchor_line`. The anchor moves only when the prefix no longer fits, or is less than
     half full, and then by at least a quarter of the limit. If it moved with each typed line, the model could reuse
-    nothing that it has computed for the prefix. Raises OutOfStepError.
+    nothing that it has computed for the prefix. Raises OutOfStepError, TooLargeError.
     """
     line, before, after = document.split_at(position)
     prefix = _cut_prefix(document, line, before, settings.max_prefix_bytes)

@@ -19,10 +19,12 @@ from lsprotocol.types import (
 )
 from lsprotocol.validators import INTEGER_MIN_VALUE
 
-from lsp_server.errors import OutOfStepError, UnknownDocumentError
+from lsp_server.errors import EditorError, OutOfStepError, TooLargeError, UnknownDocumentError
 from lsp_server.positions import join_surrogates, num_units, split_line
 
 Change = TextDocumentContentChangePartial | TextDocumentContentChangeWholeDocument
+
+MAX_CHARS = 10_000_000  # of a document with suggestions
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +38,15 @@ class Place:
     line_end: str = "\n"
 
 
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """The last edit of a document: what was inserted, and the line and the text of that line before its end."""
+
+    text: str
+    line: int
+    before: str
+
+
 class Document:
     """One open document: its lines as the editor has them, each with its own line end.
 
@@ -43,7 +54,18 @@ class Document:
     one line.
     """
 
-    __slots__ = ("_encoding", "_lines", "_problem", "anchor_line", "language_id", "uri", "version")
+    __slots__ = (
+        "_encoding",
+        "_lines",
+        "_num_chars",
+        "_problem",
+        "_was_edited",
+        "anchor_line",
+        "language_id",
+        "last_edit",
+        "uri",
+        "version",
+    )
 
     def __init__(self, item: TextDocumentItem, encoding: PositionEncodingKind) -> None:
         self.uri = item.uri
@@ -52,20 +74,35 @@ class Document:
         # The number of the line at which the sent prefix starts (lsp_server.context). Edits above the line change the
         # number, so that it stays the same line of the text.
         self.anchor_line = 0
+        # None before the first edit, and after edits of the whole text or of several places.
+        self.last_edit: Edit | None = None
         self._encoding = encoding
-        self._lines = split_lines(item.text)
-        self._problem: str | None = None  # why the text is unknown
+        self._lines: list[str] = [""]
+        self._num_chars = 0
+        self._was_edited = False
+        self._problem: EditorError | None = None  # why the text is not known
+        self._replace_all(item.text)
 
     @property
     def lines(self) -> Sequence[str]:
-        """The lines with their line ends. Raises OutOfStepError."""
-        self._check_in_step()
+        """The lines with their line ends. Raises OutOfStepError, TooLargeError."""
+        self._check_known()
         return self._lines
 
     @property
     def text(self) -> str:
-        """The whole text; for tests and small documents. Raises OutOfStepError."""
+        """The whole text; for tests and small documents. Raises OutOfStepError, TooLargeError."""
         return "".join(self.lines)
+
+    @property
+    def num_chars(self) -> int:
+        """The length of the text."""
+        return self._num_chars
+
+    @property
+    def problem(self) -> EditorError | None:
+        """Why the text is not known; None if it is."""
+        return self._problem
 
     def apply(self, version: int, changes: Sequence[Change]) -> None:
         """Applies the edits of one notification in order, each to the result of the one before.
@@ -78,34 +115,37 @@ class Document:
             _log.warning("ignored edits of version %d: the current version is %d", version, self.version)
             return
         self.version = version
+        self.last_edit = None
+        self._was_edited = True
         for change in changes:
             if isinstance(change, TextDocumentContentChangeWholeDocument):
-                self._lines = split_lines(change.text)
-                self.anchor_line = min(self.anchor_line, len(self._lines) - 1)
-                self._problem = None
+                self._replace_all(change.text)
             elif self._problem is None:
                 self._replace(change.range, change.text)
+        if len(changes) > 1:
+            self.last_edit = None
 
     def lose_step(self, problem: str) -> None:
         """Makes the text unknown until a change contains all of it. Raises OutOfStepError, if it was known."""
         if self._problem is None:
-            self._problem = f"{problem}; there are no suggestions for this document until it is opened again"
+            error = OutOfStepError(f"{problem}; there are no suggestions for this document until it is opened again")
+            self._problem = error
             self.version = INTEGER_MIN_VALUE
-            raise OutOfStepError(self._problem)
+            raise error
 
     def split_at(self, position: Position) -> tuple[int, str, str]:
-        """Returns the line number, and the line's text before and after `position`. Raises OutOfStepError.
+        """Returns the line number, and the line's text before and after `position`. Raises like `lines`.
 
         A position after the end of the text means the end of the text.
         """
-        self._check_in_step()
+        self._check_known()
         if position.line >= len(self._lines):
             return len(self._lines) - 1, self._lines[-1], ""
         before, after = split_line(self._lines[position.line], position.character, self._encoding)
         return position.line, before, after
 
     def find_place(self, position: Position) -> Place:
-        """Returns the place in the text that `position` means, which may lie outside it. Raises OutOfStepError.
+        """Returns the place in the text that `position` means, which may lie outside it. Raises like `lines`.
 
         It is never inside a code point. Its line end is the line's own, or, for the last line, that of the line above.
         """
@@ -116,6 +156,13 @@ class Document:
         with_end = max(0, min(number, len(self._lines) - 2))  # the last line has no line end
         return Place(found, self._encoding, _find_line_end(self._lines[with_end]) or "\n")
 
+    def was_edited_at(self, position: Position) -> bool:
+        """True if the last edit ended at `position`, or if it is not known where it ended. Raises like `lines`."""
+        if self.last_edit is None:
+            return self._was_edited
+        number, before, _ = self.split_at(position)
+        return (self.last_edit.line, self.last_edit.before) == (number, before)
+
     def _replace(self, span: Range, text: str) -> None:
         if (span.start.line, span.start.character) > (span.end.line, span.end.character):
             self.lose_step(f"the editor sent an edit that ends before it starts ({span}, version {self.version})")
@@ -124,11 +171,30 @@ class Document:
         if first > 0 and not before and self._lines[first - 1].endswith("\r"):
             first -= 1  # the new text may begin with \n, which joins the \r to one line end
             before = self._lines[first]
+        removed = sum(map(len, self._lines[first : last + 1]))
         lines = _splice(before, text, after)
+        self._num_chars += sum(map(len, lines)) - removed
         if last < len(self._lines) - 1 and len(lines) > 1 and not lines[-1]:
             lines.pop()  # `after` has a line end, and the line that follows it is in the document already
         self._lines[first : last + 1] = lines
         self._move_anchor(first, last, len(lines))
+        end = first + len(lines) - 1
+        self.last_edit = Edit(text, end, lines[-1][: len(lines[-1]) - len(after)] if lines else "")
+        self._check_size()
+
+    def _replace_all(self, text: str) -> None:
+        self._lines = split_lines(text) if len(text) <= MAX_CHARS else [""]
+        self._num_chars = len(text)
+        self._problem = None
+        self.anchor_line = min(self.anchor_line, len(self._lines) - 1)
+        self._check_size()
+
+    def _check_size(self) -> None:
+        if self._num_chars > MAX_CHARS:
+            self._problem = TooLargeError(
+                f"the document has more than {MAX_CHARS // 1_000_000} million characters, so it gets no suggestions"
+            )
+            self._lines, self.anchor_line, self.last_edit = [""], 0, None
 
     def _move_anchor(self, first: int, last: int, num_new: int) -> None:
         if self.anchor_line > last:
@@ -136,9 +202,9 @@ class Document:
         elif self.anchor_line > first:
             self.anchor_line = first
 
-    def _check_in_step(self) -> None:
+    def _check_known(self) -> None:
         if self._problem is not None:
-            raise OutOfStepError(self._problem)
+            raise self._problem
 
 
 class Documents:

@@ -4,6 +4,7 @@ MidtokenError (inference.errors)
 ├── EditorError               the editor sent something that cannot be applied
 │   ├── UnknownDocumentError  the document is not open
 │   ├── OutOfStepError        the text is no longer known; the document has to be opened again
+│   ├── TooLargeError         the document is too large for suggestions
 │   └── BrokenInputError      the input is not LSP, so nothing more can be read from it
 ├── ConnectError              an error of the operating system while connecting to the completion server
 └── UnexpectedError           a defect of the language server
@@ -24,6 +25,10 @@ class UnknownDocumentError(EditorError):
 
 class OutOfStepError(EditorError):
     """An edit could not be applied. The text is unknown until the editor sends all of it again."""
+
+
+class TooLargeError(EditorError):
+    """The document is too large. Its text is not kept, so there are no suggestions for it."""
 
 
 class BrokenInputError(EditorError):

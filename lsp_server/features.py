@@ -8,20 +8,24 @@ from lsprotocol import types
 from lsp_server.backend import BackendFactory
 from lsp_server.documents import Place
 from lsp_server.items import completion_item, extend_selected, inline_item
+from lsp_server.reasons import Silence
 from lsp_server.server import MidtokenServer, Suggestion
+from lsp_server.usage import add_acceptance, add_usage_features
 
 # After these characters, a client without inline completion requests a completion. After letters it always does.
 _TRIGGER_CHARACTERS: Sequence[str] = tuple(" .,:;=+-*/<>([{\"'@")
 
 
-def build_server(connect: BackendFactory) -> MidtokenServer:
+def build_server(connect: BackendFactory, languages: tuple[str, ...] | None = None) -> MidtokenServer:
     """Returns a language server. It offers each editor one of its two features: ghost text or completion menu.
 
-    It calls `connect` when the first document is opened, and again after the connection is lost.
+    It calls `connect` when the first document is opened, and again after the connection is lost. `languages`: those
+    that the model knows; None: any.
     """
-    server = MidtokenServer(connect)
+    server = MidtokenServer(connect, languages)
     _add_lifecycle(server)
     _add_text_synchronization(server)
+    add_usage_features(server)
     return server
 
 
@@ -68,11 +72,12 @@ def _add_inline_completion(server: MidtokenServer, writes_lf: bool) -> None:
     # Without the options object pygls does not announce the capability.
     @server.feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())
     async def _inline_completion(params: types.InlineCompletionParams) -> types.InlineCompletionList | None:
-        suggestion = await server.suggest(params.text_document.uri, params.position)
-        if suggestion is None:
-            return None
-        place = replace(suggestion.place, line_end="\n") if writes_lf else suggestion.place
-        return _to_inline_list(suggestion, place, params.context.selected_completion_info)
+        is_invoked = params.context.trigger_kind is types.InlineCompletionTriggerKind.Invoked
+        found = await server.suggest(params.text_document.uri, params.position, is_invoked)
+        if isinstance(found, Silence):
+            return types.InlineCompletionList([]) if found.reason.hides_suggestion else None
+        place = replace(found.place, line_end="\n") if writes_lf else found.place
+        return _to_inline_list(found, place, params.context.selected_completion_info)
 
 
 def _add_completion_menu(server: MidtokenServer) -> None:
@@ -88,20 +93,23 @@ def _to_inline_list(
     suggestion: Suggestion, place: Place, selected: types.SelectedCompletionInfo | None
 ) -> types.InlineCompletionList | None:
     """An empty list makes the editor hide the ghost text. null, for a request without an answer, does not."""
-    if suggestion.insertion is None:
-        return types.InlineCompletionList([])
+    context = suggestion.context
     if selected is None:
-        return types.InlineCompletionList([inline_item(suggestion.insertion, suggestion.context, place)])
-    extended = extend_selected(suggestion.insertion, suggestion.context, place, selected)
-    return None if extended is None else types.InlineCompletionList([extended])
+        items = [inline_item(insertion, context, place) for insertion in suggestion.insertions]
+    else:
+        extended = (extend_selected(insertion, context, place, selected) for insertion in suggestion.insertions)
+        items = [item for item in extended if item is not None]
+        if not items:
+            return None
+    return types.InlineCompletionList([add_acceptance(item, suggestion.number) for item in items])
 
 
-def _to_menu(suggestion: Suggestion | None) -> types.CompletionList:
+def _to_menu(found: Suggestion | Silence) -> types.CompletionList:
     """Marks the list as incomplete, so that the editor requests a new one after the next letter."""
-    if suggestion is None or suggestion.insertion is None:
+    if isinstance(found, Silence):
         return types.CompletionList(is_incomplete=True, items=[])
-    item = completion_item(suggestion.insertion, suggestion.context, suggestion.place)
-    return types.CompletionList(is_incomplete=True, items=[item])
+    items = [completion_item(insertion, found.context, found.place) for insertion in found.insertions]
+    return types.CompletionList(is_incomplete=True, items=items)
 
 
 def _draws_ghost_text(capabilities: types.ClientCapabilities) -> bool:

@@ -13,9 +13,15 @@ from pygls.lsp.server import LanguageServer
 from inference.protocol.completion import Chunks, CompletionRequest
 from lsp_server.backend import BackendFactory, BackendStarter
 from lsp_server.context import Context, cut_context
-from lsp_server.documents import Documents, Place
+from lsp_server.counters import Counters
+from lsp_server.disturbance import find_disturbance
+from lsp_server.documents import Document, Documents, Place
+from lsp_server.eligibility import find_document_silence
 from lsp_server.errors import EditorError, OutOfStepError, to_midtoken_error
-from lsp_server.items import Insertion, fit
+from lsp_server.filters.fit import Insertion, fit
+from lsp_server.generation import Question
+from lsp_server.reasons import Reason, Silence, to_silence
+from lsp_server.related.selection import RelatedText
 from lsp_server.session import Session
 from lsp_server.settings import SECTION, Settings, SettingsSources
 from lsp_server.status import Status
@@ -23,14 +29,17 @@ from lsp_server.transport.editor_process import EditorProcess
 from lsp_server.transport.pygls_overrides import MidtokenProtocol, build_strict_converter
 from lsp_server.window import LspWindow
 
+_MAX_ITEMS = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """The text around a cursor, and what to insert there; None if there is nothing to suggest."""
+    """The text around a cursor, and what to insert there: the best first, at least one."""
 
     place: Place
     context: Context
-    insertion: Insertion | None
+    insertions: tuple[Insertion, ...]
+    number: int  # of the answer, counted from 1
 
 
 class MidtokenServer(LanguageServer):
@@ -38,7 +47,8 @@ class MidtokenServer(LanguageServer):
 
     protocol: MidtokenProtocol
 
-    def __init__(self, connect: BackendFactory) -> None:
+    def __init__(self, connect: BackendFactory, languages: tuple[str, ...] | None = None) -> None:
+        """`languages`: the identifiers of those that the model knows (LSP, TextDocumentItem); None: any."""
         super().__init__(
             "midtoken", _find_version(), protocol_cls=MidtokenProtocol, converter_factory=build_strict_converter
         )
@@ -46,6 +56,10 @@ class MidtokenServer(LanguageServer):
         self.editor = EditorProcess()
         self.settings = Settings()
         self.documents = Documents(types.PositionEncodingKind.Utf16)
+        self.counters = Counters()
+        self._languages = languages
+        self._related = RelatedText()
+        self._offered: dict[str, frozenset[str]] = {}  # the texts that were suggested last, by URI
         self._status = Status(LspWindow(self))
         self._starter = BackendStarter(connect, self._status)
         self._sessions: dict[str, Session] = {}
@@ -81,9 +95,9 @@ class MidtokenServer(LanguageServer):
     def open(self, item: types.TextDocumentItem) -> None:
         """Adds a document that the editor opened, and starts to connect to the completion server."""
         self.close(item.uri)
-        self.documents.open(item)
+        document = self.documents.open(item)
         self._sessions[item.uri] = Session(self._starter, self._status)
-        if self.settings.enabled:
+        if self._judge(document) is None:
             self._starter.start()
 
     def change(self, params: types.DidChangeTextDocumentParams) -> None:
@@ -92,6 +106,7 @@ class MidtokenServer(LanguageServer):
             document = self.documents.get(params.text_document.uri)
             self._sessions[document.uri].supersede()
             document.apply(params.text_document.version, params.content_changes)
+            self._judge(document)
         except EditorError as error:
             self._status.failed(error)
 
@@ -109,28 +124,29 @@ class MidtokenServer(LanguageServer):
     def close(self, uri: str) -> None:
         """Removes a document and cancels its generation. Does nothing if the document is not open."""
         self.documents.close(uri)
+        self._related.forget(uri)
+        self._offered.pop(uri, None)
+        self._status.forget(uri)
         if uri in self._sessions:
             self._sessions.pop(uri).close()
 
-    async def suggest(self, uri: str, position: types.Position) -> Suggestion | None:
-        """Returns what to suggest at a position, or None if the request has no answer.
+    async def suggest(self, uri: str, position: types.Position, is_invoked: bool = False) -> Suggestion | Silence:
+        """Returns what to suggest at a position, or why there is nothing. The user has been told of a failure.
 
-        That is so if a newer request or an edit superseded it, there is no backend yet, suggestions are disabled, the
-        document is out of step, or the request failed. The user has been told of the last two.
+        `is_invoked`: a person asked for it, so it may be up to three suggestions.
         """
-        if not self.settings.enabled:
-            return None
         try:
-            document = self.documents.get(uri)
-            place = document.find_place(position)
-            context = cut_context(document, place.position, self.settings)
-            text = await self._sessions[uri].complete(self._build_request(uri, context))
-            return None if text is None else Suggestion(place, context, fit(text, context))
-        except OutOfStepError:  # the user was told when it happened
-            return None
+            found = await self._suggest(self.documents.get(uri), position, is_invoked)
+        except EditorError as error:
+            self._status.failed(error)
+            found = to_silence(error)
         except Exception as error:  # the outermost handler: a defect must fail only this request
             self.report_server_error(error, type(error))
-            return None
+            found = Silence(Reason.FAILED)
+        if isinstance(found, Silence):
+            self.counters.silences[found.reason] += 1
+            self._status.silent(found, is_invoked)
+        return found
 
     async def close_all(self) -> None:
         """Cancels all generations and closes the connection to the completion server."""
@@ -156,14 +172,57 @@ class MidtokenServer(LanguageServer):
         if source is not FeatureRequestError:
             self._status.failed(to_midtoken_error(error))
 
+    async def _suggest(self, document: Document, position: types.Position, is_invoked: bool) -> Suggestion | Silence:
+        silence = self._judge(document)
+        if silence is not None:
+            return silence
+        place = document.find_place(position)
+        context = cut_context(document, place.position, self.settings)
+        if not is_invoked:
+            silence = find_disturbance(document, place, context, self._offered.get(document.uri, frozenset()))
+            if silence is not None:
+                return silence
+        question, session = self._build_question(document, context), self._sessions[document.uri]
+        answer = await session.complete(question)
+        if isinstance(answer, Silence):
+            return answer
+        others = await session.draw_alternatives(question) if is_invoked else []
+        if isinstance(others, Silence):
+            return others
+        insertions = self._fit([answer, *others], context)
+        if not insertions:
+            return Silence(Reason.FILTERED if answer.strip() else Reason.NOTHING)
+        self._offered[document.uri] = frozenset(context.line_before + each.text for each in insertions)
+        self.counters.suggested += 1
+        return Suggestion(place, context, insertions, self.counters.suggested)
+
+    def _fit(self, texts: list[str], context: Context) -> tuple[Insertion, ...]:
+        """Returns what is left of the texts, without what stands there twice."""
+        fitted = (fit(text, context, self.counters.filters) for text in texts)
+        distinct = dict.fromkeys(each for each in fitted if each is not None)
+        return tuple(distinct)[:_MAX_ITEMS]
+
+    def _judge(self, document: Document) -> Silence | None:
+        """Returns why a document has no suggestions, None if it has, and tells the user if that has changed."""
+        silence = self._find_silence(document)
+        self._status.judged(document.uri, silence)
+        return silence
+
+    def _find_silence(self, document: Document) -> Silence | None:
+        return find_document_silence(document, self.settings, self._languages)
+
     def _read_settings(self) -> None:
         read = self._settings_sources.read()
         self.settings = read.settings
+        self._related.max_bytes = self.settings.max_related_bytes
         self._status.configured(read.problems)
+        for document in self.documents.get_all():
+            self._judge(document)
 
-    def _build_request(self, uri: str, context: Context) -> CompletionRequest:
-        return CompletionRequest(
-            prefix=context.prefix,
+    def _build_question(self, document: Document, context: Context) -> Question:
+        others = [each for each in self.documents.get_all() if self._find_silence(each) is None]
+        request = CompletionRequest(
+            prefix=self._related.add(context, document, others),
             suffix=context.suffix,
             max_tokens=self.settings.max_tokens,
             healing=self.settings.healing,
@@ -171,8 +230,9 @@ class MidtokenServer(LanguageServer):
             deadline_ms=self.settings.deadline_ms,
             chunks=Chunks.LINES,
             tenant=self._tenant,
-            document=uuid.uuid5(uuid.NAMESPACE_URL, uri).hex,  # no path leaves the editor
+            document=uuid.uuid5(uuid.NAMESPACE_URL, document.uri).hex,  # no path leaves the editor
         )
+        return Question(context.prefix, context.suffix, request)
 
 
 def _find_version() -> str:

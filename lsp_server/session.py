@@ -1,17 +1,19 @@
 """The requests of one document. A new request supersedes the older one, and generated text is reused."""
 
 import asyncio
-import dataclasses
-import enum
+from collections import deque
 from contextlib import aclosing
 from dataclasses import dataclass
 
 from inference.errors import ServerUnreachableError
-from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
+from lsp_server.alternatives import draw_alternatives
 from lsp_server.backend import BackendStarter, CompletionBackend
 from lsp_server.errors import to_midtoken_error
-from lsp_server.items import CLOSERS
+from lsp_server.generation import Generation, NoAnswer, Question
+from lsp_server.reasons import SUPERSEDED, Silence, to_silence
 from lsp_server.status import Status
+
+_MAX_REMEMBERED = 16
 
 
 class Session:
@@ -19,60 +21,85 @@ class Session:
 
     At most one request waits and at most one generation runs. A request is answered
 
-    1. from the current generation, if the text typed since that generation's request is the generated text
-       (*typed ahead*);
-    2. from the same generation when it has more text, if the user has typed all that was generated so far;
+    1. from a generation, if the text typed since that generation's request is the generated text (*typed ahead*).
+       The current generation comes first, then the finished ones that are remembered: after a wrong letter is deleted,
+       the text agrees with an older one again;
+    2. from the current generation when it has more text, if the user has typed all that was generated so far;
     3. otherwise from a new generation. The current one is cancelled, on the server too.
 
     The answer is sent as soon as the first line is complete, and the generation continues. The request after
     acceptance, or after the next letter, gets the other lines from the same generation (*chained*).
 
     An edit makes the waiting request obsolete: its answer would be for a text that the editor no longer has. It is
-    answered with None at once, and the generation continues, because the edit may be text typed ahead.
+    superseded at once, and the generation continues, because the edit may be text typed ahead.
 
     A generation may end at any point: it fails, it is cancelled, or its connection is lost. The request that waits
-    for it is then answered with None, and the next request starts a new generation.
+    for it then has no suggestion, and the next request starts a new generation.
     """
 
     def __init__(self, starter: BackendStarter, status: Status) -> None:
         self._starter = starter
         self._status = status
-        self._generation: _Generation | None = None
+        self._generation: Generation | None = None
+        self._remembered: deque[Generation] = deque(maxlen=_MAX_REMEMBERED)  # finished ones, the newest first
         self._waiting: _Waiting | None = None
+        self._drawing: asyncio.Task[list[str]] | None = None
         self._num_requests = 0
 
-    async def complete(self, request: CompletionRequest) -> str | None:
-        """Returns the text to suggest, which may be empty.
+    async def complete(self, question: Question) -> str | Silence:
+        """Returns the text to suggest, which may be empty, or why there is none.
 
-        Returns None if a newer request or an edit superseded this one, there is no backend yet, or the generation
-        failed. The user has been told of a failure. Cancelling the call cancels the generation that it waits for.
+        The user has been told of a failure. Cancelling the call cancels the generation that it waits for.
         """
         self.supersede()
         number = self._num_requests
         while number == self._num_requests:
-            if self._generation is None or self._generation.find_answer(request) is NoAnswer.MISMATCH:
+            if self._generation is None or self._generation.find_answer(question) is NoAnswer.MISMATCH:
                 self._stop()
+                known = self._recall(question)
+                if known is not None:
+                    return known
                 backend = await self._starter.get()
-                if backend is None or number != self._num_requests:
+                if number != self._num_requests:
                     break
-                self._start(request, backend)
-            answer = await self._wait(request)
+                if backend is None:
+                    return self._starter.silence
+                self._start(question, backend)
+            answer = await self._wait(question)
             if number == self._num_requests and not isinstance(answer, NoAnswer):
                 return answer
-        return None
+        return SUPERSEDED
+
+    async def draw_alternatives(self, question: Question) -> list[str] | Silence:
+        """Returns more texts for a question that has an answer, in no order; none if the server is busy."""
+        backend = await self._starter.get()
+        if backend is None:
+            return []
+        drawing = self._drawing = asyncio.create_task(draw_alternatives(backend, question.request))
+        try:
+            await asyncio.wait({drawing})
+        finally:
+            drawing.cancel()
+        return SUPERSEDED if drawing.cancelled() else drawing.result()
 
     def supersede(self) -> None:
-        """Answers the waiting request with None. The generation continues. To be called for each edit."""
+        """Ends the waiting request without a suggestion. The generation continues. To be called for each edit."""
         self._num_requests += 1
-        self._answer_waiting(None)
+        if self._drawing is not None:
+            self._drawing.cancel()
+        self._answer_waiting(SUPERSEDED)
 
     def close(self) -> None:
-        """Cancels the generation, and answers the waiting request with None."""
+        """Cancels the generation, and ends the waiting request without a suggestion."""
         self.supersede()
         self._stop()
 
-    async def _wait(self, request: CompletionRequest) -> "str | NoAnswer | None":
-        waiting = self._waiting = _Waiting(request, asyncio.get_running_loop().create_future())
+    def _recall(self, question: Question) -> str | None:
+        answers = (generation.find_answer(question) for generation in self._remembered)
+        return next((answer for answer in answers if isinstance(answer, str)), None)
+
+    async def _wait(self, question: Question) -> str | NoAnswer | Silence:
+        waiting = self._waiting = _Waiting(question, asyncio.get_running_loop().create_future())
         self._try_to_answer()
         try:
             return await waiting.answer
@@ -82,43 +109,46 @@ class Session:
                 self._stop()
             raise
 
-    def _start(self, request: CompletionRequest, backend: CompletionBackend) -> None:
-        generation = self._generation = _Generation(request)
+    def _start(self, question: Question, backend: CompletionBackend) -> None:
+        generation = self._generation = Generation(question)
         generation.task = asyncio.create_task(self._generate(generation, backend))
         # A callback, not a `finally`: a task that is cancelled before its first step runs none of its code.
         generation.task.add_done_callback(lambda _: self._discard_unfinished(generation))
 
-    async def _generate(self, generation: "_Generation", backend: CompletionBackend) -> None:
+    async def _generate(self, generation: Generation, backend: CompletionBackend) -> None:
         try:
-            async with aclosing(backend.stream(generation.request)) as chunks:
+            async with aclosing(backend.stream(generation.question.request)) as chunks:
                 async for chunk in chunks:
                     generation.add(chunk)
                     self._try_to_answer()
             generation.is_finished = True
+            self._remembered.appendleft(generation)
             self._try_to_answer()
             self._status.working()
         except Exception as error:  # nobody awaits this task's result, so every error is reported here
             self._report(error, generation, backend)
 
-    def _report(self, error: Exception, generation: "_Generation", backend: CompletionBackend) -> None:
+    def _report(self, error: Exception, generation: Generation, backend: CompletionBackend) -> None:
+        failure = to_midtoken_error(error)
+        generation.failure = to_silence(failure)
         # Once the backend was dropped, the user has been told of the lost connection. Later errors follow from it.
         if generation is self._generation and self._starter.is_current(backend):
-            self._status.failed(to_midtoken_error(error))
+            self._status.failed(failure)
         if isinstance(error, ServerUnreachableError):
             self._starter.drop(backend)
 
-    def _discard_unfinished(self, generation: "_Generation") -> None:
+    def _discard_unfinished(self, generation: Generation) -> None:
         if generation is self._generation and not generation.is_finished:
             self._generation = None
-            self._answer_waiting(None)
+            self._answer_waiting(generation.failure or SUPERSEDED)
 
     def _try_to_answer(self) -> None:
         if self._waiting is not None and self._generation is not None:
-            answer = self._generation.find_answer(self._waiting.request)
+            answer = self._generation.find_answer(self._waiting.question)
             if answer is not NoAnswer.PENDING:
                 self._answer_waiting(answer)
 
-    def _answer_waiting(self, answer: "str | NoAnswer | None") -> None:
+    def _answer_waiting(self, answer: str | NoAnswer | Silence) -> None:
         if self._waiting is not None:
             self._waiting.resolve(answer)
             self._waiting = None
@@ -129,73 +159,13 @@ class Session:
         self._generation = None
 
 
-class NoAnswer(enum.Enum):
-    """Why a generation has no answer to a request."""
-
-    PENDING = enum.auto()  # the generation agrees with the request, and more text is to come
-    MISMATCH = enum.auto()  # the generation cannot answer this request
-
-
 @dataclass(slots=True)
 class _Waiting:
     """The waiting request, and the future for its answer."""
 
-    request: CompletionRequest
-    answer: "asyncio.Future[str | NoAnswer | None]"
+    question: Question
+    answer: "asyncio.Future[str | NoAnswer | Silence]"
 
-    def resolve(self, answer: "str | NoAnswer | None") -> None:
+    def resolve(self, answer: str | NoAnswer | Silence) -> None:
         if not self.answer.done():  # the editor may have cancelled it
             self.answer.set_result(answer)
-
-
-@dataclass(slots=True)
-class _Generation:
-    """A request, and the text generated for it so far."""
-
-    request: CompletionRequest
-    text: str = ""
-    is_finished: bool = False
-    reached_suffix: bool = False  # what the suffix of its request begins with is not part of the text
-    task: asyncio.Task[None] | None = None
-
-    def add(self, chunk: CompletionChunk) -> None:
-        if chunk.candidate == 0:
-            self.text += chunk.text
-            self.is_finished = self.is_finished or chunk.finish_reason is not None
-            self.reached_suffix = self.reached_suffix or chunk.finish_reason is FinishReason.SUFFIX
-
-    def find_answer(self, request: CompletionRequest) -> str | NoAnswer:
-        """Returns the text that is left to insert for `request`, which may be newer than the generation's own.
-
-        While more text is to come, the answer consists of whole lines.
-        """
-        if self._is_dead:
-            return NoAnswer.MISMATCH
-        prefix, suffix = self.request.prefix, self.request.suffix
-        if not request.prefix.startswith(prefix) or not _differ_by_closers(request.suffix, suffix):
-            return NoAnswer.MISMATCH
-        if self.reached_suffix and len(request.suffix) < len(suffix):  # closers were deleted, so the text lacks them
-            return NoAnswer.MISMATCH
-        if dataclasses.replace(request, prefix=prefix, suffix=suffix) != self.request:
-            return NoAnswer.MISMATCH
-        typed = request.prefix[len(prefix) :]
-        if not self.text.startswith(typed):
-            is_behind = not self.is_finished and self.text != "" and typed.startswith(self.text)
-            return NoAnswer.PENDING if is_behind else NoAnswer.MISMATCH
-        remaining = self.text[len(typed) :]
-        if self.is_finished:
-            all_accepted = typed != "" and not remaining.strip()  # the next text needs a new generation
-            return NoAnswer.MISMATCH if all_accepted else remaining
-        whole_lines = remaining.rpartition("\n")[0]
-        return whole_lines if whole_lines.strip() else NoAnswer.PENDING
-
-    @property
-    def _is_dead(self) -> bool:
-        """True if the task ended before the text was complete. The session's callback runs a moment later."""
-        return not self.is_finished and self.task is not None and self.task.done()
-
-
-def _differ_by_closers(suffix: str, other: str) -> bool:
-    """True if the texts are equal except for closers at the start of one, which editors insert and overtype."""
-    shorter, longer = sorted((suffix, other), key=len)
-    return longer.endswith(shorter) and all(char in CLOSERS for char in longer.removesuffix(shorter))

@@ -8,6 +8,7 @@ from typing import Any
 from inference.protocol.completion import MAX_NEW_TOKENS, Extent, Healing
 
 SECTION = "midtoken"
+ANY_LANGUAGE = "*"  # in the setting `languages`
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class Settings:
     deadline_ms: int | None = None  # generation stops after this time; the text so far is suggested
     max_prefix_bytes: int = 8192  # how much text before the cursor is sent
     max_suffix_bytes: int = 2048  # how much text after the cursor is sent
+    max_related_bytes: int = 300  # how much text of other open files is sent, at most
+    languages: tuple[str, ...] | None = None  # those with suggestions; None: those that the model knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,12 @@ def _read_bool(value: Any) -> bool:
     return value
 
 
+def _read_texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ValueError("a list of texts")
+    return tuple(value)
+
+
 def _one_of(kind: type[Extent] | type[Healing]) -> Callable[[Any], Extent | Healing]:
     def read(value: Any) -> Extent | Healing:
         try:
@@ -144,4 +153,6 @@ _SETTINGS: Mapping[str, _Setting] = {
     "deadlineMs": _Setting("deadline_ms", _between(1, 3_600_000)),
     "maxPrefixBytes": _Setting("max_prefix_bytes", _between(256, 1_048_576)),
     "maxSuffixBytes": _Setting("max_suffix_bytes", _between(0, 1_048_576)),
+    "maxRelatedBytes": _Setting("max_related_bytes", _between(0, 65_536)),
+    "languages": _Setting("languages", _read_texts),
 }

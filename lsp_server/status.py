@@ -1,9 +1,31 @@
-"""What the user is told: that the completion server is starting, that it is ready, and each error once."""
+"""What the user is told: the state of the completion server, why a document has no suggestions, and each error once."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 from inference.errors import MidtokenError
+from lsp_server.reasons import Reason, Silence, find_reason
+
+
+class State(StrEnum):
+    """The state of the suggestions, for all documents or for one."""
+
+    STARTING = "starting"
+    READY = "ready"
+    OFF = "off"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReport:
+    """A change of state. The editor gets it as the notification `$/midtoken/status`."""
+
+    uri: str | None  # of the document; None: all documents
+    state: State
+    code: str  # a Reason, or `ready`
+    message: str
 
 
 class Window(Protocol):
@@ -12,8 +34,14 @@ class Window(Protocol):
     def log(self, text: str) -> None:
         """Adds a line to the editor's log."""
 
+    def log_detail(self, text: str) -> None:
+        """Adds a line to the editor's log that is of interest only to those who look for it."""
+
     def show_error(self, text: str) -> None:
         """Shows an error message."""
+
+    def show_info(self, text: str) -> None:
+        """Shows a message that is not an error."""
 
     def begin_progress(self, text: str) -> None:
         """Shows that an operation is running."""
@@ -21,25 +49,36 @@ class Window(Protocol):
     def end_progress(self, text: str) -> None:
         """Hides what `begin_progress` shows, if anything, and logs `text`."""
 
+    def report(self, report: StatusReport) -> None:
+        """Reports a state to editors that show it. Others ignore it."""
+
 
 class Status:
     """Reports changes of state. An error that occurs at every keystroke is shown once.
 
-    After a successful completion, the same error can be shown again.
+    After a successful completion, the same error can be shown again. Why a document has no suggestions is told once
+    for the document, or once for the language if the language is the reason.
     """
 
     def __init__(self, window: Window) -> None:
         self._window = window
         self._shown_errors: set[str] = set()
         self._problems: frozenset[str] = frozenset()
+        self._is_failing = False
+        self._off: dict[str, Silence] = {}  # the documents without suggestions, by URI
+        self._told: set[str] = set()
 
     def starting(self) -> None:
         """The completion server is being started, and it is taking long enough to show that."""
-        self._window.begin_progress("starting the completion server; the first start takes some ten seconds")
+        text = "starting the completion server; the first start takes some ten seconds"
+        self._window.begin_progress(text)
+        self._window.report(StatusReport(None, State.STARTING, Reason.STARTING, text))
 
     def ready(self, start_s: float) -> None:
         """The connection to the completion server works."""
-        self._window.end_progress(f"completion server ready after {start_s:.1f} s")
+        text = f"completion server ready after {start_s:.1f} s"
+        self._window.end_progress(text)
+        self._window.report(StatusReport(None, State.READY, "ready", text))
 
     def start_cancelled(self) -> None:
         """The start was cancelled. This is not an error."""
@@ -48,18 +87,18 @@ class Status:
     def not_started(self, error: MidtokenError) -> None:
         """The completion server could not be started or reached."""
         self._window.end_progress("completion server not started")
-        self.failed(error)
+        self._fail(error, Reason.UNREACHABLE)
 
     def working(self) -> None:
         """A completion has arrived."""
         self._shown_errors.clear()
+        if self._is_failing:
+            self._is_failing = False
+            self._window.report(StatusReport(None, State.READY, "ready", "completions arrive again"))
 
     def failed(self, error: MidtokenError) -> None:
         """A completion failed."""
-        text = " ".join(str(error).split()) or type(error).__name__
-        if text not in self._shown_errors:
-            self._shown_errors.add(text)
-            self._window.show_error(f"midtoken: {text}")
+        self._fail(error, find_reason(error))
 
     def configured(self, problems: Sequence[str]) -> None:
         """The settings were read. A problem is shown unless the last call had it too."""
@@ -67,3 +106,41 @@ class Status:
             if problem not in self._problems:
                 self._window.show_error(f"midtoken: {problem}")
         self._problems = frozenset(problems)
+
+    def judged(self, uri: str, silence: Silence | None) -> None:
+        """It was found whether a document gets suggestions; None: it does. Nothing is told if that was so before."""
+        if silence == self._off.get(uri):
+            return
+        if silence is None:
+            del self._off[uri]
+            self._window.report(StatusReport(uri, State.READY, "ready", ""))
+            return
+        self._off[uri] = silence
+        self._window.log(f"no suggestions for a document ({silence.reason}): {silence.message}")
+        self._window.report(StatusReport(uri, State.OFF, silence.reason, silence.message))
+        if silence.reason in (Reason.TOO_LARGE, Reason.OTHER_LANGUAGE):
+            self._tell_once(silence.message)
+
+    def forget(self, uri: str) -> None:
+        """A document was closed."""
+        self._off.pop(uri, None)
+
+    def silent(self, silence: Silence, is_invoked: bool) -> None:
+        """A request has no suggestion. A person who asked for one, and could do something about it, is told why."""
+        detail = f": {silence.message}" if silence.message else ""
+        self._window.log_detail(f"no suggestion ({silence.reason}){detail}")
+        if is_invoked and silence.reason.concerns_document:
+            self._window.show_info(f"midtoken: no suggestion: {silence.message}")
+
+    def _fail(self, error: MidtokenError, reason: Reason) -> None:
+        text = " ".join(str(error).split()) or type(error).__name__
+        self._is_failing = True
+        if text not in self._shown_errors:
+            self._shown_errors.add(text)
+            self._window.show_error(f"midtoken: {text}")
+            self._window.report(StatusReport(None, State.ERROR, reason, text))
+
+    def _tell_once(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._window.show_info(f"midtoken: {text}")

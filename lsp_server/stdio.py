@@ -16,13 +16,14 @@ from lsp_server.transport.messages import serve_messages
 from lsp_server.transport.stdin_reader import open_descriptor
 
 
-def serve_stdio(connect: BackendFactory) -> NoReturn:
+def serve_stdio(connect: BackendFactory, languages: tuple[str, ...] | None = None) -> NoReturn:
     """Serves LSP on stdin and stdout until the editor sends `exit`, closes stdin or dies, or SIGINT or SIGTERM.
 
-    Then it ends the process. The exit status is 0 only for `exit` after `shutdown`. For `connect` see `build_server`.
+    Then it ends the process. The exit status is 0 only for `exit` after `shutdown`. For `connect` and
+    `languages` see `build_server`.
     """
     keep_text_out_of_logs()
-    asyncio.run(_serve(build_server(connect)))
+    asyncio.run(_serve(build_server(connect, languages)))
 
 
 async def _serve(server: MidtokenServer) -> NoReturn:

@@ -1,9 +1,15 @@
 """Sends logs, messages and progress to the editor over LSP."""
 
+import dataclasses
 import uuid
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
+
+from lsp_server.status import StatusReport
+
+# An implementation-dependent notification (LSP, "$ Notifications"): editors that do not know it ignore it.
+STATUS_NOTIFICATION = "$/midtoken/status"
 
 
 class LspWindow:
@@ -16,6 +22,18 @@ class LspWindow:
     def log(self, text: str) -> None:
         """LSP window/logMessage."""
         self._server.window_log_message(types.LogMessageParams(types.MessageType.Info, text))
+
+    def log_detail(self, text: str) -> None:
+        """LSP window/logMessage, as the least important kind."""
+        self._server.window_log_message(types.LogMessageParams(types.MessageType.Log, text))
+
+    def show_info(self, text: str) -> None:
+        """LSP window/showMessage, as information."""
+        self._server.window_show_message(types.ShowMessageParams(types.MessageType.Info, text))
+
+    def report(self, report: StatusReport) -> None:
+        """The notification `$/midtoken/status`."""
+        self._server.protocol.notify(STATUS_NOTIFICATION, dataclasses.asdict(report))
 
     def show_error(self, text: str) -> None:
         """LSP window/showMessage."""

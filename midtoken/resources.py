@@ -8,6 +8,8 @@ from pathlib import Path
 
 from midtoken.errors import MissingResourceError
 
+DEFAULT_MODEL_LANGUAGES = ("python",)  # those that it was trained on, by their identifiers in LSP
+
 
 def find_model_repository() -> Path:
     """Returns the model repository of tritonserver. Raises MissingResourceError if it is missing."""

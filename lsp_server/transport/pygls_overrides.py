@@ -71,13 +71,13 @@ class MidtokenProtocol(LanguageServerProtocol):
         try:
             self._check_state(method)
             self._check_known(method)
-            request = self._read(message, method)
+            params = self._read_params(message, method)
         except JsonRpcException as error:
             self._send_response(request_id, error=error.to_response_error())
             return
         self._is_initialized = self._is_initialized or method == types.INITIALIZE
         self._is_shut_down = self._is_shut_down or method == types.SHUTDOWN
-        contextvars.copy_context().run(self._handle_request, request_id, method, request.params)
+        contextvars.copy_context().run(self._handle_request, request_id, method, params)
 
     def _receive_notification(self, message: dict[str, Any], method: str) -> None:
         if method == types.EXIT:
@@ -88,14 +88,14 @@ class MidtokenProtocol(LanguageServerProtocol):
             self._check_known(method)
             if method == types.WORKSPACE_DID_CHANGE_CONFIGURATION:
                 message = message | {"params": _with_settings(message.get("params"))}
-            notification = self._read(message, method)
+            params = self._read_params(message, method)
         except JsonRpcInvalidParams:
             if method in _SYNCHRONIZATION:
                 self.on_lost_edit(_find_uri(message.get("params")))
         except JsonRpcException:
             return
         else:
-            contextvars.copy_context().run(self._handle_notification, method, notification.params)
+            contextvars.copy_context().run(self._handle_notification, method, params)
 
     def _receive_response(self, message: dict[str, Any]) -> None:
         response_id = message.get("id")
@@ -126,11 +126,16 @@ class MidtokenProtocol(LanguageServerProtocol):
         if method not in self.fm.builtin_features and method not in self.fm.features and method != types.CANCEL_REQUEST:
             raise JsonRpcMethodNotFound.of(method)
 
-    def _read(self, message: dict[str, Any], method: str) -> Any:
-        """Returns the message in the form that LSP defines for the method. Raises JsonRpcInvalidParams."""
-        form: Any = self.get_message_type(method)  # each known method has one
+    def _read_params(self, message: dict[str, Any], method: str) -> Any:
+        """Returns the parameters in the form that LSP defines for the method; as JSON for a method that is not in LSP.
+
+        Raises JsonRpcInvalidParams.
+        """
+        form: Any = self.get_message_type(method)
+        if form is None:
+            return message.get("params")
         try:
-            return self._converter.structure(message, form)
+            return self._converter.structure(message, form).params
         except Exception as error:  # cattrs and its hooks raise many kinds
             _log.warning("midtoken: cannot read a message %s (%s)", method, type(error).__name__)
             raise JsonRpcInvalidParams(f"the parameters of {method} do not have the form that LSP defines") from None

@@ -12,6 +12,7 @@ from typing import NoReturn
 from lsp_server.backend import CompletionBackend
 from lsp_server.stdio import serve_stdio
 from midtoken.arguments.parser import add_connection_arguments
+from midtoken.resources import DEFAULT_MODEL_LANGUAGES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> NoReturn:
     """Serves one editor until it disconnects. Only LSP messages are written to standard output."""
-    serve_stdio(lambda: _connect(options))
+    uses_default_model = options.model is None and options.server is None
+    serve_stdio(lambda: _connect(options), DEFAULT_MODEL_LANGUAGES if uses_default_model else None)
 
 
 async def _connect(options: argparse.Namespace) -> CompletionBackend:

@@ -96,10 +96,10 @@ async def test_opening_a_document_connects_before_the_first_request(both: InProc
 async def test_the_request_contains_the_edited_text(both: InProcess) -> None:
     await both.start()
     both.editor.open("a\nb\nc")
-    both.editor.edit(1, 0, "xyz", end=(1, 1))
+    both.editor.edit(1, 0, "x z", end=(1, 1))
     await ask_and_finish(both, 1, 2, "")
     request = both.backend.streams[0].request
-    assert (request.prefix, request.suffix) == ("a\nxy", "z\nc")
+    assert (request.prefix, request.suffix) == ("a\nx ", "z\nc")
 
 
 async def test_reopening_a_document_replaces_its_text_and_cancels_its_generation(both: InProcess) -> None:
@@ -388,7 +388,7 @@ async def test_an_error_response_leaves_the_settings_unchanged(both: InProcess) 
 async def test_no_request_is_sent_while_suggestions_are_disabled(both: InProcess) -> None:
     await both.start(build_capabilities(answers_configuration=False), {"enabled": False})
     both.editor.open("x")
-    assert await both.editor.ask(0, 1) is None
+    assert await both.editor.ask(0, 1) == types.InlineCompletionList(())
     assert both.num_connects == 0
     both.editor.push_settings({"midtoken": {"enabled": True}})
     assert await ask_and_finish(both, 0, 1, "y") is not None

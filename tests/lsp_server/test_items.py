@@ -1,91 +1,14 @@
-"""What an editor inserts, and that it does not repeat the text after the cursor."""
+"""The LSP items: ranges in the editor's units, line ends, and what clients filter by."""
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
 from lsprotocol.types import Position, PositionEncodingKind, Range, SelectedCompletionInfo
 
 from lsp_server.context import Context
 from lsp_server.documents import Place
-from lsp_server.items import Insertion, completion_item, extend_selected, fit, inline_item
+from lsp_server.filters.fit import Insertion
+from lsp_server.items import completion_item, extend_selected, inline_item
 
 UTF8, UTF16 = PositionEncodingKind.Utf8, PositionEncodingKind.Utf16
-
-
-@pytest.mark.parametrize(
-    ("around", "text", "inserted"),
-    [
-        ("return Nod|", "e", "e"),
-        ("x = |\n", "1\n", "1"),
-        ("x = |\n", "  \n", None),
-        ("print(|)", "name)", "name"),
-        ("print(|)", "len(name)", "len(name)"),  # a bracket that the text itself opens is kept
-        ("print(|)", "len(name))", "len(name)"),
-        ('print("|")', 'hello")', "hello"),
-        ('print(|, "x")', '"hello", "x")', '"hello"'),
-        ("foo(|, b)", "a,", "a"),
-        ("my_|value", "new_value", "new_"),
-        ("return |x\n", "not ", "not "),  # the blank separates it from the word
-        ("return |x\n", "not x", "not "),
-        ('input("|")\n', "Name: ", "Name: "),
-        ("return |x\n", "  ", None),
-        ("f(|)\n", "a, ", "a,"),
-        ("val|ue", "ue", None),
-        ("x = a|else", " + e", " + e"),  # `e` does not repeat `else`
-        ("f(g(|)", "x)", "x)"),  # a bracket that the text before the cursor opens is kept
-        ("f(g(|)", "x))", "x)"),
-        ("f(|)", "x)", "x"),
-        ("f(g(|))", "x)", "x"),
-        ("f(g(|))", "x))", "x"),
-        ("f(g(|))", "h(x))", "h(x)"),
-        ("f(g(|)) + 1", "h(x))", "h(x)"),
-        ('f("|")', "x", "x"),
-        ("if a:\n    |\n    b = 2\n", "a = 1\n    b = 2", "a = 1\n    b = 2"),  # the engine knows where to end
-        ("{\n    {\n    |\n}\n", "}", "}"),  # the next line is indented differently
-        ("def f():\n    |\n    return 1\n", "return 1", None),
-        ("def f():\n    retu|\n    return 1\n", "rn 1", None),
-        ("def f():\n    retu|\n    return 10\n", "rn 1", "rn 1"),
-        ("a = [|]\n", "1,\n    2,\n", "1,"),  # several lines in the middle of a line are cut
-        ("if a:|\n", "\n    b()\n", "\n    b()"),
-    ],
-)
-def test_the_text_after_the_cursor_is_not_repeated(around: str, text: str, inserted: str | None) -> None:
-    prefix, suffix = around.split("|")
-    assert fit(text, Context(prefix, suffix)) == (None if inserted is None else Insertion(inserted))
-
-
-@pytest.mark.parametrize("text", ["self):\n    pass", "self):"])
-def test_a_block_replaces_the_brackets_that_it_closes(text: str) -> None:
-    assert fit(text, Context("def f(", ")\n")) == Insertion(text, ")")
-
-
-@pytest.mark.parametrize("char", ["\x1b", "\r", "\0", "\x7f", "\x9b", "\u202a", "\u202e", "\u2066", "\u2069"])
-def test_a_suggestion_ends_before_a_control_character(char: str) -> None:
-    assert fit(f"a\n\tb = {char}1", Context("", "")) == Insertion("a\n\tb =")
-    assert fit(f"{char}a", Context("", "")) is None
-
-
-_TEXTS = st.text("ab()\"' \n,", max_size=12)
-
-
-@given(_TEXTS, _TEXTS)
-def test_the_inserted_text_is_a_beginning_of_the_generated_text(text: str, suffix: str) -> None:
-    insertion = fit(text, Context("", suffix))
-    assume(insertion is not None)
-    assert insertion is not None
-    assert insertion.text != ""
-    assert text.startswith(insertion.text)
-
-
-@given(_TEXTS.filter(str.strip))
-def test_at_the_end_of_a_line_only_trailing_white_space_is_removed(text: str) -> None:
-    assert fit(text, Context("x", "\n")) == Insertion(text.rstrip())
-
-
-@given(_TEXTS.filter(str.strip))
-def test_before_unrelated_text_the_first_line_is_kept(text: str) -> None:
-    first_line = text.partition("\n")[0]
-    assert fit(text, Context("", "else:\n")) == (Insertion(first_line) if first_line.strip() else None)
 
 
 def test_at_the_end_of_a_line_the_item_replaces_the_typed_word() -> None:

@@ -8,6 +8,8 @@ import pytest
 from inference.errors import InvalidRequestError, OverloadedError, ServerError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest, FinishReason
 from lsp_server.backend import BackendStarter
+from lsp_server.generation import Question
+from lsp_server.reasons import Reason, Silence
 from lsp_server.session import Session
 from lsp_server.status import Status
 from tests.support.lsp_fakes import FedBackend, RecordingWindow
@@ -29,11 +31,11 @@ class Bench:
         self.session = Session(self.starter, status)
         self.other_session = Session(self.starter, status)
 
-    def ask(self, prefix: str, suffix: str = "") -> "asyncio.Task[str | None]":
-        return asyncio.create_task(self.session.complete(CompletionRequest(prefix, suffix)))
+    def ask(self, prefix: str, suffix: str = "") -> "asyncio.Task[str | Reason]":
+        return asyncio.create_task(complete(self.session, CompletionRequest(prefix, suffix)))
 
-    def ask_in_other_document(self, prefix: str) -> "asyncio.Task[str | None]":
-        return asyncio.create_task(self.other_session.complete(CompletionRequest(prefix)))
+    def ask_in_other_document(self, prefix: str) -> "asyncio.Task[str | Reason]":
+        return asyncio.create_task(complete(self.other_session, CompletionRequest(prefix)))
 
     @property
     def backend(self) -> FedBackend:
@@ -43,6 +45,12 @@ class Bench:
     @property
     def prefixes(self) -> list[str]:
         return [stream.request.prefix for stream in self.backend.streams]
+
+
+async def complete(session: Session, request: CompletionRequest) -> str | Reason:
+    """Returns the text to suggest, or the code of why there is none."""
+    answer = await session.complete(Question(request.prefix, request.suffix, request))
+    return answer.reason if isinstance(answer, Silence) else answer
 
 
 @pytest.fixture
@@ -60,7 +68,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def ask_and_finish(bench: Bench, prefix: str, text: str) -> str | None:
+async def ask_and_finish(bench: Bench, prefix: str, text: str) -> str | Reason:
     task = bench.ask(prefix)
     await settle()
     bench.backend.streams[-1].finish(text)
@@ -94,6 +102,26 @@ async def test_deleting_typed_text_is_served_without_a_request(bench: Bench) -> 
     assert await bench.ask("retu") == "rn"
     assert await bench.ask("ret") == "urn"
     assert bench.prefixes == ["ret"]
+
+
+async def test_after_a_wrong_letter_is_deleted_the_older_text_is_served_without_a_request(bench: Bench) -> None:
+    await ask_and_finish(bench, "ret", "urn value")
+    await ask_and_finish(bench, "retx", "yz")
+    assert await bench.ask("retu") == "rn value"
+    assert await bench.ask("retx") == "yz"
+    assert bench.prefixes == ["ret", "retx"]
+
+
+async def test_what_is_sent_may_differ_from_the_text_that_answers_are_compared_with(bench: Bench) -> None:
+    async def ask(prefix: str, sent: str) -> str | Silence:
+        return await bench.session.complete(Question(prefix, "", CompletionRequest(sent)))
+
+    task = asyncio.create_task(ask("ret", "# more\nret"))
+    await settle()
+    bench.backend.streams[-1].finish("urn")
+    assert await task == "urn"
+    assert await ask("retu", "# yet more\nretu") == "rn"
+    assert bench.prefixes == ["# more\nret"]
 
 
 @pytest.mark.parametrize(("prefix", "suffix"), [("rex", ""), ("re", ""), ("other", ""), ("retu", "x")])
@@ -150,7 +178,7 @@ async def test_a_newer_request_cancels_the_older_stream(bench: Bench) -> None:
     await settle()
     newer = bench.ask("b")
     await settle()
-    assert await older is None
+    assert await older is Reason.SUPERSEDED
     assert [stream.is_cancelled for stream in bench.backend.streams] == [True, False]
     bench.backend.streams[1].finish("c")
     assert await newer == "c"
@@ -162,14 +190,14 @@ async def test_a_superseded_request_is_answered_at_once(bench: Bench) -> None:
     bench.ask("b")
     await settle()
     assert older.done()
-    assert older.result() is None
+    assert older.result() is Reason.SUPERSEDED
 
 
 async def test_an_edit_answers_the_waiting_request_and_its_generation_continues(bench: Bench) -> None:
     older = bench.ask("x = Nod")
     await settle()
     bench.session.supersede()
-    assert await asyncio.wait_for(older, 5) is None
+    assert await asyncio.wait_for(older, 5) is Reason.SUPERSEDED
     bench.backend.streams[0].finish("e(value)")
     assert await asyncio.wait_for(bench.ask("x = Node"), 5) == "(value)"
     assert bench.prefixes == ["x = Nod"]
@@ -184,7 +212,7 @@ async def test_an_edit_just_after_the_answer_arrived_makes_it_obsolete(bench: Be
     while bench.session._waiting is not None:
         await asyncio.sleep(0)
     bench.session.supersede()
-    assert await asyncio.wait_for(task, 5) is None
+    assert await asyncio.wait_for(task, 5) is Reason.SUPERSEDED
 
 
 async def test_a_cancelled_request_cancels_its_stream(bench: Bench) -> None:
@@ -277,7 +305,7 @@ async def test_an_error_is_reported_once_and_the_request_has_no_answer(bench: Be
         task = bench.ask("a")
         await settle()
         bench.backend.streams[-1].fail(InvalidRequestError("prefix is too long"))
-        assert await task is None
+        assert await task is Reason.REFUSED
     assert bench.window.errors == ["midtoken: prefix is too long"]
 
 
@@ -285,25 +313,27 @@ async def test_a_defect_is_reported_without_text_and_leaves_no_request_waiting(b
     task = bench.ask("secret")
     await settle()
     bench.backend.streams[0].fail(ValueError("secret"))
-    assert await task is None
+    assert await task is Reason.FAILED
     assert "ValueError" in bench.window.errors[0]
     assert "secret" not in bench.window.errors[0]
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("error", "reason"),
     [
-        ServerError("the server sent nothing for 60 s"),
-        InvalidRequestError("prefix is too long"),
-        OverloadedError("no room"),
-        ValueError("a defect"),
+        (ServerError("the server sent nothing for 60 s"), Reason.REFUSED),
+        (InvalidRequestError("prefix is too long"), Reason.REFUSED),
+        (OverloadedError("no room"), Reason.BUSY),
+        (ValueError("a defect"), Reason.FAILED),
     ],
 )
-async def test_an_error_in_one_document_keeps_the_connection_of_the_others(bench: Bench, error: Exception) -> None:
+async def test_an_error_in_one_document_keeps_the_connection_of_the_others(
+    bench: Bench, error: Exception, reason: Reason
+) -> None:
     failing, working = bench.ask("a"), bench.ask_in_other_document("b")
     await settle()
     bench.backend.streams[0].fail(error)
-    assert await failing is None
+    assert await failing is reason
     await settle()
     assert not bench.backend.is_closed
     bench.backend.streams[1].finish("c")
@@ -314,7 +344,7 @@ async def test_after_a_lost_connection_the_next_request_connects_again(bench: Be
     task = bench.ask("a")
     await settle()
     bench.backend.streams[0].fail(ServerUnreachableError("no server answers"))
-    assert await task is None
+    assert await task is Reason.UNREACHABLE
     await settle()
     assert bench.backend.is_closed
     assert await ask_and_finish(bench, "a", "b") == "b"
@@ -325,8 +355,8 @@ async def test_a_lost_connection_leaves_no_document_waiting_and_is_reported_once
     first, other = bench.ask("a"), bench.ask_in_other_document("b")
     await settle()
     bench.backend.streams[0].fail(ServerUnreachableError("no server answers"))
-    assert await asyncio.wait_for(first, 5) is None
-    assert await asyncio.wait_for(other, 5) is None
+    assert await asyncio.wait_for(first, 5) is Reason.UNREACHABLE
+    assert await asyncio.wait_for(other, 5) is Reason.SUPERSEDED
     assert bench.window.errors == ["midtoken: no server answers"]
 
 
@@ -338,8 +368,8 @@ async def test_a_stream_started_on_a_dropped_connection_reports_no_second_error(
     await asyncio.sleep(0)  # the other document has this backend now
     await backend.close()
     bench.starter.drop(backend)
-    assert await asyncio.wait_for(starting, 5) is None
-    assert await asyncio.wait_for(first, 5) is None
+    assert await asyncio.wait_for(starting, 5) is Reason.FAILED
+    assert await asyncio.wait_for(first, 5) is Reason.SUPERSEDED
     assert bench.window.errors == []
 
 
@@ -354,7 +384,7 @@ async def test_a_request_is_answered_when_its_generation_is_cancelled(bench: Ben
         await asyncio.sleep(0)
     for generation in generations:
         generation.cancel()
-    assert await asyncio.wait_for(task, 5) is None
+    assert await asyncio.wait_for(task, 5) is Reason.SUPERSEDED
 
 
 async def test_the_same_request_after_a_dead_generation_starts_a_new_one(bench: Bench) -> None:
@@ -367,7 +397,7 @@ async def test_the_same_request_after_a_dead_generation_starts_a_new_one(bench: 
     assert bench.prefixes == ["a", "a"]
     bench.backend.streams[1].finish("b")
     assert await again == "b"
-    assert await task is None
+    assert await task is Reason.SUPERSEDED
 
 
 async def test_a_request_just_after_a_generation_died_starts_a_new_one(bench: Bench) -> None:
@@ -379,12 +409,12 @@ async def test_a_request_just_after_a_generation_died_starts_a_new_one(bench: Be
     bench.backend.streams[-1].fail(ServerError("failed"))
     while not generation.done():
         await asyncio.sleep(0)
-    again = bench.session.complete(CompletionRequest("a"))
+    again = complete(bench.session, CompletionRequest("a"))
     again.send(None)  # runs to its first `await`, before the session's callback for the dead generation
     await settle()
     assert bench.prefixes == ["connect first", "a", "a"]
     again.close()
-    assert await task is None
+    assert await task is Reason.SUPERSEDED
 
 
 async def test_a_generation_that_dies_after_its_first_line_is_not_waited_for(bench: Bench) -> None:
@@ -395,7 +425,7 @@ async def test_a_generation_that_dies_after_its_first_line_is_not_waited_for(ben
     after = bench.ask("x = 1")
     await settle()
     bench.backend.streams[0].fail(asyncio.CancelledError())
-    assert await asyncio.wait_for(after, 5) is None
+    assert await asyncio.wait_for(after, 5) is Reason.SUPERSEDED
     assert await ask_and_finish(bench, "x = 1", "\ny = 2") == "\ny = 2"
 
 
@@ -403,6 +433,6 @@ async def test_a_closed_session_answers_and_cancels(bench: Bench) -> None:
     task = bench.ask("a")
     await settle()
     bench.session.close()
-    assert await task is None
+    assert await task is Reason.SUPERSEDED
     await settle()
     assert bench.backend.streams[0].is_cancelled

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
+from lsp_server.window import STATUS_NOTIFICATION
+
 URI = "file:///project/file.py"
 
 
@@ -43,6 +45,8 @@ class LspEditor:
         self.settings: Any = None  # the section "midtoken" of its configuration
         self.answer_configuration: Callable[[], Any] = lambda: [self.settings]
         self.num_configuration_requests = 0
+        self.reports: list[Any] = []  # the parameters of $/midtoken/status
+        self.language_id = "python"  # of the document
         self._version = 0
         self._listen()
 
@@ -77,7 +81,7 @@ class LspEditor:
         return await self.process.wait()
 
     def open(self, text: str) -> None:
-        item = types.TextDocumentItem(URI, "python", self._version, text)
+        item = types.TextDocumentItem(URI, self.language_id, self._version, text)
         self.client.text_document_did_open(types.DidOpenTextDocumentParams(item))
 
     def close(self) -> None:
@@ -113,10 +117,14 @@ class LspEditor:
         return item
 
     def ask(
-        self, line: int, character: int, selected: types.SelectedCompletionInfo | None = None
+        self, line: int, character: int, selected: types.SelectedCompletionInfo | None = None, is_invoked: bool = False
     ) -> "asyncio.Future[types.InlineCompletionList | None]":
-        """Returns the result of textDocument/inlineCompletion. `selected`: in the editor's completion menu."""
-        context = types.InlineCompletionContext(types.InlineCompletionTriggerKind.Automatic, selected)
+        """Returns the result of textDocument/inlineCompletion.
+
+        `selected`: in the editor's completion menu. `is_invoked`: by the user, and not by typing.
+        """
+        kinds = types.InlineCompletionTriggerKind
+        context = types.InlineCompletionContext(kinds.Invoked if is_invoked else kinds.Automatic, selected)
         document, position = types.TextDocumentIdentifier(URI), types.Position(line, character)
         params = types.InlineCompletionParams(context, document, position)
         # The type in pygls also allows a sequence of items, which this server never sends.
@@ -152,6 +160,10 @@ class LspEditor:
             self.num_configuration_requests += 1
             return self.answer_configuration()
 
+        def take_report(params: Any) -> None:
+            self.reports.append((params.uri, params.state, params.code, params.message))
+
+        self.client.feature(STATUS_NOTIFICATION)(take_report)
         self.client.feature(types.WINDOW_SHOW_MESSAGE)(show)
         self.client.feature(types.WINDOW_LOG_MESSAGE)(log)
         self.client.feature(types.PROGRESS)(take_progress)

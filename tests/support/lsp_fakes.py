@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
+from lsp_server.status import StatusReport
 
 
 class FedStream:
@@ -17,9 +18,9 @@ class FedStream:
         self.is_cancelled = False
         self._events: asyncio.Queue[CompletionChunk | BaseException] = asyncio.Queue()
 
-    def feed(self, text: str) -> None:
+    def feed(self, text: str, candidate: int = 0) -> None:
         """Sends a chunk of text."""
-        self._events.put_nowait(CompletionChunk(text))
+        self._events.put_nowait(CompletionChunk(text, candidate))
 
     def finish(self, text: str = "", reason: FinishReason = FinishReason.EXTENT) -> None:
         """Sends the last chunk of text."""
@@ -119,14 +120,26 @@ class RecordingWindow:
     """A window that records its messages."""
 
     logs: list[str] = field(default_factory=list)
+    details: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    infos: list[str] = field(default_factory=list)
+    reports: list[StatusReport] = field(default_factory=list)
     progress: list[str] = field(default_factory=list)
 
     def log(self, text: str) -> None:
         self.logs.append(text)
 
+    def log_detail(self, text: str) -> None:
+        self.details.append(text)
+
     def show_error(self, text: str) -> None:
         self.errors.append(text)
+
+    def show_info(self, text: str) -> None:
+        self.infos.append(text)
+
+    def report(self, report: StatusReport) -> None:
+        self.reports.append(report)
 
     def begin_progress(self, text: str) -> None:
         self.progress.append("begin " + text)

@@ -22,11 +22,11 @@ from tests.support.lsp_fakes import FedBackend
 class InProcess:
     """A language server, its backend, which the test feeds, and an editor. `error` makes connecting fail."""
 
-    def __init__(self) -> None:
+    def __init__(self, languages: tuple[str, ...] | None = None) -> None:
         self.backend = FedBackend()
         self.error: Exception | None = None
         self.num_connects = 0
-        self.server: MidtokenServer = build_server(self._connect)
+        self.server: MidtokenServer = build_server(self._connect, languages)
         self.editor = LspEditor(LanguageClient("editor", "1"))
 
     async def start(
@@ -52,9 +52,12 @@ class InProcess:
 
 
 @asynccontextmanager
-async def run_in_process() -> AsyncIterator[InProcess]:
-    """Connects the editor and the server inside the block. `initialize` has not been sent."""
-    both = InProcess()
+async def run_in_process(languages: tuple[str, ...] | None = None) -> AsyncIterator[InProcess]:
+    """Connects the editor and the server inside the block. `initialize` has not been sent.
+
+    `languages`: those that the model knows; None: any.
+    """
+    both = InProcess(languages)
     to_server, to_editor = asyncio.StreamReader(), asyncio.StreamReader()
     server, editor = both.server.protocol, both.editor.client.protocol
     server.set_writer(_Writer(to_editor))

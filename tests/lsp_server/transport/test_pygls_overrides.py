@@ -185,7 +185,7 @@ async def test_after_an_edit_that_cannot_be_read_there_are_no_suggestions_until_
 ) -> None:
     await both.start()
     both.editor.open("abc")
-    waiting = both.editor.ask(0, 1)
+    waiting = both.editor.ask(0, 3)
     await wait_for(lambda: both.backend.streams != [])
     both.editor.send({"jsonrpc": "2.0", "method": "textDocument/didChange", "params": params})
     assert await waiting is None

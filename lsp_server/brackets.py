@@ -1,0 +1,29 @@
+"""Brackets and quotes in a line: which are open, and which of them editors insert by themselves."""
+
+_CLOSER_OF = {"(": ")", "[": "]", "{": "}"}
+BRACKETS = frozenset(_CLOSER_OF.values())  # the closing ones
+QUOTES = "\"'`"
+CLOSERS = BRACKETS | frozenset(QUOTES)  # editors insert these after the cursor automatically
+
+
+def count_faults(line: str) -> int:
+    """The brackets that are never closed or never opened, and the kinds of quotes that are left open."""
+    lacking, unopened = match_brackets(line)
+    return len(lacking) + len(unopened) + sum(line.count(quote) % 2 for quote in QUOTES)
+
+
+def match_brackets(text: str) -> tuple[str, str]:
+    """Returns the closing brackets that `text` lacks, and those in it that were never opened.
+
+    Brackets in string literals count too.
+    """
+    lacking: list[str] = []
+    unopened = ""
+    for char in text:
+        if char in _CLOSER_OF:
+            lacking.append(_CLOSER_OF[char])
+        elif char in BRACKETS and lacking and lacking[-1] == char:
+            lacking.pop()
+        elif char in BRACKETS:
+            unopened += char
+    return "".join(lacking), unopened

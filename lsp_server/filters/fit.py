@@ -1,0 +1,50 @@
+"""Applies the filters in their order, and counts which of them had something to do."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lsp_server.context import Context
+from lsp_server.filters.indentation import match_indentation
+from lsp_server.filters.repeated_lines import drop_repeated_above, drop_repeated_below
+from lsp_server.filters.suffix_overlap import cut_to_line, replaces_rest, trim_blanks, trim_overlap
+from lsp_server.filters.unsafe_characters import cut_at_unsafe
+
+_FILTERS: tuple[Callable[[str, Context], str], ...] = (
+    cut_at_unsafe,
+    match_indentation,
+    drop_repeated_below,
+    drop_repeated_above,
+    cut_to_line,
+    trim_overlap,
+    trim_blanks,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Insertion:
+    """The text to insert at the cursor, and the text right after the cursor that it replaces."""
+
+    text: str
+    replaced_after: str = ""
+
+
+def fit(text: str, context: Context, counts: Counter[str] | None = None) -> Insertion | None:
+    """Returns what to insert for `text`, which was generated at the cursor; None if nothing is left to suggest.
+
+    If the rest of the line is closing brackets that the first line closes too, the insertion replaces it:
+    `self):⏎  pass` replaces the `)` that the editor inserted. `counts` counts, by its name, each filter that changed
+    the text.
+
+    The engine has ended `text` where it reached the suffix. What is left to do here comes from the editor: brackets and
+    quotes that it has inserted since, and suggestions that are not worth showing.
+    """
+    for change in _FILTERS:
+        changed = change(text, context)
+        if changed != text and counts is not None and change is not trim_blanks:
+            counts[change.__name__] += 1
+        text = changed
+    if not text.strip():
+        return None
+    rest = context.line_after.rstrip()
+    return Insertion(text, rest if rest and replaces_rest(text, context) else "")

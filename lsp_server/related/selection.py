@@ -1,0 +1,122 @@
+"""Chooses the declarations of other open files that the cursor's line uses, or is about to use."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from lsp_server.context import Context
+from lsp_server.documents import Document
+from lsp_server.related.comments import find_comment_marker
+from lsp_server.related.declarations import Declaration, find_declarations
+from lsp_server.related.words import Words, read_words
+
+_MAX_INDEXED_CHARS = 300_000  # of a file; a longer one is not read, because that takes longer than a key may
+
+
+@dataclass(slots=True)
+class RelatedText:
+    """Writes declarations as comments right above the cursor's line.
+
+    There the model uses them most (`benchmarks/related.py`): of the identifiers whose declaration stands in another
+    open file, it completes about three times as many with the declaration at the start of the prompt, and one and a
+    half times as many again with it above the line. It is also what costs least: the text above the line is the same
+    with and without it, so the server has read it before.
+
+    While one line is typed, its comments only grow at their end.
+    """
+
+    max_bytes: int = 300
+    _index: "_Index" = field(default_factory=lambda: _Index())
+    _lines: "dict[str, _Line]" = field(default_factory=dict)  # the last line completed in each document, by URI
+
+    def add(self, context: Context, document: Document, others: Iterable[Document]) -> str:
+        """Returns the prefix of `context` with the comments in it.
+
+        `others`: the open documents whose text may be used, those that matter most first.
+        """
+        marker = find_comment_marker(document.language_id)
+        start = len(context.prefix) - len(context.line_before)
+        above = context.prefix[:start]
+        if marker is None or self.max_bytes == 0:
+            return context.prefix
+        line = self._lines.get(document.uri)
+        if line is None or line.above != above:
+            line = self._lines[document.uri] = _Line(above)
+        words = read_words(context.line_before, context.line_after)
+        same = [each for each in others if each.language_id == document.language_id and each.uri != document.uri]
+        line.extend(self._find(words, same), self.max_bytes)
+        indentation = context.line_before[: len(context.line_before) - len(context.line_before.lstrip())]
+        return above + line.write(f"{indentation}{marker} ") + context.line_before
+
+    def forget(self, uri: str) -> None:
+        """A document was closed."""
+        self._lines.pop(uri, None)
+        self._index.forget(uri)
+
+    def _find(self, words: Words, others: Sequence[Document]) -> Iterator[Declaration]:
+        """Yields declarations, the most urgent first: of names that begin with the typed word, the shortest first."""
+        indexes = [self._index.read(document) for document in others]
+        if words.typed:
+            found = [each for index in indexes for each in index if each.name.startswith(words.typed)]
+            yield from sorted(found, key=lambda declaration: len(declaration.name))
+        for name in words.others:
+            yield from (each for index in indexes for each in index if each.name == name)
+
+
+@dataclass(slots=True)
+class _Line:
+    """The declarations above one line, in the order in which they were added."""
+
+    above: str
+    declarations: list[Declaration] = field(default_factory=list)
+
+    def extend(self, found: Iterable[Declaration], max_bytes: int) -> None:
+        """Adds those of `found` that are missing. If there is no room for them, the line begins again with `found`."""
+        wanted = _take(found, max_bytes)
+        missing = [declaration for declaration in wanted if declaration not in self.declarations]
+        has_room = sum(map(_num_bytes, [*self.declarations, *missing])) <= max_bytes
+        # The most urgent one stands next to the line.
+        self.declarations = [*(self.declarations if has_room else ()), *reversed(missing if has_room else wanted)]
+
+    def write(self, beginning: str) -> str:
+        """Returns the declarations as lines that begin with `beginning`."""
+        lines = (line.strip() for declaration in self.declarations for line in declaration.text.split("\n"))
+        return "".join(f"{beginning}{line}\n" for line in lines)
+
+
+class _Index:
+    """The declarations of each document, read again when its text has changed."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, tuple[int, list[Declaration]]] = {}
+
+    def read(self, document: Document) -> list[Declaration]:
+        """Returns the declarations of a document; none if its text is unknown or long."""
+        entry = self._entries.get(document.uri)
+        if entry is None or entry[0] != document.version:
+            entry = self._entries[document.uri] = (document.version, _read(document))
+        return entry[1]
+
+    def forget(self, uri: str) -> None:
+        self._entries.pop(uri, None)
+
+
+def _take(found: Iterable[Declaration], max_bytes: int) -> list[Declaration]:
+    """Returns the first declarations that have at most `max_bytes` together."""
+    taken: dict[Declaration, None] = {}
+    for declaration in found:
+        if declaration not in taken:
+            max_bytes -= _num_bytes(declaration)
+            if max_bytes < 0:
+                break
+            taken[declaration] = None
+    return list(taken)
+
+
+def _read(document: Document) -> list[Declaration]:
+    if document.problem is not None or document.num_chars > _MAX_INDEXED_CHARS:
+        return []
+    return find_declarations(document.lines)
+
+
+def _num_bytes(declaration: Declaration) -> int:
+    return len(declaration.text.encode("utf-8", "replace")) + 4

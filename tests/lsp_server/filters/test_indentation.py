@@ -1,0 +1,70 @@
+"""The indentation of suggestions is that of the file."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lsp_server.context import Context
+from lsp_server.filters.indentation import find_unit, match_indentation
+
+_TABS = "class A:\n\tdef f(self):\n\t\treturn 1\n\n"
+_TWO = "class A:\n  def f(self):\n    return 1\n\n"
+_FOUR = "class A:\n    def f(self):\n        return 1\n\n"
+
+
+@pytest.mark.parametrize(("text", "unit"), [(_TABS, "\t"), (_TWO, "  "), (_FOUR, "    "), ("a = 1\nb = 2\n", None)])
+def test_the_unit_is_read_from_the_text_around_the_cursor(text: str, unit: str | None) -> None:
+    assert find_unit(Context(text, "")) == unit
+    assert find_unit(Context("", "\n" + text)) == unit
+
+
+@pytest.mark.parametrize(
+    ("prefix", "text", "written"),
+    [
+        (_TABS + "if x:", "\n    y()\nz()", "\n\ty()\nz()"),
+        (_TABS + "if x:", "\n    if y:\n        z()\n", "\n\tif y:\n\t\tz()\n"),
+        (_TWO + "if x:", "\n    y()\nz()", "\n  y()\nz()"),
+        (_FOUR + "if x:", "\n  y()\n  if z:\n    w()", "\n    y()\n    if z:\n        w()"),
+        (_TWO + "class B:\n  def g(self):", "\n      return 2\n", "\n    return 2\n"),
+        (
+            _TWO + "class B:\n  def g(self):\n    return",
+            " 2\n\n  def h(self):\n    pass",
+            " 2\n\n  def h(self):\n    pass",
+        ),
+        (_FOUR + "x = f(", "\n    a,\n    b,\n)\n", "\n    a,\n    b,\n)\n"),
+        (_FOUR + "x = f(a,", "\n      b)\n", "\n      b)\n"),  # under the opening bracket
+        (_TABS + "x = f(", "\n    a,\n)", "\n\ta,\n)"),
+        ("a = 1\nif x:", "\n  y()", "\n  y()"),  # the file shows no unit
+        (_FOUR + "x = 1", "", ""),
+        (_FOUR + "if x: y = {", "\n    1: 2,\n}", "\n    1: 2,\n}"),
+    ],
+)
+def test_lines_get_the_indentation_of_the_file(prefix: str, text: str, written: str) -> None:
+    assert match_indentation(text, Context(prefix, "")) == written
+
+
+def test_the_text_ends_before_a_line_that_returns_to_no_level_of_the_file() -> None:
+    context = Context(_FOUR + "class B:\n    def g(self):\n        return", "")
+    assert match_indentation(" 2\n  x = 1\n", context) == " 2"
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["if a:", "b()", "c = 1"])), max_size=8))
+def test_code_with_the_files_own_indentation_is_not_changed(lines: list[tuple[int, str]]) -> None:
+    level, written, opens = 0, [], True
+    for wanted, code in lines:
+        level = min(wanted, level + 1 if opens else level)
+        written.append("    " * level + code)
+        opens = code.endswith(":")
+    text = "\n" + "\n".join(written)
+    assert match_indentation(text, Context(_FOUR + "if x:", "")) == text
+
+
+@given(
+    st.text("ab:() \t\n", max_size=40), st.sampled_from([_TABS, _TWO, _FOUR, ""]), st.text("ab:() \t\n", max_size=20)
+)
+def test_only_indentation_changes_and_the_end_may_be_cut(text: str, file: str, line: str) -> None:
+    written = match_indentation(text, Context(file + line, ""))
+    old, new = text.split("\n"), written.split("\n")
+    assert len(new) <= len(old)
+    assert new[0] == old[0]
+    assert [each.lstrip(" \t") for each in new[1:]] == [each.lstrip(" \t") for each in old[1 : len(new)]]

@@ -1,0 +1,77 @@
+"""Which declarations of other open files are written above the cursor's line."""
+
+from lsprotocol.types import PositionEncodingKind, TextDocumentItem
+
+from lsp_server.context import Context
+from lsp_server.documents import Document
+from lsp_server.related.selection import RelatedText
+
+_NODE = "class Node(Base):\n    def children(self):\n        pass\n\nclass NodeList:\n    pass\n"
+
+
+def _document(name: str, text: str, language: str = "python") -> Document:
+    return Document(TextDocumentItem(f"file:///{name}", language, 1, text), PositionEncodingKind.Utf16)
+
+
+def _add(related: RelatedText, prefix: str, *others: Document, suffix: str = "", language: str = "python") -> str:
+    return related.add(Context(prefix, suffix), _document("a", "", language), others)
+
+
+def test_declarations_whose_names_begin_with_the_typed_word_are_added() -> None:
+    prefix = _add(RelatedText(), "x = 1\n    y = Nod", _document("b", _NODE))
+    assert prefix == "x = 1\n    # class NodeList:\n    # class Node(Base):\n    y = Nod"
+
+
+def test_declarations_of_the_names_on_the_line_are_added() -> None:
+    assert _add(RelatedText(), "x = children.", _document("b", _NODE)) == "# def children(self):\nx = children."
+    assert _add(RelatedText(), "x = ", _document("b", _NODE), suffix="(children)") == "# def children(self):\nx = "
+
+
+def test_without_a_match_the_prefix_stays() -> None:
+    assert _add(RelatedText(), "x = foo", _document("b", _NODE)) == "x = foo"
+
+
+def test_files_of_another_language_and_the_file_itself_are_not_used() -> None:
+    assert _add(RelatedText(), "Nod", _document("b", _NODE, "rust"), _document("a", _NODE)) == "Nod"
+
+
+def test_a_language_without_known_comments_gets_none() -> None:
+    assert _add(RelatedText(), "Nod", _document("b", _NODE, "brainfuck"), language="brainfuck") == "Nod"
+
+
+def test_the_budget_is_kept_and_can_be_zero() -> None:
+    names = "".join(f"name_{number} = {number}\n" for number in range(100))
+    added = _add(RelatedText(max_bytes=100), "name", _document("b", names))
+    assert 0 < len(added) - len("name") <= 100
+    assert _add(RelatedText(max_bytes=0), "name", _document("b", names)) == "name"
+
+
+def test_while_a_line_is_typed_its_comments_only_grow_at_their_end() -> None:
+    related, other = RelatedText(), _document("b", _NODE)
+    first = _add(related, "N", other)
+    assert _add(related, "Node(chil", other) == first.removesuffix("N") + "# def children(self):\nNode(chil"
+
+
+def test_where_the_budget_ends_the_comments_begin_again_with_what_is_needed_now() -> None:
+    related, other = RelatedText(max_bytes=30), _document("b", "first = 1\nsecond = 2\nthird = 3\n")
+    assert _add(related, "f", other) == "# first = 1\nf"
+    assert _add(related, "first + second", other) == "# first = 1\n# second = 2\nfirst + second"
+    assert _add(related, "first + second + th", other).endswith("# third = 3\nfirst + second + th")
+
+
+def test_another_line_has_its_own_comments() -> None:
+    related, other = RelatedText(), _document("b", _NODE)
+    _add(related, "children", other)
+    assert _add(related, "children\nx", other) == "children\nx"
+
+
+def test_an_edit_of_the_other_file_is_seen() -> None:
+    related = RelatedText()
+    assert _add(related, "new", _document("b", "old = 1")) == "new"
+    edited = _document("b", "newer = 1")
+    edited.version = 2
+    assert _add(related, "new", edited) == "# newer = 1\nnew"
+
+
+def test_line_ends_and_lone_surrogates_of_other_files_do_not_get_into_the_prefix() -> None:
+    assert _add(RelatedText(), "na", _document("b", "name = '\ud800'\r\nother = 1\r\n")) == "# name = '\ufffd'\nna"
