@@ -40,7 +40,7 @@ def cut_context(document: Document, position: Position, settings: Settings) -> C
     line, before, after = document.split_at(position)
     prefix = _cut_prefix(document, line, before, settings.max_prefix_bytes)
     suffix = _cut_suffix(document, line, after, settings.max_suffix_bytes)
-    return Context(_clean(prefix), _clean(suffix))
+    return Context(clean(prefix), clean(suffix))
 
 
 def _cut_prefix(document: Document, line: int, before: str, max_bytes: int) -> str:
@@ -100,5 +100,6 @@ def _num_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
+    r"""Returns text of a document as it is sent: \n as its only line end, and no lone surrogates."""
     return replace_surrogates(text.replace("\r\n", "\n").replace("\r", "\n"))

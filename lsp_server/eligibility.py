@@ -1,18 +1,22 @@
 """Which documents get suggestions, and why the others do not."""
 
 from lsp_server.documents import Document
+from lsp_server.privacy.guard import Guard
 from lsp_server.reasons import Reason, Silence, to_silence
 from lsp_server.settings import ANY_LANGUAGE, Settings
 
 
 def find_document_silence(
-    document: Document, settings: Settings, model_languages: tuple[str, ...] | None
+    document: Document, settings: Settings, model_languages: tuple[str, ...] | None, guard: Guard
 ) -> Silence | None:
     """Returns why a document gets no suggestions; None if it gets them. `model_languages` None: the model knows any."""
     if not settings.enabled:
         return Silence(Reason.DISABLED, "the setting enabled is false")
     if document.problem is not None:
         return to_silence(document.problem)
+    exclusion = guard.find_exclusion(document.uri)
+    if exclusion is not None:
+        return Silence(Reason.EXCLUDED, f"nothing of this file is sent: {exclusion}")
     languages = model_languages if settings.languages is None else settings.languages
     if languages is None or document.language_id in languages or ANY_LANGUAGE in languages:
         return None

@@ -8,6 +8,7 @@ from lsprotocol import types
 from lsp_server.backend import BackendFactory
 from lsp_server.documents import Place
 from lsp_server.items import completion_item, extend_selected, inline_item
+from lsp_server.privacy.exclusion import Policy
 from lsp_server.reasons import Silence
 from lsp_server.server import MidtokenServer, Suggestion
 from lsp_server.usage import add_acceptance, add_usage_features
@@ -16,13 +17,16 @@ from lsp_server.usage import add_acceptance, add_usage_features
 _TRIGGER_CHARACTERS: Sequence[str] = tuple(" .,:;=+-*/<>([{\"'@")
 
 
-def build_server(connect: BackendFactory, languages: tuple[str, ...] | None = None) -> MidtokenServer:
+def build_server(
+    connect: BackendFactory, languages: tuple[str, ...] | None = None, policy: Policy | None = None
+) -> MidtokenServer:
     """Returns a language server. It offers each editor one of its two features: ghost text or completion menu.
 
     It calls `connect` when the first document is opened, and again after the connection is lost. `languages`: those
-    that the model knows; None: any.
+    that the model knows; None: any. `policy` says which documents are excluded; by default one that knows no
+    environment.
     """
-    server = MidtokenServer(connect, languages)
+    server = MidtokenServer(connect, languages, policy)
     _add_lifecycle(server)
     _add_text_synchronization(server)
     add_usage_features(server)

@@ -24,6 +24,7 @@ class Reason(StrEnum):
     FAILED = "failed"  # a defect of the language server
     # The request is obsolete.
     SUPERSEDED = "superseded"  # by an edit, by a newer request, or because the editor cancelled it
+    IN_SECRET = "in_secret"  # the text around the cursor may not be sent
     # A suggestion would disturb.
     INSIDE_WORD = "inside_word"  # the cursor was moved into a word
     PASTED = "pasted"  # the last edit inserted much text that was not suggested
@@ -48,6 +49,7 @@ _HIDING_REASONS = (
     Reason.EXCLUDED,
     Reason.TOO_LARGE,
     Reason.OTHER_LANGUAGE,
+    Reason.IN_SECRET,
     Reason.INSIDE_WORD,
     Reason.PASTED,
     Reason.NOTHING,

@@ -20,6 +20,9 @@ from lsp_server.eligibility import find_document_silence
 from lsp_server.errors import EditorError, OutOfStepError, to_midtoken_error
 from lsp_server.filters.fit import Insertion, fit
 from lsp_server.generation import Question
+from lsp_server.privacy.excerpt import cut_excerpt
+from lsp_server.privacy.exclusion import Policy
+from lsp_server.privacy.guard import Guard
 from lsp_server.reasons import Reason, Silence, to_silence
 from lsp_server.related.selection import RelatedText
 from lsp_server.session import Session
@@ -47,7 +50,9 @@ class MidtokenServer(LanguageServer):
 
     protocol: MidtokenProtocol
 
-    def __init__(self, connect: BackendFactory, languages: tuple[str, ...] | None = None) -> None:
+    def __init__(
+        self, connect: BackendFactory, languages: tuple[str, ...] | None = None, policy: Policy | None = None
+    ) -> None:
         """`languages`: the identifiers of those that the model knows (LSP, TextDocumentItem); None: any."""
         super().__init__(
             "midtoken", _find_version(), protocol_cls=MidtokenProtocol, converter_factory=build_strict_converter
@@ -58,7 +63,8 @@ class MidtokenServer(LanguageServer):
         self.documents = Documents(types.PositionEncodingKind.Utf16)
         self.counters = Counters()
         self._languages = languages
-        self._related = RelatedText()
+        self._guard = Guard(policy or Policy({}))
+        self._related = RelatedText(self._guard.redact)
         self._offered: dict[str, frozenset[str]] = {}  # the texts that were suggested last, by URI
         self._status = Status(LspWindow(self))
         self._starter = BackendStarter(connect, self._status)
@@ -98,6 +104,7 @@ class MidtokenServer(LanguageServer):
         document = self.documents.open(item)
         self._sessions[item.uri] = Session(self._starter, self._status)
         if self._judge(document) is None:
+            self._guard.prepare()
             self._starter.start()
 
     def change(self, params: types.DidChangeTextDocumentParams) -> None:
@@ -182,7 +189,11 @@ class MidtokenServer(LanguageServer):
             silence = find_disturbance(document, place, context, self._offered.get(document.uri, frozenset()))
             if silence is not None:
                 return silence
-        question, session = self._build_question(document, context), self._sessions[document.uri]
+        sent = self._guard.redact_excerpt(cut_excerpt(document, place.position, context))
+        if sent is None:
+            return Silence(Reason.IN_SECRET, "the cursor is in a secret, which is not sent")
+        question = Question(context.prefix, context.suffix, self._build_request(document, sent))
+        session = self._sessions[document.uri]
         answer = await session.complete(question)
         if isinstance(answer, Silence):
             return answer
@@ -209,7 +220,9 @@ class MidtokenServer(LanguageServer):
         return silence
 
     def _find_silence(self, document: Document) -> Silence | None:
-        return find_document_silence(document, self.settings, self._languages)
+        # The folders of the workspace may change at any time. Without a change this costs a microsecond.
+        self._guard.configure(self.settings.exclude, list(self.workspace.folders), self.settings.redact_secrets)
+        return find_document_silence(document, self.settings, self._languages, self._guard)
 
     def _read_settings(self) -> None:
         read = self._settings_sources.read()
@@ -219,11 +232,11 @@ class MidtokenServer(LanguageServer):
         for document in self.documents.get_all():
             self._judge(document)
 
-    def _build_question(self, document: Document, context: Context) -> Question:
+    def _build_request(self, document: Document, sent: Context) -> CompletionRequest:
         others = [each for each in self.documents.get_all() if self._find_silence(each) is None]
-        request = CompletionRequest(
-            prefix=self._related.add(context, document, others),
-            suffix=context.suffix,
+        return CompletionRequest(
+            prefix=self._related.add(sent, document, others),
+            suffix=sent.suffix,
             max_tokens=self.settings.max_tokens,
             healing=self.settings.healing,
             extent=self.settings.extent,
@@ -232,7 +245,6 @@ class MidtokenServer(LanguageServer):
             tenant=self._tenant,
             document=uuid.uuid5(uuid.NAMESPACE_URL, document.uri).hex,  # no path leaves the editor
         )
-        return Question(context.prefix, context.suffix, request)
 
 
 def _find_version() -> str:

@@ -23,6 +23,8 @@ class Settings:
     max_prefix_bytes: int = 8192  # how much text before the cursor is sent
     max_suffix_bytes: int = 2048  # how much text after the cursor is sent
     max_related_bytes: int = 300  # how much text of other open files is sent, at most
+    exclude: tuple[str, ...] = ()  # patterns as in .gitignore; of documents that match one, nothing is sent
+    redact_secrets: bool = True  # known forms of secrets are replaced before text is sent
     languages: tuple[str, ...] | None = None  # those with suggestions; None: those that the model knows
 
 
@@ -154,5 +156,7 @@ _SETTINGS: Mapping[str, _Setting] = {
     "maxPrefixBytes": _Setting("max_prefix_bytes", _between(256, 1_048_576)),
     "maxSuffixBytes": _Setting("max_suffix_bytes", _between(0, 1_048_576)),
     "maxRelatedBytes": _Setting("max_related_bytes", _between(0, 65_536)),
+    "exclude": _Setting("exclude", _read_texts),
+    "redactSecrets": _Setting("redact_secrets", _read_bool),
     "languages": _Setting("languages", _read_texts),
 }

@@ -10,6 +10,7 @@ from pygls.io_ import StdoutWriter
 
 from lsp_server.backend import BackendFactory
 from lsp_server.features import build_server
+from lsp_server.privacy.exclusion import Policy
 from lsp_server.server import MidtokenServer
 from lsp_server.transport.log_filter import keep_text_out_of_logs
 from lsp_server.transport.messages import serve_messages
@@ -23,7 +24,7 @@ def serve_stdio(connect: BackendFactory, languages: tuple[str, ...] | None = Non
     `languages` see `build_server`.
     """
     keep_text_out_of_logs()
-    asyncio.run(_serve(build_server(connect, languages)))
+    asyncio.run(_serve(build_server(connect, languages, Policy(os.environ))))
 
 
 async def _serve(server: MidtokenServer) -> NoReturn:

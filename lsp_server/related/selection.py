@@ -1,6 +1,6 @@
 """Chooses the declarations of other open files that the cursor's line uses, or is about to use."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from lsp_server.context import Context
@@ -24,6 +24,7 @@ class RelatedText:
     While one line is typed, its comments only grow at their end.
     """
 
+    redact: Callable[[str], str] = str  # what replaces secrets in lines of text
     max_bytes: int = 300
     _index: "_Index" = field(default_factory=lambda: _Index())
     _lines: "dict[str, _Line]" = field(default_factory=dict)  # the last line completed in each document, by URI
@@ -45,7 +46,7 @@ class RelatedText:
         same = [each for each in others if each.language_id == document.language_id and each.uri != document.uri]
         line.extend(self._find(words, same), self.max_bytes)
         indentation = context.line_before[: len(context.line_before) - len(context.line_before.lstrip())]
-        return above + line.write(f"{indentation}{marker} ") + context.line_before
+        return above + self.redact(line.write(f"{indentation}{marker} ")) + context.line_before
 
     def forget(self, uri: str) -> None:
         """A document was closed."""

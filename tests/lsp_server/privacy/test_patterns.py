@@ -1,0 +1,102 @@
+"""Patterns, compared with `git check-ignore` on random trees and patterns."""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from lsp_server.privacy.git_rules import GitRules
+from lsp_server.privacy.patterns import parse_pattern, to_latin1
+from lsp_server.privacy.rule_files import RuleFiles
+
+_ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C"}
+
+_names = st.sampled_from(["a", "b", "ab", "a.py", "b.py", "é", "a b", "!a", "#a", "[a]", "a ", "-", "a\\b", "A"])
+_paths = st.lists(_names, min_size=1, max_size=4).map("/".join)
+_pieces = st.sampled_from(
+    [
+        *("a", "b", "ab", "é", "*", "**", "?", "/", "/", "/**/", "**/", "/**", "*.py", ".py", "!", "#", " ", "-"),
+        *("[ab]", "[!a]", "[^b]", "[a-c]", "[]a]", "[!]a]", "[a\\]]", "[[:alpha:]]", "[[:digit:]a]", "[", "]"),
+        *("[z-a]", "[a-]", "[[:no:]]", "[\\a-b]", "[/a]", "\t", "\\!", "\\#", "\\", "\\ "),
+    ]
+)
+_patterns = st.lists(_pieces, min_size=1, max_size=5).map("".join).map(lambda text: text.replace("\n", ""))
+_lines = st.lists(_patterns | st.builds("!{}".format, _patterns) | st.builds("{}/".format, _patterns), max_size=6)
+
+
+@given(
+    paths=st.lists(_paths, min_size=1, max_size=12),
+    ignore_files=st.dictionaries(st.sampled_from(["", "a", "a/b", "b", "ab"]), _lines, max_size=4),
+    own=_lines,
+)
+@example(paths=["a/b/a.py"], ignore_files={"": ["a/**", "!a/b/"]}, own=[])
+@example(paths=["a/b", "a/a.py"], ignore_files={"": ["a/"], "a": ["!b"]}, own=[])
+@example(paths=["a/b"], ignore_files={"": ["*", "!*/"], "a": ["!b"]}, own=["b"])
+@example(paths=["axb", "a/b", "a\\b"], ignore_files={"": ["a[!c]b"]}, own=[])
+@example(paths=["a/a"], ignore_files={}, own=["a /"])
+@example(paths=["b/a"], ignore_files={}, own=["[/a]"])
+@example(paths=["a", "ab/a/b"], ignore_files={}, own=["a**/*"])
+@example(paths=["ab/a/b"], ignore_files={}, own=["/a**", "!/ab"])
+@example(paths=["a/b/ab"], ignore_files={"": ["/*", "!/a", "/a/*", "!/a/b"]}, own=[])
+def test_a_path_is_ignored_where_git_ignores_it(
+    paths: Sequence[str], ignore_files: Mapping[str, Sequence[str]], own: Sequence[str]
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        top = Path(os.path.realpath(name))
+        _git(top, "init", "--quiet")
+        made = [path for path in paths if _make_file(top / path)]
+        for folder, lines in ignore_files.items():
+            if (top / folder).is_dir():
+                (top / folder / ".gitignore").write_text("".join(f"{line}\n" for line in lines))
+        (top / ".git" / "info" / "exclude").write_text("\n".join(own))
+        rules = GitRules(RuleFiles(), _ENVIRONMENT)
+        ours = {path for path in made if rules.find_rule(str(top / path)) is not None}
+        assert ours == _ask_git(top, made)
+
+
+def _make_file(path: Path) -> bool:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    except OSError:  # another path has a file where this one needs a folder, or the reverse
+        return False
+    return path.is_file()
+
+
+def _git(top: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=top, env=_ENVIRONMENT, check=True)
+
+
+def _ask_git(top: Path, paths: Sequence[str]) -> set[str]:
+    done = subprocess.run(
+        ["git", "check-ignore", "--no-index", "-z", "--stdin"],
+        cwd=top,
+        env=_ENVIRONMENT,
+        input=b"\0".join(map(os.fsencode, paths)) + b"\0" if paths else b"",
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    return {os.fsdecode(path) for path in done.stdout.split(b"\0") if path}
+
+
+@pytest.mark.parametrize("line", ["", "   ", "# a", "/", "!", "!/", "a\\", "[", "[[:no:]]", "a[b-"])
+def test_a_line_that_can_match_nothing_is_no_pattern(line: str) -> None:
+    assert parse_pattern(line) is None
+
+
+def test_a_line_end_of_windows_is_not_part_of_the_pattern() -> None:
+    pattern = parse_pattern("a/\r")
+    assert pattern is not None
+    assert pattern.matches("a", is_folder=True)
+    assert not pattern.matches("a", is_folder=False)
+
+
+def test_a_set_matches_bytes() -> None:
+    pattern = parse_pattern(to_latin1("[é]"))
+    assert pattern is not None
+    assert not pattern.matches(to_latin1("é"), is_folder=False)  # two bytes
