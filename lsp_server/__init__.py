@@ -6,7 +6,8 @@ server           the state that the features use: documents, sessions, settings,
 settings         the user's settings
 documents        the text, kept in sync with the editor
 positions        offsets within a line, in the units of the editor
-context          which text of a document is sent; rules about what may be sent belong here
+context          which text of a document is sent
+privacy          which documents are excluded, and which parts of the text are replaced
 session          the requests of one document
 backend          the connection to the completion server, shared by all documents
 items            generated text to LSP items

@@ -1,6 +1,7 @@
 """The connection of a subcommand to a completion server: the one that `--server` names, or the user's shared server."""
 
 import argparse
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Self
@@ -11,6 +12,7 @@ from inference.serving.character_client import CharacterClient
 from inference.serving.completion_client import CompletionClient
 from inference.serving.shared_server import ServerLease, lease_server
 from midtoken.arguments.server import ServerArguments
+from midtoken.arguments.server_address import ServerAddress
 from midtoken.display.terminal import show_waiting
 
 _IDLE_S = 900.0  # the shared server runs this long without clients, in case an editor is opened again
@@ -19,22 +21,27 @@ _IDLE_S = 900.0  # the shared server runs this long without clients, in case an 
 class Connection:
     """The two clients of a server, and the lease that keeps a shared server running."""
 
-    def __init__(self, url: str, lease: ServerLease | None) -> None:
+    def __init__(self, address: ServerAddress, lease: ServerLease | None) -> None:
         """Use `open`."""
-        self.url = url
-        self._client = CompletionClient(url)
-        self._characters = CharacterClient(url)
+        self.address = address
+        self._client = CompletionClient(address.url, tls=address.tls)
+        self._characters = CharacterClient(address.url, tls=address.tls)
         self._lease = lease
 
     @classmethod
     async def open(cls, options: argparse.Namespace, on_progress: Callable[[str], None]) -> Self:
-        """Connects, and waits until the server answers. Raises MissingPackagesError, LaunchError or ServerError."""
-        if options.server is not None:
-            connection = cls(options.server, None)
+        """Connects, and waits until the server answers.
+
+        Raises ServerAddressError, MissingPackagesError, LaunchError or ServerError.
+        """
+        address = await asyncio.to_thread(ServerAddress.from_options, options)  # it may look up a name
+        if address is not None:
+            connection = cls(address, None)
         else:
             arguments = ServerArguments.from_options(options)
             lease = await lease_server(arguments.entry, arguments.build_shared_command(_IDLE_S), on_progress)
-            connection = cls(lease.endpoint.grpc_url, lease)
+            url = lease.endpoint.grpc_url
+            connection = cls(ServerAddress(url, None, ("--server", url)), lease)
         try:
             await connection._client.read_heartbeat_ms()
         except BaseException:

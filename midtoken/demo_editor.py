@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,12 @@ class DemoEditor:
         self._version = 0
 
     @classmethod
-    async def start(cls, path: Path, healing: Healing, server_url: str) -> "DemoEditor":
+    async def start(cls, path: Path, healing: Healing, server_arguments: Sequence[str]) -> "DemoEditor":
         """Starts `midtoken lsp` with a running completion server, and opens the file."""
         client = LanguageClient("midtoken-demo", "1")
         client.feature(types.WINDOW_LOG_MESSAGE)(_ignore)
         client.feature(types.WINDOW_SHOW_MESSAGE)(_ignore)
-        await client.start_io(sys.executable, "-m", "midtoken", "lsp", "--server", server_url)
+        await client.start_io(sys.executable, "-m", "midtoken", "lsp", *server_arguments)
         inline = types.InlineCompletionClientCapabilities()
         general = types.GeneralClientCapabilities(position_encodings=[types.PositionEncodingKind.Utf32])
         capabilities = types.ClientCapabilities(

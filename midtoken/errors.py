@@ -4,6 +4,7 @@ MidtokenError (inference.errors)
 ├── CursorError               an argument FILE:LINE:COLUMN does not name a position in a readable text file
 ├── UnreadableFileError       a file that an argument names cannot be read
 ├── UnwritableFileError       a file that an argument names cannot be written
+├── ServerAddressError        the arguments about a running server contradict each other, or text would go unencrypted
 ├── MissingPackagesError      packages of an optional extra are not installed
 └── LaunchError (inference.errors)
     └── MissingResourceError  a file that belongs to midtoken is missing from the installation
@@ -22,6 +23,10 @@ class UnreadableFileError(MidtokenError):
 
 class UnwritableFileError(MidtokenError):
     """A file cannot be written. The message says which file and why."""
+
+
+class ServerAddressError(MidtokenError):
+    """A running server cannot be used as the arguments say. The message says why and what to do."""
 
 
 class MissingPackagesError(MidtokenError):

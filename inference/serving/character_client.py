@@ -2,6 +2,7 @@
 
 from inference.protocol import characters
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
+from inference.serving.channel import Tls
 from inference.serving.streams import TritonStreams
 
 MODEL_NAME = "characters"
@@ -15,9 +16,9 @@ class CharacterClient:
 
     model_name = MODEL_NAME
 
-    def __init__(self, url: str, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+    def __init__(self, url: str, timeout_s: float = ANSWER_TIMEOUT_S, tls: Tls | None = None) -> None:
         """Opens no connection yet; the first call does. Must be called in the event loop that will use the client."""
-        self._streams = TritonStreams(url, timeout_s)
+        self._streams = TritonStreams(url, timeout_s, tls)
 
     async def ask(self, request: CharacterRequest) -> CharacterAnswer:
         """Returns the answer. Cancelling the task cancels the request on the server.

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from inference.errors import OverloadedError
 from inference.protocol import completion_arrays
 from inference.protocol.completion import CompletionChunk, CompletionRequest
+from inference.serving.channel import Tls
 from inference.serving.streams import TritonStreams
 
 MODEL_NAME = "completion"
@@ -19,9 +20,9 @@ class CompletionClient:
 
     model_name = MODEL_NAME
 
-    def __init__(self, url: str, idle_timeout_s: float = IDLE_TIMEOUT_S) -> None:
+    def __init__(self, url: str, idle_timeout_s: float = IDLE_TIMEOUT_S, tls: Tls | None = None) -> None:
         """Opens no connection yet; the first call does. Must be called in the event loop that will use the client."""
-        self._streams = TritonStreams(url, idle_timeout_s)
+        self._streams = TritonStreams(url, idle_timeout_s, tls)
 
     def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
         """Yields the chunks of the completion. The last one has `is_last`.

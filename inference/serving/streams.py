@@ -16,6 +16,7 @@ from inference.errors import MidtokenError, ServerError, ServerUnreachableError
 from inference.protocol.arrays import Array, FieldTypes, to_array
 from inference.protocol.error_text import error_from_text
 from inference.protocol.heartbeat import HEARTBEAT, HEARTBEAT_TYPES, heartbeat_from_arrays
+from inference.serving.channel import Tls, open_channel
 from inference.serving.open_call import CallOpener
 from inference.serving.tensors import build_request, read_outputs
 
@@ -25,12 +26,6 @@ Arrays = Mapping[str, Array]
 # an unanswered heartbeat is requested again, and the wait doubles each time.
 _FIRST_HEARTBEAT_WAIT_S = 3.0
 
-_CHANNEL_OPTIONS = (
-    ("grpc.max_send_message_length", -1),  # no limit
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.keepalive_time_ms", 310_000),  # by default, Triton closes a connection that pings more often than each 300 s
-    ("grpc.keepalive_timeout_ms", 20_000),
-)
 _CLOSE_S = 1.0  # for streams that were answered to end
 
 _Response = TypeVar("_Response")
@@ -39,11 +34,11 @@ _Response = TypeVar("_Response")
 class TritonStreams:
     """One channel to the server at `url`, a "host:port" that speaks Triton's gRPC protocol."""
 
-    def __init__(self, url: str, idle_timeout_s: float) -> None:
+    def __init__(self, url: str, idle_timeout_s: float, tls: Tls | None = None) -> None:
         """Opens no connection yet; the first call does. Must be called in the event loop that will use the streams."""
         self._url = url
         self._idle_timeout_s = idle_timeout_s
-        self._channel = grpc.aio.insecure_channel(url, options=_CHANNEL_OPTIONS)
+        self._channel = open_channel(url, tls)
         self._server = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
         self._calls = CallOpener(self._server.ModelStreamInfer)
         self._endings: set[asyncio.Task[None]] = set()

@@ -43,7 +43,8 @@ class Policy:
         self._folders: tuple[str, ...] = ()
         self._refused: str | None = None  # the first pattern of the setting that is none
         self._setting: tuple[RuleList, ...] = ()
-        self._judged: dict[str, _Judgement] = {}
+        self._judged: dict[str, _Judgement] = {}  # by URI
+        self._judged_names: dict[str, str | None] = {}  # by path
 
     def configure(self, patterns: Sequence[str], folder_uris: Sequence[str] = ()) -> None:
         """Sets the setting `exclude` and the workspace's folders.
@@ -59,7 +60,7 @@ class Policy:
         parsed = () if self._refused is not None else parse_patterns(map(to_latin1, patterns))
         roots = dict.fromkeys(["/", *(os.path.normpath(folder) for folder in folders), *map(os.path.realpath, folders)])
         self._setting = tuple(RuleList("setting exclude", root, parsed) for root in roots)
-        self._judged.clear()
+        self._forget()
 
     def find_exclusion(self, uri: str) -> str | None:
         """Returns why the document is excluded, in one phrase that names the rule; None if it is not.
@@ -70,7 +71,7 @@ class Policy:
         judged = self._judged.get(uri)
         if judged is None or now_s - judged.judged_at_s >= _CHECK_INTERVAL_S:
             if len(self._judged) >= _MAX_JUDGED:
-                self._judged.clear()
+                self._forget()
             judged = self._judged[uri] = _Judgement(self._judge(uri), now_s)
         return judged.reason
 
@@ -102,7 +103,12 @@ class Policy:
         return None
 
     def _judge_name(self, path: str) -> str | None:
-        """Judges a path by itself. It need not be one of this machine."""
+        """Judges a path by itself, once. It need not be one of this machine."""
+        if path not in self._judged_names:
+            self._judged_names[path] = self._find_name_reason(path)
+        return self._judged_names[path]
+
+    def _find_name_reason(self, path: str) -> str | None:
         path = "/" + path.lstrip("/")
         rule = find_rule(path.lower(), "/", lambda _: [self._credentials])
         if rule is not None:
@@ -118,6 +124,10 @@ class Policy:
         if rule is not None:
             return f"git ignores it (`{rule.source}` line {rule.pattern.line}: {_show_rule(rule)})"
         return None
+
+    def _forget(self) -> None:
+        self._judged.clear()
+        self._judged_names.clear()
 
     def _find_own_lists(self, folder: str) -> list[RuleList]:
         return [self._files.read(os.path.join(each, IGNORE_FILE), each) for each in list_folders(folder, "/")]

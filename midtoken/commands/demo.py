@@ -95,7 +95,7 @@ async def _play(options: argparse.Namespace) -> None:
             path = Path(folder) / _FILE
             path.write_text("\n".join(lines), encoding="utf-8")
             sides = [
-                _Side(healing, await DemoEditor.start(path, healing, connection.url))
+                _Side(healing, await DemoEditor.start(path, healing, connection.address.arguments))
                 for healing in (Healing.EXACT, Healing.NONE)
             ]
             with Live(console=console, auto_refresh=False) as live:

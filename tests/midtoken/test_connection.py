@@ -1,29 +1,43 @@
 import argparse
 import asyncio
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any  # grpc has no types
 
+import grpc
 import pytest
+import trustme
 
 from inference.errors import ServerUnreachableError
+from inference.protocol.arrays import Array
+from inference.protocol.completion import CompletionRequest
+from inference.protocol.heartbeat import asks_for_heartbeat, heartbeat_to_arrays
 from inference.serving.endpoint import find_free_endpoint
 from midtoken.arguments.parser import add_connection_arguments
 from midtoken.connection import Connection
-from tests.support.fake_triton import answer_heartbeats, run_fake_triton
+from tests.support.fake_triton import ModelCall, answer_heartbeats, build_last_chunk, run_fake_triton
 
 
 def _ignore(_line: str) -> None:
     pass
 
 
+def _parse(*arguments: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_connection_arguments(parser)
+    return parser.parse_args(arguments)
+
+
 async def test_a_busy_server_is_connected_to_at_once() -> None:
     async with run_fake_triton(answer_heartbeats) as server:  # it never answers a completion
         async with asyncio.timeout(30):
-            connection = await Connection.open(argparse.Namespace(server=server.url), _ignore)
+            connection = await Connection.open(_parse("--server", server.url), _ignore)
         await connection.close()
 
 
 async def test_connecting_to_a_missing_server_is_an_error() -> None:
     with pytest.raises(ServerUnreachableError, match="no server answers at"):
-        await Connection.open(argparse.Namespace(server=find_free_endpoint().grpc_url), _ignore)
+        await Connection.open(_parse("--server", find_free_endpoint().grpc_url), _ignore)
 
 
 @pytest.mark.parametrize("address", ["localhost", "http://127.0.0.1:8001", ":8001", "127.0.0.1:", "127.0.0.1:x"])
@@ -33,3 +47,51 @@ def test_an_address_without_host_and_port_is_refused(address: str, capsys: pytes
     with pytest.raises(SystemExit):
         parser.parse_args(["--server", address])
     assert "as in 127.0.0.1:8001" in capsys.readouterr().err
+
+
+@pytest.fixture
+def ca_file(authority: trustme.CA, tmp_path: Path) -> Path:
+    path = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+def _build_credentials(authority: trustme.CA, name: str) -> Any:
+    issued = authority.issue_cert(name)
+    chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
+    return grpc.ssl_server_credentials([(issued.private_key_pem.bytes(), chain)])
+
+
+async def test_a_server_with_a_certificate_of_ones_own_is_used_over_tls(authority: trustme.CA, ca_file: Path) -> None:
+    async with run_fake_triton(_complete, credentials=_build_credentials(authority, "127.0.0.1")) as server:
+        connection = await Connection.open(_parse("--server", server.url, "--tls-ca", str(ca_file)), _ignore)
+        chunks = [chunk.text async for chunk in connection.stream(CompletionRequest("a"))]
+        await connection.close()
+    assert chunks == ["done"]
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "another.example"])
+async def test_a_certificate_that_is_unknown_or_of_another_name_is_refused(
+    name: str, authority: trustme.CA, ca_file: Path
+) -> None:
+    trusted = () if name == "127.0.0.1" else ("--tls-ca", str(ca_file))
+    async with run_fake_triton(_complete, credentials=_build_credentials(authority, name)) as server:
+        with pytest.raises(ServerUnreachableError, match="no server answers at"):
+            await Connection.open(_parse("--server", f"grpcs://{server.url}", *trusted), _ignore)
+    assert server.calls == []
+
+
+async def test_nothing_is_sent_in_plain_text_to_a_server_that_should_use_tls(ca_file: Path) -> None:
+    async with run_fake_triton(_complete) as server:
+        with pytest.raises(ServerUnreachableError, match="no server answers at"):
+            await Connection.open(_parse("--server", server.url, "--tls-ca", str(ca_file)), _ignore)
+    assert server.calls == []
+
+
+async def _complete(call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
+    yield heartbeat_to_arrays(0.0) if asks_for_heartbeat(call.arrays) else build_last_chunk("done")

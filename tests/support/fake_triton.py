@@ -48,12 +48,14 @@ def build_last_chunk(text: str) -> dict[str, Array]:
 
 
 @asynccontextmanager
-async def run_fake_triton(answer: Answer, port: int = 0) -> AsyncGenerator["FakeTriton", None]:
-    """Runs the server inside the block, on the given port or a free one."""
+async def run_fake_triton(answer: Answer, port: int = 0, credentials: Any = None) -> AsyncGenerator["FakeTriton", None]:
+    """Runs the server inside the block, on the given port or a free one; over TLS with grpc's server credentials."""
     fake = FakeTriton(answer)
     server = grpc.aio.server()
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(fake, server)
-    fake.url = f"127.0.0.1:{server.add_insecure_port(f'127.0.0.1:{port}')}"
+    address = f"127.0.0.1:{port}"
+    bound = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
+    fake.url = f"127.0.0.1:{bound}"
     await server.start()
     try:
         yield fake
