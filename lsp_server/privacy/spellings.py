@@ -16,7 +16,7 @@ def iter_spellings(path: str) -> Iterator[str]:
     All of them count: a link may lead into an excluded folder and out of it again.
     """
     for _ in range(_MAX_LINKS):
-        yield os.path.normpath(path)
+        yield "/" + os.path.normpath(path).lstrip("/")  # POSIX lets a path begin with two slashes
         followed = _follow_first_link(path)
         if followed is None:
             return

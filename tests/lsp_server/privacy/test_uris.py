@@ -1,0 +1,39 @@
+import pytest
+
+from lsp_server.privacy.uris import UriPath, read_uri
+
+
+@pytest.mark.parametrize(
+    ("uri", "paths"),
+    [
+        ("file:///home/me/a.py", ("/home/me/a.py",)),
+        ("FILE:/home/me/a.py", ("/home/me/a.py",)),
+        ("file://localhost/a%20b/%C3%A9.py", ("/a b/é.py",)),
+        ("file:///a/%FF.py", ("/a/\udcff.py",)),
+        ("file:///a/b%2Fc%23.py", ("/a/b/c#.py",)),
+        ("file:///a/b#c.py", ("/a/b", "/a/b#c.py")),
+        ("vscode-notebook-cell:/a/b.ipynb#W0", ("/a/b.ipynb", "/a/b.ipynb#W0")),
+        ("untitled:Untitled-1", ("Untitled-1",)),
+        ("untitled:/home/me/.env", ("/home/me/.env",)),
+        ("file://", ()),
+        ("", ()),
+    ],
+)
+def test_the_path_of_a_uri_is_decoded(uri: str, paths: tuple[str, ...]) -> None:
+    assert read_uri(uri) == UriPath(paths)
+
+
+@pytest.mark.parametrize(
+    ("uri", "path", "elsewhere"),
+    [
+        ("file:///c%3A/Users/me/.env", "/c:/Users/me/.env", "the drive C:"),
+        ("file:///C:/a.py", "/C:/a.py", "the drive C:"),
+        ("file:///c:%5CUsers%5Cme", "/c:/Users/me", "the drive C:"),
+        ("file://C:/a.py", "/C:/a.py", "the drive C:"),
+        ("c:\\Users\\me\\.env", "c:/Users/me/.env", "the drive C:"),
+        ("file://server/share/a.py", "/share/a.py", "the machine server"),
+        ("vscode-remote://ssh-remote%2Bhost/home/a.py", "/home/a.py", "the machine ssh-remote+host"),
+    ],
+)
+def test_a_path_on_another_machine_or_drive_is_known_as_one(uri: str, path: str, elsewhere: str) -> None:
+    assert read_uri(uri) == UriPath((path,), elsewhere)
