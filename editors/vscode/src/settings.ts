@@ -17,6 +17,10 @@ export const LANGUAGE_SERVER_SETTINGS = [
   "deadlineMs",
   "maxPrefixBytes",
   "maxSuffixBytes",
+  "maxRelatedBytes",
+  "exclude",
+  "redactSecrets",
+  "languages",
 ] as const;
 
 /** Returns the section that the language server asks for. It reports names that it does not know, so it gets no others. */
