@@ -51,7 +51,7 @@ def completion_item(insertion: Insertion, context: Context, place: Place) -> Com
     text = word + insertion.text
     first_line, more, _ = text.strip().partition("\n")
     return CompletionItem(
-        label=first_line + (" …" if more else ""),
+        label=first_line.replace("\t", " ") + (" …" if more else ""),  # Helix would draw a tab over other text
         kind=CompletionItemKind.Text,
         detail="midtoken",
         documentation=text if more else None,

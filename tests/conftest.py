@@ -20,8 +20,8 @@ settings.load_profile("full")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("midtoken")
-    group.addoption("--replay-steps", type=int, default=150, help="steps of each replay of editing in Neovim")
-    group.addoption("--replay-seed", type=int, default=1, help="seed of the replays of editing in Neovim")
+    group.addoption("--replay-steps", type=int, help="steps of each replay of editing in an editor")
+    group.addoption("--replay-seed", type=int, default=1, help="seed of the first replay of editing in an editor")
 
 
 @pytest.fixture(scope="session")

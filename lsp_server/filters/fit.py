@@ -47,4 +47,5 @@ def fit(text: str, context: Context, counts: Counter[str] | None = None) -> Inse
     if not text.strip():
         return None
     rest = context.line_after.rstrip()
-    return Insertion(text, rest if rest and replaces_rest(text, context) else "")
+    replaced_after = rest if rest and replaces_rest(text, context) else ""
+    return None if text == replaced_after else Insertion(text, replaced_after)

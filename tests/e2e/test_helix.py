@@ -1,21 +1,17 @@
 """What the user sees in a real Helix with the configuration in editors/helix."""
 
-import json
-import os
-import shutil
-import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.support.helix_editor import run_helix
 from tests.support.lsp_editor import Script, WriteScript
 from tests.support.terminal import Terminal
 
 pytestmark = pytest.mark.e2e
 
-_ROOT = Path(__file__).parents[2]
 _ESCAPE, _CONTROL_X = "\x1b", "\x18"
 
 OpenHelix = Callable[[Script, bytes], tuple[Terminal, Path]]
@@ -24,25 +20,12 @@ OpenHelix = Callable[[Script, bytes], tuple[Terminal, Path]]
 @pytest.fixture
 def open_helix(tmp_path: Path) -> Iterator[OpenHelix]:
     """A function that opens a Python file with this text in Helix, and waits for the Script's language server."""
-    binary = os.environ.get("MIDTOKEN_HX") or str(_ROOT / "build/editors/hx")
-    if shutil.which(binary) is None:
-        pytest.fail(f"{binary} is missing; `make build/editors/hx` fetches it")
     with ExitStack() as stack:
 
         def open_helix(script: Script, text: bytes) -> tuple[Terminal, Path]:
-            settings = tmp_path / "config" / "helix"
-            settings.mkdir(parents=True)
-            (settings / "languages.toml").write_text(_write_languages(script.command))
-            (settings / "config.toml").write_text("[editor]\nidle-timeout = 20\ncompletion-timeout = 20\n")
             file = tmp_path / "file.py"
             file.write_bytes(text)
-            environment = dict(os.environ) | {
-                "XDG_CONFIG_HOME": str(tmp_path / "config"),
-                "XDG_CACHE_HOME": str(tmp_path / "cache"),
-                "TERM": "xterm-256color",
-            }
-            terminal = Terminal([binary, str(file)], environment, str(_ROOT), (30, 100))
-            stack.enter_context(terminal)
+            terminal = stack.enter_context(run_helix(tmp_path, file, script.command))
             terminal.wait_for(_shows("file.py"))
             terminal.type("i")  # Helix asks only once, and not a language server that is still starting
             terminal.wait_for(lambda _: script.count("started") > 0, keys=_CONTROL_X)
@@ -51,18 +34,6 @@ def open_helix(tmp_path: Path) -> Iterator[OpenHelix]:
             return terminal, file
 
         yield open_helix
-
-
-def _write_languages(command: Sequence[str]) -> str:
-    """The configuration that users copy, with another command."""
-    text = (_ROOT / "editors/helix/languages.toml").read_text()
-    server = tomllib.loads(text)["language-server"]["midtoken"]
-    assert server["command"] == "midtoken"
-    assert server["args"] == ["lsp"]
-    first = text.index("command =")
-    last = text.index("args =")
-    rest = text[text.index("\n", last) :]
-    return f"{text[:first]}command = {json.dumps(command[0])}\nargs = {json.dumps(list(command[1:]))}{rest}"
 
 
 def _shows(text: str) -> Callable[[list[str]], bool]:

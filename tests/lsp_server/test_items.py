@@ -37,6 +37,13 @@ def test_a_menu_item_passes_the_filters_of_clients() -> None:
     assert item.documentation == "Node(value)\n    x"
 
 
+def test_the_label_of_a_menu_item_has_no_tab() -> None:
+    item = completion_item(Insertion("x\t# note"), Context("", ""), Place(Position(0, 0)))
+    assert item.label == "x # note"
+    assert item.text_edit is not None
+    assert item.text_edit.new_text == "x\t# note"
+
+
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
 def test_the_text_has_the_documents_line_ends(line_end: str) -> None:
     insertion, context = Insertion(":\n    x\n"), Context("if a", "")

@@ -7,16 +7,20 @@ import asyncio
 import json
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from inference.errors import LaunchError
-from lsp_server.backend import CompletionBackend
+from lsp_server.backend import BackendFactory, CompletionBackend
 from lsp_server.stdio import serve_stdio
 from tests.support.lsp_fakes import Rule, ScriptedBackend
 
 
 def main() -> NoReturn:
-    script = json.loads(Path(sys.argv[1]).read_text())
+    serve_stdio(build_connect(json.loads(Path(sys.argv[1]).read_text())))
+
+
+def build_connect(script: dict[str, Any]) -> BackendFactory:
+    """Returns a function that connects to the scripted model."""
 
     async def connect() -> CompletionBackend:
         await asyncio.sleep(script.get("start_s", 0))
@@ -24,7 +28,7 @@ def main() -> NoReturn:
             raise LaunchError(script["start_error"])
         return ScriptedBackend([Rule(**rule) for rule in script["rules"]], Path(script["log"]))
 
-    serve_stdio(connect)
+    return connect
 
 
 if __name__ == "__main__":

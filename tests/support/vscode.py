@@ -94,6 +94,12 @@ class VsCode:
         return self._act("ghost")
 
     @property
+    def screen(self) -> tuple[list[str], bool]:
+        """The lines as they are drawn, those of the ghost text too, and whether there is ghost text."""
+        screen = self._act("screen")
+        return screen["lines"], screen["hasGhost"]
+
+    @property
     def status(self) -> Any:
         """What the status item says, or None if it is hidden."""
         return self._act("status")

@@ -13,7 +13,10 @@ type Action = (page: Page, argument: string) => Promise<unknown>;
 
 const ACTIONS: Readonly<Record<string, Action>> = {
   /** Types text with the keyboard. */
-  type: (page, text) => page.keyboard.type(text, { delay: 30 }),
+  type: async (page, text) => {
+    await page.keyboard.type(text, { delay: 30 });
+    await draw(page);
+  },
 
   /** Presses keys together, such as `Control+Alt+ArrowRight`. */
   press: async (page, keys) => {
@@ -24,6 +27,7 @@ const ACTIONS: Readonly<Record<string, Action>> = {
     for (const name of names.reverse()) {
       await page.keyboard.up(name);
     }
+    await draw(page);
   },
 
   /** Returns the ghost text, or null if none is shown. Its lines are in no certain order. */
@@ -31,6 +35,18 @@ const ACTIONS: Readonly<Record<string, Action>> = {
     page.evaluate(() => {
       const parts = [...document.querySelectorAll("[class*=ghost-text]")].map((part) => part.textContent);
       return parts.length === 0 ? null : parts.join("").replaceAll("\u00a0", " ");
+    }),
+
+  /** Returns the lines of the editor from top to bottom, with those of the ghost text, and whether there is any. */
+  screen: (page) =>
+    page.evaluate(() => {
+      const lines = [...document.querySelectorAll(".monaco-editor .view-line")].map((line) => ({
+        top: line.getBoundingClientRect().top,
+        text: line.textContent.replaceAll("\u00a0", " ").replaceAll("\u200b", ""),
+      }));
+      lines.sort((one, other) => one.top - other.top);
+      const hasGhost = document.querySelector("[class*=ghost-text]") !== null;
+      return { lines: lines.map(({ text }) => text), hasGhost };
     }),
 
   /** Returns what the status item says, or null if it is hidden. */
@@ -63,6 +79,16 @@ const ACTIONS: Readonly<Record<string, Action>> = {
   /** Writes a picture of the window to a file. */
   screenshot: (page, path) => page.screenshot({ path }),
 };
+
+/** Returns when the keys are handled and what follows at once is drawn. */
+async function draw(page: Page): Promise<void> {
+  await page.evaluate(
+    () =>
+      new Promise((resolve) => {
+        requestAnimationFrame(() => requestAnimationFrame(resolve));
+      }),
+  );
+}
 
 async function main([chromium = "", url = ""]: string[]): Promise<void> {
   const browser = await launch({

@@ -1,36 +1,17 @@
 """Random editing in Neovim, compared with a model after each step."""
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from tests.support.neovim_editor import Editor
+from tests.support.neovim_editor import Editor, open_file, run_neovim
+from tests.support.replay.recording import Recording, write_script
+from tests.support.replay.samples import LINES, TYPED
+from tests.support.replay.steps import Action, Counts, Outcome, run_steps
 from tests.support.text_model import Offer, TextModel
 
-LINES = ["class Node:", "\tdef f(self, x):", '\t\treturn "é"', "", "変数 = f(x)  # 😀", "  ж = [1, (2)]", "x"]
-
-# What the scripted model generates after a text that ends with the first string.
-COMPLETIONS = [
-    ("x", ["1, (y))"]),
-    ("e", ["lse:\n", "\treturn {жж: 1}\n", "\tpass"]),
-    ("n", [" 変数変 + 😀😀x"]),
-    ("é", ["tage = naïve.é()"]),
-    ("変", ["数 = 'ß'"]),
-    ("ж", ["ук(self, 数)\t# tab"]),
-    ("😀", ["😀 smile"]),
-    ("(", ["self, x):\n\t\tpass"]),
-    (")", [":\n\n\tyield"]),
-    (":", ["\n\tif x == (1, 2):\n", "\t\tbreak"]),
-    (" ", ["value = other"]),
-    ("\t", ["self.value"]),
-    ("\n", ["def 変(ж):\n    pass"]),
-    ("=", ["= 'a b'"]),
-    ("1", []),
-    ("", ["etc(…)"]),
-]
-
-_TYPED = "xen éж変😀():= 1_\n\tab"
 _KEYS = {"\n": "<CR>", "\t": "<C-v><Tab>", " ": "<Space>"}
 _MOVES = ("<Left>", "<Right>", "<Home>", "<End>", "<Up>", "<Down>", "<C-Home>", "<C-End>")
 
@@ -74,48 +55,36 @@ end
 _OPTIONS = "noautoindent indentexpr= noexpandtab softtabstop=0 textwidth=0 formatoptions= nosmarttab indentkeys="
 
 
-def prepare(editor: Editor) -> None:
-    """To be called before a file is opened."""
-    editor.lua(_INSTRUMENT)
+def play(folder: Path, seed: int, num_steps: int, end: str = "\n") -> Outcome:
+    """Plays one replay in a new Neovim."""
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "tests.support.recorded_server", str(write_script(folder))]
+    with run_neovim(folder) as editor:
+        editor.lua("require('midtoken').setup(...)", {"cmd": command})
+        editor.lua(_INSTRUMENT)
+        open_file(editor, folder / "file.py", LINES, end)
+        recording = Recording(folder / "record.jsonl", "utf-8")
+        replay = NeovimReplay(editor, recording, LINES, seed)
+        return run_steps(replay, replay.rng, num_steps)
 
 
-@dataclass
-class Counts:
-    """How often things happened, so that a replay that checks nothing is noticed."""
+class NeovimReplay:
+    """Compares buffer, cursor and ghost text with the model. See `tests.support.replay.steps.Replay`."""
 
-    steps: int = 0
-    shown: int = 0
-    accepted: int = 0
-    accepted_parts: int = 0
-    dismissed: int = 0
-    undone: int = 0
-
-
-class Replay:
-    """Edits at random, and compares buffer, cursor and ghost text with the model after each step."""
-
-    def __init__(self, editor: Editor, lines: Sequence[str], seed: int) -> None:
+    def __init__(self, editor: Editor, recording: Recording, lines: Sequence[str], seed: int) -> None:
         self.counts = Counts()
         self.steps: list[str] = []
         self._editor = editor
-        self._random = random.Random(seed)
+        self._recording = recording
+        self.rng = random.Random(seed)
         self._model = TextModel("\n".join(lines).encode())
         self._num_seen = 0  # answers to requests up to this number are known to the model, or must not count
         editor.nvim.command(f"setlocal {_OPTIONS}")
         self._press("i")
         self._settle()
 
-    def run(self, num_steps: int) -> None:
-        """Raises AssertionError with all steps so far at the first difference."""
-        try:
-            for _ in range(num_steps):
-                self.counts.steps += 1
-                self._step()
-        except AssertionError as error:
-            raise AssertionError(f"{error}\nafter the steps {self.steps!r}") from None
-
-    def _step(self) -> None:
-        actions: list[tuple[float, Callable[[], None]]] = [
+    def list_actions(self) -> Sequence[tuple[float, Action]]:
+        return [
             (4, self._type),
             (4, self._type_ahead),
             (2, self._type_pair),
@@ -129,14 +98,12 @@ class Replay:
             (0.7, self._undo),
             (0.5, self._leave_and_return),
         ]
-        weights, choices = zip(*actions, strict=True)
-        self._random.choices(choices, weights)[0]()
 
     def _type(self) -> None:
-        text = self._random.choice(_TYPED)
+        text = self.rng.choice(TYPED)
         self._model.type(text.encode())
         self._press(_to_keys(text))
-        if text != "\n" and self._random.random() < 0.3:
+        if text != "\n" and self.rng.random() < 0.3:
             self._compare_text(self._read())  # the next step comes before the answer, or while it comes
             self._type()
         else:
@@ -153,13 +120,13 @@ class Replay:
 
     def _type_ahead(self) -> None:
         rest = (self._model.rest or b"").decode()
-        text = rest[: self._random.randint(1, 3)].split("\n")[0] or "a"
+        text = rest[: self.rng.randint(1, 3)].split("\n")[0] or "a"
         self._model.type(text.encode())
         self._press(_to_keys(text))
         self._settle()
 
     def _delete(self) -> None:
-        if self._random.random() < 0.7:
+        if self.rng.random() < 0.7:
             self._model.delete_before()
             self._press("<BS>")
         else:
@@ -168,7 +135,7 @@ class Replay:
         self._settle()
 
     def _move(self) -> None:
-        key = self._random.choice(_MOVES)
+        key = self.rng.choice(_MOVES)
         self._press(key)
         state = self._read()
         self._compare_lines(state)
@@ -186,9 +153,9 @@ class Replay:
     def _edit_and_accept(self) -> None:
         """One batch of keys, so that Neovim asks nothing in between."""
         rest = (self._model.rest or b"").decode()
-        text = self._random.choice([rest[:1].strip("\n") or "e", self._random.choice(_TYPED)])
-        key = self._random.choice(["<Tab>", "<M-w>", "<M-l>"])
-        keys = self._random.choice([_to_keys(text), "<BS>", "<Del>", "<CR><BS>"])
+        text = self.rng.choice([rest[:1].strip("\n") or "e", self.rng.choice(TYPED)])
+        key = self.rng.choice(["<Tab>", "<M-w>", "<M-l>"])
+        keys = self.rng.choice([_to_keys(text), "<BS>", "<Del>", "<CR><BS>"])
         if keys == "<BS>":
             self._model.delete_before()
         elif keys == "<Del>":
@@ -236,7 +203,7 @@ class Replay:
         state = self._read()
         self._compare_lines(state)
         self._num_seen = state["num_asked"]
-        self._press(self._random.choice("iaIA"))
+        self._press(self.rng.choice("iaIA"))
         state = self._read()
         self._model.cursor = _find_offset(state["lines"], state["cursor"])
         self._settle()
@@ -254,6 +221,7 @@ class Replay:
         state, ghost = self._read_idle()
         self._compare_text(state)
         self._take_answer(state)
+        self._compare_mirror()
         wanted = self._model.rest
         self.counts.shown += wanted is not None
         assert ghost == (wanted and wanted.decode()), f"ghost text {ghost!r} instead of {wanted!r}"
@@ -280,6 +248,12 @@ class Replay:
         self._compare_lines(state)
         cursor = _find_offset(state["lines"], state["cursor"])
         assert cursor == self._model.cursor, f"cursor at {cursor} instead of {self._model.cursor}"
+
+    def _compare_mirror(self) -> None:
+        """Compares the text that the language server has with the buffer."""
+        self._recording.read()
+        mirror = (self._recording.text or "").replace("\r\n", "\n").removesuffix("\n")
+        assert mirror == self._model.text.decode(), f"the language server has {mirror!r}"
 
     def _compare_lines(self, state: dict[str, Any]) -> None:
         text = "\n".join(state["lines"])

@@ -1,0 +1,134 @@
+"""Reads what `tests.support.recorded_server` records: the text that the language server has, and its answers."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wcwidth import wcwidth
+
+from tests.support.replay.samples import COMPLETIONS
+
+_METHODS = ("textDocument/inlineCompletion", "textDocument/completion")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A suggestion: `before` + `text` + `after` is the document with it."""
+
+    before: str
+    text: str
+    replaced: str
+    after: str
+    label: str | None  # in a menu
+
+    @property
+    def result(self) -> str:
+        return self.before + self.text + self.after
+
+
+@dataclass(slots=True)
+class Ask:
+    """A request for suggestions. `items` is None for the answer null or an error."""
+
+    text: str
+    cursor: int
+    is_answered: bool = False
+    items: list[Item] | None = None
+
+
+class Recording:
+    """What was recorded so far for the one document of a replay."""
+
+    def __init__(self, path: Path, encoding: str) -> None:
+        self.text: str | None = None
+        self.asks: list[Ask] = []
+        self.answers: list[Mapping[str, Any]] = []
+        self.notifications: list[Mapping[str, Any]] = []  # of the editor
+        self._path = path
+        self._num_read = 0
+        self._encoding = encoding
+        self._by_id: dict[Any, Ask] = {}
+
+    def read(self) -> None:
+        """Reads what was recorded since the last call."""
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._num_read)
+            for line in file:
+                if line.endswith(b"\n"):
+                    self._num_read += len(line)
+                    self._take(json.loads(line))
+
+    @property
+    def last(self) -> Ask | None:
+        return self.asks[-1] if self.asks else None
+
+    @property
+    def is_idle(self) -> bool:
+        """True if each request has its answer."""
+        return all(ask.is_answered for ask in self._by_id.values())
+
+    def _take(self, entry: Mapping[str, Any]) -> None:
+        if entry["kind"] == "text":
+            self.text = entry["text"]
+        elif entry["kind"] == "ask":
+            self._take_message(entry["message"], entry["text"])
+        else:
+            self._take_answer(entry["message"])
+
+    def _take_message(self, message: Mapping[str, Any], text: str | None) -> None:
+        if message["method"] in _METHODS and text is not None:
+            ask = Ask(text, find_offset(text, message["params"]["position"], self._encoding))
+            self.asks.append(ask)
+            self._by_id[message["id"]] = ask
+        elif "id" not in message:
+            self.notifications.append(message)
+
+    def _take_answer(self, message: Mapping[str, Any]) -> None:
+        ask = self._by_id.pop(message.get("id"), None)
+        if "method" in message or ask is None:
+            return
+        ask.is_answered = True
+        result = message.get("result")
+        if result is not None:
+            ask.items = [_to_item(item, ask.text, self._encoding) for item in result["items"]]
+
+
+def write_script(folder: Path) -> Path:
+    """Writes the file for `tests.support.recorded_server`, with the samples. It records to record.jsonl."""
+    rules = [{"ends_with": ending, "texts": texts} for ending, texts in COMPLETIONS]
+    script = {"rules": rules, "log": str(folder / "model.log"), "record": str(folder / "record.jsonl")}
+    path = folder / "script.json"
+    path.write_text(json.dumps(script))
+    return path
+
+
+def expand_tabs(line: str) -> str:
+    """Replaces tabs by blanks, as editors draw them with tab stops every four columns."""
+    drawn, column = "", 0
+    for char in line:
+        width = 4 - column % 4 if char == "\t" else wcwidth(char)
+        drawn += " " * width if char == "\t" else char
+        column += width
+    return drawn
+
+
+def find_offset(text: str, position: Mapping[str, int], encoding: str) -> int:
+    """Returns the offset of an LSP position, in characters of `text`. The position must be in the text."""
+    lines = text.replace("\r\n", "\n\0").split("\n")  # as long as the text
+    start = sum(len(line) + 1 for line in lines[: position["line"]])
+    line = lines[position["line"]].removeprefix("\0")
+    start += lines[position["line"]].startswith("\0")
+    units = line.encode(encoding)[: position["character"] * (2 if encoding == "utf-16-le" else 1)]
+    assert position["character"] * (2 if encoding == "utf-16-le" else 1) <= len(line.encode(encoding)), "past the line"
+    return start + len(units.decode(encoding))
+
+
+def _to_item(item: Mapping[str, Any], text: str, encoding: str) -> Item:
+    edit = item.get("textEdit") or {"range": item.get("range"), "newText": item.get("insertText")}
+    first = find_offset(text, edit["range"]["start"], encoding)
+    last = find_offset(text, edit["range"]["end"], encoding)
+    return Item(text[:first], edit["newText"], text[first:last], text[last:], item.get("label"))

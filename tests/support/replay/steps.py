@@ -1,0 +1,68 @@
+"""Random steps, and the record of those after which an editor did not show what it should."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+Action = Callable[[], None]
+
+
+@dataclass
+class Counts:
+    """How often things happened, so that a replay that checks nothing is noticed."""
+
+    steps: int = 0
+    shown: int = 0
+    accepted: int = 0
+    accepted_parts: int = 0
+    dismissed: int = 0
+    undone: int = 0
+
+    def add(self, other: "Counts") -> None:
+        """Adds the counts of another replay."""
+        for name, count in vars(other).items():
+            setattr(self, name, getattr(self, name) + count)
+
+
+@dataclass
+class Outcome:
+    """What replays have done, and what was wrong: for each mismatch, the difference and the steps before it."""
+
+    counts: Counts = field(default_factory=Counts)
+    mismatches: list[str] = field(default_factory=list)
+
+
+class Replay(Protocol):
+    """Edits in one file of a running editor."""
+
+    counts: Counts
+    steps: list[str]  # so far, in words
+
+    def list_actions(self) -> Sequence[tuple[float, Action]]:
+        """Returns the possible steps and their weights. Each raises AssertionError if something does not agree."""
+
+
+def run_steps(replay: Replay, rng: random.Random, num_steps: int) -> Outcome:
+    """Takes random steps up to the first mismatch."""
+    weights, actions = zip(*replay.list_actions(), strict=True)
+    outcome = Outcome(replay.counts)
+    for _ in range(num_steps):
+        replay.counts.steps += 1
+        try:
+            rng.choices(actions, weights)[0]()
+        except AssertionError as error:
+            outcome.mismatches.append(f"{error}\nafter the steps {replay.steps!r}")
+            break
+    return outcome
+
+
+def run_replays(play: Callable[[int, int], Outcome], num_steps: int, seed: int, steps_each: int = 150) -> Outcome:
+    """Plays replays until all steps are done. `play` plays one with a seed and a number of steps in a fresh editor."""
+    total = Outcome()
+    while total.counts.steps < num_steps:
+        played = play(seed, min(steps_each, num_steps - total.counts.steps))
+        total.counts.add(played.counts)
+        total.mismatches += played.mismatches
+        seed += 1
+    return total
