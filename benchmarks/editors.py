@@ -1,0 +1,123 @@
+"""What people notice in their editors: wrong characters, requests that were not needed, repeats, time and memory.
+
+- steps, mismatches: random editing in real editors. After each step, the buffer is the text that the language server
+  has, and what the editor shows is what the language server said for that text.
+- typed ahead: keys that follow the shown suggestion and cause no request to the completion server.
+- repeats, indentation: suggestions in seeded gaps of held-out files that repeat the text after the cursor, or whose
+  lines are indented otherwise than the file: with four blanks, tabs or two blanks.
+- start, memory, key: of the language server, without the completion server.
+
+Figures of parts that are not run (`--only`) stay as they were.
+"""
+
+import argparse
+import asyncio
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from benchmarks.corpora.gaps import GapKind, draw_gaps
+from benchmarks.measures.editors.inserted_text import STYLES, fill_gaps, indent_with
+from benchmarks.measures.editors.process import measure_large_file_ms, measure_memory_mb, measure_start_s
+from benchmarks.measures.editors.replays import replay_helix, replay_neovim, replay_vscode
+from benchmarks.measures.editors.typed_ahead import measure_typed_ahead
+from benchmarks.measures.percentiles import find_percentile
+from benchmarks.measures.report import print_rows, read_figures, write_report
+from benchmarks.measures.triton import run_triton
+from inference.config import EngineConfig
+from models.training.corpus import iter_held_out
+from tests.support.replay.steps import Outcome
+
+Figures = Mapping[str, float | bool | None]
+
+_BARS = {
+    "neovim_mismatches": "0",
+    "vscode_mismatches": "0",
+    "helix_mismatches": "0",
+    "neovim_steps": "≥ 2,000",
+    "vscode_steps": "≥ 300",
+    "helix_steps": "≥ 300",
+    "typed_ahead_share": "≥ 0.95",
+    "suffix_repeats": "0",
+    "indent_mismatches": "0",
+    "start_s": "≤ 1",
+    "memory_mb": "≤ 100",
+    "key_ms_5mb_p99": "≤ 10",
+}
+
+
+def main() -> None:
+    options = _parse_options()
+    parts: dict[str, Callable[[], Figures]] = {
+        "process": lambda: _measure_process(options),
+        "server": lambda: asyncio.run(_measure_with_server(options)),
+        "neovim": lambda: _count("neovim", replay_neovim(options.neovim_steps, options.seed)),
+        "helix": lambda: _count("helix", replay_helix(options.helix_steps, options.seed)),
+        "vscode": lambda: _count("vscode", replay_vscode(options.vscode_steps, options.seed)),
+    }
+    figures = dict(read_figures("editors"))
+    for name in options.only or parts:
+        figures |= parts[name]()
+    rows = [{"figure": name, "bar": _BARS.get(name, "–"), "measured": value} for name, value in figures.items()]
+    print_rows("Editors", rows)
+    write_report("editors", rows, figures)
+
+
+def _parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, default=Path("models/default"))
+    parser.add_argument("--neovim-steps", type=int, default=2000)
+    parser.add_argument("--vscode-steps", type=int, default=300)
+    parser.add_argument("--helix-steps", type=int, default=300)
+    parser.add_argument("--gaps", type=int, default=1000)
+    parser.add_argument("--followed", type=int, default=150, help="suggestions that are typed")
+    parser.add_argument("--keys", type=int, default=300, help="keys in large files")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", nargs="+", choices=("process", "server", "neovim", "helix", "vscode"))
+    return parser.parse_args()
+
+
+def _count(editor: str, outcome: Outcome) -> Figures:
+    print(f"{editor}: {outcome.counts}", *outcome.mismatches, sep="\n\n")
+    return {f"{editor}_steps": outcome.counts.steps, f"{editor}_mismatches": len(outcome.mismatches)}
+
+
+def _measure_process(options: argparse.Namespace) -> Figures:
+    with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
+        times_ms = measure_large_file_ms(Path(folder), options.keys, options.seed)
+    by_kind = {name: find_percentile(times, 99) or 0.0 for name, times in times_ms.items()}
+    print("99 of 100 keys in ms:", ", ".join(f"{name}: {time_ms:.1f}" for name, time_ms in by_kind.items()))
+    return {"start_s": measure_start_s(), "key_ms_5mb_p99": max(by_kind.values())}
+
+
+async def _measure_with_server(options: argparse.Namespace) -> Figures:
+    async with run_triton(EngineConfig(options.model.resolve(), num_threads=2)) as endpoint:
+        return await asyncio.to_thread(_measure_at, endpoint.grpc_url, options)
+
+
+def _measure_at(address: str, options: argparse.Namespace) -> Figures:
+    files = list(iter_held_out())
+    counts = dict.fromkeys(GapKind, options.gaps // 3)
+    counts[GapKind.LINE] += options.gaps - sum(counts.values())
+    gaps = draw_gaps(files, counts, options.seed)
+    styled = [(indent_with(gap, STYLES[index % 3]), STYLES[index % 3]) for index, gap in enumerate(gaps)]
+    filled = fill_gaps(address, styled)
+    followed = draw_gaps(files, {GapKind.IDENTIFIER: options.followed, GapKind.LINE: 0, GapKind.BLOCK: 0}, options.seed)
+    with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
+        ahead = measure_typed_ahead(address, followed, Path(folder))
+    print(f"{ahead.num_keys} keys followed a suggestion and caused {ahead.num_requests} requests")
+    print(f"{sum(bool(each.text) for each in filled)} of {len(filled)} gaps have a suggestion")
+    for each in filled:
+        if each.repeats_suffix or each.is_indented_otherwise:
+            print("repeats:" if each.repeats_suffix else "indentation:", repr((each.gap.prefix[-80:], each.text)))
+            print("    before", repr(each.gap.suffix[:60]))
+    return {
+        "suffix_repeats": sum(each.repeats_suffix for each in filled),
+        "indent_mismatches": sum(each.is_indented_otherwise for each in filled),
+        "typed_ahead_share": round(ahead.share, 4),
+        "memory_mb": measure_memory_mb(address, [file.text for file in files[:20]], 200, options.seed),
+    }
+
+
+if __name__ == "__main__":
+    main()
