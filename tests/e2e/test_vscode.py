@@ -247,6 +247,46 @@ def test_no_log_contains_text_of_the_file(open_editor: OpenVsCode, workspace: Pa
     assert "answer" not in written
 
 
+def _write_telling_venv(workspace: Path, record: Path) -> None:
+    command = [sys.executable, "-m", "tests.support.telling_server", str(record)]
+    _write_command(workspace / ".venv/bin/midtoken", _ROOT, command)
+
+
+def test_the_status_of_a_file_is_what_the_language_server_tells(
+    open_editor: OpenVsCode, workspace: Path, tmp_path: Path
+) -> None:
+    _write_telling_venv(workspace, tmp_path / "record")
+    tell = 'status {{"uri": {}, "state": "{}", "code": "x", "message": "this file is excluded"}}\n'
+    editor = open_editor(tell.format('"here"', "off"), status="midtoken: off for this file: this file is excluded")
+    editor.type(tell.format('"here"', "ready"))
+    editor.wait_for(lambda: editor.status, "midtoken: ready")
+    editor.type(tell.format("null", "error"))
+    editor.wait_for(lambda: editor.status, "midtoken: this file is excluded")
+
+
+def test_an_accepted_suggestion_is_told_to_the_language_server(
+    open_editor: OpenVsCode, workspace: Path, tmp_path: Path
+) -> None:
+    record = tmp_path / "record"
+    _write_telling_venv(workspace, record)
+    editor = open_editor("")
+    editor.type("f")
+    editor.wait_for_ghost("(one 😀)")
+    editor.press("Tab")
+    editor.wait_for(lambda: '["accepted", ["(one \\ud83d\\ude00)"]]\n' in record.read_text(), True)
+    assert editor.save() == "f(one 😀)"
+
+
+def test_text_that_was_typed_before_the_server_was_ready_gets_its_suggestion(
+    open_editor: OpenVsCode, workspace: Path, tmp_path: Path
+) -> None:
+    _write_telling_venv(workspace, tmp_path / "record")
+    editor = open_editor("silent\n")
+    ready = 'status {"uri": null, "state": "ready", "code": "x", "message": "", "after_s": 4}'
+    editor.type(ready + "\nif")
+    editor.wait_for_ghost("(one 😀)")
+
+
 def test_the_real_model_completes_the_name_of_the_class(
     open_editor: OpenVsCode, workspace: Path, real_server: RunningServer
 ) -> None:

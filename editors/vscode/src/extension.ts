@@ -184,7 +184,9 @@ class Extension {
 
   #draw(): void {
     const document = window.activeTextEditor?.document;
-    this.#status.show(describe(this.#server.state, document && this.#findOffReason(document)));
+    this.#status.show(
+      describe(this.#server.findState(document?.uri.toString()), document && this.#findOffReason(document)),
+    );
   }
 }
 

@@ -1,6 +1,6 @@
 /** Runs `midtoken lsp` and follows its state. */
 
-import { type LogOutputChannel, window } from "vscode";
+import { commands, type LogOutputChannel, window } from "vscode";
 import {
   DidChangeConfigurationNotification,
   type Executable,
@@ -18,7 +18,7 @@ import {
 
 import type { Command } from "./command.ts";
 import { type ReadValue, readLanguageServerSettings, SECTION } from "./settings.ts";
-import { SCHEMES, type ServerState, StateTracker } from "./status.ts";
+import { SCHEMES, type ServerState, StateTracker, type ToldStatus } from "./status.ts";
 
 /** How to start the language server, and for which languages. */
 export interface Launch {
@@ -34,6 +34,7 @@ export class LanguageServer {
   readonly #onChange: () => void;
   readonly #tracker = new StateTracker();
   #client: LanguageClient | undefined;
+  #unanswered: string | undefined; // the document of the last request, if that got no answer
 
   /** `onChange` is called when `state` may have changed. */
   constructor(log: LogOutputChannel, read: ReadValue, onChange: () => void) {
@@ -42,8 +43,9 @@ export class LanguageServer {
     this.#onChange = onChange;
   }
 
-  get state(): ServerState {
-    return this.#tracker.state;
+  /** Returns the state for a document, by its URI; undefined if none is open. */
+  findState(uri: string | undefined): ServerState {
+    return this.#tracker.findState(uri);
   }
 
   /** Shows an error in the state. The caller has told the user. */
@@ -101,6 +103,13 @@ export class LanguageServer {
     client.onNotification(ShowMessageNotification.type, (params) => {
       this.#show(params);
     });
+    client.onNotification("$/midtoken/status", (status: ToldStatus) => {
+      this.#tracker.told(status);
+      this.#onChange();
+      if (status.state === "ready") {
+        void this.#askAgain();
+      }
+    });
     return client;
   }
 
@@ -121,6 +130,7 @@ export class LanguageServer {
         },
         provideInlineCompletionItems: async (document, position, context, token, next) => {
           const items = await next(document, position, context, token);
+          this.#unanswered = items === null || items === undefined ? document.uri.toString() : undefined;
           if (items !== null && items !== undefined) {
             this.#tracker.answers();
             this.#onChange();
@@ -143,6 +153,14 @@ export class LanguageServer {
       this.#tracker.clientEnds("the language server has ended; the log says more");
     }
     this.#onChange();
+  }
+
+  /** Lets VS Code request a suggestion for the text that was typed before the server was ready. */
+  async #askAgain(): Promise<void> {
+    if (this.#unanswered !== undefined && this.#unanswered === window.activeTextEditor?.document.uri.toString()) {
+      this.#unanswered = undefined;
+      await commands.executeCommand("editor.action.inlineSuggest.trigger");
+    }
   }
 
   #followProgress(progress: WorkDoneProgressBegin | WorkDoneProgressReport | WorkDoneProgressEnd): void {

@@ -5,7 +5,16 @@ export type ServerState =
   | { readonly kind: "stopped" }
   | { readonly kind: "starting"; readonly what: string }
   | { readonly kind: "ready" }
+  | { readonly kind: "off"; readonly why: string }
   | { readonly kind: "failed"; readonly why: string };
+
+/** The notification `$/midtoken/status`: the state of a document, or with `uri` null that of all. */
+export interface ToldStatus {
+  readonly uri: string | null;
+  readonly state: "starting" | "ready" | "off" | "error";
+  readonly code: string;
+  readonly message: string;
+}
 
 /** The facts about the file in the active editor that decide whether it gets suggestions. */
 export interface ActiveFile {
@@ -37,12 +46,16 @@ export const SCHEMES = ["file", "untitled"] as const;
 export class StateTracker {
   #error: string | undefined;
   #progress: string | undefined;
+  #offReason: string | undefined; // why the server suggests nothing in any file
+  readonly #documents = new Map<string, ToldStatus>(); // those that are not ready, by URI
   #runs: "no" | "starting" | "yes" = "no";
 
   /** The client begins to start the language server. */
   clientStarts(): void {
     this.#error = undefined;
     this.#progress = undefined;
+    this.#offReason = undefined;
+    this.#documents.clear();
     this.#runs = "starting";
   }
 
@@ -78,7 +91,23 @@ export class StateTracker {
     this.#error = undefined;
   }
 
-  get state(): ServerState {
+  /** The server told its state, or that of a document. */
+  told(status: ToldStatus): void {
+    if (status.uri !== null) {
+      if (status.state === "ready") {
+        this.#documents.delete(status.uri);
+      } else {
+        this.#documents.set(status.uri, status);
+      }
+      return;
+    }
+    this.#progress = status.state === "starting" ? status.message : undefined;
+    this.#error = status.state === "error" ? status.message : undefined;
+    this.#offReason = status.state === "off" ? status.message : undefined;
+  }
+
+  /** Returns the state for a document, by its URI; undefined if none is open. */
+  findState(uri: string | undefined): ServerState {
     if (this.#runs === "starting") {
       return { kind: "starting", what: "starting the language server" };
     }
@@ -88,7 +117,27 @@ export class StateTracker {
     if (this.#error !== undefined) {
       return { kind: "failed", why: this.#error };
     }
-    return this.#runs === "yes" ? { kind: "ready" } : { kind: "stopped" };
+    if (this.#runs === "no") {
+      return { kind: "stopped" };
+    }
+    if (this.#offReason !== undefined) {
+      return { kind: "off", why: this.#offReason };
+    }
+    const told = uri === undefined ? undefined : this.#documents.get(uri);
+    return told === undefined ? { kind: "ready" } : toState(told);
+  }
+}
+
+function toState({ state, message }: ToldStatus): ServerState {
+  switch (state) {
+    case "starting":
+      return { kind: "starting", what: message };
+    case "ready":
+      return { kind: "ready" };
+    case "off":
+      return { kind: "off", why: message };
+    case "error":
+      return { kind: "failed", why: message };
   }
 }
 
@@ -118,6 +167,8 @@ export function describe(state: ServerState, offReason: string | undefined): Sta
       return say("loading~spin", state.what);
     case "ready":
       return say("check", "ready");
+    case "off":
+      return say("circle-slash", `off for this file: ${state.why}`);
     case "failed":
       return say("error", state.why, true);
   }

@@ -25,47 +25,68 @@ const fails = (tracker: StateTracker) => {
 };
 
 test("a language server starts, and is ready when it runs", () => {
-  assert.deepEqual(track().state, { kind: "stopped" });
-  assert.deepEqual(track(starts).state, { kind: "starting", what: "starting the language server" });
-  assert.deepEqual(track(starts, runs).state, { kind: "ready" });
+  assert.deepEqual(track().findState(undefined), { kind: "stopped" });
+  assert.deepEqual(track(starts).findState(undefined), { kind: "starting", what: "starting the language server" });
+  assert.deepEqual(track(starts, runs).findState(undefined), { kind: "ready" });
 });
 
 test("while the completion server starts, the state says so in the server's words", () => {
   const tracker = track(starts, runs);
   tracker.progressBegins("starting the completion server");
-  assert.deepEqual(tracker.state, { kind: "starting", what: "starting the completion server" });
+  assert.deepEqual(tracker.findState(undefined), { kind: "starting", what: "starting the completion server" });
   tracker.progressEnds();
-  assert.deepEqual(tracker.state, { kind: "ready" });
+  assert.deepEqual(tracker.findState(undefined), { kind: "ready" });
 });
 
 test("an error stays after another start of the completion server, until a completion arrives", () => {
   const tracker = track(starts, runs, fails);
   tracker.progressBegins("starting the completion server");
-  assert.equal(tracker.state.kind, "starting");
+  assert.equal(tracker.findState(undefined).kind, "starting");
   tracker.progressEnds();
-  assert.deepEqual(tracker.state, { kind: "failed", why: "no server" });
+  assert.deepEqual(tracker.findState(undefined), { kind: "failed", why: "no server" });
   tracker.answers();
-  assert.deepEqual(tracker.state, { kind: "ready" });
+  assert.deepEqual(tracker.findState(undefined), { kind: "ready" });
+});
+
+test("a server tells its state, and that of a file, which comes second", () => {
+  const tracker = track(starts, runs);
+  const all = { uri: null, code: "x", message: "because" } as const;
+  const excluded = { ...all, uri: "file:///a", state: "off", message: "excluded" } as const;
+  tracker.told(excluded);
+  assert.deepEqual(tracker.findState("file:///a"), { kind: "off", why: "excluded" });
+  assert.deepEqual(tracker.findState("file:///b"), { kind: "ready" });
+  for (const [state, expected] of [
+    ["starting", { kind: "starting", what: "because" }],
+    ["error", { kind: "failed", why: "because" }],
+    ["off", { kind: "off", why: "because" }],
+  ] as const) {
+    tracker.told({ ...all, state });
+    assert.deepEqual(tracker.findState("file:///a"), expected);
+  }
+  tracker.told({ ...all, state: "ready" });
+  assert.deepEqual(tracker.findState("file:///a"), { kind: "off", why: "excluded" });
+  tracker.told({ ...excluded, state: "ready" });
+  assert.deepEqual(tracker.findState("file:///a"), { kind: "ready" });
 });
 
 test("an error is gone when the language server is started again", () => {
-  assert.deepEqual(track(starts, runs, fails, starts, runs).state, { kind: "ready" });
+  assert.deepEqual(track(starts, runs, fails, starts, runs).findState(undefined), { kind: "ready" });
 });
 
 test("a language server that ends by itself has failed; one that is stopped has not", () => {
   const crashed = track(starts, runs);
   crashed.progressBegins("starting the completion server");
   crashed.clientEnds("it has ended");
-  assert.deepEqual(crashed.state, { kind: "failed", why: "it has ended" });
+  assert.deepEqual(crashed.findState(undefined), { kind: "failed", why: "it has ended" });
   const stopped = track(starts, runs);
   stopped.clientEnds();
-  assert.deepEqual(stopped.state, { kind: "stopped" });
+  assert.deepEqual(stopped.findState(undefined), { kind: "stopped" });
 });
 
 test("a failed start stays known after the client has ended", () => {
   const tracker = track(starts, fails);
   tracker.clientEnds();
-  assert.deepEqual(tracker.state, { kind: "failed", why: "no server" });
+  assert.deepEqual(tracker.findState(undefined), { kind: "failed", why: "no server" });
 });
 
 test("a file of a listed language gets suggestions, saved or not", () => {

@@ -15,15 +15,16 @@ from tests.support.text_model import Offer, TextModel
 _KEYS = {"\n": "<CR>", "\t": "<C-v><Tab>", " ": "<Space>"}
 _MOVES = ("<Left>", "<Right>", "<Home>", "<End>", "<Up>", "<Down>", "<C-Home>", "<C-End>")
 
-# Neovim asks 200 ms after a key; here sooner. What is asked and answered is recorded where it leaves Neovim.
+# Neovim asks 200 ms after a key, and the plugin 250 ms after a change; here sooner. What is asked and answered is
+# recorded where it leaves Neovim.
 _INSTRUMENT = """
 local method = 'textDocument/inlineCompletion'
-local num_asked, num_ended, timer, answer = 0, 0, nil, nil
+local num_asked, num_ended, timers, answer = 0, 0, {}, nil
 local defer = vim.defer_fn
 vim.defer_fn = function(run, wait_ms)
-  if wait_ms ~= 200 then return defer(run, wait_ms) end
-  timer = defer(run, 5)
-  return timer
+  if wait_ms ~= 200 and wait_ms ~= 250 then return defer(run, wait_ms) end
+  timers[wait_ms] = defer(run, wait_ms / 40)
+  return timers[wait_ms]
 end
 vim.api.nvim_create_autocmd('LspAttach', { once = true, callback = function(event)
   local client = vim.lsp.get_client_by_id(event.data.client_id)
@@ -45,8 +46,9 @@ vim.api.nvim_create_autocmd('LspAttach', { once = true, callback = function(even
   end
 end })
 function ReplayState()
+  local function is_over(timer) return timer:is_closing() end
   return {
-    is_idle = num_asked == num_ended and (timer == nil or timer:is_closing()),
+    is_idle = num_asked == num_ended and vim.iter(vim.tbl_values(timers)):all(is_over),
     lines = vim.api.nvim_buf_get_lines(0, 0, -1, true), cursor = vim.api.nvim_win_get_cursor(0),
     num_asked = num_asked, answer = answer, mode = vim.api.nvim_get_mode().mode,
   }
@@ -95,6 +97,7 @@ class NeovimReplay:
             (2, lambda: self._accept("<M-l>")),
             (4, self._edit_and_accept),
             (1, self._dismiss),
+            (1, self._choose),
             (0.7, self._undo),
             (0.5, self._leave_and_return),
         ]
@@ -185,6 +188,11 @@ class NeovimReplay:
             self._num_seen = self._read()["num_asked"]
             self.counts.dismissed += 1
         self._press("<M-d>")
+        self._settle()
+
+    def _choose(self) -> None:
+        """The scripted model has only one suggestion for each text."""
+        self._press(self.rng.choice(["<M-n>", "<M-p>"]))
         self._settle()
 
     def _undo(self) -> None:

@@ -22,9 +22,30 @@ local function take_answers(client)
       return false
     end
     return request(self, method, params, function(err, result, context)
-      suggestion.take(bufnr, place, not err and result or nil, client.offset_encoding)
+      suggestion.take(bufnr, place, not err and result or nil, client)
       handler(err, nil, context)
     end, bufnr)
+  end
+end
+
+--- Requests suggestions at the cursor, beside Neovim's own requests.
+---@param buf integer # the current buffer
+---@param kind lsp.InlineCompletionTriggerKind
+---@param on_answer? fun() # called when suggestions have arrived
+function M.request(buf, kind, on_answer)
+  for _, client in ipairs(vim.lsp.get_clients({ bufnr = buf, name = 'midtoken' })) do
+    local params = vim.lsp.util.make_position_params(0, client.offset_encoding)
+    params.context = { triggerKind = kind }
+    client:request(METHOD, params, on_answer or function() end, buf)
+  end
+end
+
+--- The handler of the notification `$/midtoken/status`. When the server is ready, the text that was typed before gets
+--- its suggestion.
+local function told(_, params)
+  require('midtoken.status').told(params)
+  if params.state == 'ready' then
+    vim.schedule(require('midtoken.suggestion').ask_again)
   end
 end
 
@@ -42,7 +63,7 @@ function M.start(options)
       status.started()
     end,
     on_exit = status.exited,
-    handlers = { ['window/showMessage'] = status.showed },
+    handlers = { ['window/showMessage'] = status.showed, ['$/midtoken/status'] = told },
   })
   local group = vim.api.nvim_create_augroup('midtoken', {})
   vim.api.nvim_create_autocmd('LspAttach', {

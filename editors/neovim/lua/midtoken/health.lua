@@ -36,6 +36,13 @@ local function report_client(client, was_started)
   local version = client.server_info and client.server_info.version or 'of an unknown version'
   local num_buffers = vim.tbl_count(client.attached_buffers)
   vim.health.ok(('language server midtoken %s, attached to %d buffers'):format(version, num_buffers))
+  for buf in pairs(client.attached_buffers) do
+    local state, reason = require('midtoken.status').find(buf)
+    if reason then
+      local name = vim.fn.fnamemodify(vim.api.nvim_buf_get_name(buf), ':~:.')
+      vim.health.warn(('%s: %s (%s)'):format(name, state, reason))
+    end
+  end
   if was_started then
     vim.health.info('It was started for this check, because no file of the option filetypes is open.')
   end

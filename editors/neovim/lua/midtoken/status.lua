@@ -7,6 +7,16 @@ local M = {}
 
 local is_starting = false -- the language server or the completion server
 local problem -- the last error; nil after a completion has arrived
+local off_reason -- why the language server suggests nothing anywhere
+
+---@class midtoken.Told # the notification `$/midtoken/status`
+---@field uri? string # of the document that it concerns; nil for all
+---@field state 'starting'|'ready'|'off'|'error'
+---@field code string
+---@field message string
+
+---@type table<string, midtoken.Told?>
+local documents = {} -- those of which the language server has told that they are not ready
 
 --- Redraws the status line.
 function M.changed()
@@ -29,6 +39,20 @@ function M.showed(err, params, context)
   return vim.lsp.handlers['window/showMessage'](err, params, context)
 end
 
+--- The language server has told its state, or that of a document. Servers that never tell are taken by what they do.
+---@param params midtoken.Told
+function M.told(params)
+  local uri = params.uri ~= vim.NIL and params.uri or nil
+  if uri then
+    documents[uri] = params.state ~= 'ready' and params or nil
+  else
+    is_starting = params.state == 'starting'
+    problem = params.state == 'error' and params.message or nil
+    off_reason = params.state == 'off' and params.message or nil
+  end
+  M.changed()
+end
+
 --- The language server is being started.
 function M.starting()
   is_starting = true
@@ -37,7 +61,7 @@ end
 
 --- The language server is ready, and connects to the completion server. It reports that as progress if it takes long.
 function M.started()
-  problem, is_starting = nil, false
+  problem, is_starting, off_reason, documents = nil, false, nil, {}
   M.changed()
 end
 
@@ -91,9 +115,15 @@ function M.find(buf)
     return 'off', ("file type '%s' is not in the option filetypes"):format(vim.bo[buf].filetype)
   elseif vim.fn.executable(chosen.cmd[1]) == 0 then
     return 'error', ("there is no command '%s'"):format(chosen.cmd[1])
+  elseif off_reason then
+    return 'off', off_reason
+  end
+  local here = documents[vim.uri_from_bufnr(buf)]
+  if here and here.state ~= 'starting' then
+    return here.state, here.message
   elseif problem then
     return 'error', problem
-  elseif is_starting then
+  elseif is_starting or here then
     return 'starting'
   elseif #vim.lsp.get_clients({ bufnr = buf, name = 'midtoken' }) == 0 then
     return 'off', 'the language server is not attached'

@@ -1,9 +1,12 @@
 -- What is offered in each buffer, and whether it still fits the text at the cursor.
 
+local feedback = require('midtoken.feedback')
 local ghost = require('midtoken.ghost')
 local switch = require('midtoken.switch')
 
 local M = {}
+
+local WAIT_MS = 250 -- Neovim requests 200 ms after the cursor has moved
 
 --- A text for one place of one line. The line is `before`, typed text that `text` begins with, the cursor, `replaced`,
 --- and `after`. The offer fits the buffer if and only if that is so.
@@ -13,6 +16,9 @@ local M = {}
 ---@field text string # the whole text, with what was typed of it
 ---@field replaced string # what accepting replaces after the cursor
 ---@field after string # the rest of the line
+---@field item lsp.InlineCompletionItem # as the language server sent it
+---@field num_taken integer # how much of the item comes before `text`, in UTF-16 code units
+---@field client vim.lsp.Client # that sent it
 
 --- The cursor's line when a request was sent.
 ---@class midtoken.Place
@@ -23,6 +29,8 @@ local M = {}
 ---@class midtoken.Buffer
 ---@field asked? midtoken.Place # of the last request
 ---@field offers midtoken.Offer[] # the first that fits is shown
+---@field asked_tick? integer # the changedtick at the last request
+---@field all_asked_tick? integer # at the last request for several suggestions
 ---@field dismissed_tick? integer # nothing is offered while the buffer has this changedtick
 
 ---@type table<integer, midtoken.Buffer?>
@@ -73,7 +81,8 @@ local function find_rest(offer, place)
 end
 
 ---@return midtoken.Offer? # nil if the item is for another line
-local function to_offer(item, place, encoding)
+local function to_offer(item, place, client)
+  local encoding = client.offset_encoding
   local start_col, end_col = place.col, place.col
   if item.range then
     local from, to = item.range.start, item.range['end']
@@ -89,6 +98,9 @@ local function to_offer(item, place, encoding)
     text = item.insertText,
     replaced = place.line:sub(place.col + 1, end_col),
     after = place.line:sub(end_col + 1),
+    item = item,
+    num_taken = 0,
+    client = client,
   }
 end
 
@@ -113,6 +125,7 @@ function M.draw(buf)
   local offer, rest = M.find(buf)
   if offer and rest then
     ghost.draw(buf, rest, offer.replaced ~= '')
+    feedback.showed(offer)
   else
     ghost.clear(buf)
   end
@@ -127,6 +140,7 @@ function M.ask(buf)
     return nil
   end
   buffers[buf].asked = find_place()
+  buffers[buf].asked_tick = vim.api.nvim_buf_get_changedtick(buf)
   return buffers[buf].asked
 end
 
@@ -134,14 +148,14 @@ end
 ---@param buf integer
 ---@param place midtoken.Place
 ---@param result? lsp.InlineCompletionList|lsp.InlineCompletionItem[]
----@param encoding string
-function M.take(buf, place, result, encoding)
+---@param client vim.lsp.Client
+function M.take(buf, place, result, client)
   if not result or not buffers[buf] or place ~= buffers[buf].asked or is_dismissed(buf) then
     return
   end
   local offers = {}
   for _, item in ipairs(result.items or result) do
-    table.insert(offers, to_offer(item, place, encoding))
+    table.insert(offers, to_offer(item, place, client))
   end
   buffers[buf].offers = offers
   require('midtoken.status').answered()
@@ -152,7 +166,9 @@ end
 ---@param buf integer
 ---@param text string
 ---@param replaced string
-function M.offer_rest(buf, text, replaced)
+---@param offer midtoken.Offer # of which a part was accepted
+---@param num_taken integer # the accepted length of its item, in UTF-16 code units
+function M.offer_rest(buf, text, replaced, offer, num_taken)
   local place = find_place()
   buffers[buf].asked = nil -- its answer is for a text that no longer is
   buffers[buf].offers = {
@@ -162,25 +178,25 @@ function M.offer_rest(buf, text, replaced)
       text = text,
       replaced = replaced,
       after = place.line:sub(place.col + #replaced + 1),
+      item = offer.item,
+      num_taken = num_taken,
+      client = offer.client,
     },
   }
   M.draw(buf)
 end
 
---- Shows another suggestion for the same place.
----@param count integer # 1 or -1
----@return boolean # false if none is shown
-function M.step(count)
-  local buf = vim.api.nvim_get_current_buf()
-  if not M.find(buf) then
-    return false
-  end
-  local place, fitting = find_place(), {}
-  for _, offer in ipairs(buffers[buf].offers) do
-    if find_rest(offer, place) then
-      table.insert(fitting, offer)
-    end
-  end
+---@return midtoken.Offer[] # those that fit the text at the cursor
+local function find_fitting(buf)
+  local place = find_place()
+  return vim.tbl_filter(function(offer)
+    return find_rest(offer, place) ~= nil
+  end, buffers[buf].offers)
+end
+
+--- Moves through the suggestions that fit.
+local function rotate(buf, count)
+  local fitting = find_fitting(buf)
   if count > 0 then
     table.insert(fitting, table.remove(fitting, 1))
   else
@@ -188,7 +204,48 @@ function M.step(count)
   end
   buffers[buf].offers = fitting
   M.draw(buf)
+end
+
+--- Shows another suggestion for the same place. The language server is asked for several first.
+---@param count integer # 1 or -1
+---@return boolean # false if none is shown
+function M.step(count)
+  local buf = vim.api.nvim_get_current_buf()
+  if not M.find(buf) then
+    return false
+  end
+  local tick = vim.api.nvim_buf_get_changedtick(buf)
+  if buffers[buf].all_asked_tick == tick or #find_fitting(buf) > 1 then
+    rotate(buf, count)
+    return true
+  end
+  buffers[buf].all_asked_tick = tick
+  require('midtoken.client').request(buf, vim.lsp.protocol.InlineCompletionTriggerKind.Invoked, function()
+    if M.find(buf) and vim.api.nvim_buf_get_changedtick(buf) == tick then
+      rotate(buf, count)
+    end
+  end)
   return true
+end
+
+--- Requests a suggestion for the text at the cursor, unless one is shown.
+function M.ask_again()
+  local buf = vim.api.nvim_get_current_buf()
+  if can_show(buf) and not M.find(buf) then
+    require('midtoken.client').request(buf, vim.lsp.protocol.InlineCompletionTriggerKind.Automatic)
+  end
+end
+
+--- Requests a suggestion after a change that moves no cursor, such as that of <Del>. Neovim only follows the cursor.
+local function ask_for_change(buf)
+  local tick = vim.api.nvim_buf_get_changedtick(buf)
+  vim.defer_fn(function()
+    local state = buffers[buf]
+    local is_unasked = state and state.asked_tick ~= tick and vim.api.nvim_buf_is_valid(buf)
+    if is_unasked and vim.api.nvim_buf_get_changedtick(buf) == tick then
+      M.ask_again()
+    end
+  end, WAIT_MS)
 end
 
 --- Hides the suggestion, and offers nothing until the text changes.
@@ -242,6 +299,9 @@ function M.watch(buf)
   end
   on({ 'CursorMovedI', 'TextChangedI', 'TextChangedP' }, function()
     M.draw(buf)
+  end)
+  on('TextChangedI', function()
+    ask_for_change(buf)
   end)
   on('CompleteDone', function()
     vim.schedule(function() -- the menu is closed then
