@@ -5,6 +5,8 @@
 - typed ahead: keys that follow the shown suggestion and cause no request to the completion server.
 - repeats, indentation: suggestions in seeded gaps of held-out files that repeat the text after the cursor, or whose
   lines are indented otherwise than the file: with four blanks, tabs or two blanks.
+- right with and without context: names that another open file declares, with and without its declarations in the
+  request; and names that the text before the cursor contains, which must not suffer.
 - start, memory, key: of the language server, without the completion server.
 
 Figures of parts that are not run (`--only`) stay as they were.
@@ -12,19 +14,23 @@ Figures of parts that are not run (`--only`) stay as they were.
 
 import argparse
 import asyncio
+import statistics
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from benchmarks.corpora.gaps import GapKind, draw_gaps
+from benchmarks.corpora.related_cuts import draw_related_cuts
 from benchmarks.measures.editors.inserted_text import STYLES, fill_gaps, indent_with
 from benchmarks.measures.editors.process import measure_large_file_ms, measure_memory_mb, measure_start_s
+from benchmarks.measures.editors.related_text import find_right_share, measure_related
 from benchmarks.measures.editors.replays import replay_helix, replay_neovim, replay_vscode
 from benchmarks.measures.editors.typed_ahead import measure_typed_ahead
 from benchmarks.measures.percentiles import find_percentile
 from benchmarks.measures.report import print_rows, read_figures, write_report
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
+from inference.engine.loader import load_engine
 from models.training.corpus import iter_held_out
 from tests.support.replay.steps import Outcome
 
@@ -55,6 +61,7 @@ def main() -> None:
         "helix": lambda: _count("helix", replay_helix(options.helix_steps, options.seed)),
         "vscode": lambda: _count("vscode", replay_vscode(options.vscode_steps, options.seed)),
     }
+    parts["context"] = lambda: _measure_context(options)
     figures = dict(read_figures("editors"))
     for name in options.only or parts:
         figures |= parts[name]()
@@ -73,7 +80,9 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--followed", type=int, default=150, help="suggestions that are typed")
     parser.add_argument("--keys", type=int, default=300, help="keys in large files")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", nargs="+", choices=("process", "server", "neovim", "helix", "vscode"))
+    parser.add_argument("--only", nargs="+", choices=("process", "server", "neovim", "helix", "vscode", "context"))
+    parser.add_argument("--new-names", type=int, default=400)
+    parser.add_argument("--known-names", type=int, default=400)
     return parser.parse_args()
 
 
@@ -88,6 +97,25 @@ def _measure_process(options: argparse.Namespace) -> Figures:
     by_kind = {name: find_percentile(times, 99) or 0.0 for name, times in times_ms.items()}
     print("99 of 100 keys in ms:", ", ".join(f"{name}: {time_ms:.1f}" for name, time_ms in by_kind.items()))
     return {"start_s": measure_start_s(), "key_ms_5mb_p99": max(by_kind.values())}
+
+
+def _measure_context(options: argparse.Namespace) -> Figures:
+    cuts = draw_related_cuts(options.new_names, options.known_names, options.seed)
+    engine = load_engine(EngineConfig(options.model, num_threads=1))
+    outcomes = measure_related(engine, cuts)
+    engine.close()
+    new = [each for each in outcomes if each.cut.is_new]
+    known = [each for each in outcomes if not each.cut.is_new]
+    return {
+        "num_new_names": len(new),
+        "right_with_context": round(find_right_share(new, True), 4),
+        "right_without_context": round(find_right_share(new, False), 4),
+        "num_known_names": len(known),
+        "known_right_with_context": round(find_right_share(known, True), 4),
+        "known_right_without_context": round(find_right_share(known, False), 4),
+        "key_ms_with_context": round(statistics.median(each.ms_with for each in outcomes), 1),
+        "key_ms_without_context": round(statistics.median(each.ms_without for each in outcomes), 1),
+    }
 
 
 async def _measure_with_server(options: argparse.Namespace) -> Figures:

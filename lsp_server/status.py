@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+from urllib.parse import unquote
 
 from inference.errors import MidtokenError
 from lsp_server.reasons import Reason, Silence, find_reason
@@ -116,7 +117,8 @@ class Status:
             self._window.report(StatusReport(uri, State.READY, "ready", ""))
             return
         self._off[uri] = silence
-        self._window.log(f"no suggestions for a document ({silence.reason}): {silence.message}")
+        name = unquote(uri.rpartition("/")[2])
+        self._window.log(f"{silence.reason}: {name} gets no suggestions: {silence.message}")
         self._window.report(StatusReport(uri, State.OFF, silence.reason, silence.message))
         if silence.reason in (Reason.TOO_LARGE, Reason.OTHER_LANGUAGE):
             self._tell_once(silence.message)

@@ -41,11 +41,12 @@ async def collect_sent_text(folder: Path) -> SentText:
     """Types into each private file and around each secret, and asks at each key. `folder` is an empty one."""
     backend = _RecordingBackend()
     num_documents, num_asked, secrets = 0, 0, list[str]()
-    for case in iter_excluded():
+    for number, case in enumerate(iter_excluded()):
         secrets.append(case.marker)
-        document = case.build(folder / case.name)
-        editor = await _Editor.start(backend, folder / case.name, case.setting)
-        for path in (document, folder / case.name / case.harmless):
+        workspace = folder / f"case{number}"  # its name may be said, so it has nothing of the marker
+        document = case.build(workspace)
+        editor = await _Editor.start(backend, workspace, case.setting)
+        for path in (document, workspace / case.harmless):
             before = len(backend.sent)
             await editor.type_into(path, path.read_text())
             num_documents, num_asked = num_documents + 1, num_asked + (len(backend.sent) > before)

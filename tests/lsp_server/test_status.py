@@ -1,7 +1,8 @@
 """What the user is told, and how often."""
 
-from inference.errors import LaunchError, ServerError
-from lsp_server.status import Status
+from inference.errors import LaunchError, OverloadedError, ServerError
+from lsp_server.reasons import Reason, Silence
+from lsp_server.status import State, Status, StatusReport
 from tests.support.lsp_fakes import RecordingWindow
 
 
@@ -37,3 +38,47 @@ def test_a_failed_start_ends_the_progress_and_is_shown() -> None:
     status.not_started(LaunchError("install it"))
     assert [text.split()[0] for text in window.progress] == ["begin", "end"]
     assert window.errors == ["midtoken: install it"]
+
+
+def test_changes_of_state_are_reported_to_editors_that_show_it() -> None:
+    window = RecordingWindow()
+    status = Status(window)
+    status.starting()
+    status.ready(1.0)
+    for _ in range(2):
+        status.failed(OverloadedError("no room"))
+    for _ in range(2):
+        status.working()
+    assert [(report.uri, report.state, report.code) for report in window.reports] == [
+        (None, State.STARTING, "starting"),
+        (None, State.READY, "ready"),
+        (None, State.ERROR, "busy"),
+        (None, State.READY, "ready"),
+    ]
+
+
+def test_why_a_document_has_no_suggestions_is_told_when_it_changes() -> None:
+    window = RecordingWindow()
+    status = Status(window)
+    excluded, large = Silence(Reason.EXCLUDED, "git ignores it"), Silence(Reason.TOO_LARGE, "it is too large")
+    for silence in (None, excluded, excluded, large, None, None):
+        status.judged("file:///folder/a%20b.py", silence)
+    assert [(report.state, report.code, report.message) for report in window.reports] == [
+        (State.OFF, "excluded", "git ignores it"),
+        (State.OFF, "too_large", "it is too large"),
+        (State.READY, "ready", ""),
+    ]
+    assert window.logs == [
+        "excluded: a b.py gets no suggestions: git ignores it",
+        "too_large: a b.py gets no suggestions: it is too large",
+    ]
+    assert window.infos == ["midtoken: it is too large"]
+
+
+def test_a_closed_document_is_judged_anew() -> None:
+    window = RecordingWindow()
+    status = Status(window)
+    for _ in range(2):
+        status.judged("file:///a.py", Silence(Reason.EXCLUDED, "git ignores it"))
+        status.forget("file:///a.py")
+    assert window.reports == 2 * [StatusReport("file:///a.py", State.OFF, "excluded", "git ignores it")]
