@@ -10,23 +10,20 @@ The library asks services on the network whether a secret is valid. That is not 
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any  # detect-secrets says nothing of its detectors' attributes
 
 from lsp_server.privacy.spans import Span
 
-_DETECTORS = {
+# Those that know a secret by its form.
+_BY_FORM = {
     "artifactory": "ArtifactoryDetector",
     "aws": "AWSKeyDetector",
     "azure_storage_key": "AzureStorageKeyDetector",
     "basic_auth": "BasicAuthDetector",
-    "cloudant": "CloudantDetector",
     "discord": "DiscordBotTokenDetector",
     "github_token": "GitHubTokenDetector",
     "gitlab_token": "GitLabTokenDetector",
-    "ibm_cloud_iam": "IbmCloudIamDetector",
-    "ibm_cos_hmac": "IbmCosHmacDetector",
     "jwt": "JwtTokenDetector",
     "mailchimp": "MailchimpDetector",
     "npm": "NpmDetector",
@@ -34,51 +31,63 @@ _DETECTORS = {
     "pypi_token": "PypiTokenDetector",
     "sendgrid": "SendGridDetector",
     "slack": "SlackDetector",
-    "softlayer": "SoftlayerDetector",
     "square_oauth": "SquareOAuthDetector",
     "stripe": "StripeDetector",
     "telegram_token": "TelegramBotTokenDetector",
     "twilio": "TwilioKeyDetector",
 }
+# Those that know it by the name that it is assigned to. They are slow: in a line of 10,000 characters, they need
+# milliseconds, and that of keywords some seconds in the worst case.
+_BY_NAME = {
+    "cloudant": "CloudantDetector",
+    "ibm_cloud_iam": "IbmCloudIamDetector",
+    "ibm_cos_hmac": "IbmCosHmacDetector",
+    "softlayer": "SoftlayerDetector",
+}
+_MAX_NAMED_CHARS = 300  # longer lines are searched for forms only
 # Some rules match only the beginning of a token, or as many characters of it as it had when the rule was written.
 _REST_OF_TOKEN = re.compile(r"[\w+/=~.-]*", re.ASCII)
 _BEFORE_SECRET, _AFTER_SECRET = "\"' \t:=", "\"' \t@"
-_MAX_KEYWORD_CHARS = 300  # the keyword detector needs seconds for some lines of 10,000
-_PIECE_CHARS, _STEP_CHARS = 2048, 1024  # longer lines are searched in overlapping pieces, for the same reason
-_MAX_REMEMBERED = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Detectors:
-    by_rules: tuple[Any, ...]  # RegexBasedDetector
-    by_keyword: Any  # KeywordDetector
+_PIECE_CHARS, _STEP_CHARS = 2048, 1024  # a longer line is searched in pieces that overlap
+_MAX_REMEMBERED_CHARS = 4_000_000
 
 
 class LineScanner:
     """Finds secrets in lines, and remembers what it found. Slow to make: it imports detect-secrets."""
 
     def __init__(self) -> None:
-        modules = {name: import_module(f"detect_secrets.plugins.{name}") for name in (*_DETECTORS, "keyword")}
-        by_rules = tuple(getattr(modules[name], kind)() for name, kind in _DETECTORS.items())
-        self._detectors = _Detectors(by_rules, modules["keyword"].KeywordDetector())
+        self._by_form = [_load(name, kind) for name, kind in _BY_FORM.items()]
+        self._by_name = [_load(name, kind) for name, kind in _BY_NAME.items()]
+        self._by_keyword = _load("keyword", "KeywordDetector")
         self._found: dict[str, tuple[Span, ...]] = {}
+        self._num_remembered_chars = 0
 
-    def find_spans(self, line: str) -> tuple[Span, ...]:
-        """Returns where the secrets of a line are, in any order. They may overlap."""
-        found = self._found.get(line)
+    def find_spans(self, line: str) -> Iterator[Span]:
+        """Yields where the secrets of a line are, in any order. They may overlap."""
+        for start in range(0, max(1, len(line) - _STEP_CHARS), _STEP_CHARS):
+            for found in self._find_in_piece(line[start : start + _PIECE_CHARS]):
+                rest = _REST_OF_TOKEN.match(line, start + found.end)
+                yield Span(start + found.start, start + found.end if rest is None else rest.end())
+
+    def _find_in_piece(self, piece: str) -> tuple[Span, ...]:
+        found = self._found.get(piece)
         if found is None:
-            if len(self._found) >= _MAX_REMEMBERED:
+            self._num_remembered_chars += len(piece)
+            if self._num_remembered_chars > _MAX_REMEMBERED_CHARS:
                 self._found.clear()
-            found = self._found[line] = tuple(dict.fromkeys(self._scan(line)))
+                self._num_remembered_chars = len(piece)
+            found = self._found[piece] = tuple(dict.fromkeys(self._scan(piece)))
         return found
 
-    def _scan(self, line: str) -> Iterator[Span]:
-        if len(line) <= _MAX_KEYWORD_CHARS:
-            yield from _find_by_keyword(self._detectors.by_keyword, line)
-        for start in range(0, max(1, len(line) - _STEP_CHARS), _STEP_CHARS):
-            for found in _find_by_rules(self._detectors.by_rules, line[start : start + _PIECE_CHARS]):
-                end = _REST_OF_TOKEN.match(line, start + found.end)
-                yield Span(start + found.start, start + found.end if end is None else end.end())
+    def _scan(self, piece: str) -> Iterator[Span]:
+        yield from _find_by_rules(self._by_form, piece)
+        if len(piece) <= _MAX_NAMED_CHARS:
+            yield from _find_by_rules(self._by_name, piece)
+            yield from _find_by_keyword(self._by_keyword, piece)
+
+
+def _load(name: str, kind: str) -> Any:
+    return getattr(import_module(f"detect_secrets.plugins.{name}"), kind)()
 
 
 def _find_by_rules(detectors: Iterable[Any], text: str) -> Iterator[Span]:
