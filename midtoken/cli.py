@@ -20,6 +20,7 @@ _SUMMARIES = {
     "explain": "Show what healing does at a cursor, and the completion of each healing strategy.",
     "surprisal": "Show the surprisal of each character of a text, in bits.",
     "next-byte": "Show the distribution of the next byte after a text, and the tokenizations that predict it.",
+    "doctor": "Check whether completions work here, and say what to do where they do not.",
     "lsp": "Run the language server on stdin and stdout. Editors start it.",
     "serve": "Run a completion server on this machine until it is interrupted.",
 }

@@ -57,6 +57,14 @@ class Connection:
         """Returns the character-level model's answer: see `CharacterClient.ask`."""
         return await self._characters.ask(request)
 
+    async def read_heartbeat_ms(self) -> float:
+        """Returns for how many milliseconds the engine has made no progress: see `CompletionClient`."""
+        return await self._client.read_heartbeat_ms()
+
+    async def read_server_version(self) -> str:
+        """Returns the name and version of the server: see `CompletionClient`."""
+        return await self._client.read_server_version()
+
     async def close(self) -> None:
         """Closes the connection and ends the lease."""
         await self._characters.close()

@@ -64,6 +64,10 @@ class CompletionClient:
         """Returns whether the server reports the model as ready. It does so even after the model's process has died."""
         return await self._streams.is_model_ready(MODEL_NAME)
 
+    async def read_server_version(self) -> str:
+        """Returns the name and version of the server. Raises ServerUnreachableError or ServerError."""
+        return await self._streams.read_server_version()
+
     async def close(self) -> None:
         """Closes the connection and every stream on it."""
         await self._streams.close()

@@ -110,6 +110,16 @@ class TritonStreams:
             return False
         return bool(answer.ready)
 
+    async def read_server_version(self) -> str:
+        """Returns the name and version of the server, as it says them. Raises ServerUnreachableError or ServerError."""
+        try:
+            answer = await self._server.ServerMetadata(
+                service_pb2.ServerMetadataRequest(), timeout=self._idle_timeout_s
+            )
+        except grpc.RpcError as error:
+            raise self._to_ours(error) from None
+        return f"{answer.name} {answer.version}"
+
     async def close(self) -> None:
         """Closes the connection and every stream on it."""
         self._calls.close()

@@ -33,7 +33,7 @@ def find_blocks(text: str) -> Iterator[Span]:
 
 def begins_block(line: str) -> bool:
     """True for the first line of a block."""
-    return any(hint in line for hint in _HINTS) and _BEGIN.search(line) is not None
+    return (_HINTS[0] in line or _HINTS[1] in line) and _BEGIN.search(line) is not None
 
 
 def _find_end(text: str, begin: "re.Match[str]") -> int:

@@ -25,7 +25,8 @@ class Redactor:
         spans = list(key_blocks.find_blocks(text))
         at = 0
         for line in text.split("\n"):
-            spans += [Span(at + span.start, at + span.end) for span in self._scanner.find_spans(line)]
+            if found := self._scanner.find_spans(line):
+                spans += [Span(at + span.start, at + span.end) for span in found]
             at += len(line) + 1
         return merge(spans)
 

@@ -103,6 +103,24 @@ def test_next_byte_takes_a_cursor_or_standard_input(real_server: RunningServer, 
     assert max(range(257), key=answers[0].__getitem__) == ord("e")
 
 
+def test_the_doctor_finds_a_server_that_completes(real_server: RunningServer, source: Path) -> None:
+    done = _run(real_server, "doctor", str(source))
+    lines = done.stdout.splitlines()
+    (server,) = (line for line in lines if "completion server at" in line)
+    (completion,) = (line for line in lines if "a completion in the middle of a token" in line)
+    assert server.startswith(f"✓ completion server at {real_server.endpoint.grpc_url}: triton 2.51.0, ")
+    assert completion.startswith("✓ a completion in the middle of a token: `return Nod` goes on with `e` after ")
+    assert lines[-1].startswith(f"✓ {source} gets suggestions")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_doctor_says_why_a_file_gets_no_suggestions(real_server: RunningServer, source: Path) -> None:
+    (source.parent / ".midtokenignore").write_text("app.py\n")
+    done = _run(real_server, "doctor", str(source))
+    assert done.returncode == 1
+    assert f"✗ {source} is excluded: `.midtokenignore` line 1: `app.py`. " in done.stdout
+
+
 def test_the_demo_is_right_more_often_with_healing(real_server: RunningServer) -> None:
     lines = _run(real_server, "demo", "--lines", "2").stdout.splitlines()
     healed, unhealed = (

@@ -1,0 +1,68 @@
+"""Check whether completions work here, and say what to do where they do not.
+
+Checks the environment, the model, the server with a real completion, the editors on the path, and a file if one is
+named.
+"""
+
+import argparse
+import asyncio
+import os
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from midtoken.arguments.parser import add_connection_arguments
+from midtoken.checks.check import Check, Mark
+from midtoken.checks.document import check_document
+from midtoken.checks.editors import check_editors
+from midtoken.checks.environment import check_packages, check_python
+from midtoken.checks.programs import Programs
+from midtoken.checks.server import check_server
+
+_STYLES = {Mark.GOOD: "green", Mark.NOTE: "yellow", Mark.WRONG: "bold red"}
+_WAITING = "checking the completion server (its first start takes some seconds) …"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments that `run` reads."""
+    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="say whether it gets suggestions, too")
+    add_connection_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints a line for each check. Returns 1 if something stops completions, in the file if one is named."""
+    report = _Report(Console(highlight=False))
+    report.add(check_python())
+    for check in check_packages(needs_server=options.server is None):
+        report.add(check)
+    asyncio.run(_check_server(options, report))
+    programs = Programs(os.environ)
+    for check in check_editors(programs, os.environ, Path.cwd()):
+        report.add(check)
+    if options.file is not None:
+        has_default_model = options.model is None and options.server is None
+        for check in check_document(options.file, os.environ, has_default_model):
+            report.add(check)
+    return 1 if report.has_wrong else 0
+
+
+async def _check_server(options: argparse.Namespace, report: "_Report") -> None:
+    with Console(stderr=True).status(_WAITING):
+        async for check in check_server(options):
+            report.add(check)
+
+
+class _Report:
+    """Prints each check as soon as it is known."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self.has_wrong = False
+
+    def add(self, check: Check) -> None:
+        self.has_wrong = self.has_wrong or check.mark is Mark.WRONG
+        line = Text.assemble((check.mark.value, _STYLES[check.mark]), " ", check.what)
+        if check.advice:
+            line.append(f". {check.advice}", style="dim" if check.mark is Mark.GOOD else "")
+        self._console.print(line, soft_wrap=True)
