@@ -9,6 +9,7 @@ from lsp_server.related.comments import find_comment_marker
 from lsp_server.related.declarations import Declaration, find_declarations
 from lsp_server.related.words import Words, read_words
 
+_MIN_TYPED_CHARS = 2
 _MAX_INDEXED_CHARS = 300_000  # of a file; a longer one is not read, because that takes longer than a key may
 
 
@@ -16,7 +17,7 @@ _MAX_INDEXED_CHARS = 300_000  # of a file; a longer one is not read, because tha
 class RelatedText:
     """Writes declarations as comments right above the cursor's line.
 
-    There the model uses them most (`benchmarks/related.py`): of the identifiers whose declaration stands in another
+    There the model uses them most (`benchmarks/editors.py`): of the identifiers whose declaration stands in another
     open file, it completes about three times as many with the declaration at the start of the prompt, and one and a
     half times as many again with it above the line. It is also what costs least: the text above the line is the same
     with and without it, so the server has read it before.
@@ -42,7 +43,7 @@ class RelatedText:
         line = self._lines.get(document.uri)
         if line is None or line.above != above:
             line = self._lines[document.uri] = _Line(above)
-        words = read_words(context.line_before, context.line_after)
+        words = read_words(context.line_before)
         same = [each for each in others if each.language_id == document.language_id and each.uri != document.uri]
         line.extend(self._find(words, same), self.max_bytes)
         indentation = context.line_before[: len(context.line_before) - len(context.line_before.lstrip())]
@@ -54,13 +55,16 @@ class RelatedText:
         self._index.forget(uri)
 
     def _find(self, words: Words, others: Sequence[Document]) -> Iterator[Declaration]:
-        """Yields declarations, the most urgent first: of names that begin with the typed word, the shortest first."""
+        """Yields declarations, the most urgent first: of names that begin with the typed word, the shortest first.
+
+        One letter begins too many names. What they are would then hide the names of the file itself.
+        """
         indexes = [self._index.read(document) for document in others]
-        if words.typed:
+        if len(words.typed) >= _MIN_TYPED_CHARS:
             found = [each for index in indexes for each in index if each.name.startswith(words.typed)]
             yield from sorted(found, key=lambda declaration: len(declaration.name))
-        for name in words.others:
-            yield from (each for index in indexes for each in index if each.name == name)
+        if words.called:
+            yield from (each for index in indexes for each in index if each.name == words.called)
 
 
 @dataclass(slots=True)

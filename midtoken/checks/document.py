@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from lsp_server.documents import MAX_CHARS
 from lsp_server.privacy.exclusion import Policy
 from midtoken.checks.check import Check, good, note, wrong
 
-_MAX_CHARS = 10_000_000  # of a document with suggestions
 _KNOWN_ENDINGS = (".py", ".pyi")  # of the languages that the default model knows
 
 
@@ -31,17 +31,15 @@ def _check_rules(path: Path, environment: Mapping[str, str]) -> Check | None:
 def _check_size(path: Path) -> Check | None:
     try:
         num_bytes = path.stat().st_size
-        num_chars = len(path.read_bytes().decode()) if num_bytes > _MAX_CHARS else num_bytes
+        num_chars = len(path.read_bytes().decode()) if num_bytes > MAX_CHARS else num_bytes
     except FileNotFoundError:
         return note(f"{path} does not exist yet")
     except OSError as error:
         return wrong(f"{path} cannot be read: {error.strerror}", "Correct its path or its permissions.")
     except UnicodeDecodeError:
         return wrong(f"{path} is not UTF-8", "Suggestions are for text; convert it if it is text.")
-    if num_chars > _MAX_CHARS:
-        return wrong(
-            f"{path} has {num_chars:,} characters", f"Split it: files of up to {_MAX_CHARS:,} get suggestions."
-        )
+    if num_chars > MAX_CHARS:
+        return wrong(f"{path} has {num_chars:,} characters", f"Split it: files of up to {MAX_CHARS:,} get suggestions.")
     return None
 
 

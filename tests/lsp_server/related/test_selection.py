@@ -13,8 +13,8 @@ def _document(name: str, text: str, language: str = "python") -> Document:
     return Document(TextDocumentItem(f"file:///{name}", language, 1, text), PositionEncodingKind.Utf16)
 
 
-def _add(related: RelatedText, prefix: str, *others: Document, suffix: str = "", language: str = "python") -> str:
-    return related.add(Context(prefix, suffix), _document("a", "", language), others)
+def _add(related: RelatedText, prefix: str, *others: Document, language: str = "python") -> str:
+    return related.add(Context(prefix, ""), _document("a", "", language), others)
 
 
 def test_declarations_whose_names_begin_with_the_typed_word_are_added() -> None:
@@ -22,9 +22,14 @@ def test_declarations_whose_names_begin_with_the_typed_word_are_added() -> None:
     assert prefix == "x = 1\n    # class NodeList:\n    # class Node(Base):\n    y = Nod"
 
 
-def test_declarations_of_the_names_on_the_line_are_added() -> None:
-    assert _add(RelatedText(), "x = children.", _document("b", _NODE)) == "# def children(self):\nx = children."
-    assert _add(RelatedText(), "x = ", _document("b", _NODE), suffix="(children)") == "# def children(self):\nx = "
+def test_the_declaration_of_what_is_called_is_added() -> None:
+    assert _add(RelatedText(), "x = Node(f(1), ", _document("b", _NODE)) == "# class Node(Base):\nx = Node(f(1), "
+    assert _add(RelatedText(), "x = Node(1) + ", _document("b", _NODE)) == "x = Node(1) + "
+    assert _add(RelatedText(), "x = (children(", _document("b", _NODE)) == "# def children(self):\nx = (children("
+
+
+def test_one_letter_is_too_little_to_look_for() -> None:
+    assert _add(RelatedText(), "x = N", _document("b", _NODE)) == "x = N"
 
 
 def test_without_a_match_the_prefix_stays() -> None:
@@ -48,21 +53,21 @@ def test_the_budget_is_kept_and_can_be_zero() -> None:
 
 def test_while_a_line_is_typed_its_comments_only_grow_at_their_end() -> None:
     related, other = RelatedText(), _document("b", _NODE)
-    first = _add(related, "N", other)
-    assert _add(related, "Node(chil", other) == first.removesuffix("N") + "# def children(self):\nNode(chil"
+    first = _add(related, "No", other)
+    assert _add(related, "Node(chil", other) == first.removesuffix("No") + "# def children(self):\nNode(chil"
 
 
 def test_where_the_budget_ends_the_comments_begin_again_with_what_is_needed_now() -> None:
     related, other = RelatedText(max_bytes=30), _document("b", "first = 1\nsecond = 2\nthird = 3\n")
-    assert _add(related, "f", other) == "# first = 1\nf"
-    assert _add(related, "first + second", other) == "# first = 1\n# second = 2\nfirst + second"
-    assert _add(related, "first + second + th", other).endswith("# third = 3\nfirst + second + th")
+    assert _add(related, "fi", other) == "# first = 1\nfi"
+    assert _add(related, "first + sec", other) == "# first = 1\n# second = 2\nfirst + sec"
+    assert _add(related, "first + second + th", other) == "# third = 3\nfirst + second + th"
 
 
 def test_another_line_has_its_own_comments() -> None:
     related, other = RelatedText(), _document("b", _NODE)
     _add(related, "children", other)
-    assert _add(related, "children\nx", other) == "children\nx"
+    assert _add(related, "children\nx = ", other) == "children\nx = "
 
 
 def test_an_edit_of_the_other_file_is_seen() -> None:
