@@ -10,6 +10,7 @@ from lsp_server.related.declarations import Declaration, find_declarations
 from lsp_server.related.words import Words, read_words
 
 _MIN_TYPED_CHARS = 2
+_MAX_DECLARATION_CHARS = 160
 _MAX_INDEXED_CHARS = 300_000  # of a file; a longer one is not read, because that takes longer than a key may
 
 
@@ -25,7 +26,7 @@ class RelatedText:
     While one line is typed, its comments only grow at their end.
     """
 
-    redact: Callable[[str], str] = str  # what replaces secrets in lines of text
+    redact: Callable[[str], str] = str  # what replaces secrets in whole lines
     max_bytes: int = 300
     _index: "_Index" = field(default_factory=lambda: _Index())
     _lines: "dict[str, _Line]" = field(default_factory=dict)  # the last line completed in each document, by URI
@@ -45,9 +46,14 @@ class RelatedText:
             line = self._lines[document.uri] = _Line(above)
         words = read_words(context.line_before)
         same = [each for each in others if each.language_id == document.language_id and each.uri != document.uri]
-        line.extend(self._find(words, same), self.max_bytes)
+        line.extend(map(self._redact, self._find(words, same)), self.max_bytes)
         indentation = context.line_before[: len(context.line_before) - len(context.line_before.lstrip())]
-        return above + self.redact(line.write(f"{indentation}{marker} ")) + context.line_before
+        return above + line.write(f"{indentation}{marker} ") + context.line_before
+
+    def _redact(self, declaration: Declaration) -> Declaration:
+        """Returns the declaration without secrets. It is cut after that, since half a secret is not recognised."""
+        text = self.redact(declaration.text)[:_MAX_DECLARATION_CHARS].rstrip()
+        return Declaration(declaration.name, text)
 
     def forget(self, uri: str) -> None:
         """A document was closed."""

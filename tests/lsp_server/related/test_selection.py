@@ -2,8 +2,10 @@
 
 from lsprotocol.types import PositionEncodingKind, TextDocumentItem
 
+from benchmarks.corpora.private_files import count_secret_bytes, iter_secrets
 from lsp_server.context import Context
 from lsp_server.documents import Document
+from lsp_server.privacy.redaction import Redactor
 from lsp_server.related.selection import RelatedText
 
 _NODE = "class Node(Base):\n    def children(self):\n        pass\n\nclass NodeList:\n    pass\n"
@@ -80,3 +82,20 @@ def test_an_edit_of_the_other_file_is_seen() -> None:
 
 def test_line_ends_and_lone_surrogates_of_other_files_do_not_get_into_the_prefix() -> None:
     assert _add(RelatedText(), "na", _document("b", "name = '\ud800'\r\nother = 1\r\n")) == "# name = '\ufffd'\nna"
+
+
+def test_no_part_of_a_secret_in_another_file_is_added_even_where_a_declaration_is_cut() -> None:
+    redact = Redactor().redact
+    for secret in iter_secrets():
+        for num_before in (0, 100, 140, 155):
+            text = f"value_{'x' * num_before} = 1; {secret.text}"
+            added = _add(RelatedText(redact, max_bytes=1000), "value_", _document("b", text))
+            assert count_secret_bytes([added], [secret.secret], min_chars=5) == 0, secret.form
+
+
+def test_a_line_of_a_private_key_is_no_declaration() -> None:
+    key = next(secret for secret in iter_secrets() if secret.form == "RSA key block")
+    text = key.text.replace("==", "=")
+    last = text.split("\n")[-4]
+    assert last.endswith("=")
+    assert _add(RelatedText(Redactor().redact), last[:4], _document("b", text)) == last[:4]
