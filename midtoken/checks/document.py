@@ -1,51 +1,37 @@
-"""Whether one file gets suggestions."""
+"""Whether one file gets suggestions, by the rules of the language server."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from lsp_server.documents import MAX_CHARS
+from lsprotocol.types import PositionEncodingKind, TextDocumentItem
+
+from lsp_server.documents import Document
+from lsp_server.eligibility import find_document_silence
 from lsp_server.privacy.exclusion import Policy
+from lsp_server.privacy.guard import Guard
+from lsp_server.settings import Settings
 from midtoken.checks.check import Check, good, note, wrong
 
-_KNOWN_ENDINGS = (".py", ".pyi")  # of the languages that the default model knows
+_LANGUAGES = {".py": "python", ".pyi": "python"}  # the identifiers that editors give files with these endings
 
 
-def check_document(path: Path, environment: Mapping[str, str], has_default_model: bool) -> Iterator[Check]:
-    """Yields why a file gets no suggestions, or that it gets them. The settings of an editor are not known here."""
+def check_document(path: Path, environment: Mapping[str, str], model_languages: tuple[str, ...] | None) -> Check:
+    """Checks a file with the default settings. Those of an editor are not known here.
+
+    `model_languages`: the languages that the model knows; None: any.
+    """
     path = path.absolute()
-    problems = [
-        problem
-        for problem in (_check_rules(path, environment), _check_size(path), _check_language(path, has_default_model))
-        if problem is not None
-    ]
-    yield from problems or [good(f"{path} gets suggestions, unless the settings of your editor exclude it")]
-
-
-def _check_rules(path: Path, environment: Mapping[str, str]) -> Check | None:
-    reason = Policy(environment).find_exclusion(path.as_uri())
-    if reason is None:
-        return None
-    return wrong(f"{path} is excluded: {reason}", "Change that rule if its text may be sent to the completion server.")
-
-
-def _check_size(path: Path) -> Check | None:
     try:
-        num_bytes = path.stat().st_size
-        num_chars = len(path.read_bytes().decode()) if num_bytes > MAX_CHARS else num_bytes
-    except FileNotFoundError:
-        return note(f"{path} does not exist yet")
+        text = path.read_bytes().decode() if path.exists() else ""
     except OSError as error:
         return wrong(f"{path} cannot be read: {error.strerror}", "Correct its path or its permissions.")
     except UnicodeDecodeError:
-        return wrong(f"{path} is not UTF-8", "Suggestions are for text; convert it if it is text.")
-    if num_chars > MAX_CHARS:
-        return wrong(f"{path} has {num_chars:,} characters", f"Split it: files of up to {MAX_CHARS:,} get suggestions.")
-    return None
-
-
-def _check_language(path: Path, has_default_model: bool) -> Check | None:
-    if not has_default_model or path.suffix in _KNOWN_ENDINGS:
-        return None
-    ending = f"the ending {path.suffix}" if path.suffix else "no ending"
-    what = f"{path} has {ending}, and the default model knows only Python"
-    return wrong(what, "Name a model that knows its language with --model.")
+        return wrong(f"{path} is not UTF-8, so it is no text that can be completed", "Convert it if it is text.")
+    language = _LANGUAGES.get(path.suffix, path.suffix.removeprefix("."))
+    document = Document(TextDocumentItem(path.as_uri(), language, 0, text), PositionEncodingKind.Utf8)
+    silence = find_document_silence(document, Settings(), model_languages, Guard(Policy(environment)))
+    if silence is not None:
+        return wrong(f"{path} gets no suggestions ({silence.reason}): {silence.message}", "")
+    if not path.exists():
+        return note(f"{path} does not exist yet; it would get suggestions")
+    return good(f"{path} gets suggestions, unless the settings of your editor exclude it")

@@ -19,6 +19,7 @@ from midtoken.checks.editors import check_editors
 from midtoken.checks.environment import check_packages, check_python
 from midtoken.checks.programs import Programs
 from midtoken.checks.server import check_server
+from midtoken.resources import DEFAULT_MODEL_LANGUAGES
 
 _STYLES = {Mark.GOOD: "green", Mark.NOTE: "yellow", Mark.WRONG: "bold red"}
 _WAITING = "checking the completion server (its first start takes some seconds) …"
@@ -41,9 +42,8 @@ def run(options: argparse.Namespace) -> int:
     for check in check_editors(programs, os.environ, Path.cwd()):
         report.add(check)
     if options.file is not None:
-        has_default_model = options.model is None and options.server is None
-        for check in check_document(options.file, os.environ, has_default_model):
-            report.add(check)
+        uses_default_model = options.model is None and options.server is None
+        report.add(check_document(options.file, os.environ, DEFAULT_MODEL_LANGUAGES if uses_default_model else None))
     return 1 if report.has_wrong else 0
 
 

@@ -118,7 +118,7 @@ def test_the_doctor_says_why_a_file_gets_no_suggestions(real_server: RunningServ
     (source.parent / ".midtokenignore").write_text("app.py\n")
     done = _run(real_server, "doctor", str(source))
     assert done.returncode == 1
-    assert f"✗ {source} is excluded: `.midtokenignore` line 1: `app.py`. " in done.stdout
+    assert f"✗ {source} gets no suggestions (excluded): nothing of this file is sent: `.midtokenignore`" in done.stdout
 
 
 def test_the_demo_is_right_more_often_with_healing(real_server: RunningServer) -> None:
