@@ -227,8 +227,12 @@ class Documents:
             raise UnknownDocumentError("the editor refers to a document that is not open") from None
 
     def get_all(self) -> list[Document]:
-        """Returns all open documents."""
-        return list(self._documents.values())
+        """Returns all open documents, those that were opened or noted last first."""
+        return list(reversed(self._documents.values()))
+
+    def note_edit(self, document: Document) -> None:
+        """Notes that a document was edited."""
+        self._documents[document.uri] = self._documents.pop(document.uri)
 
     def close(self, uri: str) -> None:
         """Removes a document. Does nothing if it is not open."""

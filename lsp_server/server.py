@@ -33,6 +33,7 @@ from lsp_server.transport.pygls_overrides import MidtokenProtocol, build_strict_
 from lsp_server.window import LspWindow
 
 _MAX_ITEMS = 3
+_MAX_OTHERS = 20  # other documents whose declarations may be sent, those that were opened or edited last
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,7 @@ class MidtokenServer(LanguageServer):
             document = self.documents.get(params.text_document.uri)
             self._sessions[document.uri].supersede()
             document.apply(params.text_document.version, params.content_changes)
+            self.documents.note_edit(document)
             self._judge(document)
         except EditorError as error:
             self._status.failed(error)
@@ -233,7 +235,7 @@ class MidtokenServer(LanguageServer):
             self._judge(document)
 
     def _build_request(self, document: Document, sent: Context) -> CompletionRequest:
-        others = [each for each in self.documents.get_all() if self._find_silence(each) is None]
+        others = [each for each in self.documents.get_all()[:_MAX_OTHERS] if self._find_silence(each) is None]
         return CompletionRequest(
             prefix=self._related.add(sent, document, others),
             suffix=sent.suffix,

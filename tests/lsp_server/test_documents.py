@@ -234,3 +234,11 @@ def test_an_edit_in_a_very_long_line_takes_as_long_as_a_few_copies_of_it(filling
         return time.perf_counter() - started_s
 
     assert min(measure_s() for _ in range(5)) < 20 * min(measure_copy_s() for _ in range(5))
+
+
+def test_the_documents_that_were_opened_or_edited_last_come_first() -> None:
+    documents = Documents(PositionEncodingKind.Utf16)
+    for name in "abc":
+        documents.open(TextDocumentItem(name, "python", 0, ""))
+    documents.note_edit(documents.get("b"))
+    assert [document.uri for document in documents.get_all()] == ["b", "c", "a"]
