@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from lsp_server.brackets import count_faults
 from lsp_server.context import Context
 from lsp_server.filters.indentation import match_indentation
 from lsp_server.filters.repeated_lines import drop_repeated_above, drop_repeated_below
@@ -47,5 +48,11 @@ def fit(text: str, context: Context, counts: Counter[str] | None = None) -> Inse
     if not text.strip():
         return None
     rest = context.line_after.rstrip()
-    replaced_after = rest if rest and replaces_rest(text, context) else ""
+    replaced_after = rest if rest and replaces_rest(text, context) and not _is_needed(rest, text, context) else ""
     return None if text == replaced_after else Insertion(text, replaced_after)
+
+
+def _is_needed(rest: str, text: str, context: Context) -> bool:
+    """True if the rest of the line closes brackets of a later line: the engine has ended the text before it."""
+    whole = context.line_before + text
+    return count_faults(whole + rest) < count_faults(whole)

@@ -18,15 +18,23 @@ _SETTINGS = "[editor]\nidle-timeout = 20\ncompletion-timeout = 20\n"
 
 @contextmanager
 def run_helix(
-    folder: Path, file: Path, command: Sequence[str], settings: str = _SETTINGS, size: tuple[int, int] = (30, 100)
+    folder: Path,
+    file: Path,
+    command: Sequence[str],
+    settings: str = _SETTINGS,
+    server_settings: str = "",
+    size: tuple[int, int] = (30, 100),
 ) -> Iterator[Terminal]:
-    """Opens a file in Helix, with a language server command and the text of a config.toml. It writes to `folder`."""
+    """Opens a file in Helix with a language server command. It writes to `folder`.
+
+    `settings` is the text of config.toml, `server_settings` a line for the language server in languages.toml.
+    """
     binary = os.environ.get("MIDTOKEN_HX") or str(_ROOT / "build/editors/hx")
     if shutil.which(binary) is None:
         pytest.fail(f"{binary} is missing; `make build/editors/hx` fetches it")
     own = folder / "config" / "helix"
     own.mkdir(parents=True)
-    (own / "languages.toml").write_text(_write_languages(command))
+    (own / "languages.toml").write_text(_write_languages(command, server_settings))
     (own / "config.toml").write_text(settings)
     environment = dict(os.environ) | {
         "XDG_CONFIG_HOME": str(folder / "config"),
@@ -37,7 +45,7 @@ def run_helix(
         yield terminal
 
 
-def _write_languages(command: Sequence[str]) -> str:
+def _write_languages(command: Sequence[str], settings: str) -> str:
     """The configuration that users copy, with another command."""
     text = (_ROOT / "editors/helix/languages.toml").read_text()
     server = tomllib.loads(text)["language-server"]["midtoken"]
@@ -46,4 +54,4 @@ def _write_languages(command: Sequence[str]) -> str:
     first = text.index("command =")
     last = text.index("args =")
     rest = text[text.index("\n", last) :]
-    return f"{text[:first]}command = {json.dumps(command[0])}\nargs = {json.dumps(list(command[1:]))}{rest}"
+    return f"{text[:first]}command = {json.dumps(command[0])}\nargs = {json.dumps(list(command[1:]))}\n{settings}{rest}"

@@ -86,12 +86,18 @@ class OpenEditor(Protocol):
     def __call__(self, command: Sequence[str], lines: Sequence[str], **options: Any) -> Editor: ...
 
 
-@contextmanager
-def run_neovim(folder: Path) -> Iterator[Editor]:
-    """Starts Neovim without any configuration but the plugin on its path; it writes only to `folder`."""
+def find_neovim() -> str:
+    """Returns the program. Fails the test if it is missing."""
     binary = os.environ.get("MIDTOKEN_NVIM") or str(ROOT / "build/editors/nvim")
     if shutil.which(binary) is None:
         pytest.fail(f"{binary} is missing; `make build/editors/nvim` fetches it")
+    return binary
+
+
+@contextmanager
+def run_neovim(folder: Path) -> Iterator[Editor]:
+    """Starts Neovim without any configuration but the plugin on its path; it writes only to `folder`."""
+    binary = find_neovim()
     environment = ["env", f"XDG_STATE_HOME={folder}", f"XDG_DATA_HOME={folder}", f"XDG_CONFIG_HOME={folder}"]
     nvim = pynvim.attach("child", argv=[*environment, binary, "--embed", "--headless", "--clean", "-n"])
     try:

@@ -77,6 +77,10 @@ class VsCode:
         """Runs a command by its name in the command palette."""
         self._act("command", command)
 
+    def resize(self, width: int, height: int) -> None:
+        """Sets the size of the window."""
+        self._act("resize", f"{width}x{height}")
+
     def picture(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._act("screenshot", str(path))

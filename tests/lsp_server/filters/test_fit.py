@@ -57,6 +57,11 @@ def test_a_block_replaces_the_brackets_that_it_closes(text: str) -> None:
     assert fit(text, Context("def f(", ")\n")) == Insertion(text, ")")
 
 
+def test_a_block_that_ends_before_the_bracket_after_the_cursor_keeps_it() -> None:
+    text = "self):\n    return len(self.items"
+    assert fit(text, Context("def __len__(", ")\n")) == Insertion(text)
+
+
 @pytest.mark.parametrize("char", ["\x1b", "\r", "\0", "\x7f", "\x9b", "\u202a", "\u202e", "\u2066", "\u2069"])
 def test_a_suggestion_ends_before_a_control_character(char: str) -> None:
     assert fit(f"a\n\tb = {char}1", Context("", "")) == Insertion("a\n\tb =")

@@ -45,7 +45,7 @@ def _open(folder: Path, end: str) -> Iterator[tuple[Terminal, Path, Recording]]:
     file, record = folder / "file.py", folder / "record.jsonl"
     file.write_text("".join(line + end for line in LINES), newline="")
     command = [sys.executable, "-m", "tests.support.recorded_server", str(write_script(folder))]
-    with run_helix(folder, file, command, _SETTINGS, _SIZE) as terminal:
+    with run_helix(folder, file, command, _SETTINGS, size=_SIZE) as terminal:
         recording = Recording(record, "utf-8")
         terminal.wait_for(lambda lines: " NOR " in lines[-2] and "file.py" in lines[-2])
         terminal.type("i")

@@ -76,6 +76,13 @@ const ACTIONS: Readonly<Record<string, Action>> = {
     await row?.click();
   },
 
+  /** Sets the size of the window, such as `1000x500`. */
+  resize: async (page, size) => {
+    const [width = 0, height = 0] = size.split("x").map(Number);
+    await page.setViewport({ width, height, deviceScaleFactor: 1.5 });
+    await draw(page);
+  },
+
   /** Writes a picture of the window to a file. */
   screenshot: (page, path) => page.screenshot({ path }),
 };

@@ -1,0 +1,172 @@
+"""Pictures of suggestions of the default model in real editors. `make pictures` writes those of the README."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.helix_editor import run_helix
+from tests.support.neovim_editor import PLUGIN, find_neovim
+from tests.support.servers import RunningServer, wait_until
+from tests.support.terminal import Terminal
+from tests.support.vscode import find_missing, install_extension, open_vscode
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+_MAX_BYTES = 200_000
+_SIZE = (22, 80)
+_TEXT = '''class Stack:
+    """A last-in, first-out collection."""
+
+    def __init__(self):
+        self._items = []
+
+    def push(self, item):
+        self._items.append(item)
+
+    def is_empty(self):
+        return not self._items
+
+'''
+_TYPED = "    def __len__(sel"
+_SUGGESTED = "return len(self._items)"  # the second line
+_NEOVIM_SETTINGS = """
+vim.opt.runtimepath:append({plugin!r})
+vim.o.termguicolors, vim.o.background, vim.o.number, vim.o.cursorline = true, 'dark', true, true
+vim.o.swapfile, vim.o.shortmess = false, 'filnxtToOFI'
+vim.o.statusline = "%f %m%=%{{v:lua.require'midtoken'.status()}}  %l:%c "
+vim.api.nvim_set_hl(0, 'MidtokenSuggestion', {{ fg = '#8b909a', italic = true }})
+require('midtoken').setup({{ cmd = {{ {command} }}, settings = {{ extent = 'block' }} }})
+"""
+_HELIX_SETTINGS = """theme = "dark_plus"
+[editor]
+idle-timeout = 20
+completion-timeout = 20
+completion-trigger-len = 1
+auto-pairs = false
+true-color = true
+[editor.cursor-shape]
+insert = "block"
+"""
+_HELIX_SERVER = 'config = { extent = "block" }'
+
+Save = Callable[[str], Path]
+
+
+@pytest.fixture
+def save(request: pytest.FixtureRequest, tmp_path: Path) -> Save:
+    """A function that returns the path of a picture: where `--pictures` says, or in a temporary folder."""
+    folder = Path(request.config.getoption("pictures") or tmp_path / "pictures")
+
+    def find_path(name: str) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / name
+
+    return find_path
+
+
+def _list_command(server: RunningServer) -> list[str]:
+    return [sys.executable, "-m", "midtoken", "lsp", "--server", server.endpoint.grpc_url]
+
+
+def _shows(text: str) -> Callable[[list[str]], bool]:
+    return lambda lines: any(text in line for line in lines)
+
+
+@contextmanager
+def _show_neovim(arguments: list[str], environment: Mapping[str, str], folder: Path) -> Iterator[Terminal]:
+    """Runs Neovim and its screen as two processes: unpacked beside the system, it cannot start itself again."""
+    command = [find_neovim(), "--headless", "--listen", str(folder / "socket"), *arguments]
+    with subprocess.Popen(command, env=environment, cwd=folder) as neovim:
+        wait_until((folder / "socket").exists)
+        remote = [find_neovim(), "--server", str(folder / "socket"), "--remote-ui"]
+        try:
+            with Terminal(remote, environment, str(folder), _SIZE) as terminal:
+                yield terminal
+        finally:
+            neovim.terminate()
+
+
+def _type_until_all_is_shown(terminal: Terminal, shown: str = _SUGGESTED) -> None:
+    """The first request may come before the language server is ready. The rest of a block comes with the next key."""
+    terminal.type(_TYPED[:-1])
+    for _ in range(20):
+        time.sleep(1)
+        terminal.type(_TYPED[-1])
+        time.sleep(1)
+        if _shows(shown)(terminal.lines):
+            return
+        terminal.type("\x7f")
+    raise AssertionError("\n".join(terminal.lines))
+
+
+def test_neovim(real_server: RunningServer, save: Save, tmp_path: Path) -> None:
+    file, settings = tmp_path / "stack.py", tmp_path / "init.lua"
+    file.write_text(_TEXT)
+    command = ", ".join(repr(argument) for argument in _list_command(real_server))
+    settings.write_text(_NEOVIM_SETTINGS.format(plugin=str(PLUGIN), command=command))
+    environment = {"HOME": str(tmp_path), "TERM": "xterm-256color", "COLORTERM": "truecolor", "PATH": "/usr/bin:/bin"}
+    with _show_neovim(["-u", str(settings), "stack.py"], environment, tmp_path) as terminal:
+        terminal.wait_for(_shows("midtoken: ready"))
+        terminal.type("Go")
+        _type_until_all_is_shown(terminal)
+        terminal.draw(save("neovim.png"))
+    assert save("neovim.png").stat().st_size < _MAX_BYTES
+
+
+def test_helix(real_server: RunningServer, save: Save, tmp_path: Path) -> None:
+    file = tmp_path / "stack.py"
+    file.write_text(_TEXT)
+    command = _list_command(real_server)
+    with run_helix(tmp_path, file, command, _HELIX_SETTINGS, _HELIX_SERVER, (24, 104)) as terminal:
+        terminal.wait_for(_shows("NOR"))
+        terminal.type("geo")
+        _type_until_all_is_shown(terminal, "self): …")
+        terminal.type("\t")  # Helix shows what the selected entry inserts
+        terminal.wait_for(_shows(_SUGGESTED))
+        terminal.draw(save("helix.png"))
+    assert save("helix.png").stat().st_size < _MAX_BYTES
+
+
+@pytest.mark.skipif(find_missing() is not None, reason=str(find_missing()))
+def test_vscode(real_server: RunningServer, save: Save, tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    file, command = workspace / "stack.py", workspace / ".venv/bin/midtoken"
+    command.parent.mkdir(parents=True)
+    command.symlink_to(Path(sys.executable).with_name("midtoken"))
+    file.write_text(_TEXT)
+    install_extension(tmp_path / "extensions")
+    settings = {
+        "midtoken.server": real_server.endpoint.grpc_url,
+        "midtoken.extent": "block",
+        "workbench.activityBar.location": "hidden",
+        "window.commandCenter": False,
+        "workbench.layoutControl.enabled": False,
+        "breadcrumbs.enabled": False,
+        "workbench.colorTheme": "Default Dark Modern",
+        "remote.autoForwardPorts": False,
+        "editor.fontSize": 16,
+        "editor.scrollbar.vertical": "hidden",
+        "editor.hideCursorInOverviewRuler": True,
+        "editor.overviewRulerBorder": False,
+    }
+    with open_vscode(tmp_path / "extensions", workspace, file, {"PATH": "/usr/bin:/bin"}, settings) as editor:
+        editor.wait_for(lambda: editor.status, "midtoken: ready")
+        editor.press("Control+b")  # hides the side bar
+        editor.press("Control+End")
+        editor.type(_TYPED[:-1])
+        editor.wait_for(lambda: "lf):" in (editor.ghost or ""), True)
+        while _SUGGESTED not in (editor.ghost or ""):  # VS Code keeps a suggestion that still fits
+            editor.press("Escape")
+            editor.press("Backspace")
+            editor.type(_TYPED[-2])
+        editor.press("Escape")
+        editor.type(_TYPED[-1])
+        editor.wait_for(lambda: _SUGGESTED in (editor.ghost or ""), True)
+        editor.resize(900, 480)
+        editor.picture(save("vscode.png"))
+    assert save("vscode.png").stat().st_size < _MAX_BYTES
