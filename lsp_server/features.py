@@ -40,7 +40,7 @@ def _add_lifecycle(server: MidtokenServer) -> None:
         if _draws_ghost_text(params.capabilities):
             _add_inline_completion(server, writes_lf=_is_neovim(params))
         else:
-            _add_completion_menu(server)
+            _add_completion_menu(server, _reads_markdown(params.capabilities))
 
     @server.feature(types.INITIALIZED)
     async def _initialized(_: types.InitializedParams) -> None:
@@ -84,13 +84,13 @@ def _add_inline_completion(server: MidtokenServer, writes_lf: bool) -> None:
         return _to_inline_list(found, place, params.context.selected_completion_info)
 
 
-def _add_completion_menu(server: MidtokenServer) -> None:
+def _add_completion_menu(server: MidtokenServer, reads_markdown: bool) -> None:
     """For clients without inline completion. The others would show each suggestion twice."""
     options = types.CompletionOptions(trigger_characters=_TRIGGER_CHARACTERS)
 
     @server.feature(types.TEXT_DOCUMENT_COMPLETION, options)
     async def _completion(params: types.CompletionParams) -> types.CompletionList:
-        return _to_menu(await server.suggest(params.text_document.uri, params.position))
+        return _to_menu(await server.suggest(params.text_document.uri, params.position), reads_markdown)
 
 
 def _to_inline_list(
@@ -108,17 +108,23 @@ def _to_inline_list(
     return types.InlineCompletionList([add_acceptance(item, suggestion.number) for item in items])
 
 
-def _to_menu(found: Suggestion | Silence) -> types.CompletionList:
+def _to_menu(found: Suggestion | Silence, reads_markdown: bool) -> types.CompletionList:
     """Marks the list as incomplete, so that the editor requests a new one after the next letter."""
     if isinstance(found, Silence):
         return types.CompletionList(is_incomplete=True, items=[])
-    items = [completion_item(insertion, found.context, found.place) for insertion in found.insertions]
+    items = [completion_item(each, found.context, found.place, reads_markdown) for each in found.insertions]
     return types.CompletionList(is_incomplete=True, items=items)
 
 
 def _draws_ghost_text(capabilities: types.ClientCapabilities) -> bool:
     document = capabilities.text_document
     return document is not None and document.inline_completion is not None
+
+
+def _reads_markdown(capabilities: types.ClientCapabilities) -> bool:
+    document = capabilities.text_document
+    item = document.completion.completion_item if document and document.completion else None
+    return types.MarkupKind.Markdown in ((item and item.documentation_format) or ())
 
 
 def _is_neovim(params: types.InitializeParams) -> bool:

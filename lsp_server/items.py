@@ -6,6 +6,8 @@ from lsprotocol.types import (
     InlineCompletionItem,
     InsertTextFormat,
     InsertTextMode,
+    MarkupContent,
+    MarkupKind,
     Position,
     Range,
     SelectedCompletionInfo,
@@ -45,8 +47,13 @@ def extend_selected(
     return item if item.range == selected.range and str(item.insert_text).startswith(selected.text) else None
 
 
-def completion_item(insertion: Insertion, context: Context, place: Place) -> CompletionItem:
-    """Returns the item for `textDocument/completion`, such that clients show it first and do not filter it out."""
+def completion_item(
+    insertion: Insertion, context: Context, place: Place, reads_markdown: bool = False
+) -> CompletionItem:
+    """Returns the item for `textDocument/completion`, such that clients show it first and do not filter it out.
+
+    `reads_markdown`: the client does. Helix takes plain text for Markdown too, in which indentation is lost.
+    """
     word = _find_word(context.line_before)
     text = word + insertion.text
     first_line, more, _ = text.strip().partition("\n")
@@ -54,13 +61,20 @@ def completion_item(insertion: Insertion, context: Context, place: Place) -> Com
         label=first_line.replace("\t", " ") + (" …" if more else ""),  # Helix would draw a tab over other text
         kind=CompletionItemKind.Text,
         detail="midtoken",
-        documentation=text if more else None,
+        documentation=_preview(text, reads_markdown) if more else None,
         sort_text="\0",  # before all others
         filter_text=text.partition("\n")[0] or word,  # clients compare its beginning with the typed text
         insert_text_format=InsertTextFormat.PlainText,
         insert_text_mode=InsertTextMode.AsIs,  # the text is indented already
         text_edit=TextEdit(range=_range(word, insertion, place), new_text=_write(text, place)),
     )
+
+
+def _preview(text: str, reads_markdown: bool) -> str | MarkupContent:
+    if not reads_markdown:
+        return text
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return MarkupContent(MarkupKind.Markdown, f"{fence}\n{text}\n{fence}")
 
 
 def _inline_item(typed: str, insertion: Insertion, place: Place) -> InlineCompletionItem:

@@ -78,5 +78,6 @@ def test_several_lines_are_one_entry(open_helix: OpenHelix, write_script: WriteS
     terminal.wait_for(_shows("node in nodes: …"))
     terminal.type("\t")
     terminal.wait_for(_shows("for node in nodes:"))
+    terminal.wait_for(lambda lines: any(line.endswith("     walk(node)") for line in lines))  # the preview
 
     _save(terminal, file, b"for node in nodes:\n    walk(node)\n")

@@ -122,7 +122,7 @@ def test_helix(real_server: RunningServer, save: Save, tmp_path: Path) -> None:
     file = tmp_path / "stack.py"
     file.write_text(_TEXT)
     command = _list_command(real_server)
-    with run_helix(tmp_path, file, command, _HELIX_SETTINGS, _HELIX_SERVER, (24, 104)) as terminal:
+    with run_helix(tmp_path, Path(file.name), command, _HELIX_SETTINGS, _HELIX_SERVER, tmp_path, (26, 104)) as terminal:
         terminal.wait_for(_shows("NOR"))
         terminal.type("geo")
         _type_until_all_is_shown(terminal, "self): …")

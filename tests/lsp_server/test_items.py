@@ -1,7 +1,7 @@
 """The LSP items: ranges in the editor's units, line ends, and what clients filter by."""
 
 import pytest
-from lsprotocol.types import Position, PositionEncodingKind, Range, SelectedCompletionInfo
+from lsprotocol.types import MarkupContent, MarkupKind, Position, PositionEncodingKind, Range, SelectedCompletionInfo
 
 from lsp_server.context import Context
 from lsp_server.documents import Place
@@ -42,6 +42,12 @@ def test_the_label_of_a_menu_item_has_no_tab() -> None:
     assert item.label == "x # note"
     assert item.text_edit is not None
     assert item.text_edit.new_text == "x\t# note"
+
+
+@pytest.mark.parametrize(("text", "fence"), [("f():\n    x", "```"), ("f():\n    ````", "`````")])
+def test_the_preview_of_a_menu_item_keeps_the_indentation_in_markdown(text: str, fence: str) -> None:
+    item = completion_item(Insertion(text), Context("", ""), Place(Position(0, 0)), reads_markdown=True)
+    assert item.documentation == MarkupContent(MarkupKind.Markdown, f"{fence}\n{text}\n{fence}")
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])

@@ -23,11 +23,13 @@ def run_helix(
     command: Sequence[str],
     settings: str = _SETTINGS,
     server_settings: str = "",
+    workspace: Path = _ROOT,
     size: tuple[int, int] = (30, 100),
 ) -> Iterator[Terminal]:
     """Opens a file in Helix with a language server command. It writes to `folder`.
 
-    `settings` is the text of config.toml, `server_settings` a line for the language server in languages.toml.
+    `settings` is the text of config.toml, `server_settings` a line for the language server in languages.toml. Helix and
+    the language server run in `workspace`.
     """
     binary = os.environ.get("MIDTOKEN_HX") or str(_ROOT / "build/editors/hx")
     if shutil.which(binary) is None:
@@ -41,7 +43,7 @@ def run_helix(
         "XDG_CACHE_HOME": str(folder / "cache"),
         "TERM": "xterm-256color",
     }
-    with Terminal([binary, str(file)], environment, str(_ROOT), size) as terminal:
+    with Terminal([binary, str(file)], environment, str(workspace), size) as terminal:
         yield terminal
 
 
