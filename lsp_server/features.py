@@ -40,7 +40,7 @@ def _add_lifecycle(server: MidtokenServer) -> None:
         if _draws_ghost_text(params.capabilities):
             _add_inline_completion(server, writes_lf=_is_neovim(params))
         else:
-            _add_completion_menu(server, _reads_markdown(params.capabilities))
+            _add_completion_menu(server, _reads_markdown(params))
 
     @server.feature(types.INITIALIZED)
     async def _initialized(_: types.InitializedParams) -> None:
@@ -121,8 +121,11 @@ def _draws_ghost_text(capabilities: types.ClientCapabilities) -> bool:
     return document is not None and document.inline_completion is not None
 
 
-def _reads_markdown(capabilities: types.ClientCapabilities) -> bool:
-    document = capabilities.text_document
+def _reads_markdown(params: types.InitializeParams) -> bool:
+    """Helix does not say so, and takes plain text for Markdown too."""
+    if params.client_info is not None and params.client_info.name == "helix":
+        return True
+    document = params.capabilities.text_document
     item = document.completion.completion_item if document and document.completion else None
     return types.MarkupKind.Markdown in ((item and item.documentation_format) or ())
 

@@ -52,7 +52,7 @@ def completion_item(
 ) -> CompletionItem:
     """Returns the item for `textDocument/completion`, such that clients show it first and do not filter it out.
 
-    `reads_markdown`: the client does. Helix takes plain text for Markdown too, in which indentation is lost.
+    `reads_markdown`: the client does, so the preview is a block of code.
     """
     word = _find_word(context.line_before)
     text = word + insertion.text

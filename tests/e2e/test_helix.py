@@ -78,6 +78,9 @@ def test_several_lines_are_one_entry(open_helix: OpenHelix, write_script: WriteS
     terminal.wait_for(_shows("node in nodes: …"))
     terminal.type("\t")
     terminal.wait_for(_shows("for node in nodes:"))
-    terminal.wait_for(lambda lines: any(line.endswith("     walk(node)") for line in lines))  # the preview
+    lines = terminal.wait_for(_shows(" midtoken"))
+    row = next(row for row, line in enumerate(lines) if " midtoken" in line)
+    column = lines[row].index("midtoken")
+    assert [line[column:].rstrip() for line in lines[row + 2 : row + 4]] == ["node in nodes:", "    walk(node)"]
 
     _save(terminal, file, b"for node in nodes:\n    walk(node)\n")
