@@ -37,6 +37,12 @@ def test_a_menu_item_passes_the_filters_of_clients() -> None:
     assert item.documentation == "Node(value)\n    x"
 
 
+def test_a_menu_item_comes_first_and_has_no_character_that_emacs_refuses() -> None:
+    sort_text = completion_item(Insertion("x"), Context("", ""), Place(Position(0, 0))).sort_text
+    assert sort_text is not None
+    assert "\0" < sort_text < " "
+
+
 def test_the_label_of_a_menu_item_has_no_tab() -> None:
     item = completion_item(Insertion("x\t# note"), Context("", ""), Place(Position(0, 0)))
     assert item.label == "x # note"

@@ -20,6 +20,10 @@ class _Screen(pyte.Screen):  # type: ignore[misc]  # pyte has no types
     def report_device_status(self, mode: int, **_: Any) -> None:
         super().report_device_status(mode)
 
+    def select_graphic_rendition(self, *attributes: int, private: bool = False) -> None:
+        if not private:
+            super().select_graphic_rendition(*attributes)
+
 
 class Terminal:
     """A running program and its screen."""
