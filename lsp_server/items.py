@@ -1,5 +1,7 @@
 """Turns insertions into LSP items, with ranges in the editor's units and the document's line ends."""
 
+import re
+
 from lsprotocol.types import (
     CompletionItem,
     CompletionItemKind,

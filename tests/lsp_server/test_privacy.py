@@ -3,12 +3,14 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from lsprotocol.types import InlineCompletionList
 
 from benchmarks.corpora.private_files import iter_secrets
 from lsp_server.privacy.redaction import PLACEHOLDER
 from tests.support.lsp_editor import wait_for
 from tests.support.lsp_in_process import InProcess, run_in_process
 
+_NOTHING = InlineCompletionList(())
 _SECRET = next(secret for secret in iter_secrets() if secret.form == "GitHub")
 
 
@@ -21,8 +23,8 @@ async def both() -> AsyncIterator[InProcess]:
 async def test_an_excluded_document_is_logged_once_and_nothing_pops_up(both: InProcess) -> None:
     await both.start(options={"exclude": ["/project/*.py"]})
     both.editor.open("x")
-    assert [await both.editor.ask(0, 1) for _ in range(3)] == [None] * 3
-    told = "excluded: file.py gets no suggestions, and nothing of it is sent: setting exclude: `/project/*.py`"
+    assert [await both.editor.ask(0, 1) for _ in range(3)] == [_NOTHING] * 3
+    told = "excluded: file.py gets no suggestions: nothing of this file is sent: setting exclude: `/project/*.py`"
     assert (both.editor.logged.count(told), both.editor.shown) == (1, [])
     assert both.backend.streams == []
 
@@ -30,7 +32,7 @@ async def test_an_excluded_document_is_logged_once_and_nothing_pops_up(both: InP
 async def test_a_document_that_is_no_longer_excluded_gets_suggestions(both: InProcess) -> None:
     await both.start(options={"exclude": ["*.py"]})
     both.editor.open("x")
-    assert await both.editor.ask(0, 1) is None
+    assert await both.editor.ask(0, 1) == _NOTHING
     both.editor.push_settings({"midtoken": {"exclude": []}})
     answer = both.editor.ask(0, 1)
     await wait_for(lambda: both.backend.streams != [])
@@ -65,7 +67,7 @@ async def test_a_suggestion_replaces_the_documents_own_text(both: InProcess) -> 
 async def test_with_the_cursor_in_a_secret_there_is_no_suggestion_and_a_reason(both: InProcess) -> None:
     await both.start()
     both.editor.open(_SECRET.text)
-    assert await both.editor.ask(0, 12) is None
+    assert await both.editor.ask(0, 12, is_invoked=True) == _NOTHING
     assert both.backend.streams == []
     assert sum("the cursor is in a secret" in line for line in both.editor.logged) == 1
     assert not any(_SECRET.secret in line for line in both.editor.logged)
