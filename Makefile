@@ -18,6 +18,10 @@ VSCODE_PACKAGES := $(VSCODE)/node_modules/.package-lock.json
 VSIX := build/editors/midtoken.vsix
 CODE_SERVER := build/editors/code-server/code-server
 NPM := $(CURDIR)/$(NODE)/bin/npm --prefix $(VSCODE) --silent
+PLAYGROUND := editors/playground
+PLAYGROUND_PACKAGES := $(PLAYGROUND)/node_modules/.package-lock.json
+PLAYGROUND_PAGE := $(PLAYGROUND)/dist/index.html
+PLAYGROUND_NPM := $(CURDIR)/$(NODE)/bin/npm --prefix $(PLAYGROUND) --silent
 NPROC ?= 2
 PYTEST := $(BIN)/python -m pytest -n 2
 
@@ -79,6 +83,31 @@ test-vscode: $(READY) $(VSIX) $(CODE_SERVER)  ## test the extension in VS Code i
 .PHONY: test-helix
 test-helix: $(READY) $(HELIX)  ## test the language server in Helix
 	@$(BIN)/python -m pytest tests/e2e/test_helix.py tests/e2e/test_helix_replay.py
+
+$(PLAYGROUND_PACKAGES): $(PLAYGROUND)/package-lock.json $(NODE)/.ready
+	@$(PLAYGROUND_NPM) ci --ignore-scripts
+	@touch $@
+
+$(PLAYGROUND_PAGE): $(PLAYGROUND_PACKAGES) $(PLAYGROUND)/build.ts $(wildcard $(PLAYGROUND)/src/*) $(wildcard $(PLAYGROUND)/src/*/*)
+	@$(PLAYGROUND_NPM) run build
+
+.PHONY: playground playground-page test-playground test-playground-unit picture-playground
+playground: $(RUN_READY) $(PLAYGROUND_PAGE)  ## a local page with an editor, and a picture of what healing does as you type
+	@$(BIN)/midtoken playground
+
+playground-page: $(PLAYGROUND_PAGE)  ## build the page of `midtoken playground`, which a wheel then contains
+
+test-playground-unit: $(PLAYGROUND_PACKAGES)  ## check types, style and logic of the page of the playground
+	@$(PLAYGROUND_NPM) run check
+	@$(PLAYGROUND_NPM) test
+
+test-playground: $(READY) $(PLAYGROUND_PAGE) test-playground-unit  ## test the playground in Chromium
+	@bash scripts/get_chromium.sh
+	@$(BIN)/python -m pytest -n 0 tests/midtoken/playground tests/e2e/test_playground.py
+
+picture-playground: $(READY) $(PLAYGROUND_PAGE)  ## draw docs/pictures/playground.png
+	@bash scripts/get_chromium.sh
+	@$(BIN)/python -m tests.support.playground docs/pictures/playground.png
 
 .PHONY: test-models
 test-models: $(READY) packaged-tokenizers  ## check every model family and tokenizer: right or refused; writes docs/models.md

@@ -18,6 +18,7 @@ _SUMMARIES = {
     "demo": "Show the ghost text while a file is typed, with and without healing, side by side.",
     "complete": "Print the completion at a cursor.",
     "explain": "Show what healing does at a cursor, and the completion of each healing strategy.",
+    "playground": "Show a local page with an editor, and a picture of what healing does at its cursor.",
     "surprisal": "Show the surprisal of each character of a text, in bits.",
     "next-byte": "Show the distribution of the next byte after a text, and the tokenizations that predict it.",
     "doctor": "Check whether completions work here, and say what to do where they do not.",

@@ -11,6 +11,7 @@ from midtoken.errors import MissingPackagesError
 _MODEL_PACKAGES = {name: name for name in ("onnx", "onnxruntime", "safetensors", "tokenizers")}
 _BUNDLED_SERVER = {"pytriton": "nvidia-pytriton"}
 _PLOT_PACKAGES = {"matplotlib": "matplotlib"}
+_PLAYGROUND_PACKAGES = {"aiohttp": "aiohttp"}
 
 
 def require_server_packages(options: argparse.Namespace) -> None:
@@ -28,6 +29,13 @@ def require_plot_packages() -> None:
     missing = _find_missing(_PLOT_PACKAGES)
     if missing:
         raise MissingPackagesError(f"--plot needs {', '.join(missing)}: {_build_hint('plot')}")
+
+
+def require_playground_packages() -> None:
+    """Raises MissingPackagesError if this environment lacks packages that serve the playground's page."""
+    missing = _find_missing(_PLAYGROUND_PACKAGES)
+    if missing:
+        raise MissingPackagesError(f"the playground needs {', '.join(missing)}: {_build_hint('playground')}")
 
 
 def _find_missing(packages: Mapping[str, str]) -> list[str]:

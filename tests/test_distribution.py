@@ -48,6 +48,12 @@ def test_the_wheel_contains_all_files_of_each_resource(wheel: Path, name: str, f
     assert carried == wanted
 
 
+def test_the_wheel_contains_the_page_of_the_playground_if_it_was_built(wheel: Path) -> None:
+    start = "midtoken/playground_page/"
+    carried = {file.removeprefix(start) for file in _list_files(wheel) if file.startswith(start)}
+    assert carried == _list_relative(IMPORT_ROOT / "editors/playground/dist", "*")
+
+
 def test_resources_are_found_in_an_installed_wheel(light_installation: Installation) -> None:
     script = "from midtoken.resources import *; print(find_model_repository(), find_default_model())"
     done = light_installation.run(light_installation.python, "-c", script)
@@ -63,7 +69,7 @@ def test_a_light_installation_has_no_packages_that_only_a_server_needs(
     assert f"No module named '{name}'" in done.stderr
 
 
-@pytest.mark.parametrize("subcommand", ["complete", "lsp", "serve", "surprisal"])
+@pytest.mark.parametrize("subcommand", ["complete", "lsp", "playground", "serve", "surprisal"])
 def test_each_subcommand_of_a_light_installation_prints_its_help(
     light_installation: Installation, subcommand: str
 ) -> None:
@@ -95,3 +101,9 @@ def test_a_light_installation_says_which_packages_a_picture_needs(light_installa
     done = light_installation.run(light_installation.midtoken, *arguments)
     hint = f"run {light_installation.python} -m pip install 'midtoken[plot]'"
     assert (done.returncode, done.stderr) == (1, f"midtoken: --plot needs matplotlib: {hint}\n")
+
+
+def test_a_light_installation_says_which_packages_the_playground_needs(light_installation: Installation) -> None:
+    done = light_installation.run(light_installation.midtoken, "playground", "--server", "127.0.0.1:9")
+    hint = f"run {light_installation.python} -m pip install 'midtoken[playground]'"
+    assert (done.returncode, done.stderr) == (1, f"midtoken: the playground needs aiohttp: {hint}\n")

@@ -6,6 +6,10 @@ from pathlib import Path
 from inference.config import EngineConfig
 
 _DEFAULTS = EngineConfig(Path())
+_CONNECTION_OPTIONS = (
+    *("server", "tls", "tls_ca", "insecure"),
+    *("model", "device", "dtype", "threads", "triton_binary", "model_repository", "state_dir"),
+)
 
 
 def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +59,18 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="the folder for logs and locks (default: your own state folders)",
     )
+
+
+def build_connection_arguments(options: argparse.Namespace) -> list[str]:
+    """Returns the arguments of `add_connection_arguments` with which another process uses the same server."""
+    arguments = []
+    for name in _CONNECTION_OPTIONS:
+        value, flag = getattr(options, name), f"--{name.replace('_', '-')}"
+        if value is True:
+            arguments.append(flag)
+        elif value is not None and value is not False:
+            arguments.append(f"{flag}={value}")
+    return arguments
 
 
 def _parse_address(text: str) -> str:

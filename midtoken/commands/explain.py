@@ -2,8 +2,6 @@
 
 import argparse
 import asyncio
-import math
-from dataclasses import dataclass
 
 from rich.console import Console, Group
 from rich.rule import Rule
@@ -12,28 +10,21 @@ from rich.text import Text
 from rich.tree import Tree
 
 from inference.protocol.completion import (
-    CompletionChunk,
     CompletionRequest,
     ExplainedNode,
     Explanation,
     Extent,
     Healing,
 )
+from midtoken.answer import Answer, complete
 from midtoken.arguments.cursor import Cursor, read_cursor
 from midtoken.arguments.parser import add_connection_arguments
 from midtoken.connection import Connection, open_connection
 from midtoken.display.graphemes import mark_blanks
+from midtoken.display.shares import find_shares
 
 _TOKEN_STYLES = ("black on bright_blue", "black on bright_cyan")
 _BAR_CELLS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The text of a completion, and its last chunk, which has the statistics and the explanation."""
-
-    text: str
-    last: CompletionChunk
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,8 +74,7 @@ async def _ask(connection: Connection, prefix: str, suffix: str, healing: Healin
     request = CompletionRequest(
         prefix, suffix=suffix, healing=healing, extent=Extent.SINGLE_LINE, explain=healing is Healing.EXACT
     )
-    chunks = [chunk async for chunk in connection.stream(request)]
-    return Answer("".join(chunk.text for chunk in chunks), chunks[-1])
+    return await complete(connection, request)
 
 
 def _render_line(cursor: Cursor, completion: str) -> Text:
@@ -107,20 +97,18 @@ def _tokens(tokens: tuple[str, ...]) -> Text:
 
 def _render_tree(explanation: Explanation) -> Tree:
     """Returns the covering tree. The percentage beside a node is its share of the mass."""
-    masses = [node.log_mass for node in explanation.nodes if node.log_mass is not None]
-    total = max(masses) + math.log(sum(math.exp(mass - max(masses)) for mass in masses))
     branches: list[Tree] = []
-    for index, node in enumerate(explanation.nodes):
-        line = _render_node(node, explanation.healed_bytes, total, is_root=index == 0)
+    for node, share in zip(explanation.nodes, find_shares(explanation.nodes), strict=True):
+        line = _render_node(node, explanation.healed_bytes, share)
         branches.append(Tree(line) if node.parent is None else branches[node.parent].add(line))
     return branches[0]
 
 
-def _render_node(node: ExplainedNode, healed: str, log_total: float, *, is_root: bool) -> Text:
+def _render_node(node: ExplainedNode, healed: str, share: float | None) -> Text:
+    is_root = node.parent is None
     line = Text("kept tokens", style="dim") if is_root else Text(mark_blanks(node.token), style=_TOKEN_STYLES[0])
-    if node.log_mass is None:
+    if share is None:
         return line.append("  no token of the vocabulary continues from here", style="dim")
-    share = math.exp(node.log_mass - log_total)
     remaining = healed.encode()[node.num_covered_bytes :].decode(errors="backslashreplace")
     following = f"then {mark_blanks(remaining)}…" if remaining else "then any token"
     line.append(f"  {100 * share:6.2f} % ", style="bold" if share > 0.1 else "")

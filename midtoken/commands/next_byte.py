@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import codecs
 import dataclasses
 import json
 import os
@@ -13,12 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from inference.errors import ServerError
-from inference.protocol.characters import END, MAX_MEMBERS, CoveringMember, NextByte
+from inference.protocol.characters import MAX_MEMBERS, CoveringMember, NextByte
 from midtoken.arguments.character_request import add_character_arguments, build_request, read_context
 from midtoken.arguments.cursor import read_cursor
 from midtoken.arguments.parser import add_connection_arguments
 from midtoken.arguments.text_file import read_file
 from midtoken.connection import open_connection
+from midtoken.display.byte_names import find_unfinished, name_byte
 from midtoken.display.graphemes import mark_blanks
 from midtoken.text_pieces import TextPiece, split_tail
 
@@ -58,7 +58,7 @@ def render(text: bytes, answer: NextByte, num_rows: int) -> Group:
     shown = mark_blanks(text.decode(errors="surrogateescape"))
     after = Text("after ", style="dim").append("…" if len(shown) > _NUM_CHARS_SHOWN else "")
     after.append(shown[-_NUM_CHARS_SHOWN:] or "nothing", style="not dim bold")
-    bytes_table = _render_bytes(answer.probabilities, _find_unfinished(text), num_rows)
+    bytes_table = _render_bytes(answer.probabilities, find_unfinished(text), num_rows)
     parts: list[Text | Table] = [after, Text(), Text("The next byte", style="dim"), bytes_table]
     if answer.members:
         title = "The tokenizations that predict it, from the first token that may still change"
@@ -97,29 +97,10 @@ def _render_bytes(probabilities: Sequence[float], unfinished: bytes, num_rows: i
     ranked = sorted(range(len(probabilities)), key=lambda byte: -probabilities[byte])
     for byte in ranked[:num_rows]:
         if probabilities[byte] > 0:
-            table.add_row(*_render_share(probabilities[byte]), *_name_byte(byte, unfinished))
+            name = name_byte(byte, unfinished)
+            style = _AHEAD_STYLE if name.note else "italic"
+            table.add_row(*_render_share(probabilities[byte]), Text(name.shown, style), Text(name.note, "dim"))
     return table
-
-
-def _name_byte(byte: int, unfinished: bytes) -> tuple[Text, Text]:
-    """Returns the byte in readable form, and a note about it."""
-    if byte == END:
-        return Text("end of text", style="italic"), Text()
-    data = unfinished + bytes([byte])
-    code = Text(f"0x{byte:02x}", style="dim")
-    if byte < 0x80:
-        return Text(mark_blanks(chr(byte)), style=_AHEAD_STYLE), code
-    try:
-        return Text(mark_blanks(data.decode()), style=_AHEAD_STYLE), code.append(f", the last of {len(data)} bytes")
-    except UnicodeDecodeError:
-        return Text(f"\\x{byte:02x}", style=_AHEAD_STYLE), code.append(f", byte {len(data)} of a character")
-
-
-def _find_unfinished(text: bytes) -> bytes:
-    """Returns the bytes of an incomplete character at the end of the text."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    decoder.decode(text)
-    return decoder.getstate()[0]
 
 
 def _render_members(members: Sequence[CoveringMember]) -> Table:

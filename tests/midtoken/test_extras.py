@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from midtoken.errors import MissingPackagesError
-from midtoken.extras import require_plot_packages, require_server_packages
+from midtoken.extras import require_playground_packages, require_plot_packages, require_server_packages
 
 
 def _uninstall(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
@@ -22,6 +22,7 @@ def _options(triton_binary: Path | None = None) -> argparse.Namespace:
 def test_no_error_if_everything_is_installed() -> None:
     require_server_packages(_options())
     require_plot_packages()
+    require_playground_packages()
 
 
 def test_only_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,3 +40,9 @@ def test_a_picture_needs_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     _uninstall(monkeypatch, "matplotlib")
     with pytest.raises(MissingPackagesError, match=r"--plot needs matplotlib: run .* 'midtoken\[plot\]'"):
         require_plot_packages()
+
+
+def test_the_playground_needs_aiohttp(monkeypatch: pytest.MonkeyPatch) -> None:
+    _uninstall(monkeypatch, "aiohttp")
+    with pytest.raises(MissingPackagesError, match=r"the playground needs aiohttp: run .* 'midtoken\[playground\]'"):
+        require_playground_packages()

@@ -21,6 +21,7 @@ from packaging.utils import canonicalize_name
 from inference.serving.import_root import IMPORT_ROOT
 
 PACKAGES = ("trie_cache", "inference", "lsp_server", "midtoken")  # the import names of the wheel
+_PAGE = "editors/playground/dist"  # of the playground; it may not be built
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
 
 
@@ -53,7 +54,8 @@ class Installation:
 
 def build_wheel(folder: Path) -> Path:
     """Builds the wheel in `folder`, from a copy of the source tree, so that the tree is not changed."""
-    for name in (*PACKAGES, "model_repository", "models/default"):
+    page = [_PAGE] if (IMPORT_ROOT / _PAGE).exists() else []
+    for name in (*PACKAGES, "model_repository", "models/default", *page):
         shutil.copytree(IMPORT_ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(IMPORT_ROOT / name, folder)

@@ -22,6 +22,10 @@ class FedStream:
         """Sends a chunk of text."""
         self._events.put_nowait(CompletionChunk(text, candidate))
 
+    def send(self, chunk: CompletionChunk) -> None:
+        """Sends any chunk."""
+        self._events.put_nowait(chunk)
+
     def finish(self, text: str = "", reason: FinishReason = FinishReason.EXTENT) -> None:
         """Sends the last chunk of text."""
         self._events.put_nowait(CompletionChunk(text, finish_reason=reason, stats=CompletionStats()))

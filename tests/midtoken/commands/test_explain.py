@@ -7,8 +7,9 @@ from pathlib import Path
 from rich.console import Console
 
 from inference.protocol.completion import CompletionChunk, CompletionStats, ExplainedNode, Explanation, Healing
+from midtoken.answer import Answer
 from midtoken.arguments.cursor import Cursor
-from midtoken.commands.explain import Answer, render
+from midtoken.commands.explain import render
 
 _EXPLANATION = Explanation(
     kept_tail=("class", " Node", "\n"),

@@ -1,0 +1,1 @@
+declare module "*.css"; // esbuild writes it to a file of its own

@@ -1,0 +1,82 @@
+/** What the playground sends about healing: midtoken/playground/messages.py. Its texts are in printable form. */
+
+export interface Cell {
+  readonly shown: string;
+  readonly width: number; // columns
+}
+
+export interface SpelledPath {
+  readonly token_cells: readonly number[];
+  readonly num_shared: number;
+  readonly share: number;
+  readonly best_share: number;
+  readonly next_token: string;
+  readonly is_chosen: boolean;
+}
+
+export interface Times {
+  readonly queue_ms: number;
+  readonly prompt_ms: number;
+  readonly model_ms: number;
+  readonly choice_ms: number;
+  readonly total_ms: number;
+  readonly num_context_tokens: number;
+  readonly num_read_tokens: number;
+  readonly num_forwards: number;
+}
+
+export interface HealingPicture {
+  readonly kind: "healing";
+  readonly number: number;
+  readonly kept_tokens: readonly string[];
+  readonly healed_tokens: readonly string[];
+  readonly num_healed_bytes: number;
+  readonly cells: readonly Cell[];
+  readonly paths: readonly SpelledPath[];
+  readonly typed: string;
+  readonly times: Times;
+}
+
+export interface StrategyPicture {
+  readonly kind: "strategy";
+  readonly number: number;
+  readonly healing: string;
+  readonly completion: string;
+  readonly is_cut: boolean;
+  readonly num_forwards: number;
+  readonly took_ms: number;
+}
+
+export interface ByteShare {
+  readonly shown: string;
+  readonly note: string;
+  readonly share: number;
+}
+
+export interface Tokenization {
+  readonly tokens: readonly string[];
+  readonly ahead: string;
+  readonly share: number;
+}
+
+export interface NextBytePicture {
+  readonly kind: "next_byte";
+  readonly number: number;
+  readonly bytes: readonly ByteShare[];
+  readonly tokenizations: readonly Tokenization[];
+  readonly took_ms: number;
+}
+
+export interface Waiting {
+  readonly kind: "waiting";
+  readonly number: number;
+}
+
+export interface Failure {
+  readonly kind: "failure";
+  readonly number: number;
+  readonly part: "connection" | "healing" | "strategy" | "next_byte";
+  readonly text: string;
+}
+
+export type Message = HealingPicture | StrategyPicture | NextBytePicture | Waiting | Failure;

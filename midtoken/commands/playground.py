@@ -1,0 +1,78 @@
+"""Show a local page with an editor, and a picture of what healing does at its cursor.
+
+Only this machine can reach the page, and only with the address that is printed.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+import webbrowser
+from pathlib import Path
+
+from inference.errors import LaunchError
+from inference.serving.endpoint import ADDRESS
+from midtoken.arguments.parser import add_connection_arguments, build_connection_arguments
+from midtoken.arguments.server import ServerArguments
+from midtoken.connection import Connection
+from midtoken.extras import require_playground_packages
+from midtoken.playground.gate import Gate
+from midtoken.playground.link import Link
+from midtoken.resources import find_playground_page
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments that `run` reads."""
+    parser.add_argument("--port", type=_parse_port, default=0, help="the port of the page (default: any free one)")
+    parser.add_argument("--open", action="store_true", help="open the page in the browser")
+    add_connection_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serves the page until it is interrupted. Raises MissingPackagesError, MissingResourceError or LaunchError."""
+    require_playground_packages()
+    if options.server is None:
+        ServerArguments.from_options(options)  # raises what every page would be told otherwise
+    with contextlib.suppress(asyncio.CancelledError):
+        asyncio.run(_serve(options, find_playground_page()))
+    return 0
+
+
+async def _serve(options: argparse.Namespace, page: Path) -> None:
+    from midtoken.playground.app import Playground, start_app  # here, because aiohttp is optional
+
+    _cancel_at_signals()
+    listener = _listen(options.port)
+    gate = Gate.create(listener.getsockname()[1])
+    link = Link(lambda: Connection.open(options, on_progress=lambda _line: None))
+    language_server = (sys.executable, "-m", "midtoken", "lsp", *build_connection_arguments(options))
+    app = await start_app(Playground(gate, page, link, language_server), listener)
+    try:
+        print(f"The playground is at\n\n  {gate.url}\n\nCtrl-C ends it.", flush=True)
+        if options.open:
+            await asyncio.to_thread(webbrowser.open, gate.url)
+        await asyncio.Event().wait()
+    finally:
+        await app.cleanup()
+
+
+def _cancel_at_signals() -> None:
+    main_task = asyncio.current_task()
+    assert main_task is not None, "runs inside asyncio.run"
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, main_task.cancel)
+
+
+def _listen(port: int) -> socket.socket:
+    try:
+        return socket.create_server((ADDRESS, port))
+    except OSError as error:
+        raise LaunchError(f"cannot listen on {ADDRESS}:{port}: {error.strerror}") from None
+
+
+def _parse_port(text: str) -> int:
+    if not (text.isdecimal() and int(text) <= 65_535):
+        raise argparse.ArgumentTypeError(f"a port is a number from 0 (any free one) to 65535, not {text!r}")
+    return int(text)

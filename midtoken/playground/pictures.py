@@ -1,0 +1,152 @@
+"""Turns the server's answers into what the page shows."""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from rich.cells import cell_len
+
+from inference.errors import ServerError
+from inference.protocol.characters import NextByte
+from inference.protocol.completion import CompletionStats, ExplainedNode, Explanation, FinishReason, Healing
+from midtoken.answer import Answer
+from midtoken.display.byte_names import find_unfinished, name_byte
+from midtoken.display.graphemes import mark_blanks, split_graphemes
+from midtoken.display.shares import find_shares
+from midtoken.playground.messages import (
+    ByteShare,
+    Cell,
+    HealingPicture,
+    NextBytePicture,
+    Question,
+    SpelledPath,
+    StrategyPicture,
+    Times,
+    Tokenization,
+)
+
+_NUM_BYTES_SHOWN = 6
+_NUM_TYPED_CHARS = 14
+
+
+def draw_healing(question: Question, answer: Answer) -> HealingPicture:
+    """Returns the picture of an exact answer that was asked for with `explain`. Raises ServerError without one."""
+    explanation, stats = answer.last.explanation, answer.last.stats
+    if explanation is None or stats is None:
+        raise ServerError("the server sent no explanation; it may be another version of midtoken")
+    prefix = question.prefix.encode()
+    healed = prefix[len(prefix) - answer.last.healed_bytes :]
+    edges = _find_edges(healed, explanation.nodes)
+    return HealingPicture(
+        number=question.number,
+        kept_tokens=tuple(map(mark_blanks, explanation.kept_tail)),
+        healed_tokens=tuple(map(mark_blanks, explanation.unhealed_tokens)),
+        num_healed_bytes=len(healed),
+        cells=tuple(_draw_cells(healed, edges)),
+        paths=tuple(_draw_paths(explanation, healed, edges)),
+        typed=_draw_line_end(question.prefix),
+        times=_draw_times(stats),
+    )
+
+
+def draw_strategy(question: Question, healing: Healing, answer: Answer) -> StrategyPicture:
+    """Returns the picture of one strategy's completion."""
+    stats = answer.last.stats or CompletionStats()
+    is_cut = answer.last.finish_reason is FinishReason.LENGTH
+    return StrategyPicture(
+        number=question.number,
+        healing=str(healing),
+        completion=mark_blanks(answer.text),
+        is_cut=is_cut,
+        num_forwards=stats.num_forwards,
+        took_ms=stats.total_ms - stats.queue_ms,
+    )
+
+
+def draw_next_byte(question: Question, answer: NextByte, took_ms: float) -> NextBytePicture:
+    """Returns the picture of the distribution after the text before the cursor."""
+    unfinished = find_unfinished(question.prefix.encode())
+    ranked = sorted(range(len(answer.probabilities)), key=lambda byte: -answer.probabilities[byte])
+    names = [(name_byte(byte, unfinished), answer.probabilities[byte]) for byte in ranked[:_NUM_BYTES_SHOWN]]
+    return NextBytePicture(
+        question.number,
+        tuple(ByteShare(name.shown, name.note, share) for name, share in names if share > 0),
+        tuple(
+            Tokenization(tuple(map(mark_blanks, member.tokens)), mark_blanks(member.ahead), member.probability)
+            for member in answer.members
+        ),
+        took_ms,
+    )
+
+
+def _draw_line_end(prefix: str) -> str:
+    line = prefix[prefix.rfind("\n") + 1 :].lstrip()
+    return ("…" if len(line) > _NUM_TYPED_CHARS else "") + mark_blanks(line[-_NUM_TYPED_CHARS:])
+
+
+def _draw_times(stats: CompletionStats) -> Times:
+    return Times(
+        stats.queue_ms,
+        stats.prompt_ms,
+        stats.model_ms,
+        stats.choice_ms,
+        stats.total_ms,
+        stats.num_context_tokens,
+        stats.num_read_tokens,
+        stats.num_forwards,
+    )
+
+
+def _find_edges(healed: bytes, nodes: Sequence[ExplainedNode]) -> list[int]:
+    """Returns where characters or tokens of the tree begin or end in the healed bytes, in order."""
+    edges = {0, len(healed), *(node.num_covered_bytes for node in nodes)}
+    return sorted(edges | {grapheme.start for grapheme in split_graphemes(healed)})
+
+
+def _draw_cells(healed: bytes, edges: Sequence[int]) -> Iterator[Cell]:
+    for start, end in pairwise(edges):
+        shown = mark_blanks(healed[start:end].decode(errors="surrogateescape"))
+        yield Cell(shown, cell_len(shown))
+
+
+def _draw_paths(explanation: Explanation, healed: bytes, edges: Sequence[int]) -> Iterator[SpelledPath]:
+    """Yields a path for each crossing, parents before their children, so that paths with a beginning in common meet."""
+    nodes, shares = explanation.nodes, find_shares(explanation.nodes)
+    shown: set[int] = {0}
+    for index in _order(nodes, 0):
+        share, node = shares[index], nodes[index]
+        if share is None or node.log_mass is None or node.best_log_prob is None:
+            continue
+        path = _find_path(nodes, index)
+        covered = [edges.index(nodes[each].num_covered_bytes) for each in path]
+        tokens = tuple(nodes[each].token for each in path[1:])
+        yield SpelledPath(
+            token_cells=tuple(end - start for start, end in pairwise(covered)),
+            num_shared=sum(each in shown for each in path[1:]),
+            share=share,
+            best_share=share * math.exp(node.best_log_prob - node.log_mass),
+            next_token=_find_ahead(node.best_token or "", healed[node.num_covered_bytes :]),
+            is_chosen=tokens == explanation.chosen_tokens[:-1],
+        )
+        shown.update(path)
+
+
+def _order(nodes: Sequence[ExplainedNode], index: int) -> Iterator[int]:
+    yield index
+    for child, node in enumerate(nodes):
+        if node.parent == index:
+            yield from _order(nodes, child)
+
+
+def _find_path(nodes: Sequence[ExplainedNode], index: int) -> list[int]:
+    """Returns the nodes from the root to this one."""
+    parent = nodes[index].parent
+    return [index] if parent is None else [*_find_path(nodes, parent), index]
+
+
+def _find_ahead(token: str, remaining: bytes) -> str:
+    r"""Returns the part of a token after the remaining bytes. In the token, bytes that are not UTF-8 are \xNN."""
+    data = token.encode()
+    if data.startswith(remaining):
+        return mark_blanks(data[len(remaining) :].decode(errors="backslashreplace"))
+    return mark_blanks(token.removeprefix(remaining.decode(errors="backslashreplace")))

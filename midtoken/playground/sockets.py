@@ -1,0 +1,111 @@
+"""The WebSockets of the pages. Each page has one for its editor and one for its picture; both end with it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from inference.errors import InvalidRequestError
+from lsp_server.privacy.exclusion import Policy
+from lsp_server.privacy.guard import Guard
+from midtoken.playground.asker import Asker
+from midtoken.playground.language_server import LanguageServerProcess
+from midtoken.playground.link import Link
+from midtoken.playground.messages import Failure, Message, read_question, to_json
+
+_MAX_MESSAGE_BYTES = 4 * 2**20
+_HEARTBEAT_S = 30.0  # a browser that has vanished is noticed within this time
+_CLOSE_S = 1.0  # a page is given this time to say that it has closed too
+
+
+class PageSockets:
+    """Serves the WebSockets, and closes those that are open."""
+
+    def __init__(self, link: Link, language_server: Sequence[str], max_pages: int = 8) -> None:
+        """`language_server` is the command that starts one. Each of at most `max_pages` pages gets its own."""
+        self._link = link
+        self._language_server = language_server
+        self._max_pages = max_pages
+        self._guard = Guard(Policy({}))
+        self._open: set[web.WebSocketResponse] = set()
+        self._num_editors = 0
+
+    async def serve_editor(self, request: web.Request) -> web.WebSocketResponse:
+        """Passes messages between the page's editor and a language server of its own."""
+        async with self._accept(request) as socket, self._count_editor() as is_allowed:
+            if not is_allowed:
+                text = f"{self._max_pages} pages of this playground are open already"
+                await socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=text.encode())
+                return socket
+            server = await LanguageServerProcess.start(self._language_server)
+            try:
+                await _pass_messages(socket, server)
+            finally:
+                await server.close()
+        return socket
+
+    async def serve_picture(self, request: web.Request) -> web.WebSocketResponse:
+        """Answers the page's questions about healing."""
+        async with self._accept(request) as socket:
+
+            async def send(message: Message) -> None:
+                with contextlib.suppress(ConnectionError):  # the page has gone
+                    await socket.send_str(to_json(message))
+
+            asker = Asker(self._link, self._guard, send)
+            try:
+                async for message in socket:
+                    if message.type is WSMsgType.TEXT:
+                        await _ask(asker, message.data, socket)
+            finally:
+                await asker.close()
+        return socket
+
+    async def close(self) -> None:
+        """Closes all that are open. Their language servers end."""
+        text = b"the playground has ended"
+        await asyncio.gather(*(each.close(code=WSCloseCode.GOING_AWAY, message=text) for each in [*self._open]))
+
+    @contextlib.asynccontextmanager
+    async def _accept(self, request: web.Request) -> AsyncIterator[web.WebSocketResponse]:
+        socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, timeout=_CLOSE_S, max_msg_size=_MAX_MESSAGE_BYTES)
+        await socket.prepare(request)
+        self._open.add(socket)
+        try:
+            yield socket
+        finally:
+            self._open.discard(socket)
+
+    @contextlib.asynccontextmanager
+    async def _count_editor(self) -> AsyncIterator[bool]:
+        self._num_editors += 1
+        try:
+            yield self._num_editors <= self._max_pages
+        finally:
+            self._num_editors -= 1
+
+
+async def _ask(asker: Asker, text: str, socket: web.WebSocketResponse) -> None:
+    try:
+        asker.ask(read_question(text))
+    except InvalidRequestError as error:
+        await socket.send_str(to_json(Failure(0, "connection", str(error))))
+
+
+async def _pass_messages(socket: web.WebSocketResponse, server: LanguageServerProcess) -> None:
+    """Returns when the page has gone or the language server has ended."""
+    answers = asyncio.create_task(_pass_answers(socket, server))
+    try:
+        async for message in socket:
+            if message.type is WSMsgType.TEXT:
+                await server.send(message.data.encode())
+    finally:
+        answers.cancel()
+
+
+async def _pass_answers(socket: web.WebSocketResponse, server: LanguageServerProcess) -> None:
+    with contextlib.suppress(ConnectionError):  # the page has gone
+        while (body := await server.read()) is not None:
+            await socket.send_str(body.decode())
+        await socket.close(code=WSCloseCode.INTERNAL_ERROR, message=b"the language server has ended")

@@ -1,0 +1,213 @@
+"""What a person sees on the page of a real `midtoken playground` in Chromium, and what others are refused."""
+
+import asyncio
+import os
+import signal
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inference.protocol.characters import CharacterRequest, NextByte
+from inference.protocol.completion import CompletionRequest, Extent, Healing
+from inference.serving.character_client import CharacterClient
+from inference.serving.completion_client import CompletionClient
+from inference.serving.endpoint import find_free_endpoint
+from midtoken.answer import Answer, complete
+from midtoken.playground.messages import HealingPicture, Question
+from midtoken.playground.pictures import draw_healing, draw_next_byte
+from tests.support.playground import Page, RunningPlayground, find_missing, open_page, run_playground
+from tests.support.servers import RunningServer, find_processes, wait_until
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(find_missing() is not None, reason=str(find_missing())),
+    pytest.mark.timeout(300),
+]
+
+_RETURN_NOD = """class Node:
+    def __init__(self, value):
+        self.value = value
+
+
+def make():
+    return Nod"""  # the page's example
+
+
+@pytest.fixture
+def playground(real_server: RunningServer, tmp_path: Path) -> Iterator[RunningPlayground]:
+    """A playground whose processes have the test's folder in their command lines."""
+    with run_playground(f"--server={real_server.endpoint.grpc_url}", f"--state-dir={tmp_path}") as playground:
+        yield playground
+
+
+@pytest.fixture
+def page(playground: RunningPlayground) -> Iterator[Page]:
+    """Its page, which must not have caused an error in the browser."""
+    with open_page(playground.url) as page:
+        yield page
+        assert page.problems == []
+
+
+def _write(page: Page, text: str) -> None:
+    """Replaces the whole text, and leaves the cursor at its end. The editor indents lines after indented ones."""
+    page.press("Control+a")
+    page.insert(text)
+
+
+def _type_nod(page: Page) -> None:
+    """Types the last word of the page's example again."""
+    page.click("return Nod")
+    for _ in "Nod":
+        page.press("Backspace")
+    page.type("Nod")
+
+
+def test_typing_inside_a_token_shows_ghost_text_and_tab_accepts_it(page: Page) -> None:
+    _type_nod(page)
+    page.wait_for_ghost("e")
+    page.press("Tab")
+    page.wait_for_ghost(None)
+    assert page.lines[6] == "    return Node"
+
+
+def test_a_word_can_be_accepted(page: Page) -> None:
+    _write(page, 'import urllib.request\n\nurl = "ht')
+    page.type("t")  # nothing is suggested after what looks like a paste
+    page.wait_for(lambda: (page.ghost or "").startswith("p://www."), True)
+    page.press("Control+ArrowRight")
+    page.wait_for(lambda: (page.ghost or "").startswith("://www."), True)
+    assert page.lines[-1].startswith('url = "http://www.')
+
+
+def test_ghost_text_follows_what_is_typed_and_deleted(page: Page) -> None:
+    _type_nod(page)
+    page.wait_for_ghost("e")
+    page.press("Backspace")
+    page.wait_for(lambda: page.ghost not in (None, "e"), True)
+    page.type("d")
+    page.wait_for_ghost("e")
+
+
+def test_the_pictures_show_what_the_server_says(page: Page, real_server: RunningServer) -> None:
+    question = Question(0, _RETURN_NOD, "\n")
+    _type_nod(page)
+    shown = page.wait_for_pictures()
+    answers, next_byte = asyncio.run(_ask(real_server, question))
+    picture = draw_healing(question, answers[Healing.EXACT])
+    assert shown["kept"] == list(picture.kept_tokens)
+    assert shown["healed"] == list(picture.healed_tokens)
+    assert shown["paths"] == list(_list_paths(picture))
+    assert {each["healing"]: each["line"].rstrip("…") for each in shown["strategies"]} == {
+        str(healing): f"return·Nod{answer.text.replace(' ', '·')}" for healing, answer in answers.items()
+    }
+    assert [each["shown"] for each in shown["bytes"]] == [
+        each.shown for each in draw_next_byte(question, next_byte, 0.0).bytes
+    ]
+
+
+async def _ask(server: RunningServer, question: Question) -> tuple[dict[Healing, Answer], NextByte]:
+    completions, characters = CompletionClient(server.endpoint.grpc_url), CharacterClient(server.endpoint.grpc_url)
+    answers = {
+        healing: await complete(
+            completions,
+            CompletionRequest(
+                question.prefix,
+                suffix=question.suffix,
+                healing=healing,
+                extent=Extent.SINGLE_LINE,
+                max_tokens=16,
+                explain=True,
+            ),
+        )
+        for healing in Healing
+    }
+    before, line_end, line = question.prefix.rpartition("\n")
+    next_byte = await characters.ask(CharacterRequest(line.encode(), (before + line_end).encode()))
+    assert isinstance(next_byte, NextByte)
+    await completions.close()
+    await characters.close()
+    return answers, next_byte
+
+
+def _list_paths(picture: HealingPicture) -> Iterator[dict[str, Any]]:
+    for path in picture.paths:
+        tokens, at = [], 0
+        for length in (*path.token_cells, len(picture.cells) - sum(path.token_cells)):
+            tokens.append("".join(cell.shown for cell in picture.cells[at : at + length]))
+            at += length
+        tokens[-1] += path.next_token
+        yield {"tokens": tokens, "share": _show_share(path.share), "isChosen": path.is_chosen}
+
+
+def _show_share(share: float) -> str:
+    percent = 100 * share
+    if percent >= 99.95:
+        return "100 %"
+    return "< 0.01 %" if percent < 0.01 else f"{percent:.{1 if percent >= 10 else 2}f} %"
+
+
+@pytest.mark.parametrize("example", ["= Nod", "return Nod", '"http:', "fill in", "größe", "blanks"])
+def test_each_example_has_ghost_text_and_pictures(page: Page, example: str) -> None:
+    page.wait_for_pictures()
+    page.click(example)
+    page.wait_for(lambda: page.ghost is not None, True)
+    shown = page.wait_for_pictures()
+    assert [each["healing"] for each in shown["strategies"]] == list(Healing)
+    assert sum(path["isChosen"] for path in shown["paths"]) == 1
+    assert shown["bytes"]
+
+
+def test_control_and_bidirectional_characters_are_shown_as_marks(page: Page) -> None:
+    _write(page, 'x = "\u202e\x1b\u2066 Nod')
+    page.wait_for_pictures()
+    assert "\\u202e" in page.text
+    assert not {"\u202e", "\x1b", "\u2066"} & set(page.text)
+
+
+@pytest.mark.parametrize("width", [1280, 1000, 700, 400])
+def test_the_page_fits_into_the_window(page: Page, width: int) -> None:
+    page.wait_for_pictures()
+    assert page.find_overflow(width) <= 0
+
+
+@pytest.mark.parametrize("headers", [{}, {"Host": "evil.example"}, {"Origin": "http://evil.example"}])
+def test_other_programs_and_sites_are_refused(playground: RunningPlayground, headers: dict[str, str]) -> None:
+    address = playground.url if headers else playground.url.replace(playground.url.split("/")[3], "x" * 32)
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(urllib.request.Request(address, headers=headers))
+
+
+def test_an_unreachable_server_is_named_on_the_page() -> None:
+    url = find_free_endpoint().grpc_url
+    with run_playground(f"--server={url}") as playground, open_page(playground.url) as page:
+        page.wait_for(lambda: page.tone, "bad")
+        assert f"no server answers at {url}" in page.status
+
+
+def test_interrupting_it_ends_all_its_processes_and_tells_the_page(
+    playground: RunningPlayground, page: Page, tmp_path: Path
+) -> None:
+    page.wait_for(lambda: page.ghost is not None, True)
+    page.wait_for(lambda: page.tone, "good")
+    assert any(" lsp " in command for command in find_processes(tmp_path).values())
+    assert playground.interrupt() == 0
+    assert find_processes(tmp_path) == {}
+    page.wait_for(lambda: page.tone, "bad")
+    assert page.status.startswith("The playground has ended")
+
+
+def test_killing_it_ends_its_language_servers(playground: RunningPlayground, page: Page, tmp_path: Path) -> None:
+    page.wait_for(lambda: page.ghost is not None, True)
+    os.kill(playground.process.pid, signal.SIGKILL)
+    playground.process.wait()
+    wait_until(lambda: find_processes(tmp_path) == {})
+
+
+def test_leaving_the_page_ends_its_language_server(playground: RunningPlayground, tmp_path: Path) -> None:
+    with open_page(playground.url) as page:
+        page.wait_for(lambda: page.ghost is not None, True)
+    wait_until(lambda: not any(" lsp " in command for command in find_processes(tmp_path).values()))

@@ -1,0 +1,221 @@
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from inference.errors import LaunchError, OverloadedError, ServerUnreachableError
+from inference.protocol.completion import CompletionChunk, CompletionStats, Healing, Priority
+from lsp_server.privacy.exclusion import Policy
+from lsp_server.privacy.guard import Guard
+from midtoken.playground.asker import Asker
+from midtoken.playground.link import Link
+from midtoken.playground.messages import Failure, HealingPicture, Message, NextBytePicture, Question, StrategyPicture
+from tests.support.playground_fakes import EXACT, NEXT_BYTE, FedServer
+
+_QUESTION = Question(1, "def make():\n    return Nod", "\n")
+_SECRET = "AKIA" + "Q3EGRXC3K7UMPDFN"  # the form of an access key; it opens nothing
+_OTHER = CompletionChunk("es", stats=CompletionStats(num_forwards=3))
+
+
+class _Page:
+    """A page, its asker and the server behind it."""
+
+    def __init__(self, notice_s: float = 60.0) -> None:
+        self.server = FedServer()
+        self.is_up = asyncio.Event()
+        self.is_up.set()
+        self.error: Exception | None = None
+        self.messages: list[Message] = []
+        self.link = Link(self._connect, retry_s=0)
+        self.asker = Asker(self.link, Guard(Policy({})), self._receive, notice_s)
+
+    async def wait_for_streams(self, count: int) -> None:
+        await wait_for(lambda: len(self.server.streams) == count)
+
+    async def wait_for_messages(self, *kinds: str) -> None:
+        await wait_for(lambda: [message.kind for message in self.messages] == list(kinds))
+
+    async def close(self) -> None:
+        await self.asker.close()
+        await self.link.close()
+
+    async def _connect(self) -> FedServer:
+        await self.is_up.wait()
+        if self.error is not None:
+            raise self.error
+        return self.server
+
+    async def _receive(self, message: Message) -> None:
+        self.messages.append(message)
+
+
+async def wait_for(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def test_a_question_is_answered_by_the_tree_all_strategies_and_the_next_byte() -> None:
+    page = _Page()
+    page.asker.ask(_QUESTION)
+    await page.wait_for_streams(1)
+    page.server.streams[0].send(EXACT)
+    await page.wait_for_messages("healing", "strategy")
+    for index in (1, 2, 3):
+        await page.wait_for_streams(index + 1)
+        page.server.streams[index].send(_OTHER)
+    await wait_for(lambda: len(page.server.asked) == 1)
+    page.server.asked[0][1].set_result(NEXT_BYTE)
+    await wait_for(lambda: len(page.messages) == 6)
+    assert isinstance(page.messages[0], HealingPicture)
+    strategies = [message for message in page.messages if isinstance(message, StrategyPicture)]
+    assert [(each.healing, each.completion) for each in strategies] == [
+        ("exact", "e"),
+        ("greedy", "es"),
+        ("single", "es"),
+        ("none", "es"),
+    ]
+    assert sum(isinstance(message, NextBytePicture) for message in page.messages) == 1
+    assert {message.number for message in page.messages} == {1}
+    await page.close()
+
+
+async def test_ghost_text_comes_before_the_picture_and_no_strategy_gains_from_another() -> None:
+    page = _Page()
+    page.asker.ask(_QUESTION)
+    await page.wait_for_streams(1)
+    page.server.streams[0].send(EXACT)
+    await page.wait_for_streams(2)
+    requests = [stream.request for stream in page.server.streams]
+    assert [request.healing for request in requests] == [Healing.EXACT, Healing.GREEDY]
+    assert [request.explain for request in requests] == [True, False]
+    assert {request.priority for request in requests} == {Priority.PREFETCH}
+    assert {(request.prefix, request.suffix) for request in requests} == {(_QUESTION.prefix, _QUESTION.suffix)}
+    assert len({request.tenant for request in requests}) == 2
+    await page.close()
+
+
+async def test_the_next_byte_is_asked_after_the_cursors_line_with_the_lines_before_as_context() -> None:
+    page = _Page()
+    page.asker.ask(_QUESTION)
+    await page.wait_for_streams(1)
+    page.server.streams[0].send(EXACT)
+    await wait_for(lambda: len(page.server.asked) == 1)
+    request = page.server.asked[0][0]
+    assert (request.text, request.context) == (b"    return Nod", b"def make():\n")
+    await page.close()
+
+
+async def test_a_secret_is_not_sent() -> None:
+    page = _Page()
+    page.asker.ask(Question(1, f'KEY = "{_SECRET}"\nreturn Nod', ""))
+    await page.wait_for_streams(1)
+    page.server.streams[0].send(EXACT)
+    await wait_for(lambda: len(page.server.asked) == 1)
+    assert _SECRET not in page.server.streams[0].request.prefix
+    assert _SECRET.encode() not in page.server.asked[0][0].context
+    await page.close()
+
+
+async def test_in_a_secret_nothing_is_asked() -> None:
+    page = _Page()
+    page.asker.ask(Question(1, f'KEY = "{_SECRET}', '"\n'))
+    await page.wait_for_messages("failure")
+    assert page.messages == [Failure(1, "healing", "the cursor is in a secret, which is not sent")]
+    assert page.server.streams == []
+    await page.close()
+
+
+async def test_a_new_question_cancels_what_is_asked_for_the_old_one() -> None:
+    page = _Page()
+    page.asker.ask(_QUESTION)
+    await page.wait_for_streams(1)
+    page.asker.ask(Question(2, "return Node", ""))
+    await page.wait_for_streams(2)
+    assert page.server.streams[0].is_cancelled
+    page.server.streams[1].send(EXACT)
+    await page.wait_for_messages("healing", "strategy")
+    assert {message.number for message in page.messages} == {2}
+    await page.close()
+
+
+async def test_a_page_that_waits_for_the_server_is_told() -> None:
+    page = _Page(notice_s=0)
+    page.is_up.clear()
+    page.asker.ask(_QUESTION)
+    await page.wait_for_messages("waiting")
+    page.is_up.set()
+    await page.wait_for_streams(1)
+    await page.close()
+
+
+async def test_a_server_that_cannot_be_started_is_told_with_its_reason() -> None:
+    page = _Page()
+    page.error = LaunchError("no tritonserver; install it")
+    page.asker.ask(_QUESTION)
+    await page.wait_for_messages("failure")
+    assert page.messages == [Failure(1, "connection", "no tritonserver; install it")]
+    await page.close()
+
+
+async def test_a_busy_server_is_told_with_its_own_words_and_nothing_more_is_asked() -> None:
+    page = _Page()
+    page.asker.ask(_QUESTION)
+    await page.wait_for_streams(1)
+    page.server.streams[0].fail(OverloadedError("64 requests are waiting; try again later"))
+    await page.wait_for_messages("failure")
+    assert page.messages == [Failure(1, "healing", "64 requests are waiting; try again later")]
+    assert len(page.server.streams) == 1
+    assert page.server.asked == []
+    await page.close()
+
+
+async def test_the_strategies_are_shown_although_the_next_byte_fails() -> None:
+    page = _Page()
+    page.asker.ask(_QUESTION)
+    await page.wait_for_streams(1)
+    page.server.streams[0].send(EXACT)
+    await wait_for(lambda: len(page.server.asked) == 1)
+    page.server.asked[0][1].set_exception(OverloadedError("busy"))
+    for index in (1, 2, 3):
+        await page.wait_for_streams(index + 1)
+        page.server.streams[index].send(_OTHER)
+    await wait_for(lambda: len(page.messages) == 6)
+    assert Failure(1, "next_byte", "busy") in page.messages
+    await page.close()
+
+
+async def test_after_a_lost_connection_the_next_question_connects_again() -> None:
+    page = _Page()
+    page.asker.ask(_QUESTION)
+    await page.wait_for_streams(1)
+    lost = page.server
+    page.server = FedServer()
+    lost.streams[0].fail(ServerUnreachableError("no server answers at 127.0.0.1:8001"))
+    await wait_for(lambda: lost.is_closed)
+    page.asker.ask(_QUESTION)
+    await page.wait_for_streams(1)
+    await page.close()
+
+
+async def test_a_defect_is_told_without_its_text() -> None:
+    page = _Page()
+    page.asker.ask(_QUESTION)
+    await page.wait_for_streams(1)
+    page.server.streams[0].fail(KeyError("source text"))
+    await page.wait_for_messages("failure")
+    (message,) = page.messages
+    assert isinstance(message, Failure)
+    assert message.text.startswith("unexpected KeyError at ")
+    assert "source text" not in message.text
+    await page.close()
+
+
+@pytest.mark.parametrize("num_questions", [0, 1])
+async def test_closing_cancels_what_is_asked(num_questions: int) -> None:
+    page = _Page()
+    for _ in range(num_questions):
+        page.asker.ask(_QUESTION)
+        await page.wait_for_streams(1)
+    await page.close()
+    assert all(stream.is_cancelled for stream in page.server.streams)

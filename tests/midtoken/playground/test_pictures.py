@@ -1,0 +1,133 @@
+import dataclasses
+import math
+
+import pytest
+
+from inference.errors import ServerError
+from inference.protocol.characters import CoveringMember, NextByte
+from inference.protocol.completion import CompletionChunk, CompletionStats, ExplainedNode, FinishReason, Healing
+from midtoken.answer import Answer
+from midtoken.playground.messages import Cell, HealingPicture, Question
+from midtoken.playground.pictures import draw_healing, draw_next_byte, draw_strategy
+from tests.support.playground_fakes import EXACT, EXPLANATION, NEXT_BYTE
+
+_QUESTION = Question(7, "def make():\n    return Nod", "\n")
+
+
+def _draw(prefix: str, healed_bytes: int, *nodes: ExplainedNode, chosen: tuple[str, ...] = ()) -> HealingPicture:
+    explanation = dataclasses.replace(EXPLANATION, nodes=nodes, chosen_tokens=chosen)
+    last = dataclasses.replace(EXACT, healed_bytes=healed_bytes, explanation=explanation)
+    return draw_healing(Question(1, prefix, ""), Answer("", last))
+
+
+def test_the_text_is_cut_at_the_heal_point() -> None:
+    picture = draw_healing(_QUESTION, Answer("e", EXACT))
+    assert picture.number == 7
+    assert picture.kept_tokens == ("():⏎", "···", "·return")
+    assert picture.healed_tokens == ("·N", "od")
+    assert picture.num_healed_bytes == 4
+    assert picture.cells == (Cell("·", 1), Cell("N", 1), Cell("o", 1), Cell("d", 1))
+    assert picture.typed == "return·Nod"
+
+
+def test_each_crossing_is_a_path_with_its_share_and_the_end_of_its_best_token() -> None:
+    paths = draw_healing(_QUESTION, Answer("e", EXACT)).paths
+    assert [path.token_cells for path in paths] == [(), (2,), (2, 2)]
+    assert [path.next_token for path in paths] == ["e", "es", "al"]
+    assert [path.share for path in paths] == pytest.approx([0.6, 0.3, 0.1])
+    assert [path.is_chosen for path in paths] == [True, False, False]
+
+
+def test_the_share_of_a_path_is_divided_among_the_tokens_that_may_come_next() -> None:
+    nodes = (
+        ExplainedNode(None, "", 0, math.log(0.03), "abc", math.log(0.01)),
+        ExplainedNode(0, "a", 1, math.log(0.02), "bc", math.log(0.02)),
+    )
+    paths = _draw("ab", 2, *nodes, chosen=("a", "bc")).paths
+    assert [path.share for path in paths] == pytest.approx([0.6, 0.4])
+    assert [path.best_share for path in paths] == pytest.approx([0.2, 0.4])
+
+
+def test_a_token_that_an_earlier_path_has_too_is_shared() -> None:
+    assert [path.num_shared for path in draw_healing(_QUESTION, Answer("e", EXACT)).paths] == [0, 0, 1]
+
+
+def test_a_node_that_no_token_continues_has_no_path() -> None:
+    picture = _draw(
+        "ab",
+        2,
+        ExplainedNode(None, "", 0, None, None, None),
+        ExplainedNode(0, "a", 1, math.log(0.5), "bc", math.log(0.5)),
+        chosen=("a", "bc"),
+    )
+    (path,) = picture.paths
+    assert (path.token_cells, path.num_shared, path.next_token, path.is_chosen) == ((1,), 0, "c", True)
+
+
+def test_a_tree_without_a_crossing_has_no_paths() -> None:
+    assert _draw("ab", 2, ExplainedNode(None, "", 0, None, None, None)).paths == ()
+
+
+def test_without_healed_bytes_any_token_follows_the_cursor() -> None:
+    picture = _draw("ab", 0, ExplainedNode(None, "", 0, 0.0, " c", 0.0), chosen=(" c",))
+    assert picture.cells == ()
+    assert [path.next_token for path in picture.paths] == ["·c"]
+
+
+def test_a_character_that_tokens_divide_is_shown_as_its_bytes() -> None:
+    picture = _draw(
+        "é",
+        2,
+        ExplainedNode(None, "", 0, math.log(0.9), "é!", math.log(0.9)),
+        ExplainedNode(0, "\\xc3", 1, math.log(0.1), "\\xa9\\xc3", math.log(0.1)),
+        chosen=("é!",),
+    )
+    assert picture.cells == (Cell("\\xc3", 4), Cell("\\xa9", 4))
+    assert [path.next_token for path in picture.paths] == ["!", "\\xc3"]
+
+
+def test_a_character_that_no_token_divides_is_one_cell() -> None:
+    picture = _draw("日é", 5, ExplainedNode(None, "", 0, 0.0, "日é。", 0.0), chosen=("日é。",))
+    assert picture.cells == (Cell("日", 2), Cell("é", 1))
+    assert [path.next_token for path in picture.paths] == ["。"]
+
+
+def test_control_and_bidirectional_characters_are_marks() -> None:
+    picture = _draw("\u202ea", 4, ExplainedNode(None, "", 0, 0.0, "\u202ea\x1b", 0.0))
+    assert picture.cells == (Cell("\\u202e", 6), Cell("a", 1))
+    assert picture.paths[0].next_token == "␛"
+    assert picture.typed == "\\u202ea"
+
+
+def test_only_the_end_of_a_long_line_is_typed() -> None:
+    assert _draw("x" * 30, 0, ExplainedNode(None, "", 0, 0.0, "y", 0.0)).typed == "…" + "x" * 14
+
+
+def test_an_answer_without_an_explanation_is_an_error() -> None:
+    with pytest.raises(ServerError, match="sent no explanation"):
+        draw_healing(_QUESTION, Answer("", CompletionChunk("", stats=CompletionStats())))
+
+
+@pytest.mark.parametrize(("reason", "is_cut"), [(FinishReason.LENGTH, True), (FinishReason.EXTENT, False)])
+def test_a_completion_that_goes_on_is_marked_as_cut(reason: FinishReason, is_cut: bool) -> None:
+    last = dataclasses.replace(EXACT, finish_reason=reason)
+    picture = draw_strategy(_QUESTION, Healing.GREEDY, Answer("e\n", last))
+    assert (picture.healing, picture.completion, picture.is_cut) == ("greedy", "e⏎", is_cut)
+    assert (picture.num_forwards, picture.took_ms) == (2, 11.0)
+
+
+def test_the_next_bytes_come_most_likely_first_and_impossible_ones_not_at_all() -> None:
+    picture = draw_next_byte(_QUESTION, NEXT_BYTE, 3.5)
+    assert [(each.shown, each.note, each.share) for each in picture.bytes] == [("e", "0x65", 0.9), ("(", "0x28", 0.1)]
+    assert [(each.tokens, each.ahead) for each in picture.tokenizations] == [
+        (("·return", "·Node"), "e"),
+        (("·return", "·N", "od"), ""),
+    ]
+    assert picture.took_ms == 3.5
+
+
+def test_the_marks_of_the_next_byte_are_those_of_its_tokenizations() -> None:
+    answer = NextByte(tuple(float(byte == ord(" ")) for byte in range(257)), (CoveringMember(("a b",), " b", 1.0),))
+    picture = draw_next_byte(_QUESTION, answer, 1.0)
+    assert picture.bytes[0].shown == "·"
+    assert picture.tokenizations[0].tokens[0].endswith(picture.tokenizations[0].ahead)
