@@ -1,9 +1,9 @@
 """When a suggestion that nobody asked for would disturb."""
 
-from lsp_server.context import Context
-from lsp_server.documents import Document, Place
 from lsp_server.filters.suffix_overlap import is_word
-from lsp_server.reasons import Reason, Silence
+from lsp_server.reporting.reasons import Reason, Silence
+from lsp_server.text.context import Context
+from lsp_server.text.documents import Document, Place
 
 _MAX_TYPED_CHARS = 40  # more in one edit are not typed
 

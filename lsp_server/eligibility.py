@@ -1,9 +1,9 @@
 """Which documents get suggestions, and why the others do not."""
 
-from lsp_server.documents import Document
 from lsp_server.privacy.guard import Guard
-from lsp_server.reasons import Reason, Silence, to_silence
+from lsp_server.reporting.reasons import Reason, Silence, to_silence
 from lsp_server.settings import ANY_LANGUAGE, Settings
+from lsp_server.text.documents import Document
 
 
 def find_document_silence(

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from lsprotocol import types
 
-from lsp_server.backend import BackendFactory
-from lsp_server.documents import Place
+from lsp_server.completion.backend import BackendFactory
 from lsp_server.items import completion_item, extend_selected, inline_item
 from lsp_server.privacy.exclusion import Policy
-from lsp_server.reasons import Silence
+from lsp_server.reporting.reasons import Silence
 from lsp_server.server import MidtokenServer, Suggestion
+from lsp_server.text.documents import Place
 from lsp_server.usage import add_acceptance, add_usage_features
 
 # After these characters, a client without inline completion requests a completion. After letters it always does.

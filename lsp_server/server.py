@@ -11,26 +11,26 @@ from pygls.exceptions import FeatureRequestError, JsonRpcException
 from pygls.lsp.server import LanguageServer
 
 from inference.protocol.completion import Chunks, CompletionRequest
-from lsp_server.backend import BackendFactory, BackendStarter
-from lsp_server.context import Context, cut_context
-from lsp_server.counters import Counters
+from lsp_server.completion.backend import BackendFactory, BackendStarter
+from lsp_server.completion.generation import Question
+from lsp_server.completion.session import Session
 from lsp_server.disturbance import find_disturbance
-from lsp_server.documents import Document, Documents, Place
 from lsp_server.eligibility import find_document_silence
 from lsp_server.errors import EditorError, OutOfStepError, to_midtoken_error
 from lsp_server.filters.fit import Insertion, fit
-from lsp_server.generation import Question
 from lsp_server.privacy.excerpt import cut_excerpt
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
-from lsp_server.reasons import Reason, Silence, to_silence
 from lsp_server.related.selection import RelatedText
-from lsp_server.session import Session
+from lsp_server.reporting.counters import Counters
+from lsp_server.reporting.reasons import Reason, Silence, to_silence
+from lsp_server.reporting.status import Status
+from lsp_server.reporting.window import LspWindow
 from lsp_server.settings import SECTION, Settings, SettingsSources
-from lsp_server.status import Status
+from lsp_server.text.context import Context, cut_context
+from lsp_server.text.documents import Document, Documents, Place
 from lsp_server.transport.editor_process import EditorProcess
 from lsp_server.transport.pygls_overrides import MidtokenProtocol, build_strict_converter
-from lsp_server.window import LspWindow
 
 _MAX_ITEMS = 3
 _MAX_OTHERS = 20  # other documents whose declarations may be sent, those that were opened or edited last

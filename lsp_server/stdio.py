@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from pygls.io_ import StdoutWriter
 
-from lsp_server.backend import BackendFactory
+from lsp_server.completion.backend import BackendFactory
 from lsp_server.features import build_server
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.server import MidtokenServer

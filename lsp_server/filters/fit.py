@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lsp_server.brackets import count_faults
-from lsp_server.context import Context
 from lsp_server.filters.indentation import match_indentation
 from lsp_server.filters.repeated_lines import drop_repeated_above, drop_repeated_below
 from lsp_server.filters.suffix_overlap import cut_to_line, replaces_rest, trim_blanks, trim_overlap
 from lsp_server.filters.unsafe_characters import cut_at_unsafe
+from lsp_server.text.context import Context
 
 _FILTERS: tuple[Callable[[str, Context], str], ...] = (
     cut_at_unsafe,

@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from lsp_server.brackets import match_brackets
-from lsp_server.context import Context
+from lsp_server.text.context import Context
 
 _BLANKS = re.compile(r"[ \t]*")
 _TAB_COLUMNS = 4  # of a tab in the model's text, or in a line of the file that the model read

@@ -1,6 +1,6 @@
 """Suggestions that only write again what stands next to the cursor."""
 
-from lsp_server.context import Context
+from lsp_server.text.context import Context
 
 
 def drop_repeated_below(text: str, context: Context) -> str:

@@ -1,7 +1,7 @@
 """Text that repeats the rest of the cursor's line."""
 
 from lsp_server.brackets import BRACKETS, QUOTES, count_faults, match_brackets
-from lsp_server.context import Context
+from lsp_server.text.context import Context
 
 
 def replaces_rest(text: str, context: Context) -> bool:

@@ -5,11 +5,11 @@ from itertools import takewhile
 
 from lsprotocol.types import Position
 
-from lsp_server.context import Context, clean
-from lsp_server.documents import Document
 from lsp_server.privacy import key_blocks
 from lsp_server.privacy.redaction import Redactor, replace_spans
 from lsp_server.privacy.spans import Span
+from lsp_server.text.context import Context, clean
+from lsp_server.text.documents import Document
 
 _MARGIN_CHARS = 2048  # of a line that is cut: longer than tokens are
 

@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lsp_server.context import clean
-from lsp_server.positions import replace_surrogates
 from lsp_server.privacy.key_blocks import begins_block, find_blocks
 from lsp_server.privacy.redaction import replace_spans
+from lsp_server.text.context import clean
+from lsp_server.text.positions import replace_surrogates
 
 _MAX_LINES = 6  # of a declaration whose brackets are closed on a later line
 _MAX_CHARS = 160  # a longer declaration ends with the line that has the last of them

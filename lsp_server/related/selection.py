@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lsp_server.context import Context
-from lsp_server.documents import Document
 from lsp_server.related.comments import find_comment_marker
 from lsp_server.related.declarations import Declaration, find_declarations
 from lsp_server.related.words import Words, read_words
+from lsp_server.text.context import Context
+from lsp_server.text.documents import Document
 
 _MIN_TYPED_CHARS = 2
 _MAX_DECLARATION_CHARS = 160

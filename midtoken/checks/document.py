@@ -5,11 +5,11 @@ from pathlib import Path
 
 from lsprotocol.types import PositionEncodingKind, TextDocumentItem
 
-from lsp_server.documents import Document
 from lsp_server.eligibility import find_document_silence
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
 from lsp_server.settings import Settings
+from lsp_server.text.documents import Document
 from midtoken.checks.check import Check, good, note, wrong
 
 _LANGUAGES = {".py": "python", ".pyi": "python"}  # the identifiers that editors give files with these endings

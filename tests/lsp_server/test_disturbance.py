@@ -3,11 +3,11 @@
 import pytest
 from lsprotocol.types import Position, PositionEncodingKind, Range, TextDocumentContentChangePartial, TextDocumentItem
 
-from lsp_server.context import cut_context
 from lsp_server.disturbance import find_disturbance
-from lsp_server.documents import Document
-from lsp_server.reasons import Reason
+from lsp_server.reporting.reasons import Reason
 from lsp_server.settings import Settings
+from lsp_server.text.context import cut_context
+from lsp_server.text.documents import Document
 
 
 def _find(document: Document, line: int, character: int, offered: frozenset[str] = frozenset()) -> Reason | None:

@@ -2,7 +2,7 @@
 
 from lsprotocol import types
 
-from lsp_server.documents import MAX_CHARS
+from lsp_server.text.documents import MAX_CHARS
 from tests.support.lsp_editor import URI, wait_for
 from tests.support.lsp_in_process import run_in_process
 

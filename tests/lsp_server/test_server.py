@@ -13,7 +13,7 @@ from lsprotocol.types import (
 )
 
 from inference.errors import ServerUnreachableError
-from lsp_server.reasons import Reason, Silence
+from lsp_server.reporting.reasons import Reason, Silence
 from tests.support.lsp_editor import URI, wait_for
 from tests.support.lsp_in_process import InProcess, run_in_process
 

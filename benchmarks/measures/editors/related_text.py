@@ -11,10 +11,10 @@ from benchmarks.corpora.related_cuts import RelatedCut
 from inference.engine.engine import Completer
 from inference.engine.waiting_sink import complete
 from inference.protocol.completion import CompletionRequest, Extent
-from lsp_server.context import cut_context
-from lsp_server.documents import Document
 from lsp_server.related.selection import RelatedText
 from lsp_server.settings import Settings
+from lsp_server.text.context import cut_context
+from lsp_server.text.documents import Document
 
 _MAX_KEYS = 3  # that are typed before the one that is measured
 _MAX_TOKENS = 16

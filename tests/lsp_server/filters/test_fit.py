@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lsp_server.context import Context
 from lsp_server.filters.fit import Insertion, fit
+from lsp_server.text.context import Context
 
 
 @pytest.mark.parametrize(

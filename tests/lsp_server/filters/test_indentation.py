@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lsp_server.context import Context
 from lsp_server.filters.indentation import find_unit, match_indentation
+from lsp_server.text.context import Context
 
 _TABS = "class A:\n\tdef f(self):\n\t\treturn 1\n\n"
 _TWO = "class A:\n  def f(self):\n    return 1\n\n"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lsp_server.context import Context
 from lsp_server.filters.repeated_lines import drop_repeated_above, drop_repeated_below
+from lsp_server.text.context import Context
 
 
 @pytest.mark.parametrize(

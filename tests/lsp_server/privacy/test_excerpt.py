@@ -4,11 +4,11 @@ import pytest
 from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
 
 from benchmarks.corpora.private_files import count_secret_bytes, iter_secrets
-from lsp_server.context import Context, cut_context
-from lsp_server.documents import Document
 from lsp_server.privacy.excerpt import cut_excerpt
 from lsp_server.privacy.redaction import PLACEHOLDER, Redactor
 from lsp_server.settings import Settings
+from lsp_server.text.context import Context, cut_context
+from lsp_server.text.documents import Document
 
 _SECRETS = {secret.form: secret for secret in iter_secrets()}
 _TOKEN = _SECRETS["GitHub"].secret

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lsp_server.documents import split_lines
 from lsp_server.related.declarations import find_declarations
+from lsp_server.text.documents import split_lines
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 from lsprotocol.types import PositionEncodingKind, TextDocumentItem
 
 from benchmarks.corpora.private_files import count_secret_bytes, iter_secrets
-from lsp_server.context import Context
-from lsp_server.documents import Document
 from lsp_server.privacy.redaction import Redactor
 from lsp_server.related.selection import RelatedText
+from lsp_server.text.context import Context
+from lsp_server.text.documents import Document
 
 _NODE = "class Node(Base):\n    def children(self):\n        pass\n\nclass NodeList:\n    pass\n"
 

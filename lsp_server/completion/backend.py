@@ -6,8 +6,8 @@ from typing import Protocol
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from lsp_server.errors import to_connect_error, to_midtoken_error
-from lsp_server.reasons import Reason, Silence
-from lsp_server.status import Status
+from lsp_server.reporting.reasons import Reason, Silence
+from lsp_server.reporting.status import Status
 
 
 class CompletionBackend(Protocol):

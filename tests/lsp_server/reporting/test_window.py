@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from lsp_server.window import LspWindow
+from lsp_server.reporting.window import LspWindow
 from tests.support.lsp_editor import build_capabilities, wait_for
 from tests.support.lsp_in_process import InProcess, run_in_process
 

@@ -6,12 +6,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from inference.errors import ServerUnreachableError
-from lsp_server.alternatives import draw_alternatives
-from lsp_server.backend import BackendStarter, CompletionBackend
+from lsp_server.completion.alternatives import draw_alternatives
+from lsp_server.completion.backend import BackendStarter, CompletionBackend
+from lsp_server.completion.generation import Generation, NoAnswer, Question
 from lsp_server.errors import to_midtoken_error
-from lsp_server.generation import Generation, NoAnswer, Question
-from lsp_server.reasons import SUPERSEDED, Silence, to_silence
-from lsp_server.status import Status
+from lsp_server.reporting.reasons import SUPERSEDED, Silence, to_silence
+from lsp_server.reporting.status import Status
 
 _MAX_REMEMBERED = 16
 

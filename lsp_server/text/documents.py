@@ -20,7 +20,7 @@ from lsprotocol.types import (
 from lsprotocol.validators import INTEGER_MIN_VALUE
 
 from lsp_server.errors import EditorError, OutOfStepError, TooLargeError, UnknownDocumentError
-from lsp_server.positions import join_surrogates, num_units, split_line
+from lsp_server.text.positions import join_surrogates, num_units, split_line
 
 Change = TextDocumentContentChangePartial | TextDocumentContentChangeWholeDocument
 
@@ -71,8 +71,8 @@ class Document:
         self.uri = item.uri
         self.language_id = item.language_id
         self.version = item.version
-        # The number of the line at which the sent prefix starts (lsp_server.context). Edits above the line change the
-        # number, so that it stays the same line of the text.
+        # The number of the line at which the sent prefix starts (lsp_server.text.context). Edits above the line change
+        # the number, so that it stays the same line of the text.
         self.anchor_line = 0
         # None before the first edit, and after edits of the whole text or of several places.
         self.last_edit: Edit | None = None

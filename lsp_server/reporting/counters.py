@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from lsp_server.reasons import Reason
+from lsp_server.reporting.reasons import Reason
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ import pytest
 
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError, ServerUnreachableError
 from lsp_server.errors import OutOfStepError, TooLargeError, UnexpectedError
-from lsp_server.reasons import Reason, to_silence
+from lsp_server.reporting.reasons import Reason, to_silence
 
 
 @pytest.mark.parametrize(

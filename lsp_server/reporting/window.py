@@ -6,7 +6,7 @@ import uuid
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
-from lsp_server.status import StatusReport
+from lsp_server.reporting.status import StatusReport
 
 # An implementation-dependent notification (LSP, "$ Notifications"): editors that do not know it ignore it.
 STATUS_NOTIFICATION = "$/midtoken/status"

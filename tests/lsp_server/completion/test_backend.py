@@ -7,8 +7,8 @@ import os
 import pytest
 
 from inference.errors import LaunchError
-from lsp_server.backend import BackendStarter
-from lsp_server.status import Status
+from lsp_server.completion.backend import BackendStarter
+from lsp_server.reporting.status import Status
 from tests.support.lsp_fakes import FedBackend, RecordingWindow
 
 _STARTING = "begin starting the completion server; the first start takes some ten seconds"

@@ -1,8 +1,8 @@
 """What the user is told, and how often."""
 
 from inference.errors import LaunchError, OverloadedError, ServerError
-from lsp_server.reasons import Reason, Silence
-from lsp_server.status import State, Status, StatusReport
+from lsp_server.reporting.reasons import Reason, Silence
+from lsp_server.reporting.status import State, Status, StatusReport
 from tests.support.lsp_fakes import RecordingWindow
 
 

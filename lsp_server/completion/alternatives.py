@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 from inference.errors import MidtokenError
 from inference.protocol.completion import Chunks, CompletionRequest
-from lsp_server.backend import CompletionBackend
+from lsp_server.completion.backend import CompletionBackend
 
 _NUM_DRAWN = 4  # of which some are equal
 _TEMPERATURE = 0.8

@@ -7,11 +7,11 @@ import pytest
 
 from inference.errors import InvalidRequestError, OverloadedError, ServerError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest, FinishReason
-from lsp_server.backend import BackendStarter
-from lsp_server.generation import Question
-from lsp_server.reasons import Reason, Silence
-from lsp_server.session import Session
-from lsp_server.status import Status
+from lsp_server.completion.backend import BackendStarter
+from lsp_server.completion.generation import Question
+from lsp_server.completion.session import Session
+from lsp_server.reporting.reasons import Reason, Silence
+from lsp_server.reporting.status import Status
 from tests.support.lsp_fakes import FedBackend, RecordingWindow
 
 

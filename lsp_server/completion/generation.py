@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
 from lsp_server.brackets import CLOSERS
-from lsp_server.reasons import Silence
+from lsp_server.reporting.reasons import Silence
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
 
-from lsp_server.context import Context, cut_context
-from lsp_server.documents import Document, split_lines
-from lsp_server.positions import num_units
 from lsp_server.settings import Settings
+from lsp_server.text.context import Context, cut_context
+from lsp_server.text.documents import Document, split_lines
+from lsp_server.text.positions import num_units
 
 _SMALL = Settings(max_prefix_bytes=256, max_suffix_bytes=64)
 

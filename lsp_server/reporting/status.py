@@ -7,7 +7,7 @@ from typing import Protocol
 from urllib.parse import unquote
 
 from inference.errors import MidtokenError
-from lsp_server.reasons import Reason, Silence, find_reason
+from lsp_server.reporting.reasons import Reason, Silence, find_reason
 
 
 class State(StrEnum):

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from lsprotocol.types import Position
 
-from lsp_server.documents import Document
-from lsp_server.positions import replace_surrogates
 from lsp_server.settings import Settings
+from lsp_server.text.documents import Document
+from lsp_server.text.positions import replace_surrogates
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from lsprotocol.types import (
     TextDocumentItem,
 )
 
-from lsp_server.documents import Document, Documents, split_lines
 from lsp_server.errors import OutOfStepError, UnknownDocumentError
-from lsp_server.positions import join_surrogates, num_units
+from lsp_server.text.documents import Document, Documents, split_lines
+from lsp_server.text.positions import join_surrogates, num_units
 
 UTF8, UTF16, UTF32 = PositionEncodingKind.Utf8, PositionEncodingKind.Utf16, PositionEncodingKind.Utf32
 _CODECS = {UTF8: "utf-8", UTF16: "utf-16-le", UTF32: "utf-32-le"}

@@ -1,0 +1,1 @@
+"""What the user is told: the state, the reasons for no suggestion, errors, and counts."""
