@@ -9,6 +9,8 @@ credentials    names of files that hold credentials
 exclusion      the policy: why a document is excluded
 detectors      the known forms of secrets in a line, from detect-secrets
 key_blocks     private keys of several lines
-redaction      replaces secrets in the text that is sent
+spans          parts of a text
+redaction      replaces secrets in a text
+excerpt        replaces them in the text that is sent for a completion
 guard          both for one language server: what `lsp_server.server` asks before it sends anything
 """

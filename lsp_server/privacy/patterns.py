@@ -22,7 +22,7 @@ _NAMED_SETS: dict[str, Callable[[str], bool]] = {  # those of the C locale
     "lower": str.islower,
     "print": str.isprintable,
     "punct": lambda char: 32 < ord(char) < 127 and not char.isalnum(),
-    "space": str.isspace,
+    "space": lambda char: char in " \t\n\v\f\r",
     "upper": str.isupper,
     "xdigit": lambda char: char in "0123456789abcdefABCDEF",
 }
@@ -30,6 +30,11 @@ _ASCII = [chr(code) for code in range(128)]
 _BYTES = [chr(code) for code in range(256)]
 # Git compares what is before the first wildcard by itself. So `a**/b` is like `a`, then `**/b`.
 _BEFORE_STARS = re.compile("[^*?\\\\\ue000-\uf8ff]+(?<!/)(?=\\*\\*(?:/|$))")
+# A star and what follows it, before another star: if that follows in several places, the first is as good as any other.
+# Without this, `*a*a*a*a*b` takes seconds for some names.
+_STAR = r"\[\^/\]\*"
+_BETWEEN_STARS = re.compile(rf"{_STAR}((?:(?!{_STAR})[^()])+)(?={_STAR})")
+_MAX_DEEP = 3  # `**` in a pattern; each makes the time for a path as much longer as the path is deep
 _FIRST_MARK = 0xE000  # characters from here on stand for regular expressions; none of them is in Latin-1
 
 
@@ -63,8 +68,9 @@ def parse_pattern(line: str, number: int = 1) -> Pattern | None:
         return None
     named = text.removeprefix("!")
     bare = named.removesuffix("/")
-    regex = _translate(bare, is_anchored="/" in bare) if bare else None
-    return None if regex is None else Pattern(text, number, named != text, bare != named, regex)
+    is_negated = named != text
+    regex = _translate(bare, "/" in bare, is_negated) if bare else None
+    return None if regex is None else Pattern(text, number, is_negated, bare != named, regex)
 
 
 def is_refused(text: str) -> bool:
@@ -86,7 +92,7 @@ def to_latin1(path: str) -> str:
     return os.fsencode(path).decode("latin-1")
 
 
-def _translate(text: str, is_anchored: bool) -> re.Pattern[str] | None:
+def _translate(text: str, is_anchored: bool, is_negated: bool) -> re.Pattern[str] | None:
     """Returns the regular expression of a pattern without `!` and slash around it; None if it can match nothing."""
     marked = _mark_sets(text)
     if marked is None:
@@ -98,16 +104,22 @@ def _translate(text: str, is_anchored: bool) -> re.Pattern[str] | None:
         found = _BEFORE_STARS.match(glob)
         literal = found[0] if found else ""
         glob = glob[len(literal) :] if literal else f"/{glob}"
-    regex = _translate_glob(glob)
+    regex = _translate_glob(glob, is_negated)
     if regex is None:
         return None
     if literal:
         regex = re.escape(literal) + (".*" if regex == ".+" else regex.removeprefix("^"))
+    regex = _BETWEEN_STARS.sub(r"(?>[^/]*?\1)", regex)
     return re.compile("".join(regexes.get(char, char) for char in regex), re.DOTALL)
 
 
-def _translate_glob(glob: str) -> str | None:
+def _translate_glob(glob: str, is_negated: bool) -> str | None:
     segments = [segment if segment == "**" else re.sub(r"\*+", "*", segment) for segment in glob.split("/")]
+    segments = [each for each, after in zip(segments, [*segments[1:], ""], strict=True) if not each == after == "**"]
+    if segments.count("**") > _MAX_DEEP:
+        if is_negated:
+            return None
+        segments = _shorten(segments)
     if segments[-1] == "**" and len(segments) > 1:
         segments.append("*")  # what is in a folder, but not the folder
     glob = "/".join(segments)
@@ -116,6 +128,12 @@ def _translate_glob(glob: str) -> str | None:
     except ValueError:
         return None
     return ".+" if regex == "." else regex
+
+
+def _shorten(segments: list[str]) -> list[str]:
+    """Returns a pattern that matches more: with one `**` for the first, the last and all between them."""
+    last = len(segments) - segments[::-1].index("**")
+    return [*segments[: segments.index("**") + 1], *segments[last:]]
 
 
 def _mark_sets(text: str) -> tuple[str, dict[str, str]] | None:

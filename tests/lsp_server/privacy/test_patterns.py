@@ -42,6 +42,8 @@ _lines = st.lists(_patterns | st.builds("!{}".format, _patterns) | st.builds("{}
 @example(paths=["b/a"], ignore_files={}, own=["[/a]"])
 @example(paths=["a", "ab/a/b"], ignore_files={}, own=["a**/*"])
 @example(paths=["ab/a/b"], ignore_files={}, own=["/a**", "!/ab"])
+@example(paths=["a/a/b", "a/b"], ignore_files={}, own=["*", "!**/**/**/**/a/", "!a*b*", "**/**/**/**/b"])
+@example(paths=["aab/ab.py"], ignore_files={}, own=["a*a?/*[b]*y"])
 @example(paths=["a/b/ab"], ignore_files={"": ["/*", "!/a", "/a/*", "!/a/b"]}, own=[])
 def test_a_path_is_ignored_where_git_ignores_it(
     paths: Sequence[str], ignore_files: Mapping[str, Sequence[str]], own: Sequence[str]
@@ -100,3 +102,21 @@ def test_a_set_matches_bytes() -> None:
     pattern = parse_pattern(to_latin1("[é]"))
     assert pattern is not None
     assert not pattern.matches(to_latin1("é"), is_folder=False)  # two bytes
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [("*a" * 12 + "*b", "a" * 250), ("**/" + "/**/".join("abcdefgh"), "/".join("abcdefgx" * 12))],
+)
+def test_a_pattern_with_many_stars_is_compared_in_time(line: str, path: str) -> None:
+    pattern = parse_pattern(line)
+    assert pattern is not None
+    assert not pattern.matches(path, is_folder=False)  # without care for this, it takes years
+
+
+def test_a_pattern_with_very_many_folders_between_matches_more_or_is_left_out_if_it_is_negated() -> None:
+    line = "**/" + "/**/".join("abcdefgh")
+    pattern = parse_pattern(line)
+    assert pattern is not None
+    assert pattern.matches("x/h", is_folder=False)
+    assert parse_pattern("!" + line) is None
