@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from lsp_server.privacy.credentials import build_credential_rules
 from lsp_server.privacy.git_rules import GitRules
@@ -38,13 +39,16 @@ class Policy:
         self._now_s = now_s
         self._files = RuleFiles()
         self._git = GitRules(self._files, environment)
-        self._credentials = build_credential_rules()
         self._patterns: tuple[str, ...] = ()
         self._folders: tuple[str, ...] = ()
         self._refused: str | None = None  # the first pattern of the setting that is none
         self._setting: tuple[RuleList, ...] = ()
         self._judged: dict[str, _Judgement] = {}  # by URI
         self._judged_names: dict[str, str | None] = {}  # by path
+
+    @cached_property
+    def _credentials(self) -> RuleList:  # built when it is first needed, since the editor waits while this is made
+        return build_credential_rules()
 
     def configure(self, patterns: Sequence[str], folder_uris: Sequence[str] = ()) -> None:
         """Sets the setting `exclude` and the workspace's folders.

@@ -108,7 +108,8 @@ def _translate(text: str, is_anchored: bool, is_negated: bool) -> re.Pattern[str
     if regex is None:
         return None
     if literal:
-        regex = re.escape(literal) + (".*" if regex == ".+" else regex.removeprefix("^"))
+        # What `**` stands for may begin with a slash here, so `(?:.+/)?` becomes `(?:.*/)?`, and `.+` becomes `.*`.
+        regex = re.escape(literal) + regex.removeprefix("^").replace(".+", ".*", 1)
     regex = _BETWEEN_STARS.sub(r"(?>[^/]*?\1)", regex)
     return re.compile("".join(regexes.get(char, char) for char in regex), re.DOTALL)
 
