@@ -98,6 +98,7 @@ def _translate(text: str, is_anchored: bool, is_negated: bool) -> re.Pattern[str
     if marked is None:
         return None
     glob, regexes = marked
+    glob = re.sub(r"\*{3,}", "**", glob)  # Git takes more stars for two
     literal = ""
     if is_anchored:
         glob = glob.removeprefix("/")

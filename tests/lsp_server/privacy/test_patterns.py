@@ -41,6 +41,7 @@ _lines = st.lists(_patterns | st.builds("!{}".format, _patterns) | st.builds("{}
 @example(paths=["a/a"], ignore_files={}, own=["a /"])
 @example(paths=["b/a"], ignore_files={}, own=["[/a]"])
 @example(paths=["a/a", "a/b/a", "ab/a"], ignore_files={}, own=["a**/a"])
+@example(paths=["a/a", "a", "b/a/a"], ignore_files={}, own=["***/a", "!b/***/a", "a****/b"])
 @example(paths=["a", "ab/a/b"], ignore_files={}, own=["a**/*"])
 @example(paths=["ab/a/b"], ignore_files={}, own=["/a**", "!/ab"])
 @example(paths=["a/a/b", "a/b"], ignore_files={}, own=["*", "!**/**/**/**/a/", "!a*b*", "**/**/**/**/b"])
