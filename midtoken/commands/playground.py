@@ -16,6 +16,7 @@ from inference.errors import LaunchError
 from inference.serving.endpoint import ADDRESS
 from midtoken.arguments.parser import add_connection_arguments, build_connection_arguments
 from midtoken.arguments.server import ServerArguments
+from midtoken.arguments.server_address import ServerAddress
 from midtoken.connection import Connection
 from midtoken.extras import require_playground_packages
 from midtoken.playground.gate import Gate
@@ -31,10 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serves the page until it is interrupted. Raises MissingPackagesError, MissingResourceError or LaunchError."""
+    """Serves the page until it is interrupted.
+
+    Raises MissingPackagesError, MissingResourceError, ServerAddressError or LaunchError.
+    """
     require_playground_packages()
-    if options.server is None:
-        ServerArguments.from_options(options)  # raises what every page would be told otherwise
+    if ServerAddress.from_options(options) is None:  # both raise what every page would be told otherwise
+        ServerArguments.from_options(options)
     with contextlib.suppress(asyncio.CancelledError):
         asyncio.run(_serve(options, find_playground_page()))
     return 0

@@ -53,7 +53,8 @@ class Asker:
             await asyncio.wait([self._task])
 
     async def _answer(self, asked: Question) -> None:
-        question = await asyncio.to_thread(self._redact, asked)  # which first loads the rules
+        await asyncio.to_thread(self._guard.redact, "")  # loads the rules for secrets the first time
+        question = self._redact(asked)
         if question is None:
             await self._send(Failure(asked.number, "healing", "the cursor is in a secret, which is not sent"))
             return

@@ -18,3 +18,8 @@ def test_a_missing_package_is_named(capsys: pytest.CaptureFixture[str], monkeypa
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     assert main(["playground", "--server", "127.0.0.1:9"]) == 1
     assert "midtoken: the playground needs aiohttp: run " in capsys.readouterr().err
+
+
+def test_a_server_on_another_machine_needs_encryption(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["playground", "--server", "192.0.2.1:8001"]) == 1
+    assert "midtoken: 192.0.2.1 is not this machine" in capsys.readouterr().err
