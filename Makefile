@@ -109,6 +109,14 @@ picture-playground: $(READY) $(PLAYGROUND_PAGE)  ## draw docs/pictures/playgroun
 	@bash scripts/get_chromium.sh
 	@$(BIN)/python -m tests.support.playground docs/pictures/playground.png
 
+.PHONY: test-other-editors pictures
+test-other-editors: $(READY)  ## test the configurations in docs/other_editors.md in Emacs and Vim
+	@bash scripts/get_packages.sh emacs-nox elpa-eglot vim vim-ale
+	@$(BIN)/python -m pytest tests/e2e/test_other_editors.py
+
+pictures: $(READY) $(NVIM) $(HELIX) $(VSIX) $(CODE_SERVER) picture-playground  ## make the pictures of editors and playground in docs/pictures
+	@$(BIN)/python -m pytest tests/e2e/test_pictures.py --pictures docs/pictures
+
 .PHONY: test-models
 test-models: $(READY) packaged-tokenizers  ## check every model family and tokenizer: right or refused; writes docs/models.md
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.models

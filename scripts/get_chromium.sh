@@ -10,11 +10,5 @@ if [ -n "${MIDTOKEN_CHROMIUM:-}" ]; then
     echo "MIDTOKEN_CHROMIUM names $MIDTOKEN_CHROMIUM, which is not there" >&2
     exit 1
 fi
-if [ "$(id -u)" != 0 ]; then
-    echo "Please run: sudo apt-get install chromium" >&2
-    exit 1
-fi
-echo "Installing chromium"
-apt-get update -qq
-DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null
+bash "$(dirname "$0")/get_packages.sh" chromium
 chromium --version

