@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 
-from lsp_server.brackets import count_faults
+from lsp_server.brackets import count_faults, match_brackets
 from lsp_server.filters.indentation import match_indentation
 from lsp_server.filters.repeated_lines import drop_repeated_above, drop_repeated_below
 from lsp_server.filters.suffix_overlap import cut_to_line, replaces_rest, trim_blanks, trim_overlap
@@ -34,7 +35,8 @@ def fit(text: str, context: Context, counts: Counter[str] | None = None) -> Inse
     """Returns what to insert for `text`, which was generated at the cursor; None if nothing is left to suggest.
 
     If the rest of the line is closing brackets that the first line closes too, the insertion replaces it:
-    `self):⏎  pass` replaces the `)` that the editor inserted. `counts` counts, by its name, each filter that changed
+    `self):⏎  pass` replaces the `)` that the editor inserted. If only its beginning is such brackets, they are replaced.
+    `counts` counts, by its name, each filter that changed
     the text.
 
     The engine has ended `text` where it reached the suffix. What is left to do here comes from the editor: brackets and
@@ -47,9 +49,25 @@ def fit(text: str, context: Context, counts: Counter[str] | None = None) -> Inse
         text = changed
     if not text.strip():
         return None
-    rest = context.line_after.rstrip()
-    replaced_after = rest if rest and replaces_rest(text, context) and not _is_needed(rest, text, context) else ""
+    replaced_after = _find_replaced(text, context, context.line_after.rstrip())
     return None if text == replaced_after else Insertion(text, replaced_after)
+
+
+def _find_replaced(text: str, context: Context, rest: str) -> str:
+    if rest and replaces_rest(text, context):
+        return "" if _is_needed(rest, text, context) else rest
+    return _find_closed(text, context.line_before, rest)
+
+
+def _find_closed(text: str, before: str, rest: str) -> str:
+    """Returns the brackets right after the cursor, with more text after them, that `text` closes already.
+
+    The editor has inserted them since the request: `a, b)  # note` before `) + c`.
+    """
+    pairs = zip(match_brackets(text)[1], rest, strict=False)
+    closed = "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    is_better = count_faults(before + text + rest[len(closed) :]) < count_faults(before + text + rest)
+    return closed if is_better else ""
 
 
 def _is_needed(rest: str, text: str, context: Context) -> bool:

@@ -127,6 +127,7 @@ def test_only_suggestions_that_agree_with_the_typed_text_are_chosen_from(open_ed
     editor = open_editor(_CHOICES, ["f"])
     editor.type("A")
     editor.wait_for_ghost("(one)")
+    editor.lua("vim.defer_fn = function() end")  # Neovim asks no more
     editor.type_and_wait("(")
     shown = []
     for _ in range(3):

@@ -57,6 +57,20 @@ def test_a_block_replaces_the_brackets_that_it_closes(text: str) -> None:
     assert fit(text, Context("def f(", ")\n")) == Insertion(text, ")")
 
 
+@pytest.mark.parametrize(
+    ("around", "text", "inserted", "replaced"),
+    [
+        ("f(|) + c", "a, b)  # note", "a, b)  # note", ")"),
+        ("f(g(|)) + c", "a))  # note", "a))  # note", "))"),
+        ("f(|) + c", "a  # note", "a  # note", ""),
+        ("f(g(|) + c", "a)  # note", "a)  # note", ""),  # one of the two brackets is missing
+    ],
+)
+def test_a_bracket_that_is_closed_already_is_replaced(around: str, text: str, inserted: str, replaced: str) -> None:
+    before, after = around.split("|")
+    assert fit(text, Context(before, after)) == Insertion(inserted, replaced)
+
+
 def test_a_block_that_ends_before_the_bracket_after_the_cursor_keeps_it() -> None:
     text = "self):\n    return len(self.items"
     assert fit(text, Context("def __len__(", ")\n")) == Insertion(text)

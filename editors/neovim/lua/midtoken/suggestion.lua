@@ -124,7 +124,7 @@ end
 function M.draw(buf)
   local offer, rest = M.find(buf)
   if offer and rest then
-    ghost.draw(buf, rest, offer.replaced ~= '')
+    ghost.draw(buf, rest, offer.replaced ~= '' and offer.after:match('^%s*$') ~= nil)
     feedback.showed(offer)
   else
     ghost.clear(buf)
