@@ -65,9 +65,9 @@ def main() -> None:
     figures = dict(read_figures("editors"))
     for name in options.only or parts:
         figures |= parts[name]()
-    rows = [{"figure": name, "bar": _BARS.get(name, "–"), "measured": value} for name, value in figures.items()]
+        rows = [{"figure": name, "bar": _BARS.get(name, "–"), "measured": value} for name, value in figures.items()]
+        write_report("editors", rows, figures)
     print_rows("Editors", rows)
-    write_report("editors", rows, figures)
 
 
 def _parse_options() -> argparse.Namespace:

@@ -242,9 +242,13 @@ class HelixReplay:
     def _find_written_difference(self, before_ns: int, wanted: str | None) -> str | None:
         self._terminal.lines  # noqa: B018 - Helix waits if nobody reads its output
         self._recording.read()
-        if self._file.stat().st_mtime_ns == before_ns:
+        try:
+            is_written = self._file.stat().st_mtime_ns != before_ns
+            text = self._file.read_bytes().decode()
+        except FileNotFoundError:  # Helix writes another file and renames it
+            is_written, text = False, ""
+        if not is_written:
             return "Helix does not write the file"
-        text = self._file.read_bytes().decode()
         if text != self._recording.text:
             return f"the buffer is {text!r}, the language server has {self._recording.text!r}"
         return f"the buffer is {text!r} instead of {wanted!r}" if wanted is not None and text != wanted else None
