@@ -35,9 +35,8 @@ def fit(text: str, context: Context, counts: Counter[str] | None = None) -> Inse
     """Returns what to insert for `text`, which was generated at the cursor; None if nothing is left to suggest.
 
     If the rest of the line is closing brackets that the first line closes too, the insertion replaces it:
-    `self):⏎  pass` replaces the `)` that the editor inserted. If only its beginning is such brackets, they are replaced.
-    `counts` counts, by its name, each filter that changed
-    the text.
+    `self):⏎  pass` replaces the `)` that the editor inserted. If such brackets only begin the rest of the line, it
+    replaces them. `counts` counts, by its name, each filter that changed the text.
 
     The engine has ended `text` where it reached the suffix. What is left to do here comes from the editor: brackets and
     quotes that it has inserted since, and suggestions that are not worth showing.
