@@ -50,7 +50,7 @@ function ReplayState()
   return {
     is_idle = num_asked == num_ended and vim.iter(vim.tbl_values(timers)):all(is_over),
     lines = vim.api.nvim_buf_get_lines(0, 0, -1, true), cursor = vim.api.nvim_win_get_cursor(0),
-    num_asked = num_asked, answer = answer, mode = vim.api.nvim_get_mode().mode,
+    num_asked = num_asked, answer = answer, tick = vim.b.changedtick, mode = vim.api.nvim_get_mode().mode,
   }
 end
 """
@@ -80,6 +80,9 @@ class NeovimReplay:
         self._recording = recording
         self.rng = random.Random(seed)
         self._model = TextModel("\n".join(lines).encode())
+        self._offers: list[Offer] = []  # the first that fits is shown
+        self._direction = 0  # in which the key that was pressed last moves through several suggestions
+        self._chosen_tick = -1  # of the buffer, when several were asked for
         self._num_seen = 0  # answers to requests up to this number are known to the model, or must not count
         editor.nvim.command(f"setlocal {_OPTIONS}")
         self._press("i")
@@ -122,6 +125,7 @@ class NeovimReplay:
         self._settle()
 
     def _type_ahead(self) -> None:
+        self._pick()
         rest = (self._model.rest or b"").decode()
         text = rest[: self.rng.randint(1, 3)].split("\n")[0] or "a"
         self._model.type(text.encode())
@@ -173,6 +177,7 @@ class NeovimReplay:
         self._settle()
 
     def _accept_in_model(self, key: str) -> None:
+        self._pick()
         model = self._model
         accept = {"<Tab>": model.accept, "<M-w>": model.accept_word, "<M-l>": model.accept_line}[key]
         if accept():
@@ -183,6 +188,7 @@ class NeovimReplay:
             model.type(b"\t")
 
     def _dismiss(self) -> None:
+        self._pick()
         if self._model.rest is not None:
             self._model.offer = None
             self._num_seen = self._read()["num_asked"]
@@ -191,9 +197,37 @@ class NeovimReplay:
         self._settle()
 
     def _choose(self) -> None:
-        """The scripted model has only one suggestion for each text."""
-        self._press(self.rng.choice(["<M-n>", "<M-p>"]))
+        self._pick()
+        direction = self.rng.choice([1, -1])
+        is_shown, state = self._model.rest is not None, self._read()
+        if is_shown and (self._chosen_tick == state["tick"] or len(self._find_fitting()) > 1):
+            self._rotate(direction)
+        elif is_shown:
+            self._direction, self._chosen_tick = direction, state["tick"]
+        self._press("<M-n>" if direction == 1 else "<M-p>")
         self._settle()
+        self._direction = 0
+
+    def _find_fitting(self) -> list[Offer]:
+        shown, fitting = self._model.offer, []
+        for offer in self._offers:
+            self._model.offer = offer
+            fitting += [offer] if self._model.rest is not None else []
+        self._model.offer = shown
+        return fitting
+
+    def _rotate(self, direction: int) -> None:
+        fitting = self._find_fitting()
+        self._offers = fitting[direction:] + fitting[:direction]
+        self._model.offer = self._offers[0]
+
+    def _pick(self) -> None:
+        """Lets the model show the first suggestion that fits. It knows only one, and forgets it after other changes."""
+        if self._model.offer is None:
+            self._offers = []
+        elif self._model.offer not in self._offers:  # what is left after a part was accepted
+            self._offers = [self._model.offer]
+        self._model.offer = next(iter(self._find_fitting()), self._model.offer)
 
     def _undo(self) -> None:
         self._model.undo()
@@ -230,6 +264,7 @@ class NeovimReplay:
         self._compare_text(state)
         self._take_answer(state)
         self._compare_mirror()
+        self._pick()
         wanted = self._model.rest
         self.counts.shown += wanted is not None
         assert ghost == (wanted and wanted.decode()), f"ghost text {ghost!r} instead of {wanted!r}"
@@ -250,7 +285,10 @@ class NeovimReplay:
         asked = "\n".join(answer["lines"]).encode()
         assert asked == self._model.text, "the last request is for another text"
         assert answer["cursor"] == state["cursor"], "the last request is for another place"
-        self._model.offer = _to_offer(answer) if answer["items"] else None
+        self._offers = [_to_offer(answer, item) for item in answer["items"]]
+        self._model.offer = next(iter(self._offers), None)
+        if self._direction and self._find_fitting():
+            self._rotate(self._direction)
 
     def _compare_text(self, state: dict[str, Any]) -> None:
         self._compare_lines(state)
@@ -277,9 +315,8 @@ def _find_offset(lines: Sequence[str], cursor: Sequence[int]) -> int:
     return sum(len(line.encode()) + 1 for line in lines[: row - 1]) + column
 
 
-def _to_offer(answer: dict[str, Any]) -> Offer:
+def _to_offer(answer: dict[str, Any], item: dict[str, Any]) -> Offer:
     """Reads the range of the item as the LSP specification says, with positions in bytes."""
-    (item,) = answer["items"]
     start, end = item["range"]["start"], item["range"]["end"]
     text = "\n".join(answer["lines"]).encode()
     cursor = _find_offset(answer["lines"], answer["cursor"])
