@@ -62,8 +62,10 @@ export function readServerArguments(read: ReadValue): readonly string[] {
   if (isAbsent(value) || value === "") {
     return [];
   }
-  if (typeof value !== "string" || !/^[^/]+:[0-9]+$/.test(value)) {
-    throw new SettingError("the setting midtoken.server must be a host and a port, such as 127.0.0.1:8001");
+  if (typeof value !== "string" || !/^(grpcs:\/\/)?[^/]+:[0-9]+$/.test(value)) {
+    throw new SettingError(
+      "the setting midtoken.server must be a host and a port, such as 127.0.0.1:8001 or grpcs://host:8001",
+    );
   }
   return ["--server", value];
 }

@@ -14,7 +14,7 @@ const values = (settings: Record<string, unknown>) => (name: string) => settings
 
 test("the language server gets its own settings and no others", () => {
   const read = values({ maxTokens: 12, command: "midtoken", server: "127.0.0.1:1", languages: ["python"] });
-  assert.deepEqual(readLanguageServerSettings(read), { maxTokens: 12 });
+  assert.deepEqual(readLanguageServerSettings(read), { maxTokens: 12, languages: ["python"] });
 });
 
 test("the language server gets wrong values too, because it reports them", () => {
@@ -52,7 +52,9 @@ for (const wrong of [7, [], [""], ["midtoken", 7], {}]) {
 }
 
 test("a server becomes an argument", () => {
-  assert.deepEqual(readServerArguments(values({ server: "host:8001" })), ["--server", "host:8001"]);
+  for (const server of ["host:8001", "grpcs://host:8001"]) {
+    assert.deepEqual(readServerArguments(values({ server })), ["--server", server]);
+  }
 });
 
 for (const wrong of ["host", "http://host:1", ":8001", 8001, "host:port"]) {

@@ -80,6 +80,8 @@ async def test_any_error_while_connecting_ends_the_notice_and_is_reported_once(e
     server.error = error
     starter = BackendStarter(server.connect, Status(window), grace_s=0.01, retry_s=0)
     await starter.get()
+    while not window.progress:  # the notice and the end of the wait are due at the same time
+        await asyncio.sleep(0)
     server.is_up.set()
     for _ in range(5):
         assert await starter.get() is None
