@@ -206,24 +206,24 @@ class VsCodeReplay:
             if offered and len(recording.asks) > self._num_asks:
                 return f"nothing is shown instead of {offered[0]}"
             return _find_difference(lines, [text])
-        if not offered:
-            return f"the screen shows {lines}, and the answer for this text is {ask and ask.items}"
-        offered = [*offered, *_find_beginnings(offered[0], recording.asks[-20:])]
+        if ask is None or ask.text != text:
+            return f"the screen shows {lines}, and there is no answer for this text"
+        offered = [*offered, *_find_kept(ask, recording.asks[-20:])]
         self._shown = next((item for item in offered if not _find_difference(lines, [item.result])), None)
         return _find_difference(lines, [item.result for item in offered])
 
 
-def _find_beginnings(item: Item, asks: Sequence[Ask]) -> list[Item]:
-    """Returns earlier suggestions that this one, of the last request, begins with. VS Code keeps one that still fits.
+def _find_kept(now: Ask, asks: Sequence[Ask]) -> list[Item]:
+    """Returns earlier suggestions that the text agrees with. VS Code goes on showing one that still fits.
 
     It replaces brackets and quotes that VS Code has inserted after the cursor since.
     """
-    full, after_cursor = item.before + item.text, asks[-1].text[asks[-1].cursor :]
+    before, after = now.text[: now.cursor], now.text[now.cursor :]
     earlier = [other for ask in asks for other in ask.items or []]
     return [
         other
         for other in earlier
-        if full.startswith(other.before + other.text) and _follows_closers(after_cursor, other.after)
+        if (other.before + other.text).startswith(before) and _follows_closers(after, other.after)
     ]
 
 
