@@ -154,7 +154,8 @@ def test_vscode(real_server: RunningServer, save: Save, tmp_path: Path) -> None:
         "editor.hideCursorInOverviewRuler": True,
         "editor.overviewRulerBorder": False,
     }
-    with open_vscode(tmp_path / "extensions", workspace, file, {"PATH": "/usr/bin:/bin"}, settings) as editor:
+    environment = {"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path)}
+    with open_vscode(tmp_path / "extensions", workspace, file, environment, settings) as editor:
         editor.wait_for(lambda: editor.status, "midtoken: ready")
         editor.press("Control+b")  # hides the side bar
         editor.press("Control+End")
