@@ -23,7 +23,8 @@ class RelatedText:
     half times as many again with it above the line. It is also what costs least: the text above the line is the same
     with and without it, so the server has read it before.
 
-    While one line is typed, its comments only grow at their end.
+    While one line is typed, its comments keep their order, and new ones come at the end. Those that are no longer about
+    the typed word are removed: they would hide the names of the file itself.
     """
 
     redact: Callable[[str], str] = str  # what replaces secrets in whole lines
@@ -46,7 +47,7 @@ class RelatedText:
             line = self._lines[document.uri] = _Line(above)
         words = read_words(context.line_before)
         same = [each for each in others if each.language_id == document.language_id and each.uri != document.uri]
-        line.extend(map(self._redact, self._find(words, same)), self.max_bytes)
+        line.choose(map(self._redact, self._find(words, same)), self.max_bytes)
         indentation = context.line_before[: len(context.line_before) - len(context.line_before.lstrip())]
         return above + line.write(f"{indentation}{marker} ") + context.line_before
 
@@ -80,13 +81,12 @@ class _Line:
     above: str
     declarations: list[Declaration] = field(default_factory=list)
 
-    def extend(self, found: Iterable[Declaration], max_bytes: int) -> None:
-        """Adds those of `found` that are missing. If there is no room for them, the line begins again with `found`."""
+    def choose(self, found: Iterable[Declaration], max_bytes: int) -> None:
+        """Keeps those of `found` for which there is room: the ones that it had in their order, then the others."""
         wanted = _take(found, max_bytes)
-        missing = [declaration for declaration in wanted if declaration not in self.declarations]
-        has_room = sum(map(_num_bytes, [*self.declarations, *missing])) <= max_bytes
+        kept = [declaration for declaration in self.declarations if declaration in wanted]
         # The most urgent one stands next to the line.
-        self.declarations = [*(self.declarations if has_room else ()), *reversed(missing if has_room else wanted)]
+        self.declarations = kept + [declaration for declaration in reversed(wanted) if declaration not in kept]
 
     def write(self, beginning: str) -> str:
         """Returns the declarations as lines that begin with `beginning`."""

@@ -53,17 +53,17 @@ def test_the_budget_is_kept_and_can_be_zero() -> None:
     assert _add(RelatedText(max_bytes=0), "name", _document("b", names)) == "name"
 
 
-def test_while_a_line_is_typed_its_comments_only_grow_at_their_end() -> None:
-    related, other = RelatedText(), _document("b", _NODE)
-    first = _add(related, "No", other)
-    assert _add(related, "Node(chil", other) == first.removesuffix("No") + "# def children(self):\nNode(chil"
+def test_while_a_line_is_typed_its_comments_keep_their_order_and_new_ones_come_last() -> None:
+    related, other = RelatedText(), _document("b", "first = 1\nfirst_two = 2\nlast = 3\n")
+    assert _add(related, "last(fi", other) == "# last = 3\n# first_two = 2\n# first = 1\nlast(fi"
+    assert _add(related, "last(fir", other) == "# last = 3\n# first_two = 2\n# first = 1\nlast(fir"
+    assert _add(related, "last(first_", other) == "# last = 3\n# first_two = 2\nlast(first_"
+    assert _add(related, "last(first_two, la", other) == "# last = 3\nlast(first_two, la"
 
 
-def test_where_the_budget_ends_the_comments_begin_again_with_what_is_needed_now() -> None:
-    related, other = RelatedText(max_bytes=30), _document("b", "first = 1\nsecond = 2\nthird = 3\n")
-    assert _add(related, "fi", other) == "# first = 1\nfi"
-    assert _add(related, "first + sec", other) == "# first = 1\n# second = 2\nfirst + sec"
-    assert _add(related, "first + second + th", other) == "# third = 3\nfirst + second + th"
+def test_where_the_budget_ends_the_most_urgent_remain() -> None:
+    related, other = RelatedText(max_bytes=30), _document("b", "first = 1\nfirst_two = 2\nlast = 3\n")
+    assert _add(related, "last(fi", other) == "# first_two = 2\n# first = 1\nlast(fi"
 
 
 def test_another_line_has_its_own_comments() -> None:
