@@ -9,47 +9,58 @@ from lsp_server.text.context import Context
 
 _BLANKS = re.compile(r"[ \t]*")
 _TAB_COLUMNS = 4  # of a tab in the model's text, or in a line of the file that the model read
+_MAX_UNIT = 8
 _OPENERS = (":", "{")
+# Lines of Python after which a block must follow. In other languages, what follows a colon may be less deep.
+_NEEDS_BLOCK = re.compile(
+    r"\s*(?:async\s|if|for|while|def|class|with|try|else|elif|except|finally)\b[^#]*:\s*(?:#.*)?$"
+)
 
 
 def match_indentation(text: str, context: Context) -> str:
-    """Writes the indentation of the lines after the first as the file does.
+    """Writes the indentation of the text's lines as the file does.
 
     A line that is deeper than the one above, which opens a block, gets one level of the file more. A line that is less
-    deep gets the indentation of the line that it returns to. If there is no such line, the text ends before it. Inside
-    brackets, the columns by which a line is deeper are kept.
+    deep gets the indentation of the line that it returns to. If there is no such line, or a block is missing, the text
+    ends before it. Inside brackets, the columns by which a line is deeper are kept. On a blank line, `text` may begin
+    with blanks. They are those that are missing up to a level of the file.
     """
     unit = find_unit(context)
-    if unit is None or "\n" not in text:
+    if unit is None or ("\n" not in text and not text[:1].isspace()):
         return text
-    writer = _Writer(unit, _find_levels(context))
-    lines = (context.line_before + text).split("\n")
+    lines = text.split("\n")
+    levels = _find_levels(context, unit)
+    if not context.line_before.strip():
+        lines[0] = _begin(lines[0], context.line_before, levels)
+    writer = _Writer(unit, levels)
     kept = [lines[0]]
-    writer.read_first(lines[0])
+    writer.read_first(context.line_before + lines[0])
     for line in lines[1:]:
         written = writer.write(line)
         if written is None:
             break
         kept.append(written)
-    return "\n".join(kept)[len(context.line_before) :]
+    return "\n".join(kept)
 
 
 def find_unit(context: Context) -> str | None:
     """Returns the indentation of one level in the text around the cursor; None if no line shows it."""
-    steps: Counter[str] = Counter()
+    after_openers: Counter[str] = Counter()
+    others: Counter[str] = Counter()
     for part in (context.prefix, context.suffix.partition("\n")[2]):
-        last = ""
+        above = ""
         for line in part.split("\n"):
             if not line.strip():
                 continue
-            blanks = _read_blanks(line)
-            if len(blanks) > len(last) and blanks.startswith(last):
-                steps[blanks[len(last) :]] += 1
-            last = blanks
-    units = [
-        (number, step) for step, number in steps.items() if step == "\t" or (step.strip(" ") == "" and step != " ")
-    ]
-    return max(units)[1] if units else None
+            blanks, blanks_above = _read_blanks(line), _read_blanks(above)
+            step = blanks[len(blanks_above) :]
+            if blanks.startswith(blanks_above) and (
+                step == "\t" or (1 < len(step) <= _MAX_UNIT and not step.strip(" "))
+            ):
+                (after_openers if above.rstrip().endswith(_OPENERS) else others)[step] += 1
+            above = line
+    steps = after_openers or others
+    return max(steps, key=lambda step: (steps[step], -len(step))) if steps else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,7 @@ class _Writer:
         self._unit = unit
         self._levels = levels  # those of the blocks around the line, the outermost first
         self._opens_block = False
+        self._needs_block = False
         self._depth = 0  # of open brackets
 
     def read_first(self, line: str) -> None:
@@ -92,6 +104,8 @@ class _Writer:
             if not self._opens_block:
                 return self._align(columns)
             self._levels.append(_Level(columns, top.written + self._unit))
+        elif self._needs_block:
+            return None
         while self._levels[-1].columns > columns:
             self._levels.pop()
             if not self._levels:
@@ -111,20 +125,45 @@ class _Writer:
         lacking, unopened = match_brackets(line)
         opened = sum(bracket != "}" for bracket in lacking) - sum(bracket != "}" for bracket in unopened)
         self._depth = max(0, self._depth + opened)
+        self._needs_block = self._depth == 0 and _NEEDS_BLOCK.match(line) is not None
 
 
-def _find_levels(context: Context) -> list[_Level]:
-    """The indentations of the cursor's line and of the blocks around it, the outermost first."""
+def _begin(first_line: str, line_before: str, levels: list[_Level]) -> str:
+    """Returns the first line of text on a blank line. The last of `levels` becomes that of the line.
+
+    Blanks at the beginning lead to the deepest level of the file that they reach. If that is the cursor's own, they are
+    removed: the model has counted on another indentation than the file's.
+    """
+    blanks = _read_blanks(first_line)
+    columns = _count_columns(line_before + blanks)
+    reached = [level for level in levels if level.columns <= columns and level.written.startswith(line_before)]
+    written = max(reached, key=lambda level: level.columns).written if reached else line_before
+    while levels and levels[-1].columns >= min(columns, _count_columns(written)):
+        levels.pop()
+    levels.append(_Level(columns, written))
+    return written[len(line_before) :] + first_line[len(blanks) :]
+
+
+def _find_levels(context: Context, unit: str) -> list[_Level]:
+    """The indentations of the blocks around the cursor's line, the outermost first.
+
+    The last one is the line's own, or, on a blank line, the deepest that it may have.
+    """
     lines = [line for line in context.prefix.split("\n")[:-1] if line.strip()]
     levels: list[_Level] = []
-    for line in [context.line_before, *reversed(lines)]:
+    if context.line_before.strip():
+        lines.append(context.line_before)
+    elif lines and lines[-1].partition("#")[0].rstrip().endswith(_OPENERS):
+        block = _read_blanks(lines[-1]) + unit
+        levels.append(_Level(_count_columns(block), block))
+    for line in reversed(lines):
         blanks = _read_blanks(line)
         columns = _count_columns(blanks)
         if not levels or columns < levels[0].columns:
             levels.insert(0, _Level(columns, blanks))
         if columns == 0:
             break
-    if levels[0].columns > 0:
+    if not levels or levels[0].columns > 0:
         levels.insert(0, _Level(0, ""))
     return levels
 

@@ -91,7 +91,7 @@ def test_the_inserted_text_is_a_beginning_of_the_generated_text(text: str, suffi
     assume(insertion is not None)
     assert insertion is not None
     assert insertion.text != ""
-    assert text.startswith(insertion.text)
+    assert text.lstrip().startswith(insertion.text.lstrip())
 
 
 @given(_TEXTS.filter(str.strip))

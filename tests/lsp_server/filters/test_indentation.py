@@ -36,6 +36,13 @@ def test_the_unit_is_read_from_the_text_around_the_cursor(text: str, unit: str |
         (_TABS + "x = f(", "\n    a,\n)", "\n\ta,\n)"),
         ("a = 1\nif x:", "\n  y()", "\n  y()"),  # the file shows no unit
         (_FOUR + "x = 1", "", ""),
+        (_TWO + "  @property\n  ", "  def g(self):\n        return 2", "def g(self):\n    return 2"),
+        (_TWO + "if x:\n  ", "  if y:\n        z()\n    w()", "if y:\n    z()\n  w()"),
+        (_TWO + "if x:\n", "    y()\n    z()", "  y()\n  z()"),
+        (_TABS + "if x:\n", "    y()\n    z()", "\ty()\n\tz()"),
+        (_FOUR + "if x:\n", "    y()\nz()", "    y()\nz()"),
+        (_FOUR + "class B:\n    x = 1\n\n", "    def g(self):\n        pass", "    def g(self):\n        pass"),
+        (_FOUR + "    ", "x = 1\n    y = 2", "x = 1\n    y = 2"),
         (_FOUR + "if x: y = {", "\n    1: 2,\n}", "\n    1: 2,\n}"),
     ],
 )
@@ -48,11 +55,26 @@ def test_the_text_ends_before_a_line_that_returns_to_no_level_of_the_file() -> N
     assert match_indentation(" 2\n  x = 1\n", context) == " 2"
 
 
+@pytest.mark.parametrize("opener", ["while d:", "try:  # note", "async def f():", "else:"])
+def test_the_text_ends_before_a_line_where_a_block_is_missing(opener: str) -> None:
+    assert match_indentation(f"{opener}\n    x = 1", Context(_FOUR + "    ", "")) == opener
+
+
+def test_in_other_languages_a_line_after_a_colon_may_be_as_deep() -> None:
+    context = Context("switch (x) {\n  case 1:\n    f();\n  ", "")
+    assert match_indentation("case 2:\n  case 3:\n    g();", context) == "case 2:\n  case 3:\n    g();"
+
+
+def test_indentation_inside_texts_is_not_taken_for_the_unit() -> None:
+    pattern = "".join(f"{' ' * number}any\n" for number in (1, 12, 30))
+    assert find_unit(Context(f'x = """\n{pattern}"""\nif a:\n    b()\n', "")) == "    "
+
+
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["if a:", "b()", "c = 1"])), max_size=8))
 def test_code_with_the_files_own_indentation_is_not_changed(lines: list[tuple[int, str]]) -> None:
     level, written, opens = 0, [], True
     for wanted, code in lines:
-        level = min(wanted, level + 1 if opens else level)
+        level = level + 1 if opens else min(wanted, level)
         written.append("    " * level + code)
         opens = code.endswith(":")
     text = "\n" + "\n".join(written)
@@ -66,5 +88,5 @@ def test_only_indentation_changes_and_the_end_may_be_cut(text: str, file: str, l
     written = match_indentation(text, Context(file + line, ""))
     old, new = text.split("\n"), written.split("\n")
     assert len(new) <= len(old)
-    assert new[0] == old[0]
+    assert new[0].lstrip(" \t") == old[0].lstrip(" \t")
     assert [each.lstrip(" \t") for each in new[1:]] == [each.lstrip(" \t") for each in old[1 : len(new)]]
