@@ -77,6 +77,8 @@ class _Writer:
     def __init__(self, unit: str, levels: list[_Level]) -> None:
         self._unit = unit
         self._levels = levels  # those of the blocks around the line, the outermost first
+        self._stray: _Level | None = None  # that of the line above, if it is deeper without a reason
+        self._is_continued = False  # the line above, by its backslash
         self._opens_block = False
         self._needs_block = False
         self._depth = 0  # of open brackets
@@ -97,15 +99,19 @@ class _Writer:
         return written + line[len(blanks) :]
 
     def _find_indentation(self, columns: int) -> str | None:
-        top = self._levels[-1]
         if self._depth > 0:
             return self._align(columns)
-        if columns > top.columns:
+        if columns > self._levels[-1].columns:
             if not self._opens_block:
-                return self._align(columns)
-            self._levels.append(_Level(columns, top.written + self._unit))
+                written = self._align(columns)
+                self._stray = None if self._is_continued else _Level(columns, written)
+                return written
+            if self._stray is not None and self._stray.columns < columns:
+                self._levels.append(self._stray)  # the block is that line's
+            self._levels.append(_Level(columns, self._levels[-1].written + self._unit))
         elif self._needs_block:
             return None
+        self._stray = None
         while self._levels[-1].columns > columns:
             self._levels.pop()
             if not self._levels:
@@ -121,6 +127,7 @@ class _Writer:
         return base.written + " " * deeper
 
     def _note_end(self, line: str) -> None:
+        self._is_continued = line.endswith("\\")
         self._opens_block = line.partition("#")[0].rstrip().endswith(_OPENERS)
         lacking, unopened = match_brackets(line)
         opened = sum(bracket != "}" for bracket in lacking) - sum(bracket != "}" for bracket in unopened)

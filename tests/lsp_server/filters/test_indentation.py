@@ -50,6 +50,33 @@ def test_lines_get_the_indentation_of_the_file(prefix: str, text: str, written: 
     assert match_indentation(text, Context(prefix, "")) == written
 
 
+_LOOP = "    for x in y:\n        if x:\n            f(x)\n    return 1"
+
+
+@pytest.mark.parametrize(
+    ("before", "text"),
+    [
+        ("def g(y):\n", _LOOP),  # the cursor is in the first column
+        ("def g(y):\n  ", _LOOP[2:]),
+        ("def g(y):\n", "\n" + _LOOP),
+        (
+            "def g(y):\n    for x in y:\n        if x:\n            f(x)\n",
+            "        else:\n            g(x)\n    return 1",
+        ),
+        ("", 'if y == "#":\n' + _LOOP),  # what looks like a comment hides that the line opens a block
+        (
+            "",
+            """if x and \\
+  y:
+    f(x)
+    g(x)""",
+        ),
+    ],
+)
+def test_blocks_of_the_suggestion_keep_their_depth(before: str, text: str) -> None:
+    assert match_indentation(text, Context(_FOUR + before, "")) == text
+
+
 def test_the_text_ends_before_a_line_that_returns_to_no_level_of_the_file() -> None:
     context = Context(_FOUR + "class B:\n    def g(self):\n        return", "")
     assert match_indentation(" 2\n  x = 1\n", context) == " 2"
