@@ -14,7 +14,7 @@ from inference.protocol.completion import Chunks, CompletionRequest
 from lsp_server.completion.backend import BackendFactory, BackendStarter
 from lsp_server.completion.generation import Question
 from lsp_server.completion.session import Session
-from lsp_server.disturbance import find_disturbance
+from lsp_server.disturbance import find_disturbance, is_paste
 from lsp_server.eligibility import find_document_silence
 from lsp_server.errors import EditorError, OutOfStepError, to_midtoken_error
 from lsp_server.filters.fit import Insertion, fit
@@ -113,7 +113,11 @@ class MidtokenServer(LanguageServer):
         try:
             document = self.documents.get(params.text_document.uri)
             self._sessions[document.uri].supersede()
+            last_edit = document.last_edit
             document.apply(params.text_document.version, params.content_changes)
+            if document.last_edit is not last_edit:  # an edit of an older version is ignored
+                offered = self._offered.get(document.uri, frozenset())
+                document.was_pasted = is_paste(document.last_edit, offered)
             self.documents.note_edit(document)
             self._judge(document)
         except EditorError as error:
@@ -188,7 +192,7 @@ class MidtokenServer(LanguageServer):
         place = document.find_place(position)
         context = cut_context(document, place.position, self.settings)
         if not is_invoked:
-            silence = find_disturbance(document, place, context, self._offered.get(document.uri, frozenset()))
+            silence = find_disturbance(document, place, context)
             if silence is not None:
                 return silence
         sent = self._guard.redact_excerpt(cut_excerpt(document, place.position, context))

@@ -22,6 +22,9 @@ class Question:
     request: CompletionRequest
 
 
+_CUTS = (FinishReason.DEADLINE, FinishReason.CANCELLED, FinishReason.SUPERSEDED)
+
+
 class NoAnswer(enum.Enum):
     """Why a generation has no answer to a question."""
 
@@ -38,6 +41,7 @@ class Generation:
     text: str = ""
     is_finished: bool = False
     reached_suffix: bool = False  # what the suffix of its request begins with is not part of the text
+    was_cut: bool = False  # by its deadline or the server, so the model would write more
     failure: Silence | None = None  # why it ended early
 
     def add(self, chunk: CompletionChunk) -> None:
@@ -45,6 +49,7 @@ class Generation:
         if chunk.candidate == 0:
             self.text += chunk.text
             self.is_finished = self.is_finished or chunk.finish_reason is not None
+            self.was_cut = self.was_cut or chunk.finish_reason in _CUTS
             self.reached_suffix = self.reached_suffix or chunk.finish_reason is FinishReason.SUFFIX
 
     def find_answer(self, question: Question) -> str | NoAnswer:
@@ -69,6 +74,11 @@ class Generation:
             return NoAnswer.MISMATCH if all_accepted else remaining
         whole_lines = remaining.rpartition("\n")[0]
         return whole_lines if whole_lines.strip() else NoAnswer.PENDING
+
+    @property
+    def says_nothing(self) -> bool:
+        """True if it ended before it had any text. It answers its own question, and no later one."""
+        return self.is_finished and self.was_cut and not self.text.strip()
 
     @property
     def _is_dead(self) -> bool:

@@ -54,7 +54,7 @@ class Session:
         self.supersede()
         number = self._num_requests
         while number == self._num_requests:
-            if self._generation is None or self._generation.find_answer(question) is NoAnswer.MISMATCH:
+            if not self._can_answer(question):
                 self._stop()
                 known = self._recall(question)
                 if known is not None:
@@ -72,7 +72,10 @@ class Session:
 
     async def draw_alternatives(self, question: Question) -> list[str] | Silence:
         """Returns more texts for a question that has an answer, in no order; none if the server is busy."""
+        number = self._num_requests
         backend = await self._starter.get()
+        if number != self._num_requests:
+            return SUPERSEDED
         if backend is None:
             return []
         drawing = self._drawing = asyncio.create_task(draw_alternatives(backend, question.request))
@@ -80,7 +83,8 @@ class Session:
             await asyncio.wait({drawing})
         finally:
             drawing.cancel()
-        return SUPERSEDED if drawing.cancelled() else drawing.result()
+        is_obsolete = number != self._num_requests or drawing.cancelled()
+        return SUPERSEDED if is_obsolete else drawing.result()
 
     def supersede(self) -> None:
         """Ends the waiting request without a suggestion. The generation continues. To be called for each edit."""
@@ -93,6 +97,12 @@ class Session:
         """Cancels the generation, and ends the waiting request without a suggestion."""
         self.supersede()
         self._stop()
+
+    def _can_answer(self, question: Question) -> bool:
+        generation = self._generation
+        if generation is None or generation.says_nothing:
+            return False
+        return generation.find_answer(question) is not NoAnswer.MISMATCH
 
     def _recall(self, question: Question) -> str | None:
         answers = (generation.find_answer(question) for generation in self._remembered)
@@ -122,7 +132,8 @@ class Session:
                     generation.add(chunk)
                     self._try_to_answer()
             generation.is_finished = True
-            self._remembered.appendleft(generation)
+            if not generation.says_nothing:
+                self._remembered.appendleft(generation)
             self._try_to_answer()
             self._status.working()
         except Exception as error:  # nobody awaits this task's result, so every error is reported here

@@ -65,6 +65,7 @@ class Document:
         "last_edit",
         "uri",
         "version",
+        "was_pasted",
     )
 
     def __init__(self, item: TextDocumentItem, encoding: PositionEncodingKind) -> None:
@@ -76,6 +77,7 @@ class Document:
         self.anchor_line = 0
         # None before the first edit, and after edits of the whole text or of several places.
         self.last_edit: Edit | None = None
+        self.was_pasted = False  # what the last edit inserted (lsp_server.disturbance)
         self._encoding = encoding
         self._lines: list[str] = [""]
         self._num_chars = 0
@@ -116,6 +118,7 @@ class Document:
             return
         self.version = version
         self.last_edit = None
+        self.was_pasted = False
         self._was_edited = True
         for change in changes:
             if isinstance(change, TextDocumentContentChangeWholeDocument):

@@ -3,7 +3,7 @@
 import pytest
 from lsprotocol.types import Position, PositionEncodingKind, Range, TextDocumentContentChangePartial, TextDocumentItem
 
-from lsp_server.disturbance import find_disturbance
+from lsp_server.disturbance import find_disturbance, is_paste
 from lsp_server.reporting.reasons import Reason
 from lsp_server.settings import Settings
 from lsp_server.text.context import cut_context
@@ -12,7 +12,8 @@ from lsp_server.text.documents import Document
 
 def _find(document: Document, line: int, character: int, offered: frozenset[str] = frozenset()) -> Reason | None:
     place = document.find_place(Position(line, character))
-    silence = find_disturbance(document, place, cut_context(document, place.position, Settings()), offered)
+    document.was_pasted = is_paste(document.last_edit, offered)
+    silence = find_disturbance(document, place, cut_context(document, place.position, Settings()))
     return None if silence is None else silence.reason
 
 
@@ -55,6 +56,12 @@ def test_after_pasting_nothing_is_offered_until_the_next_edit(text: str) -> None
     assert _find(document, line, len(before)) is Reason.PASTED
     _insert(document, line, len(before), "z")
     assert _find(document, line, len(before) + 1) is None
+
+
+def test_pasted_text_is_no_reason_elsewhere() -> None:
+    document = _open("\nx = ")
+    _insert(document, 0, 0, "a = 1\nb = 2")
+    assert _find(document, 2, 4) is None
 
 
 @pytest.mark.parametrize(

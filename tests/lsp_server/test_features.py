@@ -406,3 +406,18 @@ async def test_shutdown_answers_waiting_requests_and_closes_the_connection(both:
     assert stream.is_cancelled
     assert both.backend.is_closed
     assert await asyncio.wait_for(answer, 5) is None
+
+
+async def test_after_an_accepted_suggestion_each_request_has_an_answer(both: InProcess) -> None:
+    await both.start()
+    both.editor.open("def f(")
+    answer = both.editor.ask(0, 6)
+    await wait_for(lambda: len(both.backend.streams) == 1)
+    both.backend.streams[0].finish("x):\n    return x")
+    await answer
+    both.editor.edit(0, 6, "x):\n    return x")
+    answer = both.editor.ask(1, 12)
+    await wait_for(lambda: len(both.backend.streams) == 2)
+    both.backend.streams[1].finish(" + 1")
+    await answer
+    assert (await both.editor.ghost(1, 12)).insert_text == "x + 1"

@@ -10,7 +10,7 @@ from inference.protocol.completion import CompletionRequest, FinishReason
 from lsp_server.completion.backend import BackendStarter
 from lsp_server.completion.generation import Question
 from lsp_server.completion.session import Session
-from lsp_server.reporting.reasons import Reason, Silence
+from lsp_server.reporting.reasons import SUPERSEDED, Reason, Silence
 from lsp_server.reporting.status import Status
 from tests.support.lsp_fakes import FedBackend, RecordingWindow
 
@@ -73,6 +73,34 @@ async def ask_and_finish(bench: Bench, prefix: str, text: str) -> str | Reason:
     await settle()
     bench.backend.streams[-1].finish(text)
     return await task
+
+
+async def test_a_text_that_its_deadline_has_cut_to_nothing_is_not_the_answer_to_later_requests(bench: Bench) -> None:
+    task = bench.ask("return ")
+    await settle()
+    bench.backend.streams[-1].finish("", FinishReason.DEADLINE)
+    assert await task == ""
+    assert await ask_and_finish(bench, "return Nod", "e") == "e"
+    assert await ask_and_finish(bench, "return ", "Node") == "Node"
+
+
+async def test_what_its_deadline_has_cut_is_suggested_while_it_is_typed(bench: Bench) -> None:
+    task = bench.ask("return ")
+    await settle()
+    bench.backend.streams[-1].finish("Nod", FinishReason.DEADLINE)
+    assert await task == "Nod"
+    assert await bench.ask("return N") == "od"
+    assert await ask_and_finish(bench, "return Nod", "e") == "e"
+
+
+async def test_no_more_texts_are_drawn_after_an_edit_while_it_connects(bench: Bench) -> None:
+    assert await ask_and_finish(bench, "return ", "x") == "x"
+    bench.starter.drop(bench.backend)
+    request = CompletionRequest("return ")
+    drawing = asyncio.create_task(bench.session.draw_alternatives(Question("return ", "", request)))
+    await asyncio.sleep(0)
+    bench.session.supersede()
+    assert await asyncio.wait_for(drawing, 5) is SUPERSEDED
 
 
 async def test_a_request_is_answered_by_the_model(bench: Bench) -> None:
