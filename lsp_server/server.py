@@ -29,6 +29,7 @@ from lsp_server.reporting.window import LspWindow
 from lsp_server.settings import SECTION, Settings, SettingsSources
 from lsp_server.text.context import Context, cut_context
 from lsp_server.text.documents import Document, Documents, Place
+from lsp_server.text.positions import replace_surrogates
 from lsp_server.transport.editor_process import EditorProcess
 from lsp_server.transport.pygls_overrides import MidtokenProtocol, build_strict_converter
 
@@ -249,7 +250,7 @@ class MidtokenServer(LanguageServer):
             deadline_ms=self.settings.deadline_ms,
             chunks=Chunks.LINES,
             tenant=self._tenant,
-            document=uuid.uuid5(uuid.NAMESPACE_URL, document.uri).hex,  # no path leaves the editor
+            document=uuid.uuid5(uuid.NAMESPACE_URL, replace_surrogates(document.uri)).hex,  # no path leaves the editor
         )
 
 

@@ -7,6 +7,7 @@ from itertools import takewhile
 
 from lsp_server.brackets import count_faults, match_brackets
 from lsp_server.filters.indentation import match_indentation
+from lsp_server.filters.placeholders import cut_at_placeholder
 from lsp_server.filters.repeated_lines import drop_repeated_above, drop_repeated_below
 from lsp_server.filters.suffix_overlap import cut_to_line, replaces_rest, trim_blanks, trim_overlap
 from lsp_server.filters.unsafe_characters import cut_at_unsafe
@@ -14,6 +15,7 @@ from lsp_server.text.context import Context
 
 _FILTERS: tuple[Callable[[str, Context], str], ...] = (
     cut_at_unsafe,
+    cut_at_placeholder,
     match_indentation,
     drop_repeated_below,
     drop_repeated_above,

@@ -421,3 +421,19 @@ async def test_after_an_accepted_suggestion_each_request_has_an_answer(both: InP
     both.backend.streams[1].finish(" + 1")
     await answer
     assert (await both.editor.ghost(1, 12)).insert_text == "x + 1"
+
+
+async def test_a_name_with_half_a_surrogate_pair_is_no_defect(both: InProcess) -> None:
+    await both.start()
+    uri = "file:///project/\ud800.py"
+    item = {"uri": uri, "languageId": "python", "version": 1, "text": "x"}
+    both.editor.send({"jsonrpc": "2.0", "method": "textDocument/didOpen", "params": {"textDocument": item}})
+    params = {
+        "textDocument": {"uri": uri},
+        "position": {"line": 0, "character": 1},
+        "context": {"triggerKind": 2},
+    }
+    request = {"jsonrpc": "2.0", "id": "odd", "method": "textDocument/inlineCompletion", "params": params}
+    answer = asyncio.ensure_future(both.exchange(request))
+    (await wait_for_stream(both)).finish(" = 1")
+    assert [item["insertText"] for item in (await answer)["result"]["items"]] == ["x = 1"]

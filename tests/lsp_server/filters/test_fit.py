@@ -109,6 +109,7 @@ def test_before_unrelated_text_the_first_line_is_kept(text: str) -> None:
     ("around", "text", "counted"),
     [
         ("x = |\n", "1\x1b", "cut_at_unsafe"),
+        ("x = |\n", 'key = "REDACTED"', "cut_at_placeholder"),
         ("if a:\n\tb()\nif c:|\n", "\n    d()", "match_indentation"),
         ("|\nx = 1\n", "x = 1", "drop_repeated_below"),
         ("x = 1\n|\n", "x = 1", "drop_repeated_above"),
