@@ -134,6 +134,7 @@ class MidtokenServer(LanguageServer):
                 document.lose_step("the editor sent an edit that cannot be read")
             except OutOfStepError as error:
                 self._status.failed(error)
+            self._judge(document)
 
     def close(self, uri: str) -> None:
         """Removes a document and cancels its generation. Does nothing if the document is not open."""

@@ -7,6 +7,7 @@ from typing import Protocol
 from urllib.parse import unquote
 
 from inference.errors import MidtokenError
+from lsp_server.errors import EditorError
 from lsp_server.reporting.reasons import Reason, Silence, find_reason
 
 
@@ -136,11 +137,13 @@ class Status:
 
     def _fail(self, error: MidtokenError, reason: Reason) -> None:
         text = " ".join(str(error).split()) or type(error).__name__
-        self._is_failing = True
+        is_general = not isinstance(error, EditorError)  # otherwise only one document has no suggestions
+        self._is_failing = self._is_failing or is_general
         if text not in self._shown_errors:
             self._shown_errors.add(text)
             self._window.show_error(f"midtoken: {text}")
-            self._window.report(StatusReport(None, State.ERROR, reason, text))
+            if is_general:
+                self._window.report(StatusReport(None, State.ERROR, reason, text))
 
     def _tell_once(self, text: str) -> None:
         if text not in self._told:

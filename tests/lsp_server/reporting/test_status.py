@@ -1,6 +1,7 @@
 """What the user is told, and how often."""
 
 from inference.errors import LaunchError, OverloadedError, ServerError
+from lsp_server.errors import OutOfStepError
 from lsp_server.reporting.reasons import Reason, Silence
 from lsp_server.reporting.status import State, Status, StatusReport
 from tests.support.lsp_fakes import RecordingWindow
@@ -55,6 +56,13 @@ def test_changes_of_state_are_reported_to_editors_that_show_it() -> None:
         (None, State.ERROR, "busy"),
         (None, State.READY, "ready"),
     ]
+
+
+def test_what_concerns_one_document_is_not_the_state_of_all() -> None:
+    window = RecordingWindow()
+    Status(window).failed(OutOfStepError("its text is lost"))
+    assert window.errors == ["midtoken: its text is lost"]
+    assert window.reports == []
 
 
 def test_why_a_document_has_no_suggestions_is_told_when_it_changes() -> None:
