@@ -6,8 +6,8 @@
 # Usage: get_code_server.sh FOLDER NODE_FOLDER        the command is FOLDER/code-server
 set -euo pipefail
 
-folder="$(mkdir -p "$1" && cd "$1" && pwd)"
-node="$(cd "$2" && pwd)"
+folder="$(mkdir -p "$1" && cd "$1" && pwd -P)"
+node="$(cd "$2" && pwd -P)"
 version=4.139.1
 
 wanted=(libkrb5-dev libsecret-1-dev libx11-dev libxkbfile-dev pkg-config build-essential)
