@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from lsp_server.brackets import match_brackets
+from lsp_server.filters.open_text import find_open_quotes
 from lsp_server.text.context import Context
 
 _BLANKS = re.compile(r"[ \t]*")
@@ -22,8 +23,9 @@ def match_indentation(text: str, context: Context) -> str:
 
     A line that is deeper than the one above, which opens a block, gets one level of the file more. A line that is less
     deep gets the indentation of the line that it returns to. If there is no such line, or a block is missing, the text
-    ends before it. Inside brackets, the columns by which a line is deeper are kept. On a blank line, `text` may begin
-    with blanks. They are those that are missing up to a level of the file.
+    ends before it. Inside brackets and docstrings, the columns by which a line is deeper are kept; other texts of
+    several lines stay as they are. On a blank line, `text` may begin with blanks. They are those that are missing up to
+    a level of the file.
     """
     unit = find_unit(context)
     if unit is None or ("\n" not in text and not text[:1].isspace()):
@@ -32,7 +34,7 @@ def match_indentation(text: str, context: Context) -> str:
     levels = _find_levels(context, unit)
     if not context.line_before.strip():
         lines[0] = _begin(lines[0], context.line_before, levels)
-    writer = _Writer(unit, levels)
+    writer = _Writer(unit, levels, find_open_quotes(context.prefix[: len(context.prefix) - len(context.line_before)]))
     kept = [lines[0]]
     writer.read_first(context.line_before + lines[0])
     for line in lines[1:]:
@@ -74,8 +76,10 @@ class _Level:
 class _Writer:
     """Writes one line after the other with the indentation of the file."""
 
-    def __init__(self, unit: str, levels: list[_Level]) -> None:
+    def __init__(self, unit: str, levels: list[_Level], open_quotes: str | None) -> None:
         self._unit = unit
+        self._open_quotes = open_quotes  # of the text of several lines in which the next line begins
+        self._is_docstring = True  # that text; what begins above the cursor's line is taken for one
         self._levels = levels  # those of the blocks around the line, the outermost first
         self._stray: _Level | None = None  # that of the line above, if it is deeper without a reason
         self._is_continued = False  # the line above, by its backslash
@@ -89,6 +93,9 @@ class _Writer:
 
     def write(self, line: str) -> str | None:
         """Returns the line as the file would write it; None if it returns to a level that the file does not have."""
+        if self._open_quotes is not None and not self._is_docstring:
+            self._note_end(line)
+            return line
         if not line.strip():
             return ""
         blanks = _read_blanks(line)
@@ -99,7 +106,7 @@ class _Writer:
         return written + line[len(blanks) :]
 
     def _find_indentation(self, columns: int) -> str | None:
-        if self._depth > 0:
+        if self._depth > 0 or self._open_quotes is not None:
             return self._align(columns)
         if columns > self._levels[-1].columns:
             if not self._opens_block:
@@ -119,7 +126,7 @@ class _Writer:
         return self._levels[-1].written if self._levels[-1].columns == columns else None
 
     def _align(self, columns: int) -> str:
-        """The indentation of a line inside brackets, or of one that is deeper without a reason."""
+        """The indentation of a line in brackets or a docstring, or of one that is deeper without a reason."""
         base = next((level for level in reversed(self._levels) if level.columns <= columns), _Level(0, ""))
         deeper = columns - base.columns
         if self._unit == "\t":
@@ -127,12 +134,17 @@ class _Writer:
         return base.written + " " * deeper
 
     def _note_end(self, line: str) -> None:
-        self._is_continued = line.endswith("\\")
-        self._opens_block = line.partition("#")[0].rstrip().endswith(_OPENERS)
-        lacking, unopened = match_brackets(line)
-        opened = sum(bracket != "}" for bracket in lacking) - sum(bracket != "}" for bracket in unopened)
-        self._depth = max(0, self._depth + opened)
-        self._needs_block = self._depth == 0 and _NEEDS_BLOCK.match(line) is not None
+        was_open, self._open_quotes = self._open_quotes, find_open_quotes(line, self._open_quotes)
+        if was_open is None:
+            self._is_docstring = line.lstrip().startswith(('"""', "'''"))
+        is_code = was_open is None and self._open_quotes is None
+        self._is_continued = is_code and line.endswith("\\")
+        self._opens_block = is_code and line.partition("#")[0].rstrip().endswith(_OPENERS)
+        if is_code:
+            lacking, unopened = match_brackets(line)
+            opened = sum(bracket != "}" for bracket in lacking) - sum(bracket != "}" for bracket in unopened)
+            self._depth = max(0, self._depth + opened)
+        self._needs_block = is_code and self._depth == 0 and _NEEDS_BLOCK.match(line) is not None
 
 
 def _begin(first_line: str, line_before: str, levels: list[_Level]) -> str:

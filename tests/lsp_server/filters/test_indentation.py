@@ -82,6 +82,25 @@ def test_the_text_ends_before_a_line_that_returns_to_no_level_of_the_file() -> N
     assert match_indentation(" 2\n  x = 1\n", context) == " 2"
 
 
+@pytest.mark.parametrize(
+    ("before", "text"),
+    [
+        ("x = ", '"""\n  abc:\n  def\n \n"""\ny = 1'),
+        ("if x:\n    y = ", '"""\nabc\n"""\n    z = 1'),
+        ("def g():\n    ", '"""Do it.\n\n    if a:\n    b\n    """\n    return 1'),
+        ('def g():\n    """Do it.\n\n    Then', ' that:\n    a\n  b\n    """\n    return 1'),
+    ],
+)
+def test_texts_of_several_lines_are_no_code(before: str, text: str) -> None:
+    assert match_indentation(text, Context(_FOUR + before, "")) == text
+
+
+def test_a_docstring_is_indented_as_its_block() -> None:
+    text = '\n        """Do it.\n\n        And:\n          that\n        """\n        return 1'
+    written = '\n    """Do it.\n\n    And:\n      that\n    """\n    return 1'
+    assert match_indentation(text, Context(_TWO + "class B:\n  def g():", "")) == written
+
+
 @pytest.mark.parametrize("opener", ["while d:", "try:  # note", "async def f():", "else:"])
 def test_the_text_ends_before_a_line_where_a_block_is_missing(opener: str) -> None:
     assert match_indentation(f"{opener}\n    x = 1", Context(_FOUR + "    ", "")) == opener
