@@ -118,7 +118,7 @@ class Status:
             self._window.report(StatusReport(uri, State.READY, "ready", ""))
             return
         self._off[uri] = silence
-        name = unquote(uri.rpartition("/")[2])
+        name = unquote(uri.rpartition("/")[2]) if "/" in uri else "a document"  # what is no URI may be anything
         self._window.log(f"{silence.reason}: {name} gets no suggestions: {silence.message}")
         self._window.report(StatusReport(uri, State.OFF, silence.reason, silence.message))
         if silence.reason in (Reason.TOO_LARGE, Reason.OTHER_LANGUAGE):

@@ -29,7 +29,10 @@ _requests = st.builds(
 
 @pytest.mark.parametrize("kind", ["qwen", "llama2"])
 def test_no_admitted_request_exceeds_the_window_or_its_reserved_room(kind: str) -> None:
-    """The model spells healed bytes with as many tokens as possible, and never ends a text."""
+    """The model spells healed bytes with as many tokens as possible, and never ends a text.
+
+    What it writes may be the suffix by chance.
+    """
     bench = build_scripted_bench(kind=kind, cache_tokens=_CACHE_TOKENS, memory_mib=0)
     model, ends = bench.model, set[str]()
 
@@ -41,7 +44,7 @@ def test_no_admitted_request_exceeds_the_window_or_its_reserved_room(kind: str) 
         for sink in sinks:
             sink.wait_for_end()
             if sink.error is None:
-                assert sink.finish_reason in (FinishReason.LENGTH, FinishReason.EXTENT)
+                assert sink.finish_reason in (FinishReason.LENGTH, FinishReason.EXTENT, FinishReason.SUFFIX)
             else:
                 assert isinstance(sink.error, InvalidRequestError | OverloadedError)
             ends.add(type(sink.error).__name__)
