@@ -1,6 +1,7 @@
 """The language server as a process with LSP on stdin and stdout, which an editor starts."""
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -28,6 +29,7 @@ def serve_stdio(connect: BackendFactory, languages: tuple[str, ...] | None = Non
 
 
 async def _serve(server: MidtokenServer) -> NoReturn:
+    gc.freeze()  # what the imports have made stays; to look at it again and again would delay keys by 10 ms
     server.protocol.set_writer(StdoutWriter(sys.stdout.buffer))
     reader = open_descriptor(sys.stdin.fileno())
     serving = asyncio.create_task(serve_messages(reader, server.protocol, server.settle))

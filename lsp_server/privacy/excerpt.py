@@ -1,7 +1,6 @@
 """The text that is sent for a completion, with as much around it as tells whether there are secrets in it."""
 
 from dataclasses import dataclass
-from itertools import takewhile
 
 from lsprotocol.types import Position
 
@@ -60,7 +59,7 @@ def _find_tail(document: Document, number: int, before: str, context: Context) -
     shown = len(context.suffix) - (context.suffix.rfind("\n") + 1)
     start = shown if num_below else len(before) + shown
     rest = document.lines[number + num_below][start : start + _MARGIN_CHARS]
-    return clean("".join(takewhile(lambda char: char not in "\r\n", rest)))
+    return clean(rest.partition("\n")[0].partition("\r")[0])
 
 
 def _replace(text: str, spans: list[Span], start: int, end: int) -> str:

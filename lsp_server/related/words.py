@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+_MAX_CHARS = 400  # of the line that are read; it may be one of megabytes
 _WORD_AT_END = re.compile(r"[^\W\d]\w*\Z")
 _BRACKET = re.compile(r"(?:([^\W\d]\w*)[ \t]*)?\(|\)")
 
@@ -17,6 +18,7 @@ class Words:
 
 def read_words(line_before: str) -> Words:
     """Returns the names in the text of the line before the cursor. A bracket in a string counts, too."""
+    line_before = line_before[-_MAX_CHARS:]
     typed = _WORD_AT_END.search(line_before)
     open_calls: list[str] = []
     for match in _BRACKET.finditer(line_before):
