@@ -1,6 +1,9 @@
 """Brackets and quotes in a line: which are open, and which of them editors insert by themselves."""
 
+import re
+
 _CLOSER_OF = {"(": ")", "[": "]", "{": "}"}
+_ANY_BRACKET = re.compile(r"[()\[\]{}]")
 BRACKETS = frozenset(_CLOSER_OF.values())  # the closing ones
 QUOTES = "\"'`"
 CLOSERS = BRACKETS | frozenset(QUOTES)  # editors insert these after the cursor automatically
@@ -19,11 +22,11 @@ def match_brackets(text: str) -> tuple[str, str]:
     """
     lacking: list[str] = []
     unopened = ""
-    for char in text:
+    for char in _ANY_BRACKET.findall(text):
         if char in _CLOSER_OF:
             lacking.append(_CLOSER_OF[char])
-        elif char in BRACKETS and lacking and lacking[-1] == char:
+        elif lacking and lacking[-1] == char:
             lacking.pop()
-        elif char in BRACKETS:
+        else:
             unopened += char
     return "".join(lacking), unopened
