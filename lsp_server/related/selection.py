@@ -1,5 +1,6 @@
 """Chooses the declarations of other open files that the cursor's line uses, or is about to use."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -24,7 +25,8 @@ class RelatedText:
     with and without it, so the server has read it before.
 
     While one line is typed, its comments keep their order, and new ones come at the end. Those that are no longer about
-    the typed word are removed: they would hide the names of the file itself.
+    the typed word are removed. Where the text around the cursor has a longer name that begins with the typed word, that
+    one is meant more often: the others would hide it, so there are none.
     """
 
     redact: Callable[[str], str] = str  # what replaces secrets in whole lines
@@ -46,6 +48,8 @@ class RelatedText:
         if line is None or line.above != above:
             line = self._lines[document.uri] = _Line(above)
         words = read_words(context.line_before)
+        if _continues_in(context, words.typed):
+            words = Words("", words.called)
         same = [each for each in others if each.language_id == document.language_id and each.uri != document.uri]
         line.choose(map(self._redact, self._find(words, same)), self.max_bytes)
         indentation = context.line_before[: len(context.line_before) - len(context.line_before.lstrip())]
@@ -64,7 +68,7 @@ class RelatedText:
     def _find(self, words: Words, others: Sequence[Document]) -> Iterator[Declaration]:
         """Yields declarations, the most urgent first: of names that begin with the typed word, the shortest first.
 
-        One letter begins too many names. What they are would then hide the names of the file itself.
+        One letter begins too many names.
         """
         indexes = [self._index.read(document) for document in others]
         if len(words.typed) >= _MIN_TYPED_CHARS:
@@ -109,6 +113,13 @@ class _Index:
 
     def forget(self, uri: str) -> None:
         self._entries.pop(uri, None)
+
+
+def _continues_in(context: Context, typed: str) -> bool:
+    """True if a longer word in the text around the cursor begins with the typed word."""
+    longer = re.compile(rf"\b{re.escape(typed)}\w")
+    before = context.prefix[: len(context.prefix) - len(typed)]
+    return typed != "" and any(longer.search(text) is not None for text in (before, context.suffix))
 
 
 def _take(found: Iterable[Declaration], max_bytes: int) -> list[Declaration]:

@@ -30,6 +30,12 @@ def test_the_declaration_of_what_is_called_is_added() -> None:
     assert _add(RelatedText(), "x = (children(", _document("b", _NODE)) == "# def children(self):\nx = (children("
 
 
+def test_where_the_file_itself_has_a_name_that_begins_so_there_are_none() -> None:
+    assert _add(RelatedText(), "Nodes = 1\nx = Nod", _document("b", _NODE)) == "Nodes = 1\nx = Nod"
+    assert _add(RelatedText(), "xNodes = 1\nx = Nod", _document("b", _NODE)).count("#") == 2
+    assert _add(RelatedText(), "Nod = 1\nx = Nod", _document("b", _NODE)).count("#") == 2
+
+
 def test_one_letter_is_too_little_to_look_for() -> None:
     assert _add(RelatedText(), "x = N", _document("b", _NODE)) == "x = N"
 
