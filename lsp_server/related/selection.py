@@ -19,10 +19,8 @@ _MAX_INDEXED_CHARS = 300_000  # of a file; a longer one is not read, because tha
 class RelatedText:
     """Writes declarations as comments right above the cursor's line.
 
-    There the model uses them most (`benchmarks/editors.py`): of the identifiers whose declaration stands in another
-    open file, it completes about three times as many with the declaration at the start of the prompt, and one and a
-    half times as many again with it above the line. It is also what costs least: the text above the line is the same
-    with and without it, so the server has read it before.
+    There the model uses them more than at the start of the prompt, and it costs least: the text above the line is the
+    same with and without it, so the server has read it before. `benchmarks/editors.py` measures what it gains.
 
     While one line is typed, its comments keep their order, and new ones come at the end. Those that are no longer about
     the typed word are removed. Where the text around the cursor has a longer name that begins with the typed word, that
