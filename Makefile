@@ -23,6 +23,8 @@ PLAYGROUND_PACKAGES := $(PLAYGROUND)/node_modules/.package-lock.json
 PLAYGROUND_PAGE := $(PLAYGROUND)/dist/index.html
 PLAYGROUND_NPM := $(CURDIR)/$(NODE)/bin/npm --prefix $(PLAYGROUND) --silent
 NPROC ?= 2
+KERNELS := build/kernels
+TRITON_LANGUAGE := 3.7.1
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
@@ -116,6 +118,16 @@ test-other-editors: $(READY)  ## test the configurations in docs/other_editors.m
 
 pictures: $(READY) $(NVIM) $(HELIX) $(VSIX) $(CODE_SERVER) picture-playground  ## make the pictures of editors and playground in docs/pictures
 	@$(BIN)/python -m pytest tests/e2e/test_pictures.py --pictures docs/pictures
+
+# The language of the kernels for GPUs, in the version that torch needs on a GPU.
+$(KERNELS)/.ready: | $(READY)
+	@$(BIN)/python -m pip install --quiet --no-deps --no-compile --target $(KERNELS) triton==$(TRITON_LANGUAGE)
+	@touch $@
+
+.PHONY: test-kernels
+test-kernels: $(READY) $(KERNELS)/.ready  ## run the kernels for GPUs in an interpreter, and compile them for a GPU, without one
+	@TRITON_INTERPRET=1 PYTHONPATH=$(KERNELS) $(PYTEST) --dist worksteal -rf tests/inference/model/pytorch/kernels
+	@TRITON_CACHE_DIR=$(CURDIR)/$(KERNELS)/.compiled PYTHONPATH=$(KERNELS) $(PYTEST) --dist worksteal -rf tests/inference/model/pytorch/kernels
 
 .PHONY: test-models
 test-models: $(READY) packaged-tokenizers  ## check every model family and tokenizer: right or refused; writes docs/models.md

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -15,23 +16,15 @@ from inference.engine.job_builder import JobBuilder
 from inference.engine.prompts.prompt import PromptBuilder
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
-from inference.model.pytorch.kv_cache import SequenceCache
+from inference.model.pytorch.kv_cache import SequenceCache, StoredToken
 from inference.model.pytorch.loader import load_torch_runner
 from inference.model.pytorch.model import TorchModel
-from inference.model.pytorch.planes import RowPlanes
 from inference.model.pytorch.runner import Runner
 from inference.protocol.completion import Extent
 from tests.support.scripted_model import ScriptedModel
 from tests.support.toys import ToyTokenizer, build_prompts, toy_tokenizer
 
 UNBOUNDED = Extent.BLOCK  # after a prefix without indentation, nothing ends a block
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class NamedRow(RowPlanes):
-    """Keys and values with the token that they belong to."""
-
-    token_id: int
 
 
 class WatchedCache(SequenceCache):
@@ -54,26 +47,26 @@ class WatchedCache(SequenceCache):
         super().keep(tree, node)
         self.token_ids += [*tree.chain_ids, *(tree.branch_ids[branch] for branch in tree.find_path(node))]
 
-    def copy_branches(self, tree: TokenTree) -> list[RowPlanes]:
+    def copy_branches(self, tree: TokenTree) -> list[StoredToken]:
         self.owner.before_cache("copy_branches")
-        return _name(super().copy_branches(tree), tree.branch_ids)
+        return self._name(super().copy_branches(tree), tree.branch_ids)
 
-    def copy_tokens(self, start: int) -> list[RowPlanes]:
+    def copy_tokens(self, start: int) -> list[StoredToken]:
         self.owner.before_cache("copy_tokens")
-        return _name(super().copy_tokens(start), self.token_ids[start:])
+        return self._name(super().copy_tokens(start), self.token_ids[start:])
 
-    def append(self, rows: Sequence[RowPlanes]) -> None:
+    def append(self, rows: Sequence[StoredToken]) -> None:
         self.owner.before_cache("append")
         super().append(rows)
-        self.token_ids += [row.token_id for row in rows if isinstance(row, NamedRow)]
+        self.token_ids += [self.owner.stored_ids[row] for row in rows]
 
     def cut(self, num_tokens: int) -> None:
         super().cut(num_tokens)
         del self.token_ids[num_tokens:]
 
-
-def _name(rows: Sequence[RowPlanes], token_ids: Sequence[int]) -> list[RowPlanes]:
-    return [NamedRow(row.tensors, token_id) for row, token_id in zip(rows, token_ids, strict=True)]
+    def _name(self, rows: list[StoredToken], token_ids: Sequence[int]) -> list[StoredToken]:
+        self.owner.stored_ids.update(zip(rows, token_ids, strict=True))
+        return rows
 
 
 class WatchedRunner(Runner):
@@ -82,12 +75,13 @@ class WatchedRunner(Runner):
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__(model, torch.device("cpu"))
         self.caches: list[WatchedCache] = []  # in the order in which requests started that remember nothing
+        self.stored_ids: WeakKeyDictionary[StoredToken, int] = WeakKeyDictionary()
         self.batch_sizes: list[int] = []
         self.before_forward: Callable[[], None] = lambda: None
         self.before_cache: Callable[[str], None] = lambda _: None  # before a method of a cache that needs memory
 
     def new_cache(self, num_tokens: int = 256) -> SequenceCache:
-        cache = WatchedCache(self.layers, self.dtype, self.device, num_tokens)
+        cache = WatchedCache(self._pool, num_tokens)
         cache.owner, cache.token_ids = self, []
         self.caches.append(cache)
         return cache

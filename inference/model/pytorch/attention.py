@@ -1,7 +1,7 @@
 """The attention function that transformers calls in each layer: every sequence sees only its own tokens.
 
 A model is loaded with `attn_implementation=ATTENTION_NAME`; its code runs unchanged. One forward pass contains
-the new tokens of several sequences, packed in one row; the pass's `Plan` has one segment for each of them. Many
+the new tokens of several sequences, packed in one row; the pass's `Plan` knows the segment of each. Many
 families do not hand the arguments of the model's call down to their layers. Therefore `attach_plans` gives every module
 of a model a reference to one `PlanHolder`, in which the runner puts the plan of the pass that it starts.
 
@@ -9,18 +9,18 @@ transformers also asks for a mask, once for each kind of layer. It gets the mask
 back to `attend` as the layer's mask.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
-from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from inference.errors import ModelError
+from inference.model.pytorch.planes import LayerShape
 from inference.model.pytorch.reach import Reach, build_reach
-from inference.model.pytorch.segment import Segment
+from inference.model.pytorch.score_rule import ScoreRule
 
 ATTENTION_NAME = "midtoken_tree"
 OWN_ATTENTION = "its code in transformers has attention of its own, which cannot be replaced"  # a reason to refuse
@@ -42,22 +42,37 @@ _IGNORED_ARGUMENTS = frozenset({
 })  # fmt: skip
 
 
+class PassAttention(Protocol):
+    """The attention of one forward pass, whose segments it knows."""
+
+    def attend(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: ScoreRule
+    ) -> torch.Tensor:
+        """Stores one layer's new keys and values. Returns [num_rows, num_heads, value_dim].
+
+        `query`: [num_heads, num_rows, key_dim]; `key`, `value`: [num_kv_heads, num_rows, dim].
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class AttentionCall:
     """A call of `attend` in a forward pass."""
 
     module: torch.nn.Module
     reach: Reach
+    shape: LayerShape
+    group: int  # query heads that share keys
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The segments of one forward pass, and the calls of `attend` so far.
+    """The attention of one forward pass, and the calls of `attend` so far.
 
     The n-th call of a pass has the n-th layer of each segment's store, whatever number its module has.
     """
 
-    segments: Sequence[Segment]
+    attention: PassAttention
     calls: list[AttentionCall] = field(default_factory=list)
 
 
@@ -103,9 +118,8 @@ def attend(
     s_aux: torch.Tensor | None = None,  # [num_heads], device: the scores of attention sinks
     **others: Any,  # further arguments, which differ between the model families of transformers
 ) -> tuple[torch.Tensor, None]:
-    """Attention of each segment's rows to the keys of its store. Returns [1, num_rows, num_heads, value_dim].
+    """Attention of each segment's rows to its keys. Returns [1, num_rows, num_heads, value_dim].
 
-    Query heads that share keys are stacked as further rows, so that the keys are not copied for each head.
     Raises ModelError if the layer has other arguments that change the result.
     """
     _check_arguments(module, attention_mask, others)
@@ -113,25 +127,10 @@ def attend(
     # The mask decides in transformers, whether or not a family passes the window to its attention as well.
     reach = attention_mask if attention_mask is not None else Reach(window=sliding_window)
     layer = len(plan.calls)
-    plan.calls.append(AttentionCall(module, reach))
-    num_heads, key_dim = query.shape[1], query.shape[3]
-    num_kv_heads = key.shape[1]
-    group = num_heads // num_kv_heads
-    outputs = []
-    for segment in plan.segments:
-        rows = slice(segment.first_row, segment.first_row + segment.num_rows)
-        keys, values = segment.store.write(layer, key[0, :, rows], value[0, :, rows])
-        stacked = query[0, :, rows].reshape(num_kv_heads, group * segment.num_rows, key_dim)
-        mask = _narrow(segment, keys.shape[1], reach)
-        if mask is not None and group > 1:
-            mask = mask.repeat(group, 1)
-        if softcap is None and s_aux is None:
-            out = scaled_dot_product_attention(stacked[None], keys[None], values[None], attn_mask=mask, scale=scaling)
-        else:
-            sinks = None if s_aux is None else s_aux.reshape(num_kv_heads, group).repeat_interleave(segment.num_rows, 1)
-            out = _attend_by_scores(stacked, keys, values, mask, scaling, softcap, sinks)
-        outputs.append(out.reshape(num_heads, segment.num_rows, value.shape[3]))
-    return torch.cat(outputs, dim=1).transpose(0, 1)[None].contiguous(), None
+    shape = LayerShape(key.shape[1], key.shape[3], value.shape[3])
+    plan.calls.append(AttentionCall(module, reach, shape, query.shape[1] // key.shape[1]))
+    rule = ScoreRule(reach, query.shape[3] ** -0.5 if scaling is None else scaling, softcap, s_aux)
+    return plan.attention.attend(layer, query[0], key[0], value[0], rule)[None], None
 
 
 def _check_arguments(module: torch.nn.Module, mask: Any, others: dict[str, Any]) -> None:
@@ -153,35 +152,3 @@ def _find_plan(module: torch.nn.Module) -> Plan:
     if holder is None or holder.plan is None:
         raise ModelError(f"{type(module).__name__} is called outside a forward pass of its runner")
     return holder.plan
-
-
-def _narrow(segment: Segment, num_keys: int, reach: Reach) -> torch.Tensor | None:
-    """The segment's mask, without the keys that are out of reach of their row."""
-    if reach.num_tokens is None or (reach.chunk is None and num_keys <= reach.num_tokens):
-        return segment.mask
-    rows, keys = segment.depths[:, None], segment.store.find_key_positions(segment.depths)[None]
-    is_near = rows - keys < reach.num_tokens if reach.chunk is None else rows // reach.chunk == keys // reach.chunk
-    return is_near if segment.mask is None else is_near & segment.mask
-
-
-def _attend_by_scores(
-    query: torch.Tensor,  # [num_kv_heads, num_rows, key_dim]
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    mask: torch.Tensor | None,  # [num_rows, num_keys] bool
-    scaling: float | None,
-    softcap: float | None,
-    sinks: torch.Tensor | None,  # [num_kv_heads, num_rows]
-) -> torch.Tensor:
-    """Attention with explicit scores, for what `scaled_dot_product_attention` cannot do.
-
-    A soft cap bounds the scores. A sink is one more key with a fixed score and no value.
-    """
-    scores = (query @ keys.transpose(1, 2)).float() * (query.shape[2] ** -0.5 if scaling is None else scaling)
-    if softcap is not None:
-        scores = (scores / softcap).tanh() * softcap
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -torch.inf)
-    if sinks is not None:
-        scores = torch.cat([scores, sinks[:, :, None].float()], dim=2)
-    return scores.softmax(dim=2)[:, :, : keys.shape[1]].to(values.dtype) @ values

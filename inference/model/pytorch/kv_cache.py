@@ -1,172 +1,122 @@
-"""Stores of keys and values: of one sequence, and of many token strings that share their beginnings."""
+"""The keys and values of one sequence, in slots of a pool."""
 
 from collections.abc import Sequence
 from typing import Self
 
-import torch
+import numpy as np
 
 from inference.healing.token_tree import TokenTree
-from inference.model.pytorch.planes import LayerShape, Planes, RowPlanes
 from inference.model.pytorch.segment import Segment, build_tree_mask, find_row_positions
+from inference.model.pytorch.token_pool import Slots, TokenPool
+
+_NO_SLOTS: Slots = np.empty(0, dtype=np.int64)
 
 
-class SequenceCache:
-    """The keys and values of one sequence's kept tokens, followed by those of the current step's new tokens."""
+class StoredToken:
+    """Holds the keys and values of one token, whatever becomes of the cache that computed them."""
 
-    def __init__(
-        self, layers: Sequence[LayerShape], dtype: torch.dtype, device: torch.device, capacity: int = 256
-    ) -> None:
-        """Allocates room for `capacity` tokens. Raises OverloadedError."""
-        self._planes = Planes(layers, dtype, device, capacity)
-        self._device = device
-        self._num_stored = 0  # branches of the last segment that were not forwarded
-        self._depths = torch.empty(0, dtype=torch.long, device=device)  # the positions of its rows, with these
-        self.num_tokens = 0
-
-    def reserve(self, num_new: int) -> None:
-        """Makes room for `num_new` tokens after the kept ones. Raises OverloadedError, with the cache unchanged."""
-        needed = self.num_tokens + num_new
-        if needed > self._planes.capacity:
-            self._planes.grow(max(needed, 2 * self._planes.capacity), self.num_tokens)
-
-    @property
-    def capacity(self) -> int:
-        """The number of tokens that it has room for."""
-        return self._planes.capacity
+    def __init__(self, pool: TokenPool, slot: int) -> None:
+        self._pool = pool
+        self.slot = slot
+        pool.hold(np.array([slot]))
 
     @property
     def nbytes(self) -> int:
-        """The memory that it takes, with the room for further tokens."""
-        return self._planes.nbytes
+        """The memory that it takes, if nothing else holds the slot."""
+        return self._pool.slot_nbytes
 
-    def build_segment(self, tree: TokenTree, first_row: int, stored: Sequence[RowPlanes] = ()) -> Segment:
-        """The segment of a forward pass over `tree`; its rows start at `first_row`. Call `reserve` first.
+    def __del__(self) -> None:
+        self._pool.release_later(np.array([self.slot]))
 
-        `stored`: the rows of the first branches of a tree without a chain. They are written, and not forwarded.
+
+class SequenceCache:
+    """The slots of one sequence's kept tokens, and further ones for the new tokens of its next pass."""
+
+    def __init__(self, pool: TokenPool, room: int = 256) -> None:
+        """An empty cache. `room`: how many tokens its user expects to keep."""
+        self._pool = pool
+        self._room = room
+        self._kept = _NO_SLOTS
+        self._spare = _NO_SLOTS  # the first of them are written by the next pass
+        self._written = _NO_SLOTS  # by the last pass, in the order of the tree's rows; stored branches first
+
+    def __del__(self) -> None:
+        self._pool.release_later(self._kept)
+        self._pool.release_later(self._spare)
+
+    @property
+    def num_tokens(self) -> int:
+        """The number of kept tokens."""
+        return len(self._kept)
+
+    @property
+    def capacity(self) -> int:
+        """The number of tokens that it has room for, or expects to have."""
+        return max(self._room, len(self._kept) + len(self._spare))
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of its slots, also of those that others hold as well."""
+        return (len(self._kept) + len(self._spare)) * self._pool.slot_nbytes
+
+    def reserve(self, num_new: int) -> None:
+        """Makes room for `num_new` tokens after the kept ones. Raises OverloadedError, with the cache unchanged."""
+        num_missing = num_new - len(self._spare)
+        if num_missing > 0:
+            self._spare = np.concatenate([self._spare, self._pool.allocate(num_missing)])
+
+    def build_segment(self, tree: TokenTree, stored: Sequence[StoredToken] = ()) -> Segment:
+        """The segment of a forward pass over `tree`. Call `reserve` first.
+
+        `stored`: the first branches of a tree without a chain. They are seen, and not forwarded.
         """
         assert not (stored and tree.chain_ids), "a chain is forwarded before all branches"
-        self._num_stored = len(stored)
-        if stored:
-            self._planes.write_rows(self.num_tokens, stored)
-        self._depths = torch.tensor(find_row_positions(tree), device=self._device) + self.num_tokens
-        mask = build_tree_mask(tree, self.num_tokens, len(stored))
-        num_new, depths = tree.num_rows - len(stored), self._depths[len(stored) :]
-        return Segment(self, first_row, num_new, depths, None if mask is None else mask.to(self._device))
+        new_slots = self._spare[: tree.num_rows - len(stored)]
+        self._written = np.concatenate([np.array([row.slot for row in stored], dtype=np.int64), new_slots])
+        positions = np.array(find_row_positions(tree)) + self.num_tokens
+        return Segment(
+            self._pool.planes,
+            new_slots,
+            positions[len(stored) :],
+            np.concatenate([self._kept, self._written]),
+            np.concatenate([np.arange(self.num_tokens), positions]),
+            build_tree_mask(tree, len(stored)),
+        )
 
-    def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Writes one layer's new rows after the kept and the stored ones; returns all keys and values."""
-        start = self.num_tokens + self._num_stored
-        end = start + keys.shape[1]
-        stored_keys, stored_values = self._planes.find(layer)
-        stored_keys[:, start:end] = keys
-        stored_values[:, start:end] = values
-        return stored_keys[:, :end], stored_values[:, :end]
-
-    def find_key_positions(self, depths: torch.Tensor) -> torch.Tensor:
-        """The position of each key's token in the sequence. `depths`: the positions of the new rows."""
-        stored = self._depths[: self._num_stored]
-        return torch.cat([torch.arange(self.num_tokens, device=depths.device), stored, depths])
-
-    @torch.inference_mode()
     def keep(self, tree: TokenTree, node: int | None) -> None:
         """Keeps the chain of the last forwarded tree and the path to `node`; discards the other branches."""
-        self.num_tokens += len(tree.chain_ids)
-        path = tree.find_path(node)
-        if path and path != list(range(len(path))):
-            self._planes.move_rows(torch.tensor(path, device=self._device) + self.num_tokens, self.num_tokens)
-        self.num_tokens += len(path)
+        num_chain = len(tree.chain_ids)
+        self._append(self._written[[*range(num_chain), *(num_chain + branch for branch in tree.find_path(node))]])
+        is_written = np.isin(self._spare, self._written)
+        self._pool.release(self._spare[is_written])
+        self._spare = self._spare[~is_written]
+        self._written = _NO_SLOTS
 
-    @torch.inference_mode()
-    def copy_branches(self, tree: TokenTree) -> list[RowPlanes]:
+    def copy_branches(self, tree: TokenTree) -> list[StoredToken]:
         """The keys and values of each branch of the last forwarded tree. Call it before `keep`."""
-        return self._planes.copy_rows(self.num_tokens + len(tree.chain_ids), len(tree.branch_ids))
+        return [StoredToken(self._pool, int(slot)) for slot in self._written[len(tree.chain_ids) :]]
 
-    @torch.inference_mode()
-    def copy_tokens(self, start: int) -> list[RowPlanes]:
+    def copy_tokens(self, start: int) -> list[StoredToken]:
         """The keys and values of the kept tokens from `start` on."""
-        return self._planes.copy_rows(start, self.num_tokens - start)
+        return [StoredToken(self._pool, int(slot)) for slot in self._kept[start:]]
 
-    @torch.inference_mode()
-    def append(self, rows: Sequence[RowPlanes]) -> None:
-        """Keeps further tokens, whose keys and values were copied from a cache of the same model.
-
-        Raises OverloadedError, with the cache unchanged.
-        """
-        if not rows:
-            return
-        self.reserve(len(rows))
-        self._planes.write_rows(self.num_tokens, rows)
-        self.num_tokens += len(rows)
+    def append(self, rows: Sequence[StoredToken]) -> None:
+        """Keeps further tokens, whose keys and values are in the same pool."""
+        self._append(np.array([row.slot for row in rows], dtype=np.int64))
 
     def cut(self, num_tokens: int) -> None:
         """Discards the kept tokens after the first `num_tokens`."""
         assert num_tokens <= self.num_tokens
-        self.num_tokens = num_tokens
+        self._pool.release(self._kept[num_tokens:])
+        self._kept = self._kept[:num_tokens]
 
-    @torch.inference_mode()
     def fork(self, num_tokens: int | None = None, capacity: int = 0) -> Self:
-        """An independent copy of the first tokens; of all if None. Has room for `capacity` tokens, or for these.
-
-        Raises OverloadedError.
-        """
-        other = type(self).__new__(type(self))
-        other.num_tokens = self.num_tokens if num_tokens is None else num_tokens
-        other._planes = self._planes.copy(other.num_tokens, max(other.num_tokens, capacity))
-        other._device, other._num_stored, other._depths = self._device, 0, self._depths[:0]
+        """A cache with the same first tokens; with all if None. It expects to keep `capacity` tokens, or these."""
+        kept = self._kept[:num_tokens]
+        other = type(self)(self._pool, max(len(kept), capacity))
+        other._append(kept)
         return other
 
-
-class RowStore:
-    """The keys and values of many token strings that share their beginnings, one row for each token.
-
-    The mask of a segment says which rows each of its tokens sees: those of its string. The caller chooses the rows
-    for new tokens, and may reuse rows that no string needs any more.
-    """
-
-    def __init__(
-        self, layers: Sequence[LayerShape], dtype: torch.dtype, device: torch.device, capacity: int = 256
-    ) -> None:
-        """Allocates `capacity` rows. Raises OverloadedError."""
-        self._planes = Planes(layers, dtype, device, capacity)
-        self._planes.zero_rows(0)  # even a masked NaN gives NaN
-        self._positions = torch.zeros(capacity, dtype=torch.long, device=device)
-        self._rows = torch.empty(0, dtype=torch.long, device=device)  # rows that the current segment writes
-        self._num_keys = 0  # columns of the current segment's mask
-
-    @property
-    def capacity(self) -> int:
-        """The number of rows."""
-        return self._planes.capacity
-
-    @torch.inference_mode()
-    def grow(self, num_rows: int) -> None:
-        """Increases the capacity to at least `num_rows`. Raises OverloadedError, with the store unchanged."""
-        if num_rows > self.capacity:
-            num_used = self.capacity
-            self._planes.grow(num_rows, num_used)
-            self._planes.zero_rows(num_used)
-            self._positions = torch.cat([self._positions, self._positions.new_zeros(num_rows - num_used)])
-
-    @torch.inference_mode()
-    def build_segment(self, rows: Sequence[int], depths: Sequence[int], visible: torch.Tensor) -> Segment:
-        """The segment of a forward pass over new tokens, which are written to `rows`. One segment at a time.
-
-        `depths`: each new token's position in its string. `visible`: [num_new, num_keys] bool, the rows that it sees.
-        """
-        device = self._positions.device
-        self._rows = torch.tensor(rows, device=device)
-        self._num_keys = visible.shape[1]
-        positions = torch.tensor(depths, device=device)
-        self._positions[self._rows] = positions
-        return Segment(self, 0, len(rows), positions, visible.to(device))
-
-    def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Writes one layer's new rows; returns the keys and values of the mask's columns."""
-        stored_keys, stored_values = self._planes.find(layer)
-        stored_keys.index_copy_(1, self._rows, keys)
-        stored_values.index_copy_(1, self._rows, values)
-        return stored_keys[:, : self._num_keys], stored_values[:, : self._num_keys]
-
-    def find_key_positions(self, depths: torch.Tensor) -> torch.Tensor:  # noqa: ARG002  # build_segment stored them
-        """The position of each row's token in its string."""
-        return self._positions[: self._num_keys]
+    def _append(self, slots: Slots) -> None:
+        self._pool.hold(slots)
+        self._kept = np.concatenate([self._kept, slots])

@@ -16,6 +16,7 @@ from inference.model.pytorch.checks.forward_pass import check_forward_pass
 from inference.model.pytorch.checks.positions import find_max_tokens
 from inference.model.pytorch.checks.weights import check_weights, explain_unread
 from inference.model.pytorch.memory import is_out_of_memory, refusing_when_out_of_memory
+from inference.model.pytorch.pooled_attention import AttentionKernel
 from inference.model.pytorch.runner import Runner
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -47,7 +48,7 @@ def _load_runner(config: EngineConfig) -> Runner:
     with refusing_when_out_of_memory("its weights"), _READING:
         model = _load_weights(config.model_dir, model_config, dtype).to(device)
     with refusing_family(family):
-        runner = Runner(model, device)
+        runner = Runner(model, device, _find_kernel(device, dtype))
         check_forward_pass(model, runner)
         runner.max_tokens = find_max_tokens(model, runner)
     return runner
@@ -66,6 +67,15 @@ def _find_dtype(name: str) -> torch.dtype:
         names = ", ".join(str(dtype).removeprefix("torch.") for dtype in _DTYPES)
         raise ModelError(f"models cannot be run with numbers of the type {name!r}; the types are {names}")
     return dtype
+
+
+def _find_kernel(device: torch.device, dtype: torch.dtype) -> AttentionKernel | None:
+    """The kernel for the attention of all sequences together; None where each sequence has calls of its own."""
+    if device.type != "cuda" or dtype == torch.float64:  # the language of the kernel has no products in float64
+        return None
+    from inference.model.pytorch.kernels.tree_attention import TreeAttentionKernel  # here: not all builds of torch
+
+    return TreeAttentionKernel(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 def _load_weights(folder: Path, config: Any, dtype: torch.dtype) -> Any:  # transformers has no types

@@ -1,4 +1,4 @@
-"""The memory of a store of keys and values: rows of tokens, whatever shape each layer's keys and values have."""
+"""The memory of keys and values. Layers may differ in the shape of a token's keys and values."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ class LayerShape:
 
 
 class Planes:
-    """The keys and the values of each layer: [num_kv_heads, capacity, dim] each, device.
+    """The keys and the values of each layer: [num_kv_heads, capacity, dim] each, device. A *slot* is one of `capacity`.
 
-    Those of the same shape are in one tensor, so that most models have a single tensor to grow, copy and reorder.
+    Those of the same shape are in one tensor, so that most models have a single tensor to grow.
     """
 
     def __init__(self, layers: Sequence[LayerShape], dtype: torch.dtype, device: torch.device, capacity: int) -> None:
-        """Allocates `capacity` rows. Raises OverloadedError."""
+        """Allocates `capacity` slots. Raises OverloadedError."""
         self._places: list[tuple[int, int]] = []  # of keys and values in turn: number of the tensor, index in it
         sizes: Counter[tuple[int, int]] = Counter()
         numbers: dict[tuple[int, int], int] = {}
@@ -43,66 +43,33 @@ class Planes:
 
     @property
     def capacity(self) -> int:
-        """The number of rows."""
+        """The number of slots."""
         return self._capacity
+
+    @property
+    def slot_nbytes(self) -> int:
+        """The memory of one token's keys and values."""
+        return sum(tensor[:, :, :1].numel() * tensor.element_size() for tensor in self._tensors)
 
     def find(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The keys and the values of one layer."""
         (key_tensor, key_index), (value_tensor, value_index) = self._places[2 * layer : 2 * layer + 2]
         return self._tensors[key_tensor][key_index], self._tensors[value_tensor][value_index]
 
-    def grow(self, capacity: int, num_used: int) -> None:
-        """Increases the capacity; the first `num_used` rows stay. Raises OverloadedError, with nothing changed."""
+    @torch.inference_mode()
+    def grow(self, capacity: int) -> None:
+        """Increases the capacity; what is stored stays. Raises OverloadedError, with nothing changed."""
         with refusing_when_out_of_memory(_purpose(capacity)):
             grown = [old.new_empty(*old.shape[:2], capacity, old.shape[3]) for old in self._tensors]
         for new, old in zip(grown, self._tensors, strict=True):
-            new[:, :, :num_used] = old[:, :, :num_used]
+            new[:, :, : self._capacity] = old
         self._tensors, self._capacity = grown, capacity
 
-    def zero_rows(self, first: int) -> None:
-        """Fills the rows from `first` on with zeros."""
+    @torch.inference_mode()
+    def fill_zeros(self, first: int) -> None:
+        """Fills the slots from `first` on with zeros."""
         for tensor in self._tensors:
             tensor[:, :, first:] = 0
-
-    def move_rows(self, rows: torch.Tensor, first: int) -> None:
-        """Copies some rows to the place that starts at `first`. `rows`: [num_rows] int64, device."""
-        for tensor in self._tensors:
-            tensor[:, :, first : first + len(rows)] = tensor[:, :, rows]
-
-    def copy_rows(self, first: int, num_rows: int) -> list["RowPlanes"]:
-        """Each of some rows by itself. Rows own their memory. Raises OverloadedError."""
-        rows = range(first, first + num_rows)
-        with refusing_when_out_of_memory(_purpose(num_rows)):
-            return [RowPlanes([tensor[:, :, row].clone() for tensor in self._tensors]) for row in rows]
-
-    def write_rows(self, first: int, rows: Sequence["RowPlanes"]) -> None:
-        """Writes rows of planes of the same shape to the place that starts at `first`."""
-        for number, tensor in enumerate(self._tensors):
-            tensor[:, :, first : first + len(rows)] = torch.stack([row.tensors[number] for row in rows], dim=2)
-
-    def copy(self, num_used: int, capacity: int) -> "Planes":
-        """An independent copy of the first `num_used` rows, with room for more. Raises OverloadedError."""
-        other = Planes.__new__(Planes)
-        other._places, other._tensors = self._places, self._tensors
-        other.grow(capacity, num_used)
-        return other
-
-    @property
-    def nbytes(self) -> int:
-        """The memory that it takes."""
-        return sum(tensor.nbytes for tensor in self._tensors)
-
-
-@dataclass(frozen=True, slots=True)
-class RowPlanes:
-    """The keys and values of one row."""
-
-    tensors: list[torch.Tensor]  # [count, num_kv_heads, dim] each, device: parts of the planes' tensors
-
-    @property
-    def nbytes(self) -> int:
-        """The memory that it takes."""
-        return sum(tensor.nbytes for tensor in self.tensors)
 
 
 def _purpose(num_tokens: int) -> str:

@@ -4,9 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
+from inference.model.pytorch.planes import Planes
 from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.segment import Segment
+
+_NUM_FIRST_ROWS = 256
 
 
 class TorchRowStore:
@@ -16,16 +19,22 @@ class TorchRowStore:
         """Allocates some rows. Raises OverloadedError."""
         self.max_tokens = runner.max_tokens
         self._runner = runner
-        self._rows = runner.new_row_store()
+        self._planes = Planes(runner.layers, runner.dtype, runner.device, _NUM_FIRST_ROWS)
+        self._planes.fill_zeros(0)  # even a masked NaN gives NaN
+        self._positions = np.zeros(_NUM_FIRST_ROWS, dtype=np.int64)
 
     @property
     def capacity(self) -> int:
         """The number of rows."""
-        return self._rows.capacity
+        return self._planes.capacity
 
     def grow(self, num_rows: int) -> None:
         """Increases the capacity to at least `num_rows`. Raises OverloadedError, with the store unchanged."""
-        self._rows.grow(num_rows)
+        num_new = num_rows - self.capacity
+        if num_new > 0:
+            self._planes.grow(num_rows)
+            self._planes.fill_zeros(num_rows - num_new)
+            self._positions = np.concatenate([self._positions, np.zeros(num_new, dtype=np.int64)])
 
     def forward(
         self,
@@ -36,6 +45,9 @@ class TorchRowStore:
         wanted: Sequence[int],
     ) -> npt.NDArray[np.float32]:
         """Forwards tokens in one pass, as `RowStore.forward` says."""
-        segment = self._rows.build_segment(rows, depths, torch.from_numpy(visible))
-        logits: npt.NDArray[np.float32] = self._runner.forward_segment(token_ids, segment, wanted).cpu().numpy()
+        new_slots, positions, num_used = np.array(rows), np.array(depths), visible.shape[1]
+        self._positions[new_slots] = positions
+        keys = np.arange(num_used)
+        segment = Segment(self._planes, new_slots, positions, keys, self._positions[:num_used], visible)
+        logits: npt.NDArray[np.float32] = self._runner.forward_segments(token_ids, [segment], wanted).cpu().numpy()
         return logits

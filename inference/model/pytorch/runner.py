@@ -4,16 +4,19 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from inference.errors import MidtokenError, ModelError
 from inference.model.language_model import Part
-from inference.model.pytorch.attention import OWN_ATTENTION, Plan, attach_plans
-from inference.model.pytorch.kv_cache import RowStore, SequenceCache
+from inference.model.pytorch.attention import OWN_ATTENTION, AttentionCall, PassAttention, Plan, attach_plans
+from inference.model.pytorch.kv_cache import SequenceCache
 from inference.model.pytorch.memory import refusing_when_out_of_memory
-from inference.model.pytorch.planes import LayerShape
-from inference.model.pytorch.probe import Probe
-from inference.model.pytorch.segment import Segment
+from inference.model.pytorch.pooled_attention import AttentionKernel, PooledAttention
+from inference.model.pytorch.segment import Segment, build_lone_segment
+from inference.model.pytorch.segment_attention import SegmentAttention
+from inference.model.pytorch.token_pool import TokenPool
+from inference.model.pytorch.transfer import copy_together
 
 _MAX_TOKENS = 2048  # if the configuration names no limit
 
@@ -21,10 +24,11 @@ _MAX_TOKENS = 2048  # if the configuration names no limit
 class Runner:
     """A causal language model that forwards the token trees of several sequences in one pass."""
 
-    def __init__(self, model: torch.nn.Module, device: torch.device) -> None:
+    def __init__(self, model: torch.nn.Module, device: torch.device, kernel: AttentionKernel | None = None) -> None:
         """Forwards two tokens, to find the shape of each layer's keys and values.
 
-        `model`: loaded with `attn_implementation=ATTENTION_NAME`, as by `load_runner`. Raises ModelError.
+        `model`: loaded with `attn_implementation=ATTENTION_NAME`, as by `load_runner`. `kernel`: for the attention of
+        all sequences together; None: one sequence after the other. Raises ModelError.
         """
         self._model = model.eval()
         self._plans = attach_plans(model)
@@ -32,32 +36,30 @@ class Runner:
         self.dtype = next(model.parameters()).dtype
         self.max_tokens = _read_max_tokens(model)
         self._selects_rows = "logits_to_keep" in inspect.signature(model.forward).parameters
-        self.layers: tuple[LayerShape, ...]
-        self.layers, self.vocab_size = self._measure()
+        self._kernel = kernel
+        calls, self.vocab_size = self._measure()
+        self.layers = tuple(call.shape for call in calls)
+        self._group = max((call.group for call in calls), default=1)
+        self._pool = TokenPool(self.layers, self.dtype, device)
 
-    def _measure(self) -> tuple[tuple[LayerShape, ...], int]:
-        """Forwards two tokens. Returns the shapes of keys and values, and the number of logits of a row."""
-        probe = Probe()
-        plan = Plan([probe.build_segment(range(2), 0, self.device)])
+    def _measure(self) -> tuple[list[AttentionCall], int]:
+        """Forwards two tokens. Returns the calls of the attention function, and the number of logits of a row."""
+        calls: list[AttentionCall] = []
         try:
-            logits = self.forward_plan((0, 0), plan, (1,))
+            logits = self.forward_segments((0, 0), [build_lone_segment(range(2))], (1,), calls)
         except MidtokenError:
             raise
         except Exception as error:  # the code of some hundred families raises undocumented exceptions
-            if plan.calls:
+            if calls:
                 raise
             raise ModelError(f"{OWN_ATTENTION}, or it needs more than tokens and positions") from error
         if logits.shape[0] == 2:  # the model takes the argument and ignores it
             self._selects_rows = False
-        return tuple(probe.layers), logits.shape[1]
+        return calls, logits.shape[1]
 
     def new_cache(self, num_tokens: int = 256) -> SequenceCache:
-        """An empty cache with room for `num_tokens`. Raises OverloadedError."""
-        return SequenceCache(self.layers, self.dtype, self.device, num_tokens)
-
-    def new_row_store(self) -> RowStore:
-        """An empty store for token strings that share their beginnings. Raises OverloadedError."""
-        return RowStore(self.layers, self.dtype, self.device)
+        """An empty cache, whose user expects to keep `num_tokens`."""
+        return SequenceCache(self._pool, num_tokens)
 
     @torch.inference_mode()
     def forward(self, parts: Sequence[Part]) -> torch.Tensor:
@@ -72,32 +74,43 @@ class Runner:
         for part in parts:
             assert isinstance(part.cache, SequenceCache), "every cache comes from new_cache"
             part.cache.reserve(part.tree.num_rows)
-            segments.append(part.cache.build_segment(part.tree, len(ids), part.stored))
+            segments.append(part.cache.build_segment(part.tree, part.stored))
             ids += [*part.tree.chain_ids, *part.tree.branch_ids[len(part.stored) :]]
             wanted_rows += range(len(ids) - part.num_logit_rows, len(ids))
-        return self.forward_plan(ids, Plan(segments), wanted_rows)
-
-    def forward_segment(self, token_ids: Sequence[int], segment: Segment, wanted_rows: Sequence[int]) -> torch.Tensor:
-        """Next-token logits after some of the segment's rows, as `forward_plan`."""
-        return self.forward_plan(token_ids, Plan([segment]), wanted_rows)
+        return self.forward_segments(ids, segments, wanted_rows)
 
     @torch.inference_mode()
-    def forward_plan(self, token_ids: Sequence[int], plan: Plan, wanted_rows: Sequence[int]) -> torch.Tensor:
-        """Next-token logits after some rows of the plan's segments, whose tokens are `token_ids`.
+    def forward_segments(
+        self,
+        token_ids: Sequence[int],
+        segments: Sequence[Segment],
+        wanted_rows: Sequence[int],
+        calls: list[AttentionCall] | None = None,
+    ) -> torch.Tensor:
+        """Next-token logits after some rows of the segments, whose tokens are `token_ids`, segment by segment.
 
-        Returns [num_wanted, vocab_size] float32, device. Raises OverloadedError, or ModelError if they are no numbers.
+        `calls`: gets the calls of the attention function. Returns [num_wanted, vocab_size] float32, device. Raises
+        OverloadedError, or ModelError if they are no numbers.
         """
-        wanted = torch.tensor(wanted_rows, dtype=torch.long, device=self.device)
+        plan = Plan(self._build_attention(segments), [] if calls is None else calls)
+        positions = np.concatenate([segment.positions for segment in segments])
+        numbers = [np.array(token_ids), positions, np.array(wanted_rows, dtype=np.int64)]
+        ids, places, wanted = copy_together(numbers, self.device)
         options = {"logits_to_keep": wanted} if self._selects_rows else {}
         with refusing_when_out_of_memory(f"a forward pass over {len(token_ids)} tokens"), self._plans.use(plan):
             output = self._model(
-                input_ids=torch.tensor([token_ids], device=self.device),
-                position_ids=torch.cat([segment.depths for segment in plan.segments])[None],
+                input_ids=ids[None],
+                position_ids=places[None],
                 use_cache=False,
                 **options,
             )
         logits: torch.Tensor = output.logits[0] if self._selects_rows else output.logits[0, wanted]
         return _check_numbers(logits.float(), self.dtype)
+
+    def _build_attention(self, segments: Sequence[Segment]) -> PassAttention:
+        if self._kernel is None or any(segment.planes is None for segment in segments):
+            return SegmentAttention(segments, self.device)
+        return PooledAttention(segments, self.device, self._kernel, self._group)
 
 
 def _check_numbers(logits: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

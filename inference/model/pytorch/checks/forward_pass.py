@@ -19,7 +19,7 @@ import torch
 from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
-from inference.model.pytorch.attention import ATTENTION_NAME, OWN_ATTENTION, AttentionCall, Plan
+from inference.model.pytorch.attention import ATTENTION_NAME, OWN_ATTENTION, AttentionCall
 from inference.model.pytorch.checks.tolerances import (
     MAX_NOISE,
     find_difference,
@@ -31,8 +31,8 @@ from inference.model.pytorch.checks.tolerances import (
 )
 from inference.model.pytorch.checks.windows import NARROW_WINDOW, narrow_windows
 from inference.model.pytorch.kv_cache import SequenceCache
-from inference.model.pytorch.probe import Probe
 from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.segment import build_lone_segment
 
 _NUM_PATH_TOKENS = 11  # tokens of each path below; equal, so that all paths are one batch
 _READ_LENGTHS = (7, 4)  # tokens of the two sequences that are prefilled in a separate pass
@@ -50,9 +50,9 @@ def check_forward_pass(model: Any, runner: Runner) -> None:  # a transformers mo
 
 
 def _record_calls(runner: Runner) -> Sequence[AttentionCall]:
-    plan = Plan([Probe().build_segment(range(2), 0, runner.device)])
-    runner.forward_plan((0, 0), plan, ())
-    return plan.calls
+    calls: list[AttentionCall] = []
+    runner.forward_segments((0, 0), [build_lone_segment(range(2))], (), calls)
+    return calls
 
 
 def _check_layers(model: Any, calls: Sequence[AttentionCall]) -> None:

@@ -11,7 +11,6 @@ import torch
 import transformers
 
 from inference.errors import ModelError
-from inference.model.pytorch.attention import Plan
 from inference.model.pytorch.checks.forward_pass import use_eager_attention
 from inference.model.pytorch.checks.tolerances import (
     MAX_NOISE,
@@ -21,8 +20,8 @@ from inference.model.pytorch.checks.tolerances import (
     find_tolerance,
     is_half,
 )
-from inference.model.pytorch.probe import Probe
 from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.segment import build_lone_segment
 
 _NUM_TOKENS = 8  # of the sequences below
 _MIN_TOKENS = 16  # a shorter limit is useless
@@ -87,10 +86,9 @@ class _NeighbourCheck:
         return logits
 
     def _forward_beside(self, num_tokens: int, wanted_rows: Sequence[int] = (_NUM_TOKENS - 1,)) -> torch.Tensor:
-        device = self._runner.device
-        short = Probe().build_segment(range(_NUM_TOKENS), 0, device)
-        long = Probe().build_segment(range(num_tokens - _NUM_TOKENS, num_tokens), _NUM_TOKENS, device)
-        return self._runner.forward_plan(range(2 * _NUM_TOKENS), Plan([short, long]), wanted_rows)
+        short = build_lone_segment(range(_NUM_TOKENS))
+        long = build_lone_segment(range(num_tokens - _NUM_TOKENS, num_tokens))
+        return self._runner.forward_segments(range(2 * _NUM_TOKENS), [short, long], wanted_rows)
 
 
 class _EmptyPast(transformers.DynamicCache):  # type: ignore[misc]  # transformers has no types

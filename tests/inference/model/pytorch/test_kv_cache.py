@@ -1,3 +1,6 @@
+import gc
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -5,120 +8,174 @@ from hypothesis import strategies as st
 
 from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
-from inference.model.pytorch.kv_cache import RowStore, SequenceCache
+from inference.model.pytorch.kv_cache import SequenceCache, StoredToken
 from inference.model.pytorch.planes import LayerShape
 from inference.model.pytorch.segment import find_row_positions
+from inference.model.pytorch.token_pool import TokenPool
 from tests.support.toys import token_trees
 
-_CPU = torch.device("cpu")
-_LAYERS = (LayerShape(1, 2, 3), LayerShape(2, 3, 2))  # no two shapes are equal
+
+def _build_pool(capacity: int = 4) -> TokenPool:
+    return TokenPool([LayerShape(1, 1, 1)], torch.float32, torch.device("cpu"), capacity)
 
 
-def _write(cache: SequenceCache, names: list[float]) -> list[float]:
-    """Writes rows with a name each, to all layers. Returns the names of the rows that attention would read."""
-    cache.reserve(len(names))
-    for number, layer in enumerate(_LAYERS):
-        rows = torch.tensor(names)[None, :, None] + number
-        new_keys = rows.expand(layer.num_kv_heads, -1, layer.key_dim)
-        new_values = rows.expand(layer.num_kv_heads, -1, layer.value_dim) + 0.5
-        keys, values = cache.write(number, new_keys, new_values)
-        found = keys[0, :, :1] - number
-        assert torch.equal(keys, (found + number).expand(layer.num_kv_heads, -1, layer.key_dim))
-        assert torch.equal(values, (found + number + 0.5).expand(layer.num_kv_heads, -1, layer.value_dim))
-    return [float(name) for name in found[:, 0]]
+@torch.inference_mode()
+def _write(cache: SequenceCache, tree: TokenTree, names: list[float], stored: tuple[StoredToken, ...] = ()) -> None:
+    """Writes the tree's new rows, with a name each, as a forward pass does."""
+    cache.reserve(tree.num_rows)
+    segment = cache.build_segment(tree, stored)
+    assert segment.planes is not None
+    segment.planes.find(0)[0][0, segment.new_slots, 0] = torch.tensor(names)
+
+
+def _read(cache: SequenceCache) -> list[float]:
+    """The names of the kept tokens."""
+    names: list[float] = cache._pool.planes.find(0)[0][0, cache._kept, 0].tolist()
+    return names
 
 
 @given(steps=st.lists(st.tuples(token_trees(), st.integers(0, 6)), max_size=6))
 def test_the_chain_and_the_path_are_kept_in_order(steps: list[tuple[TokenTree, int]]) -> None:
-    cache = SequenceCache(_LAYERS, torch.float32, _CPU, capacity=4)
+    cache = SequenceCache(_build_pool())
     kept: list[float] = []
     for number, (tree, pick) in enumerate(steps):
         names = [100.0 * number + row for row in range(tree.num_rows)]
         node = None if pick >= len(tree.branch_ids) else pick
 
-        seen = _write(cache, names)
+        _write(cache, tree, names)
         cache.keep(tree, node)
 
-        assert seen == kept + names
         kept += [*names[: len(tree.chain_ids)], *(names[len(tree.chain_ids) + at] for at in tree.find_path(node))]
+        assert _read(cache) == kept
         assert cache.num_tokens == len(kept)
+
+
+_ACTIONS = ["step", "fork", "cut", "copy", "append", "drop", "forget"]
+
+
+@given(data=st.data(), actions=st.lists(st.sampled_from(_ACTIONS), max_size=25))
+def test_sequences_that_share_slots_never_change_each_other(data: st.DataObject, actions: list[str]) -> None:
+    """The model of each sequence is the list of its names; of a stored token, its name."""
+    pool = _build_pool()
+    caches: list[tuple[SequenceCache, list[float]]] = [(SequenceCache(pool), [])]
+    stored: list[tuple[StoredToken, float]] = []
+    for number, action in enumerate(actions):
+        cache, names = caches[data.draw(st.integers(0, len(caches) - 1))]
+        if action == "step":
+            tree = data.draw(token_trees())
+            new = [100.0 * (number + 1) + row for row in range(tree.num_rows)]
+            _write(cache, tree, new)
+            copies = cache.copy_branches(tree)
+            stored += zip(copies, new[len(tree.chain_ids) :], strict=True)
+            node = data.draw(st.sampled_from([None, *range(len(tree.branch_ids))]))
+            cache.keep(tree, node)
+            names += [*new[: len(tree.chain_ids)], *(new[len(tree.chain_ids) + at] for at in tree.find_path(node))]
+        elif action == "fork":
+            count = data.draw(st.integers(0, len(names)))
+            caches.append((cache.fork(count), names[:count]))
+        elif action == "cut":
+            count = data.draw(st.integers(0, len(names)))
+            cache.cut(count)
+            del names[count:]
+        elif action == "copy":
+            count = data.draw(st.integers(0, len(names)))
+            stored += zip(cache.copy_tokens(count), names[count:], strict=True)
+        elif action == "append":
+            chosen = [pair for pair in stored if pair[1] not in names and data.draw(st.booleans())]
+            chosen = list({name: (token, name) for token, name in chosen}.values())
+            cache.append([token for token, _ in chosen])
+            names += [name for _, name in chosen]
+        elif action == "drop" and len(caches) > 1:
+            caches.remove((cache, names))
+        elif action == "forget":
+            stored = stored[1:]
+        del cache
+        for own, expected in caches:
+            assert _read(own) == expected
+        for token, name in stored:
+            assert pool.planes.find(0)[0][0, token.slot, 0] == name
+
+    caches.clear()
+    stored.clear()
+    tree, copies = None, None  # type: ignore[assignment]
+    own = token = chosen = None  # type: ignore[assignment]
+    gc.collect()
+    assert pool.num_free == pool.planes.capacity
 
 
 @given(tree=token_trees(), num_kept=st.integers(0, 3))
 def test_a_segment_comes_after_the_kept_tokens(tree: TokenTree, num_kept: int) -> None:
-    cache = SequenceCache(_LAYERS, torch.float32, _CPU)
-    cache.num_tokens = num_kept
+    cache, context = SequenceCache(_build_pool()), TokenTree((0,) * num_kept)
+    if num_kept:
+        _write(cache, context, [0.0] * num_kept)
+        cache.keep(context, None)
+    cache.reserve(tree.num_rows)
 
-    segment = cache.build_segment(tree, 7)
+    segment = cache.build_segment(tree)
 
-    num_keys = num_kept + tree.num_rows
-    assert (segment.first_row, segment.num_rows) == (7, tree.num_rows)
-    assert segment.depths.tolist() == [num_kept + position for position in find_row_positions(tree)]
-    assert segment.mask is None or segment.mask.shape == (tree.num_rows, num_keys)
-    assert cache.find_key_positions(segment.depths).shape == (num_keys,)
-
-
-@torch.inference_mode()
-def test_a_row_store_gives_the_keys_and_positions_of_the_masks_columns() -> None:
-    store = RowStore([LayerShape(1, 1, 1)], torch.float32, _CPU, capacity=4)
-    store.build_segment([0, 2], [0, 1], torch.ones(2, 3, dtype=torch.bool))
-    store.write(0, torch.tensor([[[1.0], [2.0]]]), torch.tensor([[[5.0], [6.0]]]))
-    store.grow(6)
-    segment = store.build_segment([1], [1], torch.tensor([[True, True, False]]))
-
-    keys, values = store.write(0, torch.tensor([[[3.0]]]), torch.tensor([[[7.0]]]))
-
-    assert keys.flatten().tolist() == [1.0, 3.0, 2.0]
-    assert values.flatten().tolist() == [5.0, 7.0, 6.0]
-    assert store.find_key_positions(segment.depths).tolist() == [0, 1, 1]
+    positions = [num_kept + position for position in find_row_positions(tree)]
+    assert segment.positions.tolist() == positions
+    assert segment.key_positions.tolist() == [*range(num_kept), *positions]
+    assert segment.key_slots.tolist() == [*cache._kept.tolist(), *segment.new_slots.tolist()]
+    assert segment.visible is None or segment.num_open == num_kept
 
 
-def test_a_failed_allocation_is_an_overloaded_error_and_leaves_the_cache_unchanged() -> None:
-    cache = SequenceCache(_LAYERS, torch.float32, _CPU)
-    _write(cache, [1.0, 2.0])
-    cache.keep(TokenTree((0, 0)), None)
+def test_stored_branches_are_seen_and_not_written() -> None:
+    pool = _build_pool()
+    source, cache = SequenceCache(pool), SequenceCache(pool)
+    tree = TokenTree((1,), (2, 3), (None, 0))
+    _write(source, tree, [1.0, 2.0, 3.0])
+    stored = tuple(source.copy_branches(tree))
+    further = TokenTree((), (2, 3, 4), (None, 0, 1))
+    cache.reserve(further.num_rows)
+
+    segment = cache.build_segment(further, stored)
+
+    assert segment.key_slots.tolist() == [*(row.slot for row in stored), *segment.new_slots.tolist()]
+    assert segment.num_rows == len(segment.new_slots) == 1
+    cache.keep(further, 1)
+    assert _read(cache) == [2.0, 3.0]
+
+
+def test_a_copy_takes_no_slots() -> None:
+    pool = _build_pool()
+    cache, tree = SequenceCache(pool), TokenTree((1, 2, 3))
+    _write(cache, tree, [1.0, 2.0, 3.0])
+    cache.keep(tree, None)
+
+    copies = [cache.fork() for _ in range(9)]
+
+    assert pool.num_free == 1
+    assert all(_read(copy) == [1.0, 2.0, 3.0] for copy in copies)
+
+
+def test_a_cache_that_gets_no_slots_is_unchanged() -> None:
+    cache, tree = SequenceCache(_build_pool()), TokenTree((1, 2))
+    _write(cache, tree, [1.0, 2.0])
+    cache.keep(tree, None)
 
     with pytest.raises(OverloadedError, match="keys and values of"):
         cache.reserve(1 << 48)
 
-    assert _write(cache, [3.0]) == [1.0, 2.0, 3.0]
-
-
-def test_a_cache_that_cannot_be_forked_is_an_overloaded_error() -> None:
-    cache = SequenceCache(_LAYERS, torch.float32, _CPU)
-
-    with pytest.raises(OverloadedError, match="keys and values of"):
-        cache.fork(capacity=1 << 48)
+    _write(cache, TokenTree((3,)), [3.0])
+    cache.keep(TokenTree((3,)), None)
+    assert _read(cache) == [1.0, 2.0, 3.0]
 
 
 @pytest.mark.parametrize(("num_tokens", "capacity", "expected"), [(1, 3, 3), (None, 1, 2), (2, 0, 2), (1, 9, 9)])
-def test_a_copy_has_the_room_that_is_asked_for(num_tokens: int | None, capacity: int, expected: int) -> None:
-    cache = SequenceCache(_LAYERS, torch.float32, _CPU, capacity=64)
-    _write(cache, [1.0, 2.0])
-    cache.keep(TokenTree((0, 0)), None)
+def test_a_copy_expects_the_tokens_that_are_asked_for(num_tokens: int | None, capacity: int, expected: int) -> None:
+    cache, tree = SequenceCache(_build_pool(), 64), TokenTree((1, 2))
+    _write(cache, tree, [1.0, 2.0])
+    cache.keep(tree, None)
 
+    assert cache.capacity == 64
     assert cache.fork(num_tokens, capacity).capacity == expected
 
 
-def test_a_row_store_that_cannot_grow_raises_overloaded_and_stays_unchanged() -> None:
-    store = RowStore(_LAYERS, torch.float32, _CPU, capacity=4)
+def test_the_memory_of_a_cache_is_that_of_its_slots() -> None:
+    cache, tree = SequenceCache(_build_pool()), TokenTree((1, 2), (3, 4, 5), (None, None, None))
+    _write(cache, tree, [1.0, 2.0, 3.0, 4.0, 5.0])
+    cache.keep(tree, 2)
 
-    with pytest.raises(OverloadedError, match="keys and values of"):
-        store.grow(1 << 48)
-
-    assert store.capacity == 4
-
-
-@torch.inference_mode()
-def test_rows_of_a_row_store_that_were_never_written_are_zeros() -> None:
-    """Attention multiplies masked values by 0, and a NaN stays a NaN."""
-    store = RowStore([LayerShape(1, 1, 1)], torch.float32, _CPU, capacity=4)
-    for states in store._planes.find(0):
-        states.fill_(torch.nan)
-    store._planes.zero_rows(0)
-    memory = torch.full((1 << 20,), torch.nan)  # freed, so that the larger store may get it
-    del memory
-
-    store.grow(1 << 19)
-
-    assert not any(states.any() for states in store._planes.find(0))
+    assert cache.nbytes == 3 * 2 * 4
+    assert np.array_equal(cache._spare, [])

@@ -11,7 +11,6 @@ from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part, SampleRequest, SampleResult, Sampling
 from inference.model.pytorch.loader import load_torch_runner
 from inference.model.pytorch.model import TorchModel
-from inference.model.pytorch.planes import LayerShape
 from inference.model.pytorch.runner import Runner
 from tests.inference.conftest import MakeModel
 from tests.support.toys import toy_tokenizer
@@ -38,7 +37,7 @@ def _choose(model: TorchModel, part: Part, rows: list[Any]) -> SampleResult:
     return model.choose([SampleRequest(part.tree, (Crossing(None, b"", Rule.EXTEND),), rows, _GREEDY)])[0]
 
 
-def _fill_memory(*_args: Any) -> None:
+def _fill_memory(*_args: Any, **_named: Any) -> None:
     raise torch.OutOfMemoryError("CUDA out of memory")
 
 
@@ -77,11 +76,15 @@ def test_random_sources_with_the_same_seed_agree_and_unseeded_ones_differ(model:
     assert draws[3] != draws[4]
 
 
-def test_a_cache_without_memory_is_an_overloaded_error(model: TorchModel, runner: Runner) -> None:
-    runner.layers = (LayerShape(num_kv_heads=1 << 25, key_dim=1 << 25, value_dim=1 << 25),)
+def test_a_part_that_gets_no_memory_for_its_keys_is_an_overloaded_error(
+    model: TorchModel, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = _build_part(model, tuple(range(300)))
+    monkeypatch.setattr(torch.Tensor, "new_empty", _fill_memory)
 
-    with pytest.raises(OverloadedError, match="keys and values of 256 tokens"):
-        model.new_cache()
+    with pytest.raises(OverloadedError, match="keys and values of"):
+        model.forward([part])
+    assert runner._pool.num_free == runner._pool.planes.capacity
 
 
 def test_a_forward_pass_without_memory_is_an_overloaded_error_and_can_be_retried(

@@ -18,13 +18,13 @@ def _build(capacity: int = 5) -> Planes:
     return planes
 
 
-def _read(planes: Planes, num_rows: int) -> list[float]:
+def _read(planes: Planes, num_slots: int) -> list[float]:
     """The number of each plane."""
     found = []
     for layer, shape in enumerate(_LAYERS):
         for states, dim in zip(planes.find(layer), (shape.key_dim, shape.value_dim), strict=True):
             assert states.shape == (shape.num_kv_heads, planes.capacity, dim)
-            [number] = set(states[:, :num_rows].flatten().tolist())
+            [number] = set(states[:, :num_slots].flatten().tolist())
             found.append(number)
     return found
 
@@ -37,26 +37,26 @@ def test_layers_of_one_shape_are_in_one_tensor() -> None:
     assert len(Planes([LayerShape(2, 4, 4)] * 3, torch.float32, _CPU, 5)._tensors) == 1
 
 
-def test_a_copy_and_a_larger_capacity_keep_what_is_there() -> None:
-    planes = _build()
-    copy = planes.copy(5, 5)
+def test_the_memory_of_a_slot_is_that_of_a_token_in_all_layers() -> None:
+    assert Planes(_LAYERS, torch.float16, _CPU, 5).slot_nbytes == 2 * (2 * 7 + 2 * 6 + 8)
 
-    planes.grow(9, 4)
-    copy.find(0)[0].fill_(7)
+
+def test_a_larger_capacity_keeps_what_is_there() -> None:
+    planes = _build()
+
+    planes.grow(9)
 
     assert planes.capacity == 9
-    assert _read(planes, 4) == [0, 1, 2, 3, 4, 5]
-    assert _read(copy, 5) == [7, 1, 2, 3, 4, 5]
+    assert _read(planes, 5) == [0, 1, 2, 3, 4, 5]
 
 
-def test_rows_are_moved_and_zeroed_in_all_planes() -> None:
+def test_slots_are_zeroed_in_all_planes() -> None:
     planes = _build()
-    planes.zero_rows(2)
 
-    planes.move_rows(torch.tensor([1, 4]), 2)
+    planes.fill_zeros(2)
 
-    assert [float(states[0, 2, 0]) for layer in range(3) for states in planes.find(layer)] == [0, 1, 2, 3, 4, 5]
-    assert all(not states[:, 3:].any() for layer in range(3) for states in planes.find(layer))
+    assert _read(planes, 2) == [0, 1, 2, 3, 4, 5]
+    assert all(not states[:, 2:].any() for layer in range(3) for states in planes.find(layer))
 
 
 def test_planes_without_memory_are_an_overloaded_error() -> None:

@@ -7,11 +7,11 @@ import torch
 import transformers
 
 from inference.errors import ModelError
-from inference.model.pytorch.attention import Plan
+from inference.model.pytorch.attention import AttentionCall
 from inference.model.pytorch.checks.positions import find_max_tokens
 from inference.model.pytorch.planes import LayerShape
-from inference.model.pytorch.probe import Probe
 from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.segment import build_lone_segment
 from tests.support.tiny_families import EXPERTS, KV, build_config, build_model
 
 _CPU = torch.device("cpu")
@@ -113,15 +113,13 @@ def test_code_that_takes_rows_for_positions_is_refused() -> None:
         find_max_tokens(model, runner)
 
 
-def test_a_probe_records_the_shapes_of_keys_and_values_and_keeps_none() -> None:
+def test_a_lone_segment_tells_the_shapes_of_keys_and_values_and_stores_none() -> None:
     _, runner = _build("llama")
-    probe = Probe()
-    segment = probe.build_segment(range(5, 8), 0, _CPU)
+    calls: list[AttentionCall] = []
 
-    logits = runner.forward_plan((1, 2, 3), Plan([segment]), (2,))
+    later = runner.forward_segments((1, 2, 3), [build_lone_segment(range(5, 8))], (2,), calls)
 
-    assert probe.layers == [LayerShape(2, 8, 8)] * 2
-    assert segment.depths.tolist() == [5, 6, 7]
+    assert [call.shape for call in calls] == [LayerShape(2, 8, 8)] * 2
     torch.testing.assert_close(
-        logits[0], runner.forward_plan((1, 2, 3), Plan([Probe().build_segment(range(3), 0, _CPU)]), (2,))[0]
+        later, runner.forward_segments((1, 2, 3), [build_lone_segment(range(3))], (2,))
     )  # rotary positions are relative

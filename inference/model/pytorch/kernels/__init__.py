@@ -1,0 +1,1 @@
+"""Kernels in the Triton language, for GPUs. Only these modules import the package `triton`."""

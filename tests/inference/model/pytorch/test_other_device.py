@@ -1,0 +1,115 @@
+"""The runner on a device that is not the CPU: nothing is on the wrong one, and work does not grow with sequences."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from inference.healing.token_tree import TokenTree
+from inference.model.language_model import Part
+from inference.model.pytorch.checks.forward_pass import check_forward_pass
+from inference.model.pytorch.checks.positions import find_max_tokens
+from inference.model.pytorch.pooled_attention import PackedPass
+from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.score_rule import ScoreRule
+from tests.support.counting_device import Counts, DeviceTensor, count_launch, counting, find_device, move_model
+from tests.support.plain_kernel import PlainKernel
+from tests.support.tiny_families import KV, build_config, build_model
+
+_NUM_LAYERS = 3
+_TREE = TokenTree((1, 2, 3), (4, 5, 6), (None, 0, None))
+
+
+class _DeviceKernel:
+    """A kernel of the device: as on a GPU, two launches at most, and no tensor of the CPU."""
+
+    def attend(
+        self, packed: PackedPass, keys: torch.Tensor, values: torch.Tensor, query: torch.Tensor, rule: ScoreRule
+    ) -> torch.Tensor:
+        count_launch("attention")
+        count_launch("attention")
+        on_cpu = PackedPass(
+            packed.rows_per_tile,
+            packed.max_keys,
+            *map(
+                _find_data,
+                (packed.tiles, packed.positions, packed.new_slots, packed.key_slots, packed.key_positions, packed.bits),
+            ),
+        )
+        states = _find_data(keys), _find_data(values), _find_data(query)
+        return DeviceTensor(PlainKernel().attend(on_cpu, *states, rule))
+
+
+def _find_data(tensor: torch.Tensor) -> torch.Tensor:
+    assert isinstance(tensor, DeviceTensor)
+    return tensor.data_on_cpu
+
+
+@pytest.fixture(autouse=True)
+def _inference() -> Iterator[None]:
+    with torch.inference_mode():
+        yield
+
+
+def _build(kernel: bool, family: str = "qwen2") -> Runner:
+    device = find_device()
+    model = build_model(build_config(family, {**KV, "num_hidden_layers": _NUM_LAYERS}))
+    move_model(model)
+    return Runner(model, device, _DeviceKernel() if kernel else None)
+
+
+@pytest.mark.parametrize("kernel", [False, True], ids=["by segment", "together"])
+@pytest.mark.parametrize("family", ["qwen2", "gemma2", "gpt_neox"])
+def test_a_model_on_the_device_gives_the_logits_of_transformers_there(family: str, kernel: bool) -> None:
+    runner = _build(kernel, family)
+
+    check_forward_pass(runner._model, runner)
+    assert find_max_tokens(runner._model, runner) == runner.max_tokens
+
+
+def _forward(runner: Runner, num_sequences: int, tree: TokenTree) -> Counts:
+    parts = [Part(runner.new_cache(), tree) for _ in range(num_sequences)]
+    with counting() as counts:
+        runner.forward(parts)
+        for part in parts:
+            part.cache.copy_branches(tree)
+            part.cache.keep(tree, None)
+    return counts
+
+
+def test_the_launches_of_a_pass_do_not_grow_with_the_number_of_sequences() -> None:
+    runner = _build(kernel=True)
+    one, many = _forward(runner, 1, _TREE), _forward(runner, 40, _TREE)
+    by_segment = _build(kernel=False)
+
+    assert one.num_launches == many.num_launches
+    assert one.operations["attention"] == 2 * _NUM_LAYERS
+    assert _forward(by_segment, 40, _TREE).num_launches > 3 * many.num_launches  # so they are counted
+
+
+def test_a_pass_copies_twice_to_the_device_whatever_it_forwards() -> None:
+    runner = _build(kernel=True)
+
+    assert _forward(runner, 1, TokenTree((1,))).num_copies_in == 2
+    assert _forward(runner, 40, _TREE).num_copies_in == 2
+
+
+def test_to_keep_and_to_copy_tokens_costs_the_device_nothing() -> None:
+    runner = _build(kernel=True)
+    cache = runner.new_cache()
+    runner.forward([Part(cache, _TREE)])
+
+    with counting() as counts:
+        branches = cache.copy_branches(_TREE)
+        cache.keep(_TREE, 1)
+        other = cache.fork()
+        other.cut(2)
+        other.append(branches[:1])
+
+    assert (counts.num_launches, counts.num_copies_in, counts.num_waits) == (0, 0, 0)
+
+
+def test_tensors_of_both_devices_in_one_operation_fail() -> None:
+    find_device()
+    with pytest.raises(RuntimeError, match="tensors on the device and on the CPU"):
+        DeviceTensor(torch.ones(2)) + torch.ones(2)
