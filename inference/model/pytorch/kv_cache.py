@@ -33,12 +33,11 @@ class SequenceCache:
     """The slots of one sequence's kept tokens, and further ones for the new tokens of its next pass."""
 
     def __init__(self, pool: TokenPool, room: int = 256) -> None:
-        """An empty cache. `room`: how many tokens its user expects to keep."""
+        """An empty cache with room for some tokens. Raises OverloadedError."""
         self._pool = pool
-        self._room = room
-        self._kept = _NO_SLOTS
-        self._spare = _NO_SLOTS  # the first of them are written by the next pass
+        self._kept = self._spare = _NO_SLOTS  # the first of the spare ones are written by the next pass
         self._written = _NO_SLOTS  # by the last pass, in the order of the tree's rows; stored branches first
+        self.reserve(room)
 
     def __del__(self) -> None:
         self._pool.release_later(self._kept)
@@ -51,13 +50,13 @@ class SequenceCache:
 
     @property
     def capacity(self) -> int:
-        """The number of tokens that it has room for, or expects to have."""
-        return max(self._room, len(self._kept) + len(self._spare))
+        """The number of tokens that it has room for."""
+        return len(self._kept) + len(self._spare)
 
     @property
     def nbytes(self) -> int:
         """The memory of its slots, also of those that others hold as well."""
-        return (len(self._kept) + len(self._spare)) * self._pool.slot_nbytes
+        return self.capacity * self._pool.slot_nbytes
 
     def reserve(self, num_new: int) -> None:
         """Makes room for `num_new` tokens after the kept ones. Raises OverloadedError, with the cache unchanged."""
@@ -87,9 +86,9 @@ class SequenceCache:
         """Keeps the chain of the last forwarded tree and the path to `node`; discards the other branches."""
         num_chain = len(tree.chain_ids)
         self._append(self._written[[*range(num_chain), *(num_chain + branch for branch in tree.find_path(node))]])
-        is_written = np.isin(self._spare, self._written)
-        self._pool.release(self._spare[is_written])
-        self._spare = self._spare[~is_written]
+        has_others = self._pool.count_holders(self._spare) > 1  # as kept or stored tokens, which must not change
+        self._pool.release(self._spare[has_others])
+        self._spare = self._spare[~has_others]
         self._written = _NO_SLOTS
 
     def copy_branches(self, tree: TokenTree) -> list[StoredToken]:
@@ -111,9 +110,12 @@ class SequenceCache:
         self._kept = self._kept[:num_tokens]
 
     def fork(self, num_tokens: int | None = None, capacity: int = 0) -> Self:
-        """A cache with the same first tokens; with all if None. It expects to keep `capacity` tokens, or these."""
+        """A cache with the same first tokens; with all if None. It has room for `capacity` tokens, or for these.
+
+        Raises OverloadedError.
+        """
         kept = self._kept[:num_tokens]
-        other = type(self)(self._pool, max(len(kept), capacity))
+        other = type(self)(self._pool, max(0, capacity - len(kept)))
         other._append(kept)
         return other
 

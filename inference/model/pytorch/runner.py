@@ -58,7 +58,7 @@ class Runner:
         return calls, logits.shape[1]
 
     def new_cache(self, num_tokens: int = 256) -> SequenceCache:
-        """An empty cache, whose user expects to keep `num_tokens`."""
+        """An empty cache with room for `num_tokens`. Raises OverloadedError."""
         return SequenceCache(self._pool, num_tokens)
 
     @torch.inference_mode()

@@ -48,6 +48,10 @@ class TokenPool:
         self._num_holders[slots] = 1
         return slots
 
+    def count_holders(self, slots: Slots) -> npt.NDArray[np.int32]:
+        """How many hold each slot."""
+        return self._num_holders[slots]
+
     def hold(self, slots: Slots) -> None:
         """Holds slots once more."""
         self._num_holders[slots] += 1

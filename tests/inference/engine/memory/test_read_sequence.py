@@ -253,7 +253,7 @@ def test_the_bytes_are_those_of_the_cache_and_of_what_stands_beside_it() -> None
     sequence = ReadSequence(model.new_cache(8))
     _absorb(sequence, Part(sequence.cache, TokenTree((1, 1), (2, 3), (None, 0))))
     row_bytes = 4 * toy_tokenizer("qwen").num_rows
-    token_bytes = sequence.cache.nbytes // sequence.cache.num_tokens
+    token_bytes = sequence.cache.nbytes // sequence.cache.capacity
 
     assert sequence.nbytes == sequence.cache.nbytes + 3 * row_bytes + 2 * token_bytes
     sequence.drop_rows()

@@ -1,6 +1,5 @@
 import gc
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -36,7 +35,7 @@ def _read(cache: SequenceCache) -> list[float]:
 
 @given(steps=st.lists(st.tuples(token_trees(), st.integers(0, 6)), max_size=6))
 def test_the_chain_and_the_path_are_kept_in_order(steps: list[tuple[TokenTree, int]]) -> None:
-    cache = SequenceCache(_build_pool())
+    cache = SequenceCache(_build_pool(), 0)
     kept: list[float] = []
     for number, (tree, pick) in enumerate(steps):
         names = [100.0 * number + row for row in range(tree.num_rows)]
@@ -57,7 +56,7 @@ _ACTIONS = ["step", "fork", "cut", "copy", "append", "drop", "forget"]
 def test_sequences_that_share_slots_never_change_each_other(data: st.DataObject, actions: list[str]) -> None:
     """The model of each sequence is the list of its names; of a stored token, its name."""
     pool = _build_pool()
-    caches: list[tuple[SequenceCache, list[float]]] = [(SequenceCache(pool), [])]
+    caches: list[tuple[SequenceCache, list[float]]] = [(SequenceCache(pool, 0), [])]
     stored: list[tuple[StoredToken, float]] = []
     for number, action in enumerate(actions):
         cache, names = caches[data.draw(st.integers(0, len(caches) - 1))]
@@ -105,7 +104,7 @@ def test_sequences_that_share_slots_never_change_each_other(data: st.DataObject,
 
 @given(tree=token_trees(), num_kept=st.integers(0, 3))
 def test_a_segment_comes_after_the_kept_tokens(tree: TokenTree, num_kept: int) -> None:
-    cache, context = SequenceCache(_build_pool()), TokenTree((0,) * num_kept)
+    cache, context = SequenceCache(_build_pool(), 0), TokenTree((0,) * num_kept)
     if num_kept:
         _write(cache, context, [0.0] * num_kept)
         cache.keep(context, None)
@@ -122,7 +121,7 @@ def test_a_segment_comes_after_the_kept_tokens(tree: TokenTree, num_kept: int) -
 
 def test_stored_branches_are_seen_and_not_written() -> None:
     pool = _build_pool()
-    source, cache = SequenceCache(pool), SequenceCache(pool)
+    source, cache = SequenceCache(pool, 0), SequenceCache(pool, 0)
     tree = TokenTree((1,), (2, 3), (None, 0))
     _write(source, tree, [1.0, 2.0, 3.0])
     stored = tuple(source.copy_branches(tree))
@@ -137,9 +136,29 @@ def test_stored_branches_are_seen_and_not_written() -> None:
     assert _read(cache) == [2.0, 3.0]
 
 
+def test_the_room_of_a_cache_is_taken_at_once_and_free_again_without_it() -> None:
+    pool = _build_pool(10)
+    cache = SequenceCache(pool, 7)
+
+    assert (cache.capacity, cache.num_tokens, pool.num_free) == (7, 0, 3)
+    with pytest.raises(OverloadedError, match="keys and values of"):
+        SequenceCache(pool, 1 << 48)
+    del cache
+    assert pool.num_free == 10
+
+
+def test_branches_that_are_discarded_leave_their_room_to_the_next_tokens() -> None:
+    pool = _build_pool(9)
+    cache, tree = SequenceCache(pool, 9), TokenTree((1,), (2, 3, 4), (None, None, None))
+    _write(cache, tree, [1.0, 2.0, 3.0, 4.0])
+    cache.keep(tree, 0)
+
+    assert (cache.num_tokens, cache.capacity, pool.num_free) == (2, 9, 0)
+
+
 def test_a_copy_takes_no_slots() -> None:
     pool = _build_pool()
-    cache, tree = SequenceCache(pool), TokenTree((1, 2, 3))
+    cache, tree = SequenceCache(pool, 0), TokenTree((1, 2, 3))
     _write(cache, tree, [1.0, 2.0, 3.0])
     cache.keep(tree, None)
 
@@ -150,7 +169,7 @@ def test_a_copy_takes_no_slots() -> None:
 
 
 def test_a_cache_that_gets_no_slots_is_unchanged() -> None:
-    cache, tree = SequenceCache(_build_pool()), TokenTree((1, 2))
+    cache, tree = SequenceCache(_build_pool(), 0), TokenTree((1, 2))
     _write(cache, tree, [1.0, 2.0])
     cache.keep(tree, None)
 
@@ -163,7 +182,7 @@ def test_a_cache_that_gets_no_slots_is_unchanged() -> None:
 
 
 @pytest.mark.parametrize(("num_tokens", "capacity", "expected"), [(1, 3, 3), (None, 1, 2), (2, 0, 2), (1, 9, 9)])
-def test_a_copy_expects_the_tokens_that_are_asked_for(num_tokens: int | None, capacity: int, expected: int) -> None:
+def test_a_copy_has_the_room_that_is_asked_for(num_tokens: int | None, capacity: int, expected: int) -> None:
     cache, tree = SequenceCache(_build_pool(), 64), TokenTree((1, 2))
     _write(cache, tree, [1.0, 2.0])
     cache.keep(tree, None)
@@ -173,9 +192,9 @@ def test_a_copy_expects_the_tokens_that_are_asked_for(num_tokens: int | None, ca
 
 
 def test_the_memory_of_a_cache_is_that_of_its_slots() -> None:
-    cache, tree = SequenceCache(_build_pool()), TokenTree((1, 2), (3, 4, 5), (None, None, None))
+    cache, tree = SequenceCache(_build_pool(), 0), TokenTree((1, 2), (3, 4, 5), (None, None, None))
     _write(cache, tree, [1.0, 2.0, 3.0, 4.0, 5.0])
     cache.keep(tree, 2)
 
-    assert cache.nbytes == 3 * 2 * 4
-    assert np.array_equal(cache._spare, [])
+    assert cache.nbytes == 5 * 2 * 4
+    assert cache.fork().nbytes == 3 * 2 * 4

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from inference.config import EngineConfig
+from inference.engine.memory.sequence_memory import SequenceMemory
 from inference.errors import OverloadedError
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
@@ -79,12 +80,31 @@ def test_random_sources_with_the_same_seed_agree_and_unseeded_ones_differ(model:
 def test_a_part_that_gets_no_memory_for_its_keys_is_an_overloaded_error(
     model: TorchModel, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    part = _build_part(model, tuple(range(300)))
-    monkeypatch.setattr(torch.Tensor, "new_empty", _fill_memory)
+    part, num_free = _build_part(model, (5,) * 900), runner._pool.num_free
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.Tensor, "new_empty", _fill_memory)
+        with pytest.raises(OverloadedError, match="keys and values of"):
+            model.forward([part])
+    assert runner._pool.num_free == num_free
 
+    assert len(model.forward([part])[0]) == 1
+
+
+def test_idle_sequences_make_room_for_a_new_one(
+    model: TorchModel, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, room = SequenceMemory(model.new_cache, max_bytes=1 << 30), runner._pool.num_free
+    idle = [memory.take("tenant", (), room // 4) for _ in range(4)]
+    for sequence in idle:
+        memory.give_back(sequence)
+    del idle, sequence
+    monkeypatch.setattr(torch.Tensor, "new_empty", _fill_memory)  # the pool cannot grow
+
+    memory.take("tenant", (), room)
+
+    assert memory.num_idle_bytes == 0
     with pytest.raises(OverloadedError, match="keys and values of"):
-        model.forward([part])
-    assert runner._pool.num_free == runner._pool.planes.capacity
+        memory.take("tenant", (), room)
 
 
 def test_a_forward_pass_without_memory_is_an_overloaded_error_and_can_be_retried(
