@@ -113,7 +113,7 @@ class Bench:
 
 
 @cache
-def _load_model(folder: Path, dtype: str) -> torch.nn.Module:
+def load_model_once(folder: Path, dtype: str) -> torch.nn.Module:
     """Caches loaded models, because loading takes longer than most tests and no test changes the weights."""
     return load_torch_runner(EngineConfig(folder, dtype=dtype))._model
 
@@ -124,7 +124,7 @@ def build_bench(
     """Builds a Bench. `prompts`: another layout than that of `build_prompts`."""
     toy, clock = toy_tokenizer(kind), Clock()
     config = EngineConfig(folder, dtype=dtype, **settings)
-    runner = WatchedRunner(_load_model(folder, dtype))
+    runner = WatchedRunner(load_model_once(folder, dtype))
     model = TorchModel(runner, toy.vocabulary, toy.trie)
     return Bench(toy, runner, Engine(config, model, prompts or build_prompts(toy), clock), clock)
 
