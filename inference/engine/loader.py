@@ -13,6 +13,7 @@ from inference.engine.waiting_sink import complete
 from inference.errors import MidtokenError, ModelError, to_public_error
 from inference.model.folder_file import FILE_NAME, read_folder_file
 from inference.model.language_model import LanguageModel
+from inference.model.loaded_model import LoadedModel, RunnerT
 from inference.model.loader import build_language_model, load_model
 from inference.protocol.completion import CompletionRequest
 
@@ -24,7 +25,11 @@ def load_engine(config: EngineConfig) -> Engine:
 
     Raises ModelError if the model cannot be used.
     """
-    loaded = load_model(config)
+    return build_engine(config, load_model(config))
+
+
+def build_engine(config: EngineConfig, loaded: LoadedModel[RunnerT]) -> Engine:
+    """An engine for a model that is loaded already, as `load_engine`."""
     if config.max_context_tokens is None:
         config = dataclasses.replace(config, max_context_tokens=read_folder_file(config.model_dir).context_tokens)
     model = build_language_model(loaded)

@@ -44,11 +44,18 @@ def _load_runner(config: EngineConfig) -> Runner:
     device, dtype = _find_device(config.device), _find_dtype(config.dtype)
     model_config = read_config(config.model_dir)
     check_config(model_config)
-    family = model_config.model_type
     with refusing_when_out_of_memory("its weights"), _READING:
         model = _load_weights(config.model_dir, model_config, dtype).to(device)
-    with refusing_family(family):
-        runner = Runner(model, device, _find_kernel(device, dtype))
+    return build_torch_runner(model, device)
+
+
+def build_torch_runner(model: Any, device: torch.device) -> Runner:  # a transformers model, which has no types
+    """A runner for a model that is on its device, and was built with `attn_implementation=ATTENTION_NAME`.
+
+    Raises ModelError if it would not run correctly.
+    """
+    with refusing_family(model.config.model_type):
+        runner = Runner(model, device, _find_kernel(device, next(model.parameters()).dtype))
         check_forward_pass(model, runner)
         runner.max_tokens = find_max_tokens(model, runner)
     return runner
