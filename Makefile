@@ -6,6 +6,7 @@ RUN_READY := $(VENV)/.run-ready
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
 LARGE_VOCABULARY := build/large-vocabulary/dashscope/resources/qwen.tiktoken
+LARGE_TOKENIZER := build/large-tokenizer/tokenizer.json
 GENLM := build/genlm
 GENLM_READY := $(GENLM)/.ready
 CONTESTANTS := build/contestants
@@ -193,6 +194,14 @@ bench-load: $(BENCH_READY)  ## measure what many editors at once get
 .PHONY: bench-editors
 bench-editors: $(BENCH_READY) $(NVIM) $(HELIX) $(VSIX) $(CODE_SERVER)  ## count what is wrong in real editors after random editing; requests, repeats, time and memory
 	@$(BIN)/python -m benchmarks.editors
+
+$(LARGE_TOKENIZER): $(LARGE_VOCABULARY)
+	@$(BIN)/python -c "from benchmarks.corpora.tokenizers.large_tokenizer import build_large_folder as build; build()"
+
+# Not part of `make bench`: that needs no GPU.
+.PHONY: bench-engine-gpu
+bench-engine-gpu: $(BENCH_READY) $(LARGE_TOKENIZER)  ## measure the engine on a GPU: completions, choices, many sequences, reading
+	@$(BIN)/python -m benchmarks.engine_gpu
 
 bench-allowed-sets: $(BENCH_READY) $(LARGE_VOCABULARY)  ## measure how fast allowed sets are found, compared with other methods
 	@$(BIN)/python -m benchmarks.allowed_sets

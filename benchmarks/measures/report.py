@@ -27,15 +27,17 @@ def write_report(
     picture: "Figure | None" = None,
     device: str | None = None,
     folder: Path = RESULTS_DIR,
+    commit: str | None = None,
 ) -> Path:
     """Writes `NAME.json`, and `NAME.svg` if there is a picture. Returns the path of the JSON file.
 
     `rows` are the rows of the printed table. `figures` are the numbers that are compared with targets; None means not
-    measured. `device` is the device that was measured, by default this machine's processor.
+    measured. `device` is the device that was measured, by default this machine's processor. `commit` is by default that
+    of this repository.
     """
     folder.mkdir(exist_ok=True)
     report = {
-        "commit": find_commit(),
+        "commit": commit or find_commit(),
         "device": device or find_processor(),
         "command": " ".join(["python", *sys.orig_argv[1:]]),
         "figures": dict(figures),
@@ -80,7 +82,9 @@ def find_processor() -> str:
 
 
 def find_commit() -> str:
-    """Returns the measured commit, with `+` if a file other than a result differs from it."""
+    """Returns the measured commit, with `+` if a file other than a result differs; `unknown` in a copy without Git."""
+    if not (RESULTS_DIR.parents[1] / ".git").exists():
+        return "unknown"
     commit = _run_git("rev-parse", "HEAD")
     changed = _run_git("status", "--porcelain", "--", ":/", ":(exclude,top)benchmarks/results")
     return f"{commit}+" if changed else commit

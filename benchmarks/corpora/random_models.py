@@ -1,0 +1,113 @@
+"""Models of real shapes with random weights, made on their device without a download.
+
+A pass takes the same time whatever the weights are. The text that such a model writes means nothing, but must go on for
+as long as a measurement needs. So the weights are drawn such that the hidden state of a token comes from the layers and
+not from its embedding: greedy text then moves through the vocabulary, and does not repeat one token.
+
+The tokenizer is that of a folder. Rows of the head without a token are never chosen, but forwarded, masked and compared
+as all others. `make build/large-tokenizer/tokenizer.json` makes the tokens that the real models have.
+"""
+
+import json
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from inference.config import EngineConfig
+from inference.model.loaded_model import LoadedModel, add_tokenizer
+from inference.model.pytorch.attention import ATTENTION_NAME, register_attention
+from inference.model.pytorch.loader import build_torch_runner
+from inference.model.pytorch.runner import Runner
+
+_EMBEDDING_SPREAD = 0.02  # small beside what the layers add
+_SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes of a decoder of the Qwen2 family."""
+
+    name: str
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocab_rows: int
+    is_tied: bool  # whether the head is the table of embeddings
+    max_tokens: int = 32_768
+
+
+# From the config.json of Qwen2.5-Coder. The tokenizer has 151,643 tokens and 22 special ones; the rest is padding.
+SHAPES = {
+    "1_5b": Shape("1_5b", 1536, 28, 12, 2, 128, 8960, 151_936, is_tied=True),
+    "7b": Shape("7b", 3584, 28, 28, 4, 128, 18_944, 152_064, is_tied=False),
+}
+# For rehearsals. The rows are more than the default model's tokenizer has tokens, as in the real shapes. The first has
+# large keys and values, so that a request can be too large for a small memory.
+TINY = {
+    "1_5b": Shape("1_5b", 64, 3, 4, 2, 256, 128, 8_448, is_tied=True, max_tokens=32_768),
+    "7b": Shape("7b", 96, 3, 6, 2, 32, 160, 8_448, is_tied=False, max_tokens=32_768),
+}
+
+
+def build_random_model(
+    shape: Shape, device: torch.device, dtype: torch.dtype, attention: str
+) -> Any:  # a transformers model, which has no types
+    """A model of this shape on its device, with the same weights for the same device and type."""
+    config = transformers.Qwen2Config(
+        hidden_size=shape.hidden,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+        intermediate_size=shape.intermediate,
+        vocab_size=shape.vocab_rows,
+        max_position_embeddings=shape.max_tokens,
+        tie_word_embeddings=shape.is_tied,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e6},
+        rms_norm_eps=1e-6,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    with device:
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention)
+    generator = torch.Generator(device).manual_seed(_SEED)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.dim() == 1:
+                weight.fill_(1.0 if name.endswith("norm.weight") else 0.0)
+            else:
+                is_table = "embed_tokens" in name or "lm_head" in name
+                spread = _EMBEDDING_SPREAD if is_table else weight.shape[1] ** -0.5
+                weight.normal_(0.0, spread, generator=generator)
+    return model.eval()
+
+
+def load_random_model(shape: Shape, config: EngineConfig) -> LoadedModel[Runner]:
+    """A model of this shape on `config.device`, checked as one from a folder, with the tokenizer of `model_dir`.
+
+    Raises ModelError.
+    """
+    register_attention()
+    torch.set_num_threads(config.num_threads)
+    device = torch.device(config.device)
+    model = build_random_model(shape, device, getattr(torch, config.dtype), ATTENTION_NAME)
+    return add_tokenizer(config, build_torch_runner(model, device))
+
+
+def prepare_tokenizer(folder: Path, owner: ExitStack) -> Path:
+    """A folder with the same `tokenizer.json`, which names a token that ends a text. `owner` removes it."""
+    content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    special_ids = [added["id"] for added in content.get("added_tokens", ())]
+    end_id = min(special_ids, default=len(content["model"]["vocab"]))
+    prepared = Path(owner.enter_context(tempfile.TemporaryDirectory(prefix="midtoken-tokenizer-")))
+    (prepared / "tokenizer.json").symlink_to((folder / "tokenizer.json").resolve())
+    (prepared / "config.json").write_text(json.dumps({"eos_token_id": end_id}))
+    return prepared

@@ -1,0 +1,1 @@
+"""The measurements of `benchmarks.engine_gpu`, one file for each."""
