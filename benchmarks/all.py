@@ -1,6 +1,6 @@
 """Runs the benchmarks of speed one after the other, and prints their figures beside the targets.
 
-What each of them prints goes to `build/bench/NAME.log`.
+What each of them prints goes to `build/bench/NAME.log`. `benchmarks.engine_gpu` is not among them: it needs a GPU.
 """
 
 import subprocess

@@ -97,7 +97,7 @@ def load_random_model(shape: Shape, config: EngineConfig) -> LoadedModel[Runner]
     """
     register_attention()
     torch.set_num_threads(config.num_threads)
-    device = torch.device(config.device)
+    device = torch.empty(0, device=config.device).device  # with its number
     model = build_random_model(shape, device, getattr(torch, config.dtype), ATTENTION_NAME)
     return add_tokenizer(config, build_torch_runner(model, device))
 

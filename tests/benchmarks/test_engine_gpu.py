@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -19,12 +19,13 @@ from benchmarks.measures.gpu.bounds import (
     count_step_weight_bytes,
     count_token_bytes,
 )
+from benchmarks.measures.gpu.choice import measure_choice
 from benchmarks.measures.gpu.completions import Completion
 from benchmarks.measures.gpu.group import REHEARSAL, build_setting
 from benchmarks.measures.gpu.parts import PARTS, Part, Process, Results, run_parts
 from benchmarks.measures.gpu.profiles import PROFILES, profile_part
 from benchmarks.measures.gpu.right import DEFAULT_MODEL, find_differing_gaps, walk_reference
-from benchmarks.measures.gpu.setting import Deadline, Figures
+from benchmarks.measures.gpu.setting import Deadline, Figures, load_random_engine
 from benchmarks.measures.gpu.targets import GPU_TARGETS, add_bounds
 from benchmarks.measures.gpu.warm import is_whole
 from inference.config import EngineConfig
@@ -108,6 +109,16 @@ def test_each_part_is_rehearsed_and_gives_its_figures(process: Process, part: Pa
     wanted = {each.target.figure for each in GPU_TARGETS if each.part == part.name}
     assert wanted <= figures.keys()
     assert all(value is not None for value in figures.values())
+
+
+def test_a_tokenizer_that_names_no_end_will_do(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").symlink_to((DEFAULT_MODEL / "tokenizer.json").resolve())
+
+    setting = dataclasses.replace(_SETTING, tokenizer=tmp_path)
+
+    assert measure_choice(setting, Deadline(10))["choice_us_64"]
+    with closing(load_random_engine(setting, TINY["7b"])) as loaded:
+        assert loaded.loaded.start_ids
 
 
 @pytest.mark.parametrize("name", ["choice", "batch_1_5b", "prefill_7b"])

@@ -10,9 +10,11 @@ Each request has one row of logits and healed bytes, so its next token must begi
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import torch
 
+from benchmarks.corpora.random_models import prepare_tokenizer
 from benchmarks.measures.gpu.device_profile import profile_action
 from benchmarks.measures.gpu.setting import Deadline, Figures, Setting
 from benchmarks.measures.percentiles import find_percentile
@@ -78,7 +80,8 @@ def measure_choice_busy(setting: Setting, _deadline: Deadline) -> Figures:
 
 def build_choice(setting: Setting) -> Callable[[], object]:
     """A call of the sampler for all sequences."""
-    tokenizer = load_tokenizer(setting.tokenizer, setting.sizes.vocab_rows)
+    with ExitStack() as owner:
+        tokenizer = load_tokenizer(prepare_tokenizer(setting.tokenizer, owner), setting.sizes.vocab_rows)
     device = torch.device(setting.device)
     sampler = TorchSampler(tokenizer.vocabulary, HotPrefixCache(tokenizer.trie), tokenizer.trie, device)
     generator = torch.Generator(device).manual_seed(0)
