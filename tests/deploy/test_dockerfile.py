@@ -1,0 +1,125 @@
+"""The container's file says nothing that the repository or tritonserver does not know. No container is built here."""
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from inference.config import EngineConfig, config_to_environment
+from inference.serving.endpoint import Endpoint
+from inference.serving.import_root import IMPORT_ROOT
+from inference.serving.triton_command import build_command, build_environment
+from inference.serving.triton_installation import link_bundled_installation
+from tests.support.dockerfile import (
+    HOME,
+    find_values,
+    is_ignored,
+    list_files,
+    read_command,
+    read_copies,
+    read_environment,
+    read_instructions,
+)
+
+_SOURCES = [source for sources, _ in read_copies() for source in sources]
+_PROJECT = tomllib.loads((IMPORT_ROOT / "pyproject.toml").read_text())["project"]
+# Where the server listens and what it finds there; in a container this differs from a server that midtoken starts.
+_PLACE_ARGUMENTS = re.compile(
+    r"--(model-repository|backend-directory|cache-directory|\w+-address|\w+-port|reuse-\w+-port|allow-gpu-metrics"
+    r"|exit-timeout-secs)(=|$)"
+)
+
+
+@pytest.mark.parametrize("source", _SOURCES)
+def test_what_is_copied_is_there_and_not_ignored(source: str) -> None:
+    files = [path for path in list_files(source) if "__pycache__" not in path]
+
+    assert files
+    assert [path for path in files if is_ignored(path)] == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [".git/HEAD", ".venv/bin/python", "build/x", "tests/conftest.py", "models/training/train.py", "deploy/Dockerfile",
+     "inference/engine/__pycache__/engine.cpython-311.pyc", "editors/playground/dist/index.html"],
+)  # fmt: skip
+def test_nothing_else_gets_into_the_build(path: str) -> None:
+    assert is_ignored(path)
+
+
+def test_the_packages_of_the_project_are_copied() -> None:
+    patterns = tomllib.loads((IMPORT_ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]
+
+    assert {pattern.removesuffix("*") for pattern in patterns["include"]} <= set(_SOURCES)
+
+
+def test_the_extras_that_are_installed_exist() -> None:
+    [extras] = [value.partition("=")[2].split(",") for value in find_values("ARG") if value.startswith("EXTRAS=")]
+
+    assert set(extras) <= _PROJECT["optional-dependencies"].keys()
+    assert '"./source[${EXTRAS}]"' in find_values("RUN")[0]
+
+
+def test_a_server_without_the_bundled_one_needs_the_same_packages() -> None:
+    extras = _PROJECT["optional-dependencies"]
+    bundled = {each for each in extras["server"] if each.startswith(("nvidia-pytriton", "numpy"))}
+
+    assert len(bundled) == 2
+    assert set(extras["server"]) - bundled == set(extras["model"])
+
+
+def test_packages_are_installed_where_python_looks_for_them() -> None:
+    [target] = re.findall(r"--target (\S+)", find_values("RUN")[0])
+
+    assert find_values("WORKDIR") == [HOME]
+    assert read_environment()["PYTHONPATH"] == f"{HOME}/{target}"
+
+
+def test_each_setting_is_one_of_the_engine() -> None:
+    known = config_to_environment(EngineConfig(Path("model")))
+    settings = {name for name in read_environment() if name.startswith("MIDTOKEN_")}
+
+    assert settings
+    assert settings <= known.keys()
+
+
+def test_each_file_that_a_command_names_is_copied() -> None:
+    copied = {f"{HOME}/{target}" for _, target in read_copies()}
+    [health_check] = [each for each in read_instructions() if each.name == "HEALTHCHECK"]
+    named = [
+        *(word for word in health_check.read_list() if word.startswith("/")),
+        *(argument.partition("=")[2] for argument in read_command() if f"={HOME}" in argument),
+        *(value for name, value in read_environment().items() if name.startswith("MIDTOKEN_")),
+    ]
+
+    assert len(named) == 3
+    assert set(named) <= copied
+
+
+def test_nothing_is_installed_or_run_as_root_after_the_user_is_set() -> None:
+    names = [each.name for each in read_instructions()]
+
+    assert find_values("USER") == ["triton-server"]
+    assert {"RUN", "COPY"}.isdisjoint(names[names.index("USER") :])
+
+
+def test_the_server_gets_the_arguments_of_a_server_that_midtoken_starts(tmp_path: Path) -> None:
+    installation = link_bundled_installation(tmp_path)
+    started = build_command(installation, tmp_path, Endpoint(1, 2, 3), drain_s=1)[1:]
+
+    assert {each for each in started if not _PLACE_ARGUMENTS.match(each)} == {
+        each for each in read_command()[1:] if not _PLACE_ARGUMENTS.match(each)
+    }
+
+
+def test_tritonserver_knows_each_argument(tmp_path: Path) -> None:
+    installation = link_bundled_installation(tmp_path)
+    environment = build_environment(installation, EngineConfig(tmp_path), {})
+    done = subprocess.run([installation.binary, "--help"], env=environment, capture_output=True, text=True)
+    known = set(re.findall(r"^\s+(--[\w-]+)", done.stdout + done.stderr, re.MULTILINE))
+
+    arguments = {argument.partition("=")[0] for argument in read_command()[1:]}
+    assert len(arguments) > 10
+    assert arguments <= known
