@@ -1,5 +1,6 @@
 """The container's file says nothing that the repository or tritonserver does not know. No container is built here."""
 
+import ast
 import re
 import subprocess
 import tomllib
@@ -70,11 +71,12 @@ def test_a_server_without_the_bundled_one_needs_the_same_packages() -> None:
     assert set(extras["server"]) - bundled == set(extras["model"])
 
 
-def test_packages_are_installed_where_python_looks_for_them() -> None:
-    [target] = re.findall(r"--target (\S+)", find_values("RUN")[0])
+def test_packages_are_installed_where_the_server_looks_for_them() -> None:
+    [environment] = re.findall(r"-m venv --without-pip (\S+)", find_values("RUN")[0])
 
     assert find_values("WORKDIR") == [HOME]
-    assert read_environment()["PYTHONPATH"] == f"{HOME}/{target}"
+    assert f"--python {environment}/bin/python install" in find_values("RUN")[0]
+    assert read_environment()["PATH"] == f"{HOME}/{environment}/bin:$PATH"
 
 
 def test_each_setting_is_one_of_the_engine() -> None:
@@ -123,3 +125,27 @@ def test_tritonserver_knows_each_argument(tmp_path: Path) -> None:
     arguments = {argument.partition("=")[0] for argument in read_command()[1:]}
     assert len(arguments) > 10
     assert arguments <= known
+
+
+def test_no_module_that_python_3_12_has_removed_is_imported() -> None:
+    removed = {"asynchat", "asyncore", "distutils", "imp", "smtpd"}
+    paths = [path for package in ("inference", "trie_cache") for path in (IMPORT_ROOT / package).rglob("*.py")]
+    trees = [ast.parse(path.read_text()) for path in (*paths, *(IMPORT_ROOT / "model_repository").rglob("*.py"))]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+
+    assert "numpy" in imported
+    assert {name.partition(".")[0] for name in imported}.isdisjoint(removed)
+
+
+def test_the_page_builds_and_runs_the_file_with_two_commands() -> None:
+    page = (IMPORT_ROOT / "deploy" / "README.md").read_text()
+    build, run = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)[0].splitlines()
+
+    assert build == "docker build -f deploy/Dockerfile -t midtoken ."
+    published = re.findall(r"-p (\S+):(\d+):(\d+)", run)
+    assert [address for address, _, _ in published] == ["127.0.0.1", "127.0.0.1"]
+    assert {f"--{name}-port={port}" for name, (_, _, port) in zip(("http", "grpc"), published, strict=True)} <= set(
+        read_command()
+    )

@@ -40,7 +40,7 @@ class _Container:
     log: Path
 
     def check_health(self) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-I", str(self.home / "health_check.py"), self.endpoint.http_url]
+        command = [sys.executable, "-I", "-S", str(self.home / "health_check.py"), self.endpoint.http_url]
         return subprocess.run(command, capture_output=True, text=True, timeout=30)
 
 
@@ -49,13 +49,12 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Container]:
     folder = tmp_path_factory.mktemp("container")
     home, log, endpoint = folder / "home", folder / "server.log", find_free_endpoint()
     copy_files(home)
-    packages = install_wheel(build_wheel(folder / "wheel"), folder / "environment", ["model"])
-    (home / "packages").symlink_to(packages.site_packages)
+    install_wheel(build_wheel(folder / "wheel"), home / "venv", ["model"])
     installation = link_bundled_installation(folder / "links")
     environment = build_environment(installation, EngineConfig(Path()), {"PATH": os.environ["PATH"]})
     environment = {name: value for name, value in environment.items() if not name.startswith("MIDTOKEN_")}
-    environment |= {name: value.replace(HOME, str(home)) for name, value in read_environment().items()}
-    environment["PATH"] = f"{packages.python.parent}:{environment['PATH']}"  # an interpreter with nothing else
+    set_in_image = {name: value.replace(HOME, str(home)) for name, value in read_environment().items()}
+    environment |= {name: value.replace("$PATH", os.environ["PATH"]) for name, value in set_in_image.items()}
     with log.open("wb") as file:
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", process_guard.__file__, "1", str(installation.binary),
