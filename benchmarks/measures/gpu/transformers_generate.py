@@ -65,7 +65,6 @@ def _complete(loaded: RandomEngine, text: str) -> tuple[float, float] | None:
     return None if short is None or long is None else ((long - short) / (num_tokens - 1), long)
 
 
-@torch.inference_mode()
 def _generate(
     setting: Setting, shape: Shape, texts_ids: Sequence[list[int]], deadline: Deadline
 ) -> list[tuple[float, float]]:
