@@ -9,6 +9,7 @@ has: two cores and the default model.
 - `memory_…`, `refusal_…`: memory does not grow with requests; one that has no memory is refused alone.
 - `warm20_…`: a key in a document that the engine remembers, until its completion of 20 tokens is there. `bound_ratio_…`
   is that time, relative to reading the weights, keys and values of its passes at the speed of a copy.
+- `seconds_…`: what a part took, with the load of its model if it is the first of its group.
 - `tree_…`: a step with a healing tree beside one without. `choice_…`: mask and choice alone.
 - `scale_64_…`: 64 sequences beside one. `prefill_…`: reading a text. `transformers_…`: beside transformers' generation.
 
@@ -55,7 +56,9 @@ class Report:
         self._commit = commit
         self._is_rehearsal = is_rehearsal
         self._device = "unknown"
-        self._results = Results({"is_rehearsal": is_rehearsal, "large_tokenizer": tokenizer == _LARGE_TOKENIZER})
+        self._results = Results(
+            {"is_rehearsal": is_rehearsal, "large_tokenizer": tokenizer.resolve() == _LARGE_TOKENIZER.resolve()}
+        )
         self._results.notes["vllm"] = explain_no_vllm()
 
     def note(self, part: str, reason: str) -> None:
@@ -103,8 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name in options.profile:
             result = Path(folder) / f"profile_{name}.json"
             _profile(output, name, [str(result), device, str(tokenizer)], ends_at)
-    report.write()
     if parts:
+        report.write()
         report.print()
 
 

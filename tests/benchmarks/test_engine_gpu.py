@@ -165,7 +165,8 @@ def test_a_part_that_fails_leaves_a_note_and_the_other_figures() -> None:
     saved: list[Results] = []
     run_parts(_SETTING, parts, saved.append)
 
-    assert saved[-1].figures == {"answer": 42}
+    assert saved[-1].figures["answer"] == 42
+    assert saved[-1].figures.keys() == {"answer", "seconds_bad", "seconds_good"}
     assert saved[-1].notes == {"bad": "ValueError: no such weights"}
     assert saved[-1].done == ["bad", "good"]
 
@@ -180,6 +181,20 @@ def test_without_time_the_report_says_so_and_is_marked_as_a_rehearsal(tmp_path: 
     assert notes["warm_7b"] == "not measured"
     assert "vllm" in notes["vllm"]
     assert {row["met"] for row in report["rows"]} == {"rehearsal"}
+
+
+def test_a_process_that_takes_too_long_is_stopped_and_the_report_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    main(["--rehearse", "--limit", "0.1", "--output", str(path), "--only", "right"])  # torch alone takes longer
+
+    notes = {row["benchmark"]: row["note"] for row in json.loads(path.read_text())["rows"]}
+    assert notes["right"] == "not done after 0 s"
+
+
+def test_a_profile_alone_writes_no_report(tmp_path: Path) -> None:
+    main(["--rehearse", "--limit", "0", "--output", str(tmp_path / "report.json"), "--profile", "choice"])
+
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

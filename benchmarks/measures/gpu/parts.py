@@ -1,5 +1,6 @@
 """The parts of the measurement, and how those that share a process are run."""
 
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -101,10 +102,12 @@ def run_parts(setting: Setting, parts: Sequence[Part], save: Callable[[Results],
     with ExitStack() as owner:
         process = Process(setting, owner)
         for part in parts:
+            began_at = time.monotonic()
             try:
                 results.figures |= part.measure(process, Deadline(part.budget_s))
             except Exception as error:  # whatever fails, the other parts are measured
                 traceback.print_exc()
                 results.notes[part.name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            results.figures[f"seconds_{part.name}"] = time.monotonic() - began_at
             results.done.append(part.name)
             save(results)

@@ -40,8 +40,40 @@ class Sizes:
     num_spare_mib: int  # memory that is left while it is refused
 
 
-FULL = Sizes(2048, 20, 40, 64, 64, 30, 50, 20, 10_000, 10, 4 * 2**30, 8192, 151_936, 24_000, 256)
-SMALL = Sizes(96, 6, 6, 4, 6, 3, 2, 3, 48, 3, 2**22, 128, 8_448, 16_000, 8)
+FULL = Sizes(
+    num_context=2048,
+    num_tokens=20,
+    num_keys=40,
+    num_sequences=64,
+    num_batch_tokens=64,
+    num_repeats=30,
+    num_right_prompts=50,
+    num_right_tokens=20,
+    num_requests=10_000,
+    num_marks=10,
+    num_copy_bytes=4 * 2**30,
+    matmul_size=8192,
+    vocab_rows=151_936,
+    num_long=24_000,
+    num_spare_mib=256,
+)
+SMALL = Sizes(
+    num_context=96,
+    num_tokens=6,
+    num_keys=6,
+    num_sequences=4,
+    num_batch_tokens=6,
+    num_repeats=3,
+    num_right_prompts=2,
+    num_right_tokens=3,
+    num_requests=48,
+    num_marks=3,
+    num_copy_bytes=2**22,
+    matmul_size=128,
+    vocab_rows=8_448,
+    num_long=16_000,
+    num_spare_mib=8,
+)
 
 
 @dataclass(frozen=True, slots=True)
