@@ -55,10 +55,13 @@ class _Allowed:
     offset: float
 
     def find_best(self) -> tuple[int, float]:
+        """Of equally likely tokens, the one with the smallest id: rounded logits are often equal."""
         if not self.log_probs.size:
             return -1, -math.inf
         at = int(self.log_probs.argmax())
-        return (at if self.ids is None else int(self.ids[at])), float(self.log_probs[at]) + self.offset
+        best = self.log_probs[at]
+        token_id = at if self.ids is None else int(self.ids[self.log_probs == best].min())
+        return token_id, float(best) + self.offset
 
 
 class NumpySampler:
@@ -155,13 +158,18 @@ def _build_scores(allowed: list[_Allowed], bests: list[tuple[int, float]]) -> Cr
 def _draw(request: SampleRequest, allowed: list[_Allowed]) -> tuple[Choice, ...]:
     """One choice for each random source, from all paths and tokens together: sampled, or the most likely in order.
 
-    Greedy requests get fewer choices if fewer tokens may follow.
+    Greedy requests get fewer choices if fewer tokens may follow. Of equally likely tokens, those of earlier crossings
+    come first, then those with smaller ids.
     """
     scores = np.concatenate([each.log_probs.astype(np.float64) + each.offset for each in allowed])
     ends = np.cumsum([each.log_probs.size for each in allowed])
     if request.sampling.is_greedy:
         num_allowed = int(np.isfinite(scores).sum())
-        picks = np.argsort(-scores, kind="stable")[: min(len(request.random_sources), num_allowed)].tolist()
+        token_ids = np.concatenate(
+            [np.arange(each.log_probs.size) if each.ids is None else each.ids for each in allowed]
+        )
+        owners = np.repeat(np.arange(len(allowed)), [each.log_probs.size for each in allowed])
+        picks = np.lexsort((token_ids, owners, -scores))[: min(len(request.random_sources), num_allowed)].tolist()
     else:
         totals = _accumulate(scores / request.sampling.temperature, request.sampling.top_p)
         picks = [_draw_one(totals, source) for source in request.random_sources]

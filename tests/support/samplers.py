@@ -8,6 +8,8 @@ import torch
 from inference.model.language_model import RandomSource, SampleRequest, SampleResult
 from inference.model.numpy_sampler import NumpySampler
 from inference.model.pytorch.sampler import TorchSampler
+from inference.model.pytorch.scoring.plain_scorer import PlainScorer
+from inference.model.pytorch.scoring.token_ranks import TokenRanks
 from tests.support.toys import ToyTokenizer
 from trie_cache.hot_prefixes import HotPrefixCache
 
@@ -27,7 +29,8 @@ def build_sampler(name: str, toy: ToyTokenizer) -> AnySampler:
     hot_prefixes = HotPrefixCache(toy.trie)
     if name == "numpy":
         return NumpySampler(toy.vocabulary, hot_prefixes, toy.trie)
-    return TorchSampler(toy.vocabulary, hot_prefixes, toy.trie, torch.device("cpu"))
+    ranks = TokenRanks(toy.vocabulary, toy.trie, torch.device("cpu"), chunk_size=256)
+    return TorchSampler(toy.trie, hot_prefixes, ranks, PlainScorer(ranks))
 
 
 def build_rows(sampler: AnySampler, logits: torch.Tensor) -> Sequence[Any]:
@@ -35,4 +38,4 @@ def build_rows(sampler: AnySampler, logits: torch.Tensor) -> Sequence[Any]:
     if isinstance(sampler, NumpySampler):
         return sampler.build_rows(logits.float().numpy().copy())
     assert isinstance(sampler, TorchSampler)
-    return sampler.build_rows(logits.float())
+    return sampler.build_rows(logits)

@@ -14,7 +14,12 @@ kernels             in the Triton language
 token_pool          one pool of keys and values for all sequences of a model
 planes              the memory of keys and values, whose shapes may differ from layer to layer
 kv_cache            the keys and values of one sequence, in slots of the pool
-sampler             masses and choices from logits, on a GPU
+sampler             the choice of tokens, on a GPU
+inquiry             what a choice asks about rows of logits
+scorer_loader       what answers it on a device: kernels, checked when a model is loaded, or torch's own operations
+scoring             how it is answered: the questions in one array, masses, best tokens, draws
+sorted_head         choices that need sorted tokens
+draw_source         the random source of a candidate
 memory              failed allocations as OverloadedError
 transfer            copies to the device
 checks              what a model must pass before it is used

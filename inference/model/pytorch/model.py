@@ -9,6 +9,8 @@ from inference.model.pytorch.kv_cache import SequenceCache
 from inference.model.pytorch.memory import refusing_when_out_of_memory
 from inference.model.pytorch.runner import Runner
 from inference.model.pytorch.sampler import TorchSampler
+from inference.model.pytorch.scorer_loader import build_scorer
+from inference.model.pytorch.scoring.token_ranks import TokenRanks
 from trie_cache.hot_prefixes import HotPrefixCache
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
@@ -30,15 +32,11 @@ class TorchModel:
     runs_together = True
 
     def __init__(self, runner: Runner, vocabulary: Vocabulary, trie: Trie) -> None:
+        """Raises ModelError if the kernels that choose tokens on the runner's device do not work."""
         self.max_tokens = runner.max_tokens
         self._runner = runner
         self._is_on_cpu = runner.device.type == "cpu"
-        hot_prefixes = HotPrefixCache(trie)
-        self._sampler: _Sampler = (
-            NumpySampler(vocabulary, hot_prefixes, trie)
-            if self._is_on_cpu
-            else TorchSampler(vocabulary, hot_prefixes, trie, runner.device)
-        )
+        self._sampler = _build_sampler(runner, vocabulary, trie)
 
     def new_cache(self, num_tokens: int = 256) -> SequenceCache:
         """An empty cache with room for `num_tokens`. Raises OverloadedError."""
@@ -55,10 +53,18 @@ class TorchModel:
         """
         with refusing_when_out_of_memory(f"a step of {len(parts)} sequences"):
             logits = self._runner.forward(parts)
-            rows = iter(self._sampler.build_rows(logits.numpy() if self._is_on_cpu else logits))
+            rows = iter(self._sampler.build_rows(logits.float().numpy() if self._is_on_cpu else logits))
         return [[next(rows) for _ in range(part.num_logit_rows)] for part in parts]
 
     def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
         """One result for each request."""
         with refusing_when_out_of_memory(f"the choices of {len(requests)} requests"):
             return self._sampler.choose(requests)
+
+
+def _build_sampler(runner: Runner, vocabulary: Vocabulary, trie: Trie) -> _Sampler:
+    hot_prefixes = HotPrefixCache(trie)
+    if runner.device.type == "cpu":
+        return NumpySampler(vocabulary, hot_prefixes, trie)
+    ranks = TokenRanks(vocabulary, trie, runner.device)
+    return TorchSampler(trie, hot_prefixes, ranks, build_scorer(ranks, runner.dtype))

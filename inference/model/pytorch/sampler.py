@@ -1,211 +1,134 @@
-"""The choice of the next token on a GPU: interval masks and exact masses, for many sequences at once.
+"""The choice of the next token on a GPU, for many sequences at once.
 
-Each crossing of a covering has a row of next-token log-probabilities, masked to the tokens that may follow there. Its
-log-mass is log P(path) + logsumexp(row): the probability of all continuations that leave the healed bytes through this
+A scorer reads the logits: it has the mass and the best token of each crossing of a covering, and draws. Here the paths
+are added and the choice is made. The log-mass of a crossing is log P(path) + the log-sum-exp of the log-probabilities
+of the tokens that may follow there: the probability of all continuations that leave the healed bytes through this
 crossing (Vieira et al. 2025, section 3.4).
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from inference.healing.covering import Crossing, Rule, find_crossing_interval
-from inference.model.language_model import Choice, CrossingScores, RandomSource, SampleRequest, SampleResult
-from inference.model.node_weights import NodeWeights, find_needed, find_row, weigh_nodes
+from inference.errors import ModelError
+from inference.model.language_model import Choice, CrossingScores, SampleRequest, SampleResult
+from inference.model.node_weights import NodeWeights, find_needed
+from inference.model.pytorch.draw_source import DrawSource, count_draws
+from inference.model.pytorch.inquiry import Asked, Inquiry
+from inference.model.pytorch.scoring.batch import Scorer, Scores, find_scores
+from inference.model.pytorch.scoring.token_ranks import TokenRanks
+from inference.model.pytorch.sorted_head import SortedRequest, choose_sorted
 from trie_cache.hot_prefixes import HotPrefixCache
-from trie_cache.trie import Interval, Trie
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import Trie
 
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """One request, and where its rows are among those of all requests."""
-
-    request: SampleRequest
-    places: list[int | None]  # for each node, the row in the stacked logits; None if it was not read
-    weights: NodeWeights
-
-
-@dataclass(slots=True)
-class _Lookups:
-    """Hits and misses of one request's lookups in the hot-prefix cache."""
-
-    num_hits: int = 0
-    num_misses: int = 0
-
-    def count(self, *, was_hit: bool) -> None:
-        self.num_hits += was_hit
-        self.num_misses += not was_hit
+_Floats = npt.NDArray[np.float64]
 
 
 class TorchSampler:
-    """Chooses tokens under interval masks, for many sequences at once."""
+    """Chooses tokens among those that a scorer found, for many sequences at once."""
 
-    def __init__(self, vocabulary: Vocabulary, hot_prefixes: HotPrefixCache, trie: Trie, device: torch.device) -> None:
-        self._hot_prefixes = hot_prefixes
+    def __init__(self, trie: Trie, hot_prefixes: HotPrefixCache, ranks: TokenRanks, scorer: Scorer) -> None:
         self._trie = trie
-        self._device = device
-        self._ranks = torch.tensor(trie.rank, device=device)  # [vocab_size] int32; special tokens are in no interval
-        is_token = torch.tensor([bool(data) for data in vocabulary.token_bytes])
-        is_token[sorted(vocabulary.special_ids)] = True
-        self._is_token = is_token.to(device)  # [vocab_size] bool, device; False for padding rows
+        self._hot_prefixes = hot_prefixes
+        self._ranks = ranks
+        self._scorer = scorer
 
-    def new_random_source(self, seed: int | None) -> torch.Generator:
-        """A generator for one candidate. `None` seeds it from the system."""
-        generator = torch.Generator(self._device)
-        if seed is None:
-            generator.seed()
-        else:
-            generator.manual_seed(seed)
-        return generator
+    def new_random_source(self, seed: int | None) -> DrawSource:
+        """A source for one candidate. `None` seeds it from the system."""
+        return DrawSource(seed)
 
     @torch.inference_mode()
     def build_rows(self, logits: torch.Tensor) -> list[torch.Tensor]:
-        """A row for each line of `logits`, [num_rows, vocab_size], device. Rows own their memory."""
-        return [line.clone() for line in logits.masked_fill(~self._is_token, -torch.inf)]
+        """A row for each line of `logits`, [num_rows, vocab_size], device, of the same type. Rows own their memory."""
+        if len(logits) == 1 and logits.is_contiguous() and logits.untyped_storage().nbytes() == logits.nbytes:
+            return [logits[0]]
+        rows = [torch.empty_like(line, memory_format=torch.contiguous_format) for line in logits]
+        if rows:
+            torch._foreach_copy_(rows, list(logits))  # one launch for all of them
+        return rows
 
     @torch.inference_mode()
     def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
-        """One result for each request, whose rows are tensors of `build_rows`."""
+        """One result for each request, whose rows are tensors of `build_rows`.
+
+        Raises ModelError if logits are infinite or no numbers: a choice among them would be arbitrary.
+        """
         if not requests:
             return []
-        log_probs = torch.stack([row for request in requests for row in request.rows if row is not None])
-        log_probs = log_probs.log_softmax(dim=-1)
-        asked = _weigh(requests, log_probs)
-        crossings = [
-            (owner, crossing)
-            for owner, each in enumerate(asked)
-            for crossing in each.request.crossings
-            if not each.weights.find_unread(crossing)
-        ]
-        places = [asked[owner].places[find_row(crossing.node)] for owner, crossing in crossings]
-        scores = log_probs[places]  # [num_crossings, vocab_size]
-        lookups = [_Lookups() for _ in requests]
-        if any(crossing.remaining_bytes for _, crossing in crossings):
-            scores = scores.masked_fill(~self._build_masks(crossings, lookups), -torch.inf)
-        best, best_ids = scores.max(dim=-1)
-        masses = torch.logsumexp(scores, dim=-1)
-        host = torch.stack([best.double(), masses.double(), best_ids.double()]).cpu().numpy()
-        owners = np.array([owner for owner, _ in crossings])
-        results = []
-        for owner, (each, looked_up) in enumerate(zip(asked, lookups, strict=True)):
-            here = owners == owner
-            own = [crossing for at, crossing in crossings if at == owner]
-            paths = np.array([each.weights.find_log_prob(crossing) for crossing in own])
-            read = _Read(own, host[0, here] + paths, host[1, here] + paths, host[2, here].astype(np.int64))
-            joint = scores[torch.from_numpy(here).to(scores.device)], paths
-            results.append(_decide(each, read, joint, looked_up))
-        return results
-
-    def _build_masks(self, crossings: list[tuple[int, Crossing]], lookups: list[_Lookups]) -> torch.Tensor:
-        """[num_crossings, vocab_size] bool, device: the tokens that may follow at each crossing."""
-        intervals = [_find_interval(self._trie, crossing) for _, crossing in crossings]
-        bounds = torch.tensor([(interval.lo, interval.hi) for interval in intervals], device=self._device)
-        masks = (self._ranks >= bounds[:, :1]) & (self._ranks < bounds[:, 1:])
-        for row, (owner, crossing) in enumerate(crossings):
-            if not crossing.remaining_bytes:
-                masks[row] = True
-            elif crossing.rule is Rule.SPELL:
-                num_hits = self._hot_prefixes.num_hits
-                allowed = self._hot_prefixes.allowed(crossing.remaining_bytes)
-                masks[row, torch.tensor(allowed.ids, device=self._device)] = True
-                lookups[owner].count(was_hit=self._hot_prefixes.num_hits > num_hits)
-        return masks
+        inquiry = Inquiry(self._trie, self._hot_prefixes, self._ranks)
+        asked = [inquiry.add(request) for request in requests]
+        batch = inquiry.build_batch()
+        scores = find_scores(self._scorer, batch)
+        if not np.isfinite(scores.log_totals).all():
+            raise ModelError("the model's logits are infinite or no numbers: its weights are damaged or too large")
+        scored = [_ScoredRequest.build(each, scores) for each in asked]
+        unsorted = {
+            index: SortedRequest(each.asked, each.offsets) for index, each in enumerate(scored) if each.needs_order
+        }
+        ordered = dict(zip(unsorted, choose_sorted(list(unsorted.values()), batch, self._ranks), strict=True))
+        return [_decide(each, scores, ordered.get(index, ())) for index, each in enumerate(scored)]
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """The crossings of a request whose paths were read, and their scores on the host."""
+class _ScoredRequest:
+    """A request with the probabilities of its crossings, of those whose paths were read."""
 
-    crossings: list[Crossing]
-    bests: npt.NDArray[np.float64]
-    masses: npt.NDArray[np.float64]
-    ids: npt.NDArray[np.int64]
+    asked: Asked
+    weights: NodeWeights
+    offsets: _Floats  # [num_crossings] log P(path) - log_total: added to a logit, it gives log P
+    log_masses: _Floats  # [num_crossings]
+    best_log_probs: _Floats  # [num_crossings]
+    best_ids: npt.NDArray[np.int64]  # [num_crossings]
 
+    @classmethod
+    def build(cls, asked: Asked, scores: Scores) -> "_ScoredRequest":
+        weights = asked.weigh(scores)
+        own = slice(asked.first_question, asked.first_question + len(asked.crossings))
+        offsets = np.array([weights.find_log_prob(crossing) for crossing in asked.crossings]) - scores.log_totals[own]
+        masses, bests = scores.log_masses[own] + offsets, scores.best_logits[own] + offsets
+        return cls(asked, weights, offsets, masses, bests, scores.best_ids[own])
 
-def _find_interval(trie: Trie, crossing: Crossing) -> Interval:
-    return (
-        find_crossing_interval(trie, crossing.remaining_bytes)
-        if crossing.rule is Rule.CROSS
-        else trie.find_interval(crossing.remaining_bytes)
-    )
-
-
-def _weigh(requests: Sequence[SampleRequest], log_probs: torch.Tensor) -> list[_Asked]:
-    """The requests with the log-probabilities of their paths, which are copied to the host once."""
-    places: list[list[int | None]] = []
-    counts = accumulate((row is not None for request in requests for row in request.rows), initial=0)
-    for request in requests:
-        places.append([place if row is not None else None for row, place in zip(request.rows, counts, strict=False)])
-    edges = [
-        (own[find_row(parent)], token_id)
-        for request, own in zip(requests, places, strict=True)
-        for token_id, parent in zip(request.tree.branch_ids, request.tree.parents, strict=True)
-        if own[find_row(parent)] is not None
-    ]
-    values = log_probs[[row for row, _ in edges], [token_id for _, token_id in edges]].tolist() if edges else []
-    found: dict[tuple[int | None, int], float] = dict(zip(edges, values, strict=True))
-    asked = []
-    for request, own in zip(requests, places, strict=True):
-
-        def find_log_prob(row: int, token_id: int, own: list[int | None] = own) -> float:
-            return found[own[row], token_id]
-
-        asked.append(_Asked(request, own, weigh_nodes(request, find_log_prob)))
-    return asked
+    @property
+    def needs_order(self) -> bool:
+        """True if the choices need sorted tokens, and all crossings were read."""
+        request = self.asked.request
+        is_complete = len(self.asked.crossings) == len(request.crossings)
+        if request.sampling.is_greedy:
+            return is_complete and len(request.random_sources) > 1
+        return is_complete and not math.isclose(request.sampling.top_p, 1.0)
 
 
-def _decide(
-    asked: _Asked, read: _Read, joint: tuple[torch.Tensor, npt.NDArray[np.float64]], lookups: _Lookups
-) -> SampleResult:
-    request = asked.request
-    best = int(read.bests.argmax()) if read.crossings else -1
-    needed = find_needed(request, asked.weights, float(read.bests[best]) if read.crossings else -math.inf)
+def _decide(scored: _ScoredRequest, scores: Scores, ordered: tuple[Choice, ...]) -> SampleResult:
+    """`ordered`: the choices, if they need sorted tokens."""
+    asked, request = scored.asked, scored.asked.request
+    best = int(scored.best_log_probs.argmax()) if asked.crossings else None
+    needed = find_needed(request, scored.weights, -math.inf if best is None else float(scored.best_log_probs[best]))
     if needed:
         return SampleResult((), needed)
-    if request.sampling.is_greedy and len(request.random_sources) == 1:
-        choices: tuple[Choice, ...] = (Choice(read.crossings[best], int(read.ids[best])),)
+    assert best is not None, "if nothing more is needed, a crossing was read"
+    if scored.needs_order:
+        choices = ordered
+    elif request.sampling.is_greedy:
+        choices = (Choice(asked.crossings[best], int(scored.best_ids[best])),)
     else:
-        scores, paths = joint
-        choices = _draw(request, scores + torch.from_numpy(paths).to(scores)[:, None])
-    scored = CrossingScores(read.masses, read.ids, read.bests) if request.wants_scores else None
-    return SampleResult(choices, (), scored, lookups.num_hits, lookups.num_misses)
+        choices = _find_drawn(scored, scores)
+    if not request.sampling.is_greedy:
+        count_draws(request.random_sources)
+    told = CrossingScores(scored.log_masses, scored.best_ids, scored.best_log_probs) if request.wants_scores else None
+    return SampleResult(choices, (), told, asked.num_hot_hits, asked.num_hot_misses)
 
 
-def _draw(request: SampleRequest, joint: torch.Tensor) -> tuple[Choice, ...]:
-    """One choice for each random source, from all paths and tokens together: sampled, or the most likely in order.
-
-    Greedy requests get fewer choices if fewer tokens may follow.
-
-    `joint`: [num_crossings, vocab_size] log P(path + token), -inf for tokens that may not follow.
-    """
-    vocab_size = joint.shape[1]
-    log_probs = joint.flatten()
-    allowed = log_probs.isfinite().nonzero()[:, 0]  # indices into `log_probs`
-    scores = log_probs[allowed].double()
-    if request.sampling.is_greedy:
-        picks = scores.topk(min(len(request.random_sources), len(scores))).indices.tolist()
-    else:
-        probs = _keep_top(torch.softmax(scores / request.sampling.temperature, dim=0), request.sampling.top_p)
-        picks = [_draw_one(probs, source) for source in request.random_sources]
-    indices = allowed[picks].tolist()
-    return tuple(Choice(request.crossings[index // vocab_size], index % vocab_size) for index in indices)
-
-
-def _draw_one(probs: torch.Tensor, source: RandomSource | None) -> int:
-    assert isinstance(source, torch.Generator), "TorchSampler.new_random_source made it"
-    return int(torch.multinomial(probs, 1, generator=source))
-
-
-def _keep_top(probs: torch.Tensor, top_p: float) -> torch.Tensor:
-    """The probabilities of the fewest most likely tokens that together reach `top_p`; all others are zero."""
-    if math.isclose(top_p, 1.0):
-        return probs
-    ordered, order = probs.sort(descending=True)
-    beyond = ordered.cumsum(0) - ordered >= top_p
-    return probs.index_fill(0, order[beyond], 0.0)
+def _find_drawn(scored: _ScoredRequest, scores: Scores) -> tuple[Choice, ...]:
+    """The choice of each random source, from all paths and tokens together."""
+    asked, request = scored.asked, scored.asked.request
+    shape = len(asked.crossings), len(request.random_sources)
+    own = slice(asked.first_draw, asked.first_draw + shape[0] * shape[1])
+    noisy = scores.draw_scores[own].reshape(shape) + scored.best_log_probs[:, None] / request.sampling.temperature
+    ids = scores.drawn_ids[own].reshape(shape)
+    return tuple(
+        Choice(asked.crossings[at], int(ids[at, draw])) for draw, at in enumerate(noisy.argmax(axis=0).tolist())
+    )

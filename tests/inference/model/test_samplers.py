@@ -293,6 +293,57 @@ def test_greedy_candidates_are_the_best_members_in_order(name: str) -> None:
 
 
 @both_samplers
+@pytest.mark.parametrize("rule", Rule)
+@pytest.mark.parametrize("remaining_bytes", [b"", b"t", b"te"])
+def test_of_equally_likely_tokens_the_smallest_id_is_chosen(name: str, rule: Rule, remaining_bytes: bytes) -> None:
+    toy = toy_tokenizer("qwen")
+    tree, crossing = TokenTree((4,)), Crossing(None, remaining_bytes, rule)
+    smallest = min(token_id for token_id in range(toy.num_rows) if _may_follow(toy, token_id, crossing))
+
+    result = _choose(build_sampler(name, toy), (tree, (crossing,)), torch.zeros(1, toy.num_rows))
+
+    assert [choice.token_id for choice in result.choices] == _get_scores(result).best_ids.tolist() == [smallest]
+
+
+@both_samplers
+def test_equally_likely_candidates_are_in_the_order_of_crossings_then_of_ids(name: str) -> None:
+    toy = toy_tokenizer("qwen")
+    crossings = tuple(Crossing(None, remaining_bytes, Rule.SPELL) for remaining_bytes in (b"te", b"s"))
+    expected = [
+        (crossing, token_id)
+        for crossing in crossings
+        for token_id in range(toy.num_rows)
+        if _may_follow(toy, token_id, crossing)
+    ]
+
+    logits = torch.zeros(1, toy.num_rows)
+    result = _choose(build_sampler(name, toy), (TokenTree((4,)), crossings), logits, num_choices=len(expected) + 3)
+
+    assert [(choice.crossing, choice.token_id) for choice in result.choices] == expected
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("num_choices", [1, 4])
+@given(prefix=texts, seed=st.integers(0, 1000))
+def test_both_samplers_have_the_same_masses_and_choices(
+    dtype: torch.dtype, num_choices: int, prefix: str, seed: int
+) -> None:
+    """Rounded logits are often equal."""
+    toy = toy_tokenizer("qwen")
+    tree, crossings = _covering(toy, prefix)
+    logits = _random_logits(toy, tree, seed).to(dtype)
+
+    numpy, torchs = (
+        _choose(build_sampler(name, toy), (tree, crossings), logits, num_choices=num_choices) for name in SAMPLERS
+    )
+
+    assert numpy.choices == torchs.choices
+    assert _get_scores(numpy).best_ids.tolist() == _get_scores(torchs).best_ids.tolist()
+    assert _get_scores(torchs).log_masses == pytest.approx(_get_scores(numpy).log_masses, abs=1e-4)
+    assert _get_scores(torchs).best_log_probs == pytest.approx(_get_scores(numpy).best_log_probs, abs=1e-4)
+
+
+@both_samplers
 @pytest.mark.parametrize("sampling", [_GREEDY, _EXACT])
 def test_every_candidate_is_an_allowed_token_even_if_few_are_allowed(name: str, sampling: Sampling) -> None:
     toy = toy_tokenizer("qwen")

@@ -1,0 +1,156 @@
+"""What only the sampler for GPUs has: its copies between host and device, its rows and its random sources."""
+
+import pytest
+import torch
+
+from inference.errors import ModelError
+from inference.healing.covering import Crossing, Rule
+from inference.healing.token_tree import TokenTree
+from inference.model.language_model import SampleRequest, SampleResult, Sampling
+from inference.model.pytorch.sampler import TorchSampler
+from inference.model.pytorch.scoring.plain_scorer import PlainScorer
+from inference.model.pytorch.scoring.token_ranks import TokenRanks
+from tests.support.counted_device import DEVICE, CountedDevice, to_device
+from tests.support.toys import toy_tokenizer
+from trie_cache.hot_prefixes import HotPrefixCache
+
+_CPU = torch.device("cpu")
+_GREEDY = Sampling(temperature=0.0, top_p=1.0)
+_EXACT = Sampling(temperature=1.0, top_p=1.0)
+_HEAD = Sampling(temperature=1.0, top_p=0.6)
+
+_TREE = TokenTree((4,), (5, 6, 7), (None, 0, None))
+_CROSSINGS = (
+    Crossing(None, b"te", Rule.SPELL),
+    Crossing(0, b"", Rule.CROSS),
+    Crossing(1, b"t", Rule.CROSS),
+    Crossing(2, b"s", Rule.EXTEND),
+)
+
+
+def _build_sampler(device: torch.device = _CPU) -> TorchSampler:
+    toy = toy_tokenizer("qwen")
+    ranks = TokenRanks(toy.vocabulary, toy.trie, device, chunk_size=256)
+    return TorchSampler(toy.trie, HotPrefixCache(toy.trie), ranks, PlainScorer(ranks))
+
+
+def _make_logits(num_rows: int = 4, dtype: torch.dtype = torch.bfloat16, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return (3 * torch.randn(num_rows, toy_tokenizer("qwen").num_rows, generator=generator)).to(dtype)
+
+
+def _build_request(
+    sampler: TorchSampler, rows: list[torch.Tensor], sampling: Sampling, num_choices: int = 1, seed: int = 3
+) -> SampleRequest:
+    sources = tuple(sampler.new_random_source(seed + index) for index in range(num_choices))
+    return SampleRequest(_TREE, _CROSSINGS, rows, sampling, sources)
+
+
+def _choose_and_count(samplings: list[tuple[Sampling, int]]) -> tuple[list[SampleResult], dict[str, int]]:
+    """The results of some requests of one choice on a counted device, and its copies."""
+    with torch.inference_mode(), CountedDevice() as device:
+        sampler = _build_sampler(DEVICE)
+        rows = [sampler.build_rows(to_device(_make_logits(seed=index))) for index in range(len(samplings))]
+        requests = [
+            _build_request(sampler, own, sampling, num_choices)
+            for own, (sampling, num_choices) in zip(rows, samplings, strict=True)
+        ]
+        device.copies.clear()
+        results = sampler.choose(requests)
+    return results, {name: count for name, count in device.copies.items() if count}
+
+
+def test_a_choice_copies_once_to_the_device_and_once_back_whatever_it_asks() -> None:
+    samplings = [(_GREEDY, 1), (_EXACT, 1), (_EXACT, 5), (_GREEDY, 1)] * 3
+
+    results, copies = _choose_and_count(samplings)
+
+    assert [len(result.choices) for result in results] == [1, 1, 5, 1] * 3
+    assert copies == {"to device": 1, "to host": 1}
+
+
+def test_choices_that_need_sorted_tokens_copy_once_more_to_the_host() -> None:
+    _, copies = _choose_and_count([(_GREEDY, 1), (_GREEDY, 4), (_HEAD, 3), (_HEAD, 1), (_EXACT, 1)])
+
+    assert copies == {"to device": 1, "to host": 2}
+
+
+def test_rows_are_built_without_a_copy_between_host_and_device() -> None:
+    with torch.inference_mode(), CountedDevice() as device:
+        sampler, logits = _build_sampler(DEVICE), to_device(_make_logits())
+        device.copies.clear()
+        sampler.build_rows(logits)
+
+    assert device.copies.total() == 0
+
+
+def test_results_on_a_counted_device_are_those_on_the_cpu() -> None:
+    samplings = [(_GREEDY, 1), (_GREEDY, 4), (_EXACT, 3), (_HEAD, 3)]
+    sampler = _build_sampler()
+
+    counted, _ = _choose_and_count(samplings)
+
+    for index, (sampling, num_choices) in enumerate(samplings):
+        rows = sampler.build_rows(_make_logits(seed=index))
+        [result] = sampler.choose([_build_request(sampler, rows, sampling, num_choices)])
+        assert result.choices == counted[index].choices
+
+
+@pytest.mark.parametrize("num_rows", [0, 1, 5])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_rows_have_the_type_of_the_logits_and_memory_of_their_own(dtype: torch.dtype, num_rows: int) -> None:
+    logits = _make_logits(num_rows, dtype)
+
+    rows = _build_sampler().build_rows(logits.clone())
+
+    assert len(rows) == num_rows
+    for row, line in zip(rows, logits, strict=True):
+        assert row.dtype == dtype
+        assert torch.equal(row, line)
+        assert row.nbytes == row.untyped_storage().nbytes() == len(line) * dtype.itemsize
+
+
+def test_a_row_of_a_larger_pass_does_not_keep_the_memory_of_the_pass() -> None:
+    [row] = _build_sampler().build_rows(_make_logits(3)[1:2])
+
+    assert row.untyped_storage().nbytes() == row.nbytes
+
+
+def test_the_only_row_of_a_pass_is_not_copied() -> None:
+    logits = _make_logits(1)
+
+    assert _build_sampler().build_rows(logits)[0].data_ptr() == logits.data_ptr()
+
+
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf])
+def test_logits_that_are_no_numbers_are_refused(wrong: float) -> None:
+    sampler, logits = _build_sampler(), _make_logits()
+    logits[2, 9] = wrong
+
+    with pytest.raises(ModelError, match="infinite or no numbers"):
+        sampler.choose([_build_request(sampler, sampler.build_rows(logits), _GREEDY)])
+
+
+@pytest.mark.parametrize("sampling", [_EXACT, _HEAD])
+def test_a_draw_that_waits_for_a_branch_is_the_one_made_without_waiting(sampling: Sampling) -> None:
+    sampler = _build_sampler()
+    rows = sampler.build_rows(_make_logits())
+    known = _build_request(sampler, rows, sampling, num_choices=3)
+    waiting = _build_request(sampler, rows, sampling, num_choices=3)
+    partly_read = SampleRequest(_TREE, _CROSSINGS, [rows[0], rows[1], None, None], sampling, waiting.random_sources)
+
+    expected = sampler.choose([known])[0].choices
+    [unread] = sampler.choose([partly_read])
+    [result] = sampler.choose([waiting])
+
+    assert (unread.choices, unread.unread) == ((), (1, 2))
+    assert result.choices == expected
+
+
+def test_further_draws_of_a_source_differ() -> None:
+    sampler = _build_sampler()
+    request = _build_request(sampler, sampler.build_rows(_make_logits()), Sampling(temperature=5.0, top_p=1.0))
+
+    choices = {sampler.choose([request])[0].choices for _ in range(20)}
+
+    assert len(choices) > 3
