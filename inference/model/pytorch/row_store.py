@@ -49,5 +49,6 @@ class TorchRowStore:
         self._positions[new_slots] = positions
         keys = np.arange(num_used)
         segment = Segment(self._planes, new_slots, positions, keys, self._positions[:num_used], visible)
-        logits: npt.NDArray[np.float32] = self._runner.forward_segments(token_ids, [segment], wanted).cpu().numpy()
+        found = self._runner.forward_segments(token_ids, [segment], wanted)
+        logits: npt.NDArray[np.float32] = found.cpu().float().numpy()
         return logits

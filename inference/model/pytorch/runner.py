@@ -66,7 +66,8 @@ class Runner:
         """Next-token logits after each new node of the parts that want them, part by part.
 
         A part gives `num_logit_rows`. Afterwards call `cache.keep` once for each part. Returns [num_nodes, vocab_size]
-        float32, device. Raises OverloadedError; the kept tokens of the caches are then unchanged.
+        of the model's type, device; float32 for float64. Raises OverloadedError; the kept tokens of the caches are then
+        unchanged.
         """
         ids: list[int] = []
         wanted_rows: list[int] = []
@@ -89,8 +90,8 @@ class Runner:
     ) -> torch.Tensor:
         """Next-token logits after some rows of the segments, whose tokens are `token_ids`, segment by segment.
 
-        `calls`: gets the calls of the attention function. Returns [num_wanted, vocab_size] float32, device. Raises
-        OverloadedError, or ModelError if they are no numbers.
+        `calls`: gets the calls of the attention function. Returns [num_wanted, vocab_size] of the model's type, device;
+        float32 for float64. Raises OverloadedError, or ModelError if they are no numbers.
         """
         plan = Plan(self._build_attention(segments), [] if calls is None else calls)
         positions = np.concatenate([segment.positions for segment in segments])
@@ -105,7 +106,7 @@ class Runner:
                 **options,
             )
         logits: torch.Tensor = output.logits[0] if self._selects_rows else output.logits[0, wanted]
-        return _check_numbers(logits.float(), self.dtype)
+        return _check_numbers(logits.float() if self.dtype == torch.float64 else logits, self.dtype)
 
     def _build_attention(self, segments: Sequence[Segment]) -> PassAttention:
         if self._kernel is None or any(segment.planes is None for segment in segments):
@@ -115,7 +116,7 @@ class Runner:
 
 def _check_numbers(logits: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The same logits. Raises ModelError if some are infinite or no numbers: a choice among them would be arbitrary."""
-    if not logits.sum(dim=-1).isfinite().all():  # much faster than to ask each of them
+    if not logits.sum(dim=-1, dtype=torch.float32).isfinite().all():  # much faster than to ask each of them
         name = str(dtype).removeprefix("torch.")
         raise ModelError(
             f"in {name}, the model's logits are infinite or no numbers: its weights are damaged or too large for this "

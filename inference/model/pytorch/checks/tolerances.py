@@ -15,6 +15,7 @@ _NEIGHBOUR_SHARE = 0.1  # of the tolerance: what a neighbour may change. All fam
 
 def find_differences(logits: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
     """The difference of each row of logits, as a share of the row's spread."""
+    logits, expected = logits.float(), expected.float()
     return (logits - expected).pow(2).mean(dim=-1).sqrt() / expected.std(dim=-1)
 
 

@@ -284,10 +284,13 @@ def test_sequences_stay_right_while_the_pool_grows(reader: _Reader) -> None:
     assert reader.runner._pool.planes.capacity > 256
 
 
-def test_logits_are_float32_whatever_the_model_computes_in(make_model: MakeModel) -> None:
-    runner = load_torch_runner(EngineConfig(make_model(), dtype="bfloat16"))
+@pytest.mark.parametrize(("dtype", "of_logits"), [("bfloat16", torch.bfloat16), ("float64", torch.float32)])
+def test_logits_have_the_type_that_the_model_computes_in_but_at_most_float32(
+    make_model: MakeModel, dtype: str, of_logits: torch.dtype
+) -> None:
+    runner = load_torch_runner(EngineConfig(make_model(), dtype=dtype))
 
-    assert runner.forward([Part(runner.new_cache(), TokenTree((1,)))]).dtype == torch.float32
+    assert runner.forward([Part(runner.new_cache(), TokenTree((1,)))]).dtype == of_logits
 
 
 class _AllRowsLlama(transformers.LlamaForCausalLM):  # type: ignore[misc]  # transformers has no types
