@@ -46,9 +46,10 @@ class TorchSampler:
         """A row for each line of `logits`, [num_rows, vocab_size], device, of the same type. Rows own their memory."""
         if len(logits) == 1 and logits.is_contiguous() and logits.untyped_storage().nbytes() == logits.nbytes:
             return [logits[0]]
-        rows = [torch.empty_like(line, memory_format=torch.contiguous_format) for line in logits]
+        lines = logits.unbind()
+        rows = [torch.empty_like(line, memory_format=torch.contiguous_format) for line in lines]
         if rows:
-            torch._foreach_copy_(rows, list(logits))  # one launch for all of them
+            torch._foreach_copy_(rows, lines)  # one launch for all of them
         return rows
 
     @torch.inference_mode()

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from inference.errors import ModelError
-from inference.model.pytorch.memory import is_out_of_memory
+from inference.errors import MidtokenError, ModelError
+from inference.model.pytorch.memory import refusing_when_out_of_memory
 from inference.model.pytorch.scoring.batch import Batch, Draw, Edge, Question, Scorer, build_batch, find_scores
 from inference.model.pytorch.scoring.plain_scorer import PlainScorer
 from inference.model.pytorch.scoring.token_ranks import TokenRanks
@@ -23,7 +23,8 @@ _TOLERANCE = 1e-3
 def build_scorer(ranks: TokenRanks, dtype: torch.dtype) -> Scorer:
     """The scorer for rows of the type `dtype`, on the device of `ranks`.
 
-    Raises ModelError if the device's kernels cannot be used or give other answers than torch's own operations.
+    Raises ModelError if the device's kernels cannot be used or give other answers than torch's own operations, and
+    OverloadedError.
     """
     plain = PlainScorer(ranks)
     if ranks.device.type != "cuda" or dtype == torch.float64:  # for torch, ROCm is cuda too
@@ -33,12 +34,11 @@ def build_scorer(ranks: TokenRanks, dtype: torch.dtype) -> Scorer:
         from inference.model.pytorch.kernels.choice_scorer import KernelScorer
 
         kernel = KernelScorer(ranks)
-        check_scorer(kernel, plain, ranks, dtype)
-    except ModelError:
+        with refusing_when_out_of_memory("a check of the kernels that choose tokens"):
+            check_scorer(kernel, plain, ranks, dtype)
+    except MidtokenError:
         raise
     except Exception as error:  # the compiler of kernels raises undocumented exceptions
-        if is_out_of_memory(error):
-            raise
         raise ModelError(
             f"the kernels score_chunks and merge_chunks cannot be used on {ranks.device}: {error}"
         ) from error

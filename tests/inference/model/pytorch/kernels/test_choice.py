@@ -35,7 +35,9 @@ pytestmark = [
         not _IS_INTERPRETED and not torch.cuda.is_available(),
         reason="no GPU, and TRITON_INTERPRET is not 1; `make test-kernels` runs this",
     ),
-    pytest.mark.filterwarnings("ignore:divide by zero encountered in log:RuntimeWarning"),  # the interpreter's
+    # Of the interpreter, which computes with NumPy.
+    pytest.mark.filterwarnings("ignore:divide by zero encountered in log:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0:DeprecationWarning"),
 ]
 
 of_each_type = pytest.mark.parametrize("dtype", KERNEL_TYPES, ids=str)
@@ -51,6 +53,16 @@ def _build_case(dtype: torch.dtype, num_logits: int = 60, chunk_size: int = 16) 
 
 @given(case=choice_cases(KERNEL_TYPES, _DEVICE))
 def test_all_answers_equal_those_by_brute_force(case: ChoiceCase) -> None:
+    assert_right(case, case.find_scores(KernelScorer(case.ranks)))
+
+
+@of_each_type
+def test_tokens_beside_the_interval_are_allowed(dtype: torch.dtype) -> None:
+    case = _build_case(dtype, 300)
+    question = Question(0, case.trie.find_interval(b"abca"), case.trie.find_ancestors(b"abca"))
+    case = dataclasses.replace(case, questions=[question, question._replace(row=1)])
+
+    assert len(question.more_ids) > 2
     assert_right(case, case.find_scores(KernelScorer(case.ranks)))
 
 

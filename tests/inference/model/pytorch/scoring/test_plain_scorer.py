@@ -33,6 +33,15 @@ def test_all_answers_equal_those_by_brute_force(case: ChoiceCase) -> None:
     assert_right(case, case.find_scores(PlainScorer(case.ranks)))
 
 
+def test_tokens_beside_the_interval_are_allowed() -> None:
+    case = _build_case(300)
+    question = Question(0, case.trie.find_interval(b"abca"), case.trie.find_ancestors(b"abca"))
+    case = dataclasses.replace(case, questions=[question])
+
+    assert len(question.more_ids) > 2
+    assert_right(case, case.find_scores(PlainScorer(case.ranks)))
+
+
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("chunk_size", [16, 64])
 def test_draws_follow_the_weights_of_the_allowed_tokens(temperature: float, chunk_size: int) -> None:
