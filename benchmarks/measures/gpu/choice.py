@@ -23,6 +23,8 @@ from inference.healing.token_tree import TokenTree
 from inference.healing.tokenizer.loader import load_tokenizer
 from inference.model.language_model import SampleRequest, Sampling
 from inference.model.pytorch.sampler import TorchSampler
+from inference.model.pytorch.scorer_loader import build_scorer
+from inference.model.pytorch.scoring.token_ranks import TokenRanks
 from trie_cache.hot_prefixes import HotPrefixCache
 
 _HEALED = (
@@ -84,7 +86,9 @@ def build_choice(setting: Setting) -> Callable[[], object]:
     with ExitStack() as owner:
         tokenizer = load_tokenizer(prepare_tokenizer(setting.tokenizer, owner), setting.sizes.vocab_rows)
     device = torch.device(setting.device)
-    sampler = TorchSampler(tokenizer.vocabulary, HotPrefixCache(tokenizer.trie), tokenizer.trie, device)
+    ranks = TokenRanks(tokenizer.vocabulary, tokenizer.trie, device)
+    scorer = build_scorer(ranks, torch.bfloat16)
+    sampler = TorchSampler(tokenizer.trie, HotPrefixCache(tokenizer.trie), ranks, scorer)
     generator = torch.Generator(device).manual_seed(0)
     shape = setting.sizes.num_sequences, setting.sizes.vocab_rows
     logits = 3 * torch.randn(shape, generator=generator, device=device, dtype=torch.bfloat16)

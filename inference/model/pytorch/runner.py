@@ -78,7 +78,8 @@ class Runner:
             segments.append(part.cache.build_segment(part.tree, part.stored))
             ids += [*part.tree.chain_ids, *part.tree.branch_ids[len(part.stored) :]]
             wanted_rows += range(len(ids) - part.num_logit_rows, len(ids))
-        return self.forward_segments(ids, segments, wanted_rows)
+        # On other devices, to look at the logits is to wait for them. The sampler finds these numbers in its scores.
+        return self.forward_segments(ids, segments, wanted_rows, is_checked=self.device.type == "cpu")
 
     @torch.inference_mode()
     def forward_segments(
@@ -87,11 +88,13 @@ class Runner:
         segments: Sequence[Segment],
         wanted_rows: Sequence[int],
         calls: list[AttentionCall] | None = None,
+        *,
+        is_checked: bool = True,
     ) -> torch.Tensor:
         """Next-token logits after some rows of the segments, whose tokens are `token_ids`, segment by segment.
 
         `calls`: gets the calls of the attention function. Returns [num_wanted, vocab_size] of the model's type, device;
-        float32 for float64. Raises OverloadedError, or ModelError if they are no numbers.
+        float32 for float64. Raises OverloadedError and, if `is_checked`, ModelError if they are no numbers.
         """
         plan = Plan(self._build_attention(segments), [] if calls is None else calls)
         positions = np.concatenate([segment.positions for segment in segments])
@@ -106,7 +109,8 @@ class Runner:
                 **options,
             )
         logits: torch.Tensor = output.logits[0] if self._selects_rows else output.logits[0, wanted]
-        return _check_numbers(logits.float() if self.dtype == torch.float64 else logits, self.dtype)
+        logits = logits.float() if self.dtype == torch.float64 else logits
+        return _check_numbers(logits, self.dtype) if is_checked else logits
 
     def _build_attention(self, segments: Sequence[Segment]) -> PassAttention:
         if self._kernel is None or any(segment.planes is None for segment in segments):

@@ -206,7 +206,9 @@ class TreeAttentionKernel:
     ) -> torch.Tensor:
         """Attention of all rows, as `AttentionKernel` says. Raises ModelError if the device cannot run the kernels."""
         try:
-            return self._attend(packed, keys, values, query, rule)
+            # Triton launches on the current device, wherever the tensors are.
+            with torch.cuda.device_of(query):
+                return self._attend(packed, keys, values, query, rule)
         except TritonError as error:
             name = str(query.dtype).removeprefix("torch.")
             raise ModelError(

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from inference.model.pytorch.transfer import copy_to_device
 from trie_cache.trie import Interval
 
 NUM_QUESTION_FIELDS = 7  # address, row, lo, hi, first and end of the further ids, the bits of 1 / temperature
@@ -173,10 +174,7 @@ def build_batch(
     packed[:, -1] = np.array([question.inverse_temperature for question in questions], np.float32).view(np.int32)
     located_edges = [(addresses[row], row, token_id) for row, token_id in edges]
     parts = [packed, *(np.array(values, np.int64) for values in (more, draws, located_edges))]
-    host = torch.from_numpy(np.concatenate([part.ravel() for part in parts]))
-    if device.type == "cuda":
-        host = host.pin_memory()  # or the host would wait for the copy
-    values = host.to(device, non_blocking=True)
+    values = copy_to_device(np.concatenate([part.ravel() for part in parts]), device)
     return Batch(tuple(rows), values, tuple(questions), len(more), len(draws), len(edges))
 
 

@@ -94,6 +94,11 @@ def test_a_pass_copies_twice_to_the_device_whatever_it_forwards() -> None:
     assert _forward(runner, 40, _TREE).num_copies_in == 2
 
 
+def test_a_pass_waits_for_the_device_only_where_transformers_does() -> None:
+    """It asks once whether the positions are those of several sequences; not if it is compiled."""
+    assert _forward(_build(kernel=True), 40, _TREE).num_waits == 1
+
+
 def test_to_keep_and_to_copy_tokens_costs_the_device_nothing() -> None:
     runner = _build(kernel=True)
     cache = runner.new_cache()
