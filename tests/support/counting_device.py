@@ -17,9 +17,14 @@ from torch.utils import backend_registration
 from torch.utils._pytree import tree_leaves, tree_map
 
 _NAME = "counting"
-_MIXING = {"copy_", "_to_copy", "index", "index_put_", "_index_put_impl_"}  # may have tensors of both devices
+_CONVERTING = {"to", "_to_copy"}
+_MIXING = {"copy_", *_CONVERTING, "index", "index_put_", "_index_put_impl_"}  # may have tensors of both devices
 _NO_LAUNCH = {"empty", "empty_strided", "empty_like", "new_empty", "detach", "detach_", "alias", "view", "_unsafe_view"}
-_WAITING = {"_local_scalar_dense", "is_nonzero", "item", "equal"}  # return a number of Python
+# They return a number of Python, or a tensor whose shape stands on the device.
+_WAITING = {
+    "_local_scalar_dense", "is_nonzero", "item", "equal", "nonzero", "nonzero_numpy", "argwhere", "masked_select",
+    "repeat_interleave", "_unique2",
+}  # fmt: skip
 
 
 class Counts:
@@ -116,24 +121,26 @@ def count_launch(name: str) -> None:
 
 def _run(operation: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     name = operation._schema.name.split("::")[1]
-    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    leaves = tree_leaves((args, kwargs))
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     on_device = [isinstance(tensor, DeviceTensor) for tensor in tensors]
-    target = kwargs.get("device")
+    target = next((leaf for leaf in leaves if isinstance(leaf, torch.device)), None)
     is_mixed = any(on_device) and not all(on_device)
     if is_mixed and name not in _MIXING:
         strange = [tensor for tensor, is_own in zip(tensors, on_device, strict=True) if not is_own and tensor.dim()]
         if strange:
             raise RuntimeError(f"{operation}: tensors on the device and on the CPU")
-    is_result_on_device = any(on_device) if target is None else torch.device(target).type == _NAME
+    is_result_on_device = any(on_device) if target is None else target.type == _NAME
     _count(name, on_device, is_result_on_device, is_mixed, _is_view(operation))
+    _counts.num_waits += is_result_on_device and _has_mask_index(name, args)
     result = operation(*tree_map(_to_cpu, args), **tree_map(_to_cpu, kwargs))
     if operation._schema.is_mutable and name.endswith("_"):
-        return args[0]
+        return args[0] if operation._schema.returns else None
     return tree_map(_to_device, result) if is_result_on_device else result
 
 
 def _count(name: str, on_device: Sequence[bool], is_result_on_device: bool, is_mixed: bool, is_view: bool) -> None:
-    if name == "_to_copy" and on_device[0] != is_result_on_device:
+    if name in _CONVERTING and on_device[0] != is_result_on_device:
         _count_copy(is_result_on_device)
     elif name == "copy_" and is_mixed:
         _count_copy(on_device[0])
@@ -147,6 +154,12 @@ def _count(name: str, on_device: Sequence[bool], is_result_on_device: bool, is_m
 def _count_copy(is_to_device: bool) -> None:
     _counts.num_copies_in += is_to_device
     _counts.num_waits += not is_to_device
+
+
+def _has_mask_index(name: str, args: Any) -> bool:
+    """Whether an operation takes the elements that a mask names, which the device must count first."""
+    is_index = name in ("index", "index_put", "index_put_", "_index_put_impl_")
+    return is_index and any(index is not None and index.dtype == torch.bool for index in args[1])
 
 
 def _is_view(operation: Any) -> bool:

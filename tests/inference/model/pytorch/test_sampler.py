@@ -10,7 +10,7 @@ from inference.model.language_model import SampleRequest, SampleResult, Sampling
 from inference.model.pytorch.sampler import TorchSampler
 from inference.model.pytorch.scoring.plain_scorer import PlainScorer
 from inference.model.pytorch.scoring.token_ranks import TokenRanks
-from tests.support.counted_device import DEVICE, CountedDevice, to_device
+from tests.support.counting_device import Counts, DeviceTensor, counting, find_device
 from tests.support.toys import toy_tokenizer
 from trie_cache.hot_prefixes import HotPrefixCache
 
@@ -46,45 +46,43 @@ def _build_request(
     return SampleRequest(_TREE, _CROSSINGS, rows, sampling, sources)
 
 
-def _choose_and_count(samplings: list[tuple[Sampling, int]]) -> tuple[list[SampleResult], dict[str, int]]:
-    """The results of some requests of one choice on a counted device, and its copies."""
-    with torch.inference_mode(), CountedDevice() as device:
-        sampler = _build_sampler(DEVICE)
-        rows = [sampler.build_rows(to_device(_make_logits(seed=index))) for index in range(len(samplings))]
+def _choose_and_count(samplings: list[tuple[Sampling, int]]) -> tuple[list[SampleResult], Counts]:
+    """The results of some requests of one choice on a device, and what it had to do for them."""
+    with torch.inference_mode():
+        sampler = _build_sampler(find_device())
+        rows = [sampler.build_rows(DeviceTensor(_make_logits(seed=index))) for index in range(len(samplings))]
         requests = [
             _build_request(sampler, own, sampling, num_choices)
             for own, (sampling, num_choices) in zip(rows, samplings, strict=True)
         ]
-        device.copies.clear()
-        results = sampler.choose(requests)
-    return results, {name: count for name, count in device.copies.items() if count}
+        with counting() as counts:
+            return sampler.choose(requests), counts
 
 
 def test_a_choice_copies_once_to_the_device_and_once_back_whatever_it_asks() -> None:
     samplings = [(_GREEDY, 1), (_EXACT, 1), (_EXACT, 5), (_GREEDY, 1)] * 3
 
-    results, copies = _choose_and_count(samplings)
+    results, counts = _choose_and_count(samplings)
 
     assert [len(result.choices) for result in results] == [1, 1, 5, 1] * 3
-    assert copies == {"to device": 1, "to host": 1}
+    assert (counts.num_copies_in, counts.num_waits) == (1, 1)
 
 
 def test_choices_that_need_sorted_tokens_copy_once_more_to_the_host() -> None:
-    _, copies = _choose_and_count([(_GREEDY, 1), (_GREEDY, 4), (_HEAD, 3), (_HEAD, 1), (_EXACT, 1)])
+    _, counts = _choose_and_count([(_GREEDY, 1), (_GREEDY, 4), (_HEAD, 3), (_HEAD, 1), (_EXACT, 1)])
 
-    assert copies == {"to device": 1, "to host": 2}
+    assert (counts.num_copies_in, counts.num_waits) == (1, 2)
 
 
 def test_rows_are_built_without_a_copy_between_host_and_device() -> None:
-    with torch.inference_mode(), CountedDevice() as device:
-        sampler, logits = _build_sampler(DEVICE), to_device(_make_logits())
-        device.copies.clear()
+    with torch.inference_mode(), counting() as counts:
+        sampler, logits = _build_sampler(), DeviceTensor(_make_logits())
         sampler.build_rows(logits)
 
-    assert device.copies.total() == 0
+    assert (counts.num_copies_in, counts.num_waits) == (0, 0)
 
 
-def test_results_on_a_counted_device_are_those_on_the_cpu() -> None:
+def test_results_on_another_device_are_those_on_the_cpu() -> None:
     samplings = [(_GREEDY, 1), (_GREEDY, 4), (_EXACT, 3), (_HEAD, 3)]
     sampler = _build_sampler()
 
