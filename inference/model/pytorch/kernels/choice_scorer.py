@@ -26,6 +26,11 @@ class KernelScorer:
     def score(self, batch: Batch) -> torch.Tensor:
         """The answers to a batch, whose rows are bfloat16, float16 or float32, and begin at multiples of 16 bytes."""
         assert all(row.data_ptr() % _ALIGNMENT == 0 for row in batch.rows), "the sampler built the rows"
+        # Triton launches on the current device, wherever the tensors are.
+        with torch.cuda.device_of(batch.values):  # type: ignore[no-untyped-call]  # torch's own has no types
+            return self._launch(batch)
+
+    def _launch(self, batch: Batch) -> torch.Tensor:
         ranks, device = self._ranks, batch.values.device
         options = find_options(ranks.num_chunks, ranks.chunk_size, batch.rows[0].dtype)
         vocabulary = (ranks.num_logits, ranks.num_leading, ranks.num_text_tokens, ranks.num_chunks)
