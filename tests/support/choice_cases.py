@@ -14,8 +14,7 @@ from inference.model.pytorch.scoring.token_ranks import TokenRanks
 from trie_cache.trie import Interval, Trie
 from trie_cache.vocabulary import Vocabulary
 
-HALF_TYPES = (torch.bfloat16, torch.float16)
-KERNEL_TYPES = (*HALF_TYPES, torch.float32)
+KERNEL_TYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 
 @dataclass(frozen=True)

@@ -322,6 +322,20 @@ def test_equally_likely_candidates_are_in_the_order_of_crossings_then_of_ids(nam
     assert [(choice.crossing, choice.token_id) for choice in result.choices] == expected
 
 
+@both_samplers
+def test_tokens_without_probability_are_no_candidates(name: str) -> None:
+    toy = toy_tokenizer("qwen")
+    tree, crossing = TokenTree((4,)), Crossing(None, b"t", Rule.EXTEND)
+    allowed = [token_id for token_id in range(toy.num_rows) if _may_follow(toy, token_id, crossing)]
+    logits = _random_logits(toy, tree, 0)
+    logits[:, allowed[3:]] = -torch.inf
+
+    result = _choose(build_sampler(name, toy), (tree, (crossing,)), logits, num_choices=8)
+
+    assert len(allowed) > 8
+    assert {choice.token_id for choice in result.choices} == set(allowed[:3])
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("num_choices", [1, 4])
 @given(prefix=texts, seed=st.integers(0, 1000))
