@@ -18,18 +18,28 @@ Philox's counter is (index, offset, stream, level), as in `inference.model.pytor
 import triton
 import triton.language as tl
 
+from inference.model.pytorch.scoring.batch import (
+    NUM_ANSWERS,
+    NUM_DRAW_ANSWERS,
+    NUM_DRAW_FIELDS,
+    NUM_EDGE_FIELDS,
+    NUM_MORE_FIELDS,
+    NUM_QUESTION_FIELDS,
+)
+from inference.model.pytorch.scoring.noise import Level
+
 NUM_PARTS = tl.constexpr(6)  # numbers for each question and chunk
 
-# The fields of a batch, as `inference.model.pytorch.scoring.batch` has them.
-_QUESTION_FIELDS = tl.constexpr(7)
-_DRAW_FIELDS = tl.constexpr(4)
-_EDGE_FIELDS = tl.constexpr(3)
-_ANSWERS = tl.constexpr(4)
-_DRAW_ANSWERS = tl.constexpr(2)
+_QUESTION_FIELDS = tl.constexpr(NUM_QUESTION_FIELDS)
+_MORE_FIELDS = tl.constexpr(NUM_MORE_FIELDS)
+_DRAW_FIELDS = tl.constexpr(NUM_DRAW_FIELDS)
+_EDGE_FIELDS = tl.constexpr(NUM_EDGE_FIELDS)
+_ANSWERS = tl.constexpr(NUM_ANSWERS)
+_DRAW_ANSWERS = tl.constexpr(NUM_DRAW_ANSWERS)
+_CHUNK_LEVEL = tl.constexpr(int(Level.CHUNK))
+_TOKEN_LEVEL = tl.constexpr(int(Level.TOKEN))
 
-_CHUNK_LEVEL = tl.constexpr(0)
-_TOKEN_LEVEL = tl.constexpr(1)
-
+# They change from batch to batch, or from model to model. A kernel must not be compiled for each of them.
 _INTEGERS = (
     "more_at", "draws_at", "edges_at", "num_questions", "num_draws", "num_edges",
     "num_logits", "num_leading", "num_text_tokens", "num_chunks",
@@ -60,7 +70,7 @@ def _read_chunk(
     if has_limit:
         may_follow = (rank >= lo) & (rank < hi)
         for more in range(tl.load(fields + 4), tl.load(fields + 5)):
-            may_follow |= ids == tl.load(batch + more_at + 2 * more + 1).to(tl.int32)
+            may_follow |= ids == tl.load(batch + more_at + _MORE_FIELDS * more + 1).to(tl.int32)
         allowed = tl.where(may_follow, logits, float("-inf"))
     return ids, logits, allowed, has_limit
 
