@@ -20,7 +20,7 @@ import transformers
 
 from inference.config import EngineConfig
 from inference.model.loaded_model import LoadedModel, add_tokenizer
-from inference.model.pytorch.attention import ATTENTION_NAME, register_attention
+from inference.model.pytorch.attention.transformers_hook import ATTENTION_NAME, register_attention
 from inference.model.pytorch.loader import build_torch_runner
 from inference.model.pytorch.runner import Runner
 

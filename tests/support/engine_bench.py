@@ -16,9 +16,9 @@ from inference.engine.job_builder import JobBuilder
 from inference.engine.prompts.prompt import PromptBuilder
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
-from inference.model.pytorch.kv_cache import SequenceCache, StoredToken
 from inference.model.pytorch.loader import load_torch_runner
 from inference.model.pytorch.model import TorchModel
+from inference.model.pytorch.pool.kv_cache import SequenceCache, StoredToken
 from inference.model.pytorch.runner import Runner
 from inference.protocol.completion import Extent
 from tests.support.scripted_model import ScriptedModel

@@ -2,9 +2,9 @@
 
 import torch
 
-from inference.model.pytorch.pooled_attention import PackedPass
-from inference.model.pytorch.reach import Reach
-from inference.model.pytorch.score_rule import ScoreRule
+from inference.model.pytorch.attention.pooled_attention import PackedPass
+from inference.model.pytorch.attention.reach import Reach
+from inference.model.pytorch.attention.score_rule import ScoreRule
 
 
 class PlainKernel:

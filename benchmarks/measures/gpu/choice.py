@@ -22,8 +22,8 @@ from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
 from inference.healing.tokenizer.loader import load_tokenizer
 from inference.model.language_model import SampleRequest, Sampling
-from inference.model.pytorch.sampler import TorchSampler
-from inference.model.pytorch.scorer_loader import build_scorer
+from inference.model.pytorch.choice.sampler import TorchSampler
+from inference.model.pytorch.choice.scorer_loader import build_scorer
 from inference.model.pytorch.scoring.token_ranks import TokenRanks
 from trie_cache.hot_prefixes import HotPrefixCache
 

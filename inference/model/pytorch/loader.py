@@ -10,13 +10,13 @@ import transformers
 from inference.config import AUTO_DTYPE, EngineConfig
 from inference.errors import MidtokenError, ModelError
 from inference.model.loaded_model import LoadedModel, add_tokenizer
-from inference.model.pytorch.attention import ATTENTION_NAME, register_attention
+from inference.model.pytorch.attention.pooled_attention import AttentionKernel
+from inference.model.pytorch.attention.transformers_hook import ATTENTION_NAME, register_attention
 from inference.model.pytorch.checks.configuration import check_config, read_config, refusing_family, refusing_quantized
 from inference.model.pytorch.checks.forward_pass import check_forward_pass
 from inference.model.pytorch.checks.positions import find_max_tokens
 from inference.model.pytorch.checks.weights import check_weights, explain_unread
 from inference.model.pytorch.memory import is_out_of_memory, refusing_when_out_of_memory
-from inference.model.pytorch.pooled_attention import AttentionKernel
 from inference.model.pytorch.runner import Runner
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)

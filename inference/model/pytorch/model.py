@@ -5,11 +5,11 @@ from typing import Any, Protocol
 
 from inference.model.language_model import Part, RandomSource, SampleRequest, SampleResult
 from inference.model.numpy_sampler import NumpySampler
-from inference.model.pytorch.kv_cache import SequenceCache
+from inference.model.pytorch.choice.sampler import TorchSampler
+from inference.model.pytorch.choice.scorer_loader import build_scorer
 from inference.model.pytorch.memory import refusing_when_out_of_memory
+from inference.model.pytorch.pool.kv_cache import SequenceCache
 from inference.model.pytorch.runner import Runner
-from inference.model.pytorch.sampler import TorchSampler
-from inference.model.pytorch.scorer_loader import build_scorer
 from inference.model.pytorch.scoring.token_ranks import TokenRanks
 from trie_cache.hot_prefixes import HotPrefixCache
 from trie_cache.trie import Trie

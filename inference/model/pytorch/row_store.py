@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from inference.model.pytorch.planes import Planes
+from inference.model.pytorch.pool.planes import Planes
+from inference.model.pytorch.pool.segment import Segment
 from inference.model.pytorch.runner import Runner
-from inference.model.pytorch.segment import Segment
 
 _NUM_FIRST_ROWS = 256
 

@@ -9,13 +9,19 @@ import torch
 
 from inference.errors import MidtokenError, ModelError
 from inference.model.language_model import Part
-from inference.model.pytorch.attention import OWN_ATTENTION, AttentionCall, PassAttention, Plan, attach_plans
-from inference.model.pytorch.kv_cache import SequenceCache
+from inference.model.pytorch.attention.pooled_attention import AttentionKernel, PooledAttention
+from inference.model.pytorch.attention.segment_attention import SegmentAttention
+from inference.model.pytorch.attention.transformers_hook import (
+    OWN_ATTENTION,
+    AttentionCall,
+    PassAttention,
+    Plan,
+    attach_plans,
+)
 from inference.model.pytorch.memory import refusing_when_out_of_memory
-from inference.model.pytorch.pooled_attention import AttentionKernel, PooledAttention
-from inference.model.pytorch.segment import Segment, build_lone_segment
-from inference.model.pytorch.segment_attention import SegmentAttention
-from inference.model.pytorch.token_pool import TokenPool
+from inference.model.pytorch.pool.kv_cache import SequenceCache
+from inference.model.pytorch.pool.segment import Segment, build_lone_segment
+from inference.model.pytorch.pool.token_pool import TokenPool
 from inference.model.pytorch.transfer import copy_together
 
 _MAX_TOKENS = 2048  # if the configuration names no limit

@@ -8,8 +8,8 @@ import torch
 
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
+from inference.model.pytorch.attention.pooled_attention import AttentionKernel
 from inference.model.pytorch.model import TorchModel
-from inference.model.pytorch.pooled_attention import AttentionKernel
 from inference.model.pytorch.runner import Runner
 from inference.protocol.completion import CompletionRequest, Healing
 from tests.inference.conftest import MakeModel

@@ -9,7 +9,7 @@ from typing import Any
 import transformers
 
 from inference.errors import MidtokenError, ModelError
-from inference.model.pytorch.attention import ATTENTION_NAME, OWN_ATTENTION
+from inference.model.pytorch.attention.transformers_hook import ATTENTION_NAME, OWN_ATTENTION
 
 # Settings that would give wrong logits without an error, at least in long texts.
 _SETTINGS = {

@@ -19,7 +19,7 @@ import torch
 from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
-from inference.model.pytorch.attention import ATTENTION_NAME, OWN_ATTENTION, AttentionCall
+from inference.model.pytorch.attention.transformers_hook import ATTENTION_NAME, OWN_ATTENTION, AttentionCall
 from inference.model.pytorch.checks.tolerances import (
     MAX_NOISE,
     find_difference,
@@ -30,9 +30,9 @@ from inference.model.pytorch.checks.tolerances import (
     is_half,
 )
 from inference.model.pytorch.checks.windows import NARROW_WINDOW, narrow_windows
-from inference.model.pytorch.kv_cache import SequenceCache
+from inference.model.pytorch.pool.kv_cache import SequenceCache
+from inference.model.pytorch.pool.segment import build_lone_segment
 from inference.model.pytorch.runner import Runner
-from inference.model.pytorch.segment import build_lone_segment
 
 _NUM_PATH_TOKENS = 11  # tokens of each path below; equal, so that all paths are one batch
 _READ_LENGTHS = (7, 4)  # tokens of the two sequences that are prefilled in a separate pass

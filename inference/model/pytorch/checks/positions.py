@@ -20,8 +20,8 @@ from inference.model.pytorch.checks.tolerances import (
     find_tolerance,
     is_half,
 )
+from inference.model.pytorch.pool.segment import build_lone_segment
 from inference.model.pytorch.runner import Runner
-from inference.model.pytorch.segment import build_lone_segment
 
 _NUM_TOKENS = 8  # of the sequences below
 _MIN_TOKENS = 16  # a shorter limit is useless

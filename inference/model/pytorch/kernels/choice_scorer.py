@@ -27,7 +27,7 @@ class KernelScorer:
         """The answers to a batch, whose rows are bfloat16, float16 or float32, and begin at multiples of 16 bytes."""
         assert all(row.data_ptr() % _ALIGNMENT == 0 for row in batch.rows), "the sampler built the rows"
         # Triton launches on the current device, wherever the tensors are.
-        with torch.cuda.device_of(batch.values):  # type: ignore[no-untyped-call]  # torch's own has no types
+        with torch.cuda.device_of(batch.values):
             return self._launch(batch)
 
     def _launch(self, batch: Batch) -> torch.Tensor:

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from inference.errors import ModelError
-from inference.model.pytorch.pooled_attention import PooledAttention
-from inference.model.pytorch.reach import Reach
-from inference.model.pytorch.score_rule import ScoreRule
-from inference.model.pytorch.segment import Segment
+from inference.model.pytorch.attention.pooled_attention import PooledAttention
+from inference.model.pytorch.attention.reach import Reach
+from inference.model.pytorch.attention.score_rule import ScoreRule
+from inference.model.pytorch.pool.segment import Segment
 from tests.support.attention_oracle import REACHES, PassShape, TestPass, build_pass, check_pass
 from tests.support.kernels import compiled, interpreted
 

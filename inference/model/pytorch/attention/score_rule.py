@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from inference.model.pytorch.reach import Reach
+from inference.model.pytorch.attention.reach import Reach
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,9 +18,9 @@ import torch
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from inference.errors import ModelError
-from inference.model.pytorch.planes import LayerShape
-from inference.model.pytorch.reach import Reach, build_reach
-from inference.model.pytorch.score_rule import ScoreRule
+from inference.model.pytorch.attention.reach import Reach, build_reach
+from inference.model.pytorch.attention.score_rule import ScoreRule
+from inference.model.pytorch.pool.planes import LayerShape
 
 ATTENTION_NAME = "midtoken_tree"
 OWN_ATTENTION = "its code in transformers has attention of its own, which cannot be replaced"  # a reason to refuse

@@ -2,10 +2,10 @@ import pytest
 import torch
 
 from inference.errors import ModelError
-from inference.model.pytorch.attention import Plan, attach_plans, attend
-from inference.model.pytorch.planes import LayerShape
-from inference.model.pytorch.reach import Reach
-from inference.model.pytorch.score_rule import ScoreRule
+from inference.model.pytorch.attention.reach import Reach
+from inference.model.pytorch.attention.score_rule import ScoreRule
+from inference.model.pytorch.attention.transformers_hook import Plan, attach_plans, attend
+from inference.model.pytorch.pool.planes import LayerShape
 
 
 class _Layer(torch.nn.Module):

@@ -8,7 +8,7 @@ import torch
 from inference.healing.covering import Crossing, Rule, find_crossing_interval
 from inference.model.language_model import SampleRequest
 from inference.model.node_weights import NodeWeights, find_row, weigh_nodes
-from inference.model.pytorch.draw_source import list_offsets
+from inference.model.pytorch.choice.draw_source import list_offsets
 from inference.model.pytorch.scoring.batch import Batch, Draw, Edge, Question, Scores, build_batch
 from inference.model.pytorch.scoring.token_ranks import TokenRanks
 from trie_cache.hot_prefixes import HotPrefixCache

@@ -17,11 +17,11 @@ import torch
 from inference.errors import ModelError
 from inference.model.language_model import Choice, CrossingScores, SampleRequest, SampleResult
 from inference.model.node_weights import NodeWeights, find_needed
-from inference.model.pytorch.draw_source import DrawSource, count_draws
-from inference.model.pytorch.inquiry import Asked, Inquiry
+from inference.model.pytorch.choice.draw_source import DrawSource, count_draws
+from inference.model.pytorch.choice.inquiry import Asked, Inquiry
+from inference.model.pytorch.choice.sorted_head import SortedRequest, choose_sorted
 from inference.model.pytorch.scoring.batch import Scorer, Scores, find_scores
 from inference.model.pytorch.scoring.token_ranks import TokenRanks
-from inference.model.pytorch.sorted_head import SortedRequest, choose_sorted
 from trie_cache.hot_prefixes import HotPrefixCache
 from trie_cache.trie import Trie
 

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from inference.model.pytorch.score_rule import ScoreRule
-from inference.model.pytorch.segment import Segment
+from inference.model.pytorch.attention.score_rule import ScoreRule
+from inference.model.pytorch.pool.segment import Segment
 from inference.model.pytorch.transfer import copy_together
 
 _MAX_STACKED_ROWS = 64  # of one tile: rows times the query heads that share keys

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference.errors import OverloadedError
-from inference.model.pytorch.planes import LayerShape
-from inference.model.pytorch.token_pool import Slots, TokenPool
+from inference.model.pytorch.pool.planes import LayerShape
+from inference.model.pytorch.pool.token_pool import Slots, TokenPool
 
 
 def _build(capacity: int = 4) -> TokenPool:

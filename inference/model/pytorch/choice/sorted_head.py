@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from inference.model.language_model import Choice
-from inference.model.pytorch.inquiry import Asked
+from inference.model.pytorch.choice.inquiry import Asked
 from inference.model.pytorch.scoring.batch import Batch
 from inference.model.pytorch.scoring.noise import Level, build_uniforms
 from inference.model.pytorch.scoring.token_ranks import TokenRanks

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from inference.errors import ModelError
-from inference.model.pytorch.scorer_loader import build_scorer, check_scorer
+from inference.model.pytorch.choice.scorer_loader import build_scorer, check_scorer
 from inference.model.pytorch.scoring.batch import NUM_ANSWERS, Batch
 from inference.model.pytorch.scoring.plain_scorer import PlainScorer
 from inference.model.pytorch.scoring.token_ranks import TokenRanks

@@ -6,8 +6,8 @@ from typing import Self
 import numpy as np
 
 from inference.healing.token_tree import TokenTree
-from inference.model.pytorch.segment import Segment, build_tree_mask, find_row_positions
-from inference.model.pytorch.token_pool import Slots, TokenPool
+from inference.model.pytorch.pool.segment import Segment, build_tree_mask, find_row_positions
+from inference.model.pytorch.pool.token_pool import Slots, TokenPool
 
 _NO_SLOTS: Slots = np.empty(0, dtype=np.int64)
 

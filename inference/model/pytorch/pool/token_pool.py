@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from inference.errors import OverloadedError
-from inference.model.pytorch.planes import LayerShape, Planes
+from inference.model.pytorch.pool.planes import LayerShape, Planes
 
 Slots = npt.NDArray[np.int64]  # numbers of slots, each once
 

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from inference.model.pytorch.reach import Reach
-from inference.model.pytorch.score_rule import ScoreRule
-from inference.model.pytorch.segment import Segment
-from inference.model.pytorch.token_pool import Slots
+from inference.model.pytorch.attention.reach import Reach
+from inference.model.pytorch.attention.score_rule import ScoreRule
+from inference.model.pytorch.pool.segment import Segment
+from inference.model.pytorch.pool.token_pool import Slots
 
 
 @dataclass(frozen=True, slots=True, eq=False)

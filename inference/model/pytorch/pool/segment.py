@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inference.healing.token_tree import TokenTree
-from inference.model.pytorch.planes import Planes
-from inference.model.pytorch.token_pool import Slots
+from inference.model.pytorch.pool.planes import Planes
+from inference.model.pytorch.pool.token_pool import Slots
 
 
 @dataclass(frozen=True, slots=True, eq=False)
