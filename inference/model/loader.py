@@ -32,11 +32,13 @@ def build_language_model(loaded: LoadedModel[RunnerT]) -> LanguageModel:
     """The model as the engine's `LanguageModel`."""
     if isinstance(loaded.runner, OnnxRunner):
         return OnnxModel(loaded.runner, loaded.vocabulary, loaded.trie)
+    from inference.model.pytorch.choice.sampler_loader import build_sampler
     from inference.model.pytorch.model import TorchModel
     from inference.model.pytorch.runner import Runner  # here, because they load torch
 
-    assert isinstance(loaded.runner, Runner), "there are two kinds"
-    return TorchModel(loaded.runner, loaded.vocabulary, loaded.trie)
+    runner = loaded.runner
+    assert isinstance(runner, Runner), "there are two kinds"
+    return TorchModel(runner, build_sampler(runner.device, runner.dtype, loaded.vocabulary, loaded.trie))
 
 
 def new_row_store(runner: ModelRunner) -> RowStore:

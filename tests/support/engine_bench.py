@@ -16,6 +16,7 @@ from inference.engine.job_builder import JobBuilder
 from inference.engine.prompts.prompt import PromptBuilder
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
+from inference.model.pytorch.choice.sampler_loader import build_sampler
 from inference.model.pytorch.loader import load_torch_runner
 from inference.model.pytorch.model import TorchModel
 from inference.model.pytorch.pool.kv_cache import SequenceCache, StoredToken
@@ -125,7 +126,7 @@ def build_bench(
     toy, clock = toy_tokenizer(kind), Clock()
     config = EngineConfig(folder, dtype=dtype, **settings)
     runner = WatchedRunner(load_model_once(folder, dtype))
-    model = TorchModel(runner, toy.vocabulary, toy.trie)
+    model = TorchModel(runner, build_sampler(runner.device, runner.dtype, toy.vocabulary, toy.trie))
     return Bench(toy, runner, Engine(config, model, prompts or build_prompts(toy), clock), clock)
 
 

@@ -1,5 +1,6 @@
 """The engine with attention of all sequences together, as on a GPU: the answers are those of one after the other."""
 
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -9,8 +10,13 @@ import torch
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
 from inference.model.pytorch.attention.pooled_attention import AttentionKernel
+from inference.model.pytorch.choice.sampler import TorchSampler
+from inference.model.pytorch.choice.sampler_loader import build_sampler
 from inference.model.pytorch.model import TorchModel
 from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.scoring.batch import Scorer
+from inference.model.pytorch.scoring.plain_scorer import PlainScorer
+from inference.model.pytorch.scoring.token_ranks import TokenRanks
 from inference.protocol.completion import CompletionRequest, Healing
 from tests.inference.conftest import MakeModel
 from tests.support.engine_bench import UNBOUNDED, load_model_once
@@ -18,6 +24,9 @@ from tests.support.kernels import interpreted
 from tests.support.plain_kernel import PlainKernel
 from tests.support.sinks import submit
 from tests.support.toys import build_prompts, toy_tokenizer
+from trie_cache.hot_prefixes import HotPrefixCache
+
+BuildScorer = Callable[[TokenRanks], Scorer]
 
 _TEXTS = ["return Nod", "x = ", "def read(self, pa", "for i in ran", "    if not sel", "\n"]
 
@@ -25,16 +34,20 @@ _HEALING = [Healing.EXACT, Healing.EXACT, Healing.GREEDY, Healing.SINGLE, Healin
 _NUM_CANDIDATES = [1, 3, 1, 2, 1, 1]
 
 
-def _complete_all(folder: Path, kernel: AttentionKernel | None) -> list[str]:
+def _complete_all(folder: Path, kernel: AttentionKernel | None, build_scorer: BuildScorer | None = None) -> list[str]:
     """The answers to requests of all kinds that run at the same time, twice, so that later ones find sequences."""
-    toy = toy_tokenizer("qwen")
-    runner = Runner(load_model_once(folder, "float32"), torch.device("cpu"), kernel)
-    model = TorchModel(runner, toy.vocabulary, toy.trie)
+    toy, cpu = toy_tokenizer("qwen"), torch.device("cpu")
+    runner = Runner(load_model_once(folder, "float32"), cpu, kernel)
+    sampler = build_sampler(cpu, runner.dtype, toy.vocabulary, toy.trie)
+    if build_scorer is not None:
+        ranks = TokenRanks(toy.vocabulary, toy.trie, cpu)
+        sampler = TorchSampler(toy.trie, HotPrefixCache(toy.trie), ranks, build_scorer(ranks))
     requests = [
-        CompletionRequest(text, max_tokens=6, extent=UNBOUNDED, healing=healing, num_candidates=count, seed=5)
+        CompletionRequest(text, max_tokens=6, extent=UNBOUNDED, healing=healing, num_candidates=count, explain=True)
         for text, healing, count in zip(_TEXTS, _HEALING, _NUM_CANDIDATES, strict=True)
     ]
     answers = []
+    model = TorchModel(runner, sampler)
     with closing(Engine(EngineConfig(folder, warm=False), model, build_prompts(toy))) as engine:
         for _ in range(2):
             sinks = [submit(engine, request) for request in requests]
@@ -42,17 +55,19 @@ def _complete_all(folder: Path, kernel: AttentionKernel | None) -> list[str]:
     return answers
 
 
-def test_a_kernel_that_sees_the_packed_pass_only_gives_the_same_answers(make_model: MakeModel) -> None:
+def test_what_a_gpu_does_in_plain_torch_gives_the_same_answers(make_model: MakeModel) -> None:
     folder = make_model("qwen")
 
-    assert _complete_all(folder, PlainKernel()) == _complete_all(folder, None)
+    assert _complete_all(folder, PlainKernel(), PlainScorer) == _complete_all(folder, None)
 
 
 @interpreted
+@pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0:DeprecationWarning")  # of the interpreter
 @pytest.mark.parametrize("num_processors", [1, 200])
-def test_the_kernel_for_gpus_gives_the_same_answers(make_model: MakeModel, num_processors: int) -> None:
+def test_the_kernels_for_gpus_give_the_same_answers(make_model: MakeModel, num_processors: int) -> None:
+    from inference.model.pytorch.kernels.choice_scorer import KernelScorer
     from inference.model.pytorch.kernels.tree_attention import TreeAttentionKernel
 
     folder = make_model("qwen")
 
-    assert _complete_all(folder, TreeAttentionKernel(num_processors)) == _complete_all(folder, None)
+    assert _complete_all(folder, TreeAttentionKernel(num_processors), KernelScorer) == _complete_all(folder, None)

@@ -20,6 +20,7 @@ from inference.engine.memory.read_sequence import ReadSequence
 from inference.healing.token_tree import TokenTree, TreeBuilder
 from inference.model.language_model import LogitRow, Part
 from inference.model.numpy_sampler import NumpyRow
+from inference.model.pytorch.choice.sampler_loader import build_sampler
 from inference.model.pytorch.model import TorchModel
 from inference.model.pytorch.runner import Runner
 from tests.support.tiny_families import KV, build_config, build_model
@@ -35,7 +36,7 @@ def _build_model() -> tuple[TorchModel, Runner]:
     config.vocab_size = toy.num_rows
     torch.manual_seed(0)
     runner = Runner(build_model(config).double(), torch.device("cpu"))
-    return TorchModel(runner, toy.vocabulary, toy.trie), runner
+    return TorchModel(runner, build_sampler(runner.device, runner.dtype, toy.vocabulary, toy.trie)), runner
 
 
 @cache

@@ -10,6 +10,7 @@ from inference.errors import OverloadedError
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part, SampleRequest, SampleResult, Sampling
+from inference.model.pytorch.choice.sampler_loader import build_sampler
 from inference.model.pytorch.loader import load_torch_runner
 from inference.model.pytorch.model import TorchModel
 from inference.model.pytorch.runner import Runner
@@ -27,7 +28,7 @@ def runner(make_model: MakeModel) -> Runner:
 @pytest.fixture
 def model(runner: Runner) -> TorchModel:
     toy = toy_tokenizer("qwen")
-    return TorchModel(runner, toy.vocabulary, toy.trie)
+    return TorchModel(runner, build_sampler(runner.device, runner.dtype, toy.vocabulary, toy.trie))
 
 
 def _build_part(model: TorchModel, token_ids: tuple[int, ...], wants_logits: bool = True) -> Part:
