@@ -35,9 +35,9 @@ class SequenceCache:
     def __init__(self, pool: TokenPool, room: int = 256) -> None:
         """An empty cache with room for some tokens. Raises OverloadedError."""
         self._pool = pool
-        self._kept = self._spare = _NO_SLOTS  # the first of the spare ones are written by the next pass
+        self._kept = self._spare = _NO_SLOTS
         self._written = _NO_SLOTS  # by the last pass, in the order of the tree's rows; stored branches first
-        self.reserve(room)
+        self._spare = pool.allocate(room)  # the first of them are written by the next pass
 
     def __del__(self) -> None:
         self._pool.release_later(self._kept)
