@@ -203,6 +203,10 @@ $(LARGE_TOKENIZER): $(LARGE_VOCABULARY)
 bench-engine-gpu: $(BENCH_READY) $(LARGE_TOKENIZER)  ## measure the engine on a GPU: completions, choices, many sequences, reading
 	@$(BIN)/python -m benchmarks.engine_gpu
 
+.PHONY: bench-device-work
+bench-device-work: $(READY)  ## count what a step asks of a GPU: launches, copies, waits; needs none
+	@$(BIN)/python -m benchmarks.device_work
+
 bench-allowed-sets: $(BENCH_READY) $(LARGE_VOCABULARY)  ## measure how fast allowed sets are found, compared with other methods
 	@$(BIN)/python -m benchmarks.allowed_sets
 

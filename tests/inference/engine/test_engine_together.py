@@ -1,5 +1,6 @@
 """The engine with attention of all sequences together, as on a GPU: the answers are those of one after the other."""
 
+import gc
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -59,6 +60,26 @@ def test_what_a_gpu_does_in_plain_torch_gives_the_same_answers(make_model: MakeM
     folder = make_model("qwen")
 
     assert _complete_all(folder, PlainKernel(), PlainScorer) == _complete_all(folder, None)
+
+
+def test_all_slots_are_free_when_the_engine_and_its_answers_are_gone(make_model: MakeModel) -> None:
+    folder, toy, cpu = make_model("qwen"), toy_tokenizer("qwen"), torch.device("cpu")
+    runner = Runner(load_model_once(folder, "float32"), cpu)
+    model = TorchModel(runner, build_sampler(cpu, runner.dtype, toy.vocabulary, toy.trie))
+    engine = Engine(EngineConfig(folder, memory_mib=1), model, build_prompts(toy))
+    for number in range(60):
+        prefix = f"{_TEXTS[number % len(_TEXTS)]}{'x' * number}"
+        request = CompletionRequest(prefix, max_tokens=3, num_candidates=1 + number % 3, document=str(number % 7))
+        sink = submit(engine, request)
+        if number % 5 == 0:
+            sink.cancelled.set()
+        sink.wait_for_end()
+    capacity = runner._pool.planes.capacity
+    engine.close()
+    del engine, model
+    gc.collect()
+
+    assert runner._pool.num_free == capacity
 
 
 @interpreted
