@@ -7,6 +7,7 @@ local M = {}
 
 local is_starting = false -- the language server or the completion server
 local problem -- the last error; nil after a completion has arrived
+local told_problem -- the error that the language server has told as its state; nil if it is in another state
 local off_reason -- why the language server suggests nothing anywhere
 
 ---@class midtoken.Told # the notification `$/midtoken/status`
@@ -47,21 +48,25 @@ function M.told(params)
     documents[uri] = params.state ~= 'ready' and params or nil
   else
     is_starting = params.state == 'starting'
-    problem = params.state == 'error' and params.message or nil
+    local told = params.state == 'error' and params.message or nil
+    if told or problem == told_problem then -- other errors, such as a wrong setting, stay
+      problem = told
+    end
+    told_problem = told
     off_reason = params.state == 'off' and params.message or nil
   end
   M.changed()
 end
 
---- The language server is being started.
+--- The language server is being started. It may show errors before it has answered.
 function M.starting()
-  is_starting = true
+  problem, told_problem, is_starting, off_reason, documents = nil, nil, true, nil, {}
   M.changed()
 end
 
 --- The language server is ready, and connects to the completion server. It reports that as progress if it takes long.
 function M.started()
-  problem, is_starting, off_reason, documents = nil, false, nil, {}
+  is_starting = false
   M.changed()
 end
 
@@ -76,7 +81,7 @@ end
 --- An answer has arrived.
 function M.answered()
   if problem or is_starting then
-    problem, is_starting = nil, false
+    problem, told_problem, is_starting = nil, nil, false
     M.changed()
   end
 end
