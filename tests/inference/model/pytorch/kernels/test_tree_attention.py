@@ -14,6 +14,7 @@ from tests.support.attention_oracle import REACHES, PassShape, TestPass, build_p
 from tests.support.kernels import compiled, interpreted
 
 _CPU = torch.device("cpu")
+pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0:DeprecationWarning")  # interpreter
 
 
 def _build(test: TestPass, num_processors: int = 132) -> PooledAttention:
