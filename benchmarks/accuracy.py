@@ -24,8 +24,8 @@ from benchmarks.corpora.cuts import draw_cuts, draw_cuts_by_offset
 from benchmarks.measures.cursor_offsets import build_offset_rows, build_prior_rows, build_request, iter_outcomes
 from benchmarks.measures.report import Row, find_processor, print_rows, write_report
 from inference.config import EngineConfig
-from inference.engine.loader import load_engine
-from inference.engine.waiting_sink import complete
+from inference.engine.assembly import load_engine
+from inference.engine.sink import complete
 from inference.protocol.completion import CompletionStats, Healing
 from models.training.corpus import iter_held_out
 from models.training.evaluation import measure_bits_per_byte

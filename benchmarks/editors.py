@@ -32,7 +32,7 @@ from benchmarks.measures.private_text import collect_sent_text
 from benchmarks.measures.report import print_rows, read_figures, write_report
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
-from inference.engine.loader import load_engine
+from inference.engine.assembly import load_engine
 from models.training.corpus import iter_held_out
 from tests.support.replay.steps import Outcome
 

@@ -22,11 +22,11 @@ from rich.progress import track
 from benchmarks.corpora.gaps import Gap, GapKind, draw_gaps
 from benchmarks.measures.report import Row, find_processor, print_rows, write_report
 from inference.config import EngineConfig
+from inference.engine.assembly import find_fill_in
 from inference.engine.engine import Engine
-from inference.engine.loader import find_fill_in
-from inference.engine.prompts.layout import Layout
-from inference.engine.prompts.prompt import PromptBuilder
-from inference.engine.waiting_sink import WaitingSink
+from inference.engine.layout import Layout
+from inference.engine.prompt import PromptBuilder
+from inference.engine.sink import WaitingSink
 from inference.model.loader import build_language_model, load_model
 from inference.protocol.completion import CompletionChunk, CompletionRequest, Extent, FinishReason
 from models.training.corpus import iter_held_out

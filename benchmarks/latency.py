@@ -37,7 +37,7 @@ from benchmarks.measures.percentiles import find_mean, find_percentile
 from benchmarks.measures.report import Row, find_processor, print_rows, read_figures, write_report
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
-from inference.engine.loader import load_engine
+from inference.engine.assembly import load_engine
 from inference.protocol.completion import CompletionRequest, Extent
 from inference.serving.completion_client import CompletionClient
 from models.training.corpus import iter_held_out

@@ -16,11 +16,11 @@ from rich.progress import track
 
 from benchmarks.measures.report import Row, print_rows, write_report
 from inference.config import EngineConfig
+from inference.engine.assembly import load_engine
 from inference.engine.engine import Engine
-from inference.engine.loader import load_engine
-from inference.engine.text.loop_rule import LoopRule
-from inference.engine.text.stopping import build_extent_rule
-from inference.engine.waiting_sink import WaitingSink
+from inference.engine.loop_rule import LoopRule
+from inference.engine.sink import WaitingSink
+from inference.engine.stopping import build_extent_rule
 from inference.protocol.completion import CompletionChunk, CompletionRequest, Extent, FinishReason
 from models.training.corpus import SourceFile, iter_held_out
 

@@ -23,7 +23,7 @@ from benchmarks.corpora.sent_requests import identify, iter_requests
 from benchmarks.measures.memory_check import MemoryCheck, Pair
 from benchmarks.measures.report import find_commit, print_rows, write_report
 from inference.config import EngineConfig
-from inference.engine.loader import load_engine
+from inference.engine.assembly import load_engine
 from inference.protocol.completion import CompletionRequest
 
 _PROGRESS = Path("build/warm_equals_cold.json")

@@ -40,7 +40,7 @@ class EngineConfig:
     cache_tokens: int = 65_536  # capacity for keys and values, in tokens of all sequences together
     memory_mib: int = 256  # for sequences that are remembered between requests; 0: nothing is
     drafts: bool = True  # guess tokens from earlier text, where that pays; completions are the same without
-    fill_in_layout: str = AUTO_LAYOUT  # a member of inference.engine.prompts.layout.Layout; auto: what the model names
+    fill_in_layout: str = AUTO_LAYOUT  # a member of inference.engine.layout.Layout; auto: what the model names
     graph_dir: Path | None = None  # where models that were converted for onnxruntime are kept; None: nowhere
     warm: bool = True  # run one small completion when the model is loaded
 

@@ -8,8 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from inference.engine.engine import Completer
-from inference.engine.waiting_sink import WaitingSink
+from inference.engine.sink import Completer, WaitingSink
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.serving.completion_client import CompletionClient
 from inference.serving.endpoint import ADDRESS, Endpoint

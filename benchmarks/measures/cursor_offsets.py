@@ -15,8 +15,7 @@ from tokenizers import Tokenizer
 
 from benchmarks.corpora.cuts import MAX_OFFSET, Cut
 from benchmarks.measures.report import Row
-from inference.engine.engine import Completer
-from inference.engine.waiting_sink import WaitingSink
+from inference.engine.sink import Completer, WaitingSink
 from inference.protocol.completion import CompletionRequest, Explanation, Extent, Healing
 
 _HEALINGS = (Healing.NONE, Healing.GREEDY, Healing.EXACT)

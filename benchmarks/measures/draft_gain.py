@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from benchmarks.corpora.cuts import Cut
 from benchmarks.measures.percentiles import find_percentile
 from inference.config import EngineConfig
+from inference.engine.assembly import load_engine
 from inference.engine.engine import Engine
-from inference.engine.loader import load_engine
-from inference.engine.waiting_sink import WaitingSink
+from inference.engine.sink import WaitingSink
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, Extent
 
 _CONTEXT_CHARS = 2500

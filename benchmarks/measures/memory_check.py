@@ -4,8 +4,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from inference.engine.engine import Completer
-from inference.engine.waiting_sink import WaitingSink, complete
+from inference.engine.sink import Completer, WaitingSink, complete
 from inference.protocol.completion import CompletionRequest, Explanation
 
 

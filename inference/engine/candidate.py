@@ -1,17 +1,16 @@
 """The state of one candidate between steps: the tokens to forward next, its text so far, and why it ended."""
 
+import codecs
 from dataclasses import dataclass, field
 
 from inference.engine.drafts import Draft
-from inference.engine.text.detokenizer import Detokenizer
-from inference.engine.text.loop_rule import LoopRule
-from inference.engine.text.stopping import BlockRule, LineRule, count_stable, find_stop
-from inference.engine.text.suffix_rule import Ending, SuffixRule
+from inference.engine.loop_rule import LoopRule
+from inference.engine.stopping import BlockRule, LineRule, count_stable, find_stop
+from inference.engine.suffix_rule import Ending, SuffixRule
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
 from inference.protocol.completion import Chunks, FinishReason
 
-# Reasons that say less than that the text reached the suffix.
 _REPLACED_REASONS = (FinishReason.END, FinishReason.EXTENT, FinishReason.STOP, FinishReason.LOOP, FinishReason.LENGTH)
 
 
@@ -25,6 +24,20 @@ class Limits:
     suffix: SuffixRule | None = None
     reads_suffix: bool = False  # whether the model read it, and so knows where to end
     line_before: str = ""  # the cursor's line up to the cursor
+
+
+class Detokenizer:
+    """Decodes UTF-8 incrementally, and drops the healed bytes at the beginning."""
+
+    def __init__(self, num_healed_bytes: int) -> None:
+        self._num_to_drop = num_healed_bytes
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def add(self, token_bytes: bytes) -> str:
+        """The text that `token_bytes` completes. An incomplete code point is buffered until the next call."""
+        dropped = min(self._num_to_drop, len(token_bytes))
+        self._num_to_drop -= dropped
+        return self._decoder.decode(token_bytes[dropped:])
 
 
 @dataclass(slots=True)

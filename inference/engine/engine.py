@@ -5,17 +5,14 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from inference.config import DEFAULT_CONTEXT_TOKENS, EngineConfig
 from inference.engine.drafts import Drafter
-from inference.engine.heartbeat import Heartbeat
-from inference.engine.job import ChunkSink
 from inference.engine.job_builder import JobBuilder
-from inference.engine.memory.sequence_memory import SequenceMemory
-from inference.engine.prompts.prompt import PromptBuilder
-from inference.engine.scheduling.reading_speed import ReadingSpeed
-from inference.engine.scheduling.scheduler import Scheduler
+from inference.engine.prompt import PromptBuilder
+from inference.engine.scheduler import ReadingSpeed, Scheduler
+from inference.engine.sequence_memory import SequenceMemory
+from inference.engine.sink import ChunkSink
 from inference.engine.stepper import Stepper
 from inference.engine.ticket import Ticket
 from inference.errors import MidtokenError, OverloadedError, ServerError, describe_failure, to_public_error
@@ -28,22 +25,6 @@ _MAX_READ_TOKENS = 1024  # of new contexts, in one step of many requests
 _WORK_PER_ROW = 1 / 64  # of a pass over many rows, in passes over one. It takes longer; but who moves must read
 
 
-class Completer(Protocol):
-    """An object that answers completion requests: `Engine`, or a fake in the tests."""
-
-    def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
-        """Queues the request; its chunks go to `sink`. Raises OverloadedError or ServerError."""
-        ...
-
-    def measure_heartbeat_ms(self) -> float:
-        """Milliseconds without progress; 0 while idle. Does not block; thread-safe."""
-        ...
-
-    def close(self) -> None:
-        """Fails the unfinished requests and stops the thread."""
-        ...
-
-
 class Engine:
     """Completes text with one model."""
 
@@ -54,7 +35,7 @@ class Engine:
         prompts: PromptBuilder,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Starts the thread. `inference.engine.loader` builds the parts from a model folder."""
+        """Starts the thread. `inference.engine.assembly` builds the parts from a model folder."""
         self._config = config
         self._model = model
         self._clock = clock
@@ -277,3 +258,40 @@ def _fail(sink: ChunkSink, error: MidtokenError) -> None:
         sink.fail(error)
     except BaseException as raised:  # a sink that raises must not affect other requests
         _log.error("a sink raised in fail(): %s", describe_failure(raised))
+
+
+_ENDED_MS = 1e12  # longer than any limit; not infinity, which JSON does not have
+
+
+class Heartbeat:
+    """Written by the engine's thread, read by any other.
+
+    Progress is a finished round of the loop or a request taken from the queue, however long the queue is. A loop that
+    hangs in a step or has ended makes no progress.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock`: returns seconds."""
+        self._clock = clock
+        self._last_beat = clock()
+        self._is_idle = False
+        self._has_ended = False
+
+    def beat(self) -> None:
+        """Records that the loop has made progress and is not idle."""
+        self._last_beat = self._clock()
+        self._is_idle = False  # set last: a thread that reads False must not read an old time
+
+    def mark_idle(self) -> None:
+        """Records that the loop waits for a request."""
+        self._is_idle = True
+
+    def end(self) -> None:
+        """Records that the loop has ended for good."""
+        self._has_ended = True
+
+    def measure_ms(self) -> float:
+        """Milliseconds since the last progress; 0 while idle; longer than any limit after the end."""
+        if self._has_ended:
+            return _ENDED_MS
+        return 0.0 if self._is_idle else 1e3 * (self._clock() - self._last_beat)

@@ -2,7 +2,7 @@
 
 import math
 
-from inference.engine.prompts.prompt import Prompt, PromptBuilder
+from inference.engine.prompt import Prompt, PromptBuilder
 from inference.healing.covering import Crossing
 from inference.healing.heal_point import encode_section
 from inference.healing.token_tree import TokenTree

@@ -3,30 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from inference.engine.candidate import Candidate
-from inference.engine.memory.read_sequence import ReadSequence
-from inference.engine.prompts.prompt import Prompt
-from inference.errors import MidtokenError
+from inference.engine.prompt import Prompt
+from inference.engine.read_sequence import ReadSequence
+from inference.engine.sink import ChunkSink
 from inference.model.language_model import RandomSource, Sampling
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, Explanation, FinishReason
-
-
-class ChunkSink(Protocol):
-    """Receives one request's chunks, on the engine's thread. The final call is one last chunk or one failure."""
-
-    def send(self, chunk: CompletionChunk) -> None:
-        """Receives a chunk. There are no calls after one that `is_last`."""
-        ...
-
-    def fail(self, error: MidtokenError) -> None:
-        """Receives the error that replaces the last chunk."""
-        ...
-
-    def is_cancelled(self) -> bool:
-        """True once the client has cancelled the request. Called between steps."""
-        ...
 
 
 @dataclass(slots=True)

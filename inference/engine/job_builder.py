@@ -4,12 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from inference.config import MIN_PROMPT_TOKENS
-from inference.engine.candidate import Candidate, Limits
+from inference.engine.candidate import Candidate, Detokenizer, Limits
 from inference.engine.job import Counters, Job
-from inference.engine.prompts.prompt import Prompt, PromptBuilder
-from inference.engine.text.detokenizer import Detokenizer
-from inference.engine.text.stopping import build_extent_rule
-from inference.engine.text.suffix_rule import build_suffix_rule
+from inference.engine.prompt import Prompt, PromptBuilder
+from inference.engine.stopping import build_extent_rule
+from inference.engine.suffix_rule import build_suffix_rule
 from inference.engine.ticket import Ticket
 from inference.errors import InvalidRequestError
 from inference.healing.token_tree import TokenTree

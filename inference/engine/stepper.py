@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from inference.engine.candidate import Candidate
+from inference.engine.candidate import Candidate, Detokenizer
 from inference.engine.drafts import Drafter
 from inference.engine.explanation import build_explanation
 from inference.engine.job import Job
-from inference.engine.memory.read_sequence import ReadSequence
-from inference.engine.prompts.prompt import PromptBuilder
-from inference.engine.text.detokenizer import Detokenizer
-from inference.engine.text.stopping import LineRule
+from inference.engine.prompt import PromptBuilder
+from inference.engine.read_sequence import ReadSequence
+from inference.engine.stopping import LineRule
 from inference.errors import describe_failure
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Choice, LanguageModel, Part, SampleRequest, SampleResult

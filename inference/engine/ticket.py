@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from inference.engine.job import ChunkSink, Job
+from inference.engine.job import Job
+from inference.engine.sink import ChunkSink
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason, Priority
 
 

@@ -2,7 +2,7 @@
 
     {"fill_in": {"layout": "spm"}, "dtype": "int8", "context_tokens": 512}
 
-`fill_in` is how the model is given the text after the cursor (`inference.engine.prompts.fill_in_choice`), `dtype` the
+`fill_in` is how the model is given the text after the cursor (`inference.engine.fill_in`), `dtype` the
 type of numbers in which its completions were measured to be as good as in float32, and `context_tokens` the length of
 the prompt beyond which they were measured to become no better.
 """

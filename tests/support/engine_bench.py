@@ -13,7 +13,7 @@ import torch
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
 from inference.engine.job_builder import JobBuilder
-from inference.engine.prompts.prompt import PromptBuilder
+from inference.engine.prompt import PromptBuilder
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
 from inference.model.pytorch.choice.sampler_loader import build_sampler

@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 import transformers
 
-from inference.engine.prompts.layout import Layout
-from inference.engine.prompts.marker_check import SAMPLES
+from inference.engine.layout import Layout
+from inference.engine.marker_check import SAMPLES
 from inference.healing.heal_point import encode_section
 from tests.support.toys import END, ToyTokenizer, build_prompts, toy_tokenizer, write_model
 

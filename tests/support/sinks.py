@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from inference.engine.engine import Completer
+from inference.engine.sink import Completer
 from inference.errors import MidtokenError
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 

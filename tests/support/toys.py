@@ -16,9 +16,8 @@ import transformers
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from inference.engine.prompts.fim_markers import FimMarkers
-from inference.engine.prompts.layout import FillIn, Layout
-from inference.engine.prompts.prompt import PromptBuilder
+from inference.engine.layout import FillIn, FimMarkers, Layout
+from inference.engine.prompt import PromptBuilder
 from inference.healing.text_encoder import TextEncoder
 from inference.healing.token_tree import TokenTree
 from inference.healing.tokenizer.file import parse_tokenizer_file

@@ -9,8 +9,8 @@ from pathlib import Path
 from benchmarks.baselines.contestants.line_protocol import Complete, Line, Request, serve
 from benchmarks.baselines.contestants.midtoken_request import build_request
 from inference.config import EngineConfig
-from inference.engine.loader import load_engine
-from inference.engine.waiting_sink import WaitingSink
+from inference.engine.assembly import load_engine
+from inference.engine.sink import WaitingSink
 from inference.protocol.completion import CompletionChunk
 
 

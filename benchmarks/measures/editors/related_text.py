@@ -8,8 +8,7 @@ from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
 from rich.progress import track
 
 from benchmarks.corpora.related_cuts import RelatedCut
-from inference.engine.engine import Completer
-from inference.engine.waiting_sink import complete
+from inference.engine.sink import Completer, complete
 from inference.protocol.completion import CompletionRequest, Extent
 from lsp_server.related.selection import RelatedText
 from lsp_server.settings import Settings

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from benchmarks.corpora.repository_text import cut_text
 from benchmarks.measures.gpu.setting import RandomEngine
-from inference.engine.engine import Completer
-from inference.engine.waiting_sink import WaitingSink
+from inference.engine.sink import Completer, WaitingSink
 from inference.protocol.completion import (
     Chunks,
     CompletionChunk,

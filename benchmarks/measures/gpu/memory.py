@@ -16,7 +16,7 @@ from benchmarks.measures.gpu.completions import complete_all
 from benchmarks.measures.gpu.right import DEFAULT_MODEL
 from benchmarks.measures.gpu.setting import Deadline, Figures, Setting
 from inference.config import EngineConfig
-from inference.engine.loader import load_engine
+from inference.engine.assembly import load_engine
 from inference.protocol.completion import CompletionRequest, Extent
 
 _AT_ONCE = 16

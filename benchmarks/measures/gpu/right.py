@@ -18,7 +18,7 @@ import torch
 from benchmarks.corpora.repository_text import cut_text
 from benchmarks.measures.gpu.setting import Deadline, Figures, Setting
 from inference.config import EngineConfig
-from inference.engine.prompts.prompt import PromptBuilder
+from inference.engine.prompt import PromptBuilder
 from inference.healing.covering import Crossing, Rule, find_crossing_interval
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import LanguageModel, Part, SampleRequest, Sampling

@@ -11,8 +11,8 @@ import torch
 
 from benchmarks.corpora.random_models import SHAPES, TINY, Shape, load_random_model, prepare_tokenizer
 from inference.config import EngineConfig
+from inference.engine.assembly import build_engine
 from inference.engine.engine import Engine
-from inference.engine.loader import build_engine
 from inference.model.loaded_model import LoadedModel
 from inference.model.pytorch.runner import Runner
 

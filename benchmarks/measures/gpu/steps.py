@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.corpora.repository_text import cut_text
 from benchmarks.measures.gpu.setting import RandomEngine
-from inference.engine.prompts.prompt import PromptBuilder
+from inference.engine.prompt import PromptBuilder
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import LanguageModel, Part, SampleRequest, Sampling, SequenceCache

@@ -17,8 +17,7 @@ import triton_python_backend_utils as pb_utils  # TritonError, Tensor and Metric
 import inference
 from inference.config import EngineConfig, config_from_strings, strings_from_environment
 from inference.engine.cancel_watch import CancelWatch
-from inference.engine.late_observations import LateObservations
-from inference.engine.metrics import METRICS, Observation, Outcome, observe_end, observe_error
+from inference.engine.metrics import METRICS, LateObservations, Observation, Outcome, observe_end, observe_error
 from inference.errors import MidtokenError, to_public_error
 from inference.protocol import completion_arrays
 from inference.protocol.arrays import Array
@@ -31,7 +30,7 @@ _INPUTS = completion_arrays.REQUEST_TYPES | HEARTBEAT_TYPES
 
 
 def _load_engine(config: EngineConfig) -> Any:
-    from inference.engine.loader import load_engine  # here, because it loads the runners
+    from inference.engine.assembly import load_engine  # here, because it loads the runners
 
     return load_engine(config)
 
@@ -40,7 +39,7 @@ class TritonPythonModel:
     """The completion model. Its settings are config.pbtxt's parameters, overridden by MIDTOKEN_* variables."""
 
     def __init__(self, load_engine: Callable[[EngineConfig], Any] = _load_engine) -> None:
-        self._load_engine = load_engine  # returns an `inference.engine.engine.Completer`
+        self._load_engine = load_engine  # returns an `inference.engine.sink.Completer`
 
     def initialize(self, args: dict[str, str]) -> None:
         """Loads the model that the settings name. Raises ModelError."""

@@ -4,7 +4,7 @@ import math
 import pytest
 
 from benchmarks.measures.memory_check import MemoryCheck, Pair, find_difference
-from inference.engine.job import ChunkSink
+from inference.engine.sink import ChunkSink
 from inference.protocol.completion import (
     CompletionChunk,
     CompletionRequest,

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference.engine.candidate import Candidate, Limits
-from inference.engine.text.detokenizer import Detokenizer
-from inference.engine.text.stopping import BlockRule, LineRule
-from inference.engine.text.suffix_rule import build_suffix_rule
+from inference.engine.candidate import Candidate, Detokenizer, Limits
+from inference.engine.stopping import BlockRule, LineRule
+from inference.engine.suffix_rule import build_suffix_rule
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
 from inference.protocol.completion import Chunks, FinishReason

@@ -14,7 +14,7 @@ import transformers
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from inference.engine.text.stopping import build_extent_rule
+from inference.engine.stopping import build_extent_rule
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Healing
 from tests.inference.conftest import MakeModel
 from tests.support.engine_bench import UNBOUNDED, Bench, assert_soon, build_bench

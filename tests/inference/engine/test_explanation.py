@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from inference.engine.explanation import build_explanation
-from inference.engine.prompts.prompt import Prompt
+from inference.engine.prompt import Prompt
 from inference.healing.covering import Crossing
 from inference.healing.heal_point import encode_text
 from inference.healing.token_tree import TokenTree

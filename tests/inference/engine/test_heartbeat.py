@@ -1,4 +1,4 @@
-from inference.engine.heartbeat import Heartbeat
+from inference.engine.engine import Heartbeat
 from tests.support.engine_bench import Clock
 
 

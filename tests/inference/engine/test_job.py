@@ -2,10 +2,9 @@ import dataclasses
 
 import pytest
 
-from inference.engine.candidate import Candidate
+from inference.engine.candidate import Candidate, Detokenizer
 from inference.engine.job import Job
 from inference.engine.job_builder import JobBuilder
-from inference.engine.text.detokenizer import Detokenizer
 from inference.engine.ticket import Ticket
 from inference.healing.covering import Crossing, Rule
 from inference.protocol.completion import Chunks, CompletionRequest, FinishReason

@@ -1,6 +1,6 @@
 import pytest
 
-from inference.engine.text.stopping import LineRule
+from inference.engine.stopping import LineRule
 from inference.engine.ticket import Ticket
 from inference.errors import InvalidRequestError
 from inference.protocol.completion import CompletionRequest, Extent, Healing

@@ -1,8 +1,7 @@
 import threading
 from collections import defaultdict
 
-from inference.engine.late_observations import LateObservations
-from inference.engine.metrics import METRICS, Observation, Outcome
+from inference.engine.metrics import METRICS, LateObservations, Observation, Outcome
 
 _COUNT = next(metric for metric in METRICS if not metric.buckets_ms and not metric.has_outcomes)
 _BY_OUTCOME = next(metric for metric in METRICS if metric.has_outcomes)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import settings
 
 from inference.config import EngineConfig
+from inference.engine.assembly import find_fill_in
 from inference.engine.engine import Engine
-from inference.engine.loader import find_fill_in
-from inference.engine.memory.read_sequence import ReadSequence
-from inference.engine.prompts.prompt import PromptBuilder
+from inference.engine.prompt import PromptBuilder
+from inference.engine.read_sequence import ReadSequence
 from inference.model.language_model import Part
 from inference.model.loader import load_model
 from inference.model.numpy_sampler import NumpyRow

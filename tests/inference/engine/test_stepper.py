@@ -3,7 +3,7 @@ from collections.abc import Sequence
 
 from inference.engine.job import Job
 from inference.engine.job_builder import JobBuilder
-from inference.engine.memory.read_sequence import ReadSequence
+from inference.engine.read_sequence import ReadSequence
 from inference.engine.stepper import Stepper
 from inference.engine.ticket import Ticket
 from inference.model.language_model import Part

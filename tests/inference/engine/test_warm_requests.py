@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from inference.engine.prompts.layout import Layout
-from inference.engine.prompts.prompt import PromptBuilder
+from inference.engine.layout import Layout
+from inference.engine.prompt import PromptBuilder
 from inference.errors import OverloadedError
 from inference.protocol.completion import CompletionRequest, CompletionStats, Explanation, Healing
 from tests.inference.conftest import MakeModel

@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 
 from inference.characters.loader import load_character_model
 from inference.config import EngineConfig
-from inference.engine.loader import load_engine
+from inference.engine.assembly import load_engine
 from inference.errors import ModelError
 from inference.model.loader import build_language_model
 from inference.model.pytorch.loader import load_torch_model, load_torch_runner

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from inference.config import EngineConfig
-from inference.engine.memory.sequence_memory import SequenceMemory
+from inference.engine.sequence_memory import SequenceMemory
 from inference.errors import OverloadedError
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree

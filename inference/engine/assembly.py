@@ -1,0 +1,81 @@
+"""Loads an engine from a model folder."""
+
+import dataclasses
+import logging
+
+from inference.config import EngineConfig
+from inference.engine.engine import Engine
+from inference.engine.fill_in import ChosenBy, choose_fill_in
+from inference.engine.layout import FillIn
+from inference.engine.marker_check import MarkerMeasure, measure_markers
+from inference.engine.prompt import PromptBuilder
+from inference.engine.sink import complete
+from inference.errors import MidtokenError, ModelError, to_public_error
+from inference.model.folder_file import FILE_NAME, read_folder_file
+from inference.model.language_model import LanguageModel
+from inference.model.loaded_model import LoadedModel, RunnerT
+from inference.model.loader import build_language_model, load_model
+from inference.protocol.completion import CompletionRequest
+
+_log = logging.getLogger(__name__)
+
+
+def load_engine(config: EngineConfig) -> Engine:
+    """An engine for the model in `config.model_dir`, tested with one small completion if `config.warm`.
+
+    Raises ModelError if the model cannot be used.
+    """
+    return build_engine(config, load_model(config))
+
+
+def build_engine(config: EngineConfig, loaded: LoadedModel[RunnerT]) -> Engine:
+    """An engine for a model that is loaded already, as `load_engine`."""
+    if config.max_context_tokens is None:
+        config = dataclasses.replace(config, max_context_tokens=read_folder_file(config.model_dir).context_tokens)
+    model = build_language_model(loaded)
+    bare = PromptBuilder(loaded.encoder, loaded.vocabulary, loaded.trie, loaded.start_ids)
+    prompts = dataclasses.replace(bare, fill_in=find_fill_in(config, model, bare))
+    engine = Engine(config, model, prompts)
+    if config.warm:
+        _warm(engine)
+    return engine
+
+
+def find_fill_in(config: EngineConfig, model: LanguageModel, prompts: PromptBuilder) -> FillIn | None:
+    """How suffixes are given to the model; None if they are not.
+
+    A layout that the setting names is taken as it is; one that the folder's file names if the model profits from the
+    suffix; that of its family only if the model was trained on the markers. Raises ModelError if the folder's file
+    names one that does not help, or if file or setting are wrong.
+    """
+    choice = choose_fill_in(config.fill_in_layout, config.model_dir, prompts.vocabulary)
+    if choice.fill_in is None:
+        return None
+    measure = _measure(model, prompts, choice.fill_in)
+    if measure.is_trained or (choice.chosen_by is ChosenBy.FOLDER and measure.profits):
+        return choice.fill_in
+    layout = choice.fill_in.layout
+    if choice.chosen_by is ChosenBy.FOLDER:
+        raise ModelError(
+            f"{config.model_dir / FILE_NAME} names the layout {layout}, but the model does not profit from a suffix in "
+            f"it: {measure.describe()}"
+        )
+    outcome = "they are given to it all the same" if choice.chosen_by is ChosenBy.SETTING else "it reads no suffixes"
+    _log.warning("the model in %s has fill-in markers, but %s; %s", config.model_dir, measure.describe(), outcome)
+    return choice.fill_in if choice.chosen_by is ChosenBy.SETTING else None
+
+
+def _measure(model: LanguageModel, prompts: PromptBuilder, fill_in: FillIn) -> MarkerMeasure:
+    try:
+        return measure_markers(model, prompts, fill_in)
+    except Exception as error:  # a model's code may raise anything in its first pass
+        raise ModelError(f"the model cannot be used: {to_public_error(error, _log.error)}") from error
+
+
+def _warm(engine: Engine) -> None:
+    """Runs one small completion, because the first one is slow. Raises ModelError if it fails."""
+    try:
+        complete(engine, CompletionRequest("a = b", "\n", max_tokens=2))
+    except MidtokenError as error:
+        engine.close()
+        raise ModelError(f"the model cannot be used: {error}") from error

@@ -1,0 +1,173 @@
+"""Whether fill-in markers do what their names say in one model: a measurement at load.
+
+Many models have the markers in their tokenizer and were never trained on them. Given a suffix between such markers,
+they do worse than without it. A model that was trained on them ends its text where the suffix begins: right after the
+missing text, and not in the middle of it. Without training, a text hardly ever ends in the middle of a statement, where
+most of the samples have their gap.
+
+So a few short samples are laid out with their suffix, and one pass measures two things:
+
+1. How likely the end is after the missing text, and after a part of it. The model was *trained on the markers* if the
+   first is likely (a hundredth at least, as the geometric mean over the samples) and ten times as likely as the second.
+2. How likely the missing text is with its suffix, with the suffix of another sample, and without any. The model
+   *profits from the suffix* if the first is clearly the most likely in every sample. This is less: a model can copy
+   names from the suffix without knowing where to end. It is enough for a layout that somebody has chosen for this
+   model.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inference.engine.layout import FillIn
+from inference.engine.prompt import PromptBuilder
+from inference.healing.covering import Crossing, Rule
+from inference.healing.heal_point import encode_section, encode_text
+from inference.healing.token_tree import TokenTree, TreeBuilder
+from inference.model.language_model import LanguageModel, Part, SampleRequest, Sampling
+
+_MIN_LOG_END = math.log(0.01)
+_MIN_CONTRAST = math.log(10)
+_MIN_GAIN = 1.0
+# Families end the missing text with a token of their own: CodeLlama, CodeGemma, and those that have two end tokens.
+_END_NAMES = ("▁<EOT>", "<EOT>", "<|file_separator|>", "<|endoftext|>", "<|end_of_text|>", "<file_sep>", "<|file_sep|>")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Text with a gap, in four parts."""
+
+    prefix: str
+    part: str
+    remaining: str
+    suffix: str
+
+
+SAMPLES = (
+    Sample("def area(width, height):\n    return width", " *", " height", "\n\n\nprint(area(2, 3))\n"),
+    Sample("total = 0\nfor number in numbers", ":\n    total", " += number", "\nprint(total)\n"),
+    Sample("import os\n\n\ndef read(path):\n    with open", "(path", ")", " as file:\n        return file.read()\n"),
+    Sample("class Point:\n    def __init__", "(self,", " x, y", "):\n        self.x = x\n        self.y = y\n"),
+    Sample("if name is None", ":\n    name", " =", ' ""\nprint(name)\n'),
+    Sample("names = [name", " for", " name", " in names if name]\nprint(names)\n"),
+)
+
+
+# In these, the missing text has a name that only the suffix has too.
+NAME_SAMPLES = (
+    Sample(
+        "import os\n\n\ndef main():\n    ", "", "horizon = os.getcwd()", "\n    print(horizon)\n    return horizon\n"
+    ),
+    Sample("with open(path) as file:\n    ", "", "curtain = file.read()", "\nprint(curtain.strip())\n"),
+    Sample("def __init__(self, rows):\n    self.", "", "pillows = rows", "\n    print(len(self.pillows))\n"),
+    Sample("def walk(", "", "meadow, depth", "):\n    for child in meadow.children:\n        walk(child, depth + 1)\n"),
+    Sample("import sys\n\n\ndef ", "", "stumble(text)", ":\n    print(text)\n\n\nstumble(sys.argv[1])\n"),
+    Sample("numbers = [1, 2, 3]\n", "", "violin = sum(numbers)", "\nif violin > 3:\n    print(violin)\n"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _MeasuredTree:
+    """A tree after a context, and the ends of its paths."""
+
+    tree: TokenTree
+    crossings: tuple[Crossing, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerMeasure:
+    """Natural logarithms of probabilities. The first two are means over the samples."""
+
+    log_end: float  # the text ends after the missing text
+    log_early_end: float  # it ends after a part of the missing text
+    least_gain: float  # of the missing text by its suffix, in the sample that gains least
+
+    @property
+    def is_trained(self) -> bool:
+        """True if the model ends its text where the suffix begins, and not before."""
+        return self.log_end >= _MIN_LOG_END and self.log_end - self.log_early_end >= _MIN_CONTRAST
+
+    @property
+    def profits(self) -> bool:
+        """True if the suffix helps the model to find the missing text."""
+        return self.least_gain >= _MIN_GAIN
+
+    def describe(self) -> str:
+        """Half a sentence for a model that is not trained."""
+        return (
+            f"it does not end its text where the suffix begins (probability {math.exp(self.log_end):.2g} there, "
+            f"{math.exp(self.log_early_end):.2g} before), so it was not trained on them"
+        )
+
+
+def measure_markers(model: LanguageModel, prompts: PromptBuilder, fill_in: FillIn) -> MarkerMeasure:
+    """What the markers do in this model, in one pass."""
+    end_ids = _find_end_ids(prompts)
+    trees = [_build_end_tree(prompts, fill_in, sample, end_ids) for sample in SAMPLES]
+    num_end_trees = len(trees)
+    for sample, other in zip(NAME_SAMPLES, (*NAME_SAMPLES[1:], NAME_SAMPLES[0]), strict=True):
+        for suffix in (sample.suffix, other.suffix, ""):
+            trees.append(_build_name_tree(prompts, fill_in, sample, suffix))
+    masses = _measure_masses(model, trees)
+    ends = [_read_ends(each, len(end_ids)) for each in masses[:num_end_trees]]
+    names = [name for [name] in masses[num_end_trees:]]
+    gains = [own - max(others) for own, *others in zip(names[::3], names[1::3], names[2::3], strict=True)]
+    log_end, log_early_end = (sum(column) / len(ends) for column in zip(*ends, strict=True))
+    return MarkerMeasure(log_end, log_early_end, min(gains))
+
+
+def _find_end_ids(prompts: PromptBuilder) -> tuple[int, ...]:
+    named = {prompts.vocabulary.special_id(name) for name in _END_NAMES} - {None}
+    return tuple(sorted({*prompts.vocabulary.end_ids, *(end_id for end_id in named if end_id is not None)}))
+
+
+def _build_end_tree(prompts: PromptBuilder, fill_in: FillIn, sample: Sample, end_ids: tuple[int, ...]) -> _MeasuredTree:
+    """A tree with the part, the whole missing text, and each end token after both."""
+    part = encode_section(prompts.encoder, sample.part)
+    whole = part + encode_section(prompts.encoder, sample.remaining)
+    paths = [stem + end for stem in (part, whole) for end in ((), *((end_id,) for end_id in end_ids))]
+    return _build_tree(_lay_out(prompts, fill_in, sample.prefix, sample.suffix), paths)
+
+
+def _build_name_tree(prompts: PromptBuilder, fill_in: FillIn, sample: Sample, suffix: str) -> _MeasuredTree:
+    """A tree with the missing text, after the sample's prefix and a suffix that may be another's."""
+    path = encode_section(prompts.encoder, sample.remaining)
+    return _build_tree(_lay_out(prompts, fill_in, sample.prefix, suffix), [path])
+
+
+def _lay_out(prompts: PromptBuilder, fill_in: FillIn, prefix: str, suffix: str) -> tuple[int, ...]:
+    kept, suffix_ids = encode_text(prompts.encoder, prefix), encode_section(prompts.encoder, suffix)
+    sections = fill_in.lay_out(kept, suffix_ids, b"", prompts.vocabulary.token_bytes) if suffix_ids else kept
+    return prompts.start_ids + sections
+
+
+def _build_tree(context: tuple[int, ...], paths: Sequence[tuple[int, ...]]) -> _MeasuredTree:
+    """The tree of these paths after the context."""
+    branches = TreeBuilder()
+    crossings = tuple(Crossing(branches.add_path(path), b"", Rule.EXTEND) for path in paths)
+    return _MeasuredTree(branches.build(context), crossings)
+
+
+def _measure_masses(model: LanguageModel, trees: Sequence[_MeasuredTree]) -> list[list[float]]:
+    """log P(path) of each tree's paths, in one pass."""
+    rows = model.forward([Part(model.new_cache(each.tree.num_rows), each.tree) for each in trees])
+    sampling = Sampling(0.0, 1.0)
+    results = model.choose(
+        [
+            SampleRequest(each.tree, each.crossings, own, sampling, wants_scores=True)
+            for each, own in zip(trees, rows, strict=True)
+        ]
+    )
+    return [[] if result.scores is None else result.scores.log_masses.tolist() for result in results]
+
+
+def _read_ends(masses: list[float], num_ends: int) -> tuple[float, float]:
+    """The logarithms of the end's probability after the whole and after the part."""
+    part, whole = masses[: 1 + num_ends], masses[1 + num_ends :]
+    return _find_log_end(whole), _find_log_end(part)
+
+
+def _find_log_end(masses: list[float]) -> float:
+    """log P(end | stem), from the mass of the stem and those of the stem with each end token."""
+    stem, *ends = masses
+    return math.log(max(sum(math.exp(end - stem) for end in ends), 1e-30))

@@ -1,0 +1,228 @@
+"""Decides which requests step next, from their sizes, their order and the work that they took. Uses no model.
+
+The aim is completed answers, not many begun ones. A request is worth nothing once its user has typed on. So
+
+1. a person who waits comes before a prefetch, and a request that can be in time before one that will be too late;
+2. one that has taken much work already gives way to those that have taken little;
+3. one that is writing its answer goes on: it is nearest to its end;
+4. tenants that got clearly less than the others come before them;
+5. a request that has a long context to read comes after those that are nearly ready to write: in its time, several of
+   them are answered;
+6. the newest request comes first: its user has waited least, and will not type on so soon;
+7. but a request that has waited for long is that of a user who waits and does not type on; and one that names no
+   document is never superseded. Such requests come in the order of their arrival, before the others, whatever they
+   have to read;
+8. a newer request for a document supersedes the older one.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Generic, Protocol, TypeVar
+
+from inference.errors import OverloadedError
+from inference.protocol.completion import Priority
+
+_WORK_LEVELS = (256.0, 1024.0)  # a request whose work exceeds one of them gives way to those below; a line never does
+_LONG_READING = 64  # tokens
+_LONG_WAIT_S = 0.25  # most people who type on have done so by then
+
+
+class Schedulable(Protocol):
+    """What the scheduler must know of a request."""
+
+    work: float  # so far; a decoded token is about one
+    is_begun: bool
+    will_be_late: bool  # its deadline passes before its context can be read
+    submitted_at: float  # seconds of the engine's clock
+
+    @property
+    def tenant(self) -> str:
+        """Whose request it is."""
+        ...
+
+    @property
+    def document(self) -> str:
+        """What it completes; empty if that is not said."""
+        ...
+
+    @property
+    def priority(self) -> Priority:
+        """Who waits for it."""
+        ...
+
+    @property
+    def num_unread(self) -> int:
+        """The context tokens to read before its first token, as far as that is known."""
+        ...
+
+    @property
+    def num_sequences(self) -> int:
+        """The number of its candidates, which step together."""
+        ...
+
+    @property
+    def num_tokens(self) -> int:
+        """The token capacity of its caches, all sequences together."""
+        ...
+
+
+T = TypeVar("T", bound=Schedulable)
+
+
+class Scheduler(Generic[T]):
+    """The requests of an engine, in the order of their arrival."""
+
+    def __init__(self, max_sequences: int, max_tokens: int, clock: Callable[[], float]) -> None:
+        self._max_sequences = max_sequences
+        self._max_tokens = max_tokens
+        self._requests: list[T] = []
+        self._clock = clock
+        self._shares = TenantShares(clock)
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def __iter__(self) -> Iterator[T]:
+        """All requests. They may be removed during the iteration."""
+        return iter(list(self._requests))
+
+    def add(self, request: T) -> T | None:
+        """Adds a request. Returns the one that it supersedes, which is still there."""
+        superseded = next((other for other in self._requests if _is_same_document(other, request)), None)
+        self._shares.enter(request.tenant)
+        self._requests.append(request)
+        return superseded
+
+    def remove(self, request: T) -> None:
+        """Removes a request."""
+        self._requests.remove(request)
+
+    def charge(self, request: T, work: float) -> None:
+        """Counts the work of a step. What nobody else waited for takes nothing from a tenant's share."""
+        request.work += work
+        if any(other.tenant != request.tenant for other in self._requests):
+            self._shares.charge(request.tenant, work)
+
+    def sort(self) -> list[T]:
+        """All requests, those that should step first at the front."""
+        tenants, now = {request.tenant for request in self._requests}, self._clock()
+        behind = {tenant for tenant in tenants if self._shares.is_behind(tenant)}
+        indexed = enumerate(self._requests)
+        return [request for _, request in sorted(indexed, key=lambda pair: _rank(pair[1], pair[0], behind, now))]
+
+    def check_size(self, request: T) -> None:
+        """Raises OverloadedError if the request is too large to run at all."""
+        if request.num_sequences > self._max_sequences or request.num_tokens > self._max_tokens:
+            raise OverloadedError(
+                f"the request needs {request.num_sequences} sequences and room for {request.num_tokens} tokens; "
+                f"this server has {self._max_sequences} (max_sequences) and {self._max_tokens} (cache_tokens)"
+            )
+
+    def has_room(self, request: T) -> bool:
+        """True if the request can begin beside those that are begun."""
+        begun = [other for other in self._requests if other.is_begun and other is not request]
+        num_sequences = sum(other.num_sequences for other in begun) + request.num_sequences
+        num_tokens = sum(other.num_tokens for other in begun) + request.num_tokens
+        return num_sequences <= self._max_sequences and num_tokens <= self._max_tokens
+
+
+def _rank(request: Schedulable, arrival: int, behind: set[str], now: float) -> tuple[bool | int, ...]:
+    level = sum(request.work > limit for limit in _WORK_LEVELS)
+    is_prefetch = request.priority is Priority.PREFETCH
+    is_waited_for = not request.document or now - request.submitted_at >= _LONG_WAIT_S
+    must_read = not is_waited_for and request.num_unread > _LONG_READING
+    is_writing = request.is_begun and not must_read
+    order = arrival if is_waited_for else -arrival
+    return (
+        is_prefetch,
+        request.will_be_late,
+        level,
+        not is_writing,
+        request.tenant not in behind,
+        must_read,
+        not request.is_begun,
+        not is_waited_for,
+        order,
+    )
+
+
+def _is_same_document(request: Schedulable, other: Schedulable) -> bool:
+    return bool(other.document) and (request.tenant, request.document) == (other.tenant, other.document)
+
+
+_MEMORY_S = 30.0  # work counts for about so long: after it, a third is left
+_BEHIND_FRACTION = 0.8  # of the mean of all tenants
+_MAX_CLAIM = 64.0  # work that a tenant may catch up after a pause
+_MIN_WORK = 0.5  # less than that is forgotten
+
+
+class TenantShares:
+    """The work that was done for each tenant. It fades with time."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since = clock()
+        self._work: dict[str, float] = {}  # in units that grow with time, so that what is older counts less
+        self._total = 0.0  # of all tenants; there may be thousands
+
+    def __len__(self) -> int:
+        return len(self._work)
+
+    def enter(self, tenant: str) -> None:
+        """Notes that a tenant asks for work. For the time that it asked for nothing, it may catch up a little only."""
+        self._fade()
+        work = self._work.setdefault(tenant, 0.0)
+        others = self._total - work
+        fraction = _BEHIND_FRACTION / len(self._work)
+        not_behind = others * fraction / (1 - fraction)  # the limit moves with its own work
+        self._add(tenant, max(0.0, not_behind - _MAX_CLAIM * self._unit - work))
+
+    def charge(self, tenant: str, work: float) -> None:
+        """Counts work that was done now."""
+        self._fade()
+        self._add(tenant, work * self._unit)
+
+    def is_behind(self, tenant: str) -> bool:
+        """True if the tenant got clearly less than the others."""
+        return self._work.get(tenant, 0.0) < _BEHIND_FRACTION * self._total / max(len(self._work), 1)
+
+    def _add(self, tenant: str, work: float) -> None:
+        self._work[tenant] = self._work.get(tenant, 0.0) + work
+        self._total += work
+
+    @property
+    def _unit(self) -> float:
+        return math.exp((self._clock() - self._since) / _MEMORY_S)
+
+    def _fade(self) -> None:
+        """Writes what the work is worth now, and forgets tenants that got next to nothing."""
+        elapsed_s = self._clock() - self._since
+        if elapsed_s < _MEMORY_S:
+            return
+        self._since += elapsed_s
+        worth = math.exp(-elapsed_s / _MEMORY_S)
+        self._work = {tenant: work * worth for tenant, work in self._work.items() if work * worth >= _MIN_WORK}
+        self._total = sum(self._work.values())
+
+
+_MIN_ROWS = 64  # a pass over fewer says little
+_WEIGHT = 0.2  # of the latest pass
+
+
+class ReadingSpeed:
+    """Predicts how long a context takes to read. Before the first measurement it predicts no time at all."""
+
+    def __init__(self) -> None:
+        self._seconds_per_row: float | None = None
+
+    def note(self, num_rows: int, seconds: float) -> None:
+        """Notes a pass."""
+        if num_rows < _MIN_ROWS:
+            return
+        latest = seconds / num_rows
+        before = latest if self._seconds_per_row is None else self._seconds_per_row
+        self._seconds_per_row = before + _WEIGHT * (latest - before)
+
+    def predict_s(self, num_rows: int) -> float:
+        """The seconds that so many rows take."""
+        return num_rows * (self._seconds_per_row or 0.0)

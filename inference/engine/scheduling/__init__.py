@@ -1,1 +1,0 @@
-"""Which request steps next: the order, the tenants' shares, and who will be too late."""

@@ -1,0 +1,130 @@
+"""What the engine remembers between requests: the sequences that the model has read last.
+
+A sequence is found by its tokens: the longest common beginning with a request's context, among those of the same
+tenant. The request that comes first takes the sequence and cuts it back to what they share. While it is in use, or if
+most of it would be lost, another request copies the common part. A new sequence and a copy have the room that the
+request needs; one that is taken over has at most twice as much, else it is copied too. The memory of idle sequences is
+bounded by bytes: the logits of older ones go first, then the sequences that were used longest ago.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from inference.engine.read_sequence import ReadSequence
+from inference.errors import OverloadedError
+from inference.model.language_model import SequenceCache
+
+_MIN_COMMON_TOKENS = 8  # sharing fewer is worth no copy
+_NUM_RECENT = 4  # sequences that keep their logits longest
+_MAX_SPARE_FACTOR = 2  # of the room that a request needs: caches that grow double their room
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    tenant: str
+    sequence: ReadSequence
+    nbytes: int = 0
+    is_in_use: bool = True
+
+
+class SequenceMemory:
+    """The sequences in use, and as many idle ones as fit into `max_bytes`. Used by the engine's thread only."""
+
+    def __init__(self, new_cache: Callable[[int], SequenceCache], max_bytes: int) -> None:
+        self._new_cache = new_cache
+        self._max_bytes = max_bytes
+        self._entries: list[_Entry] = []  # least recently used first
+
+    @property
+    def num_idle_bytes(self) -> int:
+        """The memory of the sequences that no request uses."""
+        return sum(entry.nbytes for entry in self._entries if not entry.is_in_use)
+
+    def take(self, tenant: str, context_ids: Sequence[int], num_tokens: int) -> ReadSequence:
+        """A sequence that begins like the context, perhaps an empty one with room for `num_tokens`.
+
+        The caller owns it until `give_back`. Raises OverloadedError.
+        """
+        try:
+            return self._take(tenant, context_ids, num_tokens)
+        except OverloadedError:
+            if not self.release():
+                raise
+            return self._take(tenant, context_ids, num_tokens)
+
+    def count_known(self, tenant: str, context_ids: Sequence[int]) -> int:
+        """How many of the first tokens of a context are remembered."""
+        return self._find(tenant, context_ids)[1]
+
+    def give_back(self, sequence: ReadSequence) -> None:
+        """Ends the use of a sequence. It is remembered."""
+        entry = self._remove(sequence)
+        entry.is_in_use = False
+        entry.nbytes = sequence.nbytes
+        self._entries.append(entry)
+        self._shrink()
+
+    def release(self) -> bool:
+        """Drops all sequences that no request uses. Returns whether there were any."""
+        num_before = len(self._entries)
+        self._entries = [entry for entry in self._entries if entry.is_in_use]
+        return len(self._entries) < num_before
+
+    def _take(self, tenant: str, context_ids: Sequence[int], num_tokens: int) -> ReadSequence:
+        found, num_common = self._find(tenant, context_ids)
+        if found is None:
+            entry = _Entry(tenant, ReadSequence(self._new_cache(num_tokens)))
+        elif found.is_in_use or _loses_much(found.sequence, num_common, num_tokens):
+            entry = _Entry(tenant, found.sequence.fork(num_common, num_tokens))
+        else:
+            entry = found
+            self._entries.remove(found)
+            found.is_in_use = True
+            found.sequence.room = num_tokens
+        self._entries.append(entry)
+        return entry.sequence
+
+    def _find(self, tenant: str, context_ids: Sequence[int]) -> tuple[_Entry | None, int]:
+        """The entry with the longest common beginning; of equals an idle one, then the latest."""
+        wanted = list(context_ids)
+        best, best_key = None, (_MIN_COMMON_TOKENS - 1, False)
+        for entry in self._entries:
+            if entry.tenant == tenant:
+                key = (entry.sequence.count_common(wanted), not entry.is_in_use)
+                if key[0] >= _MIN_COMMON_TOKENS and key >= best_key:
+                    best, best_key = entry, key
+        return best, 0 if best is None else best_key[0]
+
+    def _remove(self, sequence: ReadSequence) -> _Entry:
+        [entry] = [entry for entry in self._entries if entry.sequence is sequence]
+        self._entries.remove(entry)
+        return entry
+
+    def _shrink(self) -> None:
+        """Drops logits of older sequences, then older sequences, until the limit holds. Logits go before sequences."""
+        idle = [entry for entry in self._entries if not entry.is_in_use]
+        num_excess = sum(entry.nbytes for entry in idle) - self._max_bytes
+        for entry in idle[:-_NUM_RECENT]:
+            if num_excess <= 0:
+                return
+            num_excess -= _drop_rows(entry)
+        for entry in idle:
+            if num_excess <= 0:
+                return
+            num_excess -= _drop_rows(entry)
+            if num_excess > 0:
+                self._entries.remove(entry)
+                num_excess -= entry.nbytes
+
+
+def _loses_much(sequence: ReadSequence, num_common: int, num_tokens: int) -> bool:
+    """Whether a request that needs room for `num_tokens` would leave most of the sequence or of its room unused."""
+    return 2 * num_common < sequence.num_tokens or sequence.cache.capacity > _MAX_SPARE_FACTOR * num_tokens
+
+
+def _drop_rows(entry: _Entry) -> int:
+    """Frees the logits of an idle sequence. Returns the number of bytes."""
+    num_before = entry.nbytes
+    entry.sequence.drop_rows()
+    entry.nbytes = entry.sequence.nbytes
+    return num_before - entry.nbytes

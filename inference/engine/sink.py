@@ -1,0 +1,79 @@
+"""What a caller of the engine hands in and gets: the seam to the engine, the sink for its chunks, a sink that waits."""
+
+import threading
+from typing import Protocol
+
+from inference.errors import MidtokenError, ServerError
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, Explanation
+
+
+class ChunkSink(Protocol):
+    """Receives one request's chunks, on the engine's thread. The final call is one last chunk or one failure."""
+
+    def send(self, chunk: CompletionChunk) -> None:
+        """Receives a chunk. There are no calls after one that `is_last`."""
+        ...
+
+    def fail(self, error: MidtokenError) -> None:
+        """Receives the error that replaces the last chunk."""
+        ...
+
+    def is_cancelled(self) -> bool:
+        """True once the client has cancelled the request. Called between steps."""
+        ...
+
+
+class Completer(Protocol):
+    """An object that answers completion requests: `Engine`, or a fake in the tests."""
+
+    def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
+        """Queues the request; its chunks go to `sink`. Raises OverloadedError or ServerError."""
+        ...
+
+    def measure_heartbeat_ms(self) -> float:
+        """Milliseconds without progress; 0 while idle. Does not block; thread-safe."""
+        ...
+
+    def close(self) -> None:
+        """Fails the unfinished requests and stops the thread."""
+        ...
+
+
+class WaitingSink:
+    """Collects the first candidate's text until the request has ended."""
+
+    def __init__(self) -> None:
+        self.explanation: Explanation | None = None  # set by the last chunk, if the request asked for it
+        self._ended = threading.Event()
+        self._texts: list[str] = []
+        self._stats: CompletionStats | None = None
+        self._error: MidtokenError | None = None
+
+    def send(self, chunk: CompletionChunk) -> None:
+        if chunk.candidate == 0:
+            self._texts.append(chunk.text)
+        if chunk.is_last:
+            self._stats = chunk.stats
+            self.explanation = chunk.explanation
+            self._ended.set()
+
+    def fail(self, error: MidtokenError) -> None:
+        self._error = error
+        self._ended.set()
+
+    def is_cancelled(self) -> bool:
+        return False
+
+    def wait(self) -> tuple[str, CompletionStats]:
+        """Waits for the end; returns the whole text and the statistics. Raises the error of a failed request."""
+        self._ended.wait()
+        if self._stats is None:
+            raise self._error or ServerError("the engine ended a request without its stats")
+        return "".join(self._texts), self._stats
+
+
+def complete(engine: Completer, request: CompletionRequest) -> tuple[str, CompletionStats]:
+    """The first candidate's text and the statistics. Raises the error of a failed request."""
+    sink = WaitingSink()
+    engine.submit(request, sink)
+    return sink.wait()

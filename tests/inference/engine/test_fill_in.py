@@ -1,0 +1,106 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from inference.engine.fill_in import ChosenBy, FillInChoice, choose_fill_in
+from inference.engine.layout import FillIn, FimMarkers, Layout
+from inference.errors import ModelError
+from trie_cache.vocabulary import Vocabulary
+
+_NAMES = {"<fim_prefix>": 1, "<fim_suffix>": 2, "<fim_middle>": 3, "<before>": 4, "<after>": 5, "<hole>": 6}
+_KNOWN = Vocabulary.from_tokens({0: b"a"}, _NAMES)
+_UNKNOWN = Vocabulary.from_tokens({0: b"a"}, {name: _NAMES[name] for name in ("<before>", "<after>", "<hole>")})
+_OWN_NAMES = {"prefix": "<before>", "suffix": "<after>", "middle": "<hole>"}
+
+
+def _write(folder: Path, fill_in: object) -> Path:
+    (folder / "midtoken.json").write_text(json.dumps({"fill_in": fill_in}))
+    return folder
+
+
+def test_without_a_file_the_family_decides(tmp_path: Path) -> None:
+    expected = FillInChoice(FillIn(FimMarkers(1, 2, 3), Layout.PSM_LINE), ChosenBy.FAMILY)
+
+    assert choose_fill_in("auto", tmp_path, _KNOWN) == expected
+    assert choose_fill_in("auto", tmp_path, _UNKNOWN) == FillInChoice(None, ChosenBy.FAMILY)
+
+
+@pytest.mark.parametrize(
+    ("fill_in", "expected"),
+    [
+        ({"layout": "spm"}, FillIn(FimMarkers(1, 2, 3), Layout.SPM)),
+        ({"layout": "none"}, None),
+        (_OWN_NAMES, FillIn(FimMarkers(4, 5, 6), Layout.PSM_LINE)),
+        ({**_OWN_NAMES, "layout": "psm"}, FillIn(FimMarkers(4, 5, 6), Layout.PSM)),
+        ({"prefix": "<before>", "suffix": "<after>"}, FillIn(FimMarkers(4, 5, None), Layout.SPM)),
+    ],
+)
+def test_the_folders_file_names_layout_and_markers(fill_in: object, expected: FillIn | None, tmp_path: Path) -> None:
+    assert choose_fill_in("auto", _write(tmp_path, fill_in), _KNOWN) == FillInChoice(expected, ChosenBy.FOLDER)
+
+
+def test_the_setting_overrides_the_folders_layout_but_not_its_markers(tmp_path: Path) -> None:
+    folder = _write(tmp_path, {**_OWN_NAMES, "layout": "psm"})
+
+    choice = choose_fill_in("spm", folder, _UNKNOWN)
+
+    assert choice == FillInChoice(FillIn(FimMarkers(4, 5, 6), Layout.SPM), ChosenBy.SETTING)
+    assert choose_fill_in("none", folder, _UNKNOWN) == FillInChoice(None, ChosenBy.SETTING)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "cannot read"),
+        (20_000 * "[", "cannot read"),
+        ('{"fill_in": {"layout": "spm", "layout": "none"}}', "the key 'layout' stands twice in one object"),
+        ("[]", "the file must be a JSON object"),
+        ('{"fil_in": {}}', "unknown key 'fil_in' in the file; known are fill_in"),
+        ('{"fill_in": "spm"}', "fill_in must be a JSON object"),
+        ('{"fill_in": {"order": "spm"}}', "unknown key 'order' in fill_in; known are layout, prefix, suffix, middle"),
+        ('{"fill_in": {"layout": "mps"}}', "layout must be one of none, psm, psm_line, psm_line_above, spm, not 'mps'"),
+        ('{"fill_in": {"layout": "auto"}}', "layout must be one of none, psm"),
+        ('{"fill_in": {"layout": 1}}', "layout must be a string, not '1'"),
+        ('{"fill_in": {"prefix": "<before>"}}', "name both prefix and suffix, or neither"),
+        ('{"fill_in": {"middle": "<hole>"}}', "name both prefix and suffix, or neither"),
+        (
+            '{"fill_in": {"layout": "none", "prefix": "<b>", "suffix": "<after>"}}',
+            "the tokenizer has no special token '<b>'",
+        ),
+        ('{"fill_in": {"prefix": "<b>", "suffix": "<after>"}}', "the tokenizer has no special token '<b>'"),
+        (
+            '{"fill_in": {"prefix": "<before>", "suffix": "<after>", "middle": "<after>"}}',
+            "prefix, suffix and middle must be different markers",
+        ),
+        (
+            '{"fill_in": {"prefix": "<before>", "suffix": "<after>", "layout": "psm"}}',
+            "the layout psm, which needs a middle marker; without one it is spm",
+        ),
+    ],
+)
+def test_a_wrong_file_is_refused_by_name(content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "midtoken.json").write_text(content)
+
+    with pytest.raises(ModelError) as caught:
+        choose_fill_in("auto", tmp_path, _KNOWN)
+
+    assert "midtoken.json" in str(caught.value)
+    assert message in str(caught.value)
+
+
+def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "midtoken.json").symlink_to(tmp_path / "missing.json")
+
+    with pytest.raises(ModelError, match="cannot read"):
+        choose_fill_in("auto", tmp_path, _KNOWN)
+
+
+def test_a_layout_for_a_tokenizer_without_markers_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="fill_in_layout asks for the layout spm, but the tokenizer has no known"):
+        choose_fill_in("spm", tmp_path, _UNKNOWN)
+
+
+def test_an_unknown_setting_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="fill_in_layout must be one of auto, none, psm, psm_line"):
+        choose_fill_in("mps", tmp_path, _KNOWN)

@@ -1,0 +1,90 @@
+from itertools import accumulate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference.engine.layout import Layout, find_line_split
+from inference.protocol.completion import CompletionRequest, Healing
+from tests.support.toys import FIM_NAMES, KINDS, ToyTokenizer, build_prompts, texts, toy_tokenizer
+
+_SUFFIX = "\n\nwalk(None)\n"
+_LINE_LAYOUTS = [(Layout.PSM_LINE, 1), (Layout.PSM_LINE_ABOVE, 2)]
+
+
+def _split(
+    toy: ToyTokenizer, layout: Layout, prefix: str, healing: Healing = Healing.EXACT
+) -> tuple[bytes, bytes, bytes]:
+    """Returns the prefix section, what follows the middle marker, and the healed bytes."""
+    prompt = build_prompts(toy, layout).build(CompletionRequest(prefix, _SUFFIX, healing=healing), 512)
+    prefix_id, middle_id, suffix_id = (toy.vocabulary.special_tokens[name] for name in FIM_NAMES)
+    ids = prompt.context_ids
+    section = ids[ids.index(prefix_id) + 1 : ids.index(suffix_id)]
+    forced = ids[ids.index(middle_id) + 1 :]
+    assert section + forced == prompt.kept_ids
+    return toy.join(section), toy.join(forced), prompt.healed
+
+
+@pytest.mark.parametrize(
+    ("layout", "section", "forced"),
+    [
+        (Layout.PSM, b"a = 1\nb = 2\nc = foo", b".n"),  # the open word is not separated from its end
+        (Layout.PSM_LINE, b"a = 1\nb = 2\n", b"c = foo.n"),
+        (Layout.PSM_LINE_ABOVE, b"a = 1\n", b"b = 2\nc = foo.n"),
+        (Layout.SPM, b"", b"a = 1\nb = 2\nc = foo.n"),
+    ],
+)
+def test_each_layout_ends_the_prefix_section_elsewhere(layout: Layout, section: bytes, forced: bytes) -> None:
+    parts = _split(toy_tokenizer("qwen"), layout, "a = 1\nb = 2\nc = foo.nex")
+
+    assert parts == (section, forced, b"ex")
+
+
+def test_a_line_start_among_the_healed_bytes_counts_as_one() -> None:
+    toy = toy_tokenizer("qwen")
+
+    assert _split(toy, Layout.PSM_LINE, "a = 1\nb = 2\n  ") == (b"a = 1\nb = 2", b"\n", b"  ")
+    assert _split(toy, Layout.PSM_LINE_ABOVE, "a = 1\nb = 2\n  ") == (b"a = 1\n", b"b = 2\n", b"  ")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("layout", "num_lines"), _LINE_LAYOUTS)
+@pytest.mark.parametrize("healing", Healing)
+@given(prefix=texts)
+def test_the_forced_lines_begin_at_a_token_boundary(
+    kind: str, layout: Layout, num_lines: int, healing: Healing, prefix: str
+) -> None:
+    section, forced, healed = _split(toy_tokenizer(kind), layout, prefix, healing)
+
+    lines = (section + forced + healed).split(b"\n")
+    start = len(b"\n".join(lines[:-num_lines])) + (len(lines) > num_lines)
+    assert len(section) <= start
+
+
+@given(
+    tokens=st.lists(st.sampled_from([b"a", b"\n", b"b\n", b"\nc", b"\n\n", b"d\ne"]), max_size=8),
+    healed=st.sampled_from([b"", b"x", b"\n ", b"\n\n"]),
+    num_lines=st.integers(1, 3),
+)
+def test_the_split_is_the_last_boundary_before_the_lines(tokens: list[bytes], healed: bytes, num_lines: int) -> None:
+    split = find_line_split(tuple(range(len(tokens))), healed, num_lines, tokens)
+
+    text = b"".join(tokens) + healed
+    starts = [0, *(at + 1 for at, byte in enumerate(text) if byte == 10)]
+    start = starts[-min(num_lines, len(starts))]
+    ends = [0, *accumulate(map(len, tokens))]
+    assert split == max(number for number, end in enumerate(ends) if end <= start)
+
+
+def test_the_prompt_up_to_the_marker_stays_while_a_line_is_typed() -> None:
+    toy = toy_tokenizer("qwen")
+    middle_id = toy.vocabulary.special_tokens[FIM_NAMES[1]]
+    typed = "    return node.next_one(a, b)"
+
+    beginnings = set()
+    for end in range(5, len(typed)):
+        request = CompletionRequest("def walk(node):\n" + typed[:end], _SUFFIX)
+        ids = build_prompts(toy, Layout.PSM_LINE).build(request, 256).context_ids
+        beginnings.add(ids[: ids.index(middle_id)])
+
+    assert len(beginnings) == 1

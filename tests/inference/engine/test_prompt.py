@@ -1,0 +1,263 @@
+import dataclasses
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inference.engine.layout import FillIn, FimMarkers, Layout
+from inference.engine.prompt import _cut_front
+from inference.errors import InvalidRequestError
+from inference.healing.covering import CoveringTree, Rule
+from inference.protocol.completion import CompletionRequest, Healing
+from tests.support.toys import FIM_NAMES, KINDS, SENTENCEPIECE_KINDS, ToyTokenizer, build_prompts, texts, toy_tokenizer
+
+kinds = pytest.mark.parametrize("kind", KINDS)
+_LAYOUTS = [layout for layout in Layout if layout is not Layout.NONE]
+_PREFIX, _SUFFIX = "def walk(node):\n    return node.nex", "\n\nwalk(None)\n"
+
+
+def _ids(toy: ToyTokenizer) -> tuple[int, int, int]:
+    """Returns the ids of the prefix, suffix and middle markers."""
+    prefix, middle, suffix = (toy.vocabulary.special_tokens[name] for name in FIM_NAMES)
+    return prefix, suffix, middle
+
+
+def _cut_at(ids: tuple[int, ...], *markers: int) -> list[tuple[int, ...]]:
+    """Returns the ids between the markers."""
+    parts = []
+    for marker in markers:
+        parts.append(ids[: ids.index(marker)])
+        ids = ids[ids.index(marker) + 1 :]
+    return [*parts, ids]
+
+
+@kinds
+def test_healed_bytes_are_not_in_the_prefix_section_but_after_the_middle_marker(kind: str) -> None:
+    toy = toy_tokenizer(kind)
+    prefix_id, suffix_id, middle_id = _ids(toy)
+
+    prompt = build_prompts(toy).build(CompletionRequest(_PREFIX, _SUFFIX), 256)
+
+    ids = prompt.context_ids
+    assert ids[1] == prefix_id
+    prefix, suffix, middle = _cut_at(ids[2:], suffix_id, middle_id)
+    opened = toy.join(middle) + prompt.healed  # the last kept tokens of a word stay with it, behind the middle marker
+    assert opened.decode().endswith("nex")
+    assert (toy.join(prefix) + opened).decode().removeprefix(" ") == _PREFIX
+    assert toy.join(suffix).decode() == _SUFFIX
+
+
+def test_suffix_first_puts_the_kept_tokens_after_the_middle_marker() -> None:
+    toy = toy_tokenizer("qwen")
+    prefix_id, suffix_id, middle_id = _ids(toy)
+
+    prompt = build_prompts(toy, Layout.SPM).build(CompletionRequest(_PREFIX, _SUFFIX), 256)
+
+    start = prompt.context_ids[:1]
+    assert prompt.context_ids == (*start, prefix_id, suffix_id, *toy.encode(_SUFFIX), middle_id, *prompt.kept_ids)
+
+
+def test_a_model_without_a_middle_marker_reads_the_suffix_and_then_the_prefix() -> None:
+    toy = toy_tokenizer("qwen")
+    prefix_id, suffix_id, _ = _ids(toy)
+    prompts = dataclasses.replace(
+        build_prompts(toy), fill_in=FillIn(FimMarkers(prefix_id, suffix_id, None), Layout.SPM)
+    )
+
+    prompt = prompts.build(CompletionRequest(_PREFIX, _SUFFIX), 256)
+
+    assert prompt.context_ids[1:] == (suffix_id, *toy.encode(_SUFFIX), prefix_id, *prompt.kept_ids)
+
+
+@pytest.mark.parametrize("suffix", ["", " \n\t\n"])
+def test_an_empty_suffix_needs_no_markers(suffix: str) -> None:
+    toy = toy_tokenizer("qwen")
+
+    prompt = build_prompts(toy).build(CompletionRequest(_PREFIX, suffix), 256)
+
+    assert prompt.context_ids[1:] == prompt.kept_ids
+
+
+def test_a_model_without_markers_sees_no_suffix() -> None:
+    toy = toy_tokenizer("qwen")
+    prompts = dataclasses.replace(build_prompts(toy), fill_in=None)
+
+    prompt = prompts.build(CompletionRequest(_PREFIX, _SUFFIX), 256)
+
+    assert prompt.context_ids[1:] == prompt.kept_ids
+
+
+@kinds
+def test_markers_in_the_text_are_encoded_as_text(kind: str) -> None:
+    toy = toy_tokenizer(kind)
+    prefix_id, suffix_id, middle_id = _ids(toy)
+    look_alikes = "".join(FIM_NAMES)
+
+    prompt = build_prompts(toy).build(CompletionRequest(look_alikes + " x", look_alikes), 512)
+
+    special = [token_id for token_id in prompt.context_ids[1:] if token_id in toy.vocabulary.special_ids]
+    assert special == [prefix_id, suffix_id, middle_id]
+
+
+@pytest.mark.parametrize("kind", SENTENCEPIECE_KINDS)
+def test_a_suffix_gets_no_dummy_prefix(kind: str) -> None:
+    toy = toy_tokenizer(kind)
+    _, suffix_id, middle_id = _ids(toy)
+
+    ids = build_prompts(toy).build(CompletionRequest("x = ", "foo)"), 256).context_ids
+
+    assert toy.join(ids[ids.index(suffix_id) + 1 : ids.index(middle_id)]) == b"foo)"
+
+
+def _count_tokens_that_spell(toy: ToyTokenizer, data: bytes) -> int:
+    """Returns the largest number of tokens that spell the bytes, by brute force; -1 if none do."""
+    most = [0] + [-1] * len(data)
+    for end in range(1, len(data) + 1):
+        for start in range(max(end - 16, 0), end):
+            if most[start] >= 0 and data[start:end] in set(toy.vocabulary.token_bytes):
+                most[end] = max(most[end], most[start] + 1)
+    return most[-1]
+
+
+def _count_spelling_slowly(toy: ToyTokenizer, covering: CoveringTree) -> int:
+    """Returns the largest number of tokens that can spell only healed bytes: on a path, and for its remaining bytes."""
+    tree = covering.build_tree((0,))
+    counts = [0]
+    for crossing in covering.crossings:
+        num_on_path = len(tree.find_path(crossing.node))
+        if crossing.rule is Rule.SPELL:
+            counts.append(num_on_path + _count_tokens_that_spell(toy, crossing.remaining_bytes))
+        elif crossing.rule is Rule.EXTEND and crossing.remaining_bytes in toy.vocabulary.token_bytes[1:]:
+            counts.append(num_on_path + bool(crossing.remaining_bytes))
+        else:
+            counts.append(num_on_path)
+    return max(counts)
+
+
+@pytest.mark.parametrize("kind", ["qwen", "llama2"])
+@given(
+    prefix=texts,
+    repeats=st.sampled_from([1, 1, 8, 40]),
+    suffix=texts,
+    healing=st.sampled_from(Healing),
+    layout=st.sampled_from(_LAYOUTS),
+    max_tokens=st.integers(8, 120),
+)
+@settings(max_examples=3 * settings().max_examples)
+def test_a_prompt_with_its_healed_bytes_fits_or_is_refused(
+    kind: str, prefix: str, repeats: int, suffix: str, healing: Healing, layout: Layout, max_tokens: int
+) -> None:
+    toy = toy_tokenizer(kind)
+    request = CompletionRequest(prefix * repeats, suffix * repeats, healing=healing)
+
+    try:
+        prompt = build_prompts(toy, layout).build(request, max_tokens)
+    except InvalidRequestError as error:
+        _, num_spelling, num_start, room = map(int, re.findall(r"\d+", str(error))[:4])
+        assert num_spelling + num_start > room == max_tokens
+        return
+
+    num_spelling = _count_spelling_slowly(toy, prompt.covering)
+    assert num_spelling <= prompt.num_spelling_tokens
+    assert len(prompt.context_ids) + num_spelling <= max_tokens
+    full = build_prompts(toy, layout)._heal(_cut_front(request.prefix, 8 * max_tokens), request)[0]
+    assert full[len(full) - len(prompt.kept_ids) :] == prompt.kept_ids
+    num_suffix = len(prompt.context_ids) - len(prompt.kept_ids) - 1
+    if num_suffix and len(prompt.kept_ids) < len(full):  # the suffix is cut before the last quarter of the text
+        assert len(prompt.kept_ids) >= max_tokens // 4 * 3 // 4
+
+
+def test_the_suffix_is_cut_before_the_text_before_the_cursor() -> None:
+    toy = toy_tokenizer("qwen")
+    request = CompletionRequest("x = 1\n" * 3 + "n" * 60, "\ny = 2\n" * 40, healing=Healing.GREEDY)
+    kept, sizes = set(), []
+
+    for max_tokens in (200, 130, 100, 90, 78):
+        prompt = build_prompts(toy).build(request, max_tokens)
+        kept.add(prompt.kept_ids)
+        sizes.append(len(prompt.context_ids) - len(prompt.kept_ids) - 1)
+
+    assert len(kept) == 1
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] == 0  # no suffix, and no markers either
+
+
+def test_healed_bytes_that_do_not_fit_are_refused_with_the_numbers() -> None:
+    toy = toy_tokenizer("qwen")
+    request = CompletionRequest("x = " + "n" * 60, max_tokens=7, healing=Healing.GREEDY)
+
+    with pytest.raises(InvalidRequestError) as caught:
+        build_prompts(toy).build(request, 40)
+
+    assert str(caught.value) == (
+        "the 61 bytes before the cursor that are generated again may take 61 tokens, and the start tokens take 1, "
+        "but the prompt has room for 40; lower max_tokens (7) or set healing to none"
+    )
+
+
+@pytest.mark.parametrize("num_typed", range(100, 200, 7))
+def test_a_cut_context_uses_at_least_half_of_its_room(num_typed: int) -> None:
+    toy = toy_tokenizer("qwen")
+    text = "".join(f"name_{index} = {index}\n" for index in range(600))[: 8 * num_typed]
+
+    prompt = build_prompts(toy).build(CompletionRequest(text, healing=Healing.NONE), 100)
+
+    assert len(prompt.context_ids) > (100 - 25 - 1) // 2
+
+
+@kinds
+@pytest.mark.parametrize("healing", Healing)
+@given(prefix=texts)
+def test_kept_tokens_and_healed_bytes_are_the_prefix(kind: str, healing: Healing, prefix: str) -> None:
+    toy = toy_tokenizer(kind)
+
+    prompt = build_prompts(toy).build(CompletionRequest(prefix, healing=healing), 4096)
+
+    spelled = toy.join(prompt.kept_ids) + prompt.healed
+    assert spelled in (prefix.encode(), (toy.encoder.find_dummy_prefix(prefix) + prefix).encode())
+    assert prompt.num_healed_bytes == min(len(prompt.healed), len(prefix.encode()))
+
+
+@pytest.mark.parametrize(
+    ("healing", "healed", "rule"),
+    [
+        (Healing.NONE, b"", Rule.EXTEND),
+        (Healing.SINGLE, None, Rule.EXTEND),
+        (Healing.GREEDY, b".nex", Rule.SPELL),
+    ],
+)
+def test_each_strategy_restricts_the_next_token_by_its_own_rule(
+    healing: Healing, healed: bytes | None, rule: Rule
+) -> None:
+    toy = toy_tokenizer("qwen")
+
+    prompt = build_prompts(toy).build(CompletionRequest(_PREFIX, healing=healing), 256)
+
+    expected = toy.join(toy.encode(_PREFIX)[-1:]) if healed is None else healed
+    [crossing] = prompt.covering.crossings
+    assert prompt.healed == expected
+    assert (crossing.node, crossing.remaining_bytes, crossing.rule) == (None, expected, rule)
+
+
+@pytest.mark.parametrize("num_typed", [4000, 9000])  # shorter and longer than the part that is read
+def test_the_window_moves_in_blocks(num_typed: int) -> None:
+    """Otherwise every keystroke would shift the positions of all kept tokens."""
+    toy = toy_tokenizer("qwen")
+    prompts, text = build_prompts(toy), "".join(f"name_{index} = {index}\n" for index in range(600))
+    ends = range(num_typed, num_typed + 100, 4)
+
+    firsts = [prompts.build(CompletionRequest(text[:end]), 600).kept_ids[:8] for end in ends]
+
+    assert sum(before != after for before, after in pairwise(firsts)) <= 2
+
+
+def test_a_long_prefix_is_cut_at_its_start() -> None:
+    toy = toy_tokenizer("qwen")
+    text = "".join(f"name_{index} = {index}\n" for index in range(3000))
+
+    prompt = build_prompts(toy).build(CompletionRequest(text), 600)
+
+    assert 300 < len(prompt.context_ids) <= 600
+    assert text.endswith((toy.join(prompt.kept_ids) + prompt.healed).decode())

@@ -1,0 +1,273 @@
+"""What stands beside a sequence, against plain forward passes over the tokens before it."""
+
+from functools import cache
+
+import pytest
+import torch
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from inference.engine import read_sequence
+from inference.engine.read_sequence import ReadSequence
+from inference.healing.token_tree import TokenTree, TreeBuilder
+from inference.model.language_model import LogitRow, Part
+from inference.model.numpy_sampler import NumpyRow
+from inference.model.pytorch.choice.sampler_loader import build_sampler
+from inference.model.pytorch.model import TorchModel
+from inference.model.pytorch.runner import Runner
+from tests.support.tiny_families import KV, build_config, build_model
+from tests.support.toys import toy_tokenizer
+
+_WORDS = st.lists(st.integers(1, 3), min_size=1, max_size=7).map(tuple)  # few tokens, so that much is met again
+
+
+@cache
+def _build_model() -> tuple[TorchModel, Runner]:
+    toy = toy_tokenizer("qwen")
+    config = build_config("llama", KV)
+    config.vocab_size = toy.num_rows
+    torch.manual_seed(0)
+    runner = Runner(build_model(config).double(), torch.device("cpu"))
+    return TorchModel(runner, build_sampler(runner.device, runner.dtype, toy.vocabulary, toy.trie)), runner
+
+
+@cache
+def _read_plainly(token_ids: tuple[int, ...]) -> torch.Tensor:
+    """The logits after the tokens, from a pass over all of them."""
+    model, _ = _build_model()
+    [[row]] = model.forward([Part(model.new_cache(), TokenTree(token_ids))])
+    return torch.from_numpy(row.logits)
+
+
+def _build_tree(paths: list[tuple[int, ...]]) -> TokenTree:
+    builder = TreeBuilder()
+    for path in paths:
+        builder.add_path(path)
+    return builder.build(())
+
+
+_TREES = st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=4).map(tuple), min_size=1, max_size=4).map(
+    _build_tree
+)
+
+
+class ReadSequences(RuleBasedStateMachine):
+    """Reads contexts and trees, goes back, copies, and forgets. A plain pass over the same tokens is the oracle."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model, _ = _build_model()
+        self.sequence = ReadSequence(self.model.new_cache(4))
+        self.others: list[tuple[ReadSequence, tuple[int, ...]]] = []
+
+    @initialize(word=_WORDS)
+    def read_first(self, word: tuple[int, ...]) -> None:
+        self._read(TokenTree(word))
+
+    @rule(num_kept=st.integers(0, 40), word=_WORDS, tree=_TREES)
+    def begin(self, num_kept: int, word: tuple[int, ...], tree: TokenTree) -> None:
+        context = (*self.sequence.token_ids[:num_kept], *word)
+
+        unread = self.sequence.begin(context)
+
+        assert (*self.sequence.token_ids, *unread) == context
+        if unread:
+            self._read(TokenTree(unread, tree.branch_ids, tree.parents))
+
+    @rule(word=_WORDS)
+    def append_known(self, word: tuple[int, ...]) -> None:
+        before = tuple(self.sequence.token_ids)
+
+        unread = self.sequence.append_known(word)
+
+        assert (*self.sequence.token_ids, *unread) == before + word
+
+    @precondition(lambda self: self.sequence.num_tokens)
+    @rule(tree=_TREES, data=st.data())
+    def read_branches(self, tree: TokenTree, data: st.DataObject) -> None:
+        """Reads some branches that are not known, with all above them that are not known either."""
+        rows = self.sequence.find_rows(tree)[1:]
+        unread = [branch for branch, row in enumerate(rows) if row is None]
+        if not unread:
+            return
+        chosen = data.draw(st.sets(st.sampled_from(unread), min_size=1))
+        wanted = sorted({each for branch in chosen for each in tree.iter_path(branch) if rows[each] is None})
+        part = self.sequence.build_part(tree, wanted)
+        assert part.tree.chain_ids == ()
+        assert all(parent is None or parent < branch for branch, parent in enumerate(part.tree.parents))
+
+        self._forward(part)
+
+        known = self.sequence.find_rows(tree)[1:]
+        assert all(known[branch] is not None for branch in wanted)
+
+    @rule(num_kept=st.integers(0, 40))
+    def cut(self, num_kept: int) -> None:
+        self.sequence.cut(min(num_kept, self.sequence.num_tokens))
+
+    @rule()
+    def drop_rows(self) -> None:
+        self.sequence.drop_rows()
+
+    @rule(num_kept=st.none() | st.integers(0, 40), takes_copy=st.booleans())
+    def fork(self, num_kept: int | None, takes_copy: bool) -> None:
+        num_tokens = None if num_kept is None else min(num_kept, self.sequence.num_tokens)
+        copy = self.sequence.fork(num_tokens)
+        assert copy.token_ids == self.sequence.token_ids[:num_tokens]
+        other = self.sequence if takes_copy else copy
+        self.others = [*self.others[-2:], (other, tuple(other.token_ids))]
+        self.sequence = copy if takes_copy else self.sequence
+
+    @rule(data=st.data())
+    def take_another(self, data: st.DataObject) -> None:
+        if self.others:
+            index = data.draw(st.integers(0, len(self.others) - 1))
+            other, _ = self.others[index]
+            self.others[index] = (self.sequence, tuple(self.sequence.token_ids))
+            self.sequence = other
+
+    @invariant()
+    def tokens_and_cache_agree(self) -> None:
+        assert self.sequence.cache.num_tokens == self.sequence.num_tokens
+        for other, token_ids in self.others:
+            assert tuple(other.token_ids) == token_ids
+            assert other.cache.num_tokens == len(token_ids)
+
+    @invariant()
+    def the_cache_has_the_keys_and_values_of_its_tokens(self) -> None:
+        """The next token's logits are those of a plain pass. The sequence does not change."""
+        if self.sequence.num_tokens:
+            tree = TokenTree((5,))
+            [[row]] = self.model.forward([Part(self.sequence.cache, tree)])
+            _assert_row(row, (*self.sequence.token_ids, 5))
+
+    @invariant()
+    def known_rows_are_those_of_a_plain_pass(self) -> None:
+        tree = _build_tree([(1, 1), (1, 2), (2, 3, 1), (3,)])
+        for sequence in (self.sequence, *(other for other, _ in self.others)):
+            before = tuple(sequence.token_ids)
+            for node, row in zip((None, *range(len(tree.branch_ids))), sequence.find_rows(tree), strict=True):
+                if row is not None:
+                    path = tuple(tree.branch_ids[branch] for branch in tree.find_path(node))
+                    _assert_row(row, before + path)
+
+    def _read(self, tree: TokenTree) -> None:
+        self._forward(Part(self.sequence.cache, tree))
+        assert None not in self.sequence.find_rows(TokenTree((), tree.branch_ids, tree.parents))
+
+    def _forward(self, part: Part) -> None:
+        self.sequence.absorb(part, self.model.forward([part])[0])
+
+
+def _assert_row(row: LogitRow, token_ids: tuple[int, ...]) -> None:
+    assert isinstance(row, NumpyRow)
+    torch.testing.assert_close(torch.from_numpy(row.logits), _read_plainly(token_ids), rtol=0, atol=1e-5)
+
+
+@pytest.fixture(params=[(128, 32, 256), (6, 2, 256), (6, 2, 5)], ids=["as built", "short names", "few nodes"])
+def limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anchors that move after a few tokens, and few nodes, in short sequences."""
+    names = ("_MAX_ANCHOR_DISTANCE", "_MIN_ANCHOR_DISTANCE", "_MAX_NODES")
+    for name, value in zip(names, request.param, strict=True):
+        monkeypatch.setattr(read_sequence, name, value)
+
+
+@pytest.mark.usefixtures("limits")
+def test_what_is_known_equals_a_plain_pass_after_any_steps() -> None:
+    run_state_machine_as_test(ReadSequences, settings=settings(stateful_step_count=25))
+
+
+def test_a_branch_that_is_read_again_comes_before_the_stored_ones_below_it() -> None:
+    """The logits of the first were dropped, those of the second were read again since, and the third is new."""
+    model, _ = _build_model()
+    sequence = ReadSequence(model.new_cache(8))
+    path = _build_tree([(2, 3)])
+    _absorb(sequence, Part(sequence.cache, TokenTree((1,), path.branch_ids, path.parents)))
+    sequence.drop_rows()
+    assert sequence.begin((1, 2, 3)) == ()
+    sequence.cut(2)
+    _absorb(sequence, Part(sequence.cache, TokenTree((3,))))
+    sequence.cut(1)
+    tree = _build_tree([(2, 3, 4)])
+    assert [row is None for row in sequence.find_rows(tree)] == [True, True, False, True]
+
+    part = sequence.build_part(tree, (0, 2))
+    _absorb(sequence, part)
+
+    for count, row in enumerate(sequence.find_rows(tree)[1:], 2):
+        assert row is not None
+        _assert_row(row, (1, 2, 3, 4)[:count])
+
+
+def test_a_copy_keeps_its_rows_when_those_of_its_source_are_dropped() -> None:
+    model, _ = _build_model()
+    sequence, tree = ReadSequence(model.new_cache(8)), _build_tree([(3,), (4,)])
+    _absorb(sequence, Part(sequence.cache, TokenTree((1, 2), tree.branch_ids, tree.parents)))
+    copy = sequence.fork()
+
+    sequence.drop_rows()
+
+    assert sequence.find_rows(tree) == [None] * 3
+    assert None not in copy.find_rows(tree)
+
+
+def test_a_tree_with_more_branches_than_nodes_are_remembered_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise its own first rows would be gone, and it would be read again without end."""
+    monkeypatch.setattr(read_sequence, "_MAX_NODES", 3)
+    model, _ = _build_model()
+    sequence = ReadSequence(model.new_cache(8))
+    tree = _build_tree([(token_id,) for token_id in range(2, 8)])
+
+    _absorb(sequence, Part(sequence.cache, TokenTree((1,), tree.branch_ids, tree.parents)))
+
+    assert None not in sequence.find_rows(tree)
+
+
+def test_the_least_recently_used_nodes_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_sequence, "_MAX_NODES", 3)
+    model, _ = _build_model()
+    sequence = ReadSequence(model.new_cache(8))
+    _absorb(sequence, Part(sequence.cache, TokenTree((1,), (2, 3, 4), (None, None, None))))
+    for token_id in (5, 6, 7, 8):
+        sequence.find_rows(_build_tree([(2,)]))
+        _absorb(sequence, sequence.build_part(_build_tree([(token_id,)]), (0,)))
+
+    rows = sequence.find_rows(_build_tree([(token_id,) for token_id in range(2, 9)]))[1:]
+
+    assert [row is not None for row in rows] == [True, False, False, False, False, True, True]
+
+
+def _absorb(sequence: ReadSequence, part: Part) -> None:
+    sequence.absorb(part, _build_model()[0].forward([part])[0])
+
+
+def test_the_bytes_are_those_of_the_cache_and_of_what_stands_beside_it() -> None:
+    model, _ = _build_model()
+    sequence = ReadSequence(model.new_cache(8))
+    _absorb(sequence, Part(sequence.cache, TokenTree((1, 1), (2, 3), (None, 0))))
+    row_bytes = 4 * toy_tokenizer("qwen").num_rows
+    token_bytes = sequence.cache.nbytes // sequence.cache.capacity
+
+    assert sequence.nbytes == sequence.cache.nbytes + 3 * row_bytes + 2 * token_bytes
+    sequence.drop_rows()
+    assert sequence.nbytes == sequence.cache.nbytes + 2 * token_bytes
+
+
+def test_tokens_that_were_cut_off_are_found_again_with_keys_and_values() -> None:
+    """What was generated before, and is typed now, is not read again."""
+    model, _ = _build_model()
+    sequence = ReadSequence(model.new_cache(8))
+    for token_ids in ((1, 1, 2), (3,), (4,), (5,)):
+        _absorb(sequence, Part(sequence.cache, TokenTree(token_ids)))
+
+    assert sequence.begin((1, 1, 2)) == ()
+    assert sequence.begin((1, 1, 2, 3, 4, 5, 6)) == (6,)
+    assert sequence.begin((1, 1, 7)) == (7,)

@@ -1,0 +1,278 @@
+"""Where completions end because they have reached the text after the cursor. `|` is the cursor."""
+
+from itertools import dropwhile
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inference.engine.suffix_rule import Ending, SuffixRule, build_suffix_rule
+
+OPEN, LIMITED, CHOSEN = Ending.OPEN, Ending.LIMITED, Ending.CHOSEN
+
+
+def _build(around: str) -> SuffixRule:
+    rule = build_suffix_rule(*around.split("|"))
+    assert rule is not None
+    return rule
+
+
+def _cut(around: str, text: str, ending: Ending) -> str:
+    return text[: _build(around).find_end(text, ending)]
+
+
+@pytest.mark.parametrize(
+    ("around", "text", "left"),
+    [
+        ("print(|)", "name)", "name"),
+        ("print(|)\n", "name)", "name"),
+        ("print(|)\r\nmore()\r\n", "name)\r", "name"),
+        ("print(|)", "len(name)", "len(name)"),  # a bracket that the text itself opens
+        ("print(|)", "len(name))", "len(name)"),
+        ("f(g(|)", "x)", "x)"),  # a bracket that the text before the cursor opens
+        ("f(g(|)", "x))", "x)"),
+        ("f(\n    g(|)\n)\n", "x)", "x"),  # the outer bracket is closed below
+        ("f(\n    g(|)\n", "x)", "x)"),
+        ("f(|)", "x))", "x"),  # several surplus ones
+        ('print("|")', 'hello")', "hello"),
+        ('s = "|"', 'hello"', "hello"),
+        ('co| = """\n    more\n', 'de = """', "de"),
+        ('print(|, "x")', '"hello", "x")', '"hello"'),
+        ("print(|, b)", "a,", "a,"),  # not the whole rest of the line
+        ("my_|value", "new_value", "new_"),
+        ("x = |  # größe\n", "1  # größe", "1"),
+        ("\tif |:\n\t\tpass\n", "x == y:", "x == y"),
+        ("if |:\n", "x:\n    f(y:\n", "x"),  # the first line decides
+        ("f(|)\ng()\n", "\n    a,\n    b(c),\n)\ng()", "\n    a,\n    b(c),\n"),
+        ("f(|)\ng()\n", "\n    a,\n    b(c)\n)", "\n    a,\n    b(c)\n"),
+        ("    retu|\n    return 1\n", "rn 1", ""),
+        ("    retu|\n    return 10\n", "rn 1", "rn 1"),
+        ("    f(|\n    f(a)\n", "a)", ""),
+        ("    pass|\n    pass\nx\n", "\nx", "\nx"),  # the cursor's line was the same before
+        ("    retu|\n        return 1\n", "rn 1", "rn 1"),  # indented differently
+        ("if a:\n    |\n    b = 2\n", "a = 1\n    b = 2", "a = 1"),
+        ("if a:\n    |\r\n\r\n    b = 2\r\n", "a = 1\r\n\r\n    b = 2\r\n    ", "a = 1"),
+        ("if a:\n    |\n\tb = 2\n", "a = 1\n    b = 2", "a = 1\n    b = 2"),  # a tab is not four blanks
+        ("def f():\n    |\n    pass\n", "x()\n    pass\n    pass\n    pass", "x()"),
+        ("def f():\n    |\n    pass", "pass\n\n\ndef g():\n    pass", "pass\n\n\ndef g():"),
+        ("if (a) {\n    |\n}\n", "b\n}", "b"),
+        ("f(\n    x, y|)\n", ", g(z)", ", g(z)"),  # the rest closes the outer bracket
+        ('s = "("\nf(|)\n', "x)", "x"),  # the first bracket is none
+        ("|\nα\nβ\nγ\n", "ω\nα\nβ\nγ\nω\n", "ω"),
+    ],
+)
+def test_a_limited_text_ends_where_it_reaches_the_suffix(around: str, text: str, left: str) -> None:
+    assert _cut(around, text, LIMITED) == left
+
+
+@pytest.mark.parametrize(
+    ("around", "text", "left"),
+    [
+        ("print(|)", "name)", "name"),  # one bracket too many
+        ('s = "|"', 'hello"', "hello"),  # one quote too many
+        ("f(g(|)", "x)", "x)"),
+        ("f(|, x)", "a, g(b, x)", "a, g(b, x)"),
+        ("f.re|()", "ad()", "ad"),
+        ("def f():\n    |\n    return x\n", "if a:\n    return x", "if a:\n    return x"),
+    ],
+)
+def test_a_text_that_the_model_ended_is_cut_only_if_it_cannot_stand_there(around: str, text: str, left: str) -> None:
+    assert _cut(around, text, CHOSEN) == left
+
+
+@pytest.mark.parametrize(
+    ("around", "text", "left"),
+    [
+        ("print(|)", "name)", "name)"),  # it may go on
+        ("print(|)", "name)\n", "name"),
+        ("|\na\nb\nc\nd\n", "x\na\nb\n", "x\na\nb\n"),
+        ("|\na\nb\nc\nd\n", "x\na\nb\nc\n", "x"),
+        ("|\na\nb\nc\nd\n", "x\na\nb\nd\n", "x\na\nb\nd\n"),
+    ],
+)
+def test_an_unfinished_text_ends_once_it_is_certain(around: str, text: str, left: str) -> None:
+    assert _cut(around, text, OPEN) == left
+
+
+@pytest.mark.parametrize("suffix", ["", " \n\t\n"])
+def test_a_blank_suffix_ends_nothing(suffix: str) -> None:
+    assert build_suffix_rule("x = ", suffix) is None
+
+
+_LINES = ["a", "b", "ab", " a", "a ", "", " "]
+_texts = st.lists(st.sampled_from(_LINES), min_size=1, max_size=6).map("\n".join)
+_few_lines = st.lists(st.sampled_from(["ab", "b"]), min_size=1, max_size=4).map("\n".join)
+_any_texts = st.text(alphabet="ab()\"' \n", max_size=14)
+
+
+def _find_end_slowly(before: str, suffix: str, text: str) -> int | None:
+    """The end of a limited text without brackets and quotes: each line is tried as the beginning of the suffix."""
+    rest, *below = (line.rstrip() for line in suffix.split("\n"))
+    below = [line for line in below if line]
+    lines = [line.rstrip() for line in text.split("\n")]
+    for number, line in enumerate(lines):
+        start = sum(len(each) + 1 for each in text.split("\n")[:number])
+        expected, further = below, [(each, True) for each in lines[number + 1 : -1]] + [(lines[-1], False)]
+        further = [each for each in further if each[0]] if number + 1 < len(lines) else []
+        if rest:
+            is_start, end = line.endswith(rest), start + len(line) - len(rest)
+        else:
+            is_start = line != "" and below[:1] == [(before.split("\n")[-1] if number == 0 else "") + line]
+            end = len(text[:start].rstrip())
+            expected = list(dropwhile(lambda each: each == below[0], expected))
+            further = list(dropwhile(lambda each: each[0] == below[0], further))
+        is_certain = len(expected) > 1 and further[:2] == [(each, True) for each in expected[:2]]
+        agrees = is_certain or _begins(expected, further)
+        if is_start and (agrees or (rest and number == 0)):
+            return end
+    return None
+
+
+def _begins(expected: list[str], lines: list[tuple[str, bool]]) -> bool:
+    """True if the lines are the first ones of the expected. Each says whether it is complete."""
+    pairs = zip(expected, lines, strict=False)
+    return len(lines) <= len(expected) and all(
+        line == below or (not is_complete and below.startswith(line)) for below, (line, is_complete) in pairs
+    )
+
+
+@settings(max_examples=10 * settings().max_examples)
+@given(before=st.sampled_from(["", "a", "b\n", "b\na"]), suffix=_texts, text=_texts)
+def test_the_end_is_that_of_an_exhaustive_search(before: str, suffix: str, text: str) -> None:
+    rule = build_suffix_rule(before, suffix)
+
+    if rule is not None:
+        assert rule.find_end(text, LIMITED) == _find_end_slowly(before, suffix, text)
+
+
+@settings(max_examples=10 * settings().max_examples)
+@given(before=_any_texts, suffix=_any_texts, text=_any_texts, more=_any_texts, ending=st.sampled_from(Ending))
+def test_settled_text_is_never_cut(before: str, suffix: str, text: str, more: str, ending: Ending) -> None:
+    rule = build_suffix_rule(before, suffix)
+    if rule is not None:
+        end = rule.find_end(text + more, ending)
+
+        assert end is None or end >= rule.count_settled(text)
+
+
+@settings(max_examples=10 * settings().max_examples)
+@given(suffix=_few_lines, text=_few_lines, size=st.integers(0, 20), ending=st.sampled_from(Ending))
+def test_settled_lines_are_never_cut(suffix: str, text: str, size: int, ending: Ending) -> None:
+    rule = build_suffix_rule("", "\n" + suffix)
+    end = None if rule is None else rule.find_end(text, ending)
+    if rule is not None and end is not None:
+        assert rule.count_settled(text[:size]) <= end
+
+
+def test_an_unfinished_line_may_become_the_line_below_once_more() -> None:
+    rule = _build("def f():\n    |\n    x.append(1)\n    return x\n")
+
+    assert rule.count_settled("x.append(1)\n    x.app") == 0
+    assert rule.find_end("x.append(1)\n    x.append(1)", LIMITED) == 0
+
+
+@settings(max_examples=10 * settings().max_examples)
+@given(before=st.sampled_from(["", "(", "b\n", "b\na"]), suffix=_texts, lines=_texts)
+def test_passed_lines_need_not_be_searched_again(before: str, suffix: str, lines: str) -> None:
+    rule = build_suffix_rule(before, suffix)
+    if rule is None:
+        return
+    text, num_passed = "", 0
+    for line in lines.split("\n"):
+        text += line + "\n"
+        end = rule.find_end(text, OPEN)
+
+        assert rule.find_end(text, OPEN, num_passed) == end
+        if end is not None:
+            break
+        num_passed = rule.count_passed(text, num_passed)
+
+
+def test_a_long_text_is_searched_from_the_first_line_that_may_be_the_suffix() -> None:
+    rule = _build("|\na\nb\nc\n")
+
+    assert rule.count_passed("a\nx\n" * 100) == 400
+    assert rule.count_passed("a\nx\n" * 100 + "a\nb\n") == 400
+    assert rule.count_passed("a\nx\n" * 100 + "a\nb\nx\n", 400) == 406
+
+
+@given(before=_any_texts, suffix=_any_texts, text=_any_texts, more=_any_texts)
+def test_more_text_does_not_move_a_certain_end(before: str, suffix: str, text: str, more: str) -> None:
+    rule = build_suffix_rule(before, suffix)
+    end = None if rule is None else rule.find_end(text, OPEN)
+    if rule is not None and end is not None:
+        assert rule.find_end(text + more, OPEN) == end
+
+
+@given(before=_any_texts, suffix=_any_texts, text=_any_texts, ending=st.sampled_from(Ending))
+def test_what_is_left_is_a_beginning_without_the_suffix_at_its_end(
+    before: str, suffix: str, text: str, ending: Ending
+) -> None:
+    rule = build_suffix_rule(before, suffix)
+    end = None if rule is None else rule.find_end(text, ending)
+    if end is not None:
+        assert 0 <= end < len(text)
+        assert text[end:].strip() != ""
+
+
+def test_a_line_below_that_is_not_known_to_its_end_is_not_compared() -> None:
+    rule = _build("|\n" + 3000 * "a")
+
+    assert rule.find_end(1999 * "a", LIMITED) is None
+
+
+def test_long_texts_are_compared_near_the_cursor_only() -> None:
+    rule = _build("x = 1\n" * 9000 + "f(|)\n" + "y = 2\n" * 9000)
+
+    assert len(rule.near_prefix) + len(rule.near_suffix) + sum(map(len, rule.lines_below)) < 10_000
+    assert rule.find_end("x)", LIMITED) == 1
+
+
+def test_brackets_far_from_the_end_of_a_long_completion_do_not_count() -> None:
+    rule = _build("f(|)")
+
+    assert rule.find_end("g(" + 1900 * "a" + ")", LIMITED) is None
+    assert rule.find_end("g(" + 2100 * "a" + ")", LIMITED) == 2102
+
+
+_rests = st.sampled_from([")", "))", "a)", "ab", " a", "}", "aba"])
+
+
+@settings(max_examples=5 * settings().max_examples)
+@given(before=_any_texts, rest=_rests, below=_any_texts, text=_any_texts)
+def test_settled_text_may_end_inside_a_line(before: str, rest: str, below: str, text: str) -> None:
+    """It ends before the first place where the last line may go on to the rest of the cursor's line."""
+    rule = build_suffix_rule(before, rest + "\n" + below)
+    assert rule is not None
+    if rule._find_first(text, OPEN) is None:
+        line = text[text.rfind("\n") + 1 :]
+        starts = [
+            start
+            for start in range(len(line) + 1)
+            if rest.startswith(line[start:]) or (line[start:].startswith(rest) and line[start:].rstrip() == rest)
+        ]
+
+        settled = rule.count_settled(text)
+
+        first = len(text) - len(line) + starts[0]
+        assert settled == first or (settled < first and text[settled:first] == (first - settled) // len(rest) * rest)
+
+
+@pytest.mark.parametrize(
+    ("around", "text", "settled"),
+    [
+        ("f(|)", "a)", "a"),
+        ("f(|)", "a)) ", "a"),
+        ("f(|)", "a)b", "a)b"),
+        ("f(|, b)", "a, ", "a"),
+        ("f(|, b)", "a, c", "a, c"),
+        ("x = |\n    y = 1\n", "1 ", "1"),
+        ("x = |\n    y = 1\n", "1\n    y", "1"),
+        ("x = |\n    y = 1\n", "1\n    z", "1\n    z"),
+        ("x = |\n    y = 1\n", "1\n    y = 1 ", "1"),
+        ("    y|\n    y = 1\n", " = ", ""),
+        ("    y|\n    y = 1\n", " + ", " +"),
+    ],
+)
+def test_what_may_become_the_suffix_is_not_settled(around: str, text: str, settled: str) -> None:
+    assert text[: _build(around).count_settled(text)] == settled
