@@ -27,9 +27,8 @@ from benchmarks.measures.editors.process import measure_large_file_ms, measure_m
 from benchmarks.measures.editors.related_text import find_right_share, measure_related
 from benchmarks.measures.editors.replays import replay_helix, replay_neovim, replay_vscode
 from benchmarks.measures.editors.typed_ahead import measure_typed_ahead
-from benchmarks.measures.percentiles import find_percentile
 from benchmarks.measures.private_text import collect_sent_text
-from benchmarks.measures.report import print_rows, read_figures, write_report
+from benchmarks.measures.report import find_percentile, print_rows, read_figures, write_report
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine

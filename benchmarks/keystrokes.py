@@ -35,8 +35,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.corpora.held_out_typing import draw_typing
 from benchmarks.corpora.typing import KeyKind, Session
-from benchmarks.measures.percentiles import find_percentile
-from benchmarks.measures.report import print_rows, write_report
+from benchmarks.measures.report import find_percentile, print_rows, write_report
 from benchmarks.measures.triton import run_triton
 from benchmarks.measures.typing.key_rows import build_kind_rows, build_size_rows, find_figures, find_mean_layers
 from benchmarks.measures.typing.key_times import KeyTime, Layer, find_key_times

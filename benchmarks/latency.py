@@ -33,8 +33,15 @@ from benchmarks.corpora.tokenizers.large_tokenizer import LARGE_VOCABULARY, buil
 from benchmarks.measures.askers import Answer, Asker, EngineAsker, GrpcAsker, HttpAsker
 from benchmarks.measures.draft_gain import find_held_out_prefixes, find_repeated_prefixes, measure_draft_gain
 from benchmarks.measures.healing_time import build_healing_figures, measure_healing
-from benchmarks.measures.percentiles import find_mean, find_percentile
-from benchmarks.measures.report import Row, find_processor, print_rows, read_figures, write_report
+from benchmarks.measures.report import (
+    Row,
+    find_mean,
+    find_percentile,
+    find_processor,
+    print_rows,
+    read_figures,
+    write_report,
+)
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine

@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from benchmarks.corpora.cuts import Cut
-from benchmarks.measures.percentiles import find_percentile
+from benchmarks.measures.report import find_percentile
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
 from inference.engine.engine import Engine

@@ -8,8 +8,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from benchmarks.corpora.sized_files import SizedFile, find_sized_files
-from benchmarks.measures.percentiles import find_percentile
-from benchmarks.measures.report import Row
+from benchmarks.measures.report import Row, find_percentile
 from inference.healing.covering import build_covering
 from inference.healing.heal_memory import HealMemory
 from inference.healing.text_encoder import TextEncoder

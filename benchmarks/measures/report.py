@@ -1,13 +1,16 @@
 """Writes the results of a benchmark: a table on the screen, `benchmarks/results/NAME.json`, and `NAME.svg`."""
 
 import json
+import math
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -18,6 +21,25 @@ Value = str | float | bool | None
 Row = Mapping[str, Value]
 
 RESULTS_DIR = Path(__file__).parents[1] / "results"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The lowest and the highest value that a figure should have."""
+
+    report: str
+    figure: str
+    meaning: str
+    at_least: float = -math.inf
+    at_most: float = math.inf
+
+    def is_met(self, value: float) -> bool:
+        """True if the value lies between the limits."""
+        return self.at_least <= value <= self.at_most
+
+    def describe(self) -> str:
+        """The limit as text."""
+        return f"≥ {format_number(self.at_least)}" if math.isinf(self.at_most) else f"≤ {format_number(self.at_most)}"
 
 
 def write_report(
@@ -67,6 +89,30 @@ def print_rows(title: str, rows: Sequence[Row]) -> None:
     for row in rows:
         table.add_row(*(_format(row.get(name)) for name in rows[0]))
     Console(width=Console(width=1000).measure(table).maximum).print(table)  # only a terminal wraps wide tables
+
+
+def build_target_row(target: Target, value: Value) -> Row:
+    """The figure beside its target."""
+    is_met = target.is_met(value) if isinstance(value, int | float) else None
+    return {
+        "benchmark": target.report,
+        "figure": target.meaning,
+        "target": target.describe(),
+        "measured": value,
+        "met": None if is_met is None else "yes" if is_met else "no",
+    }
+
+
+def find_percentile(values: Iterable[float], percent: float) -> float | None:
+    """Returns the value below which `percent` of the values lie; None if there are no values."""
+    listed = list(values)
+    return float(np.percentile(listed, percent)) if listed else None
+
+
+def find_mean(values: Iterable[float]) -> float | None:
+    """Returns the mean; None if there are no values."""
+    listed = list(values)
+    return float(np.mean(listed)) if listed else None
 
 
 def format_number(value: float) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.measures.editors.lsp_wire import LANGUAGE_SERVER, LspWire
-from benchmarks.measures.percentiles import find_percentile
+from benchmarks.measures.report import find_percentile
 
 _LINE = "    value = compute(first, second)  # a line of some sixty bytes\n"
 

@@ -17,7 +17,7 @@ import torch
 from benchmarks.corpora.random_models import prepare_tokenizer
 from benchmarks.measures.gpu.device_profile import profile_action
 from benchmarks.measures.gpu.setting import Deadline, Figures, Setting
-from benchmarks.measures.percentiles import find_percentile
+from benchmarks.measures.report import find_percentile
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
 from inference.healing.tokenizer.loader import load_tokenizer

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 
 from benchmarks.measures.gpu.setting import Deadline, Figures, Setting
-from benchmarks.measures.percentiles import find_percentile
+from benchmarks.measures.report import find_percentile
 
 _NUM_WARM_UP = 3
 _NUM_TIMED = 10

@@ -7,7 +7,7 @@ from benchmarks.corpora.repository_text import cut_text
 from benchmarks.measures.gpu.bounds import DENSE_BF16_FLOPS, count_prefill_flops
 from benchmarks.measures.gpu.completions import complete_all
 from benchmarks.measures.gpu.setting import Deadline, Figures, RandomEngine
-from benchmarks.measures.percentiles import find_percentile
+from benchmarks.measures.report import find_percentile
 from inference.protocol.completion import CompletionRequest, Extent
 
 _NUM_WARM_UP = 2

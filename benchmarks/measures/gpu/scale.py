@@ -2,7 +2,7 @@
 
 from benchmarks.measures.gpu.completions import Completion, Document, complete_all
 from benchmarks.measures.gpu.setting import Deadline, Figures, RandomEngine
-from benchmarks.measures.percentiles import find_percentile
+from benchmarks.measures.report import find_percentile
 from inference.protocol.completion import FinishReason
 
 _NUM_ALONE = 4

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from benchmarks.measures.report import Row
-from benchmarks.measures.targets import Target, build_row
+from benchmarks.measures.report import Row, Target, build_target_row
 
 _REPORT = "engine_gpu"
 
@@ -65,7 +64,7 @@ def build_rows(
     rows: list[Row] = []
     for each in GPU_TARGETS:
         value = figures.get(each.target.figure)
-        row = dict(build_row(each.target, value)) | {"benchmark": each.part}
+        row = dict(build_target_row(each.target, value)) | {"benchmark": each.part}
         if is_rehearsal:
             row["met"] = "rehearsal"
         rows.append(row | {"note": notes.get(each.part, "" if value is not None else "not measured")})

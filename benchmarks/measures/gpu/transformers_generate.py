@@ -14,7 +14,7 @@ from benchmarks.corpora.random_models import Shape, build_random_model
 from benchmarks.corpora.repository_text import cut_text
 from benchmarks.measures.gpu.completions import complete_all
 from benchmarks.measures.gpu.setting import Deadline, Figures, RandomEngine, Setting, load_random_engine
-from benchmarks.measures.percentiles import find_percentile
+from benchmarks.measures.report import find_percentile
 from inference.healing.heal_point import encode_text
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason
 

@@ -8,7 +8,7 @@ import time
 
 from benchmarks.measures.gpu.setting import Deadline, Figures, RandomEngine
 from benchmarks.measures.gpu.steps import Step, Steps
-from benchmarks.measures.percentiles import find_percentile
+from benchmarks.measures.report import find_percentile
 
 _NUM_WARM_UP = 3
 

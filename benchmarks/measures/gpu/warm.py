@@ -6,7 +6,7 @@ Keys whose completion ended early, or was known in part because the key was gues
 from benchmarks.measures.gpu.bounds import count_completion_bytes
 from benchmarks.measures.gpu.completions import Completion, Document, complete_all
 from benchmarks.measures.gpu.setting import Deadline, Figures, RandomEngine
-from benchmarks.measures.percentiles import find_mean, find_percentile
+from benchmarks.measures.report import find_mean, find_percentile
 from inference.protocol.completion import FinishReason
 
 _NUM_WARM_UP = 3

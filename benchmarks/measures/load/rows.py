@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.measures.load.editor import Attempt, Outcome
-from benchmarks.measures.percentiles import find_percentile
-from benchmarks.measures.report import Row
+from benchmarks.measures.report import Row, find_percentile
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from benchmarks.corpora.typing import KeyKind
-from benchmarks.measures.percentiles import find_mean, find_percentile
-from benchmarks.measures.report import Row, Value
+from benchmarks.measures.report import Row, Value, find_mean, find_percentile
 from benchmarks.measures.typing.key_times import KeyTime, Layer
 
 _MAX_FEW_TOKENS = 1
