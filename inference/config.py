@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inference.errors import ModelError, quote
+from inference.errors import ModelError, check_ranges, quote
 
 _VARIABLE_PREFIX = "MIDTOKEN_"
 AUTO_LAYOUT = "auto"
@@ -46,10 +46,7 @@ class EngineConfig:
 
     def __post_init__(self) -> None:
         """Raises ModelError, naming the field, if a number is out of range."""
-        for name, (low, high) in _RANGES.items():
-            value = getattr(self, name)
-            if value is not None and not low <= value <= high:
-                raise ModelError(f"{name} must be between {low} and {high}, not {value}")
+        check_ranges(self, _RANGES, ModelError)
 
 
 def config_from_strings(strings: Mapping[str, str]) -> EngineConfig:

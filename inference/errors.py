@@ -10,7 +10,7 @@ MidtokenError
 """
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 _MAX_QUOTED = 80
@@ -50,6 +50,14 @@ def quote(text: str) -> str:
     if len(text) <= _MAX_QUOTED:
         return repr(text)
     return f"{text[:_MAX_QUOTED]!r} and so on, {len(text)} characters"
+
+
+def check_ranges(values: object, ranges: Mapping[str, tuple[float, float]], error: type[MidtokenError]) -> None:
+    """Raises the error for the first of the named fields that is out of its range, NaN included. None passes."""
+    for name, (low, high) in ranges.items():
+        value = getattr(values, name)
+        if value is not None and not low <= value <= high:
+            raise error(f"{name} must be between {low} and {high}, not {value}")
 
 
 def describe_failure(error: BaseException) -> str:

@@ -1,18 +1,33 @@
-"""Conversion and validation of one field of a request or an answer as an array."""
+"""What the requests and answers of all models have in common: fields as arrays, the heartbeat, errors as text."""
 
-from collections.abc import Iterable
-from enum import StrEnum
-from typing import Any, TypeVar
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Mapping
+from enum import EnumType
+from typing import Any, TypeVar, cast  # Triton's requests and tensors have no types
 
 import numpy as np
 import numpy.typing as npt
 
-from inference.errors import InvalidRequestError, quote
+from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError, quote
 
 Array = npt.NDArray[Any]  # BYTES tensors are object arrays; FieldTypes names the dtype of each field
 FieldTypes = dict[str, tuple[str, type]]  # name -> (Triton type, NumPy type)
+_Request = TypeVar("_Request")
 
-_Member = TypeVar("_Member", bound=StrEnum)
+# A model's heartbeat: how long ago its worker thread last made progress. A normal request as a probe would wait for
+# other requests, and a busy server would look dead. `model.py` answers a heartbeat request at once.
+HEARTBEAT = "heartbeat"  # the input that requests it; required inputs of the model are sent too, empty
+HEARTBEAT_TYPES: FieldTypes = {HEARTBEAT: ("BOOL", np.bool_)}
+HEARTBEAT_ANSWER = "heartbeat_ms"  # the only output: milliseconds without progress, 0 while idle
+HEARTBEAT_ANSWER_TYPES: FieldTypes = {HEARTBEAT_ANSWER: ("FP32", np.float32)}
+
+# Kind of error -> the beginning of its text, the name of its code in Triton. A gRPC stream transmits only the text.
+_ERRORS: dict[type[MidtokenError], tuple[str, str]] = {
+    InvalidRequestError: ("invalid request: ", "INVALID_ARG"),
+    OverloadedError: ("overloaded: ", "UNAVAILABLE"),
+    MidtokenError: ("", "INTERNAL"),
+}
 
 
 def to_array(values: Iterable[Any], dtype: type) -> Array:
@@ -35,24 +50,99 @@ def to_text(name: str, item: bytes | str) -> str:
         raise InvalidRequestError(f"{name} is not UTF-8: {error.reason} at byte {error.start}") from None
 
 
-def to_member(name: str, value: str, kind: type[_Member]) -> _Member:
-    """The member of the enumeration. Raises InvalidRequestError if there is none with this value."""
+def fields_to_arrays(request: Any, types: FieldTypes) -> dict[str, Array]:
+    """The array of the dataclass's first field, which is required, and of each that differs from its default."""
+    arrays = {}
+    for field in dataclasses.fields(request):
+        value = getattr(request, field.name)
+        if value != field.default:  # the first field has none
+            arrays[field.name] = to_array(value if isinstance(value, tuple) else (value,), types[field.name][1])
+    return arrays
+
+
+def fields_from_arrays(kind: type[_Request], arrays: Mapping[str, Array], required: str) -> _Request:
+    """The dataclass with the values in the arrays. `required` says what the first field is, which must be there.
+
+    Raises InvalidRequestError, which names the field and says what it should be.
+    """
+    fields = {field.name: field.type for field in dataclasses.fields(cast(Any, kind))}
+    _check_known(arrays, fields)
+    first = next(iter(fields))
+    if first not in arrays:
+        raise InvalidRequestError(f"{first} is missing: {required}")
+    return kind(**{name: _read_field(name, array, fields[name]) for name, array in arrays.items()})
+
+
+def read_inputs(request: Any, get_tensor: Callable[[Any, str], Any], types: FieldTypes) -> dict[str, Array]:
+    """The arrays of the inputs in `types` that a request has which Triton passes to a model.
+
+    `get_tensor` is Triton's `get_input_tensor_by_name`. Raises InvalidRequestError for a JSON field that is not an
+    input: Triton turns such fields of an HTTP request into parameters.
+    """
+    try:
+        parameters: dict[str, Any] = json.loads(request.parameters() or "{}")
+    except ValueError:  # bytes that are not UTF-8, and the JSON that Triton writes for them
+        raise InvalidRequestError("the names and values of the request's fields must be UTF-8") from None
+    _check_known(parameters, types)
+    if parameters:
+        raise InvalidRequestError(f"{next(iter(parameters))} is a parameter of the request; give it as an input")
+    tensors = {name: get_tensor(request, name) for name in types}
+    return {name: tensor.as_numpy() for name, tensor in tensors.items() if tensor is not None}
+
+
+def asks_for_heartbeat(arrays: Mapping[str, Array]) -> bool:
+    """True for a heartbeat request."""
+    return HEARTBEAT in arrays and bool(np.all(arrays[HEARTBEAT]))
+
+
+def heartbeat_to_arrays(without_progress_ms: float) -> dict[str, Array]:
+    """The arrays of the answer to a heartbeat request."""
+    return {HEARTBEAT_ANSWER: np.array([without_progress_ms], np.float32)}
+
+
+def heartbeat_from_arrays(arrays: Mapping[str, Array]) -> float:
+    """Milliseconds without progress. Raises ServerError if the arrays are not an answer to a heartbeat request."""
+    if HEARTBEAT_ANSWER not in arrays:
+        raise ServerError("the server answered a request for its heartbeat with something else")
+    return float(arrays[HEARTBEAT_ANSWER].reshape(-1)[0])
+
+
+def error_to_response(error: MidtokenError) -> tuple[str, str]:
+    """The text of the response, and the name of its code in Triton's `TritonError`."""
+    beginning, code = next(form for kind, form in _ERRORS.items() if isinstance(error, kind))
+    return f"{beginning}{error}", code
+
+
+def error_from_text(text: str) -> MidtokenError:
+    """The error for a text of `error_to_response`. Any other text, such as a message of Triton, gives a ServerError."""
+    for kind, (beginning, _) in _ERRORS.items():
+        if beginning and text.startswith(beginning):
+            return kind(text.removeprefix(beginning))
+    return ServerError(text)
+
+
+def _check_known(names: Iterable[str], known: Iterable[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise InvalidRequestError(f"unknown field {quote(name)}; known are {', '.join(known)}")
+
+
+def _read_field(name: str, array: Array, kind: Any) -> Any:
+    items = array.reshape(-1)
+    if kind == tuple[str, ...]:
+        return tuple(to_text(name, item) for item in items.tolist())
+    if len(items) != 1:
+        raise InvalidRequestError(f"{name} takes one value, not {len(items)}")
+    item = items.item()
+    if kind is bytes:
+        return to_bytes(item)
+    if kind is str:
+        return to_text(name, item)
+    return _to_member(name, to_text(name, item), kind) if isinstance(kind, EnumType) else item
+
+
+def _to_member(name: str, value: str, kind: EnumType) -> Any:
     try:
         return kind(value)
     except ValueError:
-        raise InvalidRequestError(f"{name} must be one of {', '.join(kind)}, not {quote(value)}") from None
-
-
-def to_single(name: str, array: Array) -> Any:
-    """The only item of the array. Raises InvalidRequestError if there is not exactly one."""
-    items = array.reshape(-1)
-    if len(items) != 1:
-        raise InvalidRequestError(f"{name} takes one value, not {len(items)}")
-    return items.item()
-
-
-def check_known(names: Iterable[str], types: FieldTypes) -> None:
-    """Raises InvalidRequestError for the first name that is not in `types`."""
-    for name in names:
-        if name not in types:
-            raise InvalidRequestError(f"unknown field {quote(name)}; known are {', '.join(types)}")
+        raise InvalidRequestError(f"{name} must be one of {', '.join(map(str, kind))}, not {quote(value)}") from None

@@ -15,18 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from inference.errors import InvalidRequestError
-from inference.protocol.arrays import (
-    Array,
-    FieldTypes,
-    check_known,
-    to_array,
-    to_bytes,
-    to_member,
-    to_single,
-    to_text,
-)
-from inference.protocol.ranges import check_range
+from inference.errors import InvalidRequestError, check_ranges
+from inference.protocol.arrays import Array, FieldTypes, fields_from_arrays, fields_to_arrays, to_array, to_text
 
 END = 256  # the index of the end of the text in a distribution, after the 256 bytes
 MAX_TEXT_BYTES = 16 * 1024  # requests are answered one at a time, and each byte may take a forward pass
@@ -37,6 +27,15 @@ MAX_MEMBERS = 64
 MAX_NEW = 4096  # bytes or tokens
 MAX_DEADLINE_MS = 3_600_000
 
+_RANGES = {
+    "width": (1, MAX_WIDTH),
+    "threshold": (0, 1),
+    "num_members": (0, MAX_MEMBERS),
+    "max_bytes": (1, MAX_NEW),
+    "max_tokens": (1, MAX_NEW),
+    "seed": (0, 2**63 - 1),
+    "deadline_ms": (1, MAX_DEADLINE_MS),
+}
 _LEAST = float(np.finfo(np.float64).min)
 
 
@@ -78,16 +77,7 @@ class CharacterRequest:
 
     def __post_init__(self) -> None:
         """Raises InvalidRequestError if a value is out of range."""
-        check_range("width", self.width, 1, MAX_WIDTH)
-        check_range("num_members", self.num_members, 0, MAX_MEMBERS)
-        check_range("max_bytes", self.max_bytes, 1, MAX_NEW)
-        check_range("max_tokens", self.max_tokens, 1, MAX_NEW)
-        if self.threshold is not None and not 0.0 <= self.threshold <= 1.0:
-            raise InvalidRequestError(f"threshold must be between 0 and 1, not {self.threshold}")
-        if self.seed is not None:
-            check_range("seed", self.seed, 0, 2**63 - 1)
-        if self.deadline_ms is not None:
-            check_range("deadline_ms", self.deadline_ms, 1, MAX_DEADLINE_MS)
+        check_ranges(self, _RANGES, InvalidRequestError)
         self._check_texts()
 
     def _check_texts(self) -> None:
@@ -144,7 +134,7 @@ class TextProbability:
     log2_prefix: float  # of a text that begins with this text, under the model that the covering defines
     log2_whole: float  # of exactly this text and its end
     log2_at_least: float  # lower bound of the exact probability, over all tokenizations
-    log2_at_most: float | None  # upper bound; None if unknown
+    log2_at_most: float | None = None  # upper bound; None if unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +175,12 @@ ANSWER_TYPES: FieldTypes = {
     "generated_bytes": ("UINT8", np.uint8),  # [num_bytes]
 }
 
-_ASKS_OF: Mapping[str, tuple[Ask, ...]] = {
+# Fields that have an effect on some requests only.
+_EFFECT_ON: Mapping[str, tuple[Ask, ...] | tuple[CoveringKind, ...]] = {
     "num_members": (Ask.NEXT_BYTE,),
     "max_bytes": (Ask.SAMPLE, Ask.GREEDY),
     "max_tokens": (Ask.COMPLETE,),
     "seed": (Ask.SAMPLE, Ask.COMPLETE),
-}
-
-_COVERINGS_OF: Mapping[str, tuple[CoveringKind, ...]] = {
     "width": (CoveringKind.BEAM,),
     "threshold": (CoveringKind.CANONICAL, CoveringKind.BEAM),
 }
@@ -200,12 +188,7 @@ _COVERINGS_OF: Mapping[str, tuple[CoveringKind, ...]] = {
 
 def request_to_arrays(request: CharacterRequest) -> dict[str, Array]:
     """The array of `text`, and of each field that differs from its default."""
-    arrays = {}
-    for field in dataclasses.fields(CharacterRequest):
-        value = getattr(request, field.name)
-        if field.name == "text" or value != field.default:
-            arrays[field.name] = to_array((value,), REQUEST_TYPES[field.name][1])
-    return arrays
+    return fields_to_arrays(request, REQUEST_TYPES)
 
 
 def request_from_arrays(arrays: Mapping[str, Array]) -> CharacterRequest:
@@ -213,18 +196,11 @@ def request_from_arrays(arrays: Mapping[str, Array]) -> CharacterRequest:
 
     A field that has no effect on the answer is refused, because the client expects an effect.
     """
-    check_known(arrays, REQUEST_TYPES)
-    if "text" not in arrays:
-        raise InvalidRequestError("text is missing: what is asked about")
-    values: dict[str, Any] = {name: to_single(name, array) for name, array in arrays.items()}
-    for name, kind in (("ask", Ask), ("covering", CoveringKind)):
-        if name in values:
-            values[name] = to_member(name, to_text(name, values[name]), kind)
-    for name in ("text", "context"):
-        if name in values:
-            values[name] = to_bytes(values[name])
-    request = CharacterRequest(**values)
-    _check_effect(arrays, request)
+    request = fields_from_arrays(CharacterRequest, arrays, "what is asked about")
+    for name in filter(_EFFECT_ON.get, arrays):
+        chosen = request.covering if isinstance(_EFFECT_ON[name][0], CoveringKind) else request.ask
+        if chosen not in _EFFECT_ON[name]:
+            raise InvalidRequestError(f"{name} has no effect on {chosen}, only on {' and '.join(_EFFECT_ON[name])}")
     return request
 
 
@@ -248,29 +224,18 @@ def answer_from_arrays(arrays: Mapping[str, Array]) -> CharacterAnswer:
     """The answer in the arrays of `answer_to_arrays`."""
     if "generated_bytes" in arrays:
         return Generated(arrays["generated_bytes"].tobytes())
-    numbers = {name: _from_finite(array) for name, array in arrays.items() if name != "members"}
-    if "probabilities" in arrays:
-        return NextByte(numbers["probabilities"], _read_members(arrays.get("members")))
-    if "surprisals" in arrays:
-        return Surprisals(numbers["surprisals"], numbers["bits_per_byte"][0])
-    logarithms = {name: values[0] for name, values in numbers.items()}
-    log2_at_most = logarithms.pop("log2_at_most", None)
-    return TextProbability(**logarithms, log2_at_most=log2_at_most)
+    kind = next(kind for kind in (NextByte, Surprisals, TextProbability) if dataclasses.fields(kind)[0].name in arrays)
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(kind):
+        if field.name == "members" and field.name in arrays:
+            values[field.name] = _read_members(arrays[field.name])
+        elif field.name in arrays:
+            numbers = _from_finite(arrays[field.name])
+            values[field.name] = numbers if field.type == tuple[float, ...] else numbers[0]
+    return kind(**values)
 
 
-def _check_effect(names: Mapping[str, Array], request: CharacterRequest) -> None:
-    for name in names:
-        asks = _ASKS_OF.get(name, tuple(Ask))
-        if request.ask not in asks:
-            raise InvalidRequestError(f"{name} has no effect on {request.ask}, only on {' and '.join(asks)}")
-        coverings = _COVERINGS_OF.get(name, tuple(CoveringKind))
-        if request.covering not in coverings:
-            raise InvalidRequestError(f"{name} has no effect on {request.covering}, only on {' and '.join(coverings)}")
-
-
-def _read_members(array: Array | None) -> tuple[CoveringMember, ...]:
-    if array is None:
-        return ()
+def _read_members(array: Array) -> tuple[CoveringMember, ...]:
     members = json.loads(to_text("members", array.reshape(-1)[0]))
     return tuple(CoveringMember(tuple(member["tokens"]), member["ahead"], member["probability"]) for member in members)
 

@@ -7,14 +7,21 @@ language server starts without it.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from inference.errors import InvalidRequestError
-from inference.protocol.ranges import check_range
+from inference.errors import InvalidRequestError, check_ranges
 
 MAX_TEXT_BYTES = 8 * 1024 * 1024
 MAX_NAME_BYTES = 1024
 MAX_STOP_STRINGS = 16
 MAX_NEW_TOKENS = 4096
 MAX_CANDIDATES = 16
+
+_RANGES = {
+    "max_tokens": (1, MAX_NEW_TOKENS),
+    "num_candidates": (1, MAX_CANDIDATES),
+    "temperature": (0.0, 10.0),
+    "seed": (0, 2**63 - 1),
+    "deadline_ms": (1, 3_600_000),
+}
 
 
 class Healing(StrEnum):
@@ -85,23 +92,15 @@ class CompletionRequest:
 
     def __post_init__(self) -> None:
         """Raises InvalidRequestError if a value is out of range."""
-        _check_text("prefix", self.prefix)
-        _check_text("suffix", self.suffix)
-        check_range("max_tokens", self.max_tokens, 1, MAX_NEW_TOKENS)
-        check_range("num_candidates", self.num_candidates, 1, MAX_CANDIDATES)
-        check_range("temperature", self.temperature, 0.0, 10.0)
+        check_ranges(self, _RANGES, InvalidRequestError)
         if not 0.0 < self.top_p <= 1.0:
             raise InvalidRequestError(f"top_p must be above 0 and at most 1, not {self.top_p}")
-        if self.seed is not None:
-            check_range("seed", self.seed, 0, 2**63 - 1)
-        if self.deadline_ms is not None:
-            check_range("deadline_ms", self.deadline_ms, 1, 3_600_000)
         if len(self.stop) > MAX_STOP_STRINGS or not all(self.stop):
             raise InvalidRequestError(f"stop takes up to {MAX_STOP_STRINGS} strings, none of them empty")
-        for text in self.stop:
-            _check_text("stop", text)
-        for name in ("tenant", "document"):
-            _check_text(name, getattr(self, name), MAX_NAME_BYTES)
+        for name, text in [("prefix", self.prefix), ("suffix", self.suffix), *(("stop", text) for text in self.stop)]:
+            _check_text(name, text, MAX_TEXT_BYTES)
+        for name, text in (("tenant", self.tenant), ("document", self.document)):
+            _check_text(name, text, MAX_NAME_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +166,7 @@ class CompletionChunk:
         return self.stats is not None
 
 
-def _check_text(name: str, text: str, max_bytes: int = MAX_TEXT_BYTES) -> None:
+def _check_text(name: str, text: str, max_bytes: int) -> None:
     try:
         num_bytes = len(text.encode())
     except UnicodeEncodeError as error:

@@ -11,19 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from inference.errors import InvalidRequestError
-from inference.protocol.arrays import Array, FieldTypes, check_known, to_array, to_member, to_single, to_text
+from inference.protocol.arrays import Array, FieldTypes, fields_from_arrays, fields_to_arrays, to_array, to_text
 from inference.protocol.completion import (
-    Chunks,
     CompletionChunk,
     CompletionRequest,
     CompletionStats,
     ExplainedNode,
     Explanation,
-    Extent,
     FinishReason,
-    Healing,
-    Priority,
 )
 
 # Input arrays: name -> (Triton type, NumPy type). Shape [1], `stop` [num_stop]. Only `prefix` is required.
@@ -59,36 +54,12 @@ CHUNK_TYPES: FieldTypes = {
 
 def request_to_arrays(request: CompletionRequest) -> dict[str, Array]:
     """The array of `prefix`, and of each field that differs from its default."""
-    arrays = {}
-    for field in dataclasses.fields(CompletionRequest):
-        value = getattr(request, field.name)
-        if field.name == "prefix" or value != field.default:
-            values = value if field.name == "stop" else (value,)
-            arrays[field.name] = to_array(values, REQUEST_TYPES[field.name][1])
-    return arrays
+    return fields_to_arrays(request, REQUEST_TYPES)
 
 
 def request_from_arrays(arrays: Mapping[str, Array]) -> CompletionRequest:
     """The request in the arrays. Raises InvalidRequestError, which names the field and says what it should be."""
-    check_known(arrays, REQUEST_TYPES)
-    if "prefix" not in arrays:
-        raise InvalidRequestError("prefix is missing: the text before the cursor")
-    values: dict[str, Any] = {}
-    for name, array in arrays.items():
-        if name == "stop":
-            values[name] = tuple(to_text(name, item) for item in array.reshape(-1).tolist())
-            continue
-        item = to_single(name, array)
-        values[name] = to_text(name, item) if REQUEST_TYPES[name][0] == "BYTES" else item
-    if "healing" in values:
-        values["healing"] = to_member("healing", values["healing"], Healing)
-    if "extent" in values:
-        values["extent"] = to_member("extent", values["extent"], Extent)
-    if "chunks" in values:
-        values["chunks"] = to_member("chunks", values["chunks"], Chunks)
-    if "priority" in values:
-        values["priority"] = to_member("priority", values["priority"], Priority)
-    return CompletionRequest(**values)
+    return fields_from_arrays(CompletionRequest, arrays, "the text before the cursor")
 
 
 def chunk_to_arrays(chunk: CompletionChunk) -> dict[str, Array]:
@@ -99,32 +70,27 @@ def chunk_to_arrays(chunk: CompletionChunk) -> dict[str, Array]:
         "healed_bytes": chunk.healed_bytes,
         "finish_reason": chunk.finish_reason or "",
     }
-    if chunk.stats is not None:
-        values["stats"] = json.dumps(dataclasses.asdict(chunk.stats))
-    if chunk.explanation is not None:
-        values["explanation"] = json.dumps(dataclasses.asdict(chunk.explanation))
+    for name, part in (("stats", chunk.stats), ("explanation", chunk.explanation)):
+        if part is not None:
+            values[name] = json.dumps(dataclasses.asdict(part))
     return {name: to_array((value,), CHUNK_TYPES[name][1]) for name, value in values.items()}
 
 
 def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
     """The chunk in the arrays of `chunk_to_arrays`."""
-    values = {name: array.reshape(-1)[0] for name, array in arrays.items()}
-    reason = to_text("finish_reason", values["finish_reason"])
-    stats = None
-    if "stats" in values:
-        stats = CompletionStats(**json.loads(to_text("stats", values["stats"])))
-    explanation = None
-    if "explanation" in values:
-        fields: dict[str, Any] = json.loads(to_text("explanation", values["explanation"]))
-        fields["nodes"] = [ExplainedNode(**node) for node in fields["nodes"]]
-        for name in ("kept_tail", "nodes", "chosen_tokens", "unhealed_tokens"):
-            fields[name] = tuple(fields[name])
-        explanation = Explanation(**fields)
+    texts = {name: to_text(name, array.reshape(-1)[0]) for name, array in arrays.items() if array.dtype == np.object_}
+    reason = texts["finish_reason"]
     return CompletionChunk(
-        text=to_text("text", values["text"]),
-        candidate=int(values["candidate"]),
-        healed_bytes=int(values["healed_bytes"]),
+        text=texts["text"],
+        candidate=arrays["candidate"].item(),
+        healed_bytes=arrays["healed_bytes"].item(),
         finish_reason=FinishReason(reason) if reason else None,
-        stats=stats,
-        explanation=explanation,
+        stats=CompletionStats(**json.loads(texts["stats"])) if "stats" in texts else None,
+        explanation=_read_explanation(json.loads(texts["explanation"])) if "explanation" in texts else None,
     )
+
+
+def _read_explanation(fields: dict[str, Any]) -> Explanation:
+    fields["nodes"] = [ExplainedNode(**node) for node in fields["nodes"]]
+    fields |= {name: tuple(item) for name, item in fields.items() if isinstance(item, list)}
+    return Explanation(**fields)

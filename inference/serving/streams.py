@@ -13,9 +13,15 @@ import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from inference.errors import MidtokenError, ServerError, ServerUnreachableError
-from inference.protocol.arrays import Array, FieldTypes, to_array
-from inference.protocol.error_text import error_from_text
-from inference.protocol.heartbeat import HEARTBEAT, HEARTBEAT_TYPES, heartbeat_from_arrays
+from inference.protocol.arrays import (
+    HEARTBEAT,
+    HEARTBEAT_TYPES,
+    Array,
+    FieldTypes,
+    error_from_text,
+    heartbeat_from_arrays,
+    to_array,
+)
 from inference.serving.channel import Tls, open_channel
 from inference.serving.open_call import CallOpener
 from inference.serving.tensors import build_request, read_outputs
@@ -83,7 +89,7 @@ class TritonStreams:
     async def read_heartbeat_ms(
         self, model_name: str, required_input: str, timeout_s: float, first_wait_s: float = _FIRST_HEARTBEAT_WAIT_S
     ) -> float:
-        """Returns for how many milliseconds the model has made no progress; see inference/protocol/heartbeat.py.
+        """Returns for how many milliseconds the model has made no progress; see inference/protocol/arrays.py.
 
         `required_input` is the name of the text input that the model requires. Raises ServerUnreachableError or
         ServerError. No answer within `timeout_s` is a ServerError.

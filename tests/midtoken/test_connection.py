@@ -9,9 +9,8 @@ import pytest
 import trustme
 
 from inference.errors import ServerUnreachableError
-from inference.protocol.arrays import Array
+from inference.protocol.arrays import Array, asks_for_heartbeat, heartbeat_to_arrays
 from inference.protocol.completion import CompletionRequest
-from inference.protocol.heartbeat import asks_for_heartbeat, heartbeat_to_arrays
 from inference.serving.endpoint import find_free_endpoint
 from midtoken.arguments.parser import add_connection_arguments
 from midtoken.connection import Connection

@@ -20,9 +20,8 @@ from inference.characters.watched_reader import PassWatch
 from inference.config import EngineConfig, config_from_strings
 from inference.errors import ModelError
 from inference.protocol import characters
-from inference.protocol.arrays import Array
+from inference.protocol.arrays import HEARTBEAT, HEARTBEAT_ANSWER_TYPES, HEARTBEAT_TYPES, Array, heartbeat_from_arrays
 from inference.protocol.characters import Ask, CharacterRequest, Generated, Surprisals
-from inference.protocol.heartbeat import HEARTBEAT, HEARTBEAT_ANSWER_TYPES, HEARTBEAT_TYPES, heartbeat_from_arrays
 from inference.serving.import_root import IMPORT_ROOT
 from midtoken.resources import find_model_repository
 from tests.support.character_fakes import ScriptedCharacterModel, build_scripted_service

@@ -17,15 +17,15 @@ from inference import config
 from inference.config import EngineConfig
 from inference.errors import InvalidRequestError, MidtokenError, ModelError
 from inference.protocol import completion_arrays
-from inference.protocol.arrays import Array
-from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
-from inference.protocol.heartbeat import (
+from inference.protocol.arrays import (
     HEARTBEAT,
     HEARTBEAT_ANSWER,
     HEARTBEAT_ANSWER_TYPES,
     HEARTBEAT_TYPES,
+    Array,
     heartbeat_from_arrays,
 )
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from midtoken.resources import find_model_repository
 from tests.support.engine_bench import ScriptedBench, assert_soon, build_scripted_bench
 from tests.support.fakes import ChunkSink, FakeRequest, FakeTriton

@@ -17,10 +17,9 @@ import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import deserialize_bytes_tensor, np_to_triton_dtype, serialize_byte_tensor, triton_to_np_dtype
 
-from inference.protocol.arrays import Array
+from inference.protocol.arrays import Array, asks_for_heartbeat, heartbeat_to_arrays
 from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
 from inference.protocol.completion_arrays import chunk_to_arrays
-from inference.protocol.heartbeat import asks_for_heartbeat, heartbeat_to_arrays
 
 
 @dataclass(frozen=True, slots=True)

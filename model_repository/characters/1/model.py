@@ -18,10 +18,15 @@ from inference.characters.worker import CharacterWorker
 from inference.config import EngineConfig, config_from_strings, strings_from_environment
 from inference.errors import MidtokenError, to_public_error
 from inference.protocol import characters
-from inference.protocol.arrays import Array
-from inference.protocol.error_text import error_to_text, find_triton_code
-from inference.protocol.heartbeat import HEARTBEAT, HEARTBEAT_TYPES, asks_for_heartbeat, heartbeat_to_arrays
-from inference.protocol.triton_inputs import read_inputs
+from inference.protocol.arrays import (
+    HEARTBEAT,
+    HEARTBEAT_TYPES,
+    Array,
+    asks_for_heartbeat,
+    error_to_response,
+    heartbeat_to_arrays,
+    read_inputs,
+)
 
 _INPUTS = characters.REQUEST_TYPES | HEARTBEAT_TYPES
 
@@ -82,8 +87,8 @@ class _Sink:
         self._end(pb_utils.InferenceResponse([pb_utils.Tensor(name, array) for name, array in arrays.items()]))
 
     def fail(self, error: MidtokenError) -> None:
-        code = getattr(pb_utils.TritonError, find_triton_code(error))
-        triton_error = pb_utils.TritonError(error_to_text(error), code)
+        text, code = error_to_response(error)
+        triton_error = pb_utils.TritonError(text, getattr(pb_utils.TritonError, code))
         self._end(pb_utils.InferenceResponse(error=triton_error))
 
     def is_cancelled(self) -> bool:

@@ -20,11 +20,16 @@ from inference.engine.cancel_watch import CancelWatch
 from inference.engine.metrics import METRICS, LateObservations, Observation, Outcome, observe_end, observe_error
 from inference.errors import MidtokenError, to_public_error
 from inference.protocol import completion_arrays
-from inference.protocol.arrays import Array
+from inference.protocol.arrays import (
+    HEARTBEAT,
+    HEARTBEAT_TYPES,
+    Array,
+    asks_for_heartbeat,
+    error_to_response,
+    heartbeat_to_arrays,
+    read_inputs,
+)
 from inference.protocol.completion import CompletionChunk
-from inference.protocol.error_text import error_to_text, find_triton_code
-from inference.protocol.heartbeat import HEARTBEAT, HEARTBEAT_TYPES, asks_for_heartbeat, heartbeat_to_arrays
-from inference.protocol.triton_inputs import read_inputs
 
 _INPUTS = completion_arrays.REQUEST_TYPES | HEARTBEAT_TYPES
 
@@ -94,8 +99,8 @@ class _Sink:
         self._end(_build_response(heartbeat_to_arrays(without_progress_ms)), ())
 
     def fail(self, error: MidtokenError) -> None:
-        code = getattr(pb_utils.TritonError, find_triton_code(error))
-        triton_error = pb_utils.TritonError(error_to_text(error), code)
+        text, code = error_to_response(error)
+        triton_error = pb_utils.TritonError(text, getattr(pb_utils.TritonError, code))
         self._end(pb_utils.InferenceResponse(error=triton_error), observe_error(error))
 
     def is_cancelled(self) -> bool:

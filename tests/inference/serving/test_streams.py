@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from inference.errors import InvalidRequestError, OverloadedError, ServerError, ServerUnreachableError
-from inference.protocol.arrays import Array, FieldTypes, to_array
-from inference.protocol.heartbeat import heartbeat_to_arrays
+from inference.protocol.arrays import Array, FieldTypes, heartbeat_to_arrays, to_array
 from inference.serving.endpoint import find_free_endpoint
 from inference.serving.streams import TritonStreams
 from tests.support.fake_triton import ModelCall, answer_heartbeats, run_fake_triton

@@ -2,8 +2,7 @@ import argparse
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
-from inference.protocol.arrays import Array
-from inference.protocol.heartbeat import asks_for_heartbeat, heartbeat_to_arrays
+from inference.protocol.arrays import Array, asks_for_heartbeat, heartbeat_to_arrays
 from midtoken.arguments.parser import add_connection_arguments
 from midtoken.checks.check import Check, Mark
 from midtoken.checks.server import check_server
