@@ -193,7 +193,7 @@ def _scan(vocabulary: Vocabulary, prefix: bytes) -> set[int]:
 
 
 def _compare_with_scan(vocabulary: Vocabulary, trie: Trie) -> tuple[int, bool]:
-    """Returns how many prefixes were compared, and whether ids and masks were right for all of them.
+    """Returns how many prefixes were compared, and whether the ids were right for all of them.
 
     A scan for every prefix would take hours, so the two loops are swapped: each token is added to the sets of all its
     prefixes. For some prefixes, the result is compared with the scan itself.

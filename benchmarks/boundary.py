@@ -30,8 +30,8 @@ from benchmarks.corpora.tokenizers.large_tokenizer import build_large_folder
 from benchmarks.measures.report import Row, print_rows, write_report
 from inference.healing.covering import CoveringTree, build_covering
 from inference.healing.heal_point import find_heal_point
+from inference.healing.loaded_tokenizer import load_text_encoder
 from inference.healing.text_encoder import TextEncoder
-from inference.healing.tokenizer.loader import load_text_encoder
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 

@@ -1,1 +1,1 @@
-"""The tokens that may follow a prefix: the vocabulary as sorted bytes, and the masks built from it."""
+"""The tokens that may follow a prefix: the vocabulary as sorted bytes, and the allowed sets found in it."""

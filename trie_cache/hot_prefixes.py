@@ -1,52 +1,71 @@
-"""A cache of allowed sets: those of the hot prefixes, built when the model is loaded, and the recently used ones."""
+"""The tokens that may come next while bytes remain to be spelled, and a cache of them.
 
-from collections import OrderedDict
+The strategy `greedy` asks for such a set at each of its steps: a long interval is costly to copy together with the ids
+beside it. On a GPU the interval and the few ids are enough, since ranks are compared there: `lo <= rank[token] < hi`.
+"""
 
-from trie_cache.masks import AllowedSet, build_allowed_set
-from trie_cache.trie import Trie
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from trie_cache.trie import Interval, Trie
 
 # The blog post's bound. A smaller set takes about 6 µs to build. Of a 151,643-token vocabulary, 51 prefixes reach it.
 _MIN_HOT_TOKENS = 1001
-_MAX_RECENT = 256  # at most 5 MB at 151,643 tokens, if the mask of each is built
+_MAX_RECENT = 256  # at most 1 MB: a set that is not hot has at most 1,000 ids, and one for each byte of the prefix
+
+
+class AllowedSet(NamedTuple):
+    """The tokens that start with a prefix, and those that the prefix starts with (the blog post's rule).
+
+    For `b""` these are all ordinary tokens. The set never contains special tokens. Once no prefix remains to be
+    spelled, every token is allowed: ask for no set then.
+    """
+
+    interval: Interval  # the tokens that start with the prefix
+    ancestor_ids: tuple[int, ...]  # those that the prefix starts with, shortest first
+    ids: npt.NDArray[np.int32]  # [num_allowed] all of them, in the order of their bytes; read-only
+
+
+def build_allowed_set(trie: Trie, prefix: bytes) -> AllowedSet:
+    """The tokens that may come next while `prefix` remains to be spelled."""
+    interval, ancestor_ids = trie.find_interval(prefix), trie.find_ancestors(prefix)
+    ids = trie.order[interval.lo : interval.hi]
+    if ancestor_ids:
+        ids = np.concatenate((np.array(ancestor_ids, np.int32), ids))
+        ids.flags.writeable = False
+    return AllowedSet(interval, ancestor_ids, ids)
 
 
 class HotPrefixCache:
-    """The allowed set of any prefix. Not thread-safe.
+    """The allowed set of any prefix.
 
-    A prefix that more than 1,000 tokens start with is hot: its set and its mask are built by the constructor and never
-    evicted. Of the other sets, the 256 most recently used are cached.
+    A prefix that more than 1,000 tokens start with is hot: its set is built by the constructor and never evicted. Of
+    the other sets, the 256 most recently used are cached.
     """
 
     def __init__(self, trie: Trie, min_hot_tokens: int = _MIN_HOT_TOKENS, max_recent: int = _MAX_RECENT) -> None:
-        self.num_hits = 0  # lookups answered from the cache
-        self.num_misses = 0  # lookups that built a set
-        self._trie = trie
-        self._max_recent = max_recent
         hot_prefixes = [b"", *(prefix for prefix, _ in trie.iter_prefixes(min_hot_tokens))]
-        self._hot = {prefix: _build_with_mask(trie, prefix) for prefix in hot_prefixes}
-        self._recent: OrderedDict[bytes, AllowedSet] = OrderedDict()  # least recently used first
+        self._hot = {prefix: build_allowed_set(trie, prefix) for prefix in hot_prefixes}
+        self._num_hot_hits = 0
+        self._find_recent = lru_cache(max_recent)(lambda prefix: build_allowed_set(trie, prefix))
 
     @property
-    def num_hot(self) -> int:
-        """The number of hot prefixes."""
-        return len(self._hot)
+    def num_hits(self) -> int:
+        """The number of lookups answered from the cache."""
+        return self._num_hot_hits + self._find_recent.cache_info().hits
+
+    @property
+    def num_misses(self) -> int:
+        """The number of lookups that built a set."""
+        return self._find_recent.cache_info().misses
 
     def allowed(self, prefix: bytes) -> AllowedSet:
-        """The tokens that may come next while `prefix` remains to be spelled: see `build_allowed_set`."""
+        """The tokens that may come next while `prefix` remains to be spelled."""
         found = self._hot.get(prefix)
-        if found is None and (found := self._recent.get(prefix)) is not None:
-            self._recent.move_to_end(prefix)
-        if found is not None:
-            self.num_hits += 1
-            return found
-        self.num_misses += 1
-        built = self._recent[prefix] = build_allowed_set(self._trie, prefix)
-        if len(self._recent) > self._max_recent:
-            self._recent.popitem(last=False)
-        return built
-
-
-def _build_with_mask(trie: Trie, prefix: bytes) -> AllowedSet:
-    allowed = build_allowed_set(trie, prefix)
-    allowed.mask  # noqa: B018  # a cached property: this builds it
-    return allowed
+        if found is None:
+            return self._find_recent(prefix)
+        self._num_hot_hits += 1
+        return found

@@ -3,8 +3,22 @@
 | file | how a token is written | ` not` is |
 |---|---|---|
 | `tokenizer.json`, byte-level BPE | one character of GPT-2's alphabet for each byte | `Ġnot` |
-| `tokenizer.json`, SentencePiece (BPE or Unigram) | `▁` for a blank; with byte fallback `<0xNN>` for a byte | `▁not` |
-| `*.tiktoken`, `tiktoken.model` | base64 of the bytes, a blank, the id | `IG5vdA==` |
+| `tokenizer.json`, SentencePiece | `▁` for a blank; with byte fallback `<0xNN>` for a byte | `▁not` |
+| a tiktoken file by itself | base64 of the bytes, a blank, the id | `IG5vdA==` |
+
+*Added tokens* are strings that a tokenizer finds in a text before everything else. Each is text or a control token. It
+is a control token if the file says so (`special`), or if it looks like one:
+
+| looks like | examples |
+|---|---|
+| something between `<|` and `|>`, or with wide bars | `<|fim_prefix|>`, `<|im_start|>`, `<｜tool▁calls▁begin｜>` |
+| a name in brackets, or in brackets the other way round | `[INST]`, `[/INST]`, `[TOOL_CALLS]`, `]<]end[>[` |
+| a name in angle brackets that is no element of HTML | `<tool_call>`, `<start_of_turn>`, `<unused12>`, `<think>` |
+
+Every other added token is text: runs of blanks and of line ends (GPT-NeoX, Phi, Gemma), tags of HTML (Gemma), letters
+and words. Text that looks like a control token is never encoded as one.
+
+So `<s>`, an element of HTML, is text if the file does not mark it as special (Gemma).
 """
 
 import binascii
@@ -15,13 +29,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trie_cache.added_tokens import read_added_tokens
-from trie_cache.errors import VocabularyError
-
 _Json = Any  # the result of json.loads: its shape is checked by the function that reads it
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-_TIKTOKEN_NAMES = ("*.tiktoken", "tiktoken.model")
+_BARS = re.compile(r"<[|｜].*[|｜]>", re.DOTALL)
+_BRACKETS = re.compile(r"\[/?[A-Za-z]\w*\]|\].+\[")
+_ANGLES = re.compile(r"[▁ ]?</?([^<>\s/]+)>")
+_HTML_ELEMENTS = frozenset(
+    re.findall(
+        r"\w+",
+        "a abbr article aside b blockquote body br button caption center cite code col colgroup dd del div dl "
+        "dt em figcaption figure font footer form h1 h2 h3 h4 h5 h6 head header hr html i iframe img input ins "
+        "kbd label li link main mark meta nav ol option p pre q s samp script section select small span strike "
+        "strong style sub sup svg table tbody td textarea tfoot th thead title tr tt u ul var",
+    )
+)
+
+
+class VocabularyError(Exception):
+    """The tokenizer's files are missing, malformed or of an unsupported kind. The message names the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +106,9 @@ class Vocabulary:
 
     @classmethod
     def from_folder(cls, model_dir: Path, num_rows: int | None = None) -> "Vocabulary":
-        """The vocabulary of a model folder, from its `tokenizer.json` or, without one, its only tiktoken file.
+        """The vocabulary of a model folder's `tokenizer.json`.
 
         `num_rows`: the rows of the model's head; by default `vocab_size` in `config.json`, or the largest id plus one.
-        Added tokens are special or text: see `trie_cache.added_tokens`.
         The end tokens are those of `config.json`, `generation_config.json` and `tokenizer_config.json` together.
         Raises VocabularyError.
         """
@@ -92,11 +117,7 @@ class Vocabulary:
         tokenizer_config_path = model_dir / "tokenizer_config.json"
         tokenizer_config = _read_optional_object(tokenizer_config_path)
         path = model_dir / "tokenizer.json"
-        if path.exists():
-            tokens, special_tokens = _read_tokenizer_json(path)
-        else:
-            path = _find_tiktoken(model_dir)
-            tokens, special_tokens = _read_tiktoken(path), _find_added(tokenizer_config)
+        tokens, special_tokens = _read_tokenizer_json(path)
         end_ids = {
             token_id
             for path_of, content in zip(config_paths, configs, strict=True)
@@ -117,15 +138,47 @@ class Vocabulary:
         return cls.from_tokens(_read_tiktoken(path), special_tokens or {}, num_rows=num_rows)
 
 
+@dataclass(frozen=True, slots=True)
+class AddedToken:
+    """One item of `added_tokens` in a `tokenizer.json`."""
+
+    token_id: int
+    content: str
+    is_control: bool  # a mark that no text is encoded as; otherwise ordinary text
+    is_normalized: bool  # found in the text after the normalizer, not before it
+    flags: tuple[str, ...]  # those of `single_word`, `lstrip` and `rstrip` that are set
+
+
+def read_added_tokens(spec: _Json) -> tuple[AddedToken, ...]:
+    """The added tokens of a `tokenizer.json`. Raises KeyError or TypeError if it is not as it should be."""
+    return tuple(
+        AddedToken(
+            token_id=added["id"],
+            content=added["content"],
+            is_control=bool(added["special"]) or _looks_like_control(added["content"]),
+            is_normalized=bool(added.get("normalized", False)),
+            flags=tuple(flag for flag in ("single_word", "lstrip", "rstrip") if added.get(flag)),
+        )
+        for added in spec.get("added_tokens") or ()
+    )
+
+
+def _looks_like_control(content: str) -> bool:
+    if not content or _BARS.search(content) or _BRACKETS.fullmatch(content):
+        return True
+    angles = _ANGLES.fullmatch(content)
+    return angles is not None and angles[1] not in _HTML_ELEMENTS
+
+
 def _read_tokenizer_json(path: Path) -> tuple[dict[int, bytes], dict[str, int]]:
     """Ordinary tokens (id -> bytes) and special ones (name -> id). Raises VocabularyError."""
     content = _read_json(path)
     try:
         model = content["model"]
-        if model.get("type", "BPE") not in ("BPE", "Unigram"):
-            raise VocabularyError(f"{path}: {model['type']} tokenizers are not supported; use BPE or Unigram")
+        if model.get("type", "BPE") != "BPE":
+            raise VocabularyError(f"{path}: {model['type']} tokenizers are not supported; use BPE")
         steps = list(_iter_steps(content.get("decoder"), content.get("pre_tokenizer")))
-        pieces, unknown = _read_pieces(model)
+        pieces, unknown = model["vocab"], model.get("unk_token")
         tokens = _decode_pieces(pieces, steps, model.get("byte_fallback", False))
         special_tokens = {unknown: pieces[unknown]} if unknown in pieces else {}
         for added in read_added_tokens(content):
@@ -136,16 +189,6 @@ def _read_tokenizer_json(path: Path) -> tuple[dict[int, bytes], dict[str, int]]:
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise VocabularyError(f"{path}: not as the tokenizers library writes it: {error!r}") from None
     return tokens, special_tokens
-
-
-def _read_pieces(model: _Json) -> tuple[dict[str, int], str | None]:
-    """The vocabulary (piece -> id), and the piece of the unknown token, if there is one."""
-    vocab = model["vocab"]
-    if isinstance(vocab, dict):
-        return vocab, model.get("unk_token")
-    pieces = {piece: token_id for token_id, (piece, _score) in enumerate(vocab)}
-    unknown = model.get("unk_id")
-    return pieces, None if unknown is None else vocab[unknown][0]
 
 
 def _iter_steps(*roots: _Json) -> Iterator[_Json]:
@@ -195,13 +238,6 @@ def _decode_sentencepiece(pieces: Mapping[str, int], byte_fallback: bool) -> dic
     return tokens
 
 
-def _find_tiktoken(model_dir: Path) -> Path:
-    found = [path for name in _TIKTOKEN_NAMES for path in sorted(model_dir.glob(name))]
-    if len(found) != 1:
-        raise VocabularyError(f"{model_dir}: has no tokenizer.json and {len(found)} tiktoken files; one is needed")
-    return found[0]
-
-
 def _read_tiktoken(path: Path) -> dict[int, bytes]:
     tokens = {}
     for number, line in enumerate(_read_file(path).splitlines(), 1):
@@ -212,12 +248,6 @@ def _read_tiktoken(path: Path) -> dict[int, bytes]:
             except ValueError:
                 raise VocabularyError(f"{path}:{number}: not base64, a blank and an id: {line[:80]!r}") from None
     return tokens
-
-
-def _find_added(tokenizer_config: _Json) -> dict[str, int]:
-    """The special tokens (name -> id), which `tokenizer_config.json` lists and a tiktoken file does not."""
-    added = tokenizer_config.get("added_tokens_decoder", {})
-    return {token["content"]: int(token_id) for token_id, token in added.items()}
 
 
 def _find_end_ids(value: _Json, path: Path) -> set[int]:

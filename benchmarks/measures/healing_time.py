@@ -11,8 +11,8 @@ from benchmarks.corpora.sized_files import SizedFile, find_sized_files
 from benchmarks.measures.report import Row, find_percentile
 from inference.healing.covering import build_covering
 from inference.healing.heal_memory import HealMemory
+from inference.healing.loaded_tokenizer import load_text_encoder
 from inference.healing.text_encoder import TextEncoder
-from inference.healing.tokenizer.loader import load_text_encoder
 from models.training.corpus import iter_held_out
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary

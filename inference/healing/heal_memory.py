@@ -6,10 +6,12 @@ A text that begins like the earlier one has the same tokens there, and only what
 """
 
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
-from inference.healing.common_beginning import count_common
 from inference.healing.heal_point import HealPoint, find_tail_heal_point, prepare_text
 from inference.healing.text_encoder import TextEncoder
+
+Comparable = TypeVar("Comparable", str, list[int])
 
 _MAX_TEXTS = 16
 _MAX_MARKS = 128
@@ -112,3 +114,23 @@ def _list_starts(marks: list[_Mark], num_chars: int) -> list[_Mark]:
         far = [mark for mark in marks if mark.num_stable <= num_chars - margin]
         starts += far[-1:]
     return [*starts, _Mark(0, 0, 0, 0)]
+
+
+def count_common(first: Comparable, second: Comparable) -> int:
+    """How many of the first items of two texts, or of two token strings, are equal.
+
+    Often one is the beginning of the other. Otherwise slices are compared: longer and longer ones, since copying those
+    takes the time, then of half the length each time.
+    """
+    limit = min(len(first), len(second))
+    if first[:limit] == second[:limit]:
+        return limit
+    low, size = 0, 16
+    while first[low : low + size] == second[low : low + size]:
+        low += size
+        size *= 2
+    while size > 1:  # the first `low` are equal, the next `size` are not
+        size //= 2
+        if first[low : low + size] == second[low : low + size]:
+            low += size
+    return low

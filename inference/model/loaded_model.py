@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from inference.config import EngineConfig
+from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.healing.text_encoder import TextEncoder
-from inference.healing.tokenizer.loader import load_tokenizer
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 

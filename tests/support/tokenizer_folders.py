@@ -8,7 +8,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from inference.healing.tokenizer.loader import LoadedTokenizer, load_tokenizer
+from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
 from tests.support.toys import END, FIM_NAMES, toy_tokenizer
 
 _Json = Any  # the content of a tokenizer.json

@@ -18,10 +18,10 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from inference.engine.layout import FillIn, FimMarkers, Layout
 from inference.engine.prompt import PromptBuilder
+from inference.healing.loaded_tokenizer import build_text_encoder
 from inference.healing.text_encoder import TextEncoder
 from inference.healing.token_tree import TokenTree
-from inference.healing.tokenizer.file import parse_tokenizer_file
-from inference.healing.tokenizer.loader import build_text_encoder
+from inference.healing.tokenizer_file import parse_tokenizer_file
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 

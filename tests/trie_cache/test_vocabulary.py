@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+import tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from trie_cache.errors import VocabularyError
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.vocabulary import AddedToken, Vocabulary, VocabularyError, read_added_tokens
 
 _NUM_TOKENS = 290
 _TEXT = ["def get_node(self, value) -> Node:\n", "    return 'é – 語' + \"\\t\"\r\n", "not a node, not a 🦉\n"] * 3
@@ -124,17 +124,6 @@ def test_byte_level_pre_tokenizer_in_a_sequence_is_enough(tmp_path: Path) -> Non
     assert vocabulary.token_bytes == (b" a",)
 
 
-def test_unigram_pieces_are_read_in_their_order(tmp_path: Path) -> None:
-    pieces = [("<unk>", 0.0), ("▁", -1.0), ("▁no", -2.0), ("<0x0A>", -3.0)]
-    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=True))
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    tokenizer.decoder = decoders.Metaspace()
-    vocabulary = Vocabulary.from_folder(_save(tokenizer, tmp_path))
-
-    assert vocabulary.token_bytes == (b"", b" ", b" no", b"\n")
-    assert vocabulary.special_id("<unk>") == 0
-
-
 def test_tiktoken_lines_are_base64_and_id(tmp_path: Path) -> None:
     tokens = [bytes([byte]) for byte in range(256)] + [b" not", b"\x00\xff"]
     path = tmp_path / "some.tiktoken"
@@ -146,21 +135,18 @@ def test_tiktoken_lines_are_base64_and_id(tmp_path: Path) -> None:
     assert vocabulary.special_id("<|end|>") == 258
 
 
-def test_tiktoken_folder_has_its_special_tokens_in_the_configuration(tmp_path: Path) -> None:
-    (tmp_path / "tiktoken.model").write_bytes(b"YQ== 0\nYg== 1\n")
-    config = {"added_tokens_decoder": {"2": {"content": "[EOS]"}, "3": {"content": "[FIM]"}}, "eos_token": "[EOS]"}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+@pytest.mark.parametrize("line", ["YQ=", "Y 1"])
+def test_a_broken_tiktoken_line_is_named_in_the_error(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "qwen.tiktoken"
+    path.write_text(f"YQ== 0\n{line}\n")
 
-    vocabulary = Vocabulary.from_folder(tmp_path)
-
-    assert vocabulary.token_bytes == (b"a", b"b", b"", b"")
-    assert vocabulary.end_ids == {2}
-    assert vocabulary.special_id("[FIM]") == 3
+    with pytest.raises(VocabularyError, match=r"qwen.tiktoken:2: not base64"):
+        Vocabulary.from_tiktoken(path)
 
 
 def test_added_tokens_are_special_even_if_not_marked_as_special(tmp_path: Path) -> None:
     tokenizer = _byte_level()
-    tokenizer.add_tokens([AddedToken("<|fim_prefix|>", special=False)])
+    tokenizer.add_tokens([tokenizers.AddedToken("<|fim_prefix|>", special=False)])
     vocabulary = Vocabulary.from_folder(_save(tokenizer, tmp_path))
 
     fim_id = _id_of(tokenizer, "<|fim_prefix|>")
@@ -172,7 +158,7 @@ def test_added_tokens_are_special_even_if_not_marked_as_special(tmp_path: Path) 
 
 def test_added_tokens_of_blanks_are_text(tmp_path: Path) -> None:
     tokenizer = _byte_level()
-    tokenizer.add_tokens([AddedToken(" " * 9, special=False, normalized=False)])
+    tokenizer.add_tokens([tokenizers.AddedToken(" " * 9, special=False, normalized=False)])
     vocabulary = Vocabulary.from_folder(_save(tokenizer, tmp_path))
 
     assert vocabulary.token_bytes[_id_of(tokenizer, " " * 9)] == b" " * 9
@@ -180,7 +166,7 @@ def test_added_tokens_of_blanks_are_text(tmp_path: Path) -> None:
 
 def test_added_token_that_is_also_a_sentencepiece_run_of_blanks_keeps_its_blanks(tmp_path: Path) -> None:
     tokenizer = _sentencepiece()
-    tokenizer.add_tokens([AddedToken("▁▁", special=False, normalized=False)])
+    tokenizer.add_tokens([tokenizers.AddedToken("▁▁", special=False, normalized=False)])
     vocabulary = Vocabulary.from_folder(_save(tokenizer, tmp_path))
 
     assert vocabulary.token_bytes[_id_of(tokenizer, "▁▁")] == b"  "
@@ -269,9 +255,7 @@ def test_ordinary_token_without_a_row_is_an_error(tmp_path: Path) -> None:
         ("tokenizer.json", "[]", "not as the tokenizers library writes it"),
         ("tokenizer.json", '{"model": {"type": "WordPiece", "vocab": {}}}', "WordPiece"),
         ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {"a": 0}}}', "neither ByteLevel nor SentencePiece"),
-        ("qwen.tiktoken", "YQ== 0\nYQ=\n", "qwen.tiktoken:2: not base64"),
-        ("qwen.tiktoken", "YQ== 0\nY 1\n", "qwen.tiktoken:2: not base64"),
-        ("vocab.txt", "a", "no tokenizer.json and 0 tiktoken files"),
+        ("vocab.txt", "a", r"tokenizer\.json: cannot be read"),
         ("tokenizer_config.json", "[]", r"tokenizer_config\.json: not an object of JSON"),
     ],
 )
@@ -281,3 +265,38 @@ def test_broken_files_are_named_in_the_error(tmp_path: Path, name: str, content:
     with pytest.raises(VocabularyError, match=message) as raised:
         Vocabulary.from_folder(tmp_path)
     assert str(tmp_path) in str(raised.value)
+
+
+def _read_added(content: str, **flags: bool) -> AddedToken:
+    [added] = read_added_tokens({"added_tokens": [{"id": 3, "content": content, "special": False} | flags]})
+    return added
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "<|fim_prefix|>", "<|im_start|>user", "<｜tool▁calls▁begin｜>", "[INST]", "[/INST]", "<tool_call>", "</think>",
+        "<start_of_turn>", "<unused12>", "▁<PRE>", "]<]end[>[", "",
+    ],
+)  # fmt: skip
+def test_what_looks_like_a_control_token_is_one(content: str) -> None:
+    assert _read_added(content).is_control
+
+
+@pytest.mark.parametrize(
+    "content", ["    ", "\n\n", "<b>", "</table>", "<h1>", "<s>", "return", "ü", "▁▁", "[", "<>", "a<b>"]
+)
+def test_other_added_tokens_are_text_if_the_file_does_not_mark_them_as_special(content: str) -> None:
+    assert not _read_added(content).is_control
+    assert _read_added(content, special=True).is_control
+
+
+def test_the_flags_that_are_set_are_named() -> None:
+    added = _read_added("a", lstrip=True, rstrip=False)
+
+    assert added.flags == ("lstrip",)
+    assert not added.is_normalized
+
+
+def test_a_file_without_added_tokens_has_none() -> None:
+    assert read_added_tokens({}) == read_added_tokens({"added_tokens": None}) == ()

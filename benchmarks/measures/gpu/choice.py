@@ -19,8 +19,8 @@ from benchmarks.measures.gpu.device_profile import profile_action
 from benchmarks.measures.gpu.setting import Deadline, Figures, Setting
 from benchmarks.measures.report import find_percentile
 from inference.healing.covering import Crossing, Rule
+from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.healing.token_tree import TokenTree
-from inference.healing.tokenizer.loader import load_tokenizer
 from inference.model.language_model import SampleRequest, Sampling
 from inference.model.pytorch.choice.sampler import TorchSampler
 from inference.model.pytorch.choice.scorer_loader import build_scorer

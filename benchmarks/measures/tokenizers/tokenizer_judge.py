@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from inference.healing.covering import build_covering
 from inference.healing.heal_point import find_heal_point
-from inference.healing.tokenizer.loader import LoadedTokenizer, load_tokenizer
+from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
 
 _SHOWN = 24
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from inference.errors import ModelError
 from inference.healing.heal_point import encode_text
-from inference.healing.tokenizer.loader import load_text_encoder
+from inference.healing.loaded_tokenizer import load_text_encoder
 from tests.support.toys import BYTE_LEVEL_KINDS, KINDS, SENTENCEPIECE_KINDS, texts, toy_tokenizer
 
 kinds = pytest.mark.parametrize("kind", KINDS)

@@ -93,11 +93,10 @@ class Inquiry:
             return self._ranks.all_tokens, ()
         if crossing.rule is Rule.CROSS:
             return find_crossing_interval(self._trie, crossing.remaining_bytes), ()
-        interval = self._trie.find_interval(crossing.remaining_bytes)
         if crossing.rule is Rule.EXTEND:
-            return interval, ()
-        ids = self._hot_prefixes.allowed(crossing.remaining_bytes).ids  # the proper beginnings sort before the interval
-        return interval, tuple(ids[: len(ids) - interval.num_tokens].tolist())
+            return self._trie.find_interval(crossing.remaining_bytes), ()
+        allowed = self._hot_prefixes.allowed(crossing.remaining_bytes)
+        return allowed.interval, allowed.ancestor_ids
 
     def _add_edges(
         self, request: SampleRequest, places: dict[int, int], questions: dict[int, int]

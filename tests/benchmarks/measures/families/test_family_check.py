@@ -21,7 +21,7 @@ from benchmarks.measures.families.family_check import (
 )
 from inference.config import EngineConfig
 from inference.errors import ModelError
-from inference.healing.tokenizer.loader import load_text_encoder
+from inference.healing.loaded_tokenizer import load_text_encoder
 from inference.model.loaded_model import LoadedModel
 from inference.model.pytorch.attention.transformers_hook import ATTENTION_NAME, register_attention
 from inference.model.pytorch.loader import load_torch_model

@@ -10,9 +10,9 @@ import re
 from tokenizers import Tokenizer
 
 from inference.errors import ModelError
+from inference.healing.added_texts import AddedTexts
 from inference.healing.text_encoder import PreToken, cache_short
-from inference.healing.tokenizer.added_texts import AddedTexts
-from inference.healing.tokenizer.file import BLANK_MARK, TokenizerFile
+from inference.healing.tokenizer_file import BLANK_MARK, TokenizerFile
 
 
 class SentencePieceEncoder:

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from inference.errors import ModelError
 from inference.healing.heal_point import encode_text, find_heal_point
 from inference.healing.text_encoder import TextEncoder
-from inference.healing.tokenizer.file import BLANK_MARK, TokenizerFile
+from inference.healing.tokenizer_file import BLANK_MARK, TokenizerFile
 from trie_cache.vocabulary import Vocabulary
 
 _MAX_ADDED_TEXTS = 48  # so many of the added texts are in the sample

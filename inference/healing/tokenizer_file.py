@@ -16,7 +16,7 @@ from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer
 
 from inference.errors import ModelError
-from trie_cache.added_tokens import AddedToken, read_added_tokens
+from trie_cache.vocabulary import AddedToken, read_added_tokens
 
 BLANK_MARK = "▁"  # SentencePiece's mark for a blank
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from inference.errors import ModelError
 from inference.healing.covering import build_covering, find_canonical_paths
 from inference.healing.heal_point import encode_text, find_heal_point
-from inference.healing.tokenizer.loader import load_tokenizer
+from inference.healing.loaded_tokenizer import load_tokenizer
 from tests.support.tokenizer_folders import (
     BYTE_LEVEL,
     Subject,

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inference.errors import ModelError
+from inference.healing.byte_level_encoder import ByteLevelEncoder
+from inference.healing.continuation_check import check_reach
+from inference.healing.sentencepiece_encoder import SentencePieceEncoder
+from inference.healing.start_tokens import find_start_ids
 from inference.healing.text_encoder import TextEncoder
-from inference.healing.tokenizer.byte_level_encoder import ByteLevelEncoder
-from inference.healing.tokenizer.continuation_check import check_reach
-from inference.healing.tokenizer.file import TokenizerFile, read_tokenizer_file
-from inference.healing.tokenizer.sample_check import check_tokenizer
-from inference.healing.tokenizer.sentencepiece_encoder import SentencePieceEncoder
-from inference.healing.tokenizer.start_tokens import find_start_ids
-from trie_cache.errors import TrieCacheError
+from inference.healing.tokenizer_check import check_tokenizer
+from inference.healing.tokenizer_file import TokenizerFile, read_tokenizer_file
 from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.vocabulary import Vocabulary, VocabularyError
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ def _naming_file(model_dir: Path) -> Iterator[None]:
     """Inside the context, a refusal gets the path of the file. The errors of a vocabulary name theirs."""
     try:
         yield
-    except TrieCacheError as error:
+    except VocabularyError as error:
         raise ModelError(str(error)) from error
     except ModelError as error:
         raise ModelError(f"{model_dir / 'tokenizer.json'}: {error}") from None

@@ -7,7 +7,7 @@ token boundary after the beginning is certain.
 import re
 from collections.abc import Iterable, Iterator
 
-from trie_cache.added_tokens import AddedToken
+from trie_cache.vocabulary import AddedToken
 
 
 class AddedTexts:

@@ -1,5 +1,5 @@
-from inference.healing.tokenizer.added_texts import AddedTexts
-from trie_cache.added_tokens import AddedToken
+from inference.healing.added_texts import AddedTexts
+from trie_cache.vocabulary import AddedToken
 
 
 def _build(*groups: tuple[str, ...]) -> AddedTexts:

@@ -6,10 +6,10 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from inference.errors import ModelError
+from inference.healing.added_texts import AddedTexts
+from inference.healing.composition import count_unsettled_chars
 from inference.healing.text_encoder import PreToken, cache_short
-from inference.healing.tokenizer.added_texts import AddedTexts
-from inference.healing.tokenizer.composition import count_unsettled_chars
-from inference.healing.tokenizer.file import TokenizerFile
+from inference.healing.tokenizer_file import TokenizerFile
 
 _SAMPLE = "a é\n"  # every byte-level tokenizer writes it with the same characters
 _NO_UTF8_BYTES = frozenset((0xC0, 0xC1, *range(0xF5, 0x100)))  # in no UTF-8 text
