@@ -13,9 +13,9 @@ import torch
 from benchmarks.measures.report import Row, print_rows, write_report
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
-from inference.model.pytorch.attention.pooled_attention import PackedPass
-from inference.model.pytorch.attention.score_rule import ScoreRule
+from inference.model.pytorch.attention import PackedPass
 from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.transformers_hook import ScoreRule
 from tests.support.counting_device import DeviceTensor, count_launch, counting, find_device, move_model
 from tests.support.tiny_families import build_config, build_model
 

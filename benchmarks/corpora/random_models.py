@@ -20,9 +20,9 @@ import transformers
 
 from inference.config import EngineConfig
 from inference.model.loaded_model import LoadedModel, add_tokenizer
-from inference.model.pytorch.attention.transformers_hook import ATTENTION_NAME, register_attention
 from inference.model.pytorch.loader import build_torch_runner
 from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.transformers_hook import ATTENTION_NAME, register_attention
 
 _EMBEDDING_SPREAD = 0.02  # small beside what the layers add
 _SEED = 0

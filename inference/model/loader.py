@@ -32,9 +32,11 @@ def build_language_model(loaded: LoadedModel[RunnerT]) -> LanguageModel:
     """The model as the engine's `LanguageModel`."""
     if isinstance(loaded.runner, OnnxRunner):
         return OnnxModel(loaded.runner, loaded.vocabulary, loaded.trie)
-    from inference.model.pytorch.choice.sampler_loader import build_sampler
-    from inference.model.pytorch.model import TorchModel
-    from inference.model.pytorch.runner import Runner  # here, because they load torch
+    from inference.model.pytorch.runner import (
+        Runner,  # here, because they load torch
+        TorchModel,
+    )
+    from inference.model.pytorch.sampler import build_sampler
 
     runner = loaded.runner
     assert isinstance(runner, Runner), "there are two kinds"

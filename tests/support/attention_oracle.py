@@ -9,13 +9,8 @@ import numpy as np
 import torch
 
 from inference.healing.token_tree import TokenTree
-from inference.model.pytorch.attention.reach import Reach
-from inference.model.pytorch.attention.score_rule import ScoreRule
-from inference.model.pytorch.attention.transformers_hook import PassAttention
-from inference.model.pytorch.pool.kv_cache import SequenceCache, StoredToken
-from inference.model.pytorch.pool.planes import LayerShape, Planes
-from inference.model.pytorch.pool.segment import Segment
-from inference.model.pytorch.pool.token_pool import TokenPool
+from inference.model.pytorch.pool import LayerShape, Planes, Segment, SequenceCache, StoredToken, TokenPool
+from inference.model.pytorch.transformers_hook import PassAttention, Reach, ScoreRule
 
 REACHES = {
     "all": Reach(),

@@ -9,8 +9,7 @@ import numpy.typing as npt
 import torch
 from hypothesis import strategies as st
 
-from inference.model.pytorch.scoring.batch import Draw, Edge, Question, Scorer, Scores, build_batch, find_scores
-from inference.model.pytorch.scoring.token_ranks import TokenRanks
+from inference.model.pytorch.scoring import Draw, Edge, Question, Scorer, Scores, TokenRanks, build_batch, find_scores
 from trie_cache.trie import Interval, Trie
 from trie_cache.vocabulary import Vocabulary
 

@@ -15,9 +15,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from inference.model.pytorch.kernels.choice import merge_chunks, score_chunks
-from inference.model.pytorch.kernels.choice_scorer import find_options
-from inference.model.pytorch.scoring.token_ranks import CHUNK_SIZE
+from inference.model.pytorch.choice_kernel import find_options, merge_chunks, score_chunks
+from inference.model.pytorch.scoring import CHUNK_SIZE
 
 _NUM_LOGITS = 151_936
 _DTYPES = (torch.bfloat16, torch.float16, torch.float32)

@@ -16,11 +16,10 @@ from inference.engine.job_builder import JobBuilder
 from inference.engine.prompt import PromptBuilder
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
-from inference.model.pytorch.choice.sampler_loader import build_sampler
 from inference.model.pytorch.loader import load_torch_runner
-from inference.model.pytorch.model import TorchModel
-from inference.model.pytorch.pool.kv_cache import SequenceCache, StoredToken
-from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.pool import SequenceCache, StoredToken
+from inference.model.pytorch.runner import Runner, TorchModel
+from inference.model.pytorch.sampler import build_sampler
 from inference.protocol.completion import Extent
 from tests.support.scripted_model import ScriptedModel
 from tests.support.toys import ToyTokenizer, build_prompts, toy_tokenizer

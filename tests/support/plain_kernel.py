@@ -2,9 +2,8 @@
 
 import torch
 
-from inference.model.pytorch.attention.pooled_attention import PackedPass
-from inference.model.pytorch.attention.reach import Reach
-from inference.model.pytorch.attention.score_rule import ScoreRule
+from inference.model.pytorch.attention import PackedPass
+from inference.model.pytorch.transformers_hook import Reach, ScoreRule
 
 
 class PlainKernel:

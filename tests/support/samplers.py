@@ -7,9 +7,8 @@ import torch
 
 from inference.model.language_model import RandomSource, SampleRequest, SampleResult
 from inference.model.numpy_sampler import NumpySampler
-from inference.model.pytorch.choice.sampler import TorchSampler
-from inference.model.pytorch.scoring.plain_scorer import PlainScorer
-from inference.model.pytorch.scoring.token_ranks import TokenRanks
+from inference.model.pytorch.sampler import TorchSampler
+from inference.model.pytorch.scoring import PlainScorer, TokenRanks
 from tests.support.toys import ToyTokenizer
 from trie_cache.hot_prefixes import HotPrefixCache
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 import transformers
 
-from inference.model.pytorch.attention.transformers_hook import ATTENTION_NAME, register_attention
+from inference.model.pytorch.transformers_hook import ATTENTION_NAME, register_attention
 
 _SHAPE: dict[str, Any] = {
     "vocab_size": 300,

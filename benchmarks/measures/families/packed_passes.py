@@ -7,7 +7,7 @@ import torch
 
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
-from inference.model.pytorch.pool.kv_cache import SequenceCache
+from inference.model.pytorch.pool import SequenceCache
 from inference.model.pytorch.runner import Runner
 
 _PARENTS = (None, 0, None, 2, 2)  # of the branches of each tree

@@ -22,9 +22,8 @@ from inference.healing.covering import Crossing, Rule
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SampleRequest, Sampling
-from inference.model.pytorch.choice.sampler import TorchSampler
-from inference.model.pytorch.choice.scorer_loader import build_scorer
-from inference.model.pytorch.scoring.token_ranks import TokenRanks
+from inference.model.pytorch.sampler import TorchSampler, build_scorer
+from inference.model.pytorch.scoring import TokenRanks
 from trie_cache.hot_prefixes import HotPrefixCache
 
 _HEALED = (

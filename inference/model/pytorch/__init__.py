@@ -1,15 +1,16 @@
 """A runner on torch, with the models of transformers: for other families than those of `onnx`, and for GPUs.
 
-loader       a model folder for torch; refuses models that would give wrong results
-model        the engine's interface to a model, with the runner and a sampler
-row_store    the character-level model's interface to a model
-runner       forward passes over the token trees of many sequences
-pool         keys and values of all sequences
-attention    which of them each row sees, and what is done with the scores
-choice       the next token, on a GPU
-scoring      what a choice must know of rows of logits
-kernels      attention and scoring in the Triton language
-checks       what a model must pass before it is used
-memory       failed allocations as OverloadedError
-transfer     copies to the device
+loader             a model folder for torch; refuses models by their configuration and their weights
+forward_check      refuses models that would give other logits here than in transformers
+position_check     how long sequences may be
+runner             forward passes over the token trees of many sequences, and the engine's interface to them
+row_store          the character-level model's interface to a model
+pool               the keys and values of all sequences, and which of them each row of a pass sees
+transformers_hook  the attention function that transformers calls in each layer
+attention          the attention of a pass, on any device
+attention_kernel   the same on a GPU, in the Triton language
+sampler            the next token on a GPU
+scoring            what a choice must know of rows of logits, on any device
+choice_kernel      the same on a GPU, in the Triton language
+device             copies to a device, and failed allocations
 """

@@ -1,6 +1,15 @@
-"""Loads a model folder for torch: the code of transformers, checked before it is used."""
+"""Loads a model folder for torch: the code of transformers, checked before it is used.
 
+Models are refused by their configuration before their weights are read, then by the weights that are missing or that
+the family's code does not use, then by trial runs.
+"""
+
+import json
+import logging
+import re
 import threading
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +19,176 @@ import transformers
 from inference.config import AUTO_DTYPE, EngineConfig
 from inference.errors import MidtokenError, ModelError
 from inference.model.loaded_model import LoadedModel, add_tokenizer
-from inference.model.pytorch.attention.pooled_attention import AttentionKernel
-from inference.model.pytorch.attention.transformers_hook import ATTENTION_NAME, register_attention
-from inference.model.pytorch.checks.configuration import check_config, read_config, refusing_family, refusing_quantized
-from inference.model.pytorch.checks.forward_pass import check_forward_pass
-from inference.model.pytorch.checks.positions import find_max_tokens
-from inference.model.pytorch.checks.weights import check_weights, explain_unread
-from inference.model.pytorch.memory import is_out_of_memory, refusing_when_out_of_memory
+from inference.model.pytorch.attention import AttentionKernel
+from inference.model.pytorch.device import is_out_of_memory, refusing_when_out_of_memory
+from inference.model.pytorch.forward_check import check_forward_pass
+from inference.model.pytorch.position_check import find_max_tokens
 from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.transformers_hook import ATTENTION_NAME, OWN_ATTENTION, register_attention
+
+# Settings that would give wrong logits without an error, at least in long texts.
+_SETTINGS = {
+    "alibi": "adds positions to the scores",
+    "use_alibi": "adds positions to the scores",
+    "attn_temperature_tuning": "takes a token's row in the forward pass for its position",
+}
+_LAYER_TYPES = ("full_attention", "sliding_attention", "chunked_attention")
+
+
+def read_config(folder: Path) -> Any:  # a transformers configuration, which has no types
+    """The configuration in `folder`. Raises ModelError if transformers does not know it."""
+    try:
+        return transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # each family checks its configuration with exceptions of its own
+        raise _explain_unread(_read_json(folder)) from error
+
+
+def _explain_unread(content: Any) -> ModelError:
+    """The error for a configuration with `content` that transformers does not take."""
+    family = content.get("model_type") if isinstance(content, dict) else None
+    if not isinstance(family, str):
+        return ModelError("its config.json cannot be read, or names no model_type (the family of the model)")
+    if family in transformers.CONFIG_MAPPING:
+        return _refuse(family, "config.json has values that its code in transformers does not take")
+    if "auto_map" in content:
+        return _refuse(family, "they bring code of their own in the model folder, which is never run")
+    return _refuse(family, f"the installed transformers {transformers.__version__} does not know this family")
+
+
+def _read_json(folder: Path) -> Any:
+    try:
+        return json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def check_config(config: Any) -> None:  # a transformers configuration, which has no types
+    """Raises ModelError, with the family, the layer type and the reason, if `config` has unsupported layers."""
+    with refusing_family(config.model_type):
+        if type(config) not in transformers.AutoModelForCausalLM._model_mapping:
+            raise ModelError("transformers knows no language model of this family that predicts the next token")
+        if getattr(config, "is_encoder_decoder", False):
+            raise ModelError("it has an encoder, and writes only about the text that the encoder has read")
+        text_config = config.get_text_config(decoder=True)
+        for index, layer_type in enumerate(getattr(text_config, "layer_types", None) or ()):
+            if layer_type not in _LAYER_TYPES:
+                raise ModelError(
+                    f"layer {index} is of the type {layer_type}, and only {', '.join(_LAYER_TYPES[:-1])} and "
+                    f"{_LAYER_TYPES[-1]} can be run"
+                )
+        if getattr(text_config, "num_attention_heads", None) is None:
+            raise ModelError("the configuration names no num_attention_heads, so the layers are not attention")
+        for name, meaning in _SETTINGS.items():
+            if getattr(text_config, name, False):
+                raise ModelError(f"its attention {meaning} ({name} is true)")
+
+
+@contextmanager
+def refusing_quantized(config: Any) -> Iterator[None]:  # a transformers configuration, which has no types
+    """Inside the context, a failure raises ModelError that says so if the weights of the model are quantized."""
+    quantization = getattr(config, "quantization_config", None)
+    try:
+        yield
+    except ModelError as error:
+        if not isinstance(quantization, dict):
+            raise
+        method = quantization.get("quant_method")
+        raise ModelError(
+            f"its weights are quantized{f' by {method}' if method else ''}, and transformers cannot read them here; "
+            "use the model with weights that are not quantized"
+        ) from error
+
+
+@contextmanager
+def refusing_family(family: str) -> Iterator[None]:
+    """Inside the context, a failure raises ModelError, with the family and one plain reason."""
+    try:
+        yield
+    except ModelError as error:
+        raise _refuse(family, str(error)) from error
+    except MidtokenError:
+        raise
+    except ImportError as error:
+        missing = f" ({error.name})" if error.name else ""
+        reason = f"its code in transformers needs a Python package that is not installed{missing}"
+        raise _refuse(family, reason) from error
+    except Exception as error:  # the code of some hundred families raises undocumented exceptions
+        is_own = isinstance(error, KeyError) and error.args == (ATTENTION_NAME,)  # from a table of attention classes
+        reason = OWN_ATTENTION if is_own else "its code in transformers fails with this configuration"
+        raise _refuse(family, reason) from error
+
+
+def _refuse(family: str, reason: str) -> ModelError:
+    return ModelError(f"models of the family {family!r} cannot be run: {reason}")
+
+
+_log = logging.getLogger(__name__)
+
+_NUM_NAMED = 3  # weights in a message
+_OTHER_WEIGHTS = ("*.gguf", "*.pth", "*.pt", "*.onnx", "*.npz", "*.h5", "*.msgpack")
+_POINTER = b"version https://git-lfs"
+_LAYER = re.compile(r".*?\.\d+(?=\.)")
+
+
+def check_weights(  # `model`: of transformers, which has no types
+    model: Any, missing: Collection[str], unused: Collection[str]
+) -> None:
+    """Raises ModelError if weights are missing, or if a layer has more of them than its code uses.
+
+    Weights for parts that the model does not have, as the vision tower of a text model, are named in a warning.
+    """
+    if missing:  # transformers has filled them with random numbers
+        family = model.config.model_type
+        raise ModelError(
+            f"its files lack the weights {_name(sorted(missing))}, which models of the family {family!r} have; "
+            "download the model again"
+        )
+    modules = dict(model.named_modules())
+    strange = sorted(name for name in unused if _is_of_layer(name, modules))
+    if strange:
+        raise ModelError(
+            f"its files have the weights {_name(strange)}, which the code of its family in transformers does not use, "
+            "so it is another model than its config.json says"
+        )
+    if unused:
+        _log.warning("weights in the model folder that the model does not use: %s", _name(sorted(unused)))
+
+
+def explain_unread(folder: Path) -> str:
+    """Why transformers cannot read the weights in `folder`."""
+    files = sorted(path for pattern in ("*.safetensors", "*.bin") for path in folder.glob(pattern))
+    if not files:
+        others = sorted(path.name for pattern in _OTHER_WEIGHTS for path in folder.glob(pattern))
+        beside = f", and {others[0]} is in a format that is not supported" if others else ""
+        return f"it has no weights (model.safetensors){beside}"
+    for path in files:
+        if _is_pointer(path):
+            return f"{path.name} is a Git LFS pointer in place of the weights; run 'git lfs pull' in the folder"
+    return "its weights are missing or damaged, or do not fit its config.json"
+
+
+def _is_pointer(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_POINTER)) == _POINTER
+    except OSError:
+        return False
+
+
+def _is_of_layer(name: str, modules: dict[str, torch.nn.Module]) -> bool:
+    """True for a weight of a layer that exists. False for masks and frequencies, which old files hold as well."""
+    layer = _LAYER.match(name)
+    if layer is None or layer[0] not in modules:
+        return False
+    parent, _, last = name.rpartition(".")
+    has_weights = parent in modules and next(modules[parent].parameters(recurse=False), None) is not None
+    return last == "weight" or has_weights
+
+
+def _name(weights: Sequence[str]) -> str:
+    more = f" and {len(weights) - _NUM_NAMED} more" if len(weights) > _NUM_NAMED else ""
+    return ", ".join(weights[:_NUM_NAMED]) + more
+
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
@@ -80,7 +251,7 @@ def _find_kernel(device: torch.device, dtype: torch.dtype) -> AttentionKernel | 
     """The kernel for the attention of all sequences together; None where each sequence has calls of its own."""
     if device.type != "cuda" or dtype == torch.float64:  # the language of the kernel has no products in float64
         return None
-    from inference.model.pytorch.kernels.tree_attention import TreeAttentionKernel  # here: not all builds of torch
+    from inference.model.pytorch.attention_kernel import TreeAttentionKernel  # here: not all builds of torch
 
     return TreeAttentionKernel(torch.cuda.get_device_properties(device).multi_processor_count)
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from inference.model.pytorch.pool.planes import Planes
-from inference.model.pytorch.pool.segment import Segment
+from inference.model.pytorch.pool import Planes, Segment
 from inference.model.pytorch.runner import Runner
 
 _NUM_FIRST_ROWS = 256

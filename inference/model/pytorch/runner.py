@@ -8,21 +8,18 @@ import numpy as np
 import torch
 
 from inference.errors import MidtokenError, ModelError
-from inference.model.language_model import Part
-from inference.model.pytorch.attention.pooled_attention import AttentionKernel, PooledAttention
-from inference.model.pytorch.attention.segment_attention import SegmentAttention
-from inference.model.pytorch.attention.transformers_hook import (
+from inference.model.language_model import Part, RandomSource, SampleRequest, SampleResult
+from inference.model.pytorch.attention import AttentionKernel, PooledAttention, SegmentAttention
+from inference.model.pytorch.device import copy_together, refusing_when_out_of_memory
+from inference.model.pytorch.pool import Segment, SequenceCache, TokenPool, build_lone_segment
+from inference.model.pytorch.sampler import Sampler
+from inference.model.pytorch.transformers_hook import (
     OWN_ATTENTION,
     AttentionCall,
     PassAttention,
     Plan,
     attach_plans,
 )
-from inference.model.pytorch.memory import refusing_when_out_of_memory
-from inference.model.pytorch.pool.kv_cache import SequenceCache
-from inference.model.pytorch.pool.segment import Segment, build_lone_segment
-from inference.model.pytorch.pool.token_pool import TokenPool
-from inference.model.pytorch.transfer import copy_together
 
 _MAX_TOKENS = 2048  # if the configuration names no limit
 
@@ -139,3 +136,36 @@ def _read_max_tokens(model: Any) -> int:  # a transformers model, which has no t
     """The most tokens of one sequence that the configuration names."""
     named = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
     return named if isinstance(named, int) and named > 0 else _MAX_TOKENS
+
+
+class TorchModel:
+    """A `LanguageModel` on one torch device."""
+
+    runs_together = True
+
+    def __init__(self, runner: Runner, sampler: Sampler) -> None:
+        self.max_tokens = runner.max_tokens
+        self._runner = runner
+        self._sampler = sampler
+
+    def new_cache(self, num_tokens: int = 256) -> SequenceCache:
+        """An empty cache with room for `num_tokens`. Raises OverloadedError."""
+        return self._runner.new_cache(num_tokens)
+
+    def new_random_source(self, seed: int | None) -> RandomSource:
+        """A random source for one candidate. `None` seeds it from the system."""
+        return self._sampler.new_random_source(seed)
+
+    def forward(self, parts: Sequence[Part]) -> list[list[Any]]:
+        """Forwards all parts in one pass. Returns the rows of each part that wants them.
+
+        Raises OverloadedError; the kept tokens of the caches are then unchanged.
+        """
+        with refusing_when_out_of_memory(f"a step of {len(parts)} sequences"):
+            rows = iter(self._sampler.build_rows(self._runner.forward(parts)))
+        return [[next(rows) for _ in range(part.num_logit_rows)] for part in parts]
+
+    def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
+        """One result for each request."""
+        with refusing_when_out_of_memory(f"the choices of {len(requests)} requests"):
+            return self._sampler.choose(requests)

@@ -10,14 +10,10 @@ import torch
 
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
-from inference.model.pytorch.attention.pooled_attention import AttentionKernel
-from inference.model.pytorch.choice.sampler import TorchSampler
-from inference.model.pytorch.choice.sampler_loader import build_sampler
-from inference.model.pytorch.model import TorchModel
-from inference.model.pytorch.runner import Runner
-from inference.model.pytorch.scoring.batch import Scorer
-from inference.model.pytorch.scoring.plain_scorer import PlainScorer
-from inference.model.pytorch.scoring.token_ranks import TokenRanks
+from inference.model.pytorch.attention import AttentionKernel
+from inference.model.pytorch.runner import Runner, TorchModel
+from inference.model.pytorch.sampler import TorchSampler, build_sampler
+from inference.model.pytorch.scoring import PlainScorer, Scorer, TokenRanks
 from inference.protocol.completion import CompletionRequest, Healing
 from tests.inference.conftest import MakeModel
 from tests.support.engine_bench import UNBOUNDED, load_model_once
@@ -86,8 +82,8 @@ def test_all_slots_are_free_when_the_engine_and_its_answers_are_gone(make_model:
 @pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0:DeprecationWarning")  # of the interpreter
 @pytest.mark.parametrize("num_processors", [1, 200])
 def test_the_kernels_for_gpus_give_the_same_answers(make_model: MakeModel, num_processors: int) -> None:
-    from inference.model.pytorch.kernels.choice_scorer import KernelScorer
-    from inference.model.pytorch.kernels.tree_attention import TreeAttentionKernel
+    from inference.model.pytorch.attention_kernel import TreeAttentionKernel
+    from inference.model.pytorch.choice_kernel import KernelScorer
 
     folder = make_model("qwen")
 

@@ -20,9 +20,8 @@ from inference.engine.read_sequence import ReadSequence
 from inference.healing.token_tree import TokenTree, TreeBuilder
 from inference.model.language_model import LogitRow, Part
 from inference.model.numpy_sampler import NumpyRow
-from inference.model.pytorch.choice.sampler_loader import build_sampler
-from inference.model.pytorch.model import TorchModel
-from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.runner import Runner, TorchModel
+from inference.model.pytorch.sampler import build_sampler
 from tests.support.tiny_families import KV, build_config, build_model
 from tests.support.toys import toy_tokenizer
 

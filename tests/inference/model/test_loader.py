@@ -14,8 +14,7 @@ from inference.model.loader import build_language_model, find_obstacle, load_mod
 from inference.model.onnx.model import OnnxModel
 from inference.model.onnx.runner import OnnxRunner
 from inference.model.pytorch.loader import load_torch_model
-from inference.model.pytorch.model import TorchModel
-from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.runner import Runner, TorchModel
 from tests.support.decoder_folders import write_decoder
 
 _DEFAULT = Path("models/default")

@@ -23,10 +23,10 @@ from inference.config import EngineConfig
 from inference.errors import ModelError
 from inference.healing.loaded_tokenizer import load_text_encoder
 from inference.model.loaded_model import LoadedModel
-from inference.model.pytorch.attention.transformers_hook import ATTENTION_NAME, register_attention
 from inference.model.pytorch.loader import load_torch_model
-from inference.model.pytorch.pool.kv_cache import SequenceCache
+from inference.model.pytorch.pool import SequenceCache
 from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.transformers_hook import ATTENTION_NAME, register_attention
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 

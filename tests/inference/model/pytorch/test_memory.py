@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from inference.errors import OverloadedError
-from inference.model.pytorch.memory import refusing_when_out_of_memory
+from inference.model.pytorch.device import refusing_when_out_of_memory
 
 
 def _fill_the_host() -> None:

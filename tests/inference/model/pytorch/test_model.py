@@ -10,10 +10,9 @@ from inference.errors import OverloadedError
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part, SampleRequest, SampleResult, Sampling
-from inference.model.pytorch.choice.sampler_loader import build_sampler
 from inference.model.pytorch.loader import load_torch_runner
-from inference.model.pytorch.model import TorchModel
-from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.runner import Runner, TorchModel
+from inference.model.pytorch.sampler import build_sampler
 from tests.inference.conftest import MakeModel
 from tests.support.toys import toy_tokenizer
 

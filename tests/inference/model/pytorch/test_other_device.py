@@ -7,11 +7,11 @@ import torch
 
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
-from inference.model.pytorch.attention.pooled_attention import PackedPass
-from inference.model.pytorch.attention.score_rule import ScoreRule
-from inference.model.pytorch.checks.forward_pass import check_forward_pass
-from inference.model.pytorch.checks.positions import find_max_tokens
+from inference.model.pytorch.attention import PackedPass
+from inference.model.pytorch.forward_check import check_forward_pass
+from inference.model.pytorch.position_check import find_max_tokens
 from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.transformers_hook import ScoreRule
 from tests.support.counting_device import Counts, DeviceTensor, count_launch, counting, find_device, move_model
 from tests.support.plain_kernel import PlainKernel
 from tests.support.tiny_families import KV, build_config, build_model

@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from inference.model.pytorch.transfer import copy_together
+from inference.model.pytorch.device import copy_together
 
 
 def test_arrays_arrive_as_they_are_and_in_one_piece_of_memory() -> None:

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from inference.model.pytorch.attention.pooled_attention import PackedPass, PooledAttention, pack_pass
-from inference.model.pytorch.pool.segment import Segment
+from inference.model.pytorch.attention import PackedPass, PooledAttention, pack_pass
+from inference.model.pytorch.pool import Segment
 from tests.support.attention_oracle import REACHES, TestPass, build_pass, check_pass
 from tests.support.plain_kernel import PlainKernel
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from inference.errors import ModelError
-from inference.model.pytorch.attention.reach import Reach, build_reach
+from inference.model.pytorch.transformers_hook import Reach, build_reach
 
 
 class _MaskConfig:

@@ -1,10 +1,9 @@
 import pytest
 import torch
 
-from inference.model.pytorch.attention.reach import Reach
-from inference.model.pytorch.attention.score_rule import ScoreRule
-from inference.model.pytorch.attention.segment_attention import SegmentAttention
-from inference.model.pytorch.pool.segment import build_lone_segment
+from inference.model.pytorch.attention import SegmentAttention
+from inference.model.pytorch.pool import build_lone_segment
+from inference.model.pytorch.transformers_hook import Reach, ScoreRule
 from tests.support.attention_oracle import REACHES, build_pass, check_pass
 
 

@@ -2,10 +2,8 @@ import pytest
 import torch
 
 from inference.errors import ModelError
-from inference.model.pytorch.attention.reach import Reach
-from inference.model.pytorch.attention.score_rule import ScoreRule
-from inference.model.pytorch.attention.transformers_hook import Plan, attach_plans, attend
-from inference.model.pytorch.pool.planes import LayerShape
+from inference.model.pytorch.pool import LayerShape
+from inference.model.pytorch.transformers_hook import Plan, Reach, ScoreRule, attach_plans, attend
 
 
 class _Layer(torch.nn.Module):

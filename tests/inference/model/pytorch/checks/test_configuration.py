@@ -6,8 +6,8 @@ import pytest
 import transformers
 
 from inference.errors import ModelError, OverloadedError
-from inference.model.pytorch.attention.transformers_hook import ATTENTION_NAME
-from inference.model.pytorch.checks.configuration import check_config, read_config, refusing_family
+from inference.model.pytorch.loader import check_config, read_config, refusing_family
+from inference.model.pytorch.transformers_hook import ATTENTION_NAME
 from tests.support.tiny_families import REFUSED_BY_CONFIG, build_config
 
 

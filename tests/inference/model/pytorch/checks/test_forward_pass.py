@@ -7,10 +7,10 @@ import torch
 import transformers
 
 from inference.errors import ModelError
-from inference.model.pytorch.attention.transformers_hook import ATTENTION_NAME
-from inference.model.pytorch.checks.configuration import check_config, refusing_family
-from inference.model.pytorch.checks.forward_pass import check_forward_pass
+from inference.model.pytorch.forward_check import check_forward_pass
+from inference.model.pytorch.loader import check_config, refusing_family
 from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.transformers_hook import ATTENTION_NAME
 from tests.support.tiny_families import (
     EXPERTS,
     KV,

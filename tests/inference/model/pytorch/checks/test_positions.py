@@ -7,11 +7,10 @@ import torch
 import transformers
 
 from inference.errors import ModelError
-from inference.model.pytorch.attention.transformers_hook import AttentionCall
-from inference.model.pytorch.checks.positions import find_max_tokens
-from inference.model.pytorch.pool.planes import LayerShape
-from inference.model.pytorch.pool.segment import build_lone_segment
+from inference.model.pytorch.pool import LayerShape, build_lone_segment
+from inference.model.pytorch.position_check import find_max_tokens
 from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.transformers_hook import AttentionCall
 from tests.support.tiny_families import EXPERTS, KV, build_config, build_model
 
 _CPU = torch.device("cpu")

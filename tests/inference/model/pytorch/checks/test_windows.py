@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 import torch
 
-from inference.model.pytorch.checks.windows import NARROW_CHUNK, NARROW_WINDOW, narrow_windows
+from inference.model.pytorch.forward_check import NARROW_CHUNK, NARROW_WINDOW, narrow_windows
 from tests.support.tiny_families import EXPERTS, KV, LAYER_TYPES, build_config, build_model
 
 

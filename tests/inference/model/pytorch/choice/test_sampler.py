@@ -7,9 +7,8 @@ from inference.errors import ModelError
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SampleRequest, SampleResult, Sampling
-from inference.model.pytorch.choice.sampler import TorchSampler
-from inference.model.pytorch.scoring.plain_scorer import PlainScorer
-from inference.model.pytorch.scoring.token_ranks import TokenRanks
+from inference.model.pytorch.sampler import TorchSampler
+from inference.model.pytorch.scoring import PlainScorer, TokenRanks
 from tests.support.counting_device import Counts, DeviceTensor, counting, find_device
 from tests.support.toys import toy_tokenizer
 from trie_cache.hot_prefixes import HotPrefixCache

@@ -4,10 +4,8 @@ import pytest
 import torch
 
 from inference.errors import ModelError
-from inference.model.pytorch.choice.scorer_loader import build_scorer, check_scorer
-from inference.model.pytorch.scoring.batch import NUM_ANSWERS, Batch
-from inference.model.pytorch.scoring.plain_scorer import PlainScorer
-from inference.model.pytorch.scoring.token_ranks import TokenRanks
+from inference.model.pytorch.sampler import build_scorer
+from inference.model.pytorch.scoring import NUM_ANSWERS, Batch, PlainScorer, TokenRanks, check_scorer
 from tests.support.choice_cases import make_vocabulary
 
 _CPU = torch.device("cpu")

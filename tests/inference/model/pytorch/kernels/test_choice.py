@@ -9,11 +9,8 @@ from hypothesis import given
 
 pytest.importorskip("triton", reason="triton cannot be imported; `make test-kernels` runs this")
 
-from inference.model.pytorch.choice.scorer_loader import check_scorer
-from inference.model.pytorch.kernels.choice_scorer import KernelScorer
-from inference.model.pytorch.scoring.batch import Edge, Question
-from inference.model.pytorch.scoring.plain_scorer import PlainScorer
-from inference.model.pytorch.scoring.token_ranks import TokenRanks
+from inference.model.pytorch.choice_kernel import KernelScorer
+from inference.model.pytorch.scoring import Edge, PlainScorer, Question, TokenRanks, check_scorer
 from tests.support.choice_cases import (
     KERNEL_TYPES,
     ChoiceCase,

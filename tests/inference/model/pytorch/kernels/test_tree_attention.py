@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from inference.errors import ModelError
-from inference.model.pytorch.attention.pooled_attention import PooledAttention
-from inference.model.pytorch.attention.reach import Reach
-from inference.model.pytorch.attention.score_rule import ScoreRule
-from inference.model.pytorch.pool.segment import Segment
+from inference.model.pytorch.attention import PooledAttention
+from inference.model.pytorch.pool import Segment
+from inference.model.pytorch.transformers_hook import Reach, ScoreRule
 from tests.support.attention_oracle import REACHES, PassShape, TestPass, build_pass, check_pass
 from tests.support.kernels import compiled, interpreted
 
@@ -22,7 +21,7 @@ def _build(test: TestPass, num_processors: int = 132) -> PooledAttention:
 
 
 def _pool(segments: Sequence[Segment], group: int, num_processors: int) -> PooledAttention:
-    from inference.model.pytorch.kernels.tree_attention import TreeAttentionKernel
+    from inference.model.pytorch.attention_kernel import TreeAttentionKernel
 
     return PooledAttention(segments, _CPU, TreeAttentionKernel(num_processors), group)
 

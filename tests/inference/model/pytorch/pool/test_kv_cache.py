@@ -7,10 +7,7 @@ from hypothesis import strategies as st
 
 from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
-from inference.model.pytorch.pool.kv_cache import SequenceCache, StoredToken
-from inference.model.pytorch.pool.planes import LayerShape
-from inference.model.pytorch.pool.segment import find_row_positions
-from inference.model.pytorch.pool.token_pool import TokenPool
+from inference.model.pytorch.pool import LayerShape, SequenceCache, StoredToken, TokenPool, find_row_positions
 from tests.support.toys import token_trees
 
 

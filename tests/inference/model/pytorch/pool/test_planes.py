@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from inference.errors import OverloadedError
-from inference.model.pytorch.pool.planes import LayerShape, Planes
+from inference.model.pytorch.pool import LayerShape, Planes
 
 _CPU = torch.device("cpu")
 _LAYERS = [LayerShape(2, 4, 3), LayerShape(2, 3, 3), LayerShape(1, 4, 4)]

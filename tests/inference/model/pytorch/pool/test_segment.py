@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference.healing.token_tree import TokenTree
-from inference.model.pytorch.pool.segment import build_lone_segment, build_tree_mask, find_row_positions
+from inference.model.pytorch.pool import build_lone_segment, build_tree_mask, find_row_positions
 from tests.support.toys import token_trees
 
 

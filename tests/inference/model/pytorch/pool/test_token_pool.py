@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference.errors import OverloadedError
-from inference.model.pytorch.pool.planes import LayerShape
-from inference.model.pytorch.pool.token_pool import Slots, TokenPool
+from inference.model.pytorch.pool import LayerShape, Slots, TokenPool
 
 
 def _build(capacity: int = 4) -> TokenPool:

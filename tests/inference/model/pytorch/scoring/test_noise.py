@@ -1,6 +1,6 @@
 import torch
 
-from inference.model.pytorch.scoring.noise import Level, _build_words, build_gumbels, build_uniforms
+from inference.model.pytorch.scoring import Level, _build_words, build_gumbels, build_uniforms
 
 # The authors' known answers for Philox 4x32-10: counter, key, first word of the result.
 _KNOWN = [

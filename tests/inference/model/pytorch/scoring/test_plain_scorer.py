@@ -6,9 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 
-from inference.model.pytorch.scoring.batch import Question
-from inference.model.pytorch.scoring.plain_scorer import PlainScorer
-from inference.model.pytorch.scoring.token_ranks import TokenRanks
+from inference.model.pytorch.scoring import PlainScorer, Question, TokenRanks
 from tests.support.choice_cases import (
     KERNEL_TYPES,
     ChoiceCase,

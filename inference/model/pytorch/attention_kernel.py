@@ -18,8 +18,8 @@ import triton.language as tl
 from triton.errors import TritonError
 
 from inference.errors import ModelError
-from inference.model.pytorch.attention.pooled_attention import PackedPass
-from inference.model.pytorch.attention.score_rule import ScoreRule
+from inference.model.pytorch.attention import PackedPass
+from inference.model.pytorch.transformers_hook import ScoreRule
 
 _MIN_BLOCK = 16  # the least size of a matrix product
 _MAX_SHARES = 32

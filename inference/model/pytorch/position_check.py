@@ -11,16 +11,16 @@ import torch
 import transformers
 
 from inference.errors import ModelError
-from inference.model.pytorch.checks.forward_pass import use_eager_attention
-from inference.model.pytorch.checks.tolerances import (
+from inference.model.pytorch.forward_check import (
     MAX_NOISE,
     find_difference,
     find_differences,
     find_neighbour_tolerance,
     find_tolerance,
     is_half,
+    use_eager_attention,
 )
-from inference.model.pytorch.pool.segment import build_lone_segment
+from inference.model.pytorch.pool import build_lone_segment
 from inference.model.pytorch.runner import Runner
 
 _NUM_TOKENS = 8  # of the sequences below

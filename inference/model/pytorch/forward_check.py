@@ -9,6 +9,7 @@ With the weights loaded, a few short passes find them, also where no configurati
 3. Other tokens in the neighbour and in other branches change nothing.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
@@ -19,20 +20,96 @@ import torch
 from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
-from inference.model.pytorch.attention.transformers_hook import ATTENTION_NAME, OWN_ATTENTION, AttentionCall
-from inference.model.pytorch.checks.tolerances import (
-    MAX_NOISE,
-    find_difference,
-    find_differences,
-    find_neighbour_tolerance,
-    find_noisy_tolerance,
-    find_tolerance,
-    is_half,
-)
-from inference.model.pytorch.checks.windows import NARROW_WINDOW, narrow_windows
-from inference.model.pytorch.pool.kv_cache import SequenceCache
-from inference.model.pytorch.pool.segment import build_lone_segment
+from inference.model.pytorch.pool import SequenceCache, build_lone_segment
 from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.transformers_hook import ATTENTION_NAME, OWN_ATTENTION, AttentionCall
+
+# Differences of a row of logits: root mean square, divided by the row's standard deviation. The default model has 1e-6
+# in float32. Layers that must be refused had 0.007 to 1.7 in float32, with random weights.
+_TOLERANCES = {torch.float64: 1e-4, torch.float32: 1e-3}
+# In half precision, of three quarters of the rows: a rounding error may route some tokens to other experts. Families
+# with four layers of random weights had 0.003 to 0.08.
+_HALF_TOLERANCE = 0.15
+MAX_NOISE = 0.3  # what rounding alone may change in half precision
+_NUM_NOISES = 3  # where that is much: how many times as much is allowed
+_NEIGHBOUR_SHARE = 0.1  # of the tolerance: what a neighbour may change. All families had 0
+
+
+def find_differences(logits: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    """The difference of each row of logits, as a share of the row's spread."""
+    logits, expected = logits.float(), expected.float()
+    return (logits - expected).pow(2).mean(dim=-1).sqrt() / expected.std(dim=-1)
+
+
+def find_difference(logits: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype) -> float:
+    """The largest difference of a row; in half precision, the largest of three quarters of the rows."""
+    differences = find_differences(logits, expected)
+    return (differences.max() if dtype in _TOLERANCES else differences.quantile(0.75)).item()
+
+
+def find_neighbour_tolerance(dtype: torch.dtype) -> float:
+    """The allowed difference of the same computation beside other neighbours."""
+    return _NEIGHBOUR_SHARE * _TOLERANCES.get(dtype, _HALF_TOLERANCE)
+
+
+def find_tolerance(dtype: torch.dtype) -> float:
+    """The allowed difference of the same logits computed in two ways."""
+    return _TOLERANCES.get(dtype, _HALF_TOLERANCE)
+
+
+def find_noisy_tolerance(noise: float) -> float:
+    """The allowed difference in half precision if rounding alone changes the logits by `noise`."""
+    return max(_HALF_TOLERANCE, _NUM_NOISES * noise)
+
+
+def is_half(dtype: torch.dtype) -> bool:
+    """True for types with so few digits that a rounding error may route a token to another expert."""
+    return dtype not in _TOLERANCES
+
+
+# Numbers of tokens. They differ, so that `build_reach` can tell windows and chunks apart.
+NARROW_WINDOW = 5
+NARROW_CHUNK = 4
+
+_WINDOW_NAME = re.compile(r"(.*_)?(sliding_window(_size)?|window_size|local_attention)")
+_CHUNK_NAME = re.compile(r"attention_chunk_size")
+
+
+@contextmanager
+def narrow_windows(model: torch.nn.Module) -> Iterator[None]:
+    """Inside the context, all windows and chunks that the model's configurations and modules name are small."""
+    changed: list[tuple[Any, str, int]] = []
+    try:
+        for owner in _iter_owners(model):
+            for name, value in list(vars(owner).items()):
+                size = _find_narrow_size(name)
+                if size is not None and type(value) is int and value > size:
+                    changed.append((owner, name, value))
+                    setattr(owner, name, size)
+        yield
+    finally:
+        for owner, name, value in changed:
+            setattr(owner, name, value)
+
+
+def _find_narrow_size(name: str) -> int | None:
+    if _CHUNK_NAME.fullmatch(name):
+        return NARROW_CHUNK
+    return NARROW_WINDOW if _WINDOW_NAME.fullmatch(name) else None
+
+
+def _iter_owners(model: torch.nn.Module) -> Iterator[Any]:
+    """The model's modules and all their configurations, each once."""
+    configs: dict[int, Any] = {}
+    for module in model.modules():
+        yield module
+        config = getattr(module, "config", None)
+        if config is not None:
+            configs[id(config)] = config
+            text_config = config.get_text_config(decoder=True)
+            configs[id(text_config)] = text_config
+    yield from configs.values()
+
 
 _NUM_PATH_TOKENS = 11  # tokens of each path below; equal, so that all paths are one batch
 _READ_LENGTHS = (7, 4)  # tokens of the two sequences that are prefilled in a separate pass

@@ -1,8 +1,10 @@
-"""Failed allocations: one error for the many ways in which torch reports them."""
+"""What every module here needs of a device: copies to it, and one error for its failed allocations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from inference.errors import OverloadedError
@@ -25,3 +27,17 @@ def refusing_when_out_of_memory(purpose: str) -> Iterator[None]:
 def is_out_of_memory(error: Exception) -> bool:
     """True if `error` reports a failed allocation."""
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(sign in str(error) for sign in _SIGNS)
+
+
+def copy_to_device(array: npt.NDArray[np.int64], device: torch.device) -> torch.Tensor:
+    """The array on the device. The host does not wait for the copy."""
+    host = torch.from_numpy(array)
+    if device.type == "cuda":
+        host = host.pin_memory()  # or the host would wait
+    return host.to(device, non_blocking=True)
+
+
+def copy_together(arrays: Sequence[npt.NDArray[np.int64]], device: torch.device) -> list[torch.Tensor]:
+    """The arrays as tensors of one dimension on the device, by a single copy."""
+    together = copy_to_device(np.concatenate([array.ravel() for array in arrays]), device)
+    return list(torch.split(together, [array.size for array in arrays]))

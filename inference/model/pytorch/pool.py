@@ -1,0 +1,319 @@
+"""One pool of keys and values for all sequences of a model.
+
+The keys and values of one token, in all layers, are in one *slot*. They are written once and never change. So sequences
+that begin with the same tokens have the same slots, and to copy a sequence is to hold its slots once more. A slot that
+nobody holds is free. A sequence's part in a forward pass is a *segment*: its new rows, and the slots that they see.
+"""
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from inference.errors import OverloadedError
+from inference.healing.token_tree import TokenTree
+from inference.model.pytorch.device import refusing_when_out_of_memory
+
+
+@dataclass(frozen=True, slots=True)
+class LayerShape:
+    """The shape of one token's keys and values in one layer. The layers of a model may differ."""
+
+    num_kv_heads: int
+    key_dim: int
+    value_dim: int
+
+
+class Planes:
+    """The keys and the values of each layer: [num_kv_heads, capacity, dim] each, device. A *slot* is one of `capacity`.
+
+    Those of the same shape are in one tensor, so that most models have a single tensor to grow.
+    """
+
+    def __init__(self, layers: Sequence[LayerShape], dtype: torch.dtype, device: torch.device, capacity: int) -> None:
+        """Allocates `capacity` slots. Raises OverloadedError."""
+        self._places: list[tuple[int, int]] = []  # of keys and values in turn: number of the tensor, index in it
+        sizes: Counter[tuple[int, int]] = Counter()
+        numbers: dict[tuple[int, int], int] = {}
+        for layer in layers:
+            for dim in (layer.key_dim, layer.value_dim):
+                size = (layer.num_kv_heads, dim)
+                self._places.append((numbers.setdefault(size, len(numbers)), sizes[size]))
+                sizes[size] += 1
+        self._capacity = capacity
+        with refusing_when_out_of_memory(_purpose(capacity)):
+            self._tensors = [
+                torch.empty((count, heads, capacity, dim), dtype=dtype, device=device)
+                for (heads, dim), count in sizes.items()
+            ]
+
+    @property
+    def capacity(self) -> int:
+        """The number of slots."""
+        return self._capacity
+
+    @property
+    def slot_nbytes(self) -> int:
+        """The memory of one token's keys and values."""
+        return sum(tensor[:, :, :1].numel() * tensor.element_size() for tensor in self._tensors)
+
+    def find(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The keys and the values of one layer."""
+        (key_tensor, key_index), (value_tensor, value_index) = self._places[2 * layer : 2 * layer + 2]
+        return self._tensors[key_tensor][key_index], self._tensors[value_tensor][value_index]
+
+    @torch.inference_mode()
+    def grow(self, capacity: int) -> None:
+        """Increases the capacity; what is stored stays. Raises OverloadedError, with nothing changed."""
+        with refusing_when_out_of_memory(_purpose(capacity)):
+            grown = [old.new_empty(*old.shape[:2], capacity, old.shape[3]) for old in self._tensors]
+        for new, old in zip(grown, self._tensors, strict=True):
+            new[:, :, : self._capacity] = old
+        self._tensors, self._capacity = grown, capacity
+
+    @torch.inference_mode()
+    def fill_zeros(self, first: int) -> None:
+        """Fills the slots from `first` on with zeros."""
+        for tensor in self._tensors:
+            tensor[:, :, first:] = 0
+
+
+def _purpose(num_tokens: int) -> str:
+    return f"the keys and values of {num_tokens} tokens"
+
+
+Slots = npt.NDArray[np.int64]  # numbers of slots, each once
+
+
+class TokenPool:
+    """The slots of a model. Used by one thread, but for `release_later`."""
+
+    def __init__(
+        self, layers: Sequence[LayerShape], dtype: torch.dtype, device: torch.device, capacity: int = 256
+    ) -> None:
+        """Allocates `capacity` slots. Raises OverloadedError."""
+        self.planes = Planes(layers, dtype, device, capacity)
+        self.slot_nbytes = self.planes.slot_nbytes
+        self._num_holders = np.zeros(capacity, dtype=np.int32)
+        self._free = list(range(capacity))[::-1]  # the lowest numbers are taken first
+        self._released: deque[Slots] = deque()
+
+    @property
+    def num_free(self) -> int:
+        """The number of slots that nobody holds."""
+        self._collect()
+        return len(self._free)
+
+    def allocate(self, num_slots: int) -> Slots:
+        """Free slots, which the caller holds from now on. Raises OverloadedError, with nothing changed."""
+        num_missing = num_slots - self.num_free
+        if num_missing > 0:
+            self._grow(num_missing)
+        start = len(self._free) - num_slots
+        slots = np.array(self._free[start:][::-1], dtype=np.int64)
+        del self._free[start:]
+        self._num_holders[slots] = 1
+        return slots
+
+    def count_holders(self, slots: Slots) -> npt.NDArray[np.int32]:
+        """How many hold each slot."""
+        return self._num_holders[slots]
+
+    def hold(self, slots: Slots) -> None:
+        """Holds slots once more."""
+        self._num_holders[slots] += 1
+
+    def release(self, slots: Slots) -> None:
+        """Ends one hold of each slot."""
+        self._num_holders[slots] -= 1
+        self._free += slots[self._num_holders[slots] == 0][::-1].tolist()
+
+    def release_later(self, slots: Slots) -> None:
+        """The same, from any thread: an object that holds slots may be collected anywhere."""
+        self._released.append(slots)
+
+    def _collect(self) -> None:
+        while self._released:
+            self.release(self._released.popleft())
+
+    def _grow(self, num_missing: int) -> None:
+        before = self.planes.capacity
+        try:
+            self.planes.grow(before + max(before, num_missing))
+        except OverloadedError:
+            if num_missing >= before:
+                raise
+            self.planes.grow(before + num_missing)
+        capacity = self.planes.capacity
+        self._num_holders = np.concatenate([self._num_holders, np.zeros(capacity - before, dtype=np.int32)])
+        self._free = [*range(before, capacity)][::-1] + self._free
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """The rows of one store in a forward pass. All arrays are on the host."""
+
+    planes: Planes | None  # None: the keys and values of the rows themselves, which are not stored
+    new_slots: Slots  # [num_rows]: where the rows' own keys and values are written
+    positions: npt.NDArray[np.int64]  # [num_rows]: each row's position in its sequence
+    key_slots: Slots  # [num_keys]: the keys that the rows may see, in this order; their own are among them
+    key_positions: npt.NDArray[np.int64]  # [num_keys]
+    # [num_rows, num_last] bool: which of the last keys each row sees. All rows see the keys before. None: all keys.
+    visible: npt.NDArray[np.bool_] | None
+
+    @property
+    def num_rows(self) -> int:
+        """The number of tokens that are forwarded."""
+        return len(self.positions)
+
+    @property
+    def num_open(self) -> int:
+        """How many of the first keys all rows see."""
+        return len(self.key_slots) - (0 if self.visible is None else self.visible.shape[1])
+
+
+def build_lone_segment(positions: Sequence[int]) -> Segment:
+    """A segment of tokens at `positions`, each of which sees those before it. Their keys are not stored."""
+    rows, places = np.arange(len(positions)), np.array(positions)
+    return Segment(None, rows, places, rows, places, build_tree_mask(TokenTree((0,) * len(positions))))
+
+
+def find_row_positions(tree: TokenTree) -> list[int]:
+    """The position of each of the tree's rows, counted from the chain's first token."""
+    num_chain = len(tree.chain_ids)
+    return [*range(num_chain), *(num_chain - 1 + depth for depth in tree.find_depths())]
+
+
+def build_tree_mask(tree: TokenTree, num_stored: int = 0) -> npt.NDArray[np.bool_] | None:
+    """The rows of a tree that each row may see: the chain up to the row, and the row's ancestors.
+
+    The first `num_stored` rows are not forwarded, and have no line. Returns [num_new_rows, num_rows] bool; None for a
+    single row, which sees everything.
+    """
+    if tree.num_rows == 1:
+        return None
+    num_chain = len(tree.chain_ids)
+    visible = np.tri(tree.num_rows, dtype=np.bool_)
+    visible[num_chain:, num_chain:] = False
+    for branch in range(len(tree.branch_ids)):
+        visible[num_chain + branch, [num_chain + ancestor for ancestor in tree.iter_path(branch)]] = True
+    return visible[num_stored:]
+
+
+_NO_SLOTS: Slots = np.empty(0, dtype=np.int64)
+
+
+class StoredToken:
+    """Holds the keys and values of one token, whatever becomes of the cache that computed them."""
+
+    def __init__(self, pool: TokenPool, slot: int) -> None:
+        self._pool = pool
+        self.slot = slot
+        pool.hold(np.array([slot]))
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes, if nothing else holds the slot."""
+        return self._pool.slot_nbytes
+
+    def __del__(self) -> None:
+        self._pool.release_later(np.array([self.slot]))
+
+
+class SequenceCache:
+    """The slots of one sequence's kept tokens, and further ones for the new tokens of its next pass."""
+
+    def __init__(self, pool: TokenPool, room: int = 256) -> None:
+        """An empty cache with room for some tokens. Raises OverloadedError."""
+        self._pool = pool
+        self._kept = self._spare = _NO_SLOTS
+        self._written = _NO_SLOTS  # by the last pass, in the order of the tree's rows; stored branches first
+        self._spare = pool.allocate(room)  # the first of them are written by the next pass
+
+    def __del__(self) -> None:
+        self._pool.release_later(self._kept)
+        self._pool.release_later(self._spare)
+
+    @property
+    def num_tokens(self) -> int:
+        """The number of kept tokens."""
+        return len(self._kept)
+
+    @property
+    def capacity(self) -> int:
+        """The number of tokens that it has room for."""
+        return len(self._kept) + len(self._spare)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of its slots, also of those that others hold as well."""
+        return self.capacity * self._pool.slot_nbytes
+
+    def reserve(self, num_new: int) -> None:
+        """Makes room for `num_new` tokens after the kept ones. Raises OverloadedError, with the cache unchanged."""
+        num_missing = num_new - len(self._spare)
+        if num_missing > 0:
+            self._spare = np.concatenate([self._spare, self._pool.allocate(num_missing)])
+
+    def build_segment(self, tree: TokenTree, stored: Sequence[StoredToken] = ()) -> Segment:
+        """The segment of a forward pass over `tree`. Call `reserve` first.
+
+        `stored`: the first branches of a tree without a chain. They are seen, and not forwarded.
+        """
+        assert not (stored and tree.chain_ids), "a chain is forwarded before all branches"
+        new_slots = self._spare[: tree.num_rows - len(stored)]
+        self._written = np.concatenate([np.array([row.slot for row in stored], dtype=np.int64), new_slots])
+        positions = np.array(find_row_positions(tree)) + self.num_tokens
+        return Segment(
+            self._pool.planes,
+            new_slots,
+            positions[len(stored) :],
+            np.concatenate([self._kept, self._written]),
+            np.concatenate([np.arange(self.num_tokens), positions]),
+            build_tree_mask(tree, len(stored)),
+        )
+
+    def keep(self, tree: TokenTree, node: int | None) -> None:
+        """Keeps the chain of the last forwarded tree and the path to `node`; discards the other branches."""
+        num_chain = len(tree.chain_ids)
+        self._append(self._written[[*range(num_chain), *(num_chain + branch for branch in tree.find_path(node))]])
+        has_others = self._pool.count_holders(self._spare) > 1  # as kept or stored tokens, which must not change
+        self._pool.release(self._spare[has_others])
+        self._spare = self._spare[~has_others]
+        self._written = _NO_SLOTS
+
+    def copy_branches(self, tree: TokenTree) -> list[StoredToken]:
+        """The keys and values of each branch of the last forwarded tree. Call it before `keep`."""
+        return [StoredToken(self._pool, int(slot)) for slot in self._written[len(tree.chain_ids) :]]
+
+    def copy_tokens(self, start: int) -> list[StoredToken]:
+        """The keys and values of the kept tokens from `start` on."""
+        return [StoredToken(self._pool, int(slot)) for slot in self._kept[start:]]
+
+    def append(self, rows: Sequence[StoredToken]) -> None:
+        """Keeps further tokens, whose keys and values are in the same pool."""
+        self._append(np.array([row.slot for row in rows], dtype=np.int64))
+
+    def cut(self, num_tokens: int) -> None:
+        """Discards the kept tokens after the first `num_tokens`."""
+        assert num_tokens <= self.num_tokens
+        self._pool.release(self._kept[num_tokens:])
+        self._kept = self._kept[:num_tokens]
+
+    def fork(self, num_tokens: int | None = None, capacity: int = 0) -> Self:
+        """A cache with the same first tokens; with all if None. It has room for `capacity` tokens, or for these.
+
+        Raises OverloadedError.
+        """
+        kept = self._kept[:num_tokens]
+        other = type(self)(self._pool, max(0, capacity - len(kept)))
+        other._append(kept)
+        return other
+
+    def _append(self, slots: Slots) -> None:
+        self._pool.hold(slots)
+        self._kept = np.concatenate([self._kept, slots])
