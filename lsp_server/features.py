@@ -1,17 +1,22 @@
-"""The LSP features: maps LSP messages to calls of the server, and its answers to LSP results."""
+"""The LSP features: maps LSP messages to calls of the server, and its answers to LSP results.
+
+Editors also say which suggestions were shown, and which were accepted, whole or in part. LSP has no messages for this.
+The two notifications are those that clients of other completion servers send. Acceptance is the item's command, which a
+client executes after it has inserted the text (LSP, InlineCompletionItem.command).
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from lsprotocol import types
 
-from lsp_server.completion.backend import BackendFactory
+from lsp_server.backend import BackendFactory
+from lsp_server.documents import Place
 from lsp_server.items import completion_item, extend_selected, inline_item
+from lsp_server.no_suggestion import NoSuggestion
 from lsp_server.privacy.exclusion import Policy
-from lsp_server.reporting.reasons import Silence
 from lsp_server.server import MidtokenServer, Suggestion
-from lsp_server.text.documents import Place
-from lsp_server.usage import add_acceptance, add_usage_features
 
 # After these characters, a client without inline completion requests a completion. After letters it always does.
 _TRIGGER_CHARACTERS: Sequence[str] = tuple(" .,:;=+-*/<>([{\"'@")
@@ -78,7 +83,7 @@ def _add_inline_completion(server: MidtokenServer, writes_lf: bool) -> None:
     async def _inline_completion(params: types.InlineCompletionParams) -> types.InlineCompletionList | None:
         is_invoked = params.context.trigger_kind is types.InlineCompletionTriggerKind.Invoked
         found = await server.suggest(params.text_document.uri, params.position, is_invoked)
-        if isinstance(found, Silence):
+        if isinstance(found, NoSuggestion):
             return types.InlineCompletionList([]) if found.reason.hides_suggestion else None
         place = replace(found.place, line_end="\n") if writes_lf else found.place
         return _to_inline_list(found, place, params.context.selected_completion_info)
@@ -108,9 +113,9 @@ def _to_inline_list(
     return types.InlineCompletionList([add_acceptance(item, suggestion.number) for item in items])
 
 
-def _to_menu(found: Suggestion | Silence, reads_markdown: bool) -> types.CompletionList:
+def _to_menu(found: Suggestion | NoSuggestion, reads_markdown: bool) -> types.CompletionList:
     """Marks the list as incomplete, so that the editor requests a new one after the next letter."""
-    if isinstance(found, Silence):
+    if isinstance(found, NoSuggestion):
         return types.CompletionList(is_incomplete=True, items=[])
     items = [completion_item(each, found.context, found.place, reads_markdown) for each in found.insertions]
     return types.CompletionList(is_incomplete=True, items=items)
@@ -133,3 +138,51 @@ def _reads_markdown(params: types.InitializeParams) -> bool:
 def _is_neovim(params: types.InitializeParams) -> bool:
     r"""Neovim 0.12 splits the text of an inline completion at \n only, and would draw and insert each \r as ^M."""
     return params.client_info is not None and params.client_info.name == "Neovim"
+
+
+DID_SHOW = "textDocument/didShowCompletion"
+DID_ACCEPT_PART = "textDocument/didPartiallyAcceptCompletion"
+DID_ACCEPT = "midtoken.didAccept"
+COUNTERS = "midtoken.counters"
+
+
+def add_usage_features(server: MidtokenServer) -> None:
+    """Adds the notifications, and the commands that report acceptance and return the counters."""
+
+    # The parameters have no type in lsprotocol, hence Any. Other clients may send anything.
+    @server.feature(DID_SHOW)
+    def _show(params: Any) -> None:
+        number = _find_number(params)
+        if number is not None:
+            server.counters.note_shown(number)
+
+    @server.feature(DID_ACCEPT_PART)
+    def _accept_part(params: Any) -> None:
+        length = _get(params, "acceptedLength")
+        if isinstance(length, int) and length > 0:
+            server.counters.note_part(length)
+
+    @server.command(DID_ACCEPT)
+    def _accept(*_: Any) -> None:
+        server.counters.accepted += 1
+
+    @server.command(COUNTERS)
+    def _count(*_: Any) -> dict[str, Any]:
+        return server.counters.to_json()
+
+
+def add_acceptance(item: types.InlineCompletionItem, number: int) -> types.InlineCompletionItem:
+    """Returns the item with the command that reports its acceptance."""
+    item.command = types.Command(title="accepted", command=DID_ACCEPT, arguments=[number])
+    return item
+
+
+def _find_number(params: Any) -> int | None:
+    """The number that `add_acceptance` has put into an item."""
+    arguments = _get(_get(_get(params, "item"), "command"), "arguments")
+    number = arguments[0] if isinstance(arguments, list) and arguments else None
+    return number if isinstance(number, int) else None
+
+
+def _get(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None

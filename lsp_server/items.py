@@ -16,11 +16,10 @@ from lsprotocol.types import (
     TextEdit,
 )
 
-from lsp_server.filters.fit import Insertion
-from lsp_server.filters.suffix_overlap import is_word
-from lsp_server.text.context import Context
-from lsp_server.text.documents import Place
-from lsp_server.text.positions import num_units, split_line
+from lsp_server.context import Context
+from lsp_server.documents import Place
+from lsp_server.filters import Insertion, is_word
+from lsp_server.positions import num_units, split_line
 
 
 def inline_item(insertion: Insertion, context: Context, place: Place) -> InlineCompletionItem:

@@ -11,27 +11,31 @@ from pygls.exceptions import FeatureRequestError, JsonRpcException
 from pygls.lsp.server import LanguageServer
 
 from inference.protocol.completion import Chunks, CompletionRequest
-from lsp_server.completion.backend import BackendFactory, BackendStarter
-from lsp_server.completion.generation import Question
-from lsp_server.completion.session import Session
-from lsp_server.disturbance import find_disturbance, is_paste
-from lsp_server.eligibility import find_document_silence
+from lsp_server.backend import BackendFactory, BackendStarter
+from lsp_server.context import Context, cut_context
+from lsp_server.counters import Counters
+from lsp_server.documents import Document, Documents, Place
+from lsp_server.editor_process import EditorProcess
 from lsp_server.errors import EditorError, OutOfStepError, to_midtoken_error
-from lsp_server.filters.fit import Insertion, fit
-from lsp_server.privacy.excerpt import cut_excerpt
+from lsp_server.filters import Insertion, fit
+from lsp_server.generation import Question
+from lsp_server.no_suggestion import (
+    NoSuggestion,
+    Reason,
+    find_disturbance,
+    find_document_reason,
+    is_paste,
+    to_no_suggestion,
+)
+from lsp_server.positions import replace_surrogates
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
-from lsp_server.related.selection import RelatedText
-from lsp_server.reporting.counters import Counters
-from lsp_server.reporting.reasons import Reason, Silence, to_silence
-from lsp_server.reporting.status import Status
-from lsp_server.reporting.window import LspWindow
+from lsp_server.privacy.redaction import cut_excerpt
+from lsp_server.protocol import MidtokenProtocol, build_strict_converter
+from lsp_server.related import RelatedText
+from lsp_server.session import Session
 from lsp_server.settings import SECTION, Settings, SettingsSources
-from lsp_server.text.context import Context, cut_context
-from lsp_server.text.documents import Document, Documents, Place
-from lsp_server.text.positions import replace_surrogates
-from lsp_server.transport.editor_process import EditorProcess
-from lsp_server.transport.pygls_overrides import MidtokenProtocol, build_strict_converter
+from lsp_server.status import LspWindow, Status
 
 _MAX_ITEMS = 3
 _MAX_OTHERS = 20  # other documents whose declarations may be sent, those that were opened or edited last
@@ -59,7 +63,7 @@ class MidtokenServer(LanguageServer):
         super().__init__(
             "midtoken", _find_version(), protocol_cls=MidtokenProtocol, converter_factory=build_strict_converter
         )
-        self.protocol.on_lost_edit = self.lose_step
+        self.protocol.on_unreadable_edit = self.lose_text
         self.editor = EditorProcess()
         self.settings = Settings()
         self.documents = Documents(types.PositionEncodingKind.Utf16)
@@ -105,7 +109,7 @@ class MidtokenServer(LanguageServer):
         self.close(item.uri)
         document = self.documents.open(item)
         self._sessions[item.uri] = Session(self._starter, self._status)
-        if self._judge(document) is None:
+        if self._check(document) is None:
             self._guard.prepare()
             self._starter.start()
 
@@ -120,21 +124,21 @@ class MidtokenServer(LanguageServer):
                 offered = self._offered.get(document.uri, frozenset())
                 document.was_pasted = is_paste(document.last_edit, offered)
             self.documents.note_edit(document)
-            self._judge(document)
+            self._check(document)
         except EditorError as error:
             self._status.failed(error)
 
-    def lose_step(self, uri: str | None) -> None:
+    def lose_text(self, uri: str | None) -> None:
         """To be called for an edit that cannot be read. Without a URI it may concern any document."""
         if uri is not None and uri not in self._sessions:  # the message was to open it
             self.open(types.TextDocumentItem(uri, "", 0, ""))
         for document in self.documents.get_all() if uri is None else [self.documents.get(uri)]:
             self._sessions[document.uri].supersede()
             try:
-                document.lose_step("the editor sent an edit that cannot be read")
+                document.lose_text("the editor sent an edit that cannot be read")
             except OutOfStepError as error:
                 self._status.failed(error)
-            self._judge(document)
+            self._check(document)
 
     def close(self, uri: str) -> None:
         """Removes a document and cancels its generation. Does nothing if the document is not open."""
@@ -145,7 +149,7 @@ class MidtokenServer(LanguageServer):
         if uri in self._sessions:
             self._sessions.pop(uri).close()
 
-    async def suggest(self, uri: str, position: types.Position, is_invoked: bool = False) -> Suggestion | Silence:
+    async def suggest(self, uri: str, position: types.Position, is_invoked: bool = False) -> Suggestion | NoSuggestion:
         """Returns what to suggest at a position, or why there is nothing. The user has been told of a failure.
 
         `is_invoked`: a person asked for it, so it may be up to three suggestions.
@@ -154,13 +158,13 @@ class MidtokenServer(LanguageServer):
             found = await self._suggest(self.documents.get(uri), position, is_invoked)
         except EditorError as error:
             self._status.failed(error)
-            found = to_silence(error)
+            found = to_no_suggestion(error)
         except Exception as error:  # the outermost handler: a defect must fail only this request
             self.report_server_error(error, type(error))
-            found = Silence(Reason.FAILED)
-        if isinstance(found, Silence):
+            found = NoSuggestion(Reason.FAILED)
+        if isinstance(found, NoSuggestion):
             self.counters.silences[found.reason] += 1
-            self._status.silent(found, is_invoked)
+            self._status.not_suggested(found, is_invoked)
         return found
 
     async def close_all(self) -> None:
@@ -187,30 +191,32 @@ class MidtokenServer(LanguageServer):
         if source is not FeatureRequestError:
             self._status.failed(to_midtoken_error(error))
 
-    async def _suggest(self, document: Document, position: types.Position, is_invoked: bool) -> Suggestion | Silence:
-        silence = self._judge(document)
-        if silence is not None:
-            return silence
+    async def _suggest(
+        self, document: Document, position: types.Position, is_invoked: bool
+    ) -> Suggestion | NoSuggestion:
+        found = self._check(document)
+        if found is not None:
+            return found
         place = document.find_place(position)
         context = cut_context(document, place.position, self.settings)
         if not is_invoked:
-            silence = find_disturbance(document, place, context)
-            if silence is not None:
-                return silence
+            found = find_disturbance(document, place, context)
+            if found is not None:
+                return found
         sent = self._guard.redact_excerpt(cut_excerpt(document, place.position, context))
         if sent is None:
-            return Silence(Reason.IN_SECRET, "the cursor is in a secret, which is not sent")
+            return NoSuggestion(Reason.IN_SECRET, "the cursor is in a secret, which is not sent")
         question = Question(context.prefix, context.suffix, self._build_request(document, sent))
         session = self._sessions[document.uri]
         answer = await session.complete(question)
-        if isinstance(answer, Silence):
+        if isinstance(answer, NoSuggestion):
             return answer
         others = await session.draw_alternatives(question) if is_invoked else []
-        if isinstance(others, Silence):
+        if isinstance(others, NoSuggestion):
             return others
         insertions = self._fit([answer, *others], context)
         if not insertions:
-            return Silence(Reason.FILTERED if answer.strip() else Reason.NOTHING)
+            return NoSuggestion(Reason.FILTERED if answer.strip() else Reason.NOTHING)
         self._offered[document.uri] = frozenset(context.line_before + each.text for each in insertions)
         self.counters.suggested += 1
         return Suggestion(place, context, insertions, self.counters.suggested)
@@ -221,16 +227,16 @@ class MidtokenServer(LanguageServer):
         distinct = dict.fromkeys(each for each in fitted if each is not None)
         return tuple(distinct)[:_MAX_ITEMS]
 
-    def _judge(self, document: Document) -> Silence | None:
+    def _check(self, document: Document) -> NoSuggestion | None:
         """Returns why a document has no suggestions, None if it has, and tells the user if that has changed."""
-        silence = self._find_silence(document)
-        self._status.judged(document.uri, silence)
-        return silence
+        found = self._find_reason(document)
+        self._status.checked(document.uri, found)
+        return found
 
-    def _find_silence(self, document: Document) -> Silence | None:
+    def _find_reason(self, document: Document) -> NoSuggestion | None:
         # The folders of the workspace may change at any time. Without a change this costs a microsecond.
         self._guard.configure(self.settings.exclude, list(self.workspace.folders), self.settings.redact_secrets)
-        return find_document_silence(document, self.settings, self._languages, self._guard)
+        return find_document_reason(document, self.settings, self._languages, self._guard)
 
     def _read_settings(self) -> None:
         read = self._settings_sources.read()
@@ -238,10 +244,10 @@ class MidtokenServer(LanguageServer):
         self._related.max_bytes = self.settings.max_related_bytes
         self._status.configured(read.problems)
         for document in self.documents.get_all():
-            self._judge(document)
+            self._check(document)
 
     def _build_request(self, document: Document, sent: Context) -> CompletionRequest:
-        others = [each for each in self.documents.get_all()[:_MAX_OTHERS] if self._find_silence(each) is None]
+        others = [each for each in self.documents.get_all()[:_MAX_OTHERS] if self._find_reason(each) is None]
         return CompletionRequest(
             prefix=self._related.add(sent, document, others),
             suffix=sent.suffix,

@@ -9,13 +9,12 @@ from typing import NoReturn
 
 from pygls.io_ import StdoutWriter
 
-from lsp_server.completion.backend import BackendFactory
+from lsp_server.backend import BackendFactory
 from lsp_server.features import build_server
+from lsp_server.messages import open_descriptor, serve_messages
 from lsp_server.privacy.exclusion import Policy
+from lsp_server.protocol import keep_text_out_of_logs
 from lsp_server.server import MidtokenServer
-from lsp_server.transport.log_filter import keep_text_out_of_logs
-from lsp_server.transport.messages import serve_messages
-from lsp_server.transport.stdin_reader import open_descriptor
 
 
 def serve_stdio(connect: BackendFactory, languages: tuple[str, ...] | None = None) -> NoReturn:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lsp_server.related.declarations import find_declarations
-from lsp_server.text.documents import split_lines
+from lsp_server.declarations import find_declarations
+from lsp_server.documents import split_lines
 
 # Packages of the development environment that are not in models/training/corpus.txt.
 _PACKAGES = (

@@ -14,9 +14,9 @@ from lsprotocol.types import (
 
 from benchmarks.corpora.typing import Session
 from inference.protocol.completion import Chunks, CompletionRequest
+from lsp_server.context import cut_context
+from lsp_server.documents import Document
 from lsp_server.settings import Settings
-from lsp_server.text.context import cut_context
-from lsp_server.text.documents import Document
 
 _ENCODING = PositionEncodingKind.Utf32  # counts characters, as Python does
 

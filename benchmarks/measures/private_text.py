@@ -9,9 +9,9 @@ from typing import Any, Self
 
 from benchmarks.corpora.private_files import count_secret_bytes, iter_excluded, iter_secrets
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
-from lsp_server.completion.backend import CompletionBackend
+from lsp_server.backend import CompletionBackend
 from lsp_server.features import build_server
-from lsp_server.transport.messages import serve_messages
+from lsp_server.messages import serve_messages
 
 _AFTER = "\n\n\ndef after():\n    return 1\n"
 

@@ -8,10 +8,9 @@ from functools import cached_property
 
 from lsp_server.privacy.credentials import build_credential_rules
 from lsp_server.privacy.git_rules import GitRules
+from lsp_server.privacy.paths import LinkLoopError, iter_spellings, read_uri
 from lsp_server.privacy.patterns import is_refused, parse_patterns, to_latin1
 from lsp_server.privacy.rule_files import Rule, RuleFiles, RuleList, UnreadableRulesError, find_rule, list_folders
-from lsp_server.privacy.spellings import LinkLoopError, iter_spellings
-from lsp_server.privacy.uris import read_uri
 
 IGNORE_FILE = ".midtokenignore"
 

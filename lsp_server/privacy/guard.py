@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from lsp_server.privacy.excerpt import Excerpt
+from lsp_server.context import Context
 from lsp_server.privacy.exclusion import Policy
-from lsp_server.privacy.redaction import Redactor
-from lsp_server.text.context import Context
+from lsp_server.privacy.redaction import Excerpt, Redactor
 
 
 class Guard:

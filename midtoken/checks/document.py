@@ -5,11 +5,11 @@ from pathlib import Path
 
 from lsprotocol.types import PositionEncodingKind, TextDocumentItem
 
-from lsp_server.eligibility import find_document_silence
+from lsp_server.documents import Document
+from lsp_server.no_suggestion import find_document_reason
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
 from lsp_server.settings import Settings
-from lsp_server.text.documents import Document
 from midtoken.checks.check import Check, good, note, wrong
 
 _LANGUAGES = {".py": "python", ".pyi": "python"}  # the identifiers that editors give files with these endings
@@ -29,9 +29,9 @@ def check_document(path: Path, environment: Mapping[str, str], model_languages: 
         return wrong(f"{path} is not UTF-8, so it is no text that can be completed", "Convert it if it is text.")
     language = _LANGUAGES.get(path.suffix, path.suffix.removeprefix("."))
     document = Document(TextDocumentItem(path.as_uri(), language, 0, text), PositionEncodingKind.Utf8)
-    silence = find_document_silence(document, Settings(), model_languages, Guard(Policy(environment)))
-    if silence is not None:
-        return wrong(f"{path} gets no suggestions ({silence.reason}): {silence.message}", "")
+    found = find_document_reason(document, Settings(), model_languages, Guard(Policy(environment)))
+    if found is not None:
+        return wrong(f"{path} gets no suggestions ({found.reason}): {found.message}", "")
     if not path.exists():
         return note(f"{path} does not exist yet; it would get suggestions")
     return good(f"{path} gets suggestions, unless the settings of your editor exclude it")

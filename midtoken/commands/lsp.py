@@ -9,7 +9,7 @@ import sys
 from importlib import import_module
 from typing import NoReturn
 
-from lsp_server.completion.backend import CompletionBackend
+from lsp_server.backend import CompletionBackend
 from lsp_server.stdio import serve_stdio
 from midtoken.arguments.parser import add_connection_arguments
 from midtoken.resources import DEFAULT_MODEL_LANGUAGES

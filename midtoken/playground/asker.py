@@ -9,10 +9,10 @@ from typing import Literal
 from inference.errors import ServerError, ServerUnreachableError
 from inference.protocol.characters import CharacterRequest, NextByte
 from inference.protocol.completion import CompletionRequest, Extent, Healing, Priority
+from lsp_server.context import Context
 from lsp_server.errors import to_connect_error, to_midtoken_error
-from lsp_server.privacy.excerpt import Excerpt
 from lsp_server.privacy.guard import Guard
-from lsp_server.text.context import Context
+from lsp_server.privacy.redaction import Excerpt
 from midtoken.answer import Answer, complete
 from midtoken.playground.link import Backend, Link
 from midtoken.playground.messages import Failure, Message, Question, Waiting

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from lsp_server.errors import BrokenInputError
-from lsp_server.transport.messages import MAX_BODY_BYTES, read_body
+from lsp_server.messages import MAX_BODY_BYTES, read_body
 
 
 class LanguageServerProcess:

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from lsp_server.reporting.reasons import Reason
+from lsp_server.no_suggestion import Reason
 
 _PAGE = Path(__file__).parents[2] / "docs/no_suggestion.md"
 

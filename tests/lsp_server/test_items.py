@@ -3,10 +3,10 @@
 import pytest
 from lsprotocol.types import MarkupContent, MarkupKind, Position, PositionEncodingKind, Range, SelectedCompletionInfo
 
-from lsp_server.filters.fit import Insertion
+from lsp_server.context import Context
+from lsp_server.documents import Place
+from lsp_server.filters import Insertion
 from lsp_server.items import completion_item, extend_selected, inline_item
-from lsp_server.text.context import Context
-from lsp_server.text.documents import Place
 
 UTF8, UTF16 = PositionEncodingKind.Utf8, PositionEncodingKind.Utf16
 

@@ -13,7 +13,7 @@ from lsprotocol.types import (
 )
 
 from inference.errors import ServerUnreachableError
-from lsp_server.reporting.reasons import Reason, Silence
+from lsp_server.no_suggestion import NoSuggestion, Reason
 from tests.support.lsp_editor import URI, wait_for
 from tests.support.lsp_in_process import InProcess, run_in_process
 
@@ -29,7 +29,7 @@ async def both() -> AsyncIterator[InProcess]:
 
 async def test_a_defect_fails_one_request_and_is_reported_without_text(both: InProcess) -> None:
     no_position: Any = None
-    assert await both.server.suggest(URI, no_position) == Silence(Reason.FAILED)
+    assert await both.server.suggest(URI, no_position) == NoSuggestion(Reason.FAILED)
     await wait_for(lambda: both.editor.shown != [])
     assert both.editor.shown[0].startswith("midtoken: unexpected ")
     assert "secret" not in both.editor.shown[0]

@@ -5,7 +5,7 @@ from typing import Any
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
-from lsp_server.usage import COUNTERS, DID_ACCEPT_PART, DID_SHOW
+from lsp_server.features import COUNTERS, DID_ACCEPT_PART, DID_SHOW
 from tests.support.lsp_editor import wait_for
 from tests.support.lsp_in_process import InProcess, run_in_process
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
-from lsp_server.reporting.window import STATUS_NOTIFICATION
+from lsp_server.status import STATUS_NOTIFICATION
 
 URI = "file:///project/file.py"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
-from lsp_server.reporting.status import StatusReport
+from lsp_server.status import StatusReport
 
 
 class FedStream:

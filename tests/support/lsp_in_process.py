@@ -11,10 +11,10 @@ from lsprotocol import types
 from pygls.io_ import run_async
 from pygls.lsp.client import LanguageClient
 
-from lsp_server.completion.backend import CompletionBackend
+from lsp_server.backend import CompletionBackend
 from lsp_server.features import build_server
+from lsp_server.messages import serve_messages
 from lsp_server.server import MidtokenServer
-from lsp_server.transport.messages import serve_messages
 from tests.support.lsp_editor import LspEditor, build_capabilities
 from tests.support.lsp_fakes import FedBackend
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from inference.errors import LaunchError
-from lsp_server.completion.backend import BackendFactory, CompletionBackend
+from lsp_server.backend import BackendFactory, CompletionBackend
 from lsp_server.stdio import serve_stdio
 from tests.support.lsp_fakes import Rule, ScriptedBackend
 

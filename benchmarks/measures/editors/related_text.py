@@ -10,10 +10,10 @@ from rich.progress import track
 from benchmarks.corpora.related_cuts import RelatedCut
 from inference.engine.sink import Completer, complete
 from inference.protocol.completion import CompletionRequest, Extent
-from lsp_server.related.selection import RelatedText
+from lsp_server.context import cut_context
+from lsp_server.documents import Document
+from lsp_server.related import RelatedText
 from lsp_server.settings import Settings
-from lsp_server.text.context import cut_context
-from lsp_server.text.documents import Document
 
 _MAX_KEYS = 3  # that are typed before the one that is measured
 _MAX_TOKENS = 16

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from inference.errors import MidtokenError, OverloadedError
 from inference.protocol.completion import CompletionRequest
 from inference.serving.completion_client import CompletionClient
-from lsp_server.completion.backend import CompletionBackend
+from lsp_server.backend import CompletionBackend
 
 
 class Outcome(enum.StrEnum):

@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.serving.completion_client import CompletionClient
-from lsp_server.completion.backend import CompletionBackend
+from lsp_server.backend import CompletionBackend
 from lsp_server.stdio import serve_stdio
 
 NUM_KNOWN_CHARS = 64

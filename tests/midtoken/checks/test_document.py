@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from lsp_server.text.documents import MAX_CHARS
+from lsp_server.documents import MAX_CHARS
 from midtoken.checks.check import Mark
 from midtoken.checks.document import check_document
 

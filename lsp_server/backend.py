@@ -1,0 +1,133 @@
+"""The interface to the completion server, and the one connection that all documents share."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Protocol
+
+from inference.protocol.completion import CompletionChunk, CompletionRequest
+from lsp_server.errors import to_connect_error, to_midtoken_error
+from lsp_server.no_suggestion import NoSuggestion, Reason
+from lsp_server.status import Status
+
+
+class CompletionBackend(Protocol):
+    """Answers completion requests. `inference.serving.completion_client.CompletionClient` implements it."""
+
+    def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
+        """Yields the chunks of the answer. `aclose`, or cancelling the task that iterates, frees the sequence.
+
+        Raises MidtokenError. A ServerUnreachableError means that the connection is lost. Any other error concerns only
+        this request.
+        """
+
+    async def close(self) -> None:
+        """Closes the connection. Open streams end with CancelledError."""
+
+
+BackendFactory = Callable[[], Awaitable[CompletionBackend]]
+
+
+class BackendStarter:
+    """Connects the one backend of all documents in the background, and again after the connection is lost."""
+
+    def __init__(
+        self,
+        connect: BackendFactory,
+        status: Status,
+        grace_s: float = 0.2,
+        retry_s: float = 10.0,
+        close_s: float = 0.1,
+    ) -> None:
+        """`connect` finds or starts the completion server. It may take long, and may raise any Exception.
+
+        `get` waits for it for at most `grace_s`, which is enough if the completion server is already running. Attempts
+        start at least `retry_s` apart. `close` waits for `close_s`, because editors kill a server that ends slowly.
+        """
+        self._connect = connect
+        self._status = status
+        self._grace_s = grace_s
+        self._retry_s = retry_s
+        self._close_s = close_s
+        self._backend: CompletionBackend | None = None
+        self._start_task: asyncio.Task[None] | None = None
+        self._close_tasks: set[asyncio.Task[None]] = set()
+        self._last_start_s: float | None = None
+        self._failure = ""  # why the last attempt to connect failed
+
+    @property
+    def reason(self) -> NoSuggestion:
+        """Why `get` returned None."""
+        if self._start_task is not None:
+            return NoSuggestion(Reason.STARTING, "the completion server is starting")
+        return NoSuggestion(Reason.UNREACHABLE, self._failure or "the connection to the completion server was lost")
+
+    def start(self) -> None:
+        """Starts to connect. Does nothing if it is connected or connecting, or started less than `retry_s` ago."""
+        now_s = asyncio.get_running_loop().time()
+        if self._backend is not None or self._start_task is not None:
+            return
+        if self._last_start_s is not None and now_s - self._last_start_s < self._retry_s:
+            return
+        self._last_start_s = now_s
+        self._start_task = asyncio.create_task(self._start())
+
+    async def get(self) -> CompletionBackend | None:
+        """Returns the backend, or None while there is none. The user has been told why."""
+        self.start()
+        if self._start_task is not None:
+            await asyncio.wait({self._start_task}, timeout=self._grace_s)
+        return self._backend
+
+    def is_current(self, backend: CompletionBackend) -> bool:
+        """Returns False for a backend that was dropped."""
+        return self._backend is backend
+
+    def drop(self, backend: CompletionBackend) -> None:
+        """Closes a backend whose connection is lost. The next `get` connects again.
+
+        Does nothing for a backend that was dropped before.
+        """
+        if self._backend is backend:
+            self._backend = None
+            self._begin_close(backend)
+
+    async def close(self) -> None:
+        """Cancels an attempt to connect, closes the backend, and waits for both, each for at most `close_s`."""
+        if self._start_task is not None:
+            self._start_task.cancel()
+            await asyncio.wait({self._start_task}, timeout=self._close_s)
+        if self._backend is not None:
+            self.drop(self._backend)
+        if self._close_tasks:
+            await asyncio.wait(self._close_tasks, timeout=self._close_s)
+
+    async def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        notice = loop.call_later(self._grace_s, self._status.starting)
+        try:
+            self._backend = await self._connect()
+            self._failure = ""
+            self._status.ready(loop.time() - started_s)
+        except asyncio.CancelledError:
+            self._status.start_cancelled()
+            raise
+        except Exception as error:  # nobody awaits this task's result, so every error is reported here
+            failure = to_connect_error(error)
+            self._failure = str(failure)
+            self._status.not_started(failure)
+        finally:
+            notice.cancel()
+            self._start_task = None
+
+    def _begin_close(self, backend: CompletionBackend) -> None:
+        """Closes the backend in its own task. Closing the document that noticed the loss must not cancel it."""
+        task = asyncio.create_task(self._close_backend(backend))
+        self._close_tasks.add(task)
+        task.add_done_callback(self._close_tasks.discard)
+
+    async def _close_backend(self, backend: CompletionBackend) -> None:
+        try:
+            await backend.close()
+        except Exception as error:  # nobody awaits this task's result, so every error is reported here
+            self._status.failed(to_midtoken_error(error))

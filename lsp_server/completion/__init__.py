@@ -1,1 +1,0 @@
-"""From a question to its answer: the connection to the completion server, and the generations of each document."""

@@ -1,0 +1,105 @@
+"""Selects the text of a document that is sent for a completion at a position."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lsprotocol.types import Position
+
+from lsp_server.documents import Document
+from lsp_server.positions import replace_surrogates
+from lsp_server.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    r"""The text around the cursor, with \n as its only line end and no lone surrogates."""
+
+    prefix: str
+    suffix: str
+
+    @property
+    def line_before(self) -> str:
+        """The cursor's line up to the cursor."""
+        return self.prefix[self.prefix.rfind("\n") + 1 :]
+
+    @property
+    def line_after(self) -> str:
+        """The cursor's line after the cursor."""
+        return self.suffix.partition("\n")[0]
+
+
+def cut_context(document: Document, position: Position, settings: Settings) -> Context:
+    """Returns the text to send for a completion at `position`, within the size limits of the settings.
+
+    The position must be that of a Place: within the text, and not inside a code point.
+
+    The prefix starts at `document.anchor_line`. The anchor moves only when the prefix no longer fits, or is less than
+    half full, and then by at least a quarter of the limit. If it moved with each typed line, the model could reuse
+    nothing that it has computed for the prefix. Raises OutOfStepError, TooLargeError.
+    """
+    line, before, after = document.split_at(position)
+    prefix = _cut_prefix(document, line, before, settings.max_prefix_bytes)
+    suffix = _cut_suffix(document, line, after, settings.max_suffix_bytes)
+    return Context(clean(prefix), clean(suffix))
+
+
+def _cut_prefix(document: Document, line: int, before: str, max_bytes: int) -> str:
+    if _exceeds(before, max_bytes):
+        document.anchor_line = line
+        return _cut_long_line(before, max_bytes)
+    remaining_bytes = max_bytes - _num_bytes(before)
+    lines = document.lines
+    full_start = _find_start(lines, line, remaining_bytes)  # from here the window is full, from half_start half full
+    half_start = _find_start(lines, line, remaining_bytes - max_bytes // 2)
+    if not full_start <= document.anchor_line <= half_start:
+        document.anchor_line = _find_start(lines, line, remaining_bytes - max_bytes // 4)
+    return "".join(lines[document.anchor_line : line]) + before
+
+
+def _find_start(lines: Sequence[str], line: int, max_bytes: int) -> int:
+    """Returns the first line such that the text from it up to `line` has at most `max_bytes`."""
+    while line > 0:
+        max_bytes -= _num_bytes(lines[line - 1])
+        if max_bytes < 0:
+            break
+        line -= 1
+    return line
+
+
+def _cut_long_line(before: str, max_bytes: int) -> str:
+    """Returns the end of a line that is longer than the window.
+
+    It starts at a multiple of a quarter of the window, so the start stays the same for many keystrokes.
+    """
+    step = max_bytes // 4
+    start = max(0, len(before) - max_bytes)
+    start += -start % step
+    while _exceeds(before[start:], max_bytes):
+        start += step
+    return before[start:]
+
+
+def _cut_suffix(document: Document, line: int, after: str, max_bytes: int) -> str:
+    if _exceeds(after, max_bytes):
+        return replace_surrogates(after[:max_bytes]).encode()[:max_bytes].decode("utf-8", "ignore")
+    parts, remaining_bytes = [after], max_bytes - _num_bytes(after)
+    lines = document.lines
+    for number in range(line + 1, len(lines)):
+        remaining_bytes -= _num_bytes(lines[number])
+        if remaining_bytes < 0:
+            break
+        parts.append(lines[number])
+    return "".join(parts)
+
+
+def _exceeds(text: str, max_bytes: int) -> bool:
+    return len(text) > max_bytes or _num_bytes(text) > max_bytes
+
+
+def _num_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def clean(text: str) -> str:
+    r"""Returns text of a document as it is sent: \n as its only line end, and no lone surrogates."""
+    return replace_surrogates(text.replace("\r\n", "\n").replace("\r", "\n"))

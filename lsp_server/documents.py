@@ -1,0 +1,277 @@
+"""The text of the open documents. Each edit of the editor is applied, so that it stays in sync.
+
+pygls also keeps the text, but that copy is not used: it splits lines at form feeds and U+2028 as Python does, and takes
+seconds for an edit in a very long line.
+"""
+
+import io
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lsprotocol.types import (
+    Position,
+    PositionEncodingKind,
+    Range,
+    TextDocumentContentChangePartial,
+    TextDocumentContentChangeWholeDocument,
+    TextDocumentItem,
+)
+from lsprotocol.validators import INTEGER_MIN_VALUE
+
+from lsp_server.errors import EditorError, OutOfStepError, TooLargeError, UnknownDocumentError
+from lsp_server.positions import join_surrogates, num_units, split_line
+
+Change = TextDocumentContentChangePartial | TextDocumentContentChangeWholeDocument
+
+MAX_CHARS = 10_000_000  # of a document with suggestions
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in the text of a document, and how its editor writes what is inserted there."""
+
+    position: Position
+    encoding: PositionEncodingKind = PositionEncodingKind.Utf16
+    line_end: str = "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """The last edit of a document: what was inserted, and the line and the text of that line before its end."""
+
+    text: str
+    line: int
+    before: str
+
+
+class Document:
+    """One open document: its lines as the editor has them, each with its own line end.
+
+    `"".join(document.lines)` is the text. The last line has no line end and may be empty, so there is always at least
+    one line.
+    """
+
+    __slots__ = (
+        "_encoding",
+        "_lines",
+        "_num_chars",
+        "_problem",
+        "_was_edited",
+        "anchor_line",
+        "language_id",
+        "last_edit",
+        "uri",
+        "version",
+        "was_pasted",
+    )
+
+    def __init__(self, item: TextDocumentItem, encoding: PositionEncodingKind) -> None:
+        self.uri = item.uri
+        self.language_id = item.language_id
+        self.version = item.version
+        # The number of the line at which the sent prefix starts (lsp_server.text.context). Edits above the line change
+        # the number, so that it stays the same line of the text.
+        self.anchor_line = 0
+        # None before the first edit, and after edits of the whole text or of several places.
+        self.last_edit: Edit | None = None
+        self.was_pasted = False  # what the last edit inserted (lsp_server.disturbance)
+        self._encoding = encoding
+        self._lines: list[str] = [""]
+        self._num_chars = 0
+        self._was_edited = False
+        self._problem: EditorError | None = None  # why the text is not known
+        self._replace_all(item.text)
+
+    @property
+    def lines(self) -> Sequence[str]:
+        """The lines with their line ends. Raises OutOfStepError, TooLargeError."""
+        self._check_known()
+        return self._lines
+
+    @property
+    def text(self) -> str:
+        """The whole text; for tests and small documents. Raises OutOfStepError, TooLargeError."""
+        return "".join(self.lines)
+
+    @property
+    def num_chars(self) -> int:
+        """The length of the text."""
+        return self._num_chars
+
+    @property
+    def problem(self) -> EditorError | None:
+        """Why the text is not known; None if it is."""
+        return self._problem
+
+    def apply(self, version: int, changes: Sequence[Change]) -> None:
+        """Applies the edits of one notification in order, each to the result of the one before.
+
+        Edits with an older version than the current one are ignored: they belong to a text that no longer exists. An
+        equal version is applied: Neovim sends an undo of several edits under one version. Raises OutOfStepError for
+        the first edit that cannot be applied; the next ones are ignored until a change contains the whole text.
+        """
+        if version < self.version:
+            _log.warning("ignored edits of version %d: the current version is %d", version, self.version)
+            return
+        self.version = version
+        self.last_edit = None
+        self.was_pasted = False
+        self._was_edited = True
+        for change in changes:
+            if isinstance(change, TextDocumentContentChangeWholeDocument):
+                self._replace_all(change.text)
+            elif self._problem is None:
+                self._replace(change.range, change.text)
+        if len(changes) > 1:
+            self.last_edit = None
+
+    def lose_text(self, problem: str) -> None:
+        """Makes the text unknown until a change contains all of it. Raises OutOfStepError, if it was known."""
+        if self._problem is None:
+            error = OutOfStepError(f"{problem}; there are no suggestions for this document until it is opened again")
+            self._problem = error
+            self.version = INTEGER_MIN_VALUE
+            raise error
+
+    def split_at(self, position: Position) -> tuple[int, str, str]:
+        """Returns the line number, and the line's text before and after `position`. Raises like `lines`.
+
+        A position after the end of the text means the end of the text.
+        """
+        self._check_known()
+        if position.line >= len(self._lines):
+            return len(self._lines) - 1, self._lines[-1], ""
+        before, after = split_line(self._lines[position.line], position.character, self._encoding)
+        return position.line, before, after
+
+    def find_place(self, position: Position) -> Place:
+        """Returns the place in the text that `position` means, which may lie outside it. Raises like `lines`.
+
+        It is never inside a code point. Its line end is the line's own, or, for the last line, that of the line above.
+        """
+        number, before, after = self.split_at(position)
+        if "\ud800" <= before[-1:] <= "\udbff" and "\udc00" <= after[:1] <= "\udfff":
+            before = before[:-1]
+        found = Position(number, num_units(before, self._encoding))
+        with_end = max(0, min(number, len(self._lines) - 2))  # the last line has no line end
+        return Place(found, self._encoding, _find_line_end(self._lines[with_end]) or "\n")
+
+    def was_edited_at(self, position: Position) -> bool:
+        """True if the last edit ended at `position`, or if it is not known where it ended. Raises like `lines`."""
+        if self.last_edit is None:
+            return self._was_edited
+        number, before, _ = self.split_at(position)
+        return (self.last_edit.line, self.last_edit.before) == (number, before)
+
+    def _replace(self, span: Range, text: str) -> None:
+        if (span.start.line, span.start.character) > (span.end.line, span.end.character):
+            self.lose_text(f"the editor sent an edit that ends before it starts ({span}, version {self.version})")
+        first, before, _ = self.split_at(span.start)
+        last, _, after = self.split_at(span.end)
+        if first > 0 and not before and self._lines[first - 1].endswith("\r"):
+            first -= 1  # the new text may begin with \n, which joins the \r to one line end
+            before = self._lines[first]
+        removed = sum(map(len, self._lines[first : last + 1]))
+        lines = _splice(before, text, after)
+        self._num_chars += sum(map(len, lines)) - removed
+        if last < len(self._lines) - 1 and len(lines) > 1 and not lines[-1]:
+            lines.pop()  # `after` has a line end, and the line that follows it is in the document already
+        self._lines[first : last + 1] = lines
+        self._move_anchor(first, last, len(lines))
+        end = first + len(lines) - 1
+        self.last_edit = Edit(text, end, lines[-1][: len(lines[-1]) - len(after)] if lines else "")
+        self._check_size()
+
+    def _replace_all(self, text: str) -> None:
+        self._lines = split_lines(text) if len(text) <= MAX_CHARS else [""]
+        self._num_chars = len(text)
+        self._problem = None
+        self.anchor_line = min(self.anchor_line, len(self._lines) - 1)
+        self._check_size()
+
+    def _check_size(self) -> None:
+        if self._num_chars > MAX_CHARS:
+            self._problem = TooLargeError(
+                f"the document has more than {MAX_CHARS // 1_000_000} million characters, so it gets no suggestions"
+            )
+            self._lines, self.anchor_line, self.last_edit = [""], 0, None
+
+    def _move_anchor(self, first: int, last: int, num_new: int) -> None:
+        if self.anchor_line > last:
+            self.anchor_line += num_new - (last + 1 - first)
+        elif self.anchor_line > first:
+            self.anchor_line = first
+
+    def _check_known(self) -> None:
+        if self._problem is not None:
+            raise self._problem
+
+
+class Documents:
+    """The open documents, by URI."""
+
+    def __init__(self, encoding: PositionEncodingKind) -> None:
+        self.encoding = encoding
+        self._documents: dict[str, Document] = {}
+
+    def open(self, item: TextDocumentItem) -> Document:
+        """Adds a document with its whole text. It replaces a document with the same URI."""
+        document = self._documents[item.uri] = Document(item, self.encoding)
+        return document
+
+    def get(self, uri: str) -> Document:
+        """Returns the open document. Raises UnknownDocumentError."""
+        try:
+            return self._documents[uri]
+        except KeyError:
+            raise UnknownDocumentError("the editor refers to a document that is not open") from None
+
+    def get_all(self) -> list[Document]:
+        """Returns all open documents, those that were opened or noted last first."""
+        return list(reversed(self._documents.values()))
+
+    def note_edit(self, document: Document) -> None:
+        """Notes that a document was edited."""
+        self._documents[document.uri] = self._documents.pop(document.uri)
+
+    def close(self, uri: str) -> None:
+        """Removes a document. Does nothing if it is not open."""
+        self._documents.pop(uri, None)
+
+
+def split_lines(text: str) -> list[str]:
+    r"""Returns the lines of `text`, each with its \n, \r\n or \r. The last line has no line end and may be empty.
+
+    `str.splitlines` cannot be used, because no other character ends a line (LSP, Text Documents).
+    """
+    if not _has_line_end(text):
+        return [text]
+    lines = io.StringIO(text, newline="").readlines()
+    if lines[-1].endswith(("\n", "\r")):
+        lines.append("")
+    return lines
+
+
+def _splice(before: str, text: str, after: str) -> list[str]:
+    joined = before + text + after
+    if _may_join(before, text) or _may_join(text, after) or _may_join(before, after):
+        joined = join_surrogates(joined)
+    if _has_line_end(before) or _has_line_end(text):
+        return split_lines(joined)
+    return [joined]  # without searching it for line ends, since it may be a line of megabytes
+
+
+def _find_line_end(line: str) -> str:
+    return line[len(line.rstrip("\r\n")) :]
+
+
+def _has_line_end(text: str) -> bool:
+    return "\n" in text or "\r" in text
+
+
+def _may_join(left: str, right: str) -> bool:
+    """True where `left` ends with the first half of a surrogate pair and `right` begins with the second."""
+    return "\ud800" <= left[-1:] <= "\udbff" and "\udc00" <= right[:1] <= "\udfff"

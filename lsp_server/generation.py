@@ -1,0 +1,96 @@
+"""One generation of the model, and what its text answers: later requests in the same text, without asking again."""
+
+import asyncio
+import dataclasses
+import enum
+from dataclasses import dataclass
+
+from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
+from lsp_server.brackets import CLOSERS
+from lsp_server.no_suggestion import NoSuggestion
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request of the editor: the text around its cursor as it is, and what is sent for it.
+
+    The text that is sent may differ: text of other files may stand in it, and secrets are replaced.
+    """
+
+    prefix: str
+    suffix: str
+    request: CompletionRequest
+
+
+_CUTS = (FinishReason.DEADLINE, FinishReason.CANCELLED, FinishReason.SUPERSEDED)
+
+
+class NoAnswer(enum.Enum):
+    """Why a generation has no answer to a question."""
+
+    PENDING = enum.auto()  # the generation agrees with the question, and more text is to come
+    MISMATCH = enum.auto()  # the generation cannot answer this question
+
+
+@dataclass(slots=True, eq=False)
+class Generation:
+    """The text that the model generates for a question, as far as it has arrived."""
+
+    question: Question
+    task: asyncio.Task[None] | None = None
+    text: str = ""
+    is_finished: bool = False
+    reached_suffix: bool = False  # what the suffix of its request begins with is not part of the text
+    was_cut: bool = False  # by its deadline or the server, so the model would write more
+    failure: NoSuggestion | None = None  # why it ended early
+
+    def add(self, chunk: CompletionChunk) -> None:
+        """Adds a chunk of the first candidate."""
+        if chunk.candidate == 0:
+            self.text += chunk.text
+            self.is_finished = self.is_finished or chunk.finish_reason is not None
+            self.was_cut = self.was_cut or chunk.finish_reason in _CUTS
+            self.reached_suffix = self.reached_suffix or chunk.finish_reason is FinishReason.SUFFIX
+
+    def find_answer(self, question: Question) -> str | NoAnswer:
+        """Returns the text that is left to insert for a question, which may be newer than the generation's own.
+
+        While more text is to come, the answer consists of whole lines.
+        """
+        if self._is_dead or not self._has_settings_of(question):
+            return NoAnswer.MISMATCH
+        prefix, suffix = self.question.prefix, self.question.suffix
+        if not question.prefix.startswith(prefix) or not _differ_by_closers(question.suffix, suffix):
+            return NoAnswer.MISMATCH
+        if self.reached_suffix and len(question.suffix) < len(suffix):  # closers were deleted, so the text lacks them
+            return NoAnswer.MISMATCH
+        typed = question.prefix[len(prefix) :]
+        if not self.text.startswith(typed):
+            is_behind = not self.is_finished and self.text != "" and typed.startswith(self.text)
+            return NoAnswer.PENDING if is_behind else NoAnswer.MISMATCH
+        remaining = self.text[len(typed) :]
+        if self.is_finished:
+            all_accepted = typed != "" and not remaining.strip()  # the next text needs a new generation
+            return NoAnswer.MISMATCH if all_accepted else remaining
+        whole_lines = remaining.rpartition("\n")[0]
+        return whole_lines if whole_lines.strip() else NoAnswer.PENDING
+
+    @property
+    def says_nothing(self) -> bool:
+        """True if it ended before it had any text. It answers its own question, and no later one."""
+        return self.is_finished and self.was_cut and not self.text.strip()
+
+    @property
+    def _is_dead(self) -> bool:
+        """True if the task ended before the text was complete. The session's callback runs a moment later."""
+        return not self.is_finished and self.task is not None and self.task.done()
+
+    def _has_settings_of(self, question: Question) -> bool:
+        own = self.question.request
+        return dataclasses.replace(question.request, prefix=own.prefix, suffix=own.suffix) == own
+
+
+def _differ_by_closers(suffix: str, other: str) -> bool:
+    """True if the texts are equal except for closers at the start of one, which editors insert and overtype."""
+    shorter, longer = sorted((suffix, other), key=len)
+    return longer.endswith(shorter) and all(char in CLOSERS for char in longer.removesuffix(shorter))

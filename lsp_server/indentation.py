@@ -1,0 +1,211 @@
+"""Indentation as the file has it: tabs or blanks, and how many for each level."""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+from lsp_server.brackets import match_brackets
+from lsp_server.context import Context
+
+_BLANKS = re.compile(r"[ \t]*")
+_TAB_COLUMNS = 4  # of a tab in the model's text, or in a line of the file that the model read
+_MAX_UNIT = 8
+_OPENERS = (":", "{")
+# Lines of Python after which a block must follow. In other languages, what follows a colon may be less deep.
+_NEEDS_BLOCK = re.compile(
+    r"\s*(?:async\s|if|for|while|def|class|with|try|else|elif|except|finally)\b[^#]*:\s*(?:#.*)?$"
+)
+
+
+def match_indentation(text: str, context: Context) -> str:
+    """Writes the indentation of the text's lines as the file does.
+
+    A line that is deeper than the one above, which opens a block, gets one level of the file more. A line that is less
+    deep gets the indentation of the line that it returns to. If there is no such line, or a block is missing, the text
+    ends before it. Inside brackets and docstrings, the columns by which a line is deeper are kept; other texts of
+    several lines stay as they are. On a blank line, `text` may begin with blanks. They are those that are missing up to
+    a level of the file.
+    """
+    unit = find_unit(context)
+    if unit is None or ("\n" not in text and not text[:1].isspace()):
+        return text
+    lines = text.split("\n")
+    levels = _find_levels(context, unit)
+    if not context.line_before.strip():
+        lines[0] = _begin(lines[0], context.line_before, levels)
+    writer = _Writer(unit, levels, find_open_quotes(context.prefix[: len(context.prefix) - len(context.line_before)]))
+    kept = [lines[0]]
+    writer.read_first(context.line_before + lines[0])
+    for line in lines[1:]:
+        written = writer.write(line)
+        if written is None:
+            break
+        kept.append(written)
+    return "\n".join(kept)
+
+
+def find_unit(context: Context) -> str | None:
+    """Returns the indentation of one level in the text around the cursor; None if no line shows it."""
+    after_openers: Counter[str] = Counter()
+    others: Counter[str] = Counter()
+    for part in (context.prefix, context.suffix.partition("\n")[2]):
+        above = ""
+        for line in part.split("\n"):
+            if not line.strip():
+                continue
+            blanks, blanks_above = _read_blanks(line), _read_blanks(above)
+            step = blanks[len(blanks_above) :]
+            if blanks.startswith(blanks_above) and (
+                step == "\t" or (1 < len(step) <= _MAX_UNIT and not step.strip(" "))
+            ):
+                (after_openers if above.rstrip().endswith(_OPENERS) else others)[step] += 1
+            above = line
+    steps = after_openers or others
+    return max(steps, key=lambda step: (steps[step], -len(step))) if steps else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """The indentation of a block: its columns in the model's text, and how the file writes it."""
+
+    columns: int
+    written: str
+
+
+class _Writer:
+    """Writes one line after the other with the indentation of the file."""
+
+    def __init__(self, unit: str, levels: list[_Level], open_quotes: str | None) -> None:
+        self._unit = unit
+        self._open_quotes = open_quotes  # of the text of several lines in which the next line begins
+        self._is_docstring = True  # that text; what begins above the cursor's line is taken for one
+        self._levels = levels  # those of the blocks around the line, the outermost first
+        self._stray: _Level | None = None  # that of the line above, if it is deeper without a reason
+        self._is_continued = False  # the line above, by its backslash
+        self._opens_block = False
+        self._needs_block = False
+        self._depth = 0  # of open brackets
+
+    def read_first(self, line: str) -> None:
+        """Takes the cursor's line as it is."""
+        self._note_end(line)
+
+    def write(self, line: str) -> str | None:
+        """Returns the line as the file would write it; None if it returns to a level that the file does not have."""
+        if self._open_quotes is not None and not self._is_docstring:
+            self._note_end(line)
+            return line
+        if not line.strip():
+            return ""
+        blanks = _read_blanks(line)
+        written = self._find_indentation(_count_columns(blanks))
+        if written is None:
+            return None
+        self._note_end(line)
+        return written + line[len(blanks) :]
+
+    def _find_indentation(self, columns: int) -> str | None:
+        if self._depth > 0 or self._open_quotes is not None:
+            return self._align(columns)
+        if columns > self._levels[-1].columns:
+            if not self._opens_block:
+                written = self._align(columns)
+                self._stray = None if self._is_continued else _Level(columns, written)
+                return written
+            if self._stray is not None and self._stray.columns < columns:
+                self._levels.append(self._stray)  # the block is that line's
+            self._levels.append(_Level(columns, self._levels[-1].written + self._unit))
+        elif self._needs_block:
+            return None
+        self._stray = None
+        while self._levels[-1].columns > columns:
+            self._levels.pop()
+            if not self._levels:
+                return None
+        return self._levels[-1].written if self._levels[-1].columns == columns else None
+
+    def _align(self, columns: int) -> str:
+        """The indentation of a line in brackets or a docstring, or of one that is deeper without a reason."""
+        base = next((level for level in reversed(self._levels) if level.columns <= columns), _Level(0, ""))
+        deeper = columns - base.columns
+        if self._unit == "\t":
+            return base.written + "\t" * (deeper // _TAB_COLUMNS) + " " * (deeper % _TAB_COLUMNS)
+        return base.written + " " * deeper
+
+    def _note_end(self, line: str) -> None:
+        was_open, self._open_quotes = self._open_quotes, find_open_quotes(line, self._open_quotes)
+        if was_open is None:
+            self._is_docstring = line.lstrip().startswith(('"""', "'''"))
+        is_code = was_open is None and self._open_quotes is None
+        self._is_continued = is_code and line.endswith("\\")
+        self._opens_block = is_code and line.partition("#")[0].rstrip().endswith(_OPENERS)
+        if is_code:
+            lacking, unopened = match_brackets(line)
+            opened = sum(bracket != "}" for bracket in lacking) - sum(bracket != "}" for bracket in unopened)
+            self._depth = max(0, self._depth + opened)
+        self._needs_block = is_code and self._depth == 0 and _NEEDS_BLOCK.match(line) is not None
+
+
+def _begin(first_line: str, line_before: str, levels: list[_Level]) -> str:
+    """Returns the first line of text on a blank line. The last of `levels` becomes that of the line.
+
+    Blanks at the beginning lead to the deepest level of the file that they reach. If that is the cursor's own, they are
+    removed: the model has counted on another indentation than the file's.
+    """
+    blanks = _read_blanks(first_line)
+    columns = _count_columns(line_before + blanks)
+    reached = [level for level in levels if level.columns <= columns and level.written.startswith(line_before)]
+    written = max(reached, key=lambda level: level.columns).written if reached else line_before
+    while levels and levels[-1].columns >= min(columns, _count_columns(written)):
+        levels.pop()
+    levels.append(_Level(columns, written))
+    return written[len(line_before) :] + first_line[len(blanks) :]
+
+
+def _find_levels(context: Context, unit: str) -> list[_Level]:
+    """The indentations of the blocks around the cursor's line, the outermost first.
+
+    The last one is the line's own, or, on a blank line, the deepest that it may have.
+    """
+    lines = [line for line in context.prefix.split("\n")[:-1] if line.strip()]
+    levels: list[_Level] = []
+    if context.line_before.strip():
+        lines.append(context.line_before)
+    elif lines and lines[-1].partition("#")[0].rstrip().endswith(_OPENERS):
+        block = _read_blanks(lines[-1]) + unit
+        levels.append(_Level(_count_columns(block), block))
+    for line in reversed(lines):
+        blanks = _read_blanks(line)
+        columns = _count_columns(blanks)
+        if not levels or columns < levels[0].columns:
+            levels.insert(0, _Level(columns, blanks))
+        if columns == 0:
+            break
+    if not levels or levels[0].columns > 0:
+        levels.insert(0, _Level(0, ""))
+    return levels
+
+
+def _read_blanks(line: str) -> str:
+    match = _BLANKS.match(line)
+    return match[0] if match else ""
+
+
+def _count_columns(blanks: str) -> int:
+    return len(blanks.expandtabs(_TAB_COLUMNS))
+
+
+_QUOTES = re.compile(r'"""|\'\'\'')
+
+
+def find_open_quotes(code: str, opened: str | None = None) -> str | None:
+    """Returns the three quotes that are open after `code`; None if none are. `opened`: those that are open before it.
+
+    Quotes in comments count, too.
+    """
+    for match in _QUOTES.finditer(code):
+        if opened is None:
+            opened = match[0]
+        elif match[0] == opened:
+            opened = None
+    return opened

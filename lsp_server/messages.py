@@ -1,0 +1,97 @@
+"""Reads the editor's messages from a stream, and has each handled before the next (LSP, Base Protocol).
+
+pygls's own reader takes three changes of threads for each message, this one takes one.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Awaitable, Callable
+
+from lsp_server.errors import BrokenInputError
+from lsp_server.protocol import MidtokenProtocol
+
+_NUM_BYTES = 2**16  # read at once
+
+
+def open_descriptor(descriptor: int) -> asyncio.StreamReader:
+    """Returns a stream of what a file descriptor delivers: a pipe, a terminal, a socket or a file.
+
+    A thread reads it, which ends with the process. Must be called in the event loop in which the stream is used.
+    """
+    stream, loop = asyncio.StreamReader(), asyncio.get_running_loop()
+    threading.Thread(target=_read, args=(descriptor, stream, loop), name="midtoken-stdin", daemon=True).start()
+    return stream
+
+
+def _read(descriptor: int, stream: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        while data := os.read(descriptor, _NUM_BYTES):
+            loop.call_soon_threadsafe(stream.feed_data, data)
+        loop.call_soon_threadsafe(stream.feed_eof)
+    except RuntimeError:  # the loop is closed, so nobody reads
+        return
+    except OSError as error:
+        loop.call_soon_threadsafe(stream.set_exception, error)
+
+
+MAX_BODY_BYTES = 64 * 2**20
+
+_log = logging.getLogger(__name__)
+
+
+async def serve_messages(
+    reader: asyncio.StreamReader, protocol: MidtokenProtocol, settle: Callable[[], Awaitable[None]]
+) -> int:
+    """Returns the exit status after `exit`; 1 at the end of the input, or if it is not LSP, which is logged.
+
+    `settle` is awaited before each message: until then, the one before it may not be done.
+    """
+    try:
+        while (body := await read_body(reader)) is not None:
+            await settle()
+            protocol.receive(body)
+            if protocol.exit_status is not None:
+                return protocol.exit_status
+    except BrokenInputError as error:
+        _log.error("midtoken: %s; the language server ends", error)
+    return 1
+
+
+async def read_body(reader: asyncio.StreamReader) -> bytes | None:
+    """Returns the body of the next message; None at the end of the input. Raises BrokenInputError."""
+    num_bytes: int | None = None
+    is_first = True
+    try:
+        while line := await reader.readline():
+            if line == b"\r\n" and num_bytes is not None:
+                return await reader.readexactly(num_bytes)
+            if line == b"\r\n" and not is_first:
+                raise BrokenInputError("the header of a message has no Content-Length")
+            if line != b"\r\n":  # some clients send an empty line after a body
+                num_bytes = _read_field(line, num_bytes)
+                is_first = False
+    except asyncio.IncompleteReadError:
+        raise BrokenInputError("the input ended inside a message") from None
+    except ValueError:  # longer than the limit of the stream
+        raise BrokenInputError("a line of a header is too long") from None
+    except OSError as error:
+        raise BrokenInputError(f"the input cannot be read: {error.strerror}") from None
+    if not is_first:
+        raise BrokenInputError("the input ended inside a header")
+    return None
+
+
+def _read_field(line: bytes, num_bytes: int | None) -> int | None:
+    """Returns the length that this line of a header says, or else `num_bytes`, the one that was said before."""
+    name, blank, value = line.removesuffix(b"\r\n").partition(b": ")
+    if not blank or not line.endswith(b"\r\n"):
+        raise BrokenInputError("a line of a header is not a name, a colon, a blank, a value and CRLF")
+    if name.lower() != b"content-length":
+        return num_bytes
+    if not value.isdigit():
+        raise BrokenInputError("the Content-Length of a message is no number")
+    if len(value) > 20 or int(value) > MAX_BODY_BYTES:
+        raise BrokenInputError(f"a message is longer than {MAX_BODY_BYTES} bytes")
+    return int(value)

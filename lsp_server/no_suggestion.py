@@ -1,0 +1,151 @@
+"""Why a request has no suggestion: the reason, and which documents and places have none."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from inference.errors import MidtokenError, OverloadedError, ServerUnreachableError
+from lsp_server.context import Context
+from lsp_server.documents import Document, Edit, Place
+from lsp_server.errors import OutOfStepError, TooLargeError, UnexpectedError
+from lsp_server.filters import is_word
+from lsp_server.privacy.guard import Guard
+from lsp_server.settings import ANY_LANGUAGE, Settings
+
+
+class Reason(StrEnum):
+    """The code. It stands in the log for every request without a suggestion."""
+
+    # The document gets no suggestions at all.
+    DISABLED = "disabled"  # by the setting `enabled`
+    EXCLUDED = "excluded"  # by a rule on what may leave the process
+    TOO_LARGE = "too_large"
+    OTHER_LANGUAGE = "other_language"  # the model does not know it
+    OUT_OF_STEP = "out_of_step"  # the editor sent an edit that could not be applied
+    # The completion server did not answer.
+    STARTING = "starting"
+    UNREACHABLE = "unreachable"
+    BUSY = "busy"
+    REFUSED = "refused"  # it answered with another error
+    FAILED = "failed"  # a defect of the language server
+    # The request is obsolete.
+    SUPERSEDED = "superseded"  # by an edit, by a newer request, or because the editor cancelled it
+    IN_SECRET = "in_secret"  # the text around the cursor may not be sent
+    # A suggestion would disturb.
+    INSIDE_WORD = "inside_word"  # the cursor was moved into a word
+    PASTED = "pasted"  # the last edit inserted much text that was not suggested
+    # There is nothing to insert.
+    NOTHING = "nothing"  # the model ends the text here
+    FILTERED = "filtered"  # what the model wrote is not worth showing
+
+    @property
+    def concerns_document(self) -> bool:
+        """True if the reason holds for every place in the document."""
+        return self in _DOCUMENT_REASONS
+
+    @property
+    def hides_suggestion(self) -> bool:
+        """True if an older suggestion should not stay visible. Otherwise nothing is known about the text at hand."""
+        return self in _HIDING_REASONS
+
+
+_DOCUMENT_REASONS = (Reason.DISABLED, Reason.EXCLUDED, Reason.TOO_LARGE, Reason.OTHER_LANGUAGE, Reason.OUT_OF_STEP)
+_HIDING_REASONS = (
+    Reason.DISABLED,
+    Reason.EXCLUDED,
+    Reason.TOO_LARGE,
+    Reason.OTHER_LANGUAGE,
+    Reason.IN_SECRET,
+    Reason.INSIDE_WORD,
+    Reason.PASTED,
+    Reason.NOTHING,
+    Reason.FILTERED,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NoSuggestion:
+    """No suggestion. The message is one sentence, and empty where nobody can do anything about it."""
+
+    reason: Reason
+    message: str = ""
+
+
+SUPERSEDED = NoSuggestion(Reason.SUPERSEDED)
+
+
+def to_no_suggestion(error: MidtokenError) -> NoSuggestion:
+    """Returns the silence that an error causes."""
+    return NoSuggestion(find_reason(error), str(error))
+
+
+def find_reason(error: MidtokenError) -> Reason:
+    """Returns the code of an error."""
+    return next((reason for kind, reason in _REASONS.items() if isinstance(error, kind)), Reason.REFUSED)
+
+
+_REASONS = {
+    OutOfStepError: Reason.OUT_OF_STEP,
+    TooLargeError: Reason.TOO_LARGE,
+    UnexpectedError: Reason.FAILED,
+    OverloadedError: Reason.BUSY,
+    ServerUnreachableError: Reason.UNREACHABLE,
+}
+
+
+def find_document_reason(
+    document: Document, settings: Settings, model_languages: tuple[str, ...] | None, guard: Guard
+) -> NoSuggestion | None:
+    """Returns why a document gets no suggestions; None if it gets them. `model_languages` None: the model knows any."""
+    if not settings.enabled:
+        return NoSuggestion(Reason.DISABLED, "the setting enabled is false")
+    if document.problem is not None:
+        return to_no_suggestion(document.problem)
+    exclusion = guard.find_exclusion(document.uri)
+    if exclusion is not None:
+        return NoSuggestion(Reason.EXCLUDED, f"nothing of this file is sent: {exclusion}")
+    languages = model_languages if settings.languages is None else settings.languages
+    if languages is None or document.language_id in languages or ANY_LANGUAGE in languages:
+        return None
+    name = document.language_id or "files without a language"
+    if settings.languages is not None:
+        return NoSuggestion(Reason.OTHER_LANGUAGE, f"the setting languages does not list {name}")
+    return NoSuggestion(
+        Reason.OTHER_LANGUAGE,
+        f"the default model knows only {', '.join(languages)}, so there are no suggestions for {name}; start "
+        "midtoken lsp with --model, or list the languages that you want all the same in the setting languages",
+    )
+
+
+_MAX_TYPED_CHARS = 40  # more in one edit are not typed
+
+
+def find_disturbance(document: Document, place: Place, context: Context) -> NoSuggestion | None:
+    """Returns why an automatic suggestion would disturb at `place`; None if it does not."""
+    is_edited = document.was_edited_at(place.position)
+    if _is_inside_word(context) and not is_edited:
+        return NoSuggestion(Reason.INSIDE_WORD)
+    if document.was_pasted and is_edited:
+        return NoSuggestion(Reason.PASTED)
+    return None
+
+
+def is_paste(edit: Edit | None, offered: frozenset[str]) -> bool:
+    """True if an edit inserts more than a person types at once, or an editor for them.
+
+    `offered`: the texts that were suggested last. An edit that inserts one of them, or a part, is an acceptance.
+    """
+    return edit is not None and _is_long(edit.text) and not _is_offered(edit.text, offered)
+
+
+def _is_inside_word(context: Context) -> bool:
+    before, after = context.line_before[-1:], context.line_after[:1]
+    return before != "" and after != "" and is_word(before) and is_word(after)
+
+
+def _is_long(text: str) -> bool:
+    return len(text) > _MAX_TYPED_CHARS or "\n" in text.strip()
+
+
+def _is_offered(text: str, offered: frozenset[str]) -> bool:
+    inserted = text.replace("\r\n", "\n").replace("\r", "\n")
+    return any(inserted in each for each in offered)

@@ -1,0 +1,234 @@
+"""Changes to pygls's behaviour: what is read strictly, when a request is refused, and no text in copies or logs."""
+
+import contextvars
+import json
+import logging
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from cattrs import Converter
+from lsprotocol import types
+from lsprotocol.types import METHOD_TO_TYPES
+from pygls.exceptions import (
+    FeatureNotificationError,
+    JsonRpcException,
+    JsonRpcInternalError,
+    JsonRpcInvalidParams,
+    JsonRpcInvalidRequest,
+    JsonRpcMethodNotFound,
+    JsonRpcServerNotInitialized,
+)
+from pygls.lsp.server import LanguageServer
+from pygls.protocol import JsonRPCResponseMessage, LanguageServerProtocol, default_converter
+from pygls.protocol.language_server import lsp_method
+
+_SYNCHRONIZATION = (types.TEXT_DOCUMENT_DID_OPEN, types.TEXT_DOCUMENT_DID_CHANGE)
+
+_log = logging.getLogger(__name__)
+
+
+class MidtokenProtocol(LanguageServerProtocol):
+    """pygls's protocol, which replies to each request, and has no copy of the documents' text.
+
+    A request that cannot be handled is answered with an error (LSP, ResponseError), of which the user is not told. A
+    notification that cannot be handled is logged.
+    """
+
+    def __init__(self, server: LanguageServer, converter: Converter) -> None:
+        super().__init__(server, converter)
+        self.exit_status: int | None = None  # after `exit`, and when the editor reads no more
+        # Called for an edit that cannot be read, with the URI of the document, or None if that cannot be read either.
+        self.on_unreadable_edit: Callable[[str | None], None] = lambda _: None
+        self._is_initialized = False
+        self._is_shut_down = False
+
+    def receive(self, body: bytes) -> None:
+        """Handles the message with this body, JSON as UTF-8. Never raises."""
+        try:
+            self._receive(body)
+        except BrokenPipeError:
+            self.exit_status = 1
+        except Exception as error:  # the outermost handler: a defect must fail only this message
+            self._server.report_server_error(error, FeatureNotificationError)
+
+    def _receive(self, body: bytes) -> None:
+        try:
+            message = json.loads(body)
+        except (ValueError, RecursionError):
+            message = None
+        if not isinstance(message, dict):
+            _log.warning("midtoken: received a message that is no JSON object")
+            self.on_unreadable_edit(None)
+        elif "method" not in message:
+            self._receive_response(message)
+        elif "id" in message:
+            self._receive_request(message, str(message["method"]))
+        else:
+            self._receive_notification(message, str(message["method"]))
+
+    def _receive_request(self, message: dict[str, Any], method: str) -> None:
+        request_id = message["id"]
+        try:
+            self._check_state(method)
+            self._check_known(method)
+            params = self._read_params(message, method)
+        except JsonRpcException as error:
+            self._send_response(request_id, error=error.to_response_error())
+            return
+        self._is_initialized = self._is_initialized or method == types.INITIALIZE
+        self._is_shut_down = self._is_shut_down or method == types.SHUTDOWN
+        contextvars.copy_context().run(self._handle_request, request_id, method, params)
+
+    def _receive_notification(self, message: dict[str, Any], method: str) -> None:
+        if method == types.EXIT:
+            self.exit_status = 0 if self._is_shut_down else 1
+            return
+        try:
+            self._check_state(method)
+            self._check_known(method)
+            if method == types.WORKSPACE_DID_CHANGE_CONFIGURATION:
+                message = message | {"params": _with_settings(message.get("params"))}
+            params = self._read_params(message, method)
+        except JsonRpcInvalidParams:
+            if method in _SYNCHRONIZATION:
+                self.on_unreadable_edit(_find_uri(message.get("params")))
+        except JsonRpcException:
+            return
+        else:
+            contextvars.copy_context().run(self._handle_notification, method, params)
+
+    def _receive_response(self, message: dict[str, Any]) -> None:
+        response_id = message.get("id")
+        if self._is_shut_down or not isinstance(response_id, int | str):  # a shutdown cancels the server's requests
+            return
+        form = types.ResponseErrorMessage if "error" in message else self._result_types.pop(response_id, None)
+        try:
+            # JSON-RPC demands `result`, but Lua cannot send null.
+            response = self._converter.structure({"result": None} | message, form or JsonRPCResponseMessage)
+        except Exception as error:
+            _log.warning("midtoken: cannot read a response (%s)", type(error).__name__)
+            unreadable = JsonRpcInternalError("the response cannot be read").to_response_error()
+            self._handle_response(response_id, error=unreadable)
+            return
+        self._handle_response(response_id, getattr(response, "result", None), getattr(response, "error", None))
+
+    def _check_state(self, method: str) -> None:
+        """Raises JsonRpcException for what may not be sent before `initialize`, after it or after `shutdown`."""
+        if self._is_shut_down:
+            raise JsonRpcInvalidRequest("the server is shut down")
+        if not self._is_initialized and method != types.INITIALIZE:
+            raise JsonRpcServerNotInitialized("the first request must be initialize")
+        if self._is_initialized and method == types.INITIALIZE:
+            raise JsonRpcInvalidRequest("the server is initialized already")
+
+    def _check_known(self, method: str) -> None:
+        """Raises JsonRpcException for a method that the server has not."""
+        if method not in self.fm.builtin_features and method not in self.fm.features and method != types.CANCEL_REQUEST:
+            raise JsonRpcMethodNotFound.of(method)
+
+    def _read_params(self, message: dict[str, Any], method: str) -> Any:
+        """Returns the parameters in the form that LSP defines for the method; as JSON for a method that is not in LSP.
+
+        Raises JsonRpcInvalidParams.
+        """
+        form: Any = self.get_message_type(method)
+        if form is None:
+            return message.get("params")
+        try:
+            return self._converter.structure(message, form).params
+        except Exception as error:  # cattrs and its hooks raise many kinds
+            _log.warning("midtoken: cannot read a message %s (%s)", method, type(error).__name__)
+            raise JsonRpcInvalidParams(f"the parameters of {method} do not have the form that LSP defines") from None
+
+    @lsp_method(types.INITIALIZED)
+    async def lsp_initialized(self, params: types.InitializedParams) -> None:
+        """LSP initialized. pygls's own method raises an exception if its feature is cancelled by a shutdown."""
+        await self.fm.features[types.INITIALIZED](params)
+
+    # pygls's own methods first update its copy of the text (see lsp_server.text.documents). These are plain functions,
+    # because pygls never releases the future of a notification that a generator handles.
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
+    def lsp_text_document__did_open(self, params: types.DidOpenTextDocumentParams) -> None:
+        """LSP textDocument/didOpen."""
+        self.fm.features[types.TEXT_DOCUMENT_DID_OPEN](params)
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
+    def lsp_text_document__did_change(self, params: types.DidChangeTextDocumentParams) -> None:
+        """LSP textDocument/didChange."""
+        self.fm.features[types.TEXT_DOCUMENT_DID_CHANGE](params)
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CLOSE)
+    def lsp_text_document__did_close(self, params: types.DidCloseTextDocumentParams) -> None:
+        """LSP textDocument/didClose."""
+        self.fm.features[types.TEXT_DOCUMENT_DID_CLOSE](params)
+
+    @lru_cache  # noqa: B019 (pygls declares it so; there is one protocol a process)
+    def get_result_type(self, method: str) -> type[Any] | None:
+        """Returns the type of a request's result; None, which means any JSON, for workspace/configuration.
+
+        Some clients answer that request with null or an object. pygls would reject such an answer.
+        """
+        return None if method == types.WORKSPACE_CONFIGURATION else super().get_result_type(method)
+
+
+def build_strict_converter() -> Converter:
+    """Returns pygls's converter, which also refuses texts and numbers of another type: null is not the text "None"."""
+    converter: Converter = default_converter()  # type: ignore[no-untyped-call]
+    converter.register_structure_hook(str, _read_text)
+    converter.register_structure_hook(int, _read_number)
+    converter.register_structure_hook(bool, lambda value, kind: kind(value))  # bool is a kind of int
+    return converter
+
+
+def _read_text(value: Any, kind: type[str]) -> str:  # `kind` is also an enumeration of texts
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return kind(value)
+
+
+def _read_number(value: Any, kind: type[int]) -> int:
+    # Lua and JavaScript have one type of number, so 3.0 is a whole number too.
+    if isinstance(value, bool) or not isinstance(value, int | float) or value % 1 != 0:
+        raise TypeError("not a whole number")
+    return kind(int(value))
+
+
+def _with_settings(params: Any) -> dict[str, Any]:
+    """Some editors send no `settings` when they have none. It then is null."""
+    return {"settings": params.get("settings") if isinstance(params, dict) else None}
+
+
+def _find_uri(params: Any) -> str | None:
+    """Returns the URI of the document in parameters that have another form than LSP defines, if they have one."""
+    document = params.get("textDocument") if isinstance(params, dict) else None
+    uri = document.get("uri") if isinstance(document, dict) else None
+    return uri if isinstance(uri, str) else None
+
+
+_PLACEHOLDER = re.compile("%[rsd]")
+
+
+def keep_text_out_of_logs() -> None:
+    """Keeps message bodies and tracebacks out of pygls's logs, because both may contain source text.
+
+    A record keeps its own words, the LSP methods that it names, and the kind of the error.
+    """
+    logging.getLogger("pygls").setLevel(logging.WARNING)  # at INFO it logs every body
+    for name in ("pygls.protocol.json_rpc", "pygls.protocol.language_server", "pygls.server"):
+        logging.getLogger(name).addFilter(_remove_text)
+
+
+def _remove_text(record: logging.LogRecord) -> bool:
+    arguments = iter(record.args if isinstance(record.args, tuple) else ())
+    text = _PLACEHOLDER.sub(lambda _: _show(next(arguments, None)), str(record.msg))
+    kind = record.exc_info[0] if record.exc_info else None
+    record.msg = f"midtoken: {text}" + (f" ({kind.__name__})" if kind else "")
+    record.args, record.exc_info, record.exc_text = (), None, None
+    return True
+
+
+def _show(argument: Any) -> str:
+    return argument if isinstance(argument, str) and argument in METHOD_TO_TYPES else "…"

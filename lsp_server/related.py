@@ -1,0 +1,186 @@
+"""Declarations of other open files that the cursor's line uses, or is about to use, as comments above that line."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from lsp_server.context import Context
+from lsp_server.declarations import Declaration, find_declarations
+from lsp_server.documents import Document
+
+_MAX_CHARS = 400  # of the line that are read; it may be one of megabytes
+_WORD_AT_END = re.compile(r"[^\W\d]\w*\Z")
+_BRACKET = re.compile(r"(?:([^\W\d]\w*)[ \t]*)?\(|\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The names on the cursor's line."""
+
+    typed: str  # the one that ends at the cursor; empty if none does
+    called: str  # the function or class whose arguments are being written; empty if none is known
+
+
+def read_words(line_before: str) -> Words:
+    """Returns the names in the text of the line before the cursor. A bracket in a string counts, too."""
+    line_before = line_before[-_MAX_CHARS:]
+    typed = _WORD_AT_END.search(line_before)
+    open_calls: list[str] = []
+    for match in _BRACKET.finditer(line_before):
+        if match[0] == ")":
+            del open_calls[-1:]
+        else:
+            open_calls.append(match[1] or "")
+    return Words("" if typed is None else typed[0], open_calls[-1] if open_calls else "")
+
+
+_BY_MARKER = {
+    "#": "python ruby shellscript bash sh zsh fish perl r julia elixir makefile dockerfile yaml toml nix nim tcl "
+    "coffeescript powershell cmake graphql",
+    "//": "c cpp objective-c objective-cpp csharp cuda-cpp dart fsharp go groovy java javascript javascriptreact jsx "
+    "kotlin less php rust scala scss solidity swift typescript typescriptreact tsx v verilog systemverilog zig proto "
+    "proto3 jsonc haxe odin pug",
+    "--": "lua sql haskell ada elm vhdl purescript agda lean idris plsql",
+    "%": "latex tex erlang matlab prolog bibtex",
+    ";": "clojure lisp commonlisp scheme racket asm nasm ini emacs-lisp elisp",
+    "!": "fortran fortran90 fortran-modern",
+    '"': "vim viml",
+}
+_MARKERS = {language: marker for marker, languages in _BY_MARKER.items() for language in languages.split()}
+
+
+def find_comment_marker(language_id: str) -> str | None:
+    """Returns what begins a line of comment (LSP, TextDocumentItem.languageId); None if it is not known."""
+    return _MARKERS.get(language_id.lower())
+
+
+_MIN_TYPED_CHARS = 2
+_MAX_DECLARATION_CHARS = 160
+_MAX_INDEXED_CHARS = 300_000  # of a file; a longer one is not read, because that takes longer than a key may
+
+
+@dataclass(slots=True)
+class RelatedText:
+    """Writes declarations as comments right above the cursor's line.
+
+    There the model uses them more than at the start of the prompt, and it costs least: the text above the line is the
+    same with and without it, so the server has read it before. `benchmarks/editors.py` measures what it gains.
+
+    While one line is typed, its comments keep their order, and new ones come at the end. Those that are no longer about
+    the typed word are removed. Where the text around the cursor has a longer name that begins with the typed word, that
+    one is meant more often: the others would hide it, so there are none.
+    """
+
+    redact: Callable[[str], str] = str  # what replaces secrets in whole lines
+    max_bytes: int = 300
+    _index: "_Index" = field(default_factory=lambda: _Index())
+    _lines: "dict[str, _Line]" = field(default_factory=dict)  # the last line completed in each document, by URI
+
+    def add(self, context: Context, document: Document, others: Iterable[Document]) -> str:
+        """Returns the prefix of `context` with the comments in it.
+
+        `others`: the open documents whose text may be used, those that matter most first.
+        """
+        marker = find_comment_marker(document.language_id)
+        start = len(context.prefix) - len(context.line_before)
+        above = context.prefix[:start]
+        if marker is None or self.max_bytes == 0:
+            return context.prefix
+        line = self._lines.get(document.uri)
+        if line is None or line.above != above:
+            line = self._lines[document.uri] = _Line(above)
+        words = read_words(context.line_before)
+        if _continues_in(context, words.typed):
+            words = Words("", words.called)
+        same = [each for each in others if each.language_id == document.language_id and each.uri != document.uri]
+        line.choose(map(self._redact, self._find(words, same)), self.max_bytes)
+        indentation = context.line_before[: len(context.line_before) - len(context.line_before.lstrip())]
+        return above + line.write(f"{indentation}{marker} ") + context.line_before
+
+    def _redact(self, declaration: Declaration) -> Declaration:
+        """Returns the declaration without secrets. It is cut after that, since half a secret is not recognised."""
+        text = self.redact(declaration.text)[:_MAX_DECLARATION_CHARS].rstrip()
+        return Declaration(declaration.name, text)
+
+    def forget(self, uri: str) -> None:
+        """A document was closed."""
+        self._lines.pop(uri, None)
+        self._index.forget(uri)
+
+    def _find(self, words: Words, others: Sequence[Document]) -> Iterator[Declaration]:
+        """Yields declarations, the most urgent first: of names that begin with the typed word, the shortest first.
+
+        One letter begins too many names.
+        """
+        indexes = [self._index.read(document) for document in others]
+        if len(words.typed) >= _MIN_TYPED_CHARS:
+            found = [each for index in indexes for each in index if each.name.startswith(words.typed)]
+            yield from sorted(found, key=lambda declaration: len(declaration.name))
+        if words.called:
+            yield from (each for index in indexes for each in index if each.name == words.called)
+
+
+@dataclass(slots=True)
+class _Line:
+    """The declarations above one line, in the order in which they were added."""
+
+    above: str
+    declarations: list[Declaration] = field(default_factory=list)
+
+    def choose(self, found: Iterable[Declaration], max_bytes: int) -> None:
+        """Keeps those of `found` for which there is room: the ones that it had in their order, then the others."""
+        wanted = _take(found, max_bytes)
+        kept = [declaration for declaration in self.declarations if declaration in wanted]
+        # The most urgent one stands next to the line.
+        self.declarations = kept + [declaration for declaration in reversed(wanted) if declaration not in kept]
+
+    def write(self, beginning: str) -> str:
+        """Returns the declarations as lines that begin with `beginning`."""
+        lines = (line.strip() for declaration in self.declarations for line in declaration.text.split("\n"))
+        return "".join(f"{beginning}{line}\n" for line in lines)
+
+
+class _Index:
+    """The declarations of each document, read again when its text has changed."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, tuple[int, list[Declaration]]] = {}
+
+    def read(self, document: Document) -> list[Declaration]:
+        """Returns the declarations of a document; none if its text is unknown or long."""
+        entry = self._entries.get(document.uri)
+        if entry is None or entry[0] != document.version:
+            entry = self._entries[document.uri] = (document.version, _read(document))
+        return entry[1]
+
+    def forget(self, uri: str) -> None:
+        self._entries.pop(uri, None)
+
+
+def _continues_in(context: Context, typed: str) -> bool:
+    """True if a longer word in the text around the cursor begins with the typed word."""
+    longer = re.compile(rf"\b{re.escape(typed)}\w")
+    before = context.prefix[: len(context.prefix) - len(typed)]
+    return typed != "" and any(longer.search(text) is not None for text in (before, context.suffix))
+
+
+def _take(found: Iterable[Declaration], max_bytes: int) -> list[Declaration]:
+    """Returns the first declarations that have at most `max_bytes` together."""
+    taken: dict[Declaration, None] = {}
+    for declaration in found:
+        if declaration not in taken:
+            max_bytes -= _num_bytes(declaration)
+            if max_bytes < 0:
+                break
+            taken[declaration] = None
+    return list(taken)
+
+
+def _read(document: Document) -> list[Declaration]:
+    if document.problem is not None or document.num_chars > _MAX_INDEXED_CHARS:
+        return []
+    return find_declarations(document.lines)
+
+
+def _num_bytes(declaration: Declaration) -> int:
+    return len(declaration.text.encode("utf-8", "replace")) + 4

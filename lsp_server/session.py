@@ -1,0 +1,213 @@
+"""The requests of one document. A new request supersedes the older one, and generated text is reused."""
+
+import asyncio
+import dataclasses
+from collections import deque
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from inference.errors import MidtokenError, ServerUnreachableError
+from inference.protocol.completion import Chunks, CompletionRequest
+from lsp_server.backend import BackendStarter, CompletionBackend
+from lsp_server.errors import to_midtoken_error
+from lsp_server.generation import Generation, NoAnswer, Question
+from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, to_no_suggestion
+from lsp_server.status import Status
+
+_MAX_REMEMBERED = 16
+
+
+class Session:
+    """Answers one document's requests, one at a time.
+
+    At most one request waits and at most one generation runs. A request is answered
+
+    1. from a generation, if the text typed since that generation's request is the generated text (*typed ahead*).
+       The current generation comes first, then the finished ones that are remembered: after a wrong letter is deleted,
+       the text agrees with an older one again;
+    2. from the current generation when it has more text, if the user has typed all that was generated so far;
+    3. otherwise from a new generation. The current one is cancelled, on the server too.
+
+    The answer is sent as soon as the first line is complete, and the generation continues. The request after
+    acceptance, or after the next letter, gets the other lines from the same generation (*chained*).
+
+    An edit makes the waiting request obsolete: its answer would be for a text that the editor no longer has. It is
+    superseded at once, and the generation continues, because the edit may be text typed ahead.
+
+    A generation may end at any point: it fails, it is cancelled, or its connection is lost. The request that waits
+    for it then has no suggestion, and the next request starts a new generation.
+    """
+
+    def __init__(self, starter: BackendStarter, status: Status) -> None:
+        self._starter = starter
+        self._status = status
+        self._generation: Generation | None = None
+        self._remembered: deque[Generation] = deque(maxlen=_MAX_REMEMBERED)  # finished ones, the newest first
+        self._waiting: _Waiting | None = None
+        self._drawing: asyncio.Task[list[str]] | None = None
+        self._num_requests = 0
+
+    async def complete(self, question: Question) -> str | NoSuggestion:
+        """Returns the text to suggest, which may be empty, or why there is none.
+
+        The user has been told of a failure. Cancelling the call cancels the generation that it waits for.
+        """
+        self.supersede()
+        number = self._num_requests
+        while number == self._num_requests:
+            if not self._can_answer(question):
+                self._stop()
+                known = self._recall(question)
+                if known is not None:
+                    return known
+                backend = await self._starter.get()
+                if number != self._num_requests:
+                    break
+                if backend is None:
+                    return self._starter.reason
+                self._start(question, backend)
+            answer = await self._wait(question)
+            if number == self._num_requests and not isinstance(answer, NoAnswer):
+                return answer
+        return SUPERSEDED
+
+    async def draw_alternatives(self, question: Question) -> list[str] | NoSuggestion:
+        """Returns more texts for a question that has an answer, in no order; none if the server is busy."""
+        number = self._num_requests
+        backend = await self._starter.get()
+        if number != self._num_requests:
+            return SUPERSEDED
+        if backend is None:
+            return []
+        drawing = self._drawing = asyncio.create_task(draw_alternatives(backend, question.request))
+        try:
+            await asyncio.wait({drawing})
+        finally:
+            drawing.cancel()
+        is_obsolete = number != self._num_requests or drawing.cancelled()
+        return SUPERSEDED if is_obsolete else drawing.result()
+
+    def supersede(self) -> None:
+        """Ends the waiting request without a suggestion. The generation continues. To be called for each edit."""
+        self._num_requests += 1
+        if self._drawing is not None:
+            self._drawing.cancel()
+        self._answer_waiting(SUPERSEDED)
+
+    def close(self) -> None:
+        """Cancels the generation, and ends the waiting request without a suggestion."""
+        self.supersede()
+        self._stop()
+
+    def _can_answer(self, question: Question) -> bool:
+        generation = self._generation
+        if generation is None or generation.says_nothing:
+            return False
+        return generation.find_answer(question) is not NoAnswer.MISMATCH
+
+    def _recall(self, question: Question) -> str | None:
+        answers = (generation.find_answer(question) for generation in self._remembered)
+        return next((answer for answer in answers if isinstance(answer, str)), None)
+
+    async def _wait(self, question: Question) -> str | NoAnswer | NoSuggestion:
+        waiting = self._waiting = _Waiting(question, asyncio.get_running_loop().create_future())
+        self._try_to_answer()
+        try:
+            return await waiting.answer
+        except asyncio.CancelledError:
+            if self._waiting is waiting:  # otherwise the generation belongs to a newer request
+                self._waiting = None
+                self._stop()
+            raise
+
+    def _start(self, question: Question, backend: CompletionBackend) -> None:
+        generation = self._generation = Generation(question)
+        generation.task = asyncio.create_task(self._generate(generation, backend))
+        # A callback, not a `finally`: a task that is cancelled before its first step runs none of its code.
+        generation.task.add_done_callback(lambda _: self._discard_unfinished(generation))
+
+    async def _generate(self, generation: Generation, backend: CompletionBackend) -> None:
+        try:
+            async with aclosing(backend.stream(generation.question.request)) as chunks:
+                async for chunk in chunks:
+                    generation.add(chunk)
+                    self._try_to_answer()
+            generation.is_finished = True
+            if not generation.says_nothing:
+                self._remembered.appendleft(generation)
+            self._try_to_answer()
+            self._status.working()
+        except Exception as error:  # nobody awaits this task's result, so every error is reported here
+            self._report(error, generation, backend)
+
+    def _report(self, error: Exception, generation: Generation, backend: CompletionBackend) -> None:
+        failure = to_midtoken_error(error)
+        generation.failure = to_no_suggestion(failure)
+        # Once the backend was dropped, the user has been told of the lost connection. Later errors follow from it.
+        if generation is self._generation and self._starter.is_current(backend):
+            self._status.failed(failure)
+        if isinstance(error, ServerUnreachableError):
+            self._starter.drop(backend)
+
+    def _discard_unfinished(self, generation: Generation) -> None:
+        if generation is self._generation and not generation.is_finished:
+            self._generation = None
+            self._answer_waiting(generation.failure or SUPERSEDED)
+
+    def _try_to_answer(self) -> None:
+        if self._waiting is not None and self._generation is not None:
+            answer = self._generation.find_answer(self._waiting.question)
+            if answer is not NoAnswer.PENDING:
+                self._answer_waiting(answer)
+
+    def _answer_waiting(self, answer: str | NoAnswer | NoSuggestion) -> None:
+        if self._waiting is not None:
+            self._waiting.resolve(answer)
+            self._waiting = None
+
+    def _stop(self) -> None:
+        if self._generation is not None and self._generation.task is not None:
+            self._generation.task.cancel()
+        self._generation = None
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """The waiting request, and the future for its answer."""
+
+    question: Question
+    answer: "asyncio.Future[str | NoAnswer | NoSuggestion]"
+
+    def resolve(self, answer: str | NoAnswer | NoSuggestion) -> None:
+        if not self.answer.done():  # the editor may have cancelled it
+            self.answer.set_result(answer)
+
+
+_NUM_DRAWN = 4  # of which some are equal
+_TEMPERATURE = 0.8
+_SEED = 7  # the same cursor has the same alternatives
+_DEADLINE_MS = 1500
+
+
+async def draw_alternatives(backend: CompletionBackend, request: CompletionRequest) -> list[str]:
+    """Returns texts that are drawn at random by their probability; none if the server has no room for that.
+
+    They are drawn beside the request for the best text, which they must not supersede.
+    """
+    drawn = dataclasses.replace(
+        request,
+        num_candidates=_NUM_DRAWN,
+        temperature=_TEMPERATURE,
+        seed=_SEED,
+        deadline_ms=min(request.deadline_ms or _DEADLINE_MS, _DEADLINE_MS),
+        chunks=Chunks.TOKENS,
+        document="",
+    )
+    texts = [""] * _NUM_DRAWN
+    try:
+        async with aclosing(backend.stream(drawn)) as chunks:
+            async for chunk in chunks:
+                texts[chunk.candidate] += chunk.text
+    except MidtokenError:  # the best text is there, and a lost connection shows at the next request for it
+        return []
+    return texts

@@ -1,0 +1,205 @@
+"""What the user is told: the state of the completion server, why a document has no suggestions, and each error once."""
+
+import dataclasses
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+from urllib.parse import unquote
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+
+from inference.errors import MidtokenError
+from lsp_server.errors import EditorError
+from lsp_server.no_suggestion import NoSuggestion, Reason, find_reason
+
+
+class State(StrEnum):
+    """The state of the suggestions, for all documents or for one."""
+
+    STARTING = "starting"
+    READY = "ready"
+    OFF = "off"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReport:
+    """A change of state. The editor gets it as the notification `$/midtoken/status`."""
+
+    uri: str | None  # of the document; None: all documents
+    state: State
+    code: str  # a Reason, or `ready`
+    message: str
+
+
+class Window(Protocol):
+    """Shows messages to the user of the editor. Each text is one line."""
+
+    def log(self, text: str) -> None:
+        """Adds a line to the editor's log."""
+
+    def log_detail(self, text: str) -> None:
+        """Adds a line to the editor's log that is of interest only to those who look for it."""
+
+    def show_error(self, text: str) -> None:
+        """Shows an error message."""
+
+    def show_info(self, text: str) -> None:
+        """Shows a message that is not an error."""
+
+    def begin_progress(self, text: str) -> None:
+        """Shows that an operation is running."""
+
+    def end_progress(self, text: str) -> None:
+        """Hides what `begin_progress` shows, if anything, and logs `text`."""
+
+    def report(self, report: StatusReport) -> None:
+        """Reports a state to editors that show it. Others ignore it."""
+
+
+class Status:
+    """Reports changes of state. An error that occurs at every keystroke is shown once.
+
+    After a successful completion, the same error can be shown again. Why a document has no suggestions is told once
+    for the document, or once for the language if the language is the reason.
+    """
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._shown_errors: set[str] = set()
+        self._problems: frozenset[str] = frozenset()
+        self._is_failing = False
+        self._off: dict[str, NoSuggestion] = {}  # the documents without suggestions, by URI
+        self._shown_infos: set[str] = set()
+
+    def starting(self) -> None:
+        """The completion server is being started, and it is taking long enough to show that."""
+        text = "starting the completion server; the first start takes some ten seconds"
+        self._window.begin_progress(text)
+        self._window.report(StatusReport(None, State.STARTING, Reason.STARTING, text))
+
+    def ready(self, start_s: float) -> None:
+        """The connection to the completion server works."""
+        text = f"completion server ready after {start_s:.1f} s"
+        self._window.end_progress(text)
+        self._window.report(StatusReport(None, State.READY, "ready", text))
+
+    def start_cancelled(self) -> None:
+        """The start was cancelled. This is not an error."""
+        self._window.end_progress("start of the completion server cancelled")
+
+    def not_started(self, error: MidtokenError) -> None:
+        """The completion server could not be started or reached."""
+        self._window.end_progress("completion server not started")
+        self._fail(error, Reason.UNREACHABLE)
+
+    def working(self) -> None:
+        """A completion has arrived."""
+        self._shown_errors.clear()
+        if self._is_failing:
+            self._is_failing = False
+            self._window.report(StatusReport(None, State.READY, "ready", "completions arrive again"))
+
+    def failed(self, error: MidtokenError) -> None:
+        """A completion failed."""
+        self._fail(error, find_reason(error))
+
+    def configured(self, problems: Sequence[str]) -> None:
+        """The settings were read. A problem is shown unless the last call had it too."""
+        for problem in problems:
+            if problem not in self._problems:
+                self._window.show_error(f"midtoken: {problem}")
+        self._problems = frozenset(problems)
+
+    def checked(self, uri: str, found: NoSuggestion | None) -> None:
+        """It was found whether a document gets suggestions; None: it does. Nothing is told if that was so before."""
+        if found == self._off.get(uri):
+            return
+        if found is None:
+            del self._off[uri]
+            self._window.report(StatusReport(uri, State.READY, "ready", ""))
+            return
+        self._off[uri] = found
+        name = unquote(uri.rpartition("/")[2]) if "/" in uri else "a document"  # what is no URI may be anything
+        self._window.log(f"{found.reason}: {name} gets no suggestions: {found.message}")
+        self._window.report(StatusReport(uri, State.OFF, found.reason, found.message))
+        if found.reason in (Reason.TOO_LARGE, Reason.OTHER_LANGUAGE):
+            self._show_once(found.message)
+
+    def forget(self, uri: str) -> None:
+        """A document was closed."""
+        self._off.pop(uri, None)
+
+    def not_suggested(self, found: NoSuggestion, is_invoked: bool) -> None:
+        """A request has no suggestion. A person who asked for one, and could do something about it, is told why."""
+        detail = f": {found.message}" if found.message else ""
+        self._window.log_detail(f"no suggestion ({found.reason}){detail}")
+        if is_invoked and found.reason.concerns_document:
+            self._window.show_info(f"midtoken: no suggestion: {found.message}")
+
+    def _fail(self, error: MidtokenError, reason: Reason) -> None:
+        text = " ".join(str(error).split()) or type(error).__name__
+        is_general = not isinstance(error, EditorError)  # otherwise only one document has no suggestions
+        self._is_failing = self._is_failing or is_general
+        if text not in self._shown_errors:
+            self._shown_errors.add(text)
+            self._window.show_error(f"midtoken: {text}")
+            if is_general:
+                self._window.report(StatusReport(None, State.ERROR, reason, text))
+
+    def _show_once(self, text: str) -> None:
+        if text not in self._shown_infos:
+            self._shown_infos.add(text)
+            self._window.show_info(f"midtoken: {text}")
+
+
+# An implementation-dependent notification (LSP, "$ Notifications"): editors that do not know it ignore it.
+STATUS_NOTIFICATION = "$/midtoken/status"
+
+
+class LspWindow:
+    """The `Window` of the connected editor."""
+
+    def __init__(self, server: LanguageServer) -> None:
+        self._server = server
+        self._progress_token: str | None = None
+
+    def log(self, text: str) -> None:
+        """LSP window/logMessage."""
+        self._server.window_log_message(types.LogMessageParams(types.MessageType.Info, text))
+
+    def log_detail(self, text: str) -> None:
+        """LSP window/logMessage, as the least important kind."""
+        self._server.window_log_message(types.LogMessageParams(types.MessageType.Log, text))
+
+    def show_info(self, text: str) -> None:
+        """LSP window/showMessage, as information."""
+        self._server.window_show_message(types.ShowMessageParams(types.MessageType.Info, text))
+
+    def report(self, report: StatusReport) -> None:
+        """The notification `$/midtoken/status`."""
+        self._server.protocol.notify(STATUS_NOTIFICATION, dataclasses.asdict(report))
+
+    def show_error(self, text: str) -> None:
+        """LSP window/showMessage."""
+        self._server.window_show_message(types.ShowMessageParams(types.MessageType.Error, text))
+
+    def begin_progress(self, text: str) -> None:
+        """LSP $/progress, if the editor supports it, and the log."""
+        self.log(text)
+        window = self._server.client_capabilities.window
+        if window is not None and window.work_done_progress:
+            self._progress_token = str(uuid.uuid4())
+            self._server.work_done_progress.create(self._progress_token)
+            begin = types.WorkDoneProgressBegin(title="midtoken", message=text, cancellable=False)
+            self._server.work_done_progress.begin(self._progress_token, begin)
+
+    def end_progress(self, text: str) -> None:
+        """LSP $/progress, if `begin_progress` began one, and the log."""
+        self.log(text)
+        if self._progress_token is not None:
+            self._server.work_done_progress.end(self._progress_token, types.WorkDoneProgressEnd(message=text))
+            self._progress_token = None

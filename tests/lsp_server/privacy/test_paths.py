@@ -1,0 +1,73 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from lsp_server.privacy.paths import LinkLoopError, UriPath, iter_spellings, read_uri
+
+
+@pytest.mark.parametrize(
+    ("uri", "paths"),
+    [
+        ("file:///home/me/a.py", ("/home/me/a.py",)),
+        ("FILE:/home/me/a.py", ("/home/me/a.py",)),
+        ("file://localhost/a%20b/%C3%A9.py", ("/a b/é.py",)),
+        ("file:///a/%FF.py", ("/a/\udcff.py",)),
+        ("file:///a/b%2Fc%23.py", ("/a/b/c#.py",)),
+        ("file:///a/b#c.py", ("/a/b", "/a/b#c.py")),
+        ("vscode-notebook-cell:/a/b.ipynb#W0", ("/a/b.ipynb", "/a/b.ipynb#W0")),
+        ("untitled:Untitled-1", ("Untitled-1",)),
+        ("untitled:/home/me/.env", ("/home/me/.env",)),
+        ("file://", ()),
+        ("", ()),
+    ],
+)
+def test_the_path_of_a_uri_is_decoded(uri: str, paths: tuple[str, ...]) -> None:
+    assert read_uri(uri) == UriPath(paths)
+
+
+@pytest.mark.parametrize(
+    ("uri", "path", "elsewhere"),
+    [
+        ("file:///c%3A/Users/me/.env", "/c:/Users/me/.env", "the drive C:"),
+        ("file:///C:/a.py", "/C:/a.py", "the drive C:"),
+        ("file:///c:%5CUsers%5Cme", "/c:/Users/me", "the drive C:"),
+        ("file://C:/a.py", "/C:/a.py", "the drive C:"),
+        ("c:\\Users\\me\\.env", "c:/Users/me/.env", "the drive C:"),
+        ("file://server/share/a.py", "/share/a.py", "the machine server"),
+        ("vscode-remote://ssh-remote%2Bhost/home/a.py", "/home/a.py", "the machine ssh-remote+host"),
+    ],
+)
+def test_a_path_on_another_machine_or_drive_is_known_as_one(uri: str, path: str, elsewhere: str) -> None:
+    assert read_uri(uri) == UriPath((path,), elsewhere)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path.resolve()
+
+
+def test_each_path_on_the_way_of_a_chain_of_links_is_a_spelling(folder: Path) -> None:
+    (folder / "hidden").mkdir()
+    (folder / "link").symlink_to("hidden/through")
+    (folder / "hidden" / "through").symlink_to(folder / "real")
+    names = ["link", "hidden/through", "real"]
+    assert list(iter_spellings(str(folder / "link"))) == [str(folder / name) for name in names]
+
+
+def test_a_parent_after_a_link_is_that_of_its_target(folder: Path) -> None:
+    (folder / "a" / "b").mkdir(parents=True)
+    (folder / "link").symlink_to("a/b")
+    *_, last = iter_spellings(f"{folder}/link/../x")
+    assert last == str(folder / "a" / "x") == os.path.realpath(f"{folder}/link/../x")
+
+
+def test_a_file_that_does_not_exist_has_the_path_it_will_have(folder: Path) -> None:
+    assert list(iter_spellings(f"{folder}/new/./x.py")) == [f"{folder}/new/x.py"]
+
+
+def test_a_loop_of_links_is_an_error(folder: Path) -> None:
+    (folder / "a").symlink_to("b")
+    (folder / "b").symlink_to("a")
+    with pytest.raises(LinkLoopError):
+        list(iter_spellings(f"{folder}/a/x.py"))

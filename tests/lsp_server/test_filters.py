@@ -1,0 +1,177 @@
+"""What is left of the model's text, and that it does not repeat the text around the cursor."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from lsp_server.context import Context
+from lsp_server.filters import Insertion, cut_at_placeholder, drop_repeated_above, drop_repeated_below, fit
+
+
+@pytest.mark.parametrize(
+    ("around", "text", "inserted"),
+    [
+        ("return Nod|", "e", "e"),
+        ("x = |\n", "1\n", "1"),
+        ("x = |\n", "  \n", None),
+        ("print(|)", "name)", "name"),
+        ("print(|)", "len(name)", "len(name)"),  # a bracket that the text itself opens is kept
+        ("print(|)", "len(name))", "len(name)"),
+        ('print("|")', 'hello")', "hello"),
+        ('print(|, "x")', '"hello", "x")', '"hello"'),
+        ("foo(|, b)", "a,", "a"),
+        ("my_|value", "new_value", "new_"),
+        ("return |x\n", "not ", "not "),  # the blank separates it from the word
+        ("return |x\n", "not x", "not "),
+        ('input("|")\n', "Name: ", "Name: "),
+        ("return |x\n", "  ", None),
+        ("f(|)\n", "a, ", "a,"),
+        ("val|ue", "ue", None),
+        ("x = a|else", " + e", " + e"),  # `e` does not repeat `else`
+        ("f(g(|)", "x)", "x)"),  # a bracket that the text before the cursor opens is kept
+        ("f(g(|)", "x))", "x)"),
+        ("f(|)", "x)", "x"),
+        ("f(g(|))", "x)", "x"),
+        ("f(g(|))", "x))", "x"),
+        ("f(g(|))", "h(x))", "h(x)"),
+        ("f(g(|)) + 1", "h(x))", "h(x)"),
+        ('f("|")', "x", "x"),
+        ("if a:\n    |\n    b = 2\n", "a = 1\n    b = 2", "a = 1\n    b = 2"),  # the engine knows where to end
+        ("{\n    {\n    |\n}\n", "}", "}"),  # the next line is indented differently
+        ("def f():\n    |\n    return 1\n", "return 1", None),
+        ("def f():\n    retu|\n    return 1\n", "rn 1", None),
+        ("def f():\n    retu|\n    return 10\n", "rn 1", "rn 1"),
+        ("a = [|]\n", "1,\n    2,\n", "1,"),  # several lines in the middle of a line are cut
+        ("if a:|\n", "\n    b()\n", "\n    b()"),
+    ],
+)
+def test_the_text_after_the_cursor_is_not_repeated(around: str, text: str, inserted: str | None) -> None:
+    prefix, suffix = around.split("|")
+    assert fit(text, Context(prefix, suffix)) == (None if inserted is None else Insertion(inserted))
+
+
+@pytest.mark.parametrize("text", ["self):\n    pass", "self):"])
+def test_a_block_replaces_the_brackets_that_it_closes(text: str) -> None:
+    assert fit(text, Context("def f(", ")\n")) == Insertion(text, ")")
+
+
+@pytest.mark.parametrize(
+    ("around", "text", "inserted", "replaced"),
+    [
+        ("f(|) + c", "a, b)  # note", "a, b)  # note", ")"),
+        ("f(g(|)) + c", "a))  # note", "a))  # note", "))"),
+        ("f(|) + c", "a  # note", "a  # note", ""),
+        ("f(g(|) + c", "a)  # note", "a)  # note", ""),  # one of the two brackets is missing
+    ],
+)
+def test_a_bracket_that_is_closed_already_is_replaced(around: str, text: str, inserted: str, replaced: str) -> None:
+    before, after = around.split("|")
+    assert fit(text, Context(before, after)) == Insertion(inserted, replaced)
+
+
+def test_a_block_that_ends_before_the_bracket_after_the_cursor_keeps_it() -> None:
+    text = "self):\n    return len(self.items"
+    assert fit(text, Context("def __len__(", ")\n")) == Insertion(text)
+
+
+@pytest.mark.parametrize("char", ["\x1b", "\r", "\0", "\x7f", "\x9b", "\u202a", "\u202e", "\u2066", "\u2069"])
+def test_a_suggestion_ends_before_a_control_character(char: str) -> None:
+    assert fit(f"a\n\tb = {char}1", Context("", "")) == Insertion("a\n\tb =")
+    assert fit(f"{char}a", Context("", "")) is None
+
+
+_TEXTS = st.text("ab()\"' \n,", max_size=12)
+
+
+@given(_TEXTS, _TEXTS)
+def test_the_inserted_text_is_a_beginning_of_the_generated_text(text: str, suffix: str) -> None:
+    insertion = fit(text, Context("", suffix))
+    assume(insertion is not None)
+    assert insertion is not None
+    assert insertion.text != ""
+    assert text.lstrip().startswith(insertion.text.lstrip())
+
+
+@given(_TEXTS.filter(str.strip))
+def test_at_the_end_of_a_line_only_trailing_white_space_is_removed(text: str) -> None:
+    assert fit(text, Context("x", "\n")) == Insertion(text.rstrip())
+
+
+@given(_TEXTS.filter(str.strip))
+def test_before_unrelated_text_the_first_line_is_kept(text: str) -> None:
+    first_line = text.partition("\n")[0]
+    assert fit(text, Context("", "else:\n")) == (Insertion(first_line) if first_line.strip() else None)
+
+
+@pytest.mark.parametrize(
+    ("around", "text", "counted"),
+    [
+        ("x = |\n", "1\x1b", "cut_at_unsafe"),
+        ("x = |\n", 'key = "REDACTED"', "cut_at_placeholder"),
+        ("if a:\n\tb()\nif c:|\n", "\n    d()", "match_indentation"),
+        ("|\nx = 1\n", "x = 1", "drop_repeated_below"),
+        ("x = 1\n|\n", "x = 1", "drop_repeated_above"),
+        ("f(|)\n", "a,\nb", "cut_to_line"),
+        ("f(|)\n", "a)", "trim_overlap"),
+    ],
+)
+def test_each_filter_is_counted_by_its_name(around: str, text: str, counted: str) -> None:
+    counts: Counter[str] = Counter()
+    fit(text, Context(*around.split("|")), counts)
+    assert counts == {counted: 1}
+
+
+@given(st.text("ab()\"' \n\t:", max_size=30), st.text("ab()\"' \n\t:", max_size=30), st.text("ab \t:,", max_size=12))
+def test_an_insertion_never_ends_with_the_rest_of_the_line(text: str, before: str, rest: str) -> None:
+    context = Context(before, rest.strip())
+    insertion = fit(text, context)
+    assume(insertion is not None)
+    assert insertion is not None
+    assert insertion.text.strip()
+    assert len(rest.strip()) < 4 or not insertion.text.endswith(rest.strip())
+
+
+@pytest.mark.parametrize(
+    ("around", "text", "is_dropped"),
+    [
+        ("x = 1\n|", "x = 1", True),
+        ("x = 1\nx|", " = 1", True),
+        ("x = 1\n\n|", "x = 1", True),
+        ("x = 1\n|", "x = 10", False),
+        ("    x = 1\n|", "x = 1", False),  # indented differently
+        ("a()\nb()\n|", "a()\nb()", True),
+        ("a()\nb()\n|", "b()\nc()", False),
+        ("f(\n  (1),\n  ),\n|", "  ),", False),  # no letter and no digit
+        ("|", "x = 1", False),
+    ],
+)
+def test_lines_right_above_are_not_repeated(around: str, text: str, is_dropped: bool) -> None:
+    assert (drop_repeated_above(text, Context(*around.split("|"))) == "") == is_dropped
+
+
+@pytest.mark.parametrize(
+    ("around", "text", "is_dropped"),
+    [("|\nx = 1\n", "x = 1", True), ("x|\n\nx = 1\n", " = 1", True), ("|\nx = 10\n", "x = 1", False)],
+)
+def test_lines_right_below_are_not_repeated(around: str, text: str, is_dropped: bool) -> None:
+    assert (drop_repeated_below(text, Context(*around.split("|"))) == "") == is_dropped
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ('password = "REDACTED"', "password = "),
+        ('"REDACTED"', ""),
+        ("f(x)\ntoken = REDACTED\ny", "f(x)\ntoken = "),
+        ('x = "redacted"', 'x = "redacted"'),
+    ],
+)
+def test_the_text_ends_before_the_placeholder(text: str, kept: str) -> None:
+    assert cut_at_placeholder(text, Context("a = 1\n", "")) == kept
+
+
+@pytest.mark.parametrize("context", [Context("REDACTED = 1\nx = ", ""), Context("x = ", "\nREDACTED")])
+def test_a_word_of_the_file_is_kept(context: Context) -> None:
+    assert cut_at_placeholder("REDACTED", context) == "REDACTED"

@@ -1,0 +1,154 @@
+"""The indentation of suggestions is that of the file."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lsp_server.context import Context
+from lsp_server.indentation import find_open_quotes, find_unit, match_indentation
+
+_TABS = "class A:\n\tdef f(self):\n\t\treturn 1\n\n"
+_TWO = "class A:\n  def f(self):\n    return 1\n\n"
+_FOUR = "class A:\n    def f(self):\n        return 1\n\n"
+
+
+@pytest.mark.parametrize(("text", "unit"), [(_TABS, "\t"), (_TWO, "  "), (_FOUR, "    "), ("a = 1\nb = 2\n", None)])
+def test_the_unit_is_read_from_the_text_around_the_cursor(text: str, unit: str | None) -> None:
+    assert find_unit(Context(text, "")) == unit
+    assert find_unit(Context("", "\n" + text)) == unit
+
+
+@pytest.mark.parametrize(
+    ("prefix", "text", "written"),
+    [
+        (_TABS + "if x:", "\n    y()\nz()", "\n\ty()\nz()"),
+        (_TABS + "if x:", "\n    if y:\n        z()\n", "\n\tif y:\n\t\tz()\n"),
+        (_TWO + "if x:", "\n    y()\nz()", "\n  y()\nz()"),
+        (_FOUR + "if x:", "\n  y()\n  if z:\n    w()", "\n    y()\n    if z:\n        w()"),
+        (_TWO + "class B:\n  def g(self):", "\n      return 2\n", "\n    return 2\n"),
+        (
+            _TWO + "class B:\n  def g(self):\n    return",
+            " 2\n\n  def h(self):\n    pass",
+            " 2\n\n  def h(self):\n    pass",
+        ),
+        (_FOUR + "x = f(", "\n    a,\n    b,\n)\n", "\n    a,\n    b,\n)\n"),
+        (_FOUR + "x = f(a,", "\n      b)\n", "\n      b)\n"),  # under the opening bracket
+        (_TABS + "x = f(", "\n    a,\n)", "\n\ta,\n)"),
+        ("a = 1\nif x:", "\n  y()", "\n  y()"),  # the file shows no unit
+        (_FOUR + "x = 1", "", ""),
+        (_TWO + "  @property\n  ", "  def g(self):\n        return 2", "def g(self):\n    return 2"),
+        (_TWO + "if x:\n  ", "  if y:\n        z()\n    w()", "if y:\n    z()\n  w()"),
+        (_TWO + "if x:\n", "    y()\n    z()", "  y()\n  z()"),
+        (_TABS + "if x:\n", "    y()\n    z()", "\ty()\n\tz()"),
+        (_FOUR + "if x:\n", "    y()\nz()", "    y()\nz()"),
+        (_FOUR + "class B:\n    x = 1\n\n", "    def g(self):\n        pass", "    def g(self):\n        pass"),
+        (_FOUR + "    ", "x = 1\n    y = 2", "x = 1\n    y = 2"),
+        (_FOUR + "if x: y = {", "\n    1: 2,\n}", "\n    1: 2,\n}"),
+    ],
+)
+def test_lines_get_the_indentation_of_the_file(prefix: str, text: str, written: str) -> None:
+    assert match_indentation(text, Context(prefix, "")) == written
+
+
+_LOOP = "    for x in y:\n        if x:\n            f(x)\n    return 1"
+
+
+@pytest.mark.parametrize(
+    ("before", "text"),
+    [
+        ("def g(y):\n", _LOOP),  # the cursor is in the first column
+        ("def g(y):\n  ", _LOOP[2:]),
+        ("def g(y):\n", "\n" + _LOOP),
+        (
+            "def g(y):\n    for x in y:\n        if x:\n            f(x)\n",
+            "        else:\n            g(x)\n    return 1",
+        ),
+        ("", 'if y == "#":\n' + _LOOP),  # what looks like a comment hides that the line opens a block
+        (
+            "",
+            """if x and \\
+  y:
+    f(x)
+    g(x)""",
+        ),
+    ],
+)
+def test_blocks_of_the_suggestion_keep_their_depth(before: str, text: str) -> None:
+    assert match_indentation(text, Context(_FOUR + before, "")) == text
+
+
+def test_the_text_ends_before_a_line_that_returns_to_no_level_of_the_file() -> None:
+    context = Context(_FOUR + "class B:\n    def g(self):\n        return", "")
+    assert match_indentation(" 2\n  x = 1\n", context) == " 2"
+
+
+@pytest.mark.parametrize(
+    ("before", "text"),
+    [
+        ("x = ", '"""\n  abc:\n  def\n \n"""\ny = 1'),
+        ("if x:\n    y = ", '"""\nabc\n"""\n    z = 1'),
+        ("def g():\n    ", '"""Do it.\n\n    if a:\n    b\n    """\n    return 1'),
+        ('def g():\n    """Do it.\n\n    Then', ' that:\n    a\n  b\n    """\n    return 1'),
+    ],
+)
+def test_texts_of_several_lines_are_no_code(before: str, text: str) -> None:
+    assert match_indentation(text, Context(_FOUR + before, "")) == text
+
+
+def test_a_docstring_is_indented_as_its_block() -> None:
+    text = '\n        """Do it.\n\n        And:\n          that\n        """\n        return 1'
+    written = '\n    """Do it.\n\n    And:\n      that\n    """\n    return 1'
+    assert match_indentation(text, Context(_TWO + "class B:\n  def g():", "")) == written
+
+
+@pytest.mark.parametrize("opener", ["while d:", "try:  # note", "async def f():", "else:"])
+def test_the_text_ends_before_a_line_where_a_block_is_missing(opener: str) -> None:
+    assert match_indentation(f"{opener}\n    x = 1", Context(_FOUR + "    ", "")) == opener
+
+
+def test_in_other_languages_a_line_after_a_colon_may_be_as_deep() -> None:
+    context = Context("switch (x) {\n  case 1:\n    f();\n  ", "")
+    assert match_indentation("case 2:\n  case 3:\n    g();", context) == "case 2:\n  case 3:\n    g();"
+
+
+def test_indentation_inside_texts_is_not_taken_for_the_unit() -> None:
+    pattern = "".join(f"{' ' * number}any\n" for number in (1, 12, 30))
+    assert find_unit(Context(f'x = """\n{pattern}"""\nif a:\n    b()\n', "")) == "    "
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["if a:", "b()", "c = 1"])), max_size=8))
+def test_code_with_the_files_own_indentation_is_not_changed(lines: list[tuple[int, str]]) -> None:
+    level, written, opens = 0, [], True
+    for wanted, code in lines:
+        level = level + 1 if opens else min(wanted, level)
+        written.append("    " * level + code)
+        opens = code.endswith(":")
+    text = "\n" + "\n".join(written)
+    assert match_indentation(text, Context(_FOUR + "if x:", "")) == text
+
+
+@given(
+    st.text("ab:() \t\n", max_size=40), st.sampled_from([_TABS, _TWO, _FOUR, ""]), st.text("ab:() \t\n", max_size=20)
+)
+def test_only_indentation_changes_and_the_end_may_be_cut(text: str, file: str, line: str) -> None:
+    written = match_indentation(text, Context(file + line, ""))
+    old, new = text.split("\n"), written.split("\n")
+    assert len(new) <= len(old)
+    assert new[0].lstrip(" \t") == old[0].lstrip(" \t")
+    assert [each.lstrip(" \t") for each in new[1:]] == [each.lstrip(" \t") for each in old[1 : len(new)]]
+
+
+@pytest.mark.parametrize(
+    ("code", "opened", "expected"),
+    [
+        ("x = 1", None, None),
+        ('"""a', None, '"""'),
+        ('"""a"""', None, None),
+        ("'''a\"\"\"", None, "'''"),
+        ('b"""', '"""', None),
+        ('b""" + """', '"""', '"""'),
+        ("'''", '"""', '"""'),
+    ],
+)
+def test_the_open_quotes_are_found(code: str, opened: str | None, expected: str | None) -> None:
+    assert find_open_quotes(code, opened) == expected

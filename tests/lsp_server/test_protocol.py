@@ -1,0 +1,255 @@
+"""The changes to pygls's behaviour."""
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from lsprotocol import types
+
+from lsp_server.errors import EditorError
+from lsp_server.protocol import keep_text_out_of_logs
+from tests.support.lsp_editor import URI, build_capabilities, wait_for
+from tests.support.lsp_in_process import InProcess, run_in_process
+
+
+@pytest.fixture
+async def both() -> AsyncIterator[InProcess]:
+    async with run_in_process() as both:
+        yield both
+
+
+async def wait_for_text(both: InProcess, text: str) -> None:
+    await wait_for(lambda: _find_text(both) == text)
+
+
+def _find_text(both: InProcess) -> str | None:
+    try:
+        return both.server.documents.get(URI).text
+    except EditorError:
+        return None
+
+
+async def test_pygls_keeps_no_copy_of_the_text(both: InProcess) -> None:
+    await both.start()
+    both.editor.open("text")
+    await wait_for_text(both, "text")
+    both.editor.edit(0, 4, "more")
+    await wait_for_text(both, "textmore")
+    assert both.server.workspace.text_documents == {}
+
+
+async def test_an_edit_leaves_no_pending_future(both: InProcess) -> None:
+    await both.start(build_capabilities(answers_configuration=False))  # otherwise a request is pending
+    both.editor.open("")
+    await wait_for_text(both, "")
+    before = len(both.server.protocol._request_futures)
+    for _ in range(100):
+        both.editor.edit(0, 0, "x")
+    await wait_for_text(both, "x" * 100)
+    assert len(both.server.protocol._request_futures) == before
+
+
+def test_any_json_is_a_result_of_workspace_configuration() -> None:
+    protocol = InProcess().server.protocol
+    assert protocol.get_result_type(types.WORKSPACE_CONFIGURATION) is None
+    assert protocol.get_result_type(types.WORKSPACE_WORKSPACE_FOLDERS) is not None
+
+
+# Which messages are refused
+
+
+async def exchange(both: InProcess, method: str, params: Any, request_id: Any = "any") -> dict[str, Any]:
+    """Sends a request as it is. Returns the response, also as it is."""
+    return await both.exchange({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
+
+
+_DOCUMENT = {"textDocument": {"uri": URI}}
+_ASK = {**_DOCUMENT, "position": {"line": 0, "character": 0}, "context": {"triggerKind": 1}}
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {name: value for name, value in _ASK.items() if name != "context"},
+        _ASK | {"context": {"triggerKind": 99}},
+        _ASK | {"context": None},
+        _ASK | {"position": {"line": -1, "character": 0}},
+        _ASK | {"position": {"line": 2**31, "character": 0}},
+        _ASK | {"position": {"line": 0.5, "character": 0}},
+        _ASK | {"position": {"line": "0", "character": 0}},
+        _ASK | {"textDocument": {"uri": None}},
+        {},
+        [],
+        None,
+        "text",
+    ],
+)
+async def test_a_request_of_another_form_is_refused_and_not_shown(both: InProcess, params: Any) -> None:
+    await both.start()
+    response = await exchange(both, "textDocument/inlineCompletion", params)
+    assert response["error"]["code"] == -32602
+    assert (response["id"], both.editor.shown) == ("any", [])
+
+
+async def test_an_unknown_method_is_refused_and_not_shown(both: InProcess) -> None:
+    await both.start()
+    both.editor.send({"jsonrpc": "2.0", "method": "midtoken/unknown", "params": {"text": "x"}})
+    both.editor.send({"jsonrpc": "2.0", "method": "$/unknown"})
+    response = await exchange(both, "midtoken/unknown", {})
+    assert (response["error"]["code"], both.editor.shown) == (-32601, [])
+
+
+async def test_the_feature_that_is_not_offered_is_refused(both: InProcess) -> None:
+    await both.start(build_capabilities(draws_ghost_text=False))
+    assert (await exchange(both, "textDocument/inlineCompletion", _ASK))["error"]["code"] == -32601
+
+
+async def test_initialize_of_another_form_is_refused_and_can_be_repeated(both: InProcess) -> None:
+    params = {"processId": None, "rootUri": None, "capabilities": None}
+    assert (await exchange(both, "initialize", params))["error"]["code"] == -32602
+    assert "capabilities" in (await exchange(both, "initialize", params | {"capabilities": {}}))["result"]
+
+
+async def test_before_initialize_requests_are_refused_and_notifications_dropped(both: InProcess) -> None:
+    both.editor.open("x")
+    for method, params in (("textDocument/inlineCompletion", _ASK), ("shutdown", None), ("unknown", {})):
+        assert (await exchange(both, method, params))["error"]["code"] == -32002
+    await both.start()
+    assert _find_text(both) is None
+    assert both.editor.shown == []
+
+
+async def test_a_second_initialize_is_refused_and_changes_nothing(both: InProcess) -> None:
+    await both.start(build_capabilities("utf-8"))
+    both.editor.open("text")
+    params = {"processId": None, "rootUri": None, "capabilities": {}, "initializationOptions": {"maxTokens": 9}}
+    assert (await exchange(both, "initialize", params))["error"]["code"] == -32600
+    assert _find_text(both) == "text"
+    assert both.server.documents.encoding == "utf-8"
+    assert both.server.settings.max_tokens == 64
+
+
+async def test_after_shutdown_requests_are_refused_and_notifications_dropped(both: InProcess) -> None:
+    await both.start()
+    await both.editor.client.shutdown_async(None)
+    both.editor.open("x")
+    for method, params in (("textDocument/inlineCompletion", _ASK), ("shutdown", None), ("initialize", {})):
+        assert (await exchange(both, method, params))["error"]["code"] == -32600
+    assert _find_text(both) is None
+
+
+@pytest.mark.parametrize("request_id", [7, "seven", 7.0])
+async def test_a_reply_has_the_id_of_its_request(both: InProcess, request_id: Any) -> None:
+    await both.start()
+    assert (await exchange(both, "shutdown", None, request_id))["id"] == request_id
+
+
+@pytest.mark.parametrize(
+    "response", [{"id": "unknown"}, {"id": []}, {"id": None, "error": {}}, {"id": "unknown", "error": "text"}, {}]
+)
+async def test_a_response_that_nobody_waits_for_is_ignored(both: InProcess, response: dict[str, Any]) -> None:
+    await both.start()
+    both.editor.send({"jsonrpc": "2.0"} | response)
+    assert "result" in await exchange(both, "shutdown", None)
+    assert both.editor.shown == []
+
+
+# Edits that cannot be read
+
+_CHANGE = {"textDocument": {"uri": URI, "version": 1}}
+_SPAN = {"start": {"line": 0, "character": 0}, "end": {"line": 0, "character": 1}}
+_LOST = (
+    "midtoken: the editor sent an edit that cannot be read; "
+    "there are no suggestions for this document until it is opened again"
+)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        _CHANGE | {"contentChanges": [{"range": None, "text": "secret"}]},
+        _CHANGE | {"contentChanges": [{"range": _SPAN}]},
+        _CHANGE | {"contentChanges": [{"text": None}]},
+        _CHANGE | {"contentChanges": [{"text": ["secret"]}]},
+        _CHANGE | {"contentChanges": [{"range": _SPAN | {"end": {"line": 0, "character": 2**31}}, "text": "secret"}]},
+        _CHANGE | {"contentChanges": "secret"},
+        _CHANGE,
+        {"textDocument": {"uri": URI}, "contentChanges": [{"text": "secret"}]},
+        {"textDocument": {"uri": URI, "version": None}, "contentChanges": [{"text": "secret"}]},
+        {"textDocument": {"uri": None, "version": 1}, "contentChanges": [{"text": "secret"}]},
+        ["secret"],
+        None,
+    ],
+)
+async def test_after_an_edit_that_cannot_be_read_there_are_no_suggestions_until_the_whole_text_is_sent(
+    both: InProcess, params: Any
+) -> None:
+    await both.start()
+    both.editor.open("abc")
+    waiting = both.editor.ask(0, 3)
+    await wait_for(lambda: both.backend.streams != [])
+    both.editor.send({"jsonrpc": "2.0", "method": "textDocument/didChange", "params": params})
+    assert await waiting is None
+    both.editor.edit(0, 0, "x")
+    assert await both.editor.ask(0, 1) is None
+    both.editor.send({"jsonrpc": "2.0", "method": "textDocument/didChange", "params": params})
+    assert await both.editor.ask(0, 1) is None
+    assert both.editor.shown == [_LOST]
+    both.editor.replace_all("again")
+    await wait_for_text(both, "again")
+    assert both.editor.shown == [_LOST]
+
+
+@pytest.mark.parametrize("item", [{"text": None}, {"version": None}, {"text": 7}])
+async def test_a_document_whose_text_cannot_be_read_has_no_suggestions_until_it_is_opened_again(
+    both: InProcess, item: dict[str, Any]
+) -> None:
+    await both.start()
+    document = {"uri": URI, "languageId": "python", "version": 0, "text": "secret"} | item
+    both.editor.send({"jsonrpc": "2.0", "method": "textDocument/didOpen", "params": {"textDocument": document}})
+    both.editor.edit(0, 0, "x")
+    assert await both.editor.ask(0, 0) is None
+    assert both.editor.shown == [_LOST]
+    both.editor.open("again")
+    await wait_for_text(both, "again")
+
+
+async def test_a_message_that_is_no_json_may_have_been_an_edit(both: InProcess) -> None:
+    await both.start()
+    both.editor.open("abc")
+    both.editor.send_body(b'{"jsonrpc": "2.0", "method": ')
+    assert await both.editor.ask(0, 1) is None
+    assert both.editor.shown == [_LOST]
+
+
+_LOGGERS = ("pygls.protocol.json_rpc", "pygls.protocol.language_server", "pygls.server")
+
+
+@pytest.fixture
+def filtered() -> Iterator[None]:
+    filters = {name: list(logging.getLogger(name).filters) for name in _LOGGERS}
+    level = logging.getLogger("pygls").level
+    keep_text_out_of_logs()
+    yield
+    logging.getLogger("pygls").setLevel(level)
+    for name in _LOGGERS:
+        logging.getLogger(name).filters[:] = filters[name]
+
+
+@pytest.mark.usefixtures("filtered")
+@pytest.mark.parametrize("name", _LOGGERS)
+def test_a_log_line_has_the_method_and_the_kind_of_error_and_no_text(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger(name).info("body %s", "secret")
+    try:
+        raise ValueError("secret")
+    except ValueError:
+        logging.getLogger(name).exception("failed: %r with %s", "textDocument/didChange", {"text": "secret"})
+    logging.getLogger(name).warning("no arguments: 100 %")
+    assert [record.getMessage() for record in caplog.records] == [
+        "midtoken: failed: textDocument/didChange with … (ValueError)",
+        "midtoken: no arguments: 100 %",
+    ]
+    assert "secret" not in caplog.text

@@ -1,0 +1,130 @@
+"""Which declarations of other open files are written above the cursor's line."""
+
+import pytest
+from lsprotocol.types import PositionEncodingKind, TextDocumentItem
+
+from benchmarks.corpora.private_files import count_secret_bytes, iter_secrets
+from lsp_server.context import Context
+from lsp_server.documents import Document
+from lsp_server.privacy.redaction import Redactor
+from lsp_server.related import RelatedText, read_words
+
+_NODE = "class Node(Base):\n    def children(self):\n        pass\n\nclass NodeList:\n    pass\n"
+
+
+def _document(name: str, text: str, language: str = "python") -> Document:
+    return Document(TextDocumentItem(f"file:///{name}", language, 1, text), PositionEncodingKind.Utf16)
+
+
+def _add(related: RelatedText, prefix: str, *others: Document, language: str = "python") -> str:
+    return related.add(Context(prefix, ""), _document("a", "", language), others)
+
+
+def test_declarations_whose_names_begin_with_the_typed_word_are_added() -> None:
+    prefix = _add(RelatedText(), "x = 1\n    y = Nod", _document("b", _NODE))
+    assert prefix == "x = 1\n    # class NodeList:\n    # class Node(Base):\n    y = Nod"
+
+
+def test_the_declaration_of_what_is_called_is_added() -> None:
+    assert _add(RelatedText(), "x = Node(f(1), ", _document("b", _NODE)) == "# class Node(Base):\nx = Node(f(1), "
+    assert _add(RelatedText(), "x = Node(1) + ", _document("b", _NODE)) == "x = Node(1) + "
+    assert _add(RelatedText(), "x = (children(", _document("b", _NODE)) == "# def children(self):\nx = (children("
+
+
+def test_where_the_file_itself_has_a_name_that_begins_so_there_are_none() -> None:
+    assert _add(RelatedText(), "Nodes = 1\nx = Nod", _document("b", _NODE)) == "Nodes = 1\nx = Nod"
+    assert _add(RelatedText(), "xNodes = 1\nx = Nod", _document("b", _NODE)).count("#") == 2
+    assert _add(RelatedText(), "Nod = 1\nx = Nod", _document("b", _NODE)).count("#") == 2
+
+
+def test_one_letter_is_too_little_to_look_for() -> None:
+    assert _add(RelatedText(), "x = N", _document("b", _NODE)) == "x = N"
+
+
+def test_without_a_match_the_prefix_stays() -> None:
+    assert _add(RelatedText(), "x = foo", _document("b", _NODE)) == "x = foo"
+
+
+def test_files_of_another_language_and_the_file_itself_are_not_used() -> None:
+    assert _add(RelatedText(), "Nod", _document("b", _NODE, "rust"), _document("a", _NODE)) == "Nod"
+
+
+def test_a_language_without_known_comments_gets_none() -> None:
+    assert _add(RelatedText(), "Nod", _document("b", _NODE, "brainfuck"), language="brainfuck") == "Nod"
+
+
+def test_the_budget_is_kept_and_can_be_zero() -> None:
+    names = "".join(f"name_{number} = {number}\n" for number in range(100))
+    added = _add(RelatedText(max_bytes=100), "name", _document("b", names))
+    assert 0 < len(added) - len("name") <= 100
+    assert _add(RelatedText(max_bytes=0), "name", _document("b", names)) == "name"
+
+
+def test_while_a_line_is_typed_its_comments_keep_their_order_and_new_ones_come_last() -> None:
+    related, other = RelatedText(), _document("b", "first = 1\nfirst_two = 2\nlast = 3\n")
+    assert _add(related, "last(fi", other) == "# last = 3\n# first_two = 2\n# first = 1\nlast(fi"
+    assert _add(related, "last(fir", other) == "# last = 3\n# first_two = 2\n# first = 1\nlast(fir"
+    assert _add(related, "last(first_", other) == "# last = 3\n# first_two = 2\nlast(first_"
+    assert _add(related, "last(first_two, la", other) == "# last = 3\nlast(first_two, la"
+
+
+def test_where_the_budget_ends_the_most_urgent_remain() -> None:
+    related, other = RelatedText(max_bytes=30), _document("b", "first = 1\nfirst_two = 2\nlast = 3\n")
+    assert _add(related, "last(fi", other) == "# first_two = 2\n# first = 1\nlast(fi"
+
+
+def test_another_line_has_its_own_comments() -> None:
+    related, other = RelatedText(), _document("b", _NODE)
+    _add(related, "children", other)
+    assert _add(related, "children\nx = ", other) == "children\nx = "
+
+
+def test_an_edit_of_the_other_file_is_seen() -> None:
+    related = RelatedText()
+    assert _add(related, "new", _document("b", "old = 1")) == "new"
+    edited = _document("b", "newer = 1")
+    edited.version = 2
+    assert _add(related, "new", edited) == "# newer = 1\nnew"
+
+
+def test_line_ends_and_lone_surrogates_of_other_files_do_not_get_into_the_prefix() -> None:
+    assert _add(RelatedText(), "na", _document("b", "name = '\ud800'\r\nother = 1\r\n")) == "# name = '\ufffd'\nna"
+
+
+def test_no_part_of_a_secret_in_another_file_is_added_even_where_a_declaration_is_cut() -> None:
+    redact = Redactor().redact
+    for secret in iter_secrets():
+        for num_before in (0, 100, 140, 155):
+            text = f"value_{'x' * num_before} = 1; {secret.text}"
+            added = _add(RelatedText(redact, max_bytes=1000), "value_", _document("b", text))
+            assert count_secret_bytes([added], [secret.secret], min_chars=5) == 0, secret.form
+
+
+def test_a_line_of_a_private_key_is_no_declaration() -> None:
+    key = next(secret for secret in iter_secrets() if secret.form == "RSA key block")
+    text = key.text.replace("==", "=")
+    last = text.split("\n")[-4]
+    assert last.endswith("=")
+    assert _add(RelatedText(Redactor().redact), last[:4], _document("b", text)) == last[:4]
+
+
+@pytest.mark.parametrize(
+    ("line", "typed", "called"),
+    [
+        ("    x = Nod", "Nod", ""),
+        ("x = ", "", ""),
+        ("x1", "x1", ""),
+        ("x = 1a", "a", ""),
+        ("f(g(1), na", "na", "f"),
+        ("f(g(", "", "g"),
+        ("a.load (x, ", "", "load"),
+        ("f(x)", "", ""),
+        ("(x, ", "", ""),
+        ("))f(", "", "f"),
+        ("größe(", "", "größe"),
+        ("", "", ""),
+    ],
+)
+def test_the_typed_word_and_the_call_are_read(line: str, typed: str, called: str) -> None:
+    words = read_words(line)
+    assert (words.typed, words.called) == (typed, called)
