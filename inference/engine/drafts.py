@@ -41,7 +41,7 @@ class Drafter:
             if self._num_skipped[num_matching] % _TRIAL_PERIOD:
                 return None
         num_tokens = min(MAX_DRAFT_TOKENS, 2 + int(1.5 * gain))
-        return Draft(tuple(token_ids[end : end + num_tokens]), num_matching)
+        return Draft(self, tuple(token_ids[end : end + num_tokens]), num_matching)
 
     def learn(self, draft: "Draft") -> None:
         """Counts how many of a draft's tokens were chosen."""
@@ -50,17 +50,26 @@ class Drafter:
 
 @dataclass(slots=True)
 class Draft:
-    """Guessed tokens."""
+    """Guessed tokens. Only those that are forwarded are followed."""
 
+    drafter: Drafter
     token_ids: tuple[int, ...]
     num_matching: int  # tokens before them that stand earlier too
     num_right: int = 0
+
+    def cut(self, num_tokens: int) -> None:
+        """Keeps the first tokens only."""
+        self.token_ids = self.token_ids[:num_tokens]
 
     def follow(self, token_id: int) -> bool:
         """Compares the next guess with the token that was chosen. Returns whether it was right."""
         is_right = self.num_right < len(self.token_ids) and self.token_ids[self.num_right] == token_id
         self.num_right += is_right
         return is_right
+
+    def end(self) -> None:
+        """Tells the drafter how many tokens were right."""
+        self.drafter.learn(self)
 
 
 def find_earlier(token_ids: Sequence[int]) -> tuple[int, int] | None:

@@ -8,21 +8,22 @@ from collections.abc import Callable
 
 from inference.config import DEFAULT_CONTEXT_TOKENS, EngineConfig
 from inference.engine.drafts import Drafter
-from inference.engine.job_builder import JobBuilder
+from inference.engine.job import EngineParts, Job
 from inference.engine.prompt import PromptBuilder
-from inference.engine.scheduler import ReadingSpeed, Scheduler
+from inference.engine.scheduler import PrefillSpeed, Scheduler
 from inference.engine.sequence_memory import SequenceMemory
 from inference.engine.sink import ChunkSink
 from inference.engine.stepper import Stepper
-from inference.engine.ticket import Ticket
 from inference.errors import MidtokenError, OverloadedError, ServerError, describe_failure, to_public_error
 from inference.model.language_model import LanguageModel
 from inference.protocol.completion import CompletionRequest, FinishReason
 
 _log = logging.getLogger(__name__)
 
-_MAX_READ_TOKENS = 1024  # of new contexts, in one step of many requests
-_WORK_PER_ROW = 1 / 64  # of a pass over many rows, in passes over one. It takes longer; but who moves must read
+_MAX_PREFILL_TOKENS = 1024  # of new contexts, in one step of many requests
+_WORK_PER_ROW = (
+    1 / 64
+)  # beside that of a pass. A row of a long pass takes more, but a jump in a file must not cost so much
 
 
 class Engine:
@@ -36,16 +37,18 @@ class Engine:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Starts the thread. `inference.engine.assembly` builds the parts from a model folder."""
+        max_context_tokens = config.max_context_tokens or DEFAULT_CONTEXT_TOKENS
+        drafter = Drafter() if config.drafts else None
         self._config = config
-        self._model = model
+        self._runs_together = model.runs_together
         self._clock = clock
-        self._jobs = JobBuilder(config.max_context_tokens or DEFAULT_CONTEXT_TOKENS, model, prompts, clock)
-        self._stepper = Stepper(model, prompts, clock, Drafter() if config.drafts else None)
+        self._parts = EngineParts(model, prompts, max_context_tokens, clock, drafter)
+        self._stepper = Stepper(self._parts)
         self._memory = SequenceMemory(model.new_cache, config.memory_mib * 2**20)
-        self._scheduler: Scheduler[Ticket] = Scheduler(config.max_sequences, config.cache_tokens, clock)
-        self._reading_speed = ReadingSpeed()
+        self._scheduler: Scheduler[Job] = Scheduler(config.max_sequences, config.cache_tokens, clock)
+        self._prefill_speed = PrefillSpeed()
         self._heartbeat = Heartbeat(clock)
-        self._inbox: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._submit_lock = threading.Lock()  # once the engine is closed or has stopped, nothing is queued
         self._is_closed = threading.Event()
         self._has_stopped = False
@@ -64,7 +67,7 @@ class Engine:
                 raise ServerError("the engine has stopped after an error; its log says where. Restart the server")
             if self._inbox.qsize() + len(self._scheduler) >= self._config.max_waiting + self._config.max_sequences:
                 raise OverloadedError(f"{self._config.max_waiting} requests wait already; try again in a moment")
-            self._inbox.put(Ticket(request, sink, self._clock()))
+            self._inbox.put(Job(request, sink, self._parts, submitted_at=self._clock()))
 
     def measure_heartbeat_ms(self) -> float:
         """Milliseconds since the loop last made progress; 0 while idle. Does not block; thread-safe.
@@ -95,17 +98,15 @@ class Engine:
     def _run_once(self) -> None:
         self._take_inbox()
         self._end_dead()
-        tickets = self._select()
-        jobs = [ticket.job for ticket in tickets if ticket.job is not None]
-        before = [job.counters.num_rows for job in jobs]
+        self._prepare_first()
+        jobs = self._select()
         started_at = self._clock()
         self._stepper.step(jobs)
         now = self._clock()
-        num_rows = [job.counters.num_rows - count for job, count in zip(jobs, before, strict=True)]
-        self._reading_speed.note(sum(num_rows), now - started_at)
-        for ticket, count in zip(tickets, num_rows, strict=True):
-            self._scheduler.charge(ticket, 1 + count * _WORK_PER_ROW)
-            self._deliver(ticket, now)
+        self._prefill_speed.note(sum(job.num_step_rows for job in jobs), now - started_at)
+        for job in jobs:
+            self._scheduler.charge(job, 1 + job.num_step_rows * _WORK_PER_ROW)
+            self._deliver(job, now)
         self._heartbeat.beat()
 
     def _take_inbox(self) -> None:
@@ -115,139 +116,121 @@ class Engine:
             if is_idle:
                 self._heartbeat.mark_idle()
             try:
-                ticket = self._inbox.get(block=is_idle)
+                job = self._inbox.get(block=is_idle)
             except queue.Empty:
                 return
             self._heartbeat.beat()
-            if ticket is None:
+            if job is None:
                 return
-            superseded = self._scheduler.add(ticket)
+            superseded = self._scheduler.add(job)
             if superseded is not None:
                 self._end(superseded, FinishReason.SUPERSEDED, self._clock())
 
     def _end_dead(self) -> None:
         """Ends the requests that were cancelled or are past their deadline."""
         now = self._clock()
-        for ticket in self._scheduler:
+        for job in self._scheduler:
             try:
-                is_cancelled = ticket.sink.is_cancelled()
+                is_cancelled = job.sink.is_cancelled()
             except Exception as error:
-                self._fail(ticket, error)
+                self._fail(job, error)
                 continue
             if is_cancelled:
-                self._end(ticket, FinishReason.CANCELLED, now)
-            elif not ticket.has_until(now):
-                self._end(ticket, FinishReason.DEADLINE, now)
+                self._end(job, FinishReason.CANCELLED, now)
+            elif job.is_late(now):
+                self._end(job, FinishReason.DEADLINE, now)
             else:
-                self._note_lateness(ticket, now)
+                self._predict_lateness(job, now)
 
-    def _select(self) -> list[Ticket]:
+    def _prepare_first(self) -> None:
+        """Sees to it that the first request in the order has a prompt: only this tells how much there is to prefill."""
+        while (ordered := self._scheduler.sort()) and not ordered[0].is_prepared:
+            self._prepare(ordered[0])
+
+    def _select(self) -> list[Job]:
         """The requests to step. Those whose turn it is are begun, if there is room for them."""
-        selected: list[Ticket] = []
-        num_read, is_full = 0, False
-        for ticket in self._sort():
-            if not ticket.is_begun:
-                if is_full or not self._prepare(ticket):
+        selected: list[Job] = []
+        num_prefilled, is_full = 0, False
+        for job in self._scheduler.sort():
+            if not job.is_begun:
+                if is_full or not self._prepare(job):
                     continue
-                if not self._scheduler.has_room(ticket):
+                if not self._scheduler.has_room(job):
                     is_full = True  # no other may begin before it
                     continue
-                if not self._begin(ticket):
+                if not self._begin(job):
                     continue
-            if selected and num_read >= _MAX_READ_TOKENS and ticket.num_unread:
+            if selected and num_prefilled >= _MAX_PREFILL_TOKENS and job.num_to_prefill:
                 continue
-            num_read += ticket.num_unread
-            selected.append(ticket)
-            if not self._model.runs_together:
+            num_prefilled += job.num_to_prefill
+            selected.append(job)
+            if not self._runs_together:
                 break
         return selected
 
-    def _sort(self) -> list[Ticket]:
-        """All requests in their order. Only a prompt tells how much there is to read, so the first one has its own."""
-        while True:
-            ordered = self._scheduler.sort()
-            if not ordered or ordered[0].job is not None:
-                return ordered
-            self._prepare(ordered[0])
-
-    def _prepare(self, ticket: Ticket) -> bool:
-        """Builds the request's job. Returns whether it has one, and has not failed."""
-        if ticket.job is not None:
+    def _prepare(self, job: Job) -> bool:
+        """Builds the request's prompt, if it has none. Returns whether that succeeded."""
+        if job.is_prepared:
             return True
         try:
-            ticket.job = self._jobs.build(ticket)
-            self._scheduler.check_size(ticket)
-            ticket.num_remembered = self._memory.count_known(ticket.tenant, ticket.job.prompt.context_ids)
-            self._note_lateness(ticket, self._clock())
+            job.prepare()
+            self._scheduler.check_size(job)
+            job.num_remembered = self._memory.count_known(job.tenant, job.prompt.context_ids)
+            self._predict_lateness(job, self._clock())
         except Exception as error:
-            self._fail(ticket, error)
+            self._fail(job, error)
             return False
         return True
 
-    def _note_lateness(self, ticket: Ticket, now: float) -> None:
-        ticket.will_be_late = not ticket.has_until(now + self._reading_speed.predict_s(ticket.num_unread))
+    def _predict_lateness(self, job: Job, now: float) -> None:
+        job.will_be_late = job.is_late(now + self._prefill_speed.predict_s(job.num_to_prefill))
 
-    def _begin(self, ticket: Ticket) -> bool:
+    def _begin(self, job: Job) -> bool:
         """Gives the job a sequence, with what is remembered of its context. Returns whether that succeeded."""
-        job = ticket.job
-        assert job is not None, "it was prepared"
-        ticket.is_begun = True
-        job.counters.started_at = self._clock()
         try:
-            sequence = self._memory.take(ticket.tenant, job.prompt.context_ids, job.max_cached_tokens)
-            job.sequences = [sequence]
-            [first] = job.candidates
-            first.tree = first.tree.with_chain(sequence.begin(job.prompt.context_ids))
+            job.begin(self._memory.take(job.tenant, job.prompt.context_ids, job.max_cached_tokens))
         except Exception as error:
-            self._fail(ticket, error)
+            self._fail(job, error)
             return False
         return True
 
-    def _end(self, ticket: Ticket, reason: FinishReason, now: float) -> None:
+    def _end(self, job: Job, reason: FinishReason, now: float) -> None:
         """Ends a request before it is complete. What was generated is sent."""
-        if ticket.job is None or not ticket.is_begun:
-            try:
-                ticket.end_unbegun(reason, now)
-            except Exception as error:
-                self._fail(ticket, error)
-            else:
-                self._remove(ticket)
-            return
-        with ticket.job.recording_failure():
-            ticket.job.finish(reason)
-        self._deliver(ticket, now)
+        try:
+            job.end(reason, now)
+        except Exception as error:
+            self._fail(job, error)
+        else:
+            self._remove(job)
 
-    def _deliver(self, ticket: Ticket, now: float) -> None:
+    def _deliver(self, job: Job, now: float) -> None:
         """Sends the text that is ready. Removes the request if it has ended or failed."""
-        job = ticket.job
-        assert job is not None, "only begun requests have something to deliver"
         if job.failure is None:
             with job.recording_failure():
                 job.send_ready(now)
         if job.failure is not None:
-            self._fail(ticket, job.failure)
+            self._fail(job, job.failure)
         elif job.is_finished:
-            self._remove(ticket)
+            self._remove(job)
 
-    def _fail(self, ticket: Ticket, error: Exception) -> None:
-        self._remove(ticket)
-        _fail(ticket.sink, to_public_error(error, _log.error))
+    def _fail(self, job: Job, error: Exception) -> None:
+        self._remove(job)
+        _fail(job.sink, to_public_error(error, _log.error))
 
-    def _remove(self, ticket: Ticket) -> None:
-        """Removes a request. Its first sequence is remembered, as far as it was read."""
-        self._scheduler.remove(ticket)
-        if ticket.job is not None:
-            if ticket.job.sequences:
-                self._memory.give_back(ticket.job.sequences[0])
-            ticket.job.sequences = []
-            ticket.job.failure = None  # its traceback refers to the job, and so to the sequences
+    def _remove(self, job: Job) -> None:
+        """Removes a request. Its first sequence is remembered, as far as it was forwarded."""
+        self._scheduler.remove(job)
+        if job.candidates:
+            self._memory.give_back(job.candidates[0].sequence)
+        job.candidates = []
+        job.failure = None  # its traceback refers to the candidates, and so to the sequences
 
     def _fail_all(self, error: MidtokenError) -> None:
         """Refuses further requests and fails all present ones with `error`."""
         with self._submit_lock:
             self._has_stopped = True
-        for ticket in self._scheduler:
-            _fail(ticket.sink, error)
+        for job in self._scheduler:
+            _fail(job.sink, error)
         while not self._inbox.empty():
             if (queued := self._inbox.get()) is not None:
                 _fail(queued.sink, error)

@@ -3,23 +3,22 @@
 import math
 
 from inference.engine.prompt import Prompt, PromptBuilder
-from inference.healing.covering import Crossing
 from inference.healing.heal_point import encode_section
-from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SampleResult
 from inference.protocol.completion import ExplainedNode, Explanation
 
 _NUM_KEPT_SHOWN = 8
 
 
-def build_explanation(
-    prompts: PromptBuilder, prompt: Prompt, tree: TokenTree, crossings: tuple[Crossing, ...], result: SampleResult
-) -> Explanation:
-    """The kept tokens, the tree with the probability mass of the crossing at each node, and the chosen path."""
-    scores = result.scores
+def build_explanation(prompts: PromptBuilder, prompt: Prompt, result: SampleResult) -> Explanation:
+    """The kept tokens, the tree with the probability mass of the crossing at each node, and the chosen path.
+
+    `result`: that of the first choice.
+    """
+    scores, tree = result.scores, prompt.tree
     assert scores is not None, "an explanation asks for them"
     token_bytes = prompts.vocabulary.token_bytes
-    crossing_at = {crossing.node: index for index, crossing in enumerate(crossings)}
+    crossing_at = {crossing.node: index for index, crossing in enumerate(prompt.covering.crossings)}
     nodes = []
     for node in (None, *range(len(tree.branch_ids))):
         path = tree.find_path(node)

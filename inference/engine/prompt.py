@@ -9,7 +9,7 @@ room. If they do not, the suffix is shortened first, if necessary to nothing. Th
 The start tokens and the healed bytes are never cut: a request whose healed bytes do not fit is refused.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -19,6 +19,7 @@ from inference.healing.covering import CoveringTree, Crossing, Rule, build_cover
 from inference.healing.heal_memory import HealMemory
 from inference.healing.heal_point import encode_section, encode_text
 from inference.healing.text_encoder import TextEncoder
+from inference.healing.token_tree import TokenTree
 from inference.protocol.completion import CompletionRequest, Healing
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
@@ -36,6 +37,7 @@ class Prompt:
 
     context_ids: tuple[int, ...]  # never empty
     covering: CoveringTree
+    tree: TokenTree  # that of the covering, with `context_ids` as its chain
     kept_ids: tuple[int, ...]  # the part of `context_ids` that comes from the text before the cursor
     healed: bytes
     num_healed_bytes: int  # without the dummy prefix, which was not typed
@@ -67,7 +69,8 @@ class PromptBuilder:
         """
         prefix = _cut_front(request.prefix, max_tokens * _MAX_CHARS_PER_TOKEN)
         kept, healed, covering = self._heal(prefix, request)
-        num_spelling = _count_spelling_tokens(covering)
+        tree = covering.build_tree(())
+        num_spelling = _count_spelling_tokens(covering.crossings, tree.find_depths())
         room = max_tokens - len(self.start_ids) - max(num_spelling, min(_MIN_SPELLING_ROOM, max_tokens // 4))
         if room < 0:
             raise InvalidRequestError(
@@ -82,7 +85,16 @@ class PromptBuilder:
         kept = _cut_window(kept, room - len(suffix_ids) - (num_markers if suffix_ids else 0))
         num_healed_bytes = min(len(healed), len(self.encoder.normalize(prefix).encode()))
         context_ids = self.start_ids + self._lay_out(kept, suffix_ids, healed, len(covering.common_ids))
-        return Prompt(context_ids, covering, kept, healed, num_healed_bytes, num_spelling, bool(suffix_ids))
+        return Prompt(
+            context_ids,
+            covering,
+            tree.with_chain(context_ids),
+            kept,
+            healed,
+            num_healed_bytes,
+            num_spelling,
+            reads_suffix=bool(suffix_ids),
+        )
 
     def _heal(self, prefix: str, request: CompletionRequest) -> tuple[tuple[int, ...], bytes, CoveringTree]:
         healing = request.healing
@@ -113,13 +125,12 @@ class PromptBuilder:
         return self.fill_in.lay_out(kept, suffix_ids, healed, self.vocabulary.token_bytes, num_open)
 
 
-def _count_spelling_tokens(covering: CoveringTree) -> int:
+def _count_spelling_tokens(crossings: Iterable[Crossing], depths: Sequence[int]) -> int:
     """The most tokens that spell only healed bytes: those of a path, and those for its remaining bytes."""
-    depths = covering.build_tree(()).find_depths()
     return max(
         (
             (0 if crossing.node is None else depths[crossing.node]) + _count_spelling_tokens_at(crossing)
-            for crossing in covering.crossings
+            for crossing in crossings
         ),
         default=0,
     )

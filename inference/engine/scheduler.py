@@ -6,12 +6,12 @@ The aim is completed answers, not many begun ones. A request is worth nothing on
 2. one that has taken much work already gives way to those that have taken little;
 3. one that is writing its answer goes on: it is nearest to its end;
 4. tenants that got clearly less than the others come before them;
-5. a request that has a long context to read comes after those that are nearly ready to write: in its time, several of
-   them are answered;
+5. a request that has a long context to prefill comes after those that are nearly ready to write: in its time, several
+   of them are answered;
 6. the newest request comes first: its user has waited least, and will not type on so soon;
 7. but a request that has waited for long is that of a user who waits and does not type on; and one that names no
    document is never superseded. Such requests come in the order of their arrival, before the others, whatever they
-   have to read;
+   have to prefill;
 8. a newer request for a document supersedes the older one.
 """
 
@@ -23,7 +23,7 @@ from inference.errors import OverloadedError
 from inference.protocol.completion import Priority
 
 _WORK_LEVELS = (256.0, 1024.0)  # a request whose work exceeds one of them gives way to those below; a line never does
-_LONG_READING = 64  # tokens
+_LONG_PREFILL = 64  # tokens
 _LONG_WAIT_S = 0.25  # most people who type on have done so by then
 
 
@@ -31,9 +31,13 @@ class Schedulable(Protocol):
     """What the scheduler must know of a request."""
 
     work: float  # so far; a decoded token is about one
-    is_begun: bool
-    will_be_late: bool  # its deadline passes before its context can be read
+    will_be_late: bool  # its deadline passes before its context can be prefilled
     submitted_at: float  # seconds of the engine's clock
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether it has a sequence."""
+        ...
 
     @property
     def tenant(self) -> str:
@@ -51,8 +55,8 @@ class Schedulable(Protocol):
         ...
 
     @property
-    def num_unread(self) -> int:
-        """The context tokens to read before its first token, as far as that is known."""
+    def num_to_prefill(self) -> int:
+        """The context tokens to forward before its first token, as far as that is known."""
         ...
 
     @property
@@ -130,8 +134,8 @@ def _rank(request: Schedulable, arrival: int, behind: set[str], now: float) -> t
     level = sum(request.work > limit for limit in _WORK_LEVELS)
     is_prefetch = request.priority is Priority.PREFETCH
     is_waited_for = not request.document or now - request.submitted_at >= _LONG_WAIT_S
-    must_read = not is_waited_for and request.num_unread > _LONG_READING
-    is_writing = request.is_begun and not must_read
+    must_prefill = not is_waited_for and request.num_to_prefill > _LONG_PREFILL
+    is_writing = request.is_begun and not must_prefill
     order = arrival if is_waited_for else -arrival
     return (
         is_prefetch,
@@ -139,7 +143,7 @@ def _rank(request: Schedulable, arrival: int, behind: set[str], now: float) -> t
         level,
         not is_writing,
         request.tenant not in behind,
-        must_read,
+        must_prefill,
         not request.is_begun,
         not is_waited_for,
         order,
@@ -205,12 +209,12 @@ class TenantShares:
         self._total = sum(self._work.values())
 
 
-_MIN_ROWS = 64  # a pass over fewer says little
-_WEIGHT = 0.2  # of the latest pass
+_MIN_ROWS = 64  # a pass over fewer says little of the speed
+_WEIGHT = 0.2  # of the latest pass, in the average
 
 
-class ReadingSpeed:
-    """Predicts how long a context takes to read. Before the first measurement it predicts no time at all."""
+class PrefillSpeed:
+    """Predicts how long a context takes to prefill. Before the first measurement it predicts no time at all."""
 
     def __init__(self) -> None:
         self._seconds_per_row: float | None = None

@@ -10,7 +10,7 @@ bounded by bytes: the logits of older ones go first, then the sequences that wer
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from inference.engine.read_sequence import ReadSequence
+from inference.engine.token_sequence import TokenSequence
 from inference.errors import OverloadedError
 from inference.model.language_model import SequenceCache
 
@@ -22,7 +22,7 @@ _MAX_SPARE_FACTOR = 2  # of the room that a request needs: caches that grow doub
 @dataclass(slots=True, eq=False)
 class _Entry:
     tenant: str
-    sequence: ReadSequence
+    sequence: TokenSequence
     nbytes: int = 0
     is_in_use: bool = True
 
@@ -40,7 +40,7 @@ class SequenceMemory:
         """The memory of the sequences that no request uses."""
         return sum(entry.nbytes for entry in self._entries if not entry.is_in_use)
 
-    def take(self, tenant: str, context_ids: Sequence[int], num_tokens: int) -> ReadSequence:
+    def take(self, tenant: str, context_ids: Sequence[int], num_tokens: int) -> TokenSequence:
         """A sequence that begins like the context, perhaps an empty one with room for `num_tokens`.
 
         The caller owns it until `give_back`. Raises OverloadedError.
@@ -56,7 +56,7 @@ class SequenceMemory:
         """How many of the first tokens of a context are remembered."""
         return self._find(tenant, context_ids)[1]
 
-    def give_back(self, sequence: ReadSequence) -> None:
+    def give_back(self, sequence: TokenSequence) -> None:
         """Ends the use of a sequence. It is remembered."""
         entry = self._remove(sequence)
         entry.is_in_use = False
@@ -70,10 +70,10 @@ class SequenceMemory:
         self._entries = [entry for entry in self._entries if entry.is_in_use]
         return len(self._entries) < num_before
 
-    def _take(self, tenant: str, context_ids: Sequence[int], num_tokens: int) -> ReadSequence:
+    def _take(self, tenant: str, context_ids: Sequence[int], num_tokens: int) -> TokenSequence:
         found, num_common = self._find(tenant, context_ids)
         if found is None:
-            entry = _Entry(tenant, ReadSequence(self._new_cache(num_tokens)))
+            entry = _Entry(tenant, TokenSequence(self._new_cache(num_tokens)))
         elif found.is_in_use or _loses_much(found.sequence, num_common, num_tokens):
             entry = _Entry(tenant, found.sequence.fork(num_common, num_tokens))
         else:
@@ -95,7 +95,7 @@ class SequenceMemory:
                     best, best_key = entry, key
         return best, 0 if best is None else best_key[0]
 
-    def _remove(self, sequence: ReadSequence) -> _Entry:
+    def _remove(self, sequence: TokenSequence) -> _Entry:
         [entry] = [entry for entry in self._entries if entry.sequence is sequence]
         self._entries.remove(entry)
         return entry
@@ -117,7 +117,7 @@ class SequenceMemory:
                 num_excess -= entry.nbytes
 
 
-def _loses_much(sequence: ReadSequence, num_common: int, num_tokens: int) -> bool:
+def _loses_much(sequence: TokenSequence, num_common: int, num_tokens: int) -> bool:
     """Whether a request that needs room for `num_tokens` would leave most of the sequence or of its room unused."""
     return 2 * num_common < sequence.num_tokens or sequence.cache.capacity > _MAX_SPARE_FACTOR * num_tokens
 

@@ -12,16 +12,19 @@ import torch
 
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
-from inference.engine.job_builder import JobBuilder
+from inference.engine.job import EngineParts, Job
 from inference.engine.prompt import PromptBuilder
+from inference.engine.sink import ChunkSink
+from inference.engine.token_sequence import TokenSequence
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
 from inference.model.pytorch.loader import load_torch_runner
 from inference.model.pytorch.pool import SequenceCache, StoredToken
 from inference.model.pytorch.runner import Runner, TorchModel
 from inference.model.pytorch.sampler import build_sampler
-from inference.protocol.completion import Extent
+from inference.protocol.completion import CompletionRequest, Extent
 from tests.support.scripted_model import ScriptedModel
+from tests.support.sinks import CollectingSink
 from tests.support.toys import ToyTokenizer, build_prompts, toy_tokenizer
 
 UNBOUNDED = Extent.BLOCK  # after a prefix without indentation, nothing ends a block
@@ -146,11 +149,18 @@ def build_scripted_bench(max_tokens: int = 512, kind: str = "qwen", **settings: 
     return ScriptedBench(model, engine, clock)
 
 
-def build_job_builder(max_tokens: int = 512, max_context_tokens: int = 1024) -> JobBuilder:
-    """Builds a JobBuilder for a model without weights. `max_tokens` is its window."""
+def build_parts(max_tokens: int = 512, max_context_tokens: int = 1024) -> EngineParts:
+    """The parts of an engine for a model without weights. `max_tokens` is its window."""
     toy = toy_tokenizer("qwen")
-    model = ScriptedModel(toy, max_tokens)
-    return JobBuilder(max_context_tokens, model, build_prompts(toy), Clock())
+    return EngineParts(ScriptedModel(toy, max_tokens), build_prompts(toy), max_context_tokens, Clock())
+
+
+def begin_job(parts: EngineParts, request: CompletionRequest, sink: ChunkSink | None = None) -> Job:
+    """A job that arrived at 10 seconds and has begun."""
+    job = Job(request, sink or CollectingSink(), parts, submitted_at=10.0)
+    job.prepare()
+    job.begin(TokenSequence(parts.model.new_cache(job.max_cached_tokens)))
+    return job
 
 
 def assert_soon(event: threading.Event) -> None:

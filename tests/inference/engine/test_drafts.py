@@ -40,10 +40,17 @@ def test_a_draft_is_what_followed_earlier() -> None:
 
 
 def test_a_draft_is_followed_as_long_as_it_is_right() -> None:
-    draft = Draft((4, 5, 6), 3)
+    draft = Draft(Drafter(), (4, 5, 6), 3)
 
     assert [draft.follow(token_id) for token_id in (4, 5, 7)] == [True, True, False]
     assert draft.num_right == 2
+
+
+def test_what_was_cut_of_a_draft_is_never_right() -> None:
+    draft = Draft(Drafter(), (4, 5, 6), 3)
+    draft.cut(2)
+
+    assert [draft.follow(token_id) for token_id in (4, 5, 6)] == [True, True, False]
 
 
 def test_wrong_guesses_become_rare_and_right_ones_longer() -> None:
@@ -76,12 +83,12 @@ def test_completions_are_the_same_with_and_without_drafts(
         expected = complete(plain.engine, request)
     said = [list(cache.token_ids) for cache in plain.runner.caches]
 
-    def guess(_drafter: Drafter, token_ids: list[int]) -> Draft:
+    def guess(drafter: Drafter, token_ids: list[int]) -> Draft:
         num_read = len(token_ids)
         right = next((ids[num_read : num_read + 5] for ids in said if ids[:num_read] == token_ids), [])
         if num_read % 3 == 0:
             right = right[:2]
-        return Draft((*right, 7, 8)[:MAX_DRAFT_TOKENS], 3)
+        return Draft(drafter, (*right, 7, 8)[:MAX_DRAFT_TOKENS], 3)
 
     monkeypatch.setattr(Drafter, "propose", guess)
     with closing(build_bench(folder, kind).engine) as drafting:
@@ -98,8 +105,8 @@ def test_right_guesses_save_passes(make_model: MakeModel, monkeypatch: pytest.Mo
         first = complete(bench.engine, request)
         said = [*bench.runner.caches[-1].token_ids]
 
-        def guess(_drafter: Drafter, token_ids: list[int]) -> Draft:
-            return Draft(tuple(said[len(token_ids) : len(token_ids) + 4]), 3)
+        def guess(drafter: Drafter, token_ids: list[int]) -> Draft:
+            return Draft(drafter, tuple(said[len(token_ids) : len(token_ids) + 4]), 3)
 
         monkeypatch.setattr(drafts.Drafter, "propose", guess)
         again = complete(bench.engine, request)

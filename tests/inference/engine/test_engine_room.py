@@ -3,7 +3,7 @@
 from contextlib import closing
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from inference.errors import InvalidRequestError, OverloadedError
@@ -38,6 +38,7 @@ def test_no_admitted_request_exceeds_the_window_or_its_reserved_room(kind: str) 
 
     @settings(max_examples=settings().max_examples, database=None)
     @given(requests=st.lists(_requests, min_size=1, max_size=4), window=st.integers(24, 140))
+    @example(requests=[CompletionRequest("x", max_tokens=60)], window=24)
     def check(requests: list[CompletionRequest], window: int) -> None:
         model.max_tokens, model.furthest, model.most_held, model.num_grown = window, 0, 0, 0
         sinks = [submit(bench.engine, request) for request in requests]

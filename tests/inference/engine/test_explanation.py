@@ -29,10 +29,10 @@ def _explain(kind: str, prefix: str = _PREFIX, healing: Healing = Healing.EXACT)
     toy = toy_tokenizer(kind)
     prompts = build_prompts(toy)
     prompt = prompts.build(CompletionRequest(prefix, healing=healing), 256)
-    tree = prompt.covering.build_tree(prompt.context_ids)
+    tree = prompt.tree
     logits = torch.randn(1 + len(tree.branch_ids), toy.num_rows, generator=torch.Generator().manual_seed(1))
     result = _choose(toy, tree, prompt.covering.crossings, logits)
-    return prompt, build_explanation(prompts, prompt, tree, prompt.covering.crossings, result)
+    return prompt, build_explanation(prompts, prompt, result)
 
 
 @kinds
@@ -106,12 +106,12 @@ def test_special_tokens_are_shown_by_name() -> None:
     toy = toy_tokenizer("qwen")
     prompts = build_prompts(toy)
     prompt = prompts.build(CompletionRequest("x", healing=Healing.NONE), 256)
-    tree = prompt.covering.build_tree(prompt.context_ids)
+    tree = prompt.tree
     logits = torch.zeros(1, toy.num_rows)
     logits[0, toy.vocabulary.special_tokens["<|endoftext|>"]] = 9.0
     result = _choose(toy, tree, prompt.covering.crossings, logits)
 
-    explanation = build_explanation(prompts, prompt, tree, prompt.covering.crossings, result)
+    explanation = build_explanation(prompts, prompt, result)
 
     assert explanation.chosen_tokens == ("<|endoftext|>",)
 
@@ -121,14 +121,14 @@ def test_each_node_shows_the_best_token_of_its_own_crossing(kind: str) -> None:
     toy = toy_tokenizer(kind)
     prompts = build_prompts(toy)
     prompt = prompts.build(CompletionRequest(_PREFIX), 256)
-    tree, crossings = prompt.covering.build_tree(prompt.context_ids), prompt.covering.crossings
+    crossings = prompt.covering.crossings
     first_text_id = next(token_id for token_id, token in enumerate(toy.vocabulary.token_bytes) if token.isalpha())
     ids = np.arange(first_text_id, first_text_id + len(crossings))
     log_probs = -1.0 - np.arange(len(crossings))
     scores = CrossingScores(log_probs + 0.5, ids, log_probs)
     result = SampleResult((Choice(crossings[0], int(ids[0])),), scores=scores)
 
-    explanation = build_explanation(prompts, prompt, tree, crossings, result)
+    explanation = build_explanation(prompts, prompt, result)
 
     assert len(crossings) > 1
     for crossing, token_id, log_prob in zip(crossings, ids, log_probs, strict=True):

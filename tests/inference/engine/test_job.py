@@ -1,31 +1,35 @@
-import dataclasses
-
 import pytest
 
-from inference.engine.candidate import Candidate, Detokenizer
-from inference.engine.job import Job
-from inference.engine.job_builder import JobBuilder
-from inference.engine.ticket import Ticket
-from inference.healing.covering import Crossing, Rule
-from inference.protocol.completion import Chunks, CompletionRequest, FinishReason
-from tests.support.engine_bench import UNBOUNDED, build_job_builder
+from inference.config import MIN_PROMPT_TOKENS
+from inference.engine.answer import Answer
+from inference.engine.job import Candidate, EngineParts, Job
+from inference.engine.stopping import LineRule
+from inference.errors import InvalidRequestError
+from inference.protocol.completion import Chunks, CompletionRequest, Extent, FinishReason, Healing
+from tests.support.engine_bench import UNBOUNDED, begin_job, build_parts
 from tests.support.sinks import CollectingSink
 
 
 def _build_job(num_candidates: int = 1, chunks: Chunks = Chunks.TOKENS) -> tuple[Job, CollectingSink]:
     sink = CollectingSink()
-    builder: JobBuilder = build_job_builder()
     request = CompletionRequest("x = nam", max_tokens=5, num_candidates=num_candidates, extent=UNBOUNDED, chunks=chunks)
-    job = builder.build(Ticket(request, sink, submitted_at=10.0))
+    job = begin_job(build_parts(), request, sink)
     [first] = job.candidates
     job.candidates = [
-        dataclasses.replace(first, index=index, detokenizer=Detokenizer(0)) for index in range(num_candidates)
+        Candidate(job, index, first.sequence, first.tree, first.crossings, Answer(first.answer.limits))
+        for index in range(num_candidates)
     ]
     return job, sink
 
 
 def _say(candidate: Candidate, text: str) -> None:
-    candidate.accept_token(Crossing(None, b"", Rule.EXTEND), 1, text.encode())
+    candidate.answer.add(text.encode())
+
+
+def _prepare(request: CompletionRequest, parts: EngineParts | None = None) -> Job:
+    job = Job(request, CollectingSink(), parts or build_parts(), submitted_at=10.0)
+    job.prepare()
+    return job
 
 
 def test_text_is_sent_with_its_candidate_and_the_healed_bytes() -> None:
@@ -49,8 +53,7 @@ def test_text_is_sent_once_and_only_when_it_is_ready(chunks: Chunks, sent: list[
         _say(job.candidates[0], text)
         job.send_ready(11.0)
         job.send_ready(12.0)
-    job.finish(FinishReason.LENGTH)
-    job.send_ready(13.0)
+    job.end(FinishReason.LENGTH, 13.0)
 
     assert [chunk.text for chunk in sink.chunks if chunk.text] == sent
 
@@ -67,9 +70,9 @@ def test_the_tokens_of_one_step_are_one_chunk() -> None:
 
 def test_only_the_chunk_that_ends_the_last_candidate_is_the_last() -> None:
     job, sink = _build_job(2)
-    job.candidates[1].finish(FinishReason.END)
+    job.candidates[1].answer.finish(FinishReason.END)
     job.send_ready(11.0)
-    job.candidates[0].finish(FinishReason.LENGTH)
+    job.candidates[0].answer.finish(FinishReason.LENGTH)
     job.send_ready(12.0)
 
     assert [(chunk.candidate, chunk.finish_reason, chunk.is_last) for chunk in sink.chunks] == [
@@ -80,20 +83,20 @@ def test_only_the_chunk_that_ends_the_last_candidate_is_the_last() -> None:
 
 def test_the_stats_have_milliseconds_since_the_request_arrived() -> None:
     job, sink = _build_job()
-    job.counters.started_at = 10.5
+    job.begun_at = 10.5
     _say(job.candidates[0], "a\n")
     job.send_ready(11.0)
-    job.finish(FinishReason.DEADLINE)
-    job.send_ready(12.0)
+    job.end(FinishReason.DEADLINE, 12.0)
 
     assert (sink.stats.queue_ms, sink.stats.first_chunk_ms, sink.stats.total_ms) == (500, 1000, 2000)
 
 
 def test_a_job_that_never_ran_was_queued_the_whole_time() -> None:
-    job, sink = _build_job()
-    job.finish(FinishReason.CANCELLED)
-    job.send_ready(12.0)
+    sink = CollectingSink()
+    Job(CompletionRequest("x"), sink, build_parts(), submitted_at=10.0).end(FinishReason.CANCELLED, 12.0)
 
+    [chunk] = sink.chunks
+    assert (chunk.text, chunk.finish_reason, chunk.is_last) == ("", FinishReason.CANCELLED, True)
     assert (sink.stats.queue_ms, sink.stats.total_ms) == (2000, 2000)
 
 
@@ -112,3 +115,49 @@ def test_an_exception_that_ends_the_thread_is_not_caught() -> None:
 
     with pytest.raises(KeyboardInterrupt), job.recording_failure():
         raise KeyboardInterrupt
+
+
+def test_a_job_begins_with_one_empty_candidate() -> None:
+    request = CompletionRequest("x = nam", max_tokens=5, stop=("y",), extent=Extent.SINGLE_LINE, num_candidates=3)
+
+    job = begin_job(build_parts(), request)
+
+    [first] = job.candidates
+    limits = first.answer.limits
+    assert (first.index, first.answer.text, first.answer.finish_reason) == (0, "", None)
+    assert (limits.max_tokens, limits.stops, limits.extent) == (5, ("y",), LineRule())
+    assert first.tree.chain_ids == job.prompt.context_ids
+    assert first.crossings == job.prompt.covering.crossings
+    assert job.costs.num_context_tokens == len(job.prompt.context_ids)
+    assert job.costs.num_tree_nodes == 1 + len(first.tree.branch_ids) > 1
+
+
+@pytest.mark.parametrize(("window", "limit", "room"), [(100, 1024, 95), (100, 50, 50)])
+def test_the_prompts_room_is_limited_by_the_window_and_the_configuration(window: int, limit: int, room: int) -> None:
+    request = CompletionRequest("name = 1\n" * 100, max_tokens=5, healing=Healing.NONE)
+
+    job = _prepare(request, build_parts(window, max_context_tokens=limit))
+
+    assert 3 * room // 8 < len(job.prompt.context_ids) <= room
+
+
+def test_max_tokens_that_leave_no_room_for_a_prompt_are_refused_with_the_numbers() -> None:
+    parts = build_parts(100)
+    _prepare(CompletionRequest("", max_tokens=100 - MIN_PROMPT_TOKENS), parts)
+
+    with pytest.raises(InvalidRequestError) as caught:
+        _prepare(CompletionRequest("", max_tokens=85), parts)
+    assert str(caught.value) == (
+        "max_tokens is 85; the model sees 100 tokens in all, and 16 of them at least are for the prompt"
+    )
+
+
+def test_a_greedy_request_has_no_random_source() -> None:
+    assert _prepare(CompletionRequest("x", num_candidates=2)).random_sources == (None, None)
+
+
+@pytest.mark.parametrize(("seed", "seeds"), [(7, (7, 8, 9)), (2**63 - 2, (2**63 - 2, 2**63 - 1, 0))])
+def test_each_candidate_has_a_seed_of_its_own(seed: int, seeds: tuple[int, ...]) -> None:
+    request = CompletionRequest("x", num_candidates=3, temperature=1.0, seed=seed)
+
+    assert _prepare(request).random_sources == seeds

@@ -13,7 +13,7 @@ from inference.config import EngineConfig
 from inference.engine.assembly import find_fill_in
 from inference.engine.engine import Engine
 from inference.engine.prompt import PromptBuilder
-from inference.engine.read_sequence import ReadSequence
+from inference.engine.token_sequence import TokenSequence
 from inference.model.language_model import Part
 from inference.model.loader import load_model
 from inference.model.numpy_sampler import NumpyRow
@@ -124,7 +124,7 @@ class _Trial:
         self._bench.engine.submit(arrival.request, sink)
 
     def _begin_pass(self) -> None:
-        begun = [ticket.sink is self._sink for ticket in self._bench.engine._scheduler if ticket.is_begun]
+        begun = [job.sink is self._sink for job in self._bench.engine._scheduler if job.is_begun]
         self.had_company |= len(begun) > 1 and any(begun)
         while self._waiting and self._waiting[0].moment <= self._num_passes:
             self._submit(self._waiting.pop(0))
@@ -136,18 +136,17 @@ class _Trial:
     def _look(self) -> None:
         """Looks at the request's sequence before others can have it."""
         if self._sink.chunks[-1].is_last:
-            [ticket] = [ticket for ticket in self._bench.engine._scheduler if ticket.sink is self._sink]
-            assert ticket.job is not None
+            [job] = [job for job in self._bench.engine._scheduler if job.sink is self._sink]
             reasons = [(chunk.candidate, chunk.finish_reason) for chunk in self._sink.chunks if chunk.finish_reason]
             self._outcome = _Outcome(
                 self._sink.texts,
                 sorted(reasons),
                 self._sink.chunks[-1].explanation,
-                *_read_bits(ticket.job.sequences[0]),
+                *_read_bits(job.candidates[0].sequence),
             )
 
 
-def _read_bits(sequence: ReadSequence) -> tuple[tuple[int, ...], bytes, dict[tuple[int, ...], bytes]]:
+def _read_bits(sequence: TokenSequence) -> tuple[tuple[int, ...], bytes, dict[tuple[int, ...], bytes]]:
     """The tokens, their keys and values, and the logits."""
     assert isinstance(sequence.cache, OnnxSequenceCache)
     planes = sequence.cache.buffer.planes[:, :, : sequence.num_tokens]

@@ -1,10 +1,11 @@
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.engine.scheduler import Scheduler
+from inference.engine.scheduler import PrefillSpeed, Scheduler, TenantShares
 from inference.errors import OverloadedError
 from inference.protocol.completion import Priority
 
@@ -18,7 +19,7 @@ class _Request:
     is_begun: bool = False
     will_be_late: bool = False
     submitted_at: float = 0.0
-    num_unread: int = 0
+    num_to_prefill: int = 0
     num_sequences: int = 1
     num_tokens: int = 1
 
@@ -100,17 +101,17 @@ def test_work_that_nobody_else_waited_for_takes_nothing_from_a_share() -> None:
     assert scheduler.sort() == [newest, late, early]
 
 
-def test_a_request_that_must_read_a_long_context_waits_for_those_that_are_nearly_ready_to_write() -> None:
-    reading, ready = _Request(document="x", num_unread=500), _Request("b", document="x", num_unread=3)
+def test_a_request_that_must_prefill_a_long_context_waits_for_those_that_are_nearly_ready_to_write() -> None:
+    prefilling, ready = _Request(document="x", num_to_prefill=500), _Request("b", document="x", num_to_prefill=3)
 
-    assert _fill(ready, reading).sort() == [ready, reading]
+    assert _fill(ready, prefilling).sort() == [ready, prefilling]
 
 
-def test_a_request_that_has_waited_for_long_may_read() -> None:
+def test_a_request_that_has_waited_for_long_may_prefill() -> None:
     """Its user waits, and the others would come before it as long as somebody types."""
-    reading, ready = _Request(document="x", num_unread=500, submitted_at=-0.3), _Request("b", document="x")
+    prefilling, ready = _Request(document="x", num_to_prefill=500, submitted_at=-0.3), _Request("b", document="x")
 
-    assert _fill(ready, reading).sort() == [reading, ready]
+    assert _fill(ready, prefilling).sort() == [prefilling, ready]
 
 
 def test_of_requests_that_have_waited_for_long_the_oldest_comes_first() -> None:
@@ -120,10 +121,10 @@ def test_of_requests_that_have_waited_for_long_the_oldest_comes_first() -> None:
     assert _fill(oldest, older, newer).sort() == [oldest, older, newer]
 
 
-def test_a_request_that_is_reading_is_interrupted_by_one_that_is_ready_to_write() -> None:
-    reading, ready = _Request(document="x", num_unread=500, is_begun=True), _Request("b", document="x")
+def test_a_request_that_prefills_is_interrupted_by_one_that_is_ready_to_write() -> None:
+    prefilling, ready = _Request(document="x", num_to_prefill=500, is_begun=True), _Request("b", document="x")
 
-    assert _fill(ready, reading).sort() == [ready, reading]
+    assert _fill(ready, prefilling).sort() == [ready, prefilling]
 
 
 def test_a_request_that_writes_goes_on() -> None:
@@ -134,11 +135,11 @@ def test_a_request_that_writes_goes_on() -> None:
     assert scheduler.sort() == [writing, newer]
 
 
-def test_reading_holds_up_no_request_that_names_no_document() -> None:
+def test_prefilling_holds_up_no_request_that_names_no_document() -> None:
     """The ready ones would come before it for ever."""
-    reading, ready = _Request(num_unread=500), _Request(num_unread=0)
+    prefilling, ready = _Request(num_to_prefill=500), _Request(num_to_prefill=0)
 
-    assert _fill(reading, ready).sort() == [reading, ready]
+    assert _fill(prefilling, ready).sort() == [prefilling, ready]
 
 
 def test_a_request_that_will_be_late_comes_after_those_that_can_be_in_time() -> None:
@@ -179,3 +180,121 @@ def test_what_is_begun_stays_within_the_room(requests: list[tuple[int, int]]) ->
 def test_a_request_that_could_never_run_is_refused(request_: _Request) -> None:
     with pytest.raises(OverloadedError):
         _fill().check_size(request_)
+
+
+class _Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> _Clock:
+    return _Clock()
+
+
+@pytest.fixture
+def shares(clock: _Clock) -> TenantShares:
+    return TenantShares(clock)
+
+
+def _find_behind(shares: TenantShares, tenants: Iterable[str]) -> set[str]:
+    return {tenant for tenant in tenants if shares.is_behind(tenant)}
+
+
+def test_a_tenant_alone_is_never_behind(shares: TenantShares) -> None:
+    shares.enter("a")
+    assert not shares.is_behind("a")
+    shares.charge("a", 100.0)
+
+    assert not shares.is_behind("a")
+
+
+def test_a_tenant_that_got_clearly_less_is_behind(shares: TenantShares) -> None:
+    for tenant in "abc":
+        shares.enter(tenant)
+    for tenant, work in (("a", 100.0), ("b", 95.0), ("c", 60.0)):
+        shares.charge(tenant, work)
+
+    assert _find_behind(shares, "abc") == {"c"}
+
+
+def test_work_fades(shares: TenantShares, clock: _Clock) -> None:
+    """Each worked at a time of its own. What counts is how long ago."""
+    shares.charge("long ago", 200.0)
+    clock.now = 60.0
+    shares.charge("now", 100.0)
+
+    assert _find_behind(shares, ["long ago", "now"]) == {"long ago"}
+
+
+@pytest.mark.parametrize("step_s", [1.0, 7.0, 29.0, 31.0, 1000.0])
+def test_how_often_work_is_charged_does_not_matter(shares: TenantShares, clock: _Clock, step_s: float) -> None:
+    """Each tenant gets the same at the same times, so none is behind."""
+    for number in range(100):
+        clock.now = number * step_s
+        for tenant in "abc":
+            shares.charge(tenant, 10.0)
+
+    assert _find_behind(shares, "abc") == set()
+
+
+def test_a_tenant_may_catch_up_a_little_only(shares: TenantShares) -> None:
+    """Otherwise one that asked for nothing for a while would hold up the others."""
+    shares.charge("busy", 10_000.0)
+    shares.charge("returning", 1.0)
+    shares.enter("returning")
+    num_charges = 0
+    while shares.is_behind("returning"):
+        shares.charge("returning", 10.0)
+        num_charges += 1
+
+    assert 6 <= num_charges <= 12  # 64, and its share of what is done meanwhile
+
+
+def test_tenants_are_forgotten(shares: TenantShares, clock: _Clock) -> None:
+    shares.charge("gone", 100.0)
+    clock.now = 1e9  # years
+    shares.enter("new")
+
+    assert len(shares) == 1
+
+
+@given(wanting=st.lists(st.sets(st.sampled_from("abc"), min_size=1), max_size=200))
+def test_of_those_that_want_work_the_least_served_gets_it(wanting: list[set[str]]) -> None:
+    """Whoever asks always is never far below the others."""
+    shares, served = TenantShares(_Clock()), dict.fromkeys("abcd", 0)
+    for others in wanting:
+        everyone = sorted({*others, "d"})
+        for tenant in everyone:
+            shares.enter(tenant)
+        behind = _find_behind(shares, "abcd")
+        chosen = min(everyone, key=lambda tenant: (tenant not in behind, tenant))  # "d" comes last of equals
+        shares.charge(chosen, 10.0)
+        served[chosen] += 1
+
+    assert served["d"] >= 0.6 * len(wanting) / 4 - 7
+
+
+def test_nothing_is_predicted_before_a_measurement() -> None:
+    assert PrefillSpeed().predict_s(1000) == 0.0
+
+
+def test_small_passes_say_nothing() -> None:
+    speed = PrefillSpeed()
+    speed.note(63, 1.0)
+
+    assert speed.predict_s(1000) == 0.0
+
+
+def test_the_prediction_follows_the_passes() -> None:
+    speed = PrefillSpeed()
+    speed.note(100, 1.0)
+    assert speed.predict_s(50) == pytest.approx(0.5)
+    speed.note(100, 2.0)
+    assert 0.5 < speed.predict_s(50) < 1.0
+    for _ in range(100):
+        speed.note(200, 4.0)
+
+    assert speed.predict_s(50) == pytest.approx(1.0)

@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from inference.engine.read_sequence import ReadSequence
 from inference.engine.sequence_memory import SequenceMemory
+from inference.engine.token_sequence import TokenSequence
 from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
@@ -23,7 +23,7 @@ _TEXTS = [tuple(range(start, start + length)) for start in (0, 100) for length i
 _TEXTS += [(*range(20), 50, 51), (*range(10), 60)]
 
 
-def _read(sequence: ReadSequence, context_ids: tuple[int, ...], branch_ids: tuple[int, ...] = (7, 8)) -> None:
+def _read(sequence: TokenSequence, context_ids: tuple[int, ...], branch_ids: tuple[int, ...] = (7, 8)) -> None:
     """Reads a context and branches below it, as the engine does."""
     unread = sequence.begin(context_ids)
     tree = TokenTree(unread, branch_ids, (None,) * len(branch_ids))
@@ -31,7 +31,7 @@ def _read(sequence: ReadSequence, context_ids: tuple[int, ...], branch_ids: tupl
     sequence.absorb(part, [CountedRow()] * part.num_logit_rows)
 
 
-def _held(sequence: ReadSequence) -> list[int]:
+def _held(sequence: TokenSequence) -> list[int]:
     assert isinstance(sequence.cache, CountingCache)
     return sequence.cache.token_ids
 
@@ -43,7 +43,7 @@ class SequenceMemories(RuleBasedStateMachine):
         super().__init__()
         self.model = ScriptedModel(toy_tokenizer("qwen"))
         self.memory = SequenceMemory(self.model.new_cache, _MAX_BYTES)
-        self.in_use: list[tuple[str, ReadSequence, tuple[int, ...]]] = []
+        self.in_use: list[tuple[str, TokenSequence, tuple[int, ...]]] = []
         self.read_by: dict[str, set[tuple[int, ...]]] = {}
         self.was_given_back = False
 
@@ -103,7 +103,7 @@ class SequenceMemories(RuleBasedStateMachine):
         caches = [entry.sequence.cache for entry in self.memory._entries]
         assert len({id(each) for each in caches}) == len(caches)
 
-    def _idle(self) -> list[ReadSequence]:
+    def _idle(self) -> list[TokenSequence]:
         return [entry.sequence for entry in self.memory._entries if not entry.is_in_use]
 
     def _texts_of(self, tenant: str) -> set[tuple[int, ...]]:
@@ -124,7 +124,7 @@ def model() -> ScriptedModel:
     return ScriptedModel(toy_tokenizer("qwen"))
 
 
-def _remember(memory: SequenceMemory, tenant: str, context_ids: tuple[int, ...]) -> ReadSequence:
+def _remember(memory: SequenceMemory, tenant: str, context_ids: tuple[int, ...]) -> TokenSequence:
     sequence = memory.take(tenant, context_ids, len(context_ids) + 4)
     _read(sequence, context_ids)
     memory.give_back(sequence)
@@ -214,7 +214,7 @@ def test_logits_are_dropped_before_sequences_even_of_the_only_one(model: Scripte
 
     assert memory.num_idle_bytes == 8 * 24 + 2 * _ROW_BYTES
     assert memory.take("a", tuple(range(20)), 24) is sequence
-    assert sequence.find_rows(TokenTree(())) == [None]
+    assert sequence.recall_rows(TokenTree(())) == [None]
 
 
 def test_the_sequences_that_were_used_longest_ago_are_dropped_first(model: ScriptedModel) -> None:

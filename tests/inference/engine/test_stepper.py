@@ -1,40 +1,33 @@
 import dataclasses
 from collections.abc import Sequence
 
-from inference.engine.job import Job
-from inference.engine.job_builder import JobBuilder
-from inference.engine.read_sequence import ReadSequence
+from inference.engine.job import EngineParts, Job
 from inference.engine.stepper import Stepper
-from inference.engine.ticket import Ticket
 from inference.model.language_model import Part
 from inference.protocol.completion import CompletionRequest
-from tests.support.engine_bench import UNBOUNDED, build_job_builder
+from tests.support.engine_bench import UNBOUNDED, begin_job, build_parts
 from tests.support.scripted_model import CountingCache, ScriptedModel
-from tests.support.sinks import CollectingSink
 
 
-def _build(window: int = 512, **settings: int) -> tuple[JobBuilder, ScriptedModel, Stepper]:
-    builder = build_job_builder(window, **settings)
-    assert isinstance(builder.model, ScriptedModel)
-    return builder, builder.model, Stepper(builder.model, builder.prompts, builder.clock)
+def _build(window: int = 512, **settings: int) -> tuple[EngineParts, ScriptedModel, Stepper]:
+    parts = build_parts(window, **settings)
+    assert isinstance(parts.model, ScriptedModel)
+    return parts, parts.model, Stepper(parts)
 
 
-def _begin(builder: JobBuilder, prefix: str = "x = nam", num_candidates: int = 1) -> Job:
-    request = CompletionRequest(prefix, max_tokens=5, extent=UNBOUNDED, num_candidates=num_candidates)
-    job = builder.build(Ticket(request, CollectingSink(), submitted_at=0.0))
-    job.sequences = [ReadSequence(builder.model.new_cache(job.max_cached_tokens))]
-    return job
+def _begin(parts: EngineParts, prefix: str = "x = nam", num_candidates: int = 1) -> Job:
+    return begin_job(parts, CompletionRequest(prefix, max_tokens=5, extent=UNBOUNDED, num_candidates=num_candidates))
 
 
 def _find_held(job: Job) -> list[tuple[int, ...]]:
     """The tokens that each of the job's caches has kept."""
-    caches = [sequence.cache for sequence in job.sequences]
+    caches = [candidate.sequence.cache for candidate in job.candidates]
     return [tuple(cache.token_ids) for cache in caches if isinstance(cache, CountingCache)]
 
 
 def test_a_step_makes_one_choice_for_every_job_in_one_pass() -> None:
-    builder, model, stepper = _build()
-    jobs = [_begin(builder, prefix) for prefix in ("x = nam", "y", "for lin")]
+    parts, model, stepper = _build()
+    jobs = [_begin(parts, prefix) for prefix in ("x = nam", "y", "for lin")]
 
     stepper.step(jobs)
 
@@ -47,8 +40,8 @@ def test_a_step_makes_one_choice_for_every_job_in_one_pass() -> None:
 
 
 def test_the_first_choice_of_several_candidates_gives_each_a_cache() -> None:
-    builder, model, stepper = _build()
-    job = _begin(builder, num_candidates=3)
+    parts, model, stepper = _build()
+    job = _begin(parts, num_candidates=3)
 
     stepper.step([job])
     assert [candidate.index for candidate in job.candidates] == [0, 1, 2]
@@ -56,12 +49,12 @@ def test_the_first_choice_of_several_candidates_gives_each_a_cache() -> None:
 
     assert model.step_sizes == [1, 3]
     assert len(set(map(len, _find_held(job)))) == 1
-    assert len(job.sequences) == 3
+    assert len({id(candidate.sequence) for candidate in job.candidates}) == 3
 
 
 def test_a_long_context_is_read_in_pieces_before_the_first_choice() -> None:
-    builder, _, stepper = _build(4096, max_context_tokens=2000)
-    job = _begin(builder, "name = 1\n" * 400 + "nam")
+    parts, _, stepper = _build(4096, max_context_tokens=2000)
+    job = _begin(parts, "name = 1\n" * 400 + "nam")
     num_context = len(job.prompt.context_ids)
     assert num_context > 1024
 
@@ -73,14 +66,14 @@ def test_a_long_context_is_read_in_pieces_before_the_first_choice() -> None:
     assert held[:2] == [512, 1024]
     assert held[-1] >= num_context
     assert _find_held(job)[0][:num_context] == job.prompt.context_ids
-    assert job.counters.num_prefill_forwards == job.counters.num_forwards - 1 == len(held) - 1
+    assert job.num_prefill_forwards == job.costs.num_forwards - 1 == len(held) - 1
 
 
 def test_a_chosen_path_without_keys_and_values_is_read_with_the_chosen_token() -> None:
     """As in a copy of the first tokens of a sequence: it knows the logits after the others, and no more."""
-    builder, model, stepper = _build()
-    job = _begin(builder)
-    sequence, tree = job.sequences[0], job.candidates[0].tree
+    parts, model, stepper = _build()
+    job = _begin(parts)
+    sequence, tree = job.candidates[0].sequence, job.candidates[0].tree
     part = Part(sequence.cache, tree)
     sequence.absorb(part, model.forward([part])[0])
     for node in sequence._nodes.values():
@@ -96,12 +89,12 @@ def test_a_chosen_path_without_keys_and_values_is_read_with_the_chosen_token() -
 
 
 def test_a_failure_stays_with_its_job_and_the_job_steps_no_more() -> None:
-    builder, model, stepper = _build()
-    bad, good = _begin(builder, "bad"), _begin(builder, "x")
+    parts, model, stepper = _build()
+    bad, good = _begin(parts, "bad"), _begin(parts, "x")
     failed: list[int] = []
 
     def fail_the_bad(parts: Sequence[Part]) -> None:
-        if any(part.cache is bad.sequences[0].cache for part in parts):
+        if any(part.cache is bad.candidates[0].sequence.cache for part in parts):
             failed.append(len(parts))
             raise RuntimeError("secret")
 
@@ -112,7 +105,7 @@ def test_a_failure_stays_with_its_job_and_the_job_steps_no_more() -> None:
     assert isinstance(bad.failure, RuntimeError)
     assert good.failure is None
     assert failed == [2, 1], "it was tried with the other, then alone, and not in the second step"
-    assert good.counters.num_forwards == 2
+    assert good.costs.num_forwards == 2
     assert bad.candidates[0].token_ids == []
     assert len(good.candidates[0].token_ids) >= 2
 

@@ -19,7 +19,7 @@ _MIN_ANCHOR_DISTANCE = 32
 
 
 @dataclass(slots=True)
-class ReadNode:
+class _Node:
     """What is known of one node."""
 
     row: LogitRow | None = None
@@ -31,7 +31,7 @@ class ReadNode:
         return (0 if self.row is None else self.row.nbytes) + (0 if self.stored is None else self.stored.nbytes)
 
 
-class ReadSequence:
+class TokenSequence:
     """Tokens in a cache, and the nodes beside them. `token_ids` and the cache always agree."""
 
     def __init__(self, cache: SequenceCache) -> None:
@@ -40,7 +40,7 @@ class ReadSequence:
         self.room = cache.capacity  # for the tokens of the request that uses it, and for those of its copies
         self.token_ids: list[int] = []
         self._num_before = 0  # tokens before the anchor
-        self._nodes: dict[tuple[int, ...], ReadNode] = {}  # least recently used first
+        self._nodes: dict[tuple[int, ...], _Node] = {}  # least recently used first
 
     @property
     def num_tokens(self) -> int:
@@ -92,7 +92,7 @@ class ReadSequence:
             self.token_ids += token_ids[: len(rows)]
         return token_ids[len(rows) :]
 
-    def find_rows(self, tree: TokenTree) -> list[LogitRow | None]:
+    def recall_rows(self, tree: TokenTree) -> list[LogitRow | None]:
         """The known logits after the end of the sequence, then after each branch of a tree below it."""
         nodes = [self._touch(key) for key in (self._end, *self._iter_keys(tree))]
         return [None if node is None else node.row for node in nodes]
@@ -131,16 +131,16 @@ class ReadSequence:
         while len(self._nodes) > _MAX_NODES + tree.num_rows:  # never those of this pass, which are the latest
             del self._nodes[next(iter(self._nodes))]
 
-    def fork(self, num_tokens: int | None = None, room: int | None = None) -> "ReadSequence":
+    def fork(self, num_tokens: int | None = None, room: int | None = None) -> "TokenSequence":
         """An independent copy of the first tokens; of all if None. Raises OverloadedError.
 
         `room`: for how many tokens; for as many as the request needs that uses this sequence, if None.
         """
-        other = ReadSequence(self.cache.fork(num_tokens, self.room if room is None else room))
+        other = TokenSequence(self.cache.fork(num_tokens, self.room if room is None else room))
         other.token_ids = self.token_ids[:num_tokens]
         if other.num_tokens >= self._num_before:
             other._num_before = self._num_before
-            other._nodes = {key: ReadNode(node.row, node.stored) for key, node in self._nodes.items()}
+            other._nodes = {key: _Node(node.row, node.stored) for key, node in self._nodes.items()}
         else:
             other._num_before = other.num_tokens
         return other
@@ -161,15 +161,15 @@ class ReadSequence:
             keys.append((*(base if parent is None else keys[parent]), token_id))
             yield keys[-1]
 
-    def _touch(self, key: tuple[int, ...]) -> ReadNode | None:
+    def _touch(self, key: tuple[int, ...]) -> _Node | None:
         node = self._nodes.pop(key, None)
         if node is not None:
             self._nodes[key] = node
         return node
 
     def _add(self, key: tuple[int, ...], row: LogitRow, stored: StoredRow | None) -> None:
-        node = self._nodes.pop(key, None) or ReadNode()
-        self._nodes[key] = ReadNode(row, node.stored if stored is None else stored)
+        node = self._nodes.pop(key, None) or _Node()
+        self._nodes[key] = _Node(row, node.stored if stored is None else stored)
 
     def _move_anchor(self) -> None:
         """Moves the anchor behind the end, so that the names of nodes stay short."""

@@ -15,8 +15,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from inference.engine import read_sequence
-from inference.engine.read_sequence import ReadSequence
+from inference.engine import token_sequence
+from inference.engine.token_sequence import TokenSequence
 from inference.healing.token_tree import TokenTree, TreeBuilder
 from inference.model.language_model import LogitRow, Part
 from inference.model.numpy_sampler import NumpyRow
@@ -58,14 +58,14 @@ _TREES = st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=4).map(tuple)
 )
 
 
-class ReadSequences(RuleBasedStateMachine):
+class TokenSequences(RuleBasedStateMachine):
     """Reads contexts and trees, goes back, copies, and forgets. A plain pass over the same tokens is the oracle."""
 
     def __init__(self) -> None:
         super().__init__()
         self.model, _ = _build_model()
-        self.sequence = ReadSequence(self.model.new_cache(4))
-        self.others: list[tuple[ReadSequence, tuple[int, ...]]] = []
+        self.sequence = TokenSequence(self.model.new_cache(4))
+        self.others: list[tuple[TokenSequence, tuple[int, ...]]] = []
 
     @initialize(word=_WORDS)
     def read_first(self, word: tuple[int, ...]) -> None:
@@ -93,7 +93,7 @@ class ReadSequences(RuleBasedStateMachine):
     @rule(tree=_TREES, data=st.data())
     def read_branches(self, tree: TokenTree, data: st.DataObject) -> None:
         """Reads some branches that are not known, with all above them that are not known either."""
-        rows = self.sequence.find_rows(tree)[1:]
+        rows = self.sequence.recall_rows(tree)[1:]
         unread = [branch for branch, row in enumerate(rows) if row is None]
         if not unread:
             return
@@ -105,7 +105,7 @@ class ReadSequences(RuleBasedStateMachine):
 
         self._forward(part)
 
-        known = self.sequence.find_rows(tree)[1:]
+        known = self.sequence.recall_rows(tree)[1:]
         assert all(known[branch] is not None for branch in wanted)
 
     @rule(num_kept=st.integers(0, 40))
@@ -153,14 +153,14 @@ class ReadSequences(RuleBasedStateMachine):
         tree = _build_tree([(1, 1), (1, 2), (2, 3, 1), (3,)])
         for sequence in (self.sequence, *(other for other, _ in self.others)):
             before = tuple(sequence.token_ids)
-            for node, row in zip((None, *range(len(tree.branch_ids))), sequence.find_rows(tree), strict=True):
+            for node, row in zip((None, *range(len(tree.branch_ids))), sequence.recall_rows(tree), strict=True):
                 if row is not None:
                     path = tuple(tree.branch_ids[branch] for branch in tree.find_path(node))
                     _assert_row(row, before + path)
 
     def _read(self, tree: TokenTree) -> None:
         self._forward(Part(self.sequence.cache, tree))
-        assert None not in self.sequence.find_rows(TokenTree((), tree.branch_ids, tree.parents))
+        assert None not in self.sequence.recall_rows(TokenTree((), tree.branch_ids, tree.parents))
 
     def _forward(self, part: Part) -> None:
         self.sequence.absorb(part, self.model.forward([part])[0])
@@ -176,18 +176,18 @@ def limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """Anchors that move after a few tokens, and few nodes, in short sequences."""
     names = ("_MAX_ANCHOR_DISTANCE", "_MIN_ANCHOR_DISTANCE", "_MAX_NODES")
     for name, value in zip(names, request.param, strict=True):
-        monkeypatch.setattr(read_sequence, name, value)
+        monkeypatch.setattr(token_sequence, name, value)
 
 
 @pytest.mark.usefixtures("limits")
 def test_what_is_known_equals_a_plain_pass_after_any_steps() -> None:
-    run_state_machine_as_test(ReadSequences, settings=settings(stateful_step_count=25))
+    run_state_machine_as_test(TokenSequences, settings=settings(stateful_step_count=25))
 
 
 def test_a_branch_that_is_read_again_comes_before_the_stored_ones_below_it() -> None:
     """The logits of the first were dropped, those of the second were read again since, and the third is new."""
     model, _ = _build_model()
-    sequence = ReadSequence(model.new_cache(8))
+    sequence = TokenSequence(model.new_cache(8))
     path = _build_tree([(2, 3)])
     _absorb(sequence, Part(sequence.cache, TokenTree((1,), path.branch_ids, path.parents)))
     sequence.drop_rows()
@@ -196,61 +196,61 @@ def test_a_branch_that_is_read_again_comes_before_the_stored_ones_below_it() -> 
     _absorb(sequence, Part(sequence.cache, TokenTree((3,))))
     sequence.cut(1)
     tree = _build_tree([(2, 3, 4)])
-    assert [row is None for row in sequence.find_rows(tree)] == [True, True, False, True]
+    assert [row is None for row in sequence.recall_rows(tree)] == [True, True, False, True]
 
     part = sequence.build_part(tree, (0, 2))
     _absorb(sequence, part)
 
-    for count, row in enumerate(sequence.find_rows(tree)[1:], 2):
+    for count, row in enumerate(sequence.recall_rows(tree)[1:], 2):
         assert row is not None
         _assert_row(row, (1, 2, 3, 4)[:count])
 
 
 def test_a_copy_keeps_its_rows_when_those_of_its_source_are_dropped() -> None:
     model, _ = _build_model()
-    sequence, tree = ReadSequence(model.new_cache(8)), _build_tree([(3,), (4,)])
+    sequence, tree = TokenSequence(model.new_cache(8)), _build_tree([(3,), (4,)])
     _absorb(sequence, Part(sequence.cache, TokenTree((1, 2), tree.branch_ids, tree.parents)))
     copy = sequence.fork()
 
     sequence.drop_rows()
 
-    assert sequence.find_rows(tree) == [None] * 3
-    assert None not in copy.find_rows(tree)
+    assert sequence.recall_rows(tree) == [None] * 3
+    assert None not in copy.recall_rows(tree)
 
 
 def test_a_tree_with_more_branches_than_nodes_are_remembered_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise its own first rows would be gone, and it would be read again without end."""
-    monkeypatch.setattr(read_sequence, "_MAX_NODES", 3)
+    monkeypatch.setattr(token_sequence, "_MAX_NODES", 3)
     model, _ = _build_model()
-    sequence = ReadSequence(model.new_cache(8))
+    sequence = TokenSequence(model.new_cache(8))
     tree = _build_tree([(token_id,) for token_id in range(2, 8)])
 
     _absorb(sequence, Part(sequence.cache, TokenTree((1,), tree.branch_ids, tree.parents)))
 
-    assert None not in sequence.find_rows(tree)
+    assert None not in sequence.recall_rows(tree)
 
 
 def test_the_least_recently_used_nodes_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_sequence, "_MAX_NODES", 3)
+    monkeypatch.setattr(token_sequence, "_MAX_NODES", 3)
     model, _ = _build_model()
-    sequence = ReadSequence(model.new_cache(8))
+    sequence = TokenSequence(model.new_cache(8))
     _absorb(sequence, Part(sequence.cache, TokenTree((1,), (2, 3, 4), (None, None, None))))
     for token_id in (5, 6, 7, 8):
-        sequence.find_rows(_build_tree([(2,)]))
+        sequence.recall_rows(_build_tree([(2,)]))
         _absorb(sequence, sequence.build_part(_build_tree([(token_id,)]), (0,)))
 
-    rows = sequence.find_rows(_build_tree([(token_id,) for token_id in range(2, 9)]))[1:]
+    rows = sequence.recall_rows(_build_tree([(token_id,) for token_id in range(2, 9)]))[1:]
 
     assert [row is not None for row in rows] == [True, False, False, False, False, True, True]
 
 
-def _absorb(sequence: ReadSequence, part: Part) -> None:
+def _absorb(sequence: TokenSequence, part: Part) -> None:
     sequence.absorb(part, _build_model()[0].forward([part])[0])
 
 
 def test_the_bytes_are_those_of_the_cache_and_of_what_stands_beside_it() -> None:
     model, _ = _build_model()
-    sequence = ReadSequence(model.new_cache(8))
+    sequence = TokenSequence(model.new_cache(8))
     _absorb(sequence, Part(sequence.cache, TokenTree((1, 1), (2, 3), (None, 0))))
     row_bytes = 4 * toy_tokenizer("qwen").num_rows
     token_bytes = sequence.cache.nbytes // sequence.cache.capacity
@@ -263,7 +263,7 @@ def test_the_bytes_are_those_of_the_cache_and_of_what_stands_beside_it() -> None
 def test_tokens_that_were_cut_off_are_found_again_with_keys_and_values() -> None:
     """What was generated before, and is typed now, is not read again."""
     model, _ = _build_model()
-    sequence = ReadSequence(model.new_cache(8))
+    sequence = TokenSequence(model.new_cache(8))
     for token_ids in ((1, 1, 2), (3,), (4,), (5,)):
         _absorb(sequence, Part(sequence.cache, TokenTree(token_ids)))
 

@@ -1,24 +1,19 @@
 import dataclasses
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference.engine.candidate import Candidate, Detokenizer, Limits
+from inference.engine.answer import Answer, Limits
 from inference.engine.stopping import BlockRule, LineRule
 from inference.engine.suffix_rule import build_suffix_rule
-from inference.healing.covering import Crossing, Rule
-from inference.healing.token_tree import TokenTree
 from inference.protocol.completion import Chunks, FinishReason
+from tests.support.toys import texts
 
-_ANY = Crossing(None, b"", Rule.EXTEND)
 _ENDLESS = BlockRule(0, closes=False)
-
-
-def _candidate(limits: Limits, num_healed_bytes: int = 0) -> Candidate:
-    return Candidate(0, TokenTree((0,)), (_ANY,), limits, Detokenizer(num_healed_bytes))
 
 
 def _limits(max_tokens: int = 100, stops: tuple[str, ...] = (), extent: LineRule | BlockRule = _ENDLESS) -> Limits:
@@ -57,16 +52,16 @@ def _split(text: str, num_bytes: int) -> list[bytes]:
 def test_streamed_pieces_joined_equal_the_text_sent_at_once(
     tokens: list[bytes], limits: Limits, chunks: Chunks, reason: FinishReason
 ) -> None:
-    streaming, at_once = _candidate(limits), _candidate(limits)
+    streaming, at_once = Answer(limits), Answer(limits)
     streamed = []
     for token in tokens:
         if streaming.finish_reason:
             break
-        streaming.accept_token(_ANY, 1, token)
-        at_once.accept_token(_ANY, 1, token)
+        streaming.add(token)
+        at_once.add(token)
         streamed.append(streaming.take_text(chunks))
-    for candidate in (streaming, at_once):
-        candidate.finish(reason)
+    for answer in (streaming, at_once):
+        answer.finish(reason)
     streamed.append(streaming.take_text(chunks))
 
     assert "".join(streamed) == at_once.take_text(chunks)
@@ -78,13 +73,13 @@ _MORE = ["", "z", " z", "\n", "\nz", "\n    z", "\n\n", " \nz", "\r\n", "\n a\nz
 
 def _iter_continuations(text: str, limits: Limits) -> Iterator[str]:
     """Ways to go on that may cut the text: to a stop string, to the suffix, or into a loop."""
-    texts = list(limits.stops)
+    cuts = list(limits.stops)
     if limits.suffix is not None:
         below = "\n".join(limits.suffix.lines_below)
-        texts += [limits.suffix.remaining_line + end for end in ("", "\n", "\n" + below + "\n")]
-        texts += [limits.line_before + below + "\n", "\n" + below + "\n", below + "\n"]
-        texts.append("\n" + 2 * (below.partition("\n")[0] + "\n") + below)
-    rests = dict.fromkeys(each[start:] for each in texts for start in range(len(each)))
+        cuts += [limits.suffix.remaining_line + end for end in ("", "\n", "\n" + below + "\n")]
+        cuts += [limits.line_before + below + "\n", "\n" + below + "\n", below + "\n"]
+        cuts.append("\n" + 2 * (below.partition("\n")[0] + "\n") + below)
+    rests = dict.fromkeys(each[start:] for each in cuts for start in range(len(each)))
     for rest in (*rests, ""):
         for more in ("", " ", "\n", "\nz", "z"):
             yield rest + more
@@ -105,16 +100,16 @@ def _iter_continuations(text: str, limits: Limits) -> Iterator[str]:
 def _find_certain(tokens: list[bytes], limits: Limits) -> str:
     """What all the texts begin with that may come of the tokens, or of a good sample of them."""
     text = b"".join(tokens).decode(errors="ignore")
-    texts = []
+    whole = []
     for more in dict.fromkeys(_iter_continuations(text, limits)):
         for reason in {FinishReason.LENGTH, FinishReason.END if limits.reads_suffix else FinishReason.LENGTH}:
-            candidate = _candidate(limits)
+            answer = Answer(limits)
             for token in (*tokens, *_split(more, 1)):
-                if not candidate.finish_reason:
-                    candidate.accept_token(_ANY, 1, token)
-            candidate.finish(reason)
-            texts.append(candidate.text)
-    first, last = min(texts), max(texts)
+                if not answer.finish_reason:
+                    answer.add(token)
+            answer.finish(reason)
+            whole.append(answer.text)
+    first, last = min(whole), max(whole)
     return first[: next((at for at, char in enumerate(first) if last[at : at + 1] != char), len(first))]
 
 
@@ -126,47 +121,47 @@ def test_what_is_certain_is_sent(tokens: list[bytes], limits: Limits) -> None:
     which may belong to what a stop string, a loop or the suffix cuts.
     """
     limits = dataclasses.replace(limits, max_tokens=10_000)
-    candidate = _candidate(limits)
+    answer = Answer(limits)
     sent = ""
     for token in tokens:
-        candidate.accept_token(_ANY, 1, token)
-        if candidate.finish_reason:
+        answer.add(token)
+        if answer.finish_reason:
             return
-        sent += candidate.take_text(Chunks.TOKENS)
+        sent += answer.take_text(Chunks.TOKENS)
 
     certain = _find_certain(tokens, limits)
     assert certain.startswith(sent)
     rest = "" if limits.suffix is None else limits.suffix.remaining_line
     if not set("()[]{}").intersection(rest):
-        may_wait = candidate.text != certain or limits.suffix is not None
+        may_wait = answer.text != certain or limits.suffix is not None
         assert sent == certain or (sent == certain.rstrip() and may_wait)
 
 
 def test_the_first_line_is_sent_as_soon_as_it_is_complete() -> None:
-    candidate = _candidate(_limits())
+    answer = Answer(_limits())
     sent = []
     for token in (b"\n  a", b"b", b" \n", b"  c", b"\n"):
-        candidate.accept_token(_ANY, 1, token)
-        sent.append(candidate.take_text(Chunks.LINES))
-    candidate.finish(FinishReason.LENGTH)
+        answer.add(token)
+        sent.append(answer.take_text(Chunks.LINES))
+    answer.finish(FinishReason.LENGTH)
 
-    assert [*sent, candidate.take_text(Chunks.LINES)] == ["", "", "\n  ab", "", "", " \n  c\n"]
+    assert [*sent, answer.take_text(Chunks.LINES)] == ["", "", "\n  ab", "", "", " \n  c\n"]
 
 
 def test_a_possible_beginning_of_a_stop_string_is_held_back() -> None:
-    candidate = _candidate(_limits(stops=("b\nc",)))
-    candidate.accept_token(_ANY, 1, b"ab\n")
+    answer = Answer(_limits(stops=("b\nc",)))
+    answer.add(b"ab\n")
 
-    assert candidate.take_text(Chunks.LINES) == ""
+    assert answer.take_text(Chunks.LINES) == ""
 
 
 def test_a_stop_string_ends_the_text_before_it() -> None:
-    candidate = _candidate(_limits(stops=("END", "ND")))
-    candidate.accept_token(_ANY, 1, b"ab E")
-    candidate.accept_token(_ANY, 1, b"ND cd")
+    answer = Answer(_limits(stops=("END", "ND")))
+    answer.add(b"ab E")
+    answer.add(b"ND cd")
 
-    assert candidate.finish_reason is FinishReason.STOP
-    assert candidate.take_text(Chunks.LINES) == "ab "
+    assert answer.finish_reason is FinishReason.STOP
+    assert answer.take_text(Chunks.LINES) == "ab "
 
 
 def _limits_before(suffix: str, **others: Any) -> Limits:
@@ -174,14 +169,14 @@ def _limits_before(suffix: str, **others: Any) -> Limits:
 
 
 def test_the_text_ends_before_the_suffix() -> None:
-    candidate = _candidate(_limits_before(")\n"))
-    candidate.accept_token(_ANY, 1, b"ab)")
-    assert not candidate.finish_reason
+    answer = Answer(_limits_before(")\n"))
+    answer.add(b"ab)")
+    assert not answer.finish_reason
 
-    candidate.accept_token(_ANY, 1, b"\nmore")
+    answer.add(b"\nmore")
 
-    assert candidate.finish_reason is FinishReason.SUFFIX
-    assert candidate.text == "ab"
+    assert answer.finish_reason is FinishReason.SUFFIX
+    assert answer.text == "ab"
 
 
 @pytest.mark.parametrize(
@@ -194,88 +189,98 @@ def test_the_text_ends_before_the_suffix() -> None:
     ],
 )
 def test_however_it_ends_the_suffix_is_cut(reason: FinishReason, kept: FinishReason) -> None:
-    candidate = _candidate(_limits_before(")\n"))
-    candidate.accept_token(_ANY, 1, b"ab)")
+    answer = Answer(_limits_before(")\n"))
+    answer.add(b"ab)")
 
-    candidate.finish(reason)
+    answer.finish(reason)
 
-    assert (candidate.finish_reason, candidate.take_text(Chunks.LINES)) == (kept, "ab")
+    assert (answer.finish_reason, answer.take_text(Chunks.LINES)) == (kept, "ab")
 
 
 @pytest.mark.parametrize(("reads_suffix", "text"), [(True, "a\nb"), (False, "a")])
 def test_a_model_that_read_the_suffix_may_end_with_the_same_line(reads_suffix: bool, text: str) -> None:
-    candidate = _candidate(_limits_before("\nb\n", reads_suffix=reads_suffix))
-    candidate.accept_token(_ANY, 1, b"a\nb")
+    answer = Answer(_limits_before("\nb\n", reads_suffix=reads_suffix))
+    answer.add(b"a\nb")
 
-    candidate.finish(FinishReason.END)
+    answer.finish(FinishReason.END)
 
-    assert candidate.take_text(Chunks.LINES) == text
+    assert answer.take_text(Chunks.LINES) == text
 
 
 def test_a_first_line_that_may_be_the_suffix_is_held_back() -> None:
-    candidate = _candidate(Limits(100, (), _ENDLESS, build_suffix_rule("x\n", "\na\nb\n")))
+    answer = Answer(Limits(100, (), _ENDLESS, build_suffix_rule("x\n", "\na\nb\n")))
     sent = []
     for token in (b"a\n", b"b", b"c\n"):
-        candidate.accept_token(_ANY, 1, token)
-        sent.append(candidate.take_text(Chunks.LINES))
+        answer.add(token)
+        sent.append(answer.take_text(Chunks.LINES))
 
     assert sent == ["", "", "a"]
 
 
 def test_a_stop_string_that_may_still_end_the_text_does_not_speak_against_the_suffix() -> None:
-    candidate = _candidate(Limits(100, ("ab",), _ENDLESS, build_suffix_rule("f(\n", "\nb:\na")))
+    answer = Answer(Limits(100, ("ab",), _ENDLESS, build_suffix_rule("f(\n", "\nb:\na")))
 
-    candidate.accept_token(_ANY, 1, b"b:\n    a")
-    sent = candidate.take_text(Chunks.LINES)
-    candidate.accept_token(_ANY, 1, b"b")
+    answer.add(b"b:\n    a")
+    sent = answer.take_text(Chunks.LINES)
+    answer.add(b"b")
 
-    assert sent + candidate.take_text(Chunks.LINES) == candidate.text
+    assert sent + answer.take_text(Chunks.LINES) == answer.text
 
 
 def test_the_earliest_end_in_the_text_wins() -> None:
-    candidate = _candidate(_limits(stops=("c",), extent=LineRule()))
-    candidate.accept_token(_ANY, 1, b"ab\nc")
+    answer = Answer(_limits(stops=("c",), extent=LineRule()))
+    answer.add(b"ab\nc")
 
-    assert candidate.finish_reason is FinishReason.EXTENT
-    assert candidate.text == "ab"
+    assert answer.finish_reason is FinishReason.EXTENT
+    assert answer.text == "ab"
 
 
 def test_the_first_finish_reason_is_kept() -> None:
-    candidate = _candidate(_limits())
+    answer = Answer(_limits())
 
-    candidate.finish(FinishReason.DEADLINE)
-    candidate.finish(FinishReason.CANCELLED)
+    answer.finish(FinishReason.DEADLINE)
+    answer.finish(FinishReason.CANCELLED)
 
-    assert candidate.finish_reason is FinishReason.DEADLINE
+    assert answer.finish_reason is FinishReason.DEADLINE
 
 
 def test_healed_bytes_are_not_sent_and_not_counted() -> None:
-    candidate = _candidate(_limits(max_tokens=1), num_healed_bytes=4)
+    answer = Answer(_limits(max_tokens=1), num_healed_bytes=5)
 
-    candidate.accept_path((7, 8), b"No")
-    candidate.accept_token(Crossing(1, b"de", Rule.CROSS), 9, b"des")
+    answer.skip_healed(2)
+    answer.add(b"d", is_new=False)
+    assert answer.finish_reason is None
+    answer.add(b"es!")
 
-    assert candidate.text == "s"
-    assert candidate.token_ids == [7, 8, 9]
-    assert candidate.finish_reason is FinishReason.LENGTH
-
-
-def test_a_token_shortens_the_remaining_bytes() -> None:
-    candidate = _candidate(_limits(max_tokens=1), num_healed_bytes=4)
-
-    candidate.accept_token(Crossing(None, b"Node", Rule.SPELL), 9, b"No")
-
-    assert candidate.crossings == (Crossing(None, b"de", Rule.SPELL),)
-    assert candidate.tree == TokenTree((9,))
-    assert candidate.finish_reason is None
+    assert answer.text == "!"
+    assert answer.finish_reason is FinishReason.LENGTH
 
 
-def test_any_token_can_follow_the_remaining_bytes() -> None:
-    candidate = _candidate(_limits(), num_healed_bytes=2)
+@st.composite
+def _cut_bytes(draw: st.DrawFn) -> list[bytes]:
+    """Draws the bytes of a text, cut into pieces anywhere."""
+    data = draw(texts).encode()
+    ends = sorted({0, len(data), *draw(st.lists(st.integers(0, len(data)), max_size=8))})
+    return [data[start:end] for start, end in pairwise(ends)]
 
-    candidate.accept_token(Crossing(None, b"No", Rule.CROSS), 9, b"Node")
 
-    assert [crossing.remaining_bytes for crossing in candidate.crossings] == [b""]
+@given(pieces=_cut_bytes(), num_healed=st.integers(0, 20))
+def test_the_text_is_what_follows_the_healed_bytes_in_whole_code_points(pieces: list[bytes], num_healed: int) -> None:
+    answer, added = Answer(_limits(), num_healed), b""
+    for piece in (num_healed * b"x" + b"".join(pieces[:1]), *pieces[1:]):
+        answer.add(piece)
+        added += piece
+        if answer.finish_reason:
+            return
+        assert answer.text == added[num_healed:].decode(errors="ignore")
+
+
+def test_bytes_that_are_not_utf8_are_replaced() -> None:
+    answer = Answer(_limits())
+
+    answer.add(b"a\xffb")
+
+    assert answer.text == "a�b"
 
 
 @pytest.mark.parametrize(
@@ -291,35 +296,35 @@ def test_any_token_can_follow_the_remaining_bytes() -> None:
     ],
 )
 def test_text_waits_while_a_rule_may_cut_it(limits: Limits, text: str, sent: str) -> None:
-    candidate = _candidate(limits)
+    answer = Answer(limits)
     for char in text:
-        candidate.accept_token(_ANY, 1, char.encode())
+        answer.add(char.encode())
 
-    assert candidate.finish_reason is None
-    assert candidate.take_text(Chunks.TOKENS) == sent
+    assert answer.finish_reason is None
+    assert answer.take_text(Chunks.TOKENS) == sent
 
 
 def test_a_loop_ends_the_text_before_the_repetition() -> None:
-    candidate = _candidate(dataclasses.replace(_limits(), line_before="x = "))
+    answer = Answer(dataclasses.replace(_limits(), line_before="x = "))
     for token in (b"1\n", b"x = 1\n", b"x = 1\n", b"x = 1\n"):
-        candidate.accept_token(_ANY, 1, token)
+        answer.add(token)
 
-    assert (candidate.finish_reason, candidate.text) == (FinishReason.LOOP, "1")
+    assert (answer.finish_reason, answer.text) == (FinishReason.LOOP, "1")
 
 
 def test_half_a_code_point_waits() -> None:
-    candidate = _candidate(_limits())
+    answer = Answer(_limits())
     sent = []
     for byte in "aé".encode():
-        candidate.accept_token(_ANY, 1, bytes([byte]))
-        sent.append(candidate.take_text(Chunks.TOKENS))
+        answer.add(bytes([byte]))
+        sent.append(answer.take_text(Chunks.TOKENS))
 
     assert sent == ["a", "", "é"]
 
 
 def test_a_stop_string_may_bring_back_the_suffix() -> None:
-    candidate = _candidate(Limits(100, ("c\nd",), _ENDLESS, build_suffix_rule("f(\n", "\na\nb")))
+    answer = Answer(Limits(100, ("c\nd",), _ENDLESS, build_suffix_rule("f(\n", "\na\nb")))
     for token in (b"a\nc\n", b"d"):
-        candidate.accept_token(_ANY, 1, token)
+        answer.add(token)
 
-    assert (candidate.finish_reason, candidate.text) == (FinishReason.SUFFIX, "")
+    assert (answer.finish_reason, answer.text) == (FinishReason.SUFFIX, "")

@@ -1,0 +1,151 @@
+"""The text of one completion: from token bytes to whole code points, and where it ends."""
+
+import codecs
+from dataclasses import dataclass
+
+from inference.engine.loop_rule import LoopRule
+from inference.engine.stopping import BlockRule, LineRule, build_extent_rule, count_stable, find_stop
+from inference.engine.suffix_rule import Ending, SuffixRule, build_suffix_rule
+from inference.protocol.completion import Chunks, CompletionRequest, FinishReason
+
+# Reasons that say less than that the text reached the suffix.
+_REPLACED_REASONS = (FinishReason.END, FinishReason.EXTENT, FinishReason.STOP, FinishReason.LOOP, FinishReason.LENGTH)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What ends the completions of a request, besides the model's end token."""
+
+    max_tokens: int  # without the tokens that spell only healed bytes
+    stops: tuple[str, ...]
+    extent: LineRule | BlockRule
+    suffix: SuffixRule | None = None
+    reads_suffix: bool = False  # whether the model read it, and so knows where to end
+    line_before: str = ""  # the cursor's line up to the cursor
+
+
+def build_limits(request: CompletionRequest, reads_suffix: bool) -> Limits:
+    """The limits of a request. `reads_suffix`: whether the model reads the text after the cursor."""
+    return Limits(
+        request.max_tokens,
+        request.stop,
+        build_extent_rule(request.extent, request.prefix, request.suffix),
+        build_suffix_rule(request.prefix, request.suffix),
+        reads_suffix,
+        request.prefix[request.prefix.rfind("\n") + 1 :],
+    )
+
+
+class Answer:
+    """The text of one completion so far, and why it ended."""
+
+    def __init__(self, limits: Limits, num_healed_bytes: int = 0) -> None:
+        """`num_healed_bytes`: the first bytes, which were typed already and are no part of the text."""
+        self.limits = limits
+        self.text = ""
+        self.finish_reason: FinishReason | None = None
+        self.has_sent_last = False  # whether its last chunk was sent
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._num_to_drop = num_healed_bytes
+        self._num_new = 0  # tokens that go beyond the healed bytes
+        self._num_sent = 0  # characters of `text`
+        self._num_passed = 0  # characters of `text` in which no suffix begins, however it goes on
+        self._loop = LoopRule(limits.line_before)
+
+    @property
+    def owes_last(self) -> bool:
+        """True if it has ended, and its last chunk was not sent."""
+        return self.finish_reason is not None and not self.has_sent_last
+
+    def skip_healed(self, num_bytes: int) -> None:
+        """Passes over healed bytes that were spelled by tokens of their own."""
+        self._num_to_drop -= num_bytes
+
+    def add(self, token_bytes: bytes, is_new: bool = True) -> None:
+        """Adds a token. `is_new`: it goes beyond the healed bytes, and so counts for the limit of tokens.
+
+        The bytes of an incomplete code point wait for those that complete it.
+        """
+        dropped = min(self._num_to_drop, len(token_bytes))
+        self._num_to_drop -= dropped
+        self._num_new += is_new
+        added = self._decoder.decode(token_bytes[dropped:])
+        self.text += added
+        self._apply_limits(added)
+
+    def finish(self, reason: FinishReason) -> None:
+        """Ends the completion, before the suffix if the text has reached it. Only the first call has an effect."""
+        if self.finish_reason is not None:
+            return
+        self.finish_reason = reason
+        was_chosen = reason is FinishReason.END and self.limits.reads_suffix
+        if self._cut_suffix(Ending.CHOSEN if was_chosen else Ending.LIMITED) and reason in _REPLACED_REASONS:
+            self.finish_reason = FinishReason.SUFFIX
+
+    def take_text(self, chunks: Chunks) -> str:
+        """The text to send now. The remaining text is sent at the end."""
+        if self.finish_reason:
+            ready = len(self.text)
+        else:
+            ready = self._count_settled() if chunks is Chunks.TOKENS else self._count_first_line()
+        taken = self.text[self._num_sent : ready]
+        self._num_sent = max(self._num_sent, ready)
+        return taken
+
+    def _apply_limits(self, added: str) -> None:
+        """Ends the completion if the text that was added, or its length, does."""
+        stop = find_stop(self.text, self.limits.stops, len(added))
+        line_start = self.text.rfind("\n", 0, len(self.text) - len(added)) + 1  # the lines before it did not end it
+        end = self.limits.extent.find_end(self.text, line_start)
+        loop = self._loop.add(added)
+        if stop is not None and (end is None or stop <= end):
+            self.text = self.text[:stop]
+            self.finish(FinishReason.STOP)
+        elif end is not None:
+            self.text = self.text[:end]
+            self.finish(FinishReason.EXTENT)
+        elif "\n" in added and self._reaches_suffix():
+            self.finish_reason = FinishReason.SUFFIX
+        elif loop is not None:
+            self.text = self.text[:loop]
+            self.finish(FinishReason.LOOP)
+        elif self._num_new >= self.limits.max_tokens:
+            self.finish(FinishReason.LENGTH)
+
+    def _reaches_suffix(self) -> bool:
+        """Cuts the text before the suffix, if it has reached it for certain. Searches the new lines only."""
+        if self._cut_suffix(Ending.OPEN):
+            return True
+        if self.limits.suffix is not None:
+            self._num_passed = self.limits.suffix.count_passed(self._find_stable_text(), self._num_passed)
+        return False
+
+    def _cut_suffix(self, ending: Ending) -> bool:
+        """Cuts the text before the suffix, if it has reached it."""
+        rule = self.limits.suffix
+        at = None if rule is None else rule.find_end(self.text, ending, self._num_passed)
+        if at is None:
+            return False
+        self.text = self.text[:at]
+        return True
+
+    def _count_first_line(self) -> int:
+        """The first line that is not blank, if it is complete and not sent yet."""
+        line_end = -1
+        if not self._num_sent and "\n" in self.text:
+            line_end = self.text.find("\n", len(self.text) - len(self.text.lstrip()))
+        if line_end < 0:
+            return 0
+        ready = len(self.text[:line_end].rstrip())  # without trailing blanks, which are cut if the block ends here
+        return ready if ready <= self._count_settled() else 0
+
+    def _count_settled(self) -> int:
+        """How many of the first characters stay, however the text goes on."""
+        settled = self.limits.extent.count_settled(self.text)
+        stable = self._find_stable_text()
+        rule = self.limits.suffix
+        return min(settled, len(stable) if rule is None else rule.count_settled(stable, self._num_passed))
+
+    def _find_stable_text(self) -> str:
+        """The text without what a stop string or a loop may still take away."""
+        return self.text[: min(count_stable(self.text, self.limits.stops), self._loop.count_settled())]
