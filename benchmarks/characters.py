@@ -169,7 +169,7 @@ def _measure_bits_of_tokens(config: EngineConfig, text: bytes) -> float:
     """Returns the bits per byte of the tokenizer's own tokens for the text: the paper's baseline."""
     loaded = load_model(config)
     ids = [token_id for piece in loaded.encoder.split(text.decode()) for token_id in loaded.encoder.encode(piece.data)]
-    reader = ModelReader(new_row_store(loaded.runner), loaded.trie, sorted(loaded.vocabulary.end_ids), 2048, 4096)
+    reader = ModelReader(new_row_store(loaded.model), loaded.trie, sorted(loaded.vocabulary.end_ids), 2048, 4096)
     string = TokenString(loaded.start_ids)
     total = 0.0
     for token_id in ids:

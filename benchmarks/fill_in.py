@@ -27,7 +27,7 @@ from inference.engine.engine import Engine
 from inference.engine.layout import Layout
 from inference.engine.prompt import PromptBuilder
 from inference.engine.sink import WaitingSink
-from inference.model.loader import build_language_model, load_model
+from inference.model.loader import load_model
 from inference.protocol.completion import CompletionChunk, CompletionRequest, Extent, FinishReason
 from models.training.corpus import iter_held_out
 
@@ -103,7 +103,7 @@ def _load_engines(options: argparse.Namespace) -> Iterator[tuple[Layout, dict[La
     """The default layout of the model, and an engine for each layout. They share the model, and run in turn."""
     config = EngineConfig(options.model, options.device, num_threads=options.threads, max_sequences=_BATCH_SIZE)
     loaded = load_model(config)
-    model = build_language_model(loaded)
+    model = loaded.model
     prompts = PromptBuilder(loaded.encoder, loaded.vocabulary, loaded.trie, loaded.start_ids)
     default = find_fill_in(config, model, prompts)
     with ExitStack() as stack:

@@ -19,9 +19,9 @@ import torch
 import transformers
 
 from inference.config import EngineConfig
-from inference.model.loaded_model import LoadedModel, add_tokenizer
-from inference.model.pytorch.loader import build_torch_runner
-from inference.model.pytorch.runner import Runner
+from inference.model.language_model import LoadedModel
+from inference.model.pytorch.loader import build_torch_model, build_torch_runner
+from inference.model.pytorch.runner import TorchModel
 from inference.model.pytorch.transformers_hook import ATTENTION_NAME, register_attention
 
 _EMBEDDING_SPREAD = 0.02  # small beside what the layers add
@@ -90,7 +90,7 @@ def build_random_model(
     return model.eval()
 
 
-def load_random_model(shape: Shape, config: EngineConfig) -> LoadedModel[Runner]:
+def load_random_model(shape: Shape, config: EngineConfig) -> LoadedModel[TorchModel]:
     """A model of this shape on `config.device`, checked as one from a folder, with the tokenizer of `model_dir`.
 
     Raises ModelError.
@@ -99,7 +99,7 @@ def load_random_model(shape: Shape, config: EngineConfig) -> LoadedModel[Runner]
     torch.set_num_threads(config.num_threads)
     device = torch.empty(0, device=config.device).device  # with its number
     model = build_random_model(shape, device, getattr(torch, config.dtype), ATTENTION_NAME)
-    return add_tokenizer(config, build_torch_runner(model, device))
+    return build_torch_model(config, build_torch_runner(model, device))
 
 
 def prepare_tokenizer(folder: Path, owner: ExitStack) -> Path:

@@ -25,7 +25,7 @@ def load_character_model(config: EngineConfig, watch: PassWatch | None = None) -
         raise ModelError(f"{config.model_dir} names no token that ends a text")
 
     def new_reader() -> TokenReader:
-        store = new_row_store(loaded.runner)
+        store = new_row_store(loaded.model)
         reader = ModelReader(store, loaded.trie, end_ids, max_context_tokens, config.cache_tokens)
         return reader if watch is None else WatchedReader(reader, watch)
 

@@ -12,9 +12,8 @@ from inference.engine.prompt import PromptBuilder
 from inference.engine.sink import complete
 from inference.errors import MidtokenError, ModelError, to_public_error
 from inference.model.folder_file import FILE_NAME, read_folder_file
-from inference.model.language_model import LanguageModel
-from inference.model.loaded_model import LoadedModel, RunnerT
-from inference.model.loader import build_language_model, load_model
+from inference.model.language_model import LanguageModel, LoadedModel
+from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest
 
 _log = logging.getLogger(__name__)
@@ -28,11 +27,11 @@ def load_engine(config: EngineConfig) -> Engine:
     return build_engine(config, load_model(config))
 
 
-def build_engine(config: EngineConfig, loaded: LoadedModel[RunnerT]) -> Engine:
+def build_engine(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> Engine:
     """An engine for a model that is loaded already, as `load_engine`."""
     if config.max_context_tokens is None:
         config = dataclasses.replace(config, max_context_tokens=read_folder_file(config.model_dir).context_tokens)
-    model = build_language_model(loaded)
+    model = loaded.model
     bare = PromptBuilder(loaded.encoder, loaded.vocabulary, loaded.trie, loaded.start_ids)
     prompts = dataclasses.replace(bare, fill_in=find_fill_in(config, model, bare))
     engine = Engine(config, model, prompts)

@@ -2,8 +2,7 @@
 
     language_model the engine's interface to a model
     row_store      the character-level model's interface to a model
-    loader         a model folder -> model, tokenizer, vocabulary; decides which runner serves it
-    loaded_model   what comes out of it
+    loader         a model folder -> model and tokenizer; decides which runner serves it
     folder_file    what the folder itself says of its model
     numpy_sampler  masses and choices from logits, on the CPU
     node_weights   path probabilities, and which branches a choice still needs

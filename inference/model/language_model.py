@@ -6,13 +6,16 @@ as long as it likes: what stands in them depends only on the tokens before them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from inference.healing.covering import Crossing
+from inference.healing.text_encoder import TextEncoder
 from inference.healing.token_tree import TokenTree
+from trie_cache.trie import Trie
+from trie_cache.vocabulary import Vocabulary
 
 RandomSource = object  # each implementation of LanguageModel has its own type
 
@@ -200,3 +203,17 @@ class LanguageModel(Protocol):
     def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
         """One result for each request. The row of the chain's end must have been read."""
         ...
+
+
+ModelT_co = TypeVar("ModelT_co", bound=LanguageModel, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel(Generic[ModelT_co]):
+    """A model that is ready to run, and its tokenizer."""
+
+    model: ModelT_co
+    encoder: TextEncoder
+    vocabulary: Vocabulary
+    trie: Trie
+    start_ids: tuple[int, ...]  # every text of this model begins with these

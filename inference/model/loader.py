@@ -10,67 +10,45 @@ from importlib.util import find_spec
 from inference.config import AUTO_DTYPE, EngineConfig
 from inference.errors import ModelError
 from inference.model.folder_file import read_folder_file
-from inference.model.language_model import LanguageModel
-from inference.model.loaded_model import LoadedModel, ModelRunner, RunnerT, add_tokenizer
-from inference.model.onnx.loader import find_folder_obstacle, load_onnx_runner
+from inference.model.language_model import LanguageModel, LoadedModel
+from inference.model.onnx.conversion import find_folder_obstacle, load_onnx_model
 from inference.model.onnx.model import OnnxModel
 from inference.model.onnx.precision import Precision
 from inference.model.onnx.row_store import OnnxRowStore
-from inference.model.onnx.runner import OnnxRunner
 from inference.model.row_store import RowStore
 
 _EXACT_DTYPE = "float32"
 _TORCH_PACKAGES = ("torch", "transformers")
 
 
-def load_model(config: EngineConfig) -> LoadedModel[ModelRunner]:
-    """The model in `config.model_dir`. Raises ModelError if it cannot be used."""
-    return add_tokenizer(config, load_runner(config))
-
-
-def build_language_model(loaded: LoadedModel[RunnerT]) -> LanguageModel:
-    """The model as the engine's `LanguageModel`."""
-    if isinstance(loaded.runner, OnnxRunner):
-        return OnnxModel(loaded.runner, loaded.vocabulary, loaded.trie)
-    from inference.model.pytorch.runner import (
-        Runner,  # here, because they load torch
-        TorchModel,
-    )
-    from inference.model.pytorch.sampler import build_sampler
-
-    runner = loaded.runner
-    assert isinstance(runner, Runner), "there are two kinds"
-    return TorchModel(runner, build_sampler(runner.device, runner.dtype, loaded.vocabulary, loaded.trie))
-
-
-def new_row_store(runner: ModelRunner) -> RowStore:
+def new_row_store(model: LanguageModel) -> RowStore:
     """An empty store for token strings that share their beginnings. Raises OverloadedError."""
-    if isinstance(runner, OnnxRunner):
-        return OnnxRowStore(runner)
-    from inference.model.pytorch.row_store import TorchRowStore
-    from inference.model.pytorch.runner import Runner  # here, because they load torch
+    if isinstance(model, OnnxModel):
+        return OnnxRowStore(model)
+    from inference.model.pytorch.row_store import TorchRowStore  # here, because they load torch
+    from inference.model.pytorch.runner import TorchModel
 
-    assert isinstance(runner, Runner), "there are two kinds"
-    return TorchRowStore(runner)
+    assert isinstance(model, TorchModel), "there are two kinds"
+    return TorchRowStore(model.runner)
 
 
-def load_runner(config: EngineConfig) -> ModelRunner:
+def load_model(config: EngineConfig) -> LoadedModel[LanguageModel]:
     """The model in `config.model_dir`, ready on its device. Raises ModelError if it would not run correctly."""
     if not (config.model_dir / "config.json").is_file():
         raise ModelError(f"{config.model_dir} is not a model folder: it has no config.json")
     config = dataclasses.replace(config, dtype=_choose_dtype(config))
     obstacle = find_obstacle(config)
     if obstacle is None:
-        return load_onnx_runner(config, config.graph_dir)
+        return load_onnx_model(config)
     missing = [name for name in _TORCH_PACKAGES if find_spec(name) is None]
     if missing:
         raise ModelError(
             f"cannot load the model in {config.model_dir}: it cannot be run without torch, because {obstacle}; and "
             f"{' and '.join(missing)} cannot be imported here. Install midtoken[torch]"
         )
-    from inference.model.pytorch.loader import load_torch_runner  # here, because it loads torch
+    from inference.model.pytorch.loader import load_torch_model  # here, because it loads torch
 
-    return load_torch_runner(config)
+    return load_torch_model(config)
 
 
 def _choose_dtype(config: EngineConfig) -> str:

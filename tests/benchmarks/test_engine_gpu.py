@@ -29,7 +29,6 @@ from benchmarks.measures.gpu.setting import Deadline, Figures, load_random_engin
 from benchmarks.measures.gpu.targets import GPU_TARGETS, add_bounds
 from benchmarks.measures.gpu.warm import is_whole
 from inference.config import EngineConfig
-from inference.model.loader import build_language_model
 from inference.model.pytorch.loader import load_torch_model
 from inference.protocol.completion import CompletionStats, FinishReason
 
@@ -148,7 +147,7 @@ def test_the_reference_finds_the_greedy_tokens_of_transformers() -> None:
 
 def test_a_choice_that_differs_from_the_reference_is_counted_with_its_gap() -> None:
     reference = load_torch_model(EngineConfig(DEFAULT_MODEL, dtype="float32"))
-    model = build_language_model(reference)
+    model = reference.model
     steps = walk_reference(reference, "import os\nimport sy", 4)
 
     wrong = [*steps[:-1], dataclasses.replace(steps[-1], token_id=steps[-1].token_id + 1)]

@@ -10,6 +10,15 @@ import numpy.typing as npt
 import torch
 import transformers
 
+from inference.config import EngineConfig
+from inference.model.numpy_sampler import NumpySampler
+from inference.model.onnx.conversion import load_decoder
+from inference.model.onnx.decoder_config import read_decoder_config
+from inference.model.onnx.model import OnnxModel
+from trie_cache.hot_prefixes import HotPrefixCache
+from trie_cache.trie import Trie
+from trie_cache.vocabulary import Vocabulary
+
 VOCAB_SIZE = 96
 MAX_TOKENS = 128
 _SHAPE: dict[str, Any] = {
@@ -67,6 +76,15 @@ def change_config(folder: Path, **changes: Any) -> None:
     path = folder / "config.json"
     content = json.loads(path.read_text()) | changes
     path.write_text(json.dumps({name: value for name, value in content.items() if value is not ...}))
+
+
+def load_folder(folder: Path, **settings: Any) -> OnnxModel:
+    """The decoder in a folder, on onnxruntime. All rows of its head are tokens."""
+    decoder = read_decoder_config(json.loads((folder / "config.json").read_text()))
+    vocabulary = Vocabulary.from_tokens({row: row.to_bytes(2) for row in range(decoder.vocab_size)}, {})
+    trie = Trie.build(vocabulary)
+    sampler = NumpySampler(vocabulary, HotPrefixCache(trie), trie)
+    return load_decoder(EngineConfig(folder, **settings), decoder, sampler)
 
 
 class DecoderOracle:

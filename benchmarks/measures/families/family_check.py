@@ -16,10 +16,10 @@ from benchmarks.measures.families.packed_passes import Answer, PackedPasses
 from benchmarks.measures.families.string_passes import read_strings
 from inference.config import EngineConfig
 from inference.errors import ModelError
-from inference.model.loaded_model import LoadedModel
-from inference.model.pytorch.runner import Runner
+from inference.model.language_model import LoadedModel
+from inference.model.pytorch.runner import TorchModel
 
-Load = Callable[[EngineConfig], LoadedModel[Runner]]
+Load = Callable[[EngineConfig], LoadedModel[TorchModel]]
 
 TOLERANCE = 1e-3  # of the spread of the logits; rounding gives 1e-6 to 1e-4, a wrong mask or position over 1e-2
 _MAX_SENTENCE = 300
@@ -90,11 +90,11 @@ def judge_answers(answers: list[Answer], folder: Path) -> FamilyResult:
     return FamilyResult(Outcome.WRONG, reason, largest.share, len(answers))
 
 
-def run_product(loaded: LoadedModel[Runner]) -> list[Answer]:
+def run_product(loaded: LoadedModel[TorchModel]) -> list[Answer]:
     """The product's answers: a sequence alone, several together, one after the others, and token strings."""
     text_ids = loaded.trie.order.tolist()
-    num_tokens = min(loaded.runner.max_tokens, MAX_TOKENS)
-    passes = PackedPasses(loaded.runner, text_ids)
+    num_tokens = min(loaded.model.runner.max_tokens, MAX_TOKENS)
+    passes = PackedPasses(loaded.model.runner, text_ids)
     lengths = (num_tokens - _NUM_GROWN, 3, min(27, num_tokens // 3))
     texts = [passes.draw(length) for length in lengths]
     _run_alone(passes, texts[2])

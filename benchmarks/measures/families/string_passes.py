@@ -9,23 +9,23 @@ import torch
 from benchmarks.measures.families.packed_passes import Answer
 from inference.characters.model_reader import ModelReader
 from inference.characters.token_string import TokenString
-from inference.model.loaded_model import LoadedModel
+from inference.model.language_model import LoadedModel
 from inference.model.pytorch.row_store import TorchRowStore
-from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.runner import TorchModel
 
 _NUM_ROUNDS = 6
 _NUM_READ = 4  # strings in each round
 _MAX_ROWS = 4096
 
 
-def read_strings(loaded: LoadedModel[Runner], text_ids: Sequence[int], num_tokens: int) -> list[Answer]:
+def read_strings(loaded: LoadedModel[TorchModel], text_ids: Sequence[int], num_tokens: int) -> list[Answer]:
     """The answers after token strings that grow from a long text and from a short one.
 
     Strings are dropped on the way, and their rows are used for others. `num_tokens`: the most tokens of a string.
     """
     random = Random(0)
     end_ids = sorted(loaded.vocabulary.end_ids)
-    reader = ModelReader(TorchRowStore(loaded.runner), loaded.trie, end_ids, num_tokens, _MAX_ROWS)
+    reader = ModelReader(TorchRowStore(loaded.model.runner), loaded.trie, end_ids, num_tokens, _MAX_ROWS)
     columns = torch.tensor([*loaded.trie.order.tolist(), *end_ids])
     lengths = (num_tokens - 2 * _NUM_ROUNDS, 3)
     alive = [TokenString(tuple(random.choices(text_ids, k=length))) for length in lengths]

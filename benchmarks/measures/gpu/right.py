@@ -21,11 +21,10 @@ from inference.config import EngineConfig
 from inference.engine.prompt import PromptBuilder
 from inference.healing.covering import Crossing, Rule, find_crossing_interval
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import LanguageModel, Part, SampleRequest, Sampling
-from inference.model.loaded_model import LoadedModel
-from inference.model.loader import build_language_model, load_model
+from inference.model.language_model import LanguageModel, LoadedModel, Part, SampleRequest, Sampling
+from inference.model.loader import load_model
 from inference.model.pytorch.loader import load_torch_model
-from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.runner import TorchModel
 from inference.protocol.completion import CompletionRequest
 
 DEFAULT_MODEL = Path("models/default")
@@ -60,28 +59,28 @@ def measure_right(setting: Setting, deadline: Deadline) -> Figures:
     figures: Figures = {"right_prompts": len(walks), "right_steps": sum(map(len, walks))}
     for dtype, tolerance in TOLERANCES.items():
         subject = load_model(EngineConfig(DEFAULT_MODEL, setting.device, dtype, num_threads=1))
-        gaps = find_differing_gaps(build_language_model(subject), walks)
+        gaps = find_differing_gaps(subject.model, walks)
         figures[f"right_wrong_{dtype}"] = sum(gap > tolerance for gap in gaps)
         figures[f"right_close_{dtype}"] = sum(gap <= tolerance for gap in gaps)
         figures[f"right_largest_gap_{dtype}"] = max(gaps, default=0.0)
     return figures
 
 
-def _list_texts(loaded: LoadedModel[Runner], num_texts: int) -> list[str]:
+def _list_texts(loaded: LoadedModel[TorchModel], num_texts: int) -> list[str]:
     lengths = itertools.islice(itertools.cycle(_CONTEXTS), num_texts)
     cuts = (cut_text(loaded.encoder, loaded.vocabulary, length, index) for index, length in enumerate(lengths))
     return [cut.rstrip()[:-_CUT_CHARS] for cut in cuts]
 
 
-def walk_reference(loaded: LoadedModel[Runner], text: str, num_tokens: int) -> list[RightStep]:
+def walk_reference(loaded: LoadedModel[TorchModel], text: str, num_tokens: int) -> list[RightStep]:
     """The steps of a greedy completion, each scored member by member."""
     prompts = PromptBuilder(loaded.encoder, loaded.vocabulary, loaded.trie, loaded.start_ids)
-    prompt = prompts.build(CompletionRequest(text), loaded.runner.max_tokens - num_tokens)
-    cache = loaded.runner.new_cache(len(prompt.context_ids) + num_tokens)
+    prompt = prompts.build(CompletionRequest(text), loaded.model.runner.max_tokens - num_tokens)
+    cache = loaded.model.runner.new_cache(len(prompt.context_ids) + num_tokens)
     tree, crossings = prompt.covering.build_tree(prompt.context_ids), prompt.covering.crossings
     steps: list[RightStep] = []
     while len(steps) < num_tokens:
-        logits = loaded.runner.forward([Part(cache, tree)])
+        logits = loaded.model.runner.forward([Part(cache, tree)])
         step = _choose_exactly(loaded, tree, crossings, logits)
         cache.keep(tree, step.node)
         steps.append(step)
@@ -92,7 +91,7 @@ def walk_reference(loaded: LoadedModel[Runner], text: str, num_tokens: int) -> l
 
 
 def _choose_exactly(
-    loaded: LoadedModel[Runner], tree: TokenTree, crossings: Sequence[Crossing], logits: torch.Tensor
+    loaded: LoadedModel[TorchModel], tree: TokenTree, crossings: Sequence[Crossing], logits: torch.Tensor
 ) -> RightStep:
     """The best path and token among all members. `logits`: [num_nodes, vocab_size] float32, the chain's end first."""
     vocabulary, trie = loaded.vocabulary, loaded.trie

@@ -13,8 +13,8 @@ from benchmarks.corpora.random_models import SHAPES, TINY, Shape, load_random_mo
 from inference.config import EngineConfig
 from inference.engine.assembly import build_engine
 from inference.engine.engine import Engine
-from inference.model.loaded_model import LoadedModel
-from inference.model.pytorch.runner import Runner
+from inference.model.language_model import LoadedModel
+from inference.model.pytorch.runner import TorchModel
 
 Figures = dict[str, float | bool | None]
 
@@ -121,7 +121,7 @@ class RandomEngine:
 
     setting: Setting
     shape: Shape
-    loaded: LoadedModel[Runner]
+    loaded: LoadedModel[TorchModel]
     engine: Engine
     _owner: ExitStack = field(default_factory=ExitStack)
 

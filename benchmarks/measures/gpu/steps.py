@@ -14,7 +14,6 @@ from inference.engine.prompt import PromptBuilder
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import LanguageModel, Part, SampleRequest, Sampling, SequenceCache
-from inference.model.loader import build_language_model
 from inference.protocol.completion import CompletionRequest
 
 _READ_TOKENS = 512  # in one pass, as the engine reads
@@ -50,7 +49,7 @@ class Steps:
         """Reads a context for each sequence. Raises OverloadedError."""
         parts = loaded.loaded
         self._loaded = loaded
-        self._model: LanguageModel = build_language_model(parts)
+        self._model: LanguageModel = parts.model
         self._prompts = PromptBuilder(parts.encoder, parts.vocabulary, parts.trie, parts.start_ids)
         self._room = 2 * loaded.setting.sizes.num_context
         self._caches = [self.read_text(self._cut_text(index)) for index in range(num_sequences)]

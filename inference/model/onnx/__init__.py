@@ -7,6 +7,6 @@ graph            the ONNX graph, built from both
 graph_store      built graphs, kept in a cache folder
 reference        the same decoder in plain NumPy: what the runner must agree with when it is loaded
 kv_cache         the keys and values of one sequence, in buffers that onnxruntime reads and writes in place
-runner           forward passes: token trees in, next-token logits out
-model            the engine's interface to a model, with the runner and the sampler
+conversion       a folder to a model: converted, or mapped from the store, and checked
+model            the decoder: token trees in, next-token logits out, and choices
 """

@@ -1,43 +1,200 @@
-"""A `LanguageModel` that runs on onnxruntime, without torch."""
+"""A decoder on onnxruntime, without torch: token trees in, next-token logits out, and the choice among them.
 
-from collections.abc import Sequence
+Each sequence has a run of its own, so that what it gets does not depend on its neighbours. A product with a single row
+is computed in another way than one with several, and differs in the last bits. Therefore a single row is run with a
+second one beside it, whose results are not used: a token gets the same bits, however its text is divided into passes.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import onnxruntime
 
+from inference.errors import InvalidRequestError, ModelError, OverloadedError
+from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part, SampleRequest, SampleResult
 from inference.model.numpy_sampler import NumpyRow, NumpySampler
+from inference.model.onnx.decoder_config import DecoderConfig
+from inference.model.onnx.graph import HIDDEN
 from inference.model.onnx.kv_cache import OnnxSequenceCache
-from inference.model.onnx.runner import OnnxRunner
-from trie_cache.hot_prefixes import HotPrefixCache
-from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary
+from inference.model.onnx.row_buffer import RowBuffer, Tables, bind, bind_output
+
+_MAX_ODD_ROWS = 31  # attention takes rows in tiles of 32 or more, an even number: no tile may have a single row
+_MIN_TABLE = 1024  # positions
+_MEMORY_SIGNS = ("bad allocation", "bad_alloc", "Failed to allocate")  # in messages of onnxruntime
+
+Logits = npt.NDArray[np.float32]  # [num_rows, vocab_size]
+Bias = npt.NDArray[np.float32]  # [num_rows, num_keys], see `inference.model.onnx.graph`
 
 
 class OnnxModel:
-    """A `LanguageModel` on the CPU. Each sequence is run by itself, so it does not depend on its neighbours."""
+    """A `LanguageModel` on the CPU. Each sequence is run by itself, so it does not depend on its neighbours.
+
+    One thread at a time may use it.
+    """
 
     runs_together = False
 
-    def __init__(self, runner: OnnxRunner, vocabulary: Vocabulary, trie: Trie) -> None:
-        self.max_tokens = runner.max_tokens
-        self._runner = runner
-        self._sampler = NumpySampler(vocabulary, HotPrefixCache(trie), trie)
+    def __init__(
+        self,
+        session: onnxruntime.InferenceSession,
+        config: DecoderConfig,
+        sampler: NumpySampler,
+        constants: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        """`constants`: arrays that the session reads in place, so that they must exist as long as the model."""
+        self._session = session
+        self._constants = constants
+        self._zeros = np.zeros(0, np.float32)  # a bias under which rows see all before them
+        self._tables = config.rotary.build_tables(_MIN_TABLE)
+        self._sampler = sampler
+        self.config = config
+        self.max_tokens = config.max_tokens
 
     def new_cache(self, num_tokens: int = 256) -> OnnxSequenceCache:
         """An empty cache with room for `num_tokens`. Raises OverloadedError."""
-        return self._runner.new_cache(num_tokens)
+        return OnnxSequenceCache(self._session, self.config, num_tokens)
 
     def new_random_source(self, seed: int | None) -> np.random.Generator:
         """A random source for one candidate. `None` seeds it from the system."""
         return self._sampler.new_random_source(seed)
 
-    def forward(self, parts: Sequence[Part]) -> list[list[NumpyRow]]:
-        """Forwards the parts one after the other. Returns the rows of each part that wants them.
-
-        Raises OverloadedError; the kept tokens of the caches are then unchanged.
-        """
-        return [self._sampler.build_rows(np.stack(rows)) if rows else [] for rows in self._runner.forward(parts)]
-
     def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
         """One result for each request."""
         return self._sampler.choose(requests)
+
+    def new_buffer(self, capacity: int) -> RowBuffer:
+        """Memory for the keys and values of `capacity` tokens. Raises OverloadedError."""
+        return RowBuffer(self._session, self.config, capacity)
+
+    def forward(self, parts: Sequence[Part]) -> list[list[NumpyRow]]:
+        """Forwards the parts one after the other. Returns the rows of each part that wants them.
+
+        Raises OverloadedError or ModelError; the kept tokens of the caches are then unchanged.
+        """
+        for part in parts:
+            part.cache.reserve(part.tree.num_rows)
+        return [self._sampler.build_rows(self._forward_part(part)) for part in parts]
+
+    def run(
+        self,
+        buffer: RowBuffer,
+        num_past: int,
+        token_ids: Sequence[int],
+        positions: Sequence[int],
+        wanted_rows: Sequence[int],
+        bias: Bias | None = None,
+    ) -> Logits:
+        """Forwards new rows after the first `num_past` of the buffer, and writes their keys and values there.
+
+        The buffer needs room for one row more than the new ones. A row sees all rows before it, or what `bias` leaves
+        of them. With an empty past, onnxruntime takes 0, 1, 2 and so on for the positions.
+
+        Returns the next-token logits after the wanted rows, [num_wanted, vocab_size].
+        """
+        num_rows, num_wanted = len(token_ids), len(wanted_rows)
+        ids = np.array([_pad(token_ids)], np.int64)  # [1, num_rows or one more]
+        num_keys = num_past + ids.shape[1]
+        if bias is None:
+            bias = self._find_zeros(ids.shape[1], num_keys)
+        elif ids.shape[1] > num_rows:
+            bias = np.pad(bias, ((0, 1), (0, 1)))
+        logits = np.empty((1, len(_pad(wanted_rows)), self.config.vocab_size), np.float32)
+        inputs: dict[str, npt.NDArray[Any]] = {
+            "token_ids": ids,
+            "positions": np.array([_pad(positions)], np.int64),
+            "wanted_rows": np.array(_pad(wanted_rows), np.int64),
+            "bias": bias[None, None],
+        }
+        for name, array in inputs.items():
+            bind(buffer.binding, name, array)
+        bind_output(buffer.binding, "logits", logits)
+        buffer.bind_tables(self._find_tables(num_keys))
+        buffer.last_key[0], buffer.num_keys[()] = num_keys - 1, num_keys
+        self._run_session(buffer.binding, num_rows)
+        _check_numbers(logits)
+        return logits[0, :num_wanted]
+
+    def _forward_part(self, part: Part) -> Logits:
+        cache, tree, num_stored = part.cache, part.tree, len(part.stored)
+        assert isinstance(cache, OnnxSequenceCache), "every cache comes from new_cache"
+        assert not (part.stored and tree.chain_ids), "stored branches follow the kept tokens"
+        cache.write_rows(part.stored)
+        token_ids = [*tree.chain_ids, *tree.branch_ids[num_stored:]]
+        if not token_ids:
+            return np.empty((0, self.config.vocab_size), np.float32)
+        positions = _find_positions(tree, cache.num_tokens)[num_stored:]
+        if max(positions) >= self.max_tokens:
+            raise InvalidRequestError(
+                f"a sequence of {max(positions) + 1} tokens is longer than the {self.max_tokens} tokens of the model"
+            )
+        wanted = [*range(max(len(tree.chain_ids) - 1, 0), len(token_ids))] if part.wants_logits else []
+        bias = _build_bias(tree, cache.num_tokens, num_stored)
+        if cache.num_tokens or bias is None:
+            return self.run(cache.buffer, cache.num_tokens + num_stored, token_ids, positions, wanted, bias)
+        num_chain = len(tree.chain_ids)  # the positions are not 0, 1, 2 and so on: the chain is read before
+        ends = self.run(cache.buffer, 0, token_ids[:num_chain], positions[:num_chain], wanted[:1])
+        wanted = [row - num_chain for row in wanted[1:]]
+        below = self.run(
+            cache.buffer, num_chain, token_ids[num_chain:], positions[num_chain:], wanted, bias[num_chain:]
+        )
+        return np.concatenate([ends, below])
+
+    def _find_zeros(self, num_rows: int, num_keys: int) -> Bias:
+        size = num_rows * num_keys
+        if len(self._zeros) < size:
+            self._zeros = np.zeros(2 * size, np.float32)
+        return self._zeros[:size].reshape(num_rows, num_keys)
+
+    def _find_tables(self, num_keys: int) -> Tables:
+        """Cosines and sines of at least as many positions as there are keys, which onnxruntime wants."""
+        num_positions = len(self._tables[0])
+        if num_positions < num_keys:
+            self._tables = self.config.rotary.build_tables(max(num_keys, 2 * num_positions))
+        return self._tables
+
+    def _run_session(self, binding: Any, num_rows: int) -> None:
+        try:
+            self._session.run_with_iobinding(binding)
+        except Exception as error:  # onnxruntime has an exception for each of its codes, and documents none
+            if not any(sign in str(error) for sign in _MEMORY_SIGNS):
+                raise
+            raise OverloadedError(
+                f"there is no memory left for a forward pass over {num_rows} tokens; try again in a moment"
+            ) from error
+
+
+def _pad(values: Sequence[int]) -> list[int]:
+    """The values, and the last one once more if they would be computed in another way than more or fewer."""
+    is_alone = len(values) == 1 or (len(values) > _MAX_ODD_ROWS and len(values) % 2)
+    return [*values, values[-1]] if is_alone else [*values]
+
+
+def _find_positions(tree: TokenTree, num_kept: int) -> list[int]:
+    """The positions of the tree's rows in their sequence: the chain's, then the branches'."""
+    end = num_kept + len(tree.chain_ids)
+    return [*range(num_kept, end), *(end - 1 + depth for depth in tree.find_depths())]
+
+
+def _build_bias(tree: TokenTree, num_kept: int, num_stored: int) -> Bias | None:
+    """The bias that hides other branches; None if the branches are a single path."""
+    num_chain, num_branches = len(tree.chain_ids), len(tree.branch_ids)
+    if all(parent == (branch - 1 if branch else None) for branch, parent in enumerate(tree.parents)):
+        return None
+    first = num_kept + num_chain  # column of the first branch
+    bias = np.zeros((num_chain + num_branches, first + num_branches), np.float32)
+    bias[num_chain:, first:] = HIDDEN
+    for branch in range(num_stored, num_branches):
+        bias[num_chain + branch, [first + ancestor for ancestor in tree.iter_path(branch)]] = 0
+    return bias[num_stored:]
+
+
+def _check_numbers(logits: Logits) -> None:
+    """Raises ModelError if some are infinite or no numbers: a choice among them would be arbitrary."""
+    with np.errstate(all="ignore"):
+        sums = logits.sum(axis=-1)  # much faster than to ask each of them
+    if not np.isfinite(sums).all():
+        raise ModelError("the model's logits are infinite or no numbers: its weights are damaged or too large")

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference.model.onnx.graph import HIDDEN
-from inference.model.onnx.runner import OnnxRunner
+from inference.model.onnx.model import OnnxModel
 
 _NUM_ROWS = 256
 _NUM_SPARE_ROWS = 64  # after the store's rows, for new tokens
@@ -21,11 +21,11 @@ _FIRST = 1  # place of the store's first row: a pass with nothing before it woul
 class OnnxRowStore:
     """A `RowStore` on the CPU."""
 
-    def __init__(self, runner: OnnxRunner) -> None:
+    def __init__(self, model: OnnxModel) -> None:
         """Allocates some rows. Raises OverloadedError."""
-        self.max_tokens = runner.max_tokens
-        self._runner = runner
-        self._buffer = runner.new_buffer(_FIRST + _NUM_ROWS + _NUM_SPARE_ROWS)
+        self.max_tokens = model.max_tokens
+        self._model = model
+        self._buffer = model.new_buffer(_FIRST + _NUM_ROWS + _NUM_SPARE_ROWS)
         self._buffer.planes[:] = 0  # even a hidden NaN gives NaN
         self.capacity = _NUM_ROWS
 
@@ -51,7 +51,7 @@ class OnnxRowStore:
         num_past = _FIRST + _count_past(visible.shape[1], places[~is_needed] - _FIRST)
         self._reserve(num_past + num_new + 1)
         bias = _build_bias(places, visible, sees_new, num_past)
-        logits = self._runner.run(self._buffer, num_past, token_ids, depths, wanted, bias)
+        logits = self._model.run(self._buffer, num_past, token_ids, depths, wanted, bias)
         if places[0] != num_past or np.any(np.diff(places) != 1):
             planes = self._buffer.planes
             planes[:, :, places] = planes[:, :, num_past : num_past + num_new].copy()

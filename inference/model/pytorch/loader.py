@@ -18,12 +18,14 @@ import transformers
 
 from inference.config import AUTO_DTYPE, EngineConfig
 from inference.errors import MidtokenError, ModelError
-from inference.model.loaded_model import LoadedModel, add_tokenizer
+from inference.healing.loaded_tokenizer import load_tokenizer
+from inference.model.language_model import LoadedModel
 from inference.model.pytorch.attention import AttentionKernel
 from inference.model.pytorch.device import is_out_of_memory, refusing_when_out_of_memory
 from inference.model.pytorch.forward_check import check_forward_pass
 from inference.model.pytorch.position_check import find_max_tokens
-from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.runner import Runner, TorchModel
+from inference.model.pytorch.sampler import build_sampler
 from inference.model.pytorch.transformers_hook import ATTENTION_NAME, OWN_ATTENTION, register_attention
 
 # Settings that would give wrong logits without an error, at least in long texts.
@@ -196,9 +198,17 @@ _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 _READING = threading.Lock()
 
 
-def load_torch_model(config: EngineConfig) -> LoadedModel[Runner]:
+def load_torch_model(config: EngineConfig) -> LoadedModel[TorchModel]:
     """The model in `config.model_dir`, run with torch whether or not another runner can. Raises ModelError."""
-    return add_tokenizer(config, load_torch_runner(config))
+    return build_torch_model(config, load_torch_runner(config))
+
+
+def build_torch_model(config: EngineConfig, runner: Runner) -> LoadedModel[TorchModel]:
+    """The model of a runner, with the tokenizer of `config.model_dir`. Raises ModelError if this cannot be used."""
+    tokenizer = load_tokenizer(config.model_dir, runner.vocab_size)
+    sampler = build_sampler(runner.device, runner.dtype, tokenizer.vocabulary, tokenizer.trie)
+    model = TorchModel(runner, sampler)
+    return LoadedModel(model, tokenizer.encoder, tokenizer.vocabulary, tokenizer.trie, tokenizer.start_ids)
 
 
 def load_torch_runner(config: EngineConfig) -> Runner:

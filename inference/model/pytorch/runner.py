@@ -145,12 +145,12 @@ class TorchModel:
 
     def __init__(self, runner: Runner, sampler: Sampler) -> None:
         self.max_tokens = runner.max_tokens
-        self._runner = runner
+        self.runner = runner
         self._sampler = sampler
 
     def new_cache(self, num_tokens: int = 256) -> SequenceCache:
         """An empty cache with room for `num_tokens`. Raises OverloadedError."""
-        return self._runner.new_cache(num_tokens)
+        return self.runner.new_cache(num_tokens)
 
     def new_random_source(self, seed: int | None) -> RandomSource:
         """A random source for one candidate. `None` seeds it from the system."""
@@ -162,7 +162,7 @@ class TorchModel:
         Raises OverloadedError; the kept tokens of the caches are then unchanged.
         """
         with refusing_when_out_of_memory(f"a step of {len(parts)} sequences"):
-            rows = iter(self._sampler.build_rows(self._runner.forward(parts)))
+            rows = iter(self._sampler.build_rows(self.runner.forward(parts)))
         return [[next(rows) for _ in range(part.num_logit_rows)] for part in parts]
 
     def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:

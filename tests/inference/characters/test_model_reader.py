@@ -15,7 +15,7 @@ from inference.characters.model_reader import ModelReader
 from inference.characters.token_string import TokenString
 from inference.config import EngineConfig
 from inference.errors import ModelError, OverloadedError
-from inference.model.onnx.loader import load_onnx_runner
+from inference.model.onnx.conversion import load_onnx_model
 from inference.model.onnx.row_store import OnnxRowStore
 from inference.model.pytorch.loader import load_torch_model, load_torch_runner
 from inference.model.pytorch.row_store import TorchRowStore
@@ -87,7 +87,7 @@ def test_each_string_of_a_growing_tree_gets_the_row_of_a_plain_forward_pass(
 @pytest.mark.parametrize("seed", range(5))
 def test_each_string_gets_its_row_on_onnxruntime_too(family: str, seed: int, make_model: MakeModel) -> None:
     folder = make_model(family=family, hidden_size=64, num_attention_heads=4, num_key_value_heads=2)
-    store = OnnxRowStore(load_onnx_runner(EngineConfig(folder), None))
+    store = OnnxRowStore(load_onnx_model(EngineConfig(folder)).model)
     _check_growing_tree(PlainModel(folder), ModelReader(store, _TOY.trie, _END_IDS, 512, 4096), Random(seed))
 
 

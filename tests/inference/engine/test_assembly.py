@@ -11,7 +11,7 @@ from inference.engine.layout import Layout
 from inference.engine.prompt import PromptBuilder
 from inference.errors import ModelError
 from inference.model.language_model import LanguageModel
-from inference.model.loader import build_language_model, load_model
+from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest
 from tests.inference.conftest import MakeModel
 from tests.support.engine_bench import build_bench
@@ -49,7 +49,7 @@ def test_an_unknown_layout_is_a_model_error(make_model: MakeModel) -> None:
 def _build_prompts(config: EngineConfig) -> tuple[LanguageModel, PromptBuilder]:
     loaded = load_model(config)
     prompts = PromptBuilder(loaded.encoder, loaded.vocabulary, loaded.trie, loaded.start_ids)
-    return build_language_model(loaded), prompts
+    return loaded.model, prompts
 
 
 def test_a_model_that_was_not_trained_on_its_markers_reads_no_suffixes(

@@ -9,7 +9,7 @@ from inference.engine.fill_in import find_family
 from inference.engine.layout import FillIn, Layout
 from inference.engine.marker_check import MarkerMeasure, measure_markers
 from inference.engine.prompt import PromptBuilder
-from inference.model.loader import build_language_model, load_model
+from inference.model.loader import load_model
 from tests.inference.conftest import MakeModel
 from tests.support.memorised import build_marker_documents, write_memorised_model
 from tests.support.toys import KINDS, ToyTokenizer, build_prompts, toy_tokenizer
@@ -24,7 +24,7 @@ def _fill_in(toy: ToyTokenizer, layout: Layout) -> FillIn:
 def _measure(folder: Path, fill_in: FillIn) -> MarkerMeasure:
     loaded = load_model(EngineConfig(folder))
     prompts = PromptBuilder(loaded.encoder, loaded.vocabulary, loaded.trie, loaded.start_ids)
-    return measure_markers(build_language_model(loaded), prompts, fill_in)
+    return measure_markers(loaded.model, prompts, fill_in)
 
 
 @pytest.mark.parametrize("layout", [Layout.PSM_LINE, Layout.SPM])

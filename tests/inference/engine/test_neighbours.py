@@ -19,7 +19,6 @@ from inference.model.loader import load_model
 from inference.model.numpy_sampler import NumpyRow
 from inference.model.onnx.kv_cache import OnnxSequenceCache
 from inference.model.onnx.model import OnnxModel
-from inference.model.onnx.runner import OnnxRunner
 from inference.protocol.completion import (
     Chunks,
     CompletionRequest,
@@ -83,8 +82,8 @@ class _Bench:
 def bench() -> Iterator[_Bench]:
     """An engine with the default model on onnxruntime."""
     loaded = load_model(_CONFIG)
-    assert isinstance(loaded.runner, OnnxRunner)
-    model = _ScheduledModel(loaded.runner, loaded.vocabulary, loaded.trie)
+    assert isinstance(loaded.model, OnnxModel)
+    model = _ScheduledModel(loaded.model._session, loaded.model.config, loaded.model._sampler)
     bare = PromptBuilder(loaded.encoder, loaded.vocabulary, loaded.trie, loaded.start_ids)
     prompts = dataclasses.replace(bare, fill_in=find_fill_in(_CONFIG, model, bare))
     with closing(Engine(_CONFIG, model, prompts)) as engine:

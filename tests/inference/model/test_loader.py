@@ -10,11 +10,11 @@ from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
 from inference.model import loader
 from inference.model.language_model import Part
-from inference.model.loader import build_language_model, find_obstacle, load_model, load_runner
+from inference.model.loader import find_obstacle, load_model
 from inference.model.onnx.model import OnnxModel
-from inference.model.onnx.runner import OnnxRunner
 from inference.model.pytorch.loader import load_torch_model
-from inference.model.pytorch.runner import Runner, TorchModel
+from inference.model.pytorch.runner import TorchModel
+from tests.inference.conftest import MakeModel
 from tests.support.decoder_folders import write_decoder
 
 _DEFAULT = Path("models/default")
@@ -31,12 +31,14 @@ def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_default_model_runs_without_torch() -> None:
     loaded = load_model(EngineConfig(_DEFAULT))
 
-    assert isinstance(loaded.runner, OnnxRunner)
-    assert isinstance(build_language_model(loaded), OnnxModel)
+    assert isinstance(loaded.model, OnnxModel)
 
 
-def test_a_family_that_needs_torch_gets_it(tmp_path: Path) -> None:
-    assert isinstance(load_runner(EngineConfig(write_decoder(tmp_path, "gemma"))), Runner)
+@pytest.mark.parametrize(("family", "settings"), [("gpt2", {}), ("llama", {"dtype": "float64"})])
+def test_families_and_types_of_numbers_that_need_torch_get_it(
+    family: str, settings: dict[str, Any], make_model: MakeModel
+) -> None:
+    assert isinstance(load_model(EngineConfig(make_model(family=family), **settings)).model, TorchModel)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,7 @@ def test_without_torch_the_reason_and_the_remedy_are_said(tmp_path: Path) -> Non
     folder = write_decoder(tmp_path, "gemma")
 
     with pytest.raises(ModelError) as raised:
-        load_runner(EngineConfig(folder))
+        load_model(EngineConfig(folder))
 
     assert str(raised.value) == (
         f"cannot load the model in {folder}: it cannot be run without torch, because its family is 'gemma', and only "
@@ -66,20 +68,13 @@ def test_without_torch_the_reason_and_the_remedy_are_said(tmp_path: Path) -> Non
 
 def test_a_folder_without_a_model_is_a_model_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"no config\.json"):
-        load_runner(EngineConfig(tmp_path))
-
-
-def test_other_types_of_numbers_are_run_with_torch(tmp_path: Path) -> None:
-    folder = write_decoder(tmp_path / "model")
-    loaded = load_runner(EngineConfig(folder, dtype="float64"))
-
-    assert isinstance(loaded, Runner)
+        load_model(EngineConfig(tmp_path))
 
 
 def test_both_runners_give_the_same_logits() -> None:
     config = EngineConfig(_DEFAULT, dtype="float32")
     tree = TokenTree(tuple(range(10, 40)), (50, 51, 52), (None, 0, None))
-    models = [build_language_model(load_model(config)), build_language_model(load_torch_model(config))]
+    models = [load_model(config).model, load_torch_model(config).model]
     assert [type(model) for model in models] == [OnnxModel, TorchModel]
 
     rows = []
@@ -124,4 +119,4 @@ def test_a_folder_that_names_other_numbers_is_refused(tmp_path: Path) -> None:
     (folder / "midtoken.json").write_text('{"dtype": "int4"}')
 
     with pytest.raises(ModelError, match="dtype must be one of float32, int8, not \"'int4'\""):
-        load_runner(EngineConfig(folder))
+        load_model(EngineConfig(folder))

@@ -21,24 +21,19 @@ from benchmarks.measures.families.family_check import (
 )
 from inference.config import EngineConfig
 from inference.errors import ModelError
-from inference.healing.loaded_tokenizer import load_text_encoder
-from inference.model.loaded_model import LoadedModel
-from inference.model.pytorch.loader import load_torch_model
+from inference.model.language_model import LoadedModel
+from inference.model.pytorch.loader import build_torch_model, load_torch_model
 from inference.model.pytorch.pool import SequenceCache
-from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.runner import Runner, TorchModel
 from inference.model.pytorch.transformers_hook import ATTENTION_NAME, register_attention
-from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary
 
 
-def _load_unchecked(config: EngineConfig) -> LoadedModel[Runner]:
+def _load_unchecked(config: EngineConfig) -> LoadedModel[TorchModel]:
     """Loads a model as the product does, without any check of its layers."""
     register_attention()
     model = transformers.AutoModelForCausalLM.from_pretrained(config.model_dir, attn_implementation=ATTENTION_NAME)
     runner = Runner(model, torch.device("cpu"))
-    encoder = load_text_encoder(config.model_dir)
-    vocabulary = Vocabulary.from_folder(config.model_dir, runner.vocab_size)
-    return LoadedModel(runner, encoder, vocabulary, Trie.build(vocabulary), (0,))
+    return build_torch_model(config, runner)
 
 
 def _write(folder: Path, family: str, changes: Changes | None = None) -> Path:
@@ -67,16 +62,16 @@ def test_a_family_that_cannot_be_run_is_wrong_without_the_check_of_its_layers(fa
 
 
 def test_scaled_rope_that_a_long_neighbour_changes_is_wrong(tmp_path: Path) -> None:
-    def load_without_limit(config: EngineConfig) -> LoadedModel[Runner]:
+    def load_without_limit(config: EngineConfig) -> LoadedModel[TorchModel]:
         loaded = _load_unchecked(config)
-        loaded.runner.max_tokens = MAX_TOKENS
+        loaded.model.runner.max_tokens = MAX_TOKENS
         return loaded
 
     model = next(model for model in list_tiny_models("phi3") if model.variant == "longrope RoPE")
     write_folder(tmp_path, build_config("phi3", model.changes))
 
     assert check_folder(tmp_path, "phi3", load_torch_model).outcome is Outcome.RIGHT
-    assert load_torch_model(EngineConfig(tmp_path)).runner.max_tokens == ROPE_TOKENS  # as docs/models.md says
+    assert load_torch_model(EngineConfig(tmp_path)).model.max_tokens == ROPE_TOKENS  # as docs/models.md says
     assert check_folder(tmp_path, "phi3", load_without_limit).outcome is Outcome.WRONG
 
 
@@ -89,10 +84,10 @@ class _LeakingRunner(Runner):
 
 
 def test_a_state_that_leaks_into_the_next_sequence_is_wrong(llama: Path) -> None:
-    def load_leaking(config: EngineConfig) -> LoadedModel[Runner]:
+    def load_leaking(config: EngineConfig) -> LoadedModel[TorchModel]:
         loaded = load_torch_model(config)
-        runner = _LeakingRunner(loaded.runner._model, loaded.runner.device)
-        return dataclasses.replace(loaded, runner=runner)
+        runner = _LeakingRunner(loaded.model.runner._model, loaded.model.runner.device)
+        return build_torch_model(config, runner)
 
     assert check_folder(llama, "llama", load_leaking).outcome is Outcome.WRONG
 
@@ -124,7 +119,7 @@ def test_the_sequences_reach_the_last_position_and_start_short(llama: Path) -> N
 
 
 def _fail(error: Exception) -> FamilyResult:
-    def load(_config: EngineConfig) -> LoadedModel[Runner]:
+    def load(_config: EngineConfig) -> LoadedModel[TorchModel]:
         raise error
 
     return check_folder(Path("/folder/of/mamba"), "mamba", load)

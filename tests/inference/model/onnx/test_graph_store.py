@@ -12,26 +12,23 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from inference.config import EngineConfig
 from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
 from inference.model.onnx.graph_store import CONSTANTS_NAME, GRAPH_NAME, GraphStore
-from inference.model.onnx.loader import load_onnx_runner
-from inference.model.onnx.runner import OnnxRunner
-from tests.support.decoder_folders import change_config, write_decoder
+from inference.model.onnx.model import OnnxModel
+from tests.support.decoder_folders import change_config, load_folder, write_decoder
 
 _ROOT = Path(__file__).parents[4]
 _LIST_NAME = "digests.json"
 _SCRIPT = """
 import sys
 from pathlib import Path
-from inference.config import EngineConfig
 from inference.healing.token_tree import TokenTree
-from inference.model.onnx.loader import load_onnx_runner
-from inference.model.onnx.runner import Part
-runner = load_onnx_runner(EngineConfig(Path(sys.argv[1])), Path(sys.argv[2]))
-print(runner.forward([Part(runner.new_cache(), TokenTree((1, 2, 3)))])[0][0].tolist())
+from inference.model.language_model import Part
+from tests.support.decoder_folders import load_folder
+model = load_folder(Path(sys.argv[1]), graph_dir=Path(sys.argv[2]))
+print(model.forward([Part(model.new_cache(), TokenTree((1, 2, 3)))])[0][0].logits.tolist())
 """
 
 
@@ -42,16 +39,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def logits(folder: Path) -> list[float]:
-    return _compute(load_onnx_runner(EngineConfig(folder), None))
+    return _compute(load_folder(folder))
 
 
-def _compute(runner: OnnxRunner) -> list[float]:
-    result: list[float] = runner.forward([Part(runner.new_cache(), TokenTree((1, 2, 3)))])[0][0].tolist()
+def _compute(model: OnnxModel) -> list[float]:
+    result: list[float] = model.forward([Part(model.new_cache(), TokenTree((1, 2, 3)))])[0][0].logits.tolist()
     return result
 
 
 def _load(folder: Path, cache: Path, dtype: str = "float32") -> list[float]:
-    return _compute(load_onnx_runner(EngineConfig(folder, dtype=dtype), cache))
+    return _compute(load_folder(folder, dtype=dtype, graph_dir=cache))
 
 
 def _find_entry(cache: Path) -> Path:
@@ -127,14 +124,14 @@ def test_two_processes_that_start_at_once_both_get_the_model(folder: Path, tmp_p
     assert GraphStore(tmp_path).find(_find_entry(tmp_path).name) is not None
 
 
-def test_a_runner_stays_usable_when_its_entry_is_replaced(folder: Path, tmp_path: Path, logits: list[float]) -> None:
-    runner = load_onnx_runner(EngineConfig(folder), tmp_path)
+def test_a_model_stays_usable_when_its_entry_is_replaced(folder: Path, tmp_path: Path, logits: list[float]) -> None:
+    model = load_folder(folder, graph_dir=tmp_path)
     store = GraphStore(tmp_path)
     draft = tmp_path / "draft-other"
     shutil.copytree(_find_entry(tmp_path), draft)
     store.publish(draft, next(path.name for path in tmp_path.iterdir() if path != draft))
     assert store.find(_find_entry(tmp_path).name) is not None
-    assert _compute(runner) == logits
+    assert _compute(model) == logits
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])

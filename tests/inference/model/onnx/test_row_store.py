@@ -9,12 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from inference.config import EngineConfig
 from inference.errors import OverloadedError
-from inference.model.onnx.loader import load_onnx_runner
+from inference.model.onnx.model import OnnxModel
 from inference.model.onnx.row_store import OnnxRowStore
-from inference.model.onnx.runner import OnnxRunner
-from tests.support.decoder_folders import VOCAB_SIZE, DecoderOracle, write_decoder
+from tests.support.decoder_folders import VOCAB_SIZE, DecoderOracle, load_folder, write_decoder
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +21,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def runner(folder: Path) -> OnnxRunner:
-    return load_onnx_runner(EngineConfig(folder), None)
+def model(folder: Path) -> OnnxModel:
+    return load_folder(folder)
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +55,10 @@ def _forward(store: OnnxRowStore, tokens: Sequence[tuple[_String, int]], num_use
 @example(seed=4, num_passes=2)  # a row at the end is forwarded again, after a new token that sees it
 @given(seed=st.integers(0, 10_000), num_passes=st.integers(1, 6))
 def test_strings_that_branch_anywhere_get_the_logits_of_transformers(
-    seed: int, num_passes: int, runner: OnnxRunner, oracle: DecoderOracle
+    seed: int, num_passes: int, model: OnnxModel, oracle: DecoderOracle
 ) -> None:
     """Rows are chosen anywhere, also in front of older ones; some strings end, and their rows are used again."""
-    random, store, strings = Random(seed), OnnxRowStore(runner), [_String([], [])]
+    random, store, strings = Random(seed), OnnxRowStore(model), [_String([], [])]
     for _ in range(num_passes):
         used = {row for string in strings for row in string.rows}
         free = [row for row in range(60) if row not in used]
@@ -85,8 +83,8 @@ def test_strings_that_branch_anywhere_get_the_logits_of_transformers(
         strings = [_String([], []), *strings]
 
 
-def test_a_store_that_grows_keeps_its_rows(runner: OnnxRunner, oracle: DecoderOracle) -> None:
-    store = OnnxRowStore(runner)
+def test_a_store_that_grows_keeps_its_rows(model: OnnxModel, oracle: DecoderOracle) -> None:
+    store = OnnxRowStore(model)
     text = _String([Random(0).randrange(VOCAB_SIZE) for _ in range(20)], [*range(17), 300, 299, 298])
     _forward(store, [(text, index) for index in range(17)])
     store.grow(301)
@@ -95,14 +93,14 @@ def test_a_store_that_grows_keeps_its_rows(runner: OnnxRunner, oracle: DecoderOr
     np.testing.assert_allclose(rows[-1], oracle.forward(text.ids), atol=1e-4)
 
 
-def test_only_the_wanted_logits_are_computed(runner: OnnxRunner, oracle: DecoderOracle) -> None:
-    store = OnnxRowStore(runner)
+def test_only_the_wanted_logits_are_computed(model: OnnxModel, oracle: DecoderOracle) -> None:
+    store = OnnxRowStore(model)
     logits = store.forward([5, 6, 7], [0, 1, 2], [0, 1, 2], np.tri(3, dtype=np.bool_), [1])
     np.testing.assert_allclose(logits, [oracle.forward([5, 6])], atol=1e-4)
 
 
-def test_a_store_without_memory_says_so_and_stays(runner: OnnxRunner, oracle: DecoderOracle) -> None:
-    store = OnnxRowStore(runner)
+def test_a_store_without_memory_says_so_and_stays(model: OnnxModel, oracle: DecoderOracle) -> None:
+    store = OnnxRowStore(model)
     text = _String([1, 2, 3], [0, 1, 2])
     _forward(store, [(text, 0), (text, 1)])
     with pytest.raises(OverloadedError, match="no memory left for the keys and values"):

@@ -10,7 +10,6 @@ from inference.characters.loader import load_character_model
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
 from inference.errors import ModelError
-from inference.model.loader import build_language_model
 from inference.model.pytorch.loader import load_torch_model, load_torch_runner
 from tests.inference.conftest import MakeModel
 from tests.support.toys import END, NUM_PADDING_ROWS, toy_tokenizer, write_model
@@ -21,7 +20,7 @@ def test_a_loaded_model_has_the_folders_vocabulary(make_model: MakeModel) -> Non
 
     loaded = load_torch_model(EngineConfig(make_model("qwen")))
 
-    assert loaded.runner.vocab_size == toy.num_rows
+    assert loaded.model.runner.vocab_size == toy.num_rows
     assert loaded.vocabulary.token_bytes == toy.vocabulary.token_bytes
     assert loaded.trie.num_tokens == toy.trie.num_tokens
     assert loaded.encoder.encode(b"def") == toy.encoder.encode(b"def")
@@ -45,7 +44,7 @@ def test_texts_start_with_the_start_token_that_only_the_tokenizers_configuration
 
 
 def test_max_tokens_of_the_language_model_is_the_models_window(make_model: MakeModel) -> None:
-    model = build_language_model(load_torch_model(EngineConfig(make_model("qwen", max_position_embeddings=128))))
+    model = load_torch_model(EngineConfig(make_model("qwen", max_position_embeddings=128))).model
 
     assert model.max_tokens == 128
 

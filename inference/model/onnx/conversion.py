@@ -1,4 +1,4 @@
-"""Loads a model folder for the runner on onnxruntime, or says why the folder cannot be run that way."""
+"""A model folder for onnxruntime: converted or mapped from the store, and checked; or why it cannot be run that way."""
 
 import json
 import logging
@@ -8,14 +8,18 @@ from typing import Any
 
 from inference.config import EngineConfig
 from inference.errors import ModelError
+from inference.healing.loaded_tokenizer import load_tokenizer
+from inference.model.language_model import LoadedModel
+from inference.model.numpy_sampler import NumpySampler
 from inference.model.onnx.decoder_config import DecoderConfig, find_obstacle, read_decoder_config
 from inference.model.onnx.graph import Graph, build_graph
 from inference.model.onnx.graph_store import CONSTANTS_NAME, GRAPH_NAME, GraphStore, compute_key
+from inference.model.onnx.model import OnnxModel
 from inference.model.onnx.precision import Precision, read_precision
-from inference.model.onnx.runner import OnnxRunner
 from inference.model.onnx.session import build_session, open_session
-from inference.model.onnx.trial import check_runner
+from inference.model.onnx.trial import check_model
 from inference.model.onnx.weights import Weights, find_weight_files
+from trie_cache.hot_prefixes import HotPrefixCache
 
 _log = logging.getLogger(__name__)
 
@@ -31,24 +35,32 @@ def find_folder_obstacle(folder: Path) -> str | None:
         return str(error)
 
 
-def load_onnx_runner(config: EngineConfig, cache_folder: Path | None) -> OnnxRunner:
-    """A runner for the model in `config.model_dir`. Raises ModelError, with the reason, if it cannot be run rightly.
-
-    `cache_folder`: where built graphs are kept; None builds the graph in memory.
-    """
-    folder, precision = config.model_dir, read_precision(config.dtype)
-    obstacle = find_folder_obstacle(folder)
+def load_onnx_model(config: EngineConfig) -> LoadedModel[OnnxModel]:
+    """The model in `config.model_dir`. Raises ModelError, with the reason, if it cannot be run rightly."""
+    obstacle = find_folder_obstacle(config.model_dir)
     if obstacle is not None:
-        raise ModelError(f"cannot load the model in {folder}: {obstacle}")
-    decoder = read_decoder_config(_read_config(folder))
+        raise ModelError(f"cannot load the model in {config.model_dir}: {obstacle}")
+    decoder = read_decoder_config(_read_config(config.model_dir))
+    tokenizer = load_tokenizer(config.model_dir, decoder.vocab_size)
+    sampler = NumpySampler(tokenizer.vocabulary, HotPrefixCache(tokenizer.trie), tokenizer.trie)
+    model = load_decoder(config, decoder, sampler)
+    return LoadedModel(model, tokenizer.encoder, tokenizer.vocabulary, tokenizer.trie, tokenizer.start_ids)
+
+
+def load_decoder(config: EngineConfig, decoder: DecoderConfig, sampler: NumpySampler) -> OnnxModel:
+    """The decoder in `config.model_dir`, with a sampler for its tokens. Raises ModelError.
+
+    Built graphs are kept in `config.graph_dir`; if it is None, the graph is built in memory.
+    """
+    precision = read_precision(config.dtype)
     try:
-        with Weights(folder, decoder) as weights:
+        with Weights(config.model_dir, decoder) as weights:
             graph = build_graph(decoder, weights, precision, CONSTANTS_NAME)
-            loader = _Loader(decoder, weights, precision, graph, config.num_threads)
-            store = _open_store(cache_folder)
+            loader = _Loader(decoder, weights, precision, graph, sampler, config.num_threads)
+            store = _open_store(config.graph_dir)
             return loader.load_stored(store) if store else loader.load_in_memory()
     except ModelError as error:
-        raise ModelError(f"cannot load the model in {folder}: {error}") from error
+        raise ModelError(f"cannot load the model in {config.model_dir}: {error}") from error
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
@@ -79,15 +91,16 @@ class _Loader:
     weights: Weights
     precision: Precision
     graph: Graph
+    sampler: NumpySampler
     num_threads: int
 
-    def load_stored(self, store: GraphStore) -> OnnxRunner:
+    def load_stored(self, store: GraphStore) -> OnnxModel:
         """Maps the constants from the store, and computes them before if necessary."""
         key = compute_key(self.graph, self.weights.paths)
         path = store.find(key)
         if path is not None:
             try:
-                return OnnxRunner(open_session(path, self.num_threads), self.decoder)
+                return self._open(path)
             except Exception as error:  # onnxruntime has an exception for each of its codes, and documents none
                 _log.warning("the stored graph %s cannot be opened (%s)", path, type(error).__name__)
         try:
@@ -96,19 +109,22 @@ class _Loader:
             _log.warning("the converted model cannot be kept: %s", error)
             return self.load_in_memory()
         try:
-            runner = self._check(OnnxRunner(open_session(draft / GRAPH_NAME, self.num_threads), self.decoder))
+            model = self._check(self._open(draft / GRAPH_NAME))
         except BaseException:
             store.discard(draft)
             raise
         store.publish(draft, key)
-        return runner
+        return model
 
-    def load_in_memory(self) -> OnnxRunner:
+    def load_in_memory(self) -> OnnxModel:
         """Computes the constants in memory, of which that needs twice as much."""
         constants = {constant.name: value for constant, value in self.graph.iter_constants()}
         session = build_session(self.graph.model.SerializeToString(), constants, self.num_threads)
-        return self._check(OnnxRunner(session, self.decoder, constants))
+        return self._check(OnnxModel(session, self.decoder, self.sampler, constants))
 
-    def _check(self, runner: OnnxRunner) -> OnnxRunner:
-        check_runner(runner, self.weights, self.precision)
-        return runner
+    def _open(self, path: Path) -> OnnxModel:
+        return OnnxModel(open_session(path, self.num_threads), self.decoder, self.sampler)
+
+    def _check(self, model: OnnxModel) -> OnnxModel:
+        check_model(model, self.weights, self.precision)
+        return model

@@ -12,22 +12,18 @@ from hypothesis import strategies as st
 from benchmarks.corpora.families.tiny_families import build_config
 from benchmarks.corpora.families.tiny_folder import write_folder
 from benchmarks.corpora.families.tiny_variants import TinyModel, list_tiny_models
-from inference.config import EngineConfig
 from inference.errors import InvalidRequestError, ModelError, OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
+from inference.model.numpy_sampler import NumpyRow
+from inference.model.onnx.conversion import find_folder_obstacle
 from inference.model.onnx.kv_cache import OnnxSequenceCache, StoredRow
-from inference.model.onnx.loader import find_folder_obstacle, load_onnx_runner
-from inference.model.onnx.runner import LogitRow, OnnxRunner
-from tests.support.decoder_folders import MAX_TOKENS, SERVED, VOCAB_SIZE, DecoderOracle, write_decoder
+from inference.model.onnx.model import OnnxModel
+from tests.support.decoder_folders import MAX_TOKENS, SERVED, VOCAB_SIZE, DecoderOracle, load_folder, write_decoder
 
 _DEFAULT_MODEL = Path(__file__).parents[4] / "models/default"
 _TOLERANCE = 1e-4
 _TREE = TokenTree((3, 4, 5), (6, 7, 6, 8, 9), (None, 0, None, 2, 2))
-
-
-def _load(folder: Path, dtype: str = "float32", num_threads: int = 1) -> OnnxRunner:
-    return load_onnx_runner(EngineConfig(folder, dtype=dtype, num_threads=num_threads), None)
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +32,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def runner(folder: Path) -> OnnxRunner:
-    return _load(folder)
+def model(folder: Path) -> OnnxModel:
+    return load_folder(folder)
 
 
 @pytest.fixture(scope="module")
@@ -45,17 +41,17 @@ def oracle(folder: Path) -> DecoderOracle:
     return DecoderOracle(folder)
 
 
-def _read(runner: OnnxRunner, text: Sequence[int], piece: int = 1000) -> OnnxSequenceCache:
-    cache = runner.new_cache(8)
+def _read(model: OnnxModel, text: Sequence[int], piece: int = 1000) -> OnnxSequenceCache:
+    cache = model.new_cache(8)
     for first in range(0, len(text), piece):
         tree = TokenTree(tuple(text[first : first + piece]))
-        assert runner.forward([Part(cache, tree, wants_logits=False)]) == [[]]
+        assert model.forward([Part(cache, tree, wants_logits=False)]) == [[]]
         cache.keep(tree, None)
     return cache
 
 
-def _forward(runner: OnnxRunner, cache: OnnxSequenceCache, tree: TokenTree, *stored: StoredRow) -> list[LogitRow]:
-    return runner.forward([Part(cache, tree, stored)])[0]
+def _forward(model: OnnxModel, cache: OnnxSequenceCache, tree: TokenTree, *stored: StoredRow) -> list[NumpyRow]:
+    return model.forward([Part(cache, tree, stored)])[0]
 
 
 def _list_paths(tree: TokenTree, num_stored: int = 0) -> list[list[int]]:
@@ -67,22 +63,22 @@ def _list_paths(tree: TokenTree, num_stored: int = 0) -> list[list[int]]:
     ]
 
 
-def _check(oracle: DecoderOracle, kept: Sequence[int], paths: list[list[int]], rows: list[LogitRow]) -> None:
+def _check(oracle: DecoderOracle, kept: Sequence[int], paths: list[list[int]], rows: list[NumpyRow]) -> None:
     assert len(rows) == len(paths)
     for path, row in zip(paths, rows, strict=True):
-        np.testing.assert_allclose(row, oracle.forward([*kept, *path]), atol=_TOLERANCE)
+        np.testing.assert_allclose(row.logits, oracle.forward([*kept, *path]), atol=_TOLERANCE)
 
 
 @pytest.mark.parametrize("name", SERVED)
 def test_logits_after_all_nodes_of_a_tree_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     family, changes = SERVED[name]
     write_decoder(tmp_path, family, **changes)
-    runner, oracle = _load(tmp_path), DecoderOracle(tmp_path)
+    model, oracle = load_folder(tmp_path), DecoderOracle(tmp_path)
     kept = [Random(0).randrange(VOCAB_SIZE) for _ in range(50)]
-    cache = _read(runner, kept, 20)
-    _check(oracle, kept, _list_paths(_TREE), _forward(runner, cache, _TREE))
+    cache = _read(model, kept, 20)
+    _check(oracle, kept, _list_paths(_TREE), _forward(model, cache, _TREE))
     cache.keep(_TREE, 4)
-    _check(oracle, [*kept, 3, 4, 5, 6, 9], [[1]], _forward(runner, cache, TokenTree((1,))))
+    _check(oracle, [*kept, 3, 4, 5, 6, 9], [[1]], _forward(model, cache, TokenTree((1,))))
 
 
 _VARIANTS = [
@@ -106,10 +102,10 @@ def test_variants_of_the_families_are_run_rightly_or_refused(variant: TinyModel,
     assert is_served == ((variant.family, variant.variant) in _SERVED_VARIANTS)
     if not is_served:
         return
-    runner, oracle = _load(tmp_path), DecoderOracle(tmp_path)
-    kept = [Random(0).randrange(runner.vocab_size) for _ in range(60)]
-    cache = _read(runner, kept, 20)
-    _check(oracle, kept, _list_paths(_TREE), _forward(runner, cache, _TREE))
+    model, oracle = load_folder(tmp_path), DecoderOracle(tmp_path)
+    kept = [Random(0).randrange(model.config.vocab_size) for _ in range(60)]
+    cache = _read(model, kept, 20)
+    _check(oracle, kept, _list_paths(_TREE), _forward(model, cache, _TREE))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
@@ -119,8 +115,8 @@ def test_weights_of_each_type_are_read_from_one_file_or_several(
 ) -> None:
     write_decoder(tmp_path, dtype=dtype, shard_size=shard_size)
     assert (len(list(tmp_path.glob("*.safetensors"))) > 1) == (shard_size == "9KB")
-    runner = _load(tmp_path)
-    _check(DecoderOracle(tmp_path), [], _list_paths(_TREE), _forward(runner, runner.new_cache(), _TREE))
+    model = load_folder(tmp_path)
+    _check(DecoderOracle(tmp_path), [], _list_paths(_TREE), _forward(model, model.new_cache(), _TREE))
 
 
 @st.composite
@@ -134,13 +130,13 @@ def _trees(draw: st.DrawFn, min_chain: int = 0) -> TokenTree:
 
 @given(data=st.data())
 def test_steps_of_any_kind_one_after_the_other_give_the_logits_of_transformers(
-    data: st.DataObject, runner: OnnxRunner, oracle: DecoderOracle
+    data: st.DataObject, model: OnnxModel, oracle: DecoderOracle
 ) -> None:
-    cache, kept = runner.new_cache(data.draw(st.integers(1, 20))), [7]
-    cache.keep(_run_without_logits(runner, cache, 7), None)
+    cache, kept = model.new_cache(data.draw(st.integers(1, 20))), [7]
+    cache.keep(_run_without_logits(model, cache, 7), None)
     for _ in range(data.draw(st.integers(1, 5))):
         tree = data.draw(_trees())
-        _check(oracle, kept, _list_paths(tree), _forward(runner, cache, tree))
+        _check(oracle, kept, _list_paths(tree), _forward(model, cache, tree))
         stored = cache.copy_branches(tree)
         action = data.draw(st.sampled_from(["keep", "store", "append", "cut", "fork"]))
         if action == "keep":
@@ -153,7 +149,7 @@ def test_steps_of_any_kind_one_after_the_other_give_the_logits_of_transformers(
         if action == "store":
             bare = TokenTree((), tree.branch_ids, tree.parents)
             num_stored = data.draw(st.integers(0, len(stored)))
-            rows = _forward(runner, cache, bare, *stored[:num_stored])
+            rows = _forward(model, cache, bare, *stored[:num_stored])
             _check(oracle, kept, _list_paths(bare, num_stored), rows)
             node = data.draw(st.sampled_from([None, *range(len(tree.branch_ids))]))
             cache.keep(bare, node)
@@ -168,106 +164,107 @@ def test_steps_of_any_kind_one_after_the_other_give_the_logits_of_transformers(
         elif action == "fork":
             num_tokens = data.draw(st.one_of(st.none(), st.integers(1, len(kept))))
             other = cache.fork(num_tokens)
-            _forward(runner, other, TokenTree((1, 2, 3)))  # changes nothing in the first one
+            _forward(model, other, TokenTree((1, 2, 3)))  # changes nothing in the first one
             if data.draw(st.booleans()):
                 cache, kept = other, kept[:num_tokens]
     assert cache.num_tokens == len(kept)
-    _check(oracle, kept, [[1]], _forward(runner, cache, TokenTree((1,))))
+    _check(oracle, kept, [[1]], _forward(model, cache, TokenTree((1,))))
 
 
-def _run_without_logits(runner: OnnxRunner, cache: OnnxSequenceCache, token_id: int) -> TokenTree:
+def _run_without_logits(model: OnnxModel, cache: OnnxSequenceCache, token_id: int) -> TokenTree:
     tree = TokenTree((token_id,))
-    runner.forward([Part(cache, tree, wants_logits=False)])
+    model.forward([Part(cache, tree, wants_logits=False)])
     return tree
 
 
 @pytest.fixture(scope="module", params=["float32", "int8"])
-def default_runners(request: pytest.FixtureRequest) -> list[OnnxRunner]:
+def default_models(request: pytest.FixtureRequest) -> list[OnnxModel]:
     """The default model with one thread and with two."""
-    return [_load(_DEFAULT_MODEL, request.param, num_threads) for num_threads in (1, 2)]
+    return [load_folder(_DEFAULT_MODEL, dtype=request.param, num_threads=num_threads) for num_threads in (1, 2)]
 
 
 @example(sizes=[129, 1])  # attention takes rows in tiles
 @example(sizes=[257])
 @given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=5))
 def test_bits_do_not_depend_on_how_a_text_is_divided_into_passes_or_on_threads(
-    sizes: list[int], default_runners: list[OnnxRunner]
+    sizes: list[int], default_models: list[OnnxModel]
 ) -> None:
     text = [Random(1).randrange(8192) for _ in range(sum(sizes))]
-    _check_same_bits(default_runners, text, sizes)
+    _check_same_bits(default_models, text, sizes)
 
 
 @pytest.mark.parametrize("size", [32, 33, 65, 97])
-def test_bits_do_not_depend_on_the_division_where_heads_are_small(size: int, runner: OnnxRunner) -> None:
-    _check_same_bits([runner], [Random(1).randrange(VOCAB_SIZE) for _ in range(size)], [30, size - 30])
+def test_bits_do_not_depend_on_the_division_where_heads_are_small(size: int, model: OnnxModel) -> None:
+    _check_same_bits([model], [Random(1).randrange(VOCAB_SIZE) for _ in range(size)], [30, size - 30])
 
 
-def _check_same_bits(runners: list[OnnxRunner], text: list[int], sizes: list[int]) -> None:
-    """All runners get the same bits when they read the text in pieces as the first gets when it reads two by two."""
+def _check_same_bits(models: list[OnnxModel], text: list[int], sizes: list[int]) -> None:
+    """All models get the same bits when they read the text in pieces as the first gets when it reads two by two."""
     pairs = [2] * (len(text) // 2) + [1] * (len(text) % 2)
-    planes, rows = _read_in_pieces(runners[0], text, pairs)
-    for runner in runners:
+    planes, rows = _read_in_pieces(models[0], text, pairs)
+    for model in models:
         for division in (sizes, [len(text)]):
-            other_planes, other_rows = _read_in_pieces(runner, text, division)
+            other_planes, other_rows = _read_in_pieces(model, text, division)
             np.testing.assert_array_equal(other_planes, planes)
-            np.testing.assert_array_equal(other_rows[-1], rows[-1])
+            np.testing.assert_array_equal(other_rows[-1].logits, rows[-1].logits)
 
 
 def _read_in_pieces(
-    runner: OnnxRunner, text: list[int], sizes: list[int]
-) -> tuple[npt.NDArray[np.float32], list[LogitRow]]:
-    cache, rows, first = runner.new_cache(8), [], 0
+    model: OnnxModel, text: list[int], sizes: list[int]
+) -> tuple[npt.NDArray[np.float32], list[NumpyRow]]:
+    cache, rows, first = model.new_cache(8), [], 0
     for size in sizes:
         tree = TokenTree(tuple(text[first : first + size]))
-        rows += _forward(runner, cache, tree)
+        rows += _forward(model, cache, tree)
         cache.keep(tree, None)
         first += size
     return cache.buffer.planes[:, :, :first].copy(), rows
 
 
 @given(trees=st.lists(_trees(min_chain=1), min_size=2, max_size=4))
-def test_bits_do_not_depend_on_the_neighbours_in_a_pass(trees: list[TokenTree], runner: OnnxRunner) -> None:
-    alone = [_forward(runner, runner.new_cache(), tree) for tree in trees]
-    together = runner.forward([Part(runner.new_cache(), tree) for tree in trees])
+def test_bits_do_not_depend_on_the_neighbours_in_a_pass(trees: list[TokenTree], model: OnnxModel) -> None:
+    alone = [_forward(model, model.new_cache(), tree) for tree in trees]
+    together = model.forward([Part(model.new_cache(), tree) for tree in trees])
     for some, others in zip(alone, together, strict=True):
-        np.testing.assert_array_equal(some, others)
+        for one, other in zip(some, others, strict=True):
+            np.testing.assert_array_equal(one.logits, other.logits)
 
 
-def test_a_tree_whose_branches_are_all_stored_needs_no_run(runner: OnnxRunner, oracle: DecoderOracle) -> None:
-    cache = runner.new_cache()
-    _forward(runner, cache, _TREE)
+def test_a_tree_whose_branches_are_all_stored_needs_no_run(model: OnnxModel, oracle: DecoderOracle) -> None:
+    cache = model.new_cache()
+    _forward(model, cache, _TREE)
     stored = cache.copy_branches(_TREE)
     cache.keep(_TREE, None)
     bare = TokenTree((), _TREE.branch_ids, _TREE.parents)
-    assert _forward(runner, cache, bare, *stored) == []
+    assert _forward(model, cache, bare, *stored) == []
     cache.keep(bare, 3)
-    _check(oracle, [3, 4, 5, 6, 8], [[1]], _forward(runner, cache, TokenTree((1,))))
+    _check(oracle, [3, 4, 5, 6, 8], [[1]], _forward(model, cache, TokenTree((1,))))
 
 
 def test_the_last_position_of_the_model_is_right_and_the_next_one_is_refused(
-    runner: OnnxRunner, oracle: DecoderOracle
+    model: OnnxModel, oracle: DecoderOracle
 ) -> None:
     text = [Random(2).randrange(VOCAB_SIZE) for _ in range(MAX_TOKENS - 1)]
-    cache = _read(runner, text)
-    _check(oracle, text, [[1]], _forward(runner, cache, TokenTree((1,))))
+    cache = _read(model, text)
+    _check(oracle, text, [[1]], _forward(model, cache, TokenTree((1,))))
     with pytest.raises(InvalidRequestError, match="129 tokens is longer than the 128 tokens"):
-        _forward(runner, cache, TokenTree((1,), (2,), (None,)))
+        _forward(model, cache, TokenTree((1,), (2,), (None,)))
 
 
 @pytest.mark.parametrize("piece", [2500, 700])
 def test_long_texts_get_the_logits_of_transformers(piece: int, tmp_path: Path) -> None:
     write_decoder(tmp_path, max_position_embeddings=3000, num_hidden_layers=1)
-    runner, text = _load(tmp_path), [Random(3).randrange(VOCAB_SIZE) for _ in range(2500)]
-    cache = _read(runner, text, piece)
-    _check(DecoderOracle(tmp_path), text, [[1]], _forward(runner, cache, TokenTree((1,))))
+    model, text = load_folder(tmp_path), [Random(3).randrange(VOCAB_SIZE) for _ in range(2500)]
+    cache = _read(model, text, piece)
+    _check(DecoderOracle(tmp_path), text, [[1]], _forward(model, cache, TokenTree((1,))))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_logits_that_are_no_numbers_are_refused(value: float, runner: OnnxRunner) -> None:
-    cache = _read(runner, [1, 2])
+def test_logits_that_are_no_numbers_are_refused(value: float, model: OnnxModel) -> None:
+    cache = _read(model, [1, 2])
     cache.buffer.planes[0, 0, 0, 0] = value
     with pytest.raises(ModelError, match="infinite or no numbers"):
-        _forward(runner, cache, TokenTree((3,)))
+        _forward(model, cache, TokenTree((3,)))
 
 
 class _FullSession:
@@ -284,9 +281,9 @@ class _FullSession:
 
 
 def test_a_run_without_memory_says_so_and_keeps_the_cache(folder: Path, oracle: DecoderOracle) -> None:
-    good = _load(folder)
+    good = load_folder(folder)
     cache = _read(good, [1, 2, 3])
-    full = OnnxRunner(_FullSession(good._session), good.config)
+    full = OnnxModel(_FullSession(good._session), good.config, good._sampler)
     with pytest.raises(OverloadedError, match="no memory left for a forward pass over 3 tokens"):
         _forward(full, cache, TokenTree((4, 5), (6,), (None,)))
     assert cache.num_tokens == 3
@@ -295,9 +292,9 @@ def test_a_run_without_memory_says_so_and_keeps_the_cache(folder: Path, oracle: 
 
 @pytest.mark.parametrize(("num_tokens", "capacity", "expected"), [(1, 3, 3), (None, 1, 2), (2, 0, 2), (1, 9, 9)])
 def test_a_copy_has_the_room_that_is_asked_for(
-    num_tokens: int | None, capacity: int, expected: int, runner: OnnxRunner
+    num_tokens: int | None, capacity: int, expected: int, model: OnnxModel
 ) -> None:
-    cache = _read(runner, [1, 2])
+    cache = _read(model, [1, 2])
     cache.reserve(100)
 
     copy = cache.fork(num_tokens, capacity)
@@ -306,8 +303,8 @@ def test_a_copy_has_the_room_that_is_asked_for(
     assert copy.nbytes < cache.nbytes / 5
 
 
-def test_a_cache_that_cannot_grow_says_so_and_stays(runner: OnnxRunner, oracle: DecoderOracle) -> None:
-    cache = _read(runner, [1, 2, 3])
+def test_a_cache_that_cannot_grow_says_so_and_stays(model: OnnxModel, oracle: DecoderOracle) -> None:
+    cache = _read(model, [1, 2, 3])
     with pytest.raises(OverloadedError, match="no memory left for the keys and values"):
         cache.reserve(1 << 45)
-    _check(oracle, [1, 2, 3], [[4]], _forward(runner, cache, TokenTree((4,))))
+    _check(oracle, [1, 2, 3], [[4]], _forward(model, cache, TokenTree((4,))))

@@ -7,8 +7,8 @@ from safetensors.numpy import load_file, save_file
 
 from inference.config import EngineConfig
 from inference.errors import ModelError
-from inference.model.onnx.loader import find_folder_obstacle, load_onnx_runner
-from tests.support.decoder_folders import change_config, write_decoder
+from inference.model.onnx.conversion import find_folder_obstacle, load_onnx_model
+from tests.support.decoder_folders import change_config, load_folder, write_decoder
 
 _DEFAULT_MODEL = Path(__file__).parents[4] / "models/default"
 
@@ -34,7 +34,7 @@ def test_a_folder_that_is_not_served_is_refused_with_the_reason(
     assert find_folder_obstacle(tmp_path) is None
     change(tmp_path)
     with pytest.raises(ModelError, match=f"^cannot load the model in .*{reason}"):
-        load_onnx_runner(EngineConfig(tmp_path), None)
+        load_onnx_model(EngineConfig(tmp_path))
 
 
 def test_the_default_model_is_served() -> None:
@@ -45,13 +45,13 @@ def test_weights_that_do_not_fit_are_refused_with_the_folder(tmp_path: Path) -> 
     write_decoder(tmp_path)
     change_config(tmp_path, intermediate_size=41)
     with pytest.raises(ModelError, match=f"^cannot load the model in {tmp_path}: .* the shape"):
-        load_onnx_runner(EngineConfig(tmp_path), None)
+        load_folder(tmp_path)
 
 
 def test_another_precision_is_refused(tmp_path: Path) -> None:
     write_decoder(tmp_path)
     with pytest.raises(ModelError, match="run in float32 and int8, not in 'float16'"):
-        load_onnx_runner(EngineConfig(tmp_path, dtype="float16"), None)
+        load_folder(tmp_path, dtype="float16")
 
 
 def _replace(folder: Path, name: str, value: float) -> None:
@@ -74,4 +74,4 @@ def test_weights_that_cannot_be_those_of_a_model_are_refused(
     write_decoder(tmp_path)
     _replace(tmp_path, name, value)
     with pytest.raises(ModelError, match=reason):
-        load_onnx_runner(EngineConfig(tmp_path), None)
+        load_folder(tmp_path)
