@@ -40,32 +40,27 @@ def build_allowed_set(trie: Trie, prefix: bytes) -> AllowedSet:
 
 
 class HotPrefixCache:
-    """The allowed set of any prefix.
+    """The allowed set of any prefix. Not thread-safe.
 
     A prefix that more than 1,000 tokens start with is hot: its set is built by the constructor and never evicted. Of
     the other sets, the 256 most recently used are cached.
     """
 
     def __init__(self, trie: Trie, min_hot_tokens: int = _MIN_HOT_TOKENS, max_recent: int = _MAX_RECENT) -> None:
+        self.num_hits = 0  # lookups answered from the cache
+        self.num_misses = 0  # lookups that built a set
+        self._trie = trie
         hot_prefixes = [b"", *(prefix for prefix, _ in trie.iter_prefixes(min_hot_tokens))]
         self._hot = {prefix: build_allowed_set(trie, prefix) for prefix in hot_prefixes}
-        self._num_hot_hits = 0
-        self._find_recent = lru_cache(max_recent)(lambda prefix: build_allowed_set(trie, prefix))
-
-    @property
-    def num_hits(self) -> int:
-        """The number of lookups answered from the cache."""
-        return self._num_hot_hits + self._find_recent.cache_info().hits
-
-    @property
-    def num_misses(self) -> int:
-        """The number of lookups that built a set."""
-        return self._find_recent.cache_info().misses
+        self._find_recent = lru_cache(max_recent)(self._build)
 
     def allowed(self, prefix: bytes) -> AllowedSet:
         """The tokens that may come next while `prefix` remains to be spelled."""
-        found = self._hot.get(prefix)
-        if found is None:
-            return self._find_recent(prefix)
-        self._num_hot_hits += 1
+        num_misses = self.num_misses
+        found = self._hot.get(prefix) or self._find_recent(prefix)
+        self.num_hits += num_misses == self.num_misses
         return found
+
+    def _build(self, prefix: bytes) -> AllowedSet:
+        self.num_misses += 1
+        return build_allowed_set(self._trie, prefix)

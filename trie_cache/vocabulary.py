@@ -26,6 +26,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -209,7 +210,7 @@ def _decode_pieces(pieces: Mapping[str, int], steps: list[_Json], byte_fallback:
 
 
 def _decode_byte_level(pieces: Mapping[str, int]) -> dict[int, bytes]:
-    table = _build_byte_level_table()
+    table = dict.fromkeys(range(256), 0xFFFF) | {ord(shown): byte for byte, shown in enumerate(BYTE_LEVEL_ALPHABET)}
     tokens = {}
     for piece, token_id in pieces.items():
         try:
@@ -219,14 +220,15 @@ def _decode_byte_level(pieces: Mapping[str, int]) -> dict[int, bytes]:
     return tokens
 
 
-def _build_byte_level_table() -> dict[int, int]:
-    """For str.translate: a character of GPT-2's alphabet -> its byte; any other character below 256 -> U+FFFF.
+def _build_alphabet() -> str:
+    """Printable Latin-1 bytes are written as themselves, and the others in order from U+0100 on."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = count(0x100)
+    return "".join(chr(byte if byte in printable else next(others)) for byte in range(256))
 
-    The alphabet writes printable Latin-1 bytes as themselves, and the others in order from U+0100 on.
-    """
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {**dict.fromkeys(others, 0xFFFF), **{0x100 + index: byte for index, byte in enumerate(others)}}
+
+BYTE_LEVEL_ALPHABET = _build_alphabet()
+"""GPT-2's character for each byte."""
 
 
 def _decode_sentencepiece(pieces: Mapping[str, int], byte_fallback: bool) -> dict[int, bytes]:

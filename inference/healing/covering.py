@@ -7,7 +7,7 @@ go beyond the healed bytes. Their number is exponential.
    that the tokenizer itself makes of the healed bytes and any continuation.
 2. Exactly one token of such a string crosses the end of the healed bytes. It begins at some offset `j`,
    after the tokens of the first `j` bytes: inside a pre-token, a beginning of a canonical string is
-   canonical too. So there is one path for each offset in each boundary set.
+   canonical too. So there is one path for each offset in each split.
 3. Paths share their beginnings, so together they are a small tree. One forward pass gives the
    next-token distribution at each of its nodes.
 4. The tokens that all paths begin with are certain. They are left out of the tree: they belong to the kept tokens, and
@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from inference.healing.heal_point import HealPoint
+from inference.healing.heal_point import HealPoint, encode_pieces
 from inference.healing.text_encoder import TextEncoder
 from inference.healing.token_tree import TokenTree, TreeBuilder
 from trie_cache.trie import Interval, Trie
@@ -92,16 +92,14 @@ def find_canonical_paths(
     open pre-token or begin a new one.
     """
     paths: dict[tuple[int, ...], bytes] = {}
-    for boundaries in heal_point.boundary_sets:
-        complete = _encode_complete(encoder, heal_point.healed, boundaries)
-        last = heal_point.healed[boundaries[-1] if boundaries else 0 :]  # of the open pre-token
-        paths |= _find_open_paths(encoder, trie, complete, last + unfinished)
-        whole = complete + encoder.encode(last)  # the pre-token may end here too
-        paths |= _find_open_paths(encoder, trie, whole, unfinished)
-    for boundaries in heal_point.added_text_sets:
-        remaining_bytes = heal_point.healed[boundaries[-1] if boundaries else 0 :] + unfinished
-        if find_crossing_interval(trie, remaining_bytes).num_tokens:  # one token for all of the added text
-            paths[_encode_complete(encoder, heal_point.healed, boundaries)] = remaining_bytes
+    for opens_added_text, ends in heal_point.splits:
+        complete = encode_pieces(encoder, heal_point.healed, ends)
+        last = heal_point.healed[ends[-1] if ends else 0 :]  # of the open pre-token
+        if not opens_added_text:
+            paths |= _find_open_paths(encoder, trie, complete, last + unfinished)
+            paths |= _find_open_paths(encoder, trie, complete + encoder.encode(last), unfinished)  # it may end here too
+        elif find_crossing_interval(trie, last + unfinished).num_tokens:  # one token for all of the added text
+            paths[complete] = last + unfinished
     return paths
 
 
@@ -129,12 +127,3 @@ def find_crossing_interval(trie: Trie, remaining_bytes: bytes) -> Interval:
 def build_root_covering(remaining_bytes: bytes, rule: Rule) -> CoveringTree:
     """A covering without branches: the next token follows the kept tokens directly, under `rule`."""
     return CoveringTree(TreeBuilder(), (Crossing(None, remaining_bytes, rule),))
-
-
-def _encode_complete(encoder: TextEncoder, healed: bytes, boundaries: tuple[int, ...]) -> tuple[int, ...]:
-    starts = (0, *boundaries)
-    return tuple(
-        token_id
-        for start, end in zip(starts, boundaries, strict=False)
-        for token_id in encoder.encode(healed[start:end])
-    )

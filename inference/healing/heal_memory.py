@@ -11,7 +11,7 @@ from typing import TypeVar
 from inference.healing.heal_point import HealPoint, find_tail_heal_point, prepare_text
 from inference.healing.text_encoder import TextEncoder
 
-Comparable = TypeVar("Comparable", str, list[int])
+Comparable = TypeVar("Comparable", str, list[int], tuple[int, ...])
 
 _MAX_TEXTS = 16
 _MAX_MARKS = 128

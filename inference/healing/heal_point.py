@@ -13,15 +13,33 @@ Naive form: tokenize the text with every possible continuation, and keep the tok
 The covering may find a nearer one, inside the open pre-token: see `inference.healing.covering`.
 """
 
-from collections.abc import Set
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise, takewhile
+from typing import NamedTuple
 
-from inference.healing.open_tail import find_open_tail
-from inference.healing.text_encoder import TextEncoder
+from inference.healing.text_encoder import PreToken, TextEncoder
 
+# The continuations to try, one for each branch of the known pre-tokenizers' patterns: letters in
+# both cases, blank and letter, digits up to a group of three, line ends with and without
+# indentation, quotes, contractions and the letters that complete one ("'" and "s", "'l" and "l", "'r"
+# and "e"), punctuation, wide characters and their punctuation, a combining mark, an emoji and its joiner.
+_PROBES = (
+    "a", "A", "aA", "Aa", " a", " A", "  a", "1", "12", "123", " 1", "\n", "\n\n", "\n a", "\r\n", " \n", "\t", "\ta",
+    " ", "  ", "'", "'s", "'ll a", "s", "l", "e", '"', ".", "=", "(", " (", "_a", "/", "//", "é", "中", "。", " 中",
+    "\u0301", "😀", "\u200d", "\xa0",
+)  # fmt: skip
+_NUM_TAIL_PRE_TOKENS = 3  # a contraction joins three ("it", "'", "s"); where more can change, the tail grows
+_TAIL_GROWTH = 4
 _MAX_HEALED_BYTES = 256  # exceeded by long runs of blanks, base64, CJK lines, minified code
 _REACH_BYTES = 128  # the longest token of the vocabularies in use, so the earliest start of a crossing token
+
+
+class Split(NamedTuple):
+    """A way in which the end of a text may be split into pre-tokens, depending on what follows."""
+
+    opens_added_text: bool  # at the last of the ends, an added text begins that goes beyond the text
+    ends: tuple[int, ...]  # byte offsets where pre-tokens end
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +48,20 @@ class HealPoint:
 
     kept_ids: tuple[int, ...]  # tokens of everything before the healed bytes
     healed: bytes  # the text after the heal point, which the model generates again
-    boundary_sets: tuple[tuple[int, ...], ...]  # in each: byte offsets in `healed` where pre-tokens end
-    added_text_sets: tuple[tuple[int, ...], ...] = ()  # the same, if an added text begins at the last of the offsets
+    splits: tuple[Split, ...]  # in which the healed bytes may be split
     num_unsettled_bytes: int = 0  # the last bytes, which a normalizer may change; the heal point stays before them
     num_stable_bytes: int = 0  # dropping these first bytes would not move the heal point
     num_stable_ids: int = 0  # the number of their tokens, the first of `kept_ids`
+
+
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    """The end of a text, and how it may be split. All offsets are in bytes from its start."""
+
+    start: int  # in the whole text
+    data: bytes
+    splits: set[Split]
+    shared: tuple[int, ...]  # the boundaries that all splits begin with
 
 
 def find_heal_point(encoder: TextEncoder, text: str) -> HealPoint:
@@ -64,21 +91,18 @@ def find_tail_heal_point(
 ) -> HealPoint | None:
     """Like `find_section_heal_point`, for the end of a text. None if what comes before it may matter."""
     if not text:
-        return HealPoint((), b"", ((),)) if is_beginning else None
+        return HealPoint((), b"", (Split(False, ()),)) if is_beginning else None
     whole = encoder.split(text)
-    tail = find_open_tail(encoder, text, whole, is_beginning)
+    tail = _find_open_tail(encoder, text, whole, is_beginning)
     if tail is None:
         return None
-    last_start = len(tail.data) - num_unsettled_bytes
-    shared = tuple([end for end in tail.shared if end <= last_start]) if num_unsettled_bytes else tail.shared
+    shared = [end for end in tail.shared if end <= len(tail.data) - num_unsettled_bytes]
     start = shared[-1] if shared else 0
-    stable = [piece.data for piece in takewhile(lambda piece: piece.end <= tail.start, whole)]
-    stable_ids = _encode_all(encoder, stable)
+    stable_ids = _encode_all(encoder, [piece.data for piece in whole if piece.end <= tail.start])
     point = HealPoint(
-        kept_ids=stable_ids + _encode_all(encoder, [tail.data[at:end] for at, end in pairwise((0, *shared))]),
+        kept_ids=stable_ids + encode_pieces(encoder, tail.data, shared),
         healed=tail.data[start:],
-        boundary_sets=_move_sets(tail.boundary_sets, len(shared), start),
-        added_text_sets=_move_sets(tail.added_text_sets, len(shared), start),
+        splits=_move(tail.splits, len(shared), start),
         num_unsettled_bytes=num_unsettled_bytes,
         num_stable_bytes=tail.start,
         num_stable_ids=len(stable_ids),
@@ -86,9 +110,70 @@ def find_tail_heal_point(
     return _shorten(encoder, point)
 
 
-def _move_sets(sets: Set[tuple[int, ...]], num_shared: int, start: int) -> tuple[tuple[int, ...], ...]:
-    """The sets without their shared boundaries, counted from `start`."""
-    return tuple(sorted({tuple([end - start for end in boundaries[num_shared:]]) for boundaries in sets}))
+def _move(splits: Iterable[Split], num_shared: int, start: int) -> tuple[Split, ...]:
+    """The splits without their shared boundaries, counted from `start`."""
+    moved = {Split(opens, tuple([end - start for end in ends[num_shared:]])) for opens, ends in splits}
+    return tuple(sorted(moved))
+
+
+def _find_open_tail(encoder: TextEncoder, text: str, whole: list[PreToken], is_beginning: bool) -> _Tail | None:
+    """The shortest tail that decides the heal point.
+
+    It is settled if all continuations share a boundary inside it, and if it is split in the same way as in the whole
+    text, so that nothing before it matters. None if that would take more than the text, which is no beginning.
+    """
+    data = text.encode()
+    openings = encoder.find_openings(text)
+    num_pre_tokens = _NUM_TAIL_PRE_TOKENS
+    while True:
+        anchor = _find_anchor(whole, num_pre_tokens, data)
+        if not anchor and not is_beginning:
+            return None
+        start = whole[anchor - 1].end if anchor else 0
+        tail_text = data[start:].decode()
+        if not anchor or max(openings, default=0) <= len(tail_text):
+            splits = _find_splits(encoder, tail_text, openings)
+            shared = _find_shared({split.ends for split in splits})
+            ends = [start + piece.end for piece in encoder.split(tail_text)]
+            if not anchor or (shared and ends == [piece.end for piece in whole[anchor:]]):
+                return _Tail(start, data[start:], splits, shared)
+        num_pre_tokens *= _TAIL_GROWTH
+
+
+def _find_anchor(pre_tokens: list[PreToken], num_pre_tokens: int, data: bytes) -> int:
+    """How many of the first pre-tokens are before the tail, which has about `num_pre_tokens` and begins a character."""
+    anchor = _skip_blanks(pre_tokens, len(pre_tokens))
+    anchor = _skip_blanks(pre_tokens, max(anchor - num_pre_tokens, 0))
+    while anchor and data[pre_tokens[anchor - 1].end] & 0xC0 == 0x80:
+        anchor -= 1
+    return anchor
+
+
+def _skip_blanks(pre_tokens: list[PreToken], anchor: int) -> int:
+    while anchor and pre_tokens[anchor - 1].data.decode(errors="replace").isspace():
+        anchor -= 1
+    return anchor
+
+
+def _find_splits(encoder: TextEncoder, text: str, openings: list[int]) -> set[Split]:
+    """How the text is split before each of the continuations, and before an added text at each of the openings."""
+    splits = {
+        Split(True, tuple([piece.end for piece in encoder.split(text[: len(text) - num_chars])]))
+        for num_chars in openings
+    }
+    num_bytes = len(text.encode())
+    for probe in _PROBES:
+        pre_tokens = encoder.split(text + probe)
+        ends = tuple([piece.end for piece in pre_tokens if piece.end <= num_bytes])
+        goes_beyond = bool(openings and num_bytes) and (not ends or ends[-1] < num_bytes)
+        splits.add(Split(goes_beyond and encoder.is_added_text(pre_tokens[len(ends)].data), ends))
+    return splits
+
+
+def _find_shared(boundary_sets: set[tuple[int, ...]]) -> tuple[int, ...]:
+    """The longest common beginning of all boundary sets, which is that of the smallest and the greatest one."""
+    pairs = zip(min(boundary_sets), max(boundary_sets), strict=False)
+    return tuple([end for end, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)])
 
 
 def encode_text(encoder: TextEncoder, text: str) -> tuple[int, ...]:
@@ -107,6 +192,11 @@ def encode_literally(encoder: TextEncoder, text: str) -> tuple[int, ...]:
     return _encode_all(encoder, [piece.data for piece in encoder.split(text)])
 
 
+def encode_pieces(encoder: TextEncoder, data: bytes, ends: Sequence[int]) -> tuple[int, ...]:
+    """The tokens of the pre-tokens in `data` that end at `ends`."""
+    return _encode_all(encoder, [data[start:end] for start, end in pairwise((0, *ends))])
+
+
 def _encode_all(encoder: TextEncoder, pre_tokens: list[bytes]) -> tuple[int, ...]:
     return tuple(chain.from_iterable(map(encoder.encode, pre_tokens)))
 
@@ -114,7 +204,7 @@ def _encode_all(encoder: TextEncoder, pre_tokens: list[bytes]) -> tuple[int, ...
 def _shorten(encoder: TextEncoder, point: HealPoint) -> HealPoint:
     """Moves the heal point into a very long open pre-token, to a position before which its tokens no longer change.
 
-    If the boundary sets differ before that position, the boundaries of the text without a continuation are used.
+    If the splits differ before that position, the boundaries of the text without a continuation are used.
     Only in this case is the heal point inexact. The tree stays small.
     """
     if len(point.healed) <= _MAX_HEALED_BYTES:
@@ -132,37 +222,33 @@ def _shorten(encoder: TextEncoder, point: HealPoint) -> HealPoint:
 def _split_healed(encoder: TextEncoder, point: HealPoint) -> tuple[int, ...]:
     """The boundaries without a continuation; or those of some continuation, if the first is inside a character."""
     if point.healed[0] & 0xC0 == 0x80:
-        return max(point.boundary_sets)
+        return max(split.ends for split in point.splits if not split.opens_added_text)
     return tuple(accumulate(len(piece.data) for piece in encoder.split(point.healed.decode())))
 
 
 def _cut_at(encoder: TextEncoder, point: HealPoint, ends: tuple[int, ...], cut: int) -> HealPoint | None:
     """The heal point moved to `cut`, or None if `cut` is not a token boundary in every continuation."""
     healed = point.healed
-    complete = tuple(end for end in ends if end < cut)
-    boundary_sets = _find_after(point.boundary_sets, complete, cut)
-    added_text_sets = _find_after(point.added_text_sets, complete, cut)
+    complete = tuple([end for end in ends if end < cut])
+    splits = _find_after(point.splits, complete, cut)
+    plain = [split.ends for split in splits if not split.opens_added_text]
     start = complete[-1] if complete else 0
     stem, following = encoder.encode_beginning(healed[start:cut]), encoder.encode_beginning(healed[cut:])
-    if not boundary_sets or encoder.encode_beginning(healed[start:]) != stem + following:
+    if not plain or encoder.encode_beginning(healed[start:]) != stem + following:
         return None
-    ends_to_try = {*range(len(healed) - _REACH_BYTES, len(healed)), *chain.from_iterable(boundary_sets)}
+    ends_to_try = {*range(len(healed) - _REACH_BYTES, len(healed)), *chain.from_iterable(plain)}
     if any(encoder.encode_beginning(healed[cut:end])[:1] != following[:1] for end in ends_to_try if end > cut):
         return None
-    complete_ids = _encode_all(encoder, [healed[at:end] for at, end in pairwise((0, *complete))])
     return replace(
         point,
-        kept_ids=(*point.kept_ids, *complete_ids, *stem),
+        kept_ids=(*point.kept_ids, *encode_pieces(encoder, healed, complete), *stem),
         healed=healed[cut:],
-        boundary_sets=_move_sets(boundary_sets, 0, cut),
-        added_text_sets=_move_sets({ends for ends in added_text_sets if ends}, 0, cut),
+        splits=_move(splits, 0, cut),
     )
 
 
-def _find_after(sets: tuple[tuple[int, ...], ...], complete: tuple[int, ...], cut: int) -> frozenset[tuple[int, ...]]:
-    """The boundaries after `cut` in those sets that are equal to `complete` before it."""
-    return frozenset(
-        tuple([end for end in ends if end > cut])
-        for ends in sets
-        if tuple([end for end in ends if end < cut]) == complete
-    )
+def _find_after(splits: Iterable[Split], complete: tuple[int, ...], cut: int) -> list[Split]:
+    """Those of the splits that are equal to `complete` before `cut`, with their boundaries after it."""
+    same = [split for split in splits if tuple([end for end in split.ends if end < cut]) == complete]
+    after = [Split(opens, tuple([end for end in ends if end > cut])) for opens, ends in same]
+    return [split for split in after if split.ends or not split.opens_added_text]

@@ -1,25 +1,68 @@
-"""Loads the tokenizer of a model folder: right, or refused with one sentence that names what is not supported."""
+"""Loads the tokenizer of a model folder: right, or refused with one sentence that names what is not supported.
 
+*Right* is checked in two ways, on texts that tokenizers disagree about. For each text of a sample, the ids are those of
+the `tokenizers` library, their bytes join to the text, and the kept tokens of its first half are the first tokens of
+the whole. And no continuation moves boundaries between pre-tokens in a way that the heal point does not foresee. It
+tries some forty continuations, which is enough for the patterns in use, but a pattern may look further ahead, or join
+what is further back: `\\w+(?=\\()` splits a word when a parenthesis follows later letters, and `"[^"]*"` joins
+everything since the opening quote.
+
+Two differences are intended. Text that looks like a control token is text: the library encodes it here without control
+marks. And a typed U+2581 remains one in SentencePiece: it is not in the sample.
+"""
+
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, product
 from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
 
 from inference.errors import ModelError
-from inference.healing.byte_level_encoder import ByteLevelEncoder
-from inference.healing.continuation_check import check_reach
+from inference.healing.heal_memory import count_common
+from inference.healing.heal_point import HealPoint, encode_text, find_heal_point
 from inference.healing.sentencepiece_encoder import SentencePieceEncoder
-from inference.healing.start_tokens import find_start_ids
-from inference.healing.text_encoder import TextEncoder
-from inference.healing.tokenizer_check import check_tokenizer
-from inference.healing.tokenizer_file import TokenizerFile, read_tokenizer_file
+from inference.healing.text_encoder import ByteLevelEncoder, TextEncoder
+from inference.healing.tokenizer_file import BLANK_MARK, TokenizerFile, read_tokenizer_file
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary, VocabularyError
+
+_MAX_ADDED_TEXTS = 48  # so many of the added texts are in the sample
+_NUM_SHOWN = 4  # tokens in a message
+_NUM_BYTES_SHOWN = 12
+
+_TEXTS = (
+    "def get_node(self, name='x'):\n    return  self.nodes[name]  # don't we'll I'M they'RE\n\n\n",
+    "x = 1 + 12*123 - 1234.56789 / 0xFF_00 ** 1e-9; y=12345678901234567890\r\n\r\n\t\tif (a==b) {\n\t}\n",
+    "  leading\n \n  \n\n   \t \n trailing   ",
+    "für Straße café cafe\u0301 n\u0303 \u0301x A\u030a ﬁ ½ ¼ ² ÷ üöø Ü\xa0\u3000\u2009\u2028\x85\x0b\x0c\x1c\x7f\x00.",
+    "中文字符，日本語。「の」한국어 العربية हिन्दी ไทย עִבְרִית 😀👩‍💻👍🏽🇩🇪\ufeff\u200b\ufffd\ue000\U000f0000\U0010ffff",
+    "HTTPServer camelCase snake_case __init__ ... -> => != // /* */ \"\"\" ''' `` “” ’s $@\\ #### ==== ---- ((([[[{{{",
+    "<b>not a mark</b> <| [x] <0x41> Ġ Ċ ſ ǅ Ⅷ ٣ 3.14 1_000 1,000,000 12a 1a2b3c a1 007",
+    "a" * 70 + " " * 70 + "\n" * 40 + "=" * 70 + "é" * 30 + "7" * 16 + "\t" * 20 + "中" * 20,
+)
+_FIRST_CHARACTERS = (*range(0x20), *range(0x7F, 0x250), *range(0x250, 0x3100, 0x3F))
+_LATER_CHARACTERS = (*range(0x3100, 0xD800, 0x3F1), *range(0xE000, 0x10000, 0x171), *range(0x10000, 0x110000, 0x7ABC))
+_BEGUN = (  # texts that end inside a construct which some pattern might close
+    "foo bar",
+    'x = "ab cd, ef gh',
+    "x 'ab cd, ef gh",
+    "to ab.cd-ef.gh",
+    "f(ab, [cd {ef <gh",
+    "1 12.345,678",
+    "/* ab // cd # ef\n  gh",
+    "  \t\n \n   ",
+)
+_PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+_CONTINUATIONS = ["".join(parts) for parts in product(("", "a"), _PUNCTUATION, ("", "a"))]
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedTokenizer:
-    """A tokenizer, and the bytes of its tokens."""
+    """All that is known of a model's tokenizer."""
 
     encoder: TextEncoder
     vocabulary: Vocabulary
@@ -37,8 +80,8 @@ def load_tokenizer(model_dir: Path, num_rows: int | None = None) -> LoadedTokeni
     with _naming_file(model_dir):
         encoder = build_text_encoder(file)
         vocabulary = Vocabulary.from_folder(model_dir, num_rows)
-        check_tokenizer(file, encoder, vocabulary)
-        check_reach(encoder)
+        _check_sample(file, encoder, vocabulary)
+        _check_boundaries(encoder)
     start_ids = find_start_ids(encoder.start_ids, model_dir, vocabulary)
     return LoadedTokenizer(encoder, vocabulary, Trie.build(vocabulary), start_ids)
 
@@ -55,6 +98,30 @@ def build_text_encoder(file: TokenizerFile) -> TextEncoder:
     return SentencePieceEncoder(file) if file.is_sentencepiece else ByteLevelEncoder(file)
 
 
+def find_start_ids(written: tuple[int, ...], model_dir: Path, vocabulary: Vocabulary) -> tuple[int, ...]:
+    """The tokens that every text of the model begins with.
+
+    The first of these that there is: `written` (by the tokenizer's file), the start token that `tokenizer_config.json`
+    asks for (as DeepSeek's does, whose `tokenizer.json` writes none), the token that ends a text, the start token that
+    is only named. Raises ModelError if there is none, or if the model has no row for it.
+    """
+    path = model_dir / "tokenizer_config.json"  # `Vocabulary.from_folder` has read it
+    config: Any = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    token = config.get("bos_token")
+    named_id = vocabulary.special_id(str(token["content"] if isinstance(token, dict) else token))
+    named = () if named_id is None else (named_id,)
+    asked = named if config.get("add_bos_token") is True else ()
+    start_ids = written or asked or tuple(sorted(vocabulary.end_ids))[:1] or named
+    if not start_ids:
+        raise ModelError(f"{model_dir} names no token that a text begins or ends with")
+    if max(start_ids) >= vocabulary.num_rows:
+        raise ModelError(
+            f"{model_dir / 'tokenizer.json'}: texts begin with the token {max(start_ids)}, but the model's head has "
+            f"{vocabulary.num_rows} rows; the tokenizer is of another model"
+        )
+    return start_ids
+
+
 @contextmanager
 def _naming_file(model_dir: Path) -> Iterator[None]:
     """Inside the context, a refusal gets the path of the file. The errors of a vocabulary name theirs."""
@@ -64,3 +131,95 @@ def _naming_file(model_dir: Path) -> Iterator[None]:
         raise ModelError(str(error)) from error
     except ModelError as error:
         raise ModelError(f"{model_dir / 'tokenizer.json'}: {error}") from None
+
+
+def _check_sample(file: TokenizerFile, encoder: TextEncoder, vocabulary: Vocabulary) -> None:
+    """Raises ModelError if the encoder, or the bytes of the vocabulary, differ from the tokenizer."""
+    plain = file.build_plain()
+    id_of = {token.token_id: token.content for token in chain.from_iterable(file.added_texts)}
+    added_ids = {plain.token_to_id(content): token_id for token_id, content in id_of.items()}
+    for text in _iter_sample(file):
+        expected = tuple(
+            [added_ids.get(token_id, token_id) for token_id in plain.encode(text, add_special_tokens=False).ids]
+        )
+        _check_ids(file.tokenizer, encode_text(encoder, text), expected)
+        _check_bytes(encoder, vocabulary, text, expected)
+        _check_kept(file.tokenizer, encoder, text, expected)
+
+
+def _iter_sample(file: TokenizerFile) -> Iterator[str]:
+    yield from _TEXTS
+    for characters in (_FIRST_CHARACTERS, _LATER_CHARACTERS):
+        text = "".join([chr(code) for code in characters]).replace(BLANK_MARK, "")
+        yield text
+        yield " ".join(text[::5])
+    texts = [token.content for token in chain.from_iterable(file.added_texts)]
+    some = texts[:: -(-len(texts) // _MAX_ADDED_TEXTS)] if texts else []
+    for content in some:
+        yield f"a{content}b  {content} {content}{content[:-1]}\n{content[1:]}.{content}"
+
+
+def _check_ids(tokenizer: Tokenizer, ids: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    if ids != expected:
+        at = count_common(ids, expected)
+        raise ModelError(
+            f"midtoken would encode a text otherwise than this tokenizer: after {_show(tokenizer, expected[:at][-2:])} "
+            f"it makes {_show(tokenizer, ids[at:])}, the tokenizer {_show(tokenizer, expected[at:])}"
+        )
+
+
+def _check_bytes(encoder: TextEncoder, vocabulary: Vocabulary, text: str, ids: tuple[int, ...]) -> None:
+    text = encoder.normalize(text)
+    data = (encoder.find_dummy_prefix(text) + text).encode()
+    start = 0
+    for token_id in ids:
+        token = vocabulary.token_bytes[token_id] if token_id < vocabulary.num_rows else b""
+        if not token or not data.startswith(token, start):
+            raise ModelError(
+                f"token {token_id} has the bytes {token!r}, but the tokenizer writes it for the beginning of "
+                f"{data[start : start + _NUM_BYTES_SHOWN].decode(errors='replace')!r}"
+            )
+        start += len(token)
+    if start != len(data):
+        dropped = data[start : start + _NUM_BYTES_SHOWN].decode(errors="replace")
+        raise ModelError(f"the tokenizer drops the end of a text, {dropped!r}")
+
+
+def _check_kept(tokenizer: Tokenizer, encoder: TextEncoder, text: str, expected: tuple[int, ...]) -> None:
+    for cut in (len(text) // 3, 2 * len(text) // 3):
+        kept_ids = find_heal_point(encoder, text[:cut]).kept_ids
+        if expected[: len(kept_ids)] != kept_ids:
+            at = count_common(kept_ids, expected)
+            raise ModelError(
+                f"text after {text[max(cut - 12, 0) : cut]!r} changes tokens that midtoken takes for settled: "
+                f"{_show(tokenizer, kept_ids[at:])} becomes {_show(tokenizer, expected[at:])}"
+            )
+
+
+def _show(tokenizer: Tokenizer, ids: tuple[int, ...]) -> str:
+    shown = [f"{tokenizer.id_to_token(token_id)!r} ({token_id})" for token_id in ids[:_NUM_SHOWN]]
+    return ", ".join(shown) or "nothing"
+
+
+def _check_boundaries(encoder: TextEncoder) -> None:
+    """Raises ModelError if a continuation moves boundaries in another way than the heal point foresees."""
+    for begun in _BEGUN:
+        point = find_heal_point(encoder, begun)
+        text = encoder.find_dummy_prefix(begun) + begun
+        start = len(text.encode()) - len(point.healed)
+        kept = tuple(piece.end for piece in encoder.split(text) if piece.end <= start)
+        for more in _CONTINUATIONS:
+            ends = tuple([piece.end for piece in encoder.split(text + more)])
+            if tuple([end for end in ends if end <= start]) != kept or not _is_foreseen(point, start, ends):
+                raise ModelError(
+                    f"pre_tokenizer: {more!r} after {begun!r} moves the boundaries of pre-tokens in a way "
+                    "that midtoken does not foresee, so it is not supported"
+                )
+
+
+def _is_foreseen(point: HealPoint, start: int, ends: tuple[int, ...]) -> bool:
+    """True if the heal point has a split with these boundaries. One more at the cursor changes nothing."""
+    num_bytes = len(point.healed)
+    found = tuple([end - start for end in ends if start < end <= start + num_bytes])
+    sets = {split.ends for split in point.splits}
+    return found in sets or (found[-1:] == (num_bytes,) and found[:-1] in sets)

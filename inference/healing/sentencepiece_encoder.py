@@ -6,16 +6,17 @@ character, and the text can be split there; in the same way around line ends and
 """
 
 import re
+from collections.abc import Iterator
+from itertools import accumulate
 
 from tokenizers import Tokenizer
 
 from inference.errors import ModelError
-from inference.healing.added_texts import AddedTexts
-from inference.healing.text_encoder import PreToken, cache_short
+from inference.healing.text_encoder import PreToken, TextEncoder
 from inference.healing.tokenizer_file import BLANK_MARK, TokenizerFile
 
 
-class SentencePieceEncoder:
+class SentencePieceEncoder(TextEncoder):
     """The text encoder of a SentencePiece BPE tokenizer.
 
     A U+2581 in the text itself is encoded as byte tokens. The tokenizer would turn it into a blank, and
@@ -24,59 +25,31 @@ class SentencePieceEncoder:
 
     def __init__(self, file: TokenizerFile) -> None:
         """Raises ModelError if merges join words, a byte has no token, or the pre-tokenizer changes the text."""
+        super().__init__(file.added_texts, file.find_start_ids())
         self._pattern = _build_pattern(file.merges)
         self._model = file.tokenizer.model
         self._byte_ids = _find_byte_ids(file.tokenizer.get_vocab(with_added_tokens=False))
         self._pre_tokenizer = file.pre_tokenizer
-        self._added_texts = AddedTexts(file.added_texts)
         self._control_ids = file.control_ids
         self._dummy_prefix = " " if _adds_blank(file.tokenizer, "a") else ""
         self._dummy_prefix_before_blank = " " if _adds_blank(file.tokenizer, " a") else ""
-        self.start_ids = file.find_start_ids()
-        self.encode = cache_short(self._encode)
-        self.find_openings = self._added_texts.find_openings
-
-    def normalize(self, text: str) -> str:
-        return text
-
-    def count_unsettled(self, text: str) -> int:  # noqa: ARG002  # a normalizer that composes is refused
-        return 0
 
     def find_dummy_prefix(self, text: str) -> str:
         return self._dummy_prefix_before_blank if text.startswith(" ") else self._dummy_prefix
 
-    def split(self, text: str) -> list[PreToken]:
-        end, pre_tokens = 0, []
-        for piece in self._iter_pieces(text):
-            data = piece.encode()
-            end += len(data)
-            pre_tokens.append(PreToken(data, end))
-        return pre_tokens
+    def _split_plain(self, text: str, start: int) -> list[PreToken]:
+        data = [piece.encode() for piece in self._iter_pieces(text)]
+        return [PreToken(each, start + end) for each, end in zip(data, accumulate(map(len, data)), strict=True)]
 
-    def _iter_pieces(self, text: str) -> list[str]:
-        if not self._added_texts.has_any:
-            return self._split_plain(text)
-        pieces: list[str] = []
-        for piece in self._added_texts.split(text):
-            pieces += [piece] if self.is_added_text(piece.encode()) else self._split_plain(piece)
-        return pieces
-
-    def _split_plain(self, text: str) -> list[str]:
+    def _iter_pieces(self, text: str) -> Iterator[str]:
         if self._pre_tokenizer is None:
-            return self._pattern.findall(text)
-        shown = [piece for piece, _ in self._pre_tokenizer.pre_tokenize_str(text.replace(" ", BLANK_MARK))]
-        start, pieces = 0, []
-        for piece in shown:  # each has one character for one of the text
-            pieces += self._pattern.findall(text[start : start + len(piece)])
-            start += len(piece)
-        return pieces
-
-    def is_added_text(self, pre_token: bytes) -> bool:
-        return self._added_texts.find_id(pre_token) is not None
-
-    def _encode(self, pre_token: bytes) -> tuple[int, ...]:
-        added_id = self._added_texts.find_id(pre_token)
-        return self.encode_beginning(pre_token) if added_id is None else (added_id,)
+            yield from self._pattern.findall(text)
+            return
+        start = 0
+        for shown, _ in self._pre_tokenizer.pre_tokenize_str(text.replace(" ", BLANK_MARK)):
+            end = start + len(shown)  # it has one character for one of the text
+            yield from self._pattern.findall(text[start:end])
+            start = end
 
     def encode_beginning(self, beginning: bytes) -> tuple[int, ...]:
         whole = beginning.decode(errors="ignore")  # without an incomplete character at the end

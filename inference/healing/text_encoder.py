@@ -5,14 +5,28 @@ between pre-tokens, it can encode the beginning of a pre-token by itself, and te
 control token remains text.
 """
 
-from collections.abc import Callable
+import re
+import unicodedata
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from itertools import accumulate, takewhile
+from typing import Any, NamedTuple
+
+from tokenizers import Tokenizer
+
+from inference.errors import ModelError
+from inference.healing.tokenizer_file import TokenizerFile
+from trie_cache.vocabulary import BYTE_LEVEL_ALPHABET, AddedToken
 
 # Longer pre-tokens seldom recur, so they are not cached. A full cache takes about 5 MB; at most 90 MB, if each
 # pre-token has 128 bytes and each byte is a token.
 _MAX_CACHED_BYTES = 128
 _MAX_CACHED_PRE_TOKENS = 16_384
+
+_SAMPLE = "a é\n"  # every byte-level tokenizer writes it with the same characters
+_NO_UTF8_BYTES = frozenset((0xC0, 0xC1, *range(0xF5, 0x100)))  # in no UTF-8 text
+_JAMO = range(0x1160, 0x1200)  # Hangul vowels and final consonants, which join the character before them
 
 
 class PreToken(NamedTuple):  # a thousand per keystroke; takes a third of the time of a frozen dataclass
@@ -26,53 +40,202 @@ class PreToken(NamedTuple):  # a thousand per keystroke; takes a third of the ti
     end: int
 
 
-class TextEncoder(Protocol):
+class AddedTexts:
+    """Added tokens that are ordinary text: a tokenizer finds them before it splits the rest into pre-tokens.
+
+    At each position the longest one is found. A text may end with the beginning of one: `foo <ta` before `ble>`. Then
+    no token boundary after the beginning is certain.
+    """
+
+    def __init__(self, groups: Sequence[Sequence[AddedToken]]) -> None:
+        """`groups`: first those that are found first; the others are found in what remains."""
+        contents = [[token.content for token in group] for group in groups]
+        self._patterns = [_build_pattern(group) for group in contents]
+        self._ids = {token.content.encode(): token.token_id for group in groups for token in group}
+        self._beginnings = {content[:end] for group in contents for content in group for end in range(1, len(content))}
+        self._max_chars = max([len(content) for group in contents for content in group], default=0)
+
+    def split(self, text: str) -> list[str]:
+        """The added texts and what is between them, in order; joined, they are the text."""
+        pieces = [text]
+        for pattern in self._patterns:
+            parts = [[piece] if piece.encode() in self._ids else pattern.split(piece) for piece in pieces]
+            pieces = [part for each in parts for part in each if part]
+        return pieces
+
+    def find_id(self, piece: bytes) -> int | None:
+        """The token id of an added text; None for any other text."""
+        return self._ids.get(piece)
+
+    def find_openings(self, text: str) -> list[int]:
+        """Where an added text may begin that goes beyond the end of `text`, as numbers of characters before the end.
+
+        It may always begin at the end itself, unless there are none.
+        """
+        if not self._ids:
+            return []
+        lengths = range(1, min(self._max_chars, len(text) + 1))
+        hidden = self._find_hidden(text)
+        return [0, *(length for length in lengths if text[-length:] in self._beginnings and length not in hidden)]
+
+    def _find_hidden(self, text: str) -> set[int]:
+        """The positions inside added texts, where none can begin: whatever follows, the one around them is found first.
+
+        Not if there are two groups, because an added text of the first one may then begin inside one of the second.
+        """
+        hidden: set[int] = set()
+        num_chars_after = 0
+        for piece in reversed(self.split(text) if len(self._patterns) == 1 else []):
+            if num_chars_after >= self._max_chars:
+                break
+            if piece.encode() in self._ids:
+                hidden.update(range(num_chars_after + 1, num_chars_after + len(piece)))
+            num_chars_after += len(piece)
+        return hidden
+
+
+def _build_pattern(contents: list[str]) -> re.Pattern[str]:
+    """Matches the longest of the contents that begins at a position."""
+    return re.compile(f"({'|'.join(map(re.escape, sorted(contents, key=len, reverse=True)))})")
+
+
+class TextEncoder(ABC):
     """Splits text into pre-tokens and encodes each. The ids of a text are the concatenated ids of its pre-tokens."""
 
-    start_ids: tuple[int, ...]  # special tokens that begin every text
+    def __init__(self, added: Sequence[Sequence[AddedToken]] = (), start_ids: tuple[int, ...] = ()) -> None:
+        """`added`: the groups of added texts."""
+        self.start_ids = start_ids  # special tokens that begin every text
+        self.encode = _cache_short(self._encode)  # pre-token -> the ids of one whole pre-token
+        self._added_texts = AddedTexts(added)
+        self.find_openings = self._added_texts.find_openings
 
     def normalize(self, text: str) -> str:
         """The text as the tokenizer normalizes it, e.g. in NFC. The ids are those of the normalized text."""
-        ...
+        return text
 
-    def find_dummy_prefix(self, text: str) -> str:
+    def count_unsettled(self, text: str) -> int:  # noqa: ARG002  # without a normalizer, all is settled
+        """How many characters at the end of the text a normalizer may change if more text follows."""
+        return 0
+
+    def find_dummy_prefix(self, text: str) -> str:  # noqa: ARG002  # most tokenizers add none
         """The blank that the tokenizer puts before the text, or an empty string."""
-        ...
+        return ""
 
     def split(self, text: str) -> list[PreToken]:
         """The pre-tokens of the text, in order. Concatenated, they are the text."""
-        ...
+        pre_tokens: list[PreToken] = []
+        for piece in self._added_texts.split(text):
+            start = pre_tokens[-1].end if pre_tokens else 0
+            data = piece.encode()
+            if self.is_added_text(data):
+                pre_tokens.append(PreToken(data, start + len(data)))
+            else:
+                pre_tokens += self._split_plain(piece, start)
+        return pre_tokens
 
     def is_added_text(self, pre_token: bytes) -> bool:
         """True for an added token that is ordinary text. It is one token, and found before all other pre-tokens."""
-        ...
+        return self._added_texts.find_id(pre_token) is not None
 
-    def find_openings(self, text: str) -> list[int]:
-        """Where an added text may begin that goes beyond the end of `text`: numbers of characters before the end."""
-        ...
+    def _encode(self, pre_token: bytes) -> tuple[int, ...]:
+        added_id = self._added_texts.find_id(pre_token)
+        return self._encode_whole(pre_token) if added_id is None else (added_id,)
 
-    def count_unsettled(self, text: str) -> int:
-        """How many characters at the end of the text a normalizer may change if more text follows."""
-        ...
+    def _encode_whole(self, pre_token: bytes) -> tuple[int, ...]:
+        """The ids of a pre-token that is no added text."""
+        return self.encode_beginning(pre_token)
 
-    def encode(self, pre_token: bytes) -> tuple[int, ...]:
-        """The ids of one whole pre-token."""
-        ...
+    @abstractmethod
+    def _split_plain(self, text: str, start: int) -> list[PreToken]:
+        """The pre-tokens of text between added texts; `start`: the number of bytes before it."""
 
+    @abstractmethod
     def encode_beginning(self, beginning: bytes) -> tuple[int, ...]:
         """The ids of the first bytes of a longer pre-token, if a token ends after these bytes.
 
         Some tokenizers look up a whole pre-token in the vocabulary before they merge (`ignore_merges`, as in
         Llama 3). There the ids differ from those of a whole pre-token with the same bytes.
         """
-        ...
 
 
-def cache_short(encode: Callable[[bytes], tuple[int, ...]]) -> Callable[[bytes], tuple[int, ...]]:
+class ByteLevelEncoder(TextEncoder):
+    """Byte-level BPE after a pre-tokenizer, as in GPT-2, Qwen, StarCoder, DeepSeek, Falcon and Llama 3."""
+
+    def __init__(self, file: TokenizerFile) -> None:
+        """Raises ModelError if the pre-tokenizer does not write all bytes, or a byte has no token."""
+        super().__init__(file.added_texts, file.find_start_ids())
+        assert file.pre_tokenizer is not None, "byte-level BPE without a ByteLevel step is refused"
+        shown = [piece for piece, _ in file.pre_tokenizer.pre_tokenize_str(_SAMPLE)]
+        if "".join(shown) != _to_alphabet(_SAMPLE.encode()):
+            raise ModelError(f"pre_tokenizer makes {shown} of {_SAMPLE!r}, which is not all of the text")
+        self._byte_ids = _find_byte_ids(file.tokenizer)
+        self._normalizer = file.normalizer
+        self._pre_tokenizer = file.pre_tokenizer
+        self._splitter = file.splitter
+        self._control_ids = file.control_ids
+        self._whole = file.tokenizer.model
+        self._merged = _without_lookup(file.tokenizer) if self._whole.ignore_merges else self._whole
+        self._adds_blank = file.tokenizer.encode("a", add_special_tokens=False).tokens[0].startswith(_to_alphabet(b" "))
+
+    def normalize(self, text: str) -> str:
+        return text if self._normalizer is None or text.isascii() else self._normalizer.normalize_str(text)
+
+    def count_unsettled(self, text: str) -> int:
+        """NFC may still compose the last base and its marks with what follows."""
+        num_marks = sum(1 for _ in takewhile(_joins_before, reversed(text)))
+        return 0 if self._normalizer is None else min(num_marks + 1, len(text))
+
+    def find_dummy_prefix(self, text: str) -> str:
+        return " " if self._adds_blank and not text.startswith(" ") else ""
+
+    def _split_plain(self, text: str, start: int) -> list[PreToken]:
+        """The pre-tokenizer shows each with one character for each byte. A splitter shows them as they are, in half the
+        time. Offsets are not used: they cannot point inside a character.
+        """
+        data = text.encode()
+        if self._splitter is None:
+            sizes = [len(shown) for shown, _ in self._pre_tokenizer.pre_tokenize_str(text)]
+        else:
+            sizes = [len(shown.encode()) for shown, _ in self._splitter.pre_tokenize_str(text)]
+        return [
+            PreToken(data[end - size : end], start + end) for size, end in zip(sizes, accumulate(sizes), strict=True)
+        ]
+
+    def _encode_whole(self, pre_token: bytes) -> tuple[int, ...]:
+        return self._tokenize(self._whole, pre_token)
+
+    def encode_beginning(self, beginning: bytes) -> tuple[int, ...]:
+        return self._tokenize(self._merged, beginning)
+
+    def _tokenize(self, model: Any, data: bytes) -> tuple[int, ...]:  # tokenizers has no type for its models
+        """The ids; or if one is a control token, which the text only looks like, the bytes one by one."""
+        ids = tuple([token.id for token in model.tokenize(_to_alphabet(data))])
+        return ids if self._control_ids.isdisjoint(ids) else tuple([self._byte_ids[byte] for byte in data])
+
+
+def _cache_short(encode: Callable[[bytes], tuple[int, ...]]) -> Callable[[bytes], tuple[int, ...]]:
     """The same function, with a cache of its results for short pre-tokens."""
     encode_cached = lru_cache(_MAX_CACHED_PRE_TOKENS)(encode)
+    return lambda pre_token: (encode_cached if len(pre_token) <= _MAX_CACHED_BYTES else encode)(pre_token)
 
-    def encode_any(pre_token: bytes) -> tuple[int, ...]:
-        return encode_cached(pre_token) if len(pre_token) <= _MAX_CACHED_BYTES else encode(pre_token)
 
-    return encode_any
+def _joins_before(character: str) -> bool:
+    return unicodedata.category(character).startswith("M") or ord(character) in _JAMO
+
+
+def _find_byte_ids(tokenizer: Tokenizer) -> dict[int, int]:
+    found = {byte: tokenizer.token_to_id(character) for byte, character in enumerate(BYTE_LEVEL_ALPHABET)}
+    for byte in sorted(found.keys() - _NO_UTF8_BYTES):
+        if found[byte] is None:
+            raise ModelError(f"model vocab has no token {BYTE_LEVEL_ALPHABET[byte]!r} for the byte 0x{byte:02X}")
+    return {byte: token_id for byte, token_id in found.items() if token_id is not None}
+
+
+def _without_lookup(tokenizer: Tokenizer) -> Any:  # tokenizers has no type for its models
+    copy = Tokenizer.from_str(tokenizer.to_str())
+    copy.model.ignore_merges = False
+    return copy.model
+
+
+def _to_alphabet(data: bytes) -> str:
+    return "".join([BYTE_LEVEL_ALPHABET[byte] for byte in data])

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from inference.characters.model import CharacterModel
 from inference.characters.token_string import TokenString
-from inference.healing.text_encoder import PreToken
-from tests.support.encoders import PlainEncoder
+from inference.healing.text_encoder import PreToken, TextEncoder
 from tests.support.toys import SENTENCEPIECE_KINDS, ToyTokenizer, narrow_tokenizer, wrap
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
@@ -121,18 +120,15 @@ def spell_out(string: TokenString) -> TokenIds:
     return tuple(token_id for part in reversed(parts) for token_id in part)
 
 
-class ByteEncoder(PlainEncoder):
+class ByteEncoder(TextEncoder):
     """An encoder without merges: each byte is a token, and each text is one pre-token."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self.start_ids: TokenIds = (START,)
+        super().__init__(start_ids=(START,))
         self._ids = {text[0]: index for index, text in enumerate(vocabulary.token_bytes) if len(text) == 1}
 
-    def split(self, text: str) -> list[PreToken]:
-        return [PreToken(text.encode(), len(text.encode()))] if text else []
-
-    def encode(self, pre_token: bytes) -> TokenIds:
-        return self.encode_beginning(pre_token)
+    def _split_plain(self, text: str, start: int) -> list[PreToken]:
+        return [PreToken(text.encode(), start + len(text.encode()))] if text else []
 
     def encode_beginning(self, beginning: bytes) -> TokenIds:
         return tuple(self._ids[byte] for byte in beginning)

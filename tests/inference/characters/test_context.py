@@ -18,7 +18,6 @@ from inference.errors import InvalidRequestError
 from inference.healing.text_encoder import PreToken, TextEncoder
 from inference.protocol.characters import MAX_CONTEXT_BYTES, CoveringKind
 from tests.support.character_toys import RandomModel, TokenIds, ToyReader, find_start_ids, open_toy, spell_out
-from tests.support.encoders import PlainEncoder
 from tests.support.toys import KINDS, ToyTokenizer, narrow_tokenizer, toy_tokenizer
 
 _MAX_TOKENS = 64
@@ -31,22 +30,22 @@ _coverings = pytest.mark.parametrize(
 )
 
 
-class _WatchedEncoder(PlainEncoder):
+class _WatchedEncoder(TextEncoder):
     """An encoder that records the length of the longest text that it was given."""
 
     def __init__(self, encoder: TextEncoder) -> None:
-        self.start_ids = encoder.start_ids
+        super().__init__(start_ids=encoder.start_ids)
         self.most_bytes = 0
         self._encoder = encoder
 
     def find_dummy_prefix(self, text: str) -> str:
         return self._encoder.find_dummy_prefix(text)
 
-    def split(self, text: str) -> list[PreToken]:
+    def _split_plain(self, text: str, start: int) -> list[PreToken]:  # noqa: ARG002  # no added texts: always 0
         self.most_bytes = max(self.most_bytes, len(text.encode()))
         return self._encoder.split(text)
 
-    def encode(self, pre_token: bytes) -> TokenIds:
+    def _encode_whole(self, pre_token: bytes) -> TokenIds:
         self.most_bytes = max(self.most_bytes, len(pre_token))
         return self._encoder.encode(pre_token)
 

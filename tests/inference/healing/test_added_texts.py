@@ -1,4 +1,4 @@
-from inference.healing.added_texts import AddedTexts
+from inference.healing.text_encoder import AddedTexts
 from trie_cache.vocabulary import AddedToken
 
 
@@ -28,4 +28,3 @@ def test_no_opening_is_inside_an_added_text_that_is_found_first() -> None:
 
 def test_without_added_texts_there_are_no_openings() -> None:
     assert _build().find_openings("x") == []
-    assert not _build().has_any

@@ -40,7 +40,7 @@ def _build(toy: ToyTokenizer, text: str) -> tuple[HealPoint, CoveringTree]:
     point = find_heal_point(toy.encoder, text)
     covering = build_covering(toy.encoder, toy.trie, point)
     kept_ids, healed = point.kept_ids + covering.common_ids, point.healed[covering.num_common_bytes :]
-    return replace(point, kept_ids=kept_ids, healed=healed, boundary_sets=()), covering
+    return replace(point, kept_ids=kept_ids, healed=healed, splits=()), covering
 
 
 def _find_member(toy: ToyTokenizer, point: HealPoint, ids: tuple[int, ...]) -> Member:

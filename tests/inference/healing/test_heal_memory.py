@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -40,10 +40,9 @@ def test_every_heal_point_is_that_of_the_text_alone(kind: str, start: str, num_l
 
         found, expected = memory.find_heal_point(text), find_heal_point(encoder, text)
 
-        assert (found.kept_ids, found.healed) == (expected.kept_ids, expected.healed)
-        assert found.boundary_sets == expected.boundary_sets
-        assert found.added_text_sets == expected.added_text_sets
-        assert found.num_unsettled_bytes == expected.num_unsettled_bytes
+        assert replace(found, num_stable_bytes=0, num_stable_ids=0) == replace(
+            expected, num_stable_bytes=0, num_stable_ids=0
+        )
 
 
 @kinds

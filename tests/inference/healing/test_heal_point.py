@@ -4,8 +4,7 @@ import pytest
 from hypothesis import assume, given, settings
 
 from inference.healing.heal_point import find_heal_point
-from inference.healing.text_encoder import PreToken
-from tests.support.encoders import PlainEncoder
+from inference.healing.text_encoder import PreToken, TextEncoder
 from tests.support.toys import KINDS, SENTENCEPIECE_KINDS, cut_texts, long_texts, texts, toy_tokenizer
 
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -51,9 +50,7 @@ def test_heal_point_never_splits_a_code_point(kind: str, text: str) -> None:
 
 @kinds
 @given(cut=cut_texts())
-def test_pre_token_boundaries_of_the_finished_text_are_one_of_the_boundary_sets(
-    kind: str, cut: tuple[str, str]
-) -> None:
+def test_pre_token_boundaries_of_the_finished_text_are_one_of_the_splits(kind: str, cut: tuple[str, str]) -> None:
     toy = toy_tokenizer(kind)
     text, continuation = cut
     dummy_prefix = toy.encoder.find_dummy_prefix(text)
@@ -65,8 +62,8 @@ def test_pre_token_boundaries_of_the_finished_text_are_one_of_the_boundary_sets(
     whole = dummy_prefix + text + continuation
     ends = [piece.end for piece in toy.encoder.split(whole)]
     assert tuple(at - start for at in ends if start < at <= end) in {
-        *point.boundary_sets,
-        *((*boundaries, end - start) for boundaries in point.boundary_sets),  # a boundary at the cursor changes nothing
+        *(split.ends for split in point.splits),
+        *((*split.ends, end - start) for split in point.splits),  # a boundary at the cursor changes nothing
     }
 
 
@@ -148,26 +145,23 @@ def test_kept_tokens_of_a_very_long_pre_token_are_the_first_of_the_finished_text
         assert toy.encode(text + continuation)[: len(kept_ids)] == kept_ids, continuation
 
 
-class _UnsteadyEncoder(PlainEncoder):
+class _UnsteadyEncoder(TextEncoder):
     """An encoder whose first boundary depends on the continuation of `xyz`. Pre-tokens are tokens."""
 
     def find_dummy_prefix(self, text: str) -> str:
         return "" if text else "?"
 
-    def split(self, text: str) -> list[PreToken]:
+    def _split_plain(self, text: str, start: int) -> list[PreToken]:  # noqa: ARG002  # no added texts: always 0
         ends = [1 if text.endswith("a") else 2, 3, len(text)]
         return [PreToken(text[start:end].encode(), end) for start, end in pairwise([0, *ends])]
-
-    def encode(self, pre_token: bytes) -> tuple[int, ...]:
-        return (len(pre_token),)
 
     def encode_beginning(self, beginning: bytes) -> tuple[int, ...]:
         return (len(beginning),)
 
 
-def test_a_boundary_that_moves_with_the_continuation_is_no_heal_point_and_gives_two_boundary_sets() -> None:
+def test_a_boundary_that_moves_with_the_continuation_is_no_heal_point_and_gives_two_splits() -> None:
     point = find_heal_point(_UnsteadyEncoder(), "xyz")
 
     assert point.kept_ids == ()
     assert point.healed == b"xyz"
-    assert point.boundary_sets == ((1, 3), (2, 3))
+    assert [split.ends for split in point.splits] == [(1, 3), (2, 3)]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from inference.errors import ModelError
-from inference.healing.start_tokens import find_start_ids
+from inference.healing.loaded_tokenizer import find_start_ids
 from trie_cache.vocabulary import Vocabulary
 
 _BEGIN, _END = 0, 1
