@@ -77,7 +77,6 @@ def main() -> None:
         "right_psm": _percent_right(filled[Layout.PSM]),
         "right_spm": _percent_right(filled[Layout.SPM]),
         "right_line_start": _percent_right(filled[Layout.PSM_LINE]),
-        "right_line_above": _percent_right(filled[Layout.PSM_LINE_ABOVE]),
         "suffix_repeats": sum(each.gap.is_repeated_by(each.text) for each in filled[default]),
         "suffix_repeats_all_layouts": sum(
             each.gap.is_repeated_by(each.text) for some in filled.values() for each in some

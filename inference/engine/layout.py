@@ -4,7 +4,6 @@
 |---|---|
 | `psm` | `<prefix>` kept `<suffix>` suffix `<middle>` healed … |
 | `psm_line` | `<prefix>` lines above `<suffix>` suffix `<middle>` the cursor's line, healed … |
-| `psm_line_above` | `<prefix>` earlier lines `<suffix>` suffix `<middle>` the line above, the cursor's line, healed … |
 | `spm` | `<prefix>` `<suffix>` suffix `<middle>` kept, healed … |
 | `spm`, without a middle marker | `<suffix>` suffix `<prefix>` kept, healed … |
 | `none` | kept, healed …; the model does not read the suffix |
@@ -40,11 +39,7 @@ class Layout(StrEnum):
     NONE = "none"
     PSM = "psm"
     PSM_LINE = "psm_line"
-    PSM_LINE_ABOVE = "psm_line_above"
     SPM = "spm"
-
-
-_NUM_FORCED_LINES = {Layout.PSM: 0, Layout.PSM_LINE: 1, Layout.PSM_LINE_ABOVE: 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +66,14 @@ class FillIn:
             return (markers.suffix, *suffix_ids, markers.prefix, *kept_ids)
         if self.layout is Layout.SPM:
             return (markers.prefix, markers.suffix, *suffix_ids, markers.middle, *kept_ids)
-        split = find_line_split(kept_ids, healed, _NUM_FORCED_LINES[self.layout], token_bytes)
+        split = len(kept_ids) if self.layout is Layout.PSM else find_line_split(kept_ids, healed, token_bytes)
         split = max(min(split, len(kept_ids) - num_open), 0)  # a short window may have cut the open word's tokens
         return (markers.prefix, *kept_ids[:split], markers.suffix, *suffix_ids, markers.middle, *kept_ids[split:])
 
 
-def find_line_split(kept_ids: tuple[int, ...], healed: bytes, num_lines: int, token_bytes: Sequence[bytes]) -> int:
-    """How many of the kept tokens come before the last `num_lines` lines, of which the cursor's line is one.
-
-    A token that reaches across the line start belongs to the lines.
-    """
-    if num_lines == 0:
-        return len(kept_ids)
+def find_line_split(kept_ids: tuple[int, ...], healed: bytes, token_bytes: Sequence[bytes]) -> int:
+    """How many of the kept tokens come before the cursor's line; a token that reaches across its start does not."""
     ends = list(accumulate((len(token_bytes[token_id]) for token_id in kept_ids), initial=0))
     text = b"".join(token_bytes[token_id] for token_id in kept_ids) + healed
-    start = len(text) + 1
-    for _ in range(num_lines):
-        start = text.rfind(b"\n", 0, max(start - 1, 0)) + 1
+    start = text.rfind(b"\n") + 1
     return max(index for index, end in enumerate(ends) if end <= start)

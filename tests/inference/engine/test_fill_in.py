@@ -59,7 +59,7 @@ def test_the_setting_overrides_the_folders_layout_but_not_its_markers(tmp_path: 
         ('{"fil_in": {}}', "unknown key 'fil_in' in the file; known are fill_in"),
         ('{"fill_in": "spm"}', "fill_in must be a JSON object"),
         ('{"fill_in": {"order": "spm"}}', "unknown key 'order' in fill_in; known are layout, prefix, suffix, middle"),
-        ('{"fill_in": {"layout": "mps"}}', "layout must be one of none, psm, psm_line, psm_line_above, spm, not 'mps'"),
+        ('{"fill_in": {"layout": "mps"}}', "layout must be one of none, psm, psm_line, spm, not 'mps'"),
         ('{"fill_in": {"layout": "auto"}}', "layout must be one of none, psm"),
         ('{"fill_in": {"layout": 1}}', "layout must be a string, not '1'"),
         ('{"fill_in": {"prefix": "<before>"}}', "name both prefix and suffix, or neither"),

@@ -9,7 +9,6 @@ from inference.protocol.completion import CompletionRequest, Healing
 from tests.support.toys import FIM_NAMES, KINDS, ToyTokenizer, build_prompts, texts, toy_tokenizer
 
 _SUFFIX = "\n\nwalk(None)\n"
-_LINE_LAYOUTS = [(Layout.PSM_LINE, 1), (Layout.PSM_LINE_ABOVE, 2)]
 
 
 def _split(
@@ -30,7 +29,6 @@ def _split(
     [
         (Layout.PSM, b"a = 1\nb = 2\nc = foo", b".n"),  # the open word is not separated from its end
         (Layout.PSM_LINE, b"a = 1\nb = 2\n", b"c = foo.n"),
-        (Layout.PSM_LINE_ABOVE, b"a = 1\n", b"b = 2\nc = foo.n"),
         (Layout.SPM, b"", b"a = 1\nb = 2\nc = foo.n"),
     ],
 )
@@ -44,34 +42,25 @@ def test_a_line_start_among_the_healed_bytes_counts_as_one() -> None:
     toy = toy_tokenizer("qwen")
 
     assert _split(toy, Layout.PSM_LINE, "a = 1\nb = 2\n  ") == (b"a = 1\nb = 2", b"\n", b"  ")
-    assert _split(toy, Layout.PSM_LINE_ABOVE, "a = 1\nb = 2\n  ") == (b"a = 1\n", b"b = 2\n", b"  ")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("layout", "num_lines"), _LINE_LAYOUTS)
 @pytest.mark.parametrize("healing", Healing)
 @given(prefix=texts)
-def test_the_forced_lines_begin_at_a_token_boundary(
-    kind: str, layout: Layout, num_lines: int, healing: Healing, prefix: str
-) -> None:
-    section, forced, healed = _split(toy_tokenizer(kind), layout, prefix, healing)
+def test_the_forced_line_begins_at_a_token_boundary(kind: str, healing: Healing, prefix: str) -> None:
+    section, forced, healed = _split(toy_tokenizer(kind), Layout.PSM_LINE, prefix, healing)
 
-    lines = (section + forced + healed).split(b"\n")
-    start = len(b"\n".join(lines[:-num_lines])) + (len(lines) > num_lines)
-    assert len(section) <= start
+    assert len(section) <= (section + forced + healed).rfind(b"\n") + 1
 
 
 @given(
     tokens=st.lists(st.sampled_from([b"a", b"\n", b"b\n", b"\nc", b"\n\n", b"d\ne"]), max_size=8),
     healed=st.sampled_from([b"", b"x", b"\n ", b"\n\n"]),
-    num_lines=st.integers(1, 3),
 )
-def test_the_split_is_the_last_boundary_before_the_lines(tokens: list[bytes], healed: bytes, num_lines: int) -> None:
-    split = find_line_split(tuple(range(len(tokens))), healed, num_lines, tokens)
+def test_the_split_is_the_last_boundary_before_the_line(tokens: list[bytes], healed: bytes) -> None:
+    split = find_line_split(tuple(range(len(tokens))), healed, tokens)
 
-    text = b"".join(tokens) + healed
-    starts = [0, *(at + 1 for at, byte in enumerate(text) if byte == 10)]
-    start = starts[-min(num_lines, len(starts))]
+    start = (b"".join(tokens) + healed).rfind(b"\n") + 1
     ends = [0, *accumulate(map(len, tokens))]
     assert split == max(number for number, end in enumerate(ends) if end <= start)
 

@@ -50,7 +50,7 @@ def test_a_model_that_read_the_same_text_without_markers_is_not_trained(layout: 
 def test_a_model_with_random_weights_is_not_trained(kind: str, make_model: MakeModel) -> None:
     toy = toy_tokenizer(kind)
 
-    for layout in (Layout.PSM, Layout.PSM_LINE, Layout.PSM_LINE_ABOVE, Layout.SPM):
+    for layout in (Layout.PSM, Layout.PSM_LINE, Layout.SPM):
         measure = _measure(make_model(kind), _fill_in(toy, layout))
 
         assert not measure.is_trained
