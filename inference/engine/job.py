@@ -312,8 +312,8 @@ class Candidate:
 
     def advance(self, result: SampleResult) -> "list[Candidate]":
         """Takes a choice, if it is certain. Returns the candidates that may choose again. Raises OverloadedError."""
-        if result.unread:
-            self.missing = result.unread
+        if result.missing:
+            self.missing = result.missing
             return [self]
         self.job.note_choice(self, result)
         if len(result.choices) > 1:

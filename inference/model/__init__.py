@@ -4,8 +4,7 @@
     row_store      the character-level model's interface to a model
     loader         a model folder -> model and tokenizer; decides which runner serves it
     folder_file    what the folder itself says of its model
-    numpy_sampler  masses and choices from logits, on the CPU
-    node_weights   path probabilities, and which branches a choice still needs
+    numpy_sampler  masses and choices from logits, on the CPU; which branches a choice still needs
 
 Two packages implement the interfaces: `onnx` on onnxruntime, and `pytorch` on torch and transformers.
 """

@@ -135,7 +135,7 @@ class SampleRequest:
 
     tree: TokenTree
     crossings: tuple[Crossing, ...]
-    rows: Sequence[Any]  # for the chain's end, then for each branch: its LogitRow, or None if it was not read
+    rows: Sequence[Any]  # for the chain's end, then for each branch: its LogitRow, or None if it is missing
     sampling: Sampling
     random_sources: tuple[RandomSource | None, ...] = (None,)  # one for each choice
     wants_scores: bool = False
@@ -165,10 +165,10 @@ class CrossingScores:
 
 @dataclass(frozen=True, slots=True)
 class SampleResult:
-    """The choices of a request, or the branches that must be read before they are certain."""
+    """The choices of a request, or the branches that must be forwarded before they are certain."""
 
-    choices: tuple[Choice, ...]  # empty if `unread` is not
-    unread: tuple[int, ...] = ()  # branches, parents first
+    choices: tuple[Choice, ...]  # empty if `missing` is not
+    missing: tuple[int, ...] = ()  # the branches whose logits are needed first, parents first
     scores: CrossingScores | None = None  # if the request wants them
     num_hot_hits: int = 0  # allowed sets found in the hot-prefix cache; only Rule.SPELL looks them up
     num_hot_misses: int = 0  # allowed sets that the cache had to build
@@ -201,7 +201,7 @@ class LanguageModel(Protocol):
         ...
 
     def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
-        """One result for each request. The row of the chain's end must have been read."""
+        """One result for each request. The row of the chain's end must be there."""
         ...
 
 

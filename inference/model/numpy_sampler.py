@@ -6,7 +6,7 @@ token may follow, the probabilities sum to one, and a greedy choice needs the gr
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,13 +14,63 @@ import numpy.typing as npt
 
 from inference.healing.covering import Crossing, Rule, find_crossing_interval
 from inference.model.language_model import Choice, CrossingScores, RandomSource, SampleRequest, SampleResult
-from inference.model.node_weights import NodeWeights, find_needed, find_row, weigh_nodes
 from trie_cache.hot_prefixes import HotPrefixCache
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
 _Ids = npt.NDArray[np.int32]
 _Logits = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWeights:
+    """The probabilities of a tree's paths, for each node, the chain's end first.
+
+    Naive form: forward all branches, score every crossing, take the best. But the path to a branch that was not
+    forwarded has a probability already, from the row of its parent, and nothing beyond it can be more likely. So
+
+    1. a crossing at such a branch is bounded by its path. If some token after a branch that was forwarded is more
+       likely than the bound, the greedy choice needs no pass;
+    2. if any token may follow there, the bound is the mass of the crossing: the probabilities of all tokens sum to one.
+    """
+
+    log_probs: list[float]  # log P(path), or a bound if a row on the path is missing
+    missing: list[tuple[int, ...]]  # the branches of the path whose rows are missing, with the node itself
+
+    def find_log_prob(self, crossing: Crossing) -> float:
+        """log P(path) of the crossing, or a bound."""
+        return self.log_probs[find_row(crossing.node)]
+
+    def find_missing(self, crossing: Crossing) -> tuple[int, ...]:
+        """The branches that must be forwarded before the crossing can be scored."""
+        return self.missing[find_row(crossing.node)]
+
+
+def find_row(node: int | None) -> int:
+    """A node's index among the rows of its tree; the chain's end comes first."""
+    return 0 if node is None else node + 1
+
+
+def weigh_nodes(request: SampleRequest, find_log_prob: Callable[[int, int], float]) -> NodeWeights:
+    """The weights of the request's nodes. `find_log_prob(row, token_id)`: log P(token) after a node with a row."""
+    assert request.rows[0] is not None, "the chain's end is always forwarded"
+    weights = NodeWeights([0.0], [()])
+    for branch, (token_id, parent) in enumerate(zip(request.tree.branch_ids, request.tree.parents, strict=True)):
+        above = find_row(parent)
+        log_prob = 0.0 if request.rows[above] is None else find_log_prob(above, token_id)
+        weights.log_probs.append(weights.log_probs[above] + log_prob)
+        weights.missing.append(weights.missing[above] + (() if request.rows[branch + 1] is not None else (branch,)))
+    return weights
+
+
+def find_needed(request: SampleRequest, weights: NodeWeights, best: float) -> tuple[int, ...]:
+    """The missing branches that may change the choice, parents first. `best`: of the crossings that were scored."""
+    needed: set[int] = set()
+    for crossing in request.crossings:
+        missing = weights.find_missing(crossing)
+        if missing and not (request.wants_best and weights.find_log_prob(crossing) < best):
+            needed.update(missing)
+    return tuple(sorted(needed))
 
 
 class NumpyRow:
@@ -113,8 +163,8 @@ class NumpySampler:
         )
 
     def _find_allowed(self, request: SampleRequest, weights: NodeWeights, crossing: Crossing) -> _Allowed | None:
-        """The tokens that may follow; None if a branch of the path was not read."""
-        if weights.find_unread(crossing):
+        """The tokens that may follow; None if a row of the path is missing."""
+        if weights.find_missing(crossing):
             return None
         row: NumpyRow = request.rows[find_row(crossing.node)]
         offset = weights.find_log_prob(crossing) - row.log_total

@@ -23,8 +23,7 @@ import torch
 from inference.errors import MidtokenError, ModelError
 from inference.healing.covering import Crossing, Rule, find_crossing_interval
 from inference.model.language_model import Choice, CrossingScores, RandomSource, SampleRequest, SampleResult
-from inference.model.node_weights import NodeWeights, find_needed, find_row, weigh_nodes
-from inference.model.numpy_sampler import NumpySampler
+from inference.model.numpy_sampler import NodeWeights, NumpySampler, find_needed, find_row, weigh_nodes
 from inference.model.pytorch.device import refusing_when_out_of_memory
 from inference.model.pytorch.scoring import (
     Batch,

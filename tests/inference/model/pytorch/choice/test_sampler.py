@@ -137,10 +137,10 @@ def test_a_draw_that_waits_for_a_branch_is_the_one_made_without_waiting(sampling
     partly_read = SampleRequest(_TREE, _CROSSINGS, [rows[0], rows[1], None, None], sampling, waiting.random_sources)
 
     expected = sampler.choose([known])[0].choices
-    [unread] = sampler.choose([partly_read])
+    [unsure] = sampler.choose([partly_read])
     [result] = sampler.choose([waiting])
 
-    assert (unread.choices, unread.unread) == ((), (1, 2))
+    assert (unsure.choices, unsure.missing) == ((), (1, 2))
     assert result.choices == expected
 
 

@@ -1,4 +1,4 @@
-"""Choices while some branches are unread, against those with all rows, with both samplers."""
+"""Choices while the logits of some branches are missing, against those with all rows, with both samplers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SampleRequest, SampleResult, Sampling
-from inference.model.node_weights import find_row
+from inference.model.numpy_sampler import find_row
 from tests.support.samplers import SAMPLERS, AnySampler, build_rows, build_sampler
 from tests.support.toys import toy_tokenizer
 
@@ -26,12 +26,12 @@ both_samplers = pytest.mark.parametrize("name", SAMPLERS)
 
 @dataclass(frozen=True)
 class _Case:
-    """A request, the logits of all its nodes, and which of its branches were read."""
+    """A request, the logits of all its nodes, and which of its branches were forwarded."""
 
     tree: TokenTree
     crossings: tuple[Crossing, ...]
     logits: torch.Tensor  # [num_nodes, vocab_size]
-    read: frozenset[int]
+    forwarded: frozenset[int]
 
 
 def _is_possible(crossing: Crossing) -> bool:
@@ -51,8 +51,8 @@ def _cases(draw: st.DrawFn) -> _Case:
     logits = np.round(2 * scale * random.standard_normal((1 + num_branches, _TOY.num_rows))) / 2
     for branch in draw(st.sets(st.integers(0, num_branches - 1))):  # a path that the model follows
         logits[find_row(parents[branch]), branch_ids[branch]] += draw(st.sampled_from([4.0, 9.0, 30.0]))
-    read = draw(st.frozensets(st.integers(0, num_branches - 1)))
-    return _Case(tree, crossings, torch.from_numpy(logits), read)
+    forwarded = draw(st.frozensets(st.integers(0, num_branches - 1)))
+    return _Case(tree, crossings, torch.from_numpy(logits), forwarded)
 
 
 def _crossings(node: int | None) -> st.SearchStrategy[Crossing]:
@@ -61,29 +61,29 @@ def _crossings(node: int | None) -> st.SearchStrategy[Crossing]:
     return st.builds(Crossing, st.just(node), beginnings, st.sampled_from(Rule)).filter(_is_possible)
 
 
-def _build_request(case: _Case, rows: Sequence[Any], read: frozenset[int], **fields: Any) -> SampleRequest:
-    known = [rows[0], *(row if branch in read else None for branch, row in enumerate(rows[1:]))]
+def _build_request(case: _Case, rows: Sequence[Any], forwarded: frozenset[int], **fields: Any) -> SampleRequest:
+    known = [rows[0], *(row if branch in forwarded else None for branch, row in enumerate(rows[1:]))]
     return SampleRequest(case.tree, case.crossings, known, **{"sampling": _GREEDY, **fields})
 
 
-def _choose(sampler: AnySampler, case: _Case, read: frozenset[int], **fields: Any) -> SampleResult:
-    return sampler.choose([_build_request(case, build_rows(sampler, case.logits), read, **fields)])[0]
+def _choose(sampler: AnySampler, case: _Case, forwarded: frozenset[int], **fields: Any) -> SampleResult:
+    return sampler.choose([_build_request(case, build_rows(sampler, case.logits), forwarded, **fields)])[0]
 
 
 def _split(case: _Case) -> tuple[list[Crossing], list[Crossing]]:
-    """The crossings whose paths were read, and the others."""
-    is_read = [case.read.issuperset(case.tree.iter_path(crossing.node)) for crossing in case.crossings]
+    """The crossings whose paths were forwarded, and the others."""
+    is_read = [case.forwarded.issuperset(case.tree.iter_path(crossing.node)) for crossing in case.crossings]
     pairs = list(zip(case.crossings, is_read, strict=True))
     return [crossing for crossing, known in pairs if known], [crossing for crossing, known in pairs if not known]
 
 
 def _find_bound(case: _Case, crossing: Crossing) -> float:
-    """log P of the path, with 1 for the branches after unread ones, by the definition."""
+    """log P of the path, with 1 for the branches after missing ones, by the definition."""
     log_probs = torch.log_softmax(_without_padding(case.logits), dim=-1)
     bound = 0.0
     for branch in case.tree.find_path(crossing.node):
         parent = case.tree.parents[branch]
-        if parent is None or parent in case.read:
+        if parent is None or parent in case.forwarded:
             bound += float(log_probs[find_row(parent), case.tree.branch_ids[branch]])
     return bound
 
@@ -118,36 +118,38 @@ def _without_padding(logits: torch.Tensor) -> torch.Tensor:
 def test_the_greedy_choice_is_that_of_all_rows_once_nothing_more_is_needed(name: str, case: _Case) -> None:
     sampler = build_sampler(name, _TOY)
     expected = _choose(sampler, case, frozenset(range(len(case.tree.branch_ids))))
-    read = case.read
-    result = _choose(sampler, case, read)
-    while result.unread:
+    forwarded = case.forwarded
+    result = _choose(sampler, case, forwarded)
+    while result.missing:
         assert result.choices == ()
-        assert read.isdisjoint(result.unread)
-        read |= set(result.unread)
-        result = _choose(sampler, case, read)
+        assert forwarded.isdisjoint(result.missing)
+        forwarded |= set(result.missing)
+        result = _choose(sampler, case, forwarded)
 
     assert result.choices == expected.choices
 
 
 @both_samplers
 @given(case=_cases())
-def test_needed_branches_are_named_once_and_after_their_unread_ancestors(name: str, case: _Case) -> None:
-    unread = _choose(build_sampler(name, _TOY), case, case.read).unread
+def test_needed_branches_are_named_once_and_after_their_missing_ancestors(name: str, case: _Case) -> None:
+    missing = _choose(build_sampler(name, _TOY), case, case.forwarded).missing
 
-    for index, branch in enumerate(unread):
-        above = set(case.tree.iter_path(branch)) - case.read - {branch}
-        assert above <= set(unread[:index])
-        assert branch not in unread[:index]
+    for index, branch in enumerate(missing):
+        above = set(case.tree.iter_path(branch)) - case.forwarded - {branch}
+        assert above <= set(missing[:index])
+        assert branch not in missing[:index]
 
 
 @both_samplers
 @given(case=_cases())
 def test_exactly_the_paths_are_needed_that_may_be_as_likely_as_the_best_known_token(name: str, case: _Case) -> None:
-    read, unread = _split(case)
-    best = max((_find_best(case, crossing) for crossing in read), default=-torch.inf)
-    bounds = [(_find_bound(case, crossing), set(case.tree.iter_path(crossing.node)) - case.read) for crossing in unread]
+    forwarded, missing = _split(case)
+    best = max((_find_best(case, crossing) for crossing in forwarded), default=-torch.inf)
+    bounds = [
+        (_find_bound(case, crossing), set(case.tree.iter_path(crossing.node)) - case.forwarded) for crossing in missing
+    ]
 
-    needed = set(_choose(build_sampler(name, _TOY), case, case.read).unread)
+    needed = set(_choose(build_sampler(name, _TOY), case, case.forwarded).missing)
 
     assert set().union(*(path for bound, path in bounds if bound > best + 1e-3)) <= needed
     assert needed <= set().union(*(path for bound, path in bounds if bound > best - 1e-3))
@@ -170,14 +172,14 @@ def test_what_needs_all_masses_needs_every_branch_below_which_a_token_may_follow
     fields = {"random_sources": (sampler.new_random_source(1),), **fields}
     paths = {branch for crossing in case.crossings for branch in case.tree.iter_path(crossing.node)}
 
-    result = _choose(sampler, case, case.read, **fields)
+    result = _choose(sampler, case, case.forwarded, **fields)
 
-    assert result.unread == tuple(sorted(paths - case.read))
-    assert bool(result.choices) == (paths <= case.read)
+    assert result.missing == tuple(sorted(paths - case.forwarded))
+    assert bool(result.choices) == (paths <= case.forwarded)
 
 
 @both_samplers
-def test_nothing_is_needed_while_a_known_token_is_more_likely_than_the_unread_path(name: str) -> None:
+def test_nothing_is_needed_while_a_known_token_is_more_likely_than_the_missing_path(name: str) -> None:
     """The case of one more typed letter: the new path is unlikely, so no pass is needed."""
     first, second, third = _TEXT_IDS[300:303]
     tree = TokenTree((1,), (second,), (None,))
@@ -192,4 +194,4 @@ def test_nothing_is_needed_while_a_known_token_is_more_likely_than_the_unread_pa
     ]
 
     assert [choice.token_id for choice in results[0].choices] == [first]
-    assert (results[0].unread, results[1].unread) == ((), (0,))
+    assert (results[0].missing, results[1].missing) == ((), (0,))
