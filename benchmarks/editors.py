@@ -20,20 +20,18 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks.corpora.gaps import GapKind, draw_gaps
-from benchmarks.corpora.related_cuts import draw_related_cuts
-from benchmarks.measures.editors.inserted_text import STYLES, fill_gaps, indent_with
-from benchmarks.measures.editors.process import measure_large_file_ms, measure_memory_mb, measure_start_s
-from benchmarks.measures.editors.related_text import find_right_share, measure_related
-from benchmarks.measures.editors.replays import replay_helix, replay_neovim, replay_vscode
-from benchmarks.measures.editors.typed_ahead import measure_typed_ahead
+from benchmarks.corpora.cuts import GapKind, draw_gaps
+from benchmarks.measures.lsp_process import measure_large_file_ms, measure_memory_mb, measure_start_s
 from benchmarks.measures.private_text import collect_sent_text
+from benchmarks.measures.related_names import draw_related_cuts, find_right_share, measure_related
 from benchmarks.measures.report import find_percentile, print_rows, read_figures, write_report
+from benchmarks.measures.suggestions import STYLES, fill_gaps, indent_with, measure_typed_ahead
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
 from models.training.corpus import iter_held_out
-from tests.support.replay.steps import Outcome
+from tests.support.replay import helix, neovim, vscode
+from tests.support.replay.steps import Outcome, run_replays
 
 Figures = Mapping[str, float | bool | None]
 
@@ -157,6 +155,42 @@ def _measure_at(address: str, options: argparse.Namespace) -> Figures:
         "typed_ahead_share": round(ahead.share, 4),
         "memory_mb": measure_memory_mb(address, [file.text for file in files[:20]], 200, options.seed),
     }
+
+
+_ENDS = ("\n", "\r\n")  # in turn
+
+
+def replay_neovim(num_steps: int, seed: int) -> Outcome:
+    """Needs `make build/editors/nvim`."""
+    with tempfile.TemporaryDirectory(prefix="midtoken-") as name:
+        folder = Path(name)
+        return run_replays(
+            lambda seed, steps: neovim.play(folder / str(seed), seed, steps, _ENDS[seed % 2]), num_steps, seed
+        )
+
+
+def replay_helix(num_steps: int, seed: int) -> Outcome:
+    """Needs `make build/editors/hx`."""
+    with tempfile.TemporaryDirectory(prefix="midtoken-") as name:
+        folder = Path(name)
+        return run_replays(
+            lambda seed, steps: helix.play(folder / str(seed), seed, steps, _ENDS[seed % 2]),
+            num_steps,
+            seed,
+            helix.STEPS_EACH,
+        )
+
+
+def replay_vscode(num_steps: int, seed: int) -> Outcome:
+    """Needs what `make test-vscode` builds."""
+    with tempfile.TemporaryDirectory(prefix="midtoken-") as name:
+        folder = Path(name)
+        return run_replays(
+            lambda seed, steps: vscode.play(folder / "extensions", folder / str(seed), seed, steps, _ENDS[seed % 2]),
+            num_steps,
+            seed,
+            vscode.STEPS_EACH,
+        )
 
 
 if __name__ == "__main__":

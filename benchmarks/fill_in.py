@@ -6,7 +6,7 @@ is filled with each layout, and without its suffix. Decoding is greedy.
 - right: the rest of the identifier, judged as in `benchmarks.accuracy`; the rest of the line; all missing lines, or the
   first of them.
 - cut: completions that the engine ended where they reached the suffix.
-- repeats: completions that still end with the beginning of the suffix (`benchmarks.corpora.gaps.Gap.is_repeated_by`).
+- repeats: completions that still end with the beginning of the suffix (`benchmarks.corpora.cuts.Gap.is_repeated_by`).
 """
 
 import argparse
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rich.progress import track
 
-from benchmarks.corpora.gaps import Gap, GapKind, draw_gaps
+from benchmarks.corpora.cuts import Gap, GapKind, draw_gaps
 from benchmarks.measures.report import Row, find_processor, print_rows, write_report
 from inference.config import EngineConfig
 from inference.engine.assembly import find_fill_in

@@ -33,21 +33,28 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.corpora.held_out_typing import draw_typing
 from benchmarks.corpora.typing import KeyKind, Session
+from benchmarks.corpora.typist import draw_typing
+from benchmarks.measures.key_times import (
+    KeyTime,
+    Layer,
+    build_kind_rows,
+    build_size_rows,
+    find_figures,
+    find_key_times,
+    find_mean_layers,
+)
+from benchmarks.measures.recorded_lsp import read_records
+from benchmarks.measures.replay_editor import ReplayEditor
 from benchmarks.measures.report import find_percentile, print_rows, write_report
 from benchmarks.measures.triton import run_triton
-from benchmarks.measures.typing.key_rows import build_kind_rows, build_size_rows, find_figures, find_mean_layers
-from benchmarks.measures.typing.key_times import KeyTime, Layer, find_key_times
-from benchmarks.measures.typing.recorded_lsp import read_records
-from benchmarks.measures.typing.replay_editor import ReplayEditor
 from inference.config import EngineConfig
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_RECORDED_LSP = (sys.executable, "-m", "benchmarks.measures.typing.recorded_lsp")
+_RECORDED_LSP = (sys.executable, "-m", "benchmarks.measures.recorded_lsp")
 _OPEN_FIGURES = ("ghost_ms_p50", "ghost_ms_p99", "cold_ms_p50", "typed_ahead_share", "answered_share")
 
 

@@ -26,16 +26,17 @@ All files are long enough to fill the prompt, so that no editor's requests are c
 
 import argparse
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
-from benchmarks.corpora.held_out_typing import draw_typing
 from benchmarks.corpora.sent_requests import identify, iter_requests
-from benchmarks.measures.load.editor import Outcome, TimedRequest
-from benchmarks.measures.load.editors import LoadEditors, run_editors
-from benchmarks.measures.load.rows import LoadResult, PhaseResult
-from benchmarks.measures.report import print_rows, write_report
+from benchmarks.corpora.typist import draw_typing
+from benchmarks.measures.load_editors import LoadEditors, Outcome, PhaseResult, TimedRequest, run_editors
+from benchmarks.measures.report import find_percentile, print_rows, write_report
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
 
@@ -46,6 +47,50 @@ _MIN_FILE_TOKENS = 3_000
 _PATIENT_SECONDS = 10.0
 
 _Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """All phases: closed loops, the last one of all editors; rounds of all editors at once; open loops at 1,
+    1.3 and 3 times the capacity; and patient clients at 3 times the capacity.
+    """
+
+    closed: Sequence[PhaseResult]
+    at_once: Sequence[PhaseResult]
+    open: tuple[PhaseResult, PhaseResult, PhaseResult]
+    patient: PhaseResult
+
+    @property
+    def phases(self) -> list[PhaseResult]:
+        """All of them, in their order."""
+        return [*self.closed, *self.at_once, *self.open, self.patient]
+
+    @property
+    def capacity_per_s(self) -> float:
+        """The completed answers a second if every editor waits for its answer before it sends the next request."""
+        return self.closed[-1].completed_per_s
+
+    def find_figures(self) -> dict[str, float | bool | None]:
+        """The figures of the report. `benchmarks.load` explains them."""
+        at_capacity, above, far_above = self.open
+        refused_ms = [each for phase in (*self.open, self.patient) for each in phase.refused_ms]
+        return {
+            "capacity_per_s": self.capacity_per_s,
+            "goodput_1": at_capacity.completed_per_s / self.capacity_per_s,
+            "goodput_1_3": above.completed_per_s / self.capacity_per_s,
+            "goodput_3": far_above.completed_per_s / self.capacity_per_s,
+            "least_share": min(*above.shares, *far_above.shares),
+            "num_refused": len(refused_ms),
+            "refused_ms_p99": find_percentile(refused_ms, 99),
+            "num_failed": sum(phase.count(Outcome.FAILED) for phase in self.phases),
+            "at_once_editors": len(self.at_once[0].by_editor),
+            "at_once_lost": sum(len(phase.by_editor) - phase.count(Outcome.COMPLETED) for phase in self.at_once),
+            "at_once_ratio": max(_find_slowest_ratio(phase) for phase in self.at_once),
+        }
+
+
+def _find_slowest_ratio(phase: PhaseResult) -> float:
+    return max(phase.first_text_ms) / median(phase.first_text_ms) if phase.first_text_ms else math.inf
 
 
 def main() -> None:

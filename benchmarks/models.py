@@ -1,8 +1,8 @@
 """Which model families and which tokenizers work: each gives the right answers, or is refused with its reason.
 
-For every causal decoder family that transformers knows, tiny models with random weights are written as model folders
-and loaded as the product loads them. The product runs several sequences in one pass, and transformers, running each
-sequence alone, judges every answer. Tokenizers are judged by the `tokenizers` library.
+Of some sixty families, tiny models with random weights are written as model folders and loaded as the product loads
+them. The product runs several sequences in one pass, and each answer is compared with that of transformers, which runs
+each sequence alone. Some sixty tokenizers are compared with the `tokenizers` library.
 
 Writes `docs/models.md` and `benchmarks/results/models.json`, and exits with 1 if anything is neither right nor refused.
 
@@ -10,38 +10,48 @@ Writes `docs/models.md` and `benchmarks/results/models.json`, and exits with 1 i
 """
 
 import argparse
+import contextlib
 import dataclasses
+import logging
+import multiprocessing
 import sys
-from collections import Counter, defaultdict
+import tempfile
+from collections import defaultdict
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+import torch
 import transformers
 
-from benchmarks.corpora.families.tiny_config import MAX_TOKENS
-from benchmarks.corpora.families.tiny_families import list_families
-from benchmarks.corpora.families.tiny_variants import TinyModel, list_other_folders, list_tiny_models
-from benchmarks.measures.families.family_check import TOLERANCE, FamilyResult, Outcome
-from benchmarks.measures.families.family_rows import FamilyRow, build_family_row, count
-from benchmarks.measures.families.tiny_model_check import check_tiny_model, silence_transformers
-from benchmarks.measures.families.worker_pool import Lost, run_in_workers
+from benchmarks.corpora.tiny_config import MAX_TOKENS
+from benchmarks.corpora.tiny_folder import NUM_SPECIAL_TOKENS, write_folder, write_raw_folder
+from benchmarks.corpora.tiny_models import FAMILIES, TinyModel, build_config, list_other_folders, list_tiny_models
+from benchmarks.measures.family_check import (
+    TOLERANCE,
+    FamilyResult,
+    FamilyRow,
+    Reference,
+    build_family_row,
+    check_folder,
+    describe,
+)
 from benchmarks.measures.models_page import build_page
-from benchmarks.measures.report import Row, write_report
-from benchmarks.measures.tokenizers.tokenizer_check import TokenizerRow, check_tokenizers
+from benchmarks.measures.report import Outcome, Row, write_report
+from benchmarks.measures.tokenizer_check import TokenizerRow, check_tokenizers
+from inference.model.pytorch.loader import load_torch_model
 
 _PAGE = Path(__file__).parents[1] / "docs" / "models.md"
-_MAX_SECONDS = 120.0  # for one folder; the slowest takes two seconds on an idle core
 
 
 def main() -> None:
     options = _parse_options()
-    silence_transformers()
-    families = [model for family in options.families or list_families() for model in list_tiny_models(family)]
+    families = [model for family in options.families or FAMILIES for model in list_tiny_models(family)]
     rows = _check(families, options.workers)
     if options.families:
-        sys.exit(count(rows, Outcome.WRONG) > 0)
+        sys.exit(_count(rows, Outcome.WRONG) > 0)
     others = _check(list_other_folders(), options.workers)
-    tokenizers = check_tokenizers()
+    tokenizers = check_tokenizers(num_workers=options.workers)
     figures = _build_figures(rows, others, tokenizers)
     write_report("models", [*map(_to_report, [*rows, *others]), *map(dataclasses.asdict, tokenizers)], figures)
     _PAGE.write_text(build_page(rows, others, tokenizers, transformers.__version__, MAX_TOKENS, TOLERANCE))
@@ -51,35 +61,43 @@ def main() -> None:
 
 def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--families", nargs="*", metavar="FAMILY", help="check these only, and write nothing")
+    parser.add_argument("--families", nargs="*", metavar="FAMILY", choices=FAMILIES, help="these only; writes nothing")
     parser.add_argument("--workers", type=int, default=2)
-    options = parser.parse_args()
-    unknown = sorted(set(options.families or ()) - set(list_families()))
-    if unknown:
-        parser.error(f"transformers knows no causal decoder of the family {unknown[0]!r}")
-    return options
+    return parser.parse_args()
 
 
 def _check(models: Sequence[TinyModel], num_workers: int) -> list[FamilyRow]:
-    """A row for each family, by name. Each is printed when its last folder is done."""
-    waiting = Counter(model.family for model in models)
+    """A row for each family, by name."""
     results: dict[str, dict[str, FamilyResult]] = defaultdict(dict)
-    rows = []
-    for model, result in run_in_workers(check_tiny_model, models, num_workers, _MAX_SECONDS):
-        if isinstance(result, Lost):
-            result = FamilyResult(Outcome.WRONG, result.reason)
-        results[model.family][model.variant] = result
-        waiting[model.family] -= 1
-        if not waiting[model.family]:
-            rows.append(build_family_row(model.family, results[model.family]))
-            _print_progress(rows[-1], len(rows), len(waiting))
-    return sorted(rows, key=lambda row: row.name)
+    with ProcessPoolExecutor(num_workers, multiprocessing.get_context("spawn")) as workers:
+        for model, result in zip(models, workers.map(_check_tiny_model, models), strict=True):
+            print(f"{model.family:20} {model.variant:30} {result.outcome:10} {result.reason}", flush=True)
+            results[model.family][model.variant] = result
+    return [build_family_row(family, results[family]) for family in sorted(results)]
 
 
-def _print_progress(row: FamilyRow, num_done: int, num_all: int) -> None:
-    exceptions = f" (otherwise: {', '.join(row.exceptions)})" if row.exceptions else ""
-    folders = "1 folder" if row.num_folders == 1 else f"{row.num_folders} folders"
-    print(f"{num_done:3}/{num_all} {row.name:26} {row.outcome:8} {folders}{exceptions} {row.reason}", flush=True)
+def _check_tiny_model(model: TinyModel) -> FamilyResult:
+    """Builds the model in a temporary folder, and checks that. Every failure is a result."""
+    logging.disable(logging.CRITICAL)  # transformers has much to say about settings of tiny models
+    transformers.utils.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as name, contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
+        folder = Path(name)
+        try:
+            _write(folder, model)
+        except Exception as error:  # the code of some sixty families raises undocumented exceptions
+            outcome = Outcome.IMPOSSIBLE if model.may_be_impossible else Outcome.WRONG
+            return FamilyResult(outcome, f"the tiny model cannot be built: {describe(error)}")
+        return check_folder(folder, model.family, load_torch_model)
+
+
+def _write(folder: Path, model: TinyModel) -> None:
+    if not model.is_built:
+        write_raw_folder(folder, model.changes)
+        return
+    write_folder(folder, build_config(model.family, model.changes), model.class_name)
+    if model.may_be_impossible:
+        Reference(folder).find_logits(tuple(NUM_SPECIAL_TOKENS + index for index in range(MAX_TOKENS)))
 
 
 def _build_figures(
@@ -87,15 +105,19 @@ def _build_figures(
 ) -> dict[str, float | bool | None]:
     return {
         "num_families": len(rows),
-        "num_right": count(rows, Outcome.RIGHT),
-        "num_refused": count(rows, Outcome.REFUSED),
-        "num_wrong": count(rows, Outcome.WRONG),
+        "num_right": _count(rows, Outcome.RIGHT),
+        "num_refused": _count(rows, Outcome.REFUSED),
+        "num_wrong": _count(rows, Outcome.WRONG),
         "num_others": len(others),
-        "num_others_wrong": len(others) - count(others, Outcome.REFUSED),
+        "num_others_wrong": len(others) - _count(others, Outcome.REFUSED),
         "num_folders": sum(row.num_folders for row in [*rows, *others]),
         "num_tokenizers": len(tokenizers),
-        "num_tokenizers_wrong": sum(row.outcome == "wrong" for row in tokenizers),
+        "num_tokenizers_wrong": _count(tokenizers, Outcome.WRONG),
     }
+
+
+def _count(rows: Sequence[FamilyRow] | Sequence[TokenizerRow], outcome: Outcome) -> int:
+    return sum(row.outcome is outcome for row in rows)
 
 
 def _to_report(row: FamilyRow) -> Row:

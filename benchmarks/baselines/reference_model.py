@@ -6,11 +6,12 @@ process with one thread. That file explains the forms, and how the end of a text
 
 import hashlib
 import json
+import math
 import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.measures.walk import Walk
 from trie_cache.vocabulary import Vocabulary
 
 _READY = Path("build/genlm/.ready")
@@ -58,6 +58,42 @@ class IndexCost:
     memory_mb: float  # the growth of the process
     peak_mb: float
     masses_ms: float  # one pass over the index; needed each time a member of the beam completes a token
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """One distribution before each byte of a text. If a time limit was reached, the last bytes have none."""
+
+    text: bytes
+    rows: npt.NDArray[np.float32]  # [num_bytes, 257] natural logarithms: 256 bytes, then the end of the text
+    cpu_s: npt.NDArray[np.float64]  # [num_bytes] processor time from the start of the text to each byte
+    wall_s: npt.NDArray[np.float64]  # [num_bytes] wall time, likewise
+    failure: str | None = None  # why the rows end, if it is an error
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Mean surprisal; infinite after a failure."""
+        if self.failure is not None:
+            return math.inf
+        read = np.frombuffer(self.text, np.uint8)[: len(self)]
+        return -float(self.rows[np.arange(len(self)), read].mean(dtype=np.float64)) / math.log(2)
+
+    @property
+    def bytes_per_cpu_s(self) -> float:
+        return len(self) / float(self.cpu_s[-1])
+
+    @property
+    def bytes_per_wall_s(self) -> float:
+        return len(self) / float(self.wall_s[-1])
+
+    def cut(self, num_bytes: int) -> "Walk":
+        """Returns the walk over the first `num_bytes`, for comparison with one that ended there."""
+        failure = self.failure if num_bytes > len(self) else None
+        rows, cpu_s, wall_s = self.rows[:num_bytes], self.cpu_s[:num_bytes], self.wall_s[:num_bytes]
+        return replace(self, text=self.text[:num_bytes], rows=rows, cpu_s=cpu_s, wall_s=wall_s, failure=failure)
 
 
 class ReferenceModel:

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from benchmarks.corpora.families.known_models import KNOWN_MODELS
-from benchmarks.measures.families.family_check import Outcome
-from benchmarks.measures.families.family_rows import FamilyRow
-from benchmarks.measures.tokenizers.tokenizer_check import TokenizerRow
+from benchmarks.corpora.tiny_models import FAMILIES
+from benchmarks.measures.family_check import FamilyRow
+from benchmarks.measures.report import Outcome
+from benchmarks.measures.tokenizer_check import TokenizerRow
 
 _INTRODUCTION = """\
 # Which models and tokenizers work
@@ -29,7 +29,7 @@ is refused. A model with longrope RoPE runs up to its original length.
 _REFUSED = """\
 ## Families that are refused
 
-transformers knows these {num} families of decoders too. They cannot be run here, and are refused when they are loaded.
+These {num} families cannot be run here, and are refused when they are loaded.
 """
 
 _TOKENIZERS = """\
@@ -42,18 +42,19 @@ Each tokenizer was cut at random places of texts. It works if the kept tokens we
 _METHOD = """\
 ## How this was tested
 
-Every family of causal decoders in transformers {version} is tested with tiny models with random weights, {num} model
-folders in all. Windows, chunks and the original length of scaled RoPE are shorter than the texts. Each family has a
-plain folder, and wherever transformers itself can run that, others with each kind of scaled RoPE, with and without a
-sliding window, with wider heads, with soft caps, as an encoder, and with the encoder or the vision part that the
-folders of users have.
+Families that people complete code with, and those that were wrong once, are tested with tiny models with random weights
+and transformers {version}, {num} model folders in all. What protects a user of any other family is the same check, when
+the folder is loaded. Windows, chunks and the original length of scaled RoPE are shorter than the texts. Each family has
+a plain folder, and wherever transformers itself can run that, others with each kind of scaled RoPE, with and without a
+sliding window, with wider heads, with soft caps, as an encoder, and with the encoder or the vision part that users'
+folders have.
 
 - Each folder is loaded as `midtoken serve` loads it, in float32 on the CPU.
 - Several sequences of 3 to {max_tokens} tokens run in the same passes: prefilled in pieces, with token trees of which a
   path is kept, then token by token up to the last position that the model has. One sequence runs alone, one is a copy
-  of another, one comes after the others. The character-level model reads token strings that share their beginnings.
-- The judge is transformers with its own plain attention, which runs each text alone. The logits may differ by
-  {tolerance:g} of their spread. `benchmarks/results/models.json` has the largest difference of each family.
+  of another, one comes after the others.
+- Each answer is compared with that of transformers with its own plain attention, which runs each text alone. The logits
+  may differ by {tolerance:g} of their spread. `benchmarks/results/models.json` has each family's largest difference.
 - A refusal must be one line of at most 300 characters that names the family, without an error of a library in it.
 
 Run it again with `make test-models`. It ends with an error if anything is neither right nor refused.
@@ -89,13 +90,13 @@ def build_page(
 
 def _build_wrong_parts(families: Sequence[FamilyRow], tokenizers: Sequence[TokenizerRow]) -> list[str]:
     wrong = [(_name(row), row.reason) for row in families if row.outcome is Outcome.WRONG]
-    wrong += [(row.name, row.reason) for row in tokenizers if row.outcome == "wrong"]
+    wrong += [(row.name, row.reason) for row in tokenizers if row.outcome is Outcome.WRONG]
     return ["**Wrong at the moment:**\n", _build_table(("name", "what is wrong"), wrong)] if wrong else [_ALL_WELL]
 
 
 def _build_tokenizer_parts(rows: Sequence[TokenizerRow]) -> list[str]:
-    right = [row for row in rows if row.outcome == "right"]
-    refused = [row for row in rows if row.outcome == "refused"]
+    right = [row for row in rows if row.outcome is Outcome.RIGHT]
+    refused = [row for row in rows if row.outcome is Outcome.REFUSED]
     return [
         _TOKENIZERS,
         _build_table(
@@ -108,12 +109,12 @@ def _build_tokenizer_parts(rows: Sequence[TokenizerRow]) -> list[str]:
 
 
 def _cells_of_right(row: FamilyRow) -> tuple[str, ...]:
-    return (_name(row), KNOWN_MODELS.get(row.name, ""), ", ".join(row.exceptions))
+    return (_name(row), FAMILIES[row.name], ", ".join(row.exceptions))
 
 
 def _cells_of_refused(row: FamilyRow) -> tuple[str, ...]:
     exceptions = f". Works: {', '.join(row.exceptions)}" if row.exceptions else ""
-    return (_name(row), KNOWN_MODELS.get(row.name, ""), _shorten(row.reason) + exceptions)
+    return (_name(row), FAMILIES[row.name], _shorten(row.reason) + exceptions)
 
 
 def _cells_of_other(row: FamilyRow) -> tuple[str, ...]:

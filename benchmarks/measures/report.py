@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,15 @@ Value = str | float | bool | None
 Row = Mapping[str, Value]
 
 RESULTS_DIR = Path(__file__).parents[1] / "results"
+
+
+class Outcome(StrEnum):
+    """What became of something that must be right, or be refused with its reason."""
+
+    RIGHT = "right"
+    REFUSED = "refused"
+    WRONG = "wrong"
+    IMPOSSIBLE = "impossible"  # the library to compare with cannot do it either
 
 
 @dataclass(frozen=True, slots=True)

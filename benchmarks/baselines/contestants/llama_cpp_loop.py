@@ -16,8 +16,7 @@ import argparse
 
 from llama_cpp import Llama
 
-from benchmarks.baselines.contestants.kept_tokens import KeptTokens
-from benchmarks.baselines.contestants.line_protocol import Complete, Line, Request, serve
+from benchmarks.baselines.contestants.line_protocol import Complete, KeptTokens, Line, Request, serve
 
 _NUM_CONTEXT_TOKENS = 2048
 

@@ -26,8 +26,7 @@ from transformers.generation import utils as generation_utils
 from transformers.generation.stopping_criteria import StoppingCriteria
 from transformers.generation.streamers import BaseStreamer
 
-from benchmarks.baselines.contestants.kept_tokens import KeptTokens, count_common
-from benchmarks.baselines.contestants.line_protocol import Complete, Line, Request, serve
+from benchmarks.baselines.contestants.line_protocol import Complete, KeptTokens, Line, Request, count_common, serve
 
 
 def main() -> None:

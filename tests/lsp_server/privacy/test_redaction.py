@@ -3,7 +3,7 @@
 import pytest
 from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
 
-from benchmarks.corpora.held_out_text import find_text
+from benchmarks.characters import find_text
 from benchmarks.corpora.private_files import Secret, count_secret_bytes, iter_secrets
 from lsp_server.context import Context, cut_context
 from lsp_server.documents import Document

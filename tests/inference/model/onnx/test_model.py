@@ -9,9 +9,8 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from benchmarks.corpora.families.tiny_families import build_config
-from benchmarks.corpora.families.tiny_folder import write_folder
-from benchmarks.corpora.families.tiny_variants import TinyModel, list_tiny_models
+from benchmarks.corpora.tiny_folder import write_folder
+from benchmarks.corpora.tiny_models import TinyModel, build_config, list_tiny_models
 from inference.errors import InvalidRequestError, ModelError, OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part

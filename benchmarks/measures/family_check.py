@@ -1,0 +1,193 @@
+"""Whether the product gets a model folder right, or refuses it in a sentence that helps.
+
+The product loads the folder and runs several sequences of different lengths together: prefilled in pieces, with trees,
+keeping paths, beyond the model's windows. `Reference` says what is right.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import transformers
+
+from benchmarks.corpora.tiny_config import MAX_TOKENS
+from benchmarks.corpora.tiny_models import PLAIN
+from benchmarks.measures.packed_passes import Answer, PackedPasses
+from benchmarks.measures.report import Outcome
+from inference.config import EngineConfig
+from inference.errors import ModelError
+from inference.model.language_model import LoadedModel
+from inference.model.pytorch.runner import TorchModel
+
+Load = Callable[[EngineConfig], LoadedModel[TorchModel]]
+
+TOLERANCE = 1e-3  # of the spread of the logits; rounding gives 1e-6 to 1e-4, a wrong mask or position over 1e-2
+_MAX_SENTENCE = 300
+_NUM_GROWN = 16  # tokens; more than a sequence grows, its trees included
+_FOREIGN_ERROR = re.compile(r"\b[A-Z]\w*(Error|Exception|Warning)\b|Traceback|\bNone(Type)?\b")
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyResult:
+    """What became of one model folder."""
+
+    outcome: Outcome
+    reason: str = ""  # the refusal in the product's words, or what is wrong
+    difference: float | None = None  # the largest one, as a share of the spread of the logits
+    num_answers: int = 0
+
+
+def check_folder(folder: Path, family: str, load: Load) -> FamilyResult:
+    """Loads the folder with `load` and says what became of it. `family`: the model type that a refusal must name."""
+    try:
+        loaded = load(EngineConfig(folder, warm=False))
+    except ModelError as error:
+        return check_refusal(str(error).replace(f"{folder}", "DIR"), family)
+    except Exception as error:  # whatever comes is the result
+        return FamilyResult(Outcome.WRONG, f"loading raised {describe(error)}")
+    try:
+        answers = run_product(loaded)
+    except Exception as error:  # as above
+        return FamilyResult(Outcome.WRONG, f"accepted, then failed with {describe(error)}")
+    try:
+        return compare_answers(answers, folder)
+    except Exception as error:  # the reference has the code of transformers too
+        return FamilyResult(Outcome.WRONG, f"accepted, but transformers alone failed with {describe(error)}")
+
+
+def check_refusal(sentence: str, family: str) -> FamilyResult:
+    """Refused, if the sentence names the family and is fit for people; else wrong."""
+    faults = []
+    if not re.search(rf"(?<!\w){re.escape(family)}", sentence):
+        faults.append("does not name the family")
+    if len(sentence) > _MAX_SENTENCE:
+        faults.append(f"has {len(sentence)} characters")
+    if "\n" in sentence:
+        faults.append("has several lines")
+    found = _FOREIGN_ERROR.search(sentence)
+    if found:
+        faults.append(f"shows {found.group()}")
+    if faults:
+        return FamilyResult(Outcome.WRONG, f"the refusal {' and '.join(faults)}: {_shorten(sentence)}")
+    return FamilyResult(Outcome.REFUSED, sentence)
+
+
+def compare_answers(answers: list[Answer], folder: Path) -> FamilyResult:
+    """Right, if every answer is that of transformers after the same tokens alone."""
+    largest = Reference(folder).find_largest_difference(answers)
+    if largest.share <= TOLERANCE:
+        return FamilyResult(Outcome.RIGHT, "", largest.share, len(answers))
+    reason = (
+        f"{largest.stage}: after {largest.num_tokens} tokens the logits differ by {largest.share:.2g} of their spread"
+    )
+    return FamilyResult(Outcome.WRONG, reason, largest.share, len(answers))
+
+
+def run_product(loaded: LoadedModel[TorchModel]) -> list[Answer]:
+    """The product's answers: a sequence alone, several together, and one after the others."""
+    text_ids = loaded.trie.order.tolist()
+    num_tokens = min(loaded.model.runner.max_tokens, MAX_TOKENS)
+    passes = PackedPasses(loaded.model.runner, text_ids)
+    lengths = (num_tokens - _NUM_GROWN, 3, min(27, num_tokens // 3))
+    texts = [passes.draw(length) for length in lengths]
+    _run_alone(passes, texts[2])
+    _run_together(passes, texts, num_tokens)
+    again = passes.start()
+    passes.read("after others", [again], [texts[1]])
+    passes.grow("after others", [again])
+    return passes.answers
+
+
+def _run_alone(passes: PackedPasses, text: tuple[int, ...]) -> None:
+    alone = passes.start()
+    passes.read("alone", [alone], [text])
+    passes.grow("alone", [alone])
+    passes.step("alone", [alone])
+
+
+def _run_together(passes: PackedPasses, texts: list[tuple[int, ...]], num_tokens: int) -> None:
+    """A long, a short and another sequence; then a copy of one of them; then the long one up to the last token."""
+    together = [passes.start() for _ in texts]
+    passes.read("together", together, texts)
+    for _ in range(3):
+        passes.grow("together", together)
+        passes.step("together", together)
+    passes.step("together", [*together, together[2].fork()])
+    while len(together[0].token_ids) < num_tokens:
+        passes.step("together", together)
+
+
+def describe(error: Exception) -> str:
+    """The error in one line."""
+    return _shorten(f"{type(error).__name__}: {error}")
+
+
+def _shorten(text: str) -> str:
+    return " ".join(text.split())[:_MAX_SENTENCE]
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyRow:
+    """What is known of a family."""
+
+    name: str
+    outcome: Outcome  # WRONG if any folder is, otherwise that of the plain one
+    reason: str  # of the refusal, or what is wrong; empty if right
+    exceptions: tuple[str, ...]  # the variants with another outcome than the plain folder
+    num_folders: int  # that transformers can run, and that were checked
+    largest_difference: float | None  # between logits, as a share of their spread
+
+
+def build_family_row(name: str, results: Mapping[str, FamilyResult]) -> FamilyRow:
+    """The row of the family whose folders have these results, by variant."""
+    checked = {variant: result for variant, result in results.items() if result.outcome is not Outcome.IMPOSSIBLE}
+    plain = results[PLAIN]
+    wrong = [f"{variant}: {result.reason}" for variant, result in checked.items() if result.outcome is Outcome.WRONG]
+    return FamilyRow(
+        name,
+        Outcome.WRONG if wrong else plain.outcome,
+        wrong[0] if wrong else plain.reason,
+        tuple(sorted(variant for variant, result in checked.items() if result.outcome is not plain.outcome)),
+        len(checked),
+        max((result.difference for result in checked.values() if result.difference is not None), default=None),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The largest difference between the product's answers and the right ones."""
+
+    stage: str
+    num_tokens: int
+    share: float  # root mean square of the differences, divided by the standard deviation of the right logits
+
+
+class Reference:
+    """A model folder, run in the plainest way: one sequence in each pass, no cache, no packing, attention "eager"."""
+
+    def __init__(self, folder: Path) -> None:
+        self._model = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, attn_implementation="eager", local_files_only=True
+        ).eval()
+        self._known: dict[tuple[int, ...], torch.Tensor] = {}
+
+    def find_largest_difference(self, answers: Iterable[Answer]) -> Difference:
+        """The answer that differs most, or the first one that is no number."""
+        differences = [Difference(answer.stage, len(answer.token_ids), self._compare(answer)) for answer in answers]
+        broken = [difference for difference in differences if difference.share != difference.share]
+        return broken[0] if broken else max(differences, key=lambda difference: difference.share)
+
+    def _compare(self, answer: Answer) -> float:
+        right = self.find_logits(answer.token_ids)
+        difference = (answer.logits - right).pow(2).mean().sqrt() / right.std()
+        return difference.item()
+
+    @torch.inference_mode()
+    def find_logits(self, token_ids: tuple[int, ...]) -> torch.Tensor:
+        """The logits after all of these tokens, and no others, were read."""
+        if token_ids not in self._known:
+            ids = torch.tensor([token_ids])
+            self._known[token_ids] = self._model(input_ids=ids, use_cache=False).logits[0, -1].float()
+        return self._known[token_ids]

@@ -1,1 +1,0 @@
-"""Many simulated editors on one completion server."""

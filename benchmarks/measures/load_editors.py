@@ -1,0 +1,336 @@
+"""Simulated editors of a load: each sends recorded requests over a connection of its own, and cancels as editors do.
+
+Each editor is a process, because clients in one process share a connection. All of them play the phases of a load
+together.
+"""
+
+import asyncio
+import dataclasses
+import enum
+import functools
+import multiprocessing
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from itertools import cycle, islice
+from multiprocessing.connection import Connection
+
+from benchmarks.measures.report import Row, find_percentile
+from inference.errors import MidtokenError, OverloadedError
+from inference.protocol.completion import CompletionRequest
+from inference.serving.completion_client import CompletionClient
+from lsp_server.backend import CompletionBackend
+
+
+class Outcome(enum.StrEnum):
+    """How a request ended."""
+
+    COMPLETED = "completed"
+    SUPERSEDED = "superseded"  # by the editor's next key, before it was complete
+    REFUSED = "refused"
+    CUT = "cut"  # ended at its deadline
+    FAILED = "failed"
+
+
+_OUTCOMES = {  # by the reason for which the server ended it; else it is completed
+    "deadline": Outcome.CUT,
+    "cancelled": Outcome.SUPERSEDED,
+    "superseded": Outcome.SUPERSEDED,  # the server has seen the editor's newer request before the cancel
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TimedRequest:
+    """A request, and how long after the one before it follows."""
+
+    gap_s: float
+    request: CompletionRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What an editor does for some time. Times are those of `time.perf_counter`, the same in all processes."""
+
+    start_at: float
+    duration_s: float
+    gap_scale: float | None  # for the recorded gaps; None: a closed loop, the next request follows the answer
+    max_requests: int | None = None  # of a closed loop
+    is_patient: bool = False  # of an open loop: nothing is cancelled, and no request supersedes another
+
+    @property
+    def end_at(self) -> float:
+        return self.start_at + self.duration_s
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One request that has ended."""
+
+    sent_at: float
+    first_text_at: float | None
+    ended_at: float
+    outcome: Outcome
+
+
+def work(connection: Connection, server: str, requests: Sequence[TimedRequest]) -> None:
+    """The editor's process: receives phases and sends back their attempts, until it receives None."""
+    asyncio.run(_work(connection, server, requests))
+
+
+async def _work(connection: Connection, server: str, requests: Sequence[TimedRequest]) -> None:
+    client = CompletionClient(server)
+    recorded = cycle(requests)  # a phase goes on where the one before ended
+    try:
+        while (phase := await asyncio.to_thread(connection.recv)) is not None:
+            connection.send(await play(client, recorded, phase))
+    finally:
+        await client.close()
+
+
+async def play(client: CompletionBackend, requests: Iterator[TimedRequest], phase: Phase) -> list[Attempt]:
+    """Plays one phase. Requests that have not ended at its end are cancelled, and are in no attempt."""
+    editor = _Editor(client)
+    await _sleep_until(phase.start_at)
+    try:
+        async with asyncio.timeout(phase.end_at - time.perf_counter()):
+            if phase.gap_scale is not None and phase.is_patient:
+                await editor.play_patiently(requests, phase.gap_scale)
+            elif phase.gap_scale is None:
+                await editor.play_closed(requests, phase.max_requests)
+            else:
+                await editor.play_open(requests, phase.gap_scale)
+    except TimeoutError:
+        pass  # the phase is over
+    finally:
+        await editor.leave()
+    return editor.attempts
+
+
+class _Editor:
+    """Sends one request after the other. At most one is current; the cancelled ones are still ending."""
+
+    def __init__(self, client: CompletionBackend) -> None:
+        self.attempts: list[Attempt] = []
+        self._client = client
+        self._current: _Running | None = None
+        self._patient: list[_Running] = []
+        self._cancelled: list[asyncio.Task[None]] = []
+
+    async def play_closed(self, requests: Iterator[TimedRequest], max_requests: int | None) -> None:
+        """Sends each request when the one before has ended."""
+        for recorded in islice(requests, max_requests):
+            self._current = _Running(self._client, recorded.request)
+            await self._current.task
+            self._note_current()
+
+    async def play_patiently(self, requests: Iterator[TimedRequest], gap_scale: float) -> None:
+        """Sends each request at its time, for no document, and lets all of them end."""
+        due_at = time.perf_counter()
+        for recorded in requests:
+            due_at += gap_scale * recorded.gap_s
+            await _sleep_until(due_at)
+            running = _Running(self._client, dataclasses.replace(recorded.request, document=""))
+            running.task.add_done_callback(functools.partial(self._note, running))
+            self._patient.append(running)
+
+    async def play_open(self, requests: Iterator[TimedRequest], gap_scale: float) -> None:
+        """Sends each request at its time, and cancels the one before if it has not ended. Waits for the last one."""
+        due_at = time.perf_counter()
+        for recorded in requests:
+            due_at += gap_scale * recorded.gap_s
+            await _sleep_until(due_at)
+            self._note_current()
+            self._current = _Running(self._client, recorded.request)
+        if self._current is not None:
+            await self._current.task
+
+    async def leave(self) -> None:
+        """Notes the current request if it has ended, and cancels it otherwise, and all others."""
+        for running in self._patient:
+            if running.outcome is None:
+                self._cancel(running)
+        if self._current is not None and self._current.outcome is None:
+            self._cancel(self._current)
+            self._current = None
+        self._note_current()
+        if self._cancelled:
+            await asyncio.wait(self._cancelled)
+
+    def _note_current(self) -> None:
+        running, self._current = self._current, None
+        if running is None:
+            return
+        if running.outcome is None:
+            self._cancel(running)
+            running.end(Outcome.SUPERSEDED)
+        self.attempts.append(running.build_attempt())
+
+    def _note(self, running: "_Running", _: object) -> None:
+        if running.outcome is not None:
+            self.attempts.append(running.build_attempt())
+
+    def _cancel(self, running: "_Running") -> None:
+        running.task.cancel()
+        self._cancelled.append(running.task)
+
+
+class _Running:
+    """A request that has been sent."""
+
+    def __init__(self, client: CompletionBackend, request: CompletionRequest) -> None:
+        self.outcome: Outcome | None = None
+        self._sent_at = self._ended_at = time.perf_counter()
+        self._first_text_at: float | None = None
+        self.task = asyncio.create_task(self._run(client, request))
+
+    def end(self, outcome: Outcome) -> None:
+        """Notes how and when it ended."""
+        self.outcome, self._ended_at = outcome, time.perf_counter()
+
+    def build_attempt(self) -> Attempt:
+        assert self.outcome is not None, "it has ended"
+        return Attempt(self._sent_at, self._first_text_at, self._ended_at, self.outcome)
+
+    async def _run(self, client: CompletionBackend, request: CompletionRequest) -> None:
+        reason = ""
+        try:
+            async with aclosing(client.stream(request)) as chunks:
+                async for chunk in chunks:
+                    if self._first_text_at is None and chunk.text:
+                        self._first_text_at = time.perf_counter()
+                    reason = chunk.finish_reason or ""
+            self.end(_OUTCOMES.get(reason, Outcome.COMPLETED))
+        except OverloadedError:
+            self.end(Outcome.REFUSED)
+        except MidtokenError:
+            self.end(Outcome.FAILED)
+
+
+async def _sleep_until(due_at: float) -> None:
+    await asyncio.sleep(due_at - time.perf_counter())
+
+
+_LEAD_S = 2.0  # until a phase begins, so that all editors begin at once, after the cancelled requests have ended
+_MAX_AT_ONCE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseResult:
+    """The attempts of each editor in one phase."""
+
+    name: str
+    duration_s: float
+    by_editor: Sequence[Sequence[Attempt]]
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """Those of all editors."""
+        return [attempt for attempts in self.by_editor for attempt in attempts]
+
+    @property
+    def completed_per_s(self) -> float:
+        """The goodput."""
+        return self.count(Outcome.COMPLETED) / self.duration_s
+
+    @property
+    def shares(self) -> list[float]:
+        """Each editor's completed requests, relative to its fair share: as many as each other editor has."""
+        counts = [sum(each.outcome is Outcome.COMPLETED for each in attempts) for attempts in self.by_editor]
+        fair = sum(counts) / len(counts)
+        return [count / fair if fair else 0.0 for count in counts]
+
+    @property
+    def first_text_ms(self) -> list[float]:
+        """How long those requests waited for their first text that got one."""
+        return [1e3 * (each.first_text_at - each.sent_at) for each in self.attempts if each.first_text_at is not None]
+
+    @property
+    def refused_ms(self) -> list[float]:
+        """How long it took to be refused."""
+        return [1e3 * (each.ended_at - each.sent_at) for each in self.attempts if each.outcome is Outcome.REFUSED]
+
+    def count(self, outcome: Outcome) -> int:
+        """Returns how many requests ended like that."""
+        return sum(each.outcome is outcome for each in self.attempts)
+
+    def build_row(self, capacity_per_s: float | None = None) -> Row:
+        """The phase as a row of the printed table."""
+        shares = self.shares
+        return {
+            "load": self.name,
+            "editors": len(self.by_editor),
+            "requests": len(self.attempts),
+            **{str(outcome): self.count(outcome) for outcome in Outcome},
+            "completed/s": self.completed_per_s,
+            "of capacity, %": 100 * self.completed_per_s / capacity_per_s if capacity_per_s else None,
+            "first text ms, p50": find_percentile(self.first_text_ms, 50),
+            "p99": find_percentile(self.first_text_ms, 99),
+            "refused ms, p99": find_percentile(self.refused_ms, 99),
+            "least share": min(shares),
+            "greatest": max(shares),
+        }
+
+
+class LoadEditors:
+    """Running editors, each in a process of its own."""
+
+    def __init__(self, connections: Sequence[Connection], mean_gap_s: float) -> None:
+        """Use `run_editors`."""
+        self._connections = connections
+        self._mean_gap_s = mean_gap_s  # of the recorded keys
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    async def play_closed(self, num_editors: int, duration_s: float) -> PhaseResult:
+        """The first editors send each request when the last one is answered."""
+        name = f"closed loop, {num_editors}"
+        return await self._play(name, num_editors, Phase(_find_start(), duration_s, gap_scale=None))
+
+    async def play_open(self, name: str, keys_per_s: float, duration_s: float, is_patient: bool = False) -> PhaseResult:
+        """All editors together send so many requests a second on average. Patient ones let all of them end."""
+        gap_scale = len(self) / (keys_per_s * self._mean_gap_s)
+        return await self._play(name, len(self), Phase(_find_start(), duration_s, gap_scale, is_patient=is_patient))
+
+    async def play_at_once(self, name: str) -> PhaseResult:
+        """All editors send one request at the same moment."""
+        phase = Phase(_find_start(), _MAX_AT_ONCE_S, gap_scale=None, max_requests=1)
+        result = await self._play(name, len(self), phase)
+        last_at = max((attempt.ended_at for attempt in result.attempts), default=phase.end_at)
+        return PhaseResult(name, last_at - phase.start_at, result.by_editor)
+
+    async def _play(self, name: str, num_editors: int, phase: Phase) -> PhaseResult:
+        playing = self._connections[:num_editors]
+        for connection in playing:
+            connection.send(phase)
+        by_editor: list[list[Attempt]] = [await asyncio.to_thread(connection.recv) for connection in playing]
+        return PhaseResult(name, phase.duration_s, by_editor)
+
+
+@asynccontextmanager
+async def run_editors(server: str, scripts: Sequence[Sequence[TimedRequest]]) -> AsyncIterator[LoadEditors]:
+    """Runs an editor for each script inside the block."""
+    context = multiprocessing.get_context("spawn")
+    pairs = [context.Pipe() for _ in scripts]
+    processes = [
+        context.Process(target=work, args=(theirs, server, script))
+        for (_, theirs), script in zip(pairs, scripts, strict=True)
+    ]
+    for process in processes:
+        process.start()
+    connections = [ours for ours, _ in pairs]
+    gaps = [recorded.gap_s for script in scripts for recorded in script]
+    try:
+        editors = LoadEditors(connections, sum(gaps) / len(gaps))
+        await editors._play("connecting", len(editors), Phase(time.perf_counter(), 120.0, None, max_requests=1))
+        yield editors
+    finally:
+        for connection in connections:
+            connection.send(None)
+        for process in processes:
+            process.join()
+
+
+def _find_start() -> float:
+    return time.perf_counter() + _LEAD_S

@@ -1,1 +1,0 @@
-"""Whether the product heals right with a tokenizer."""

@@ -1,0 +1,106 @@
+import pytest
+
+from benchmarks.corpora.typing import Key, KeyKind, Moment
+from benchmarks.measures.key_times import KeyTime, Layer, find_figures, find_key_times
+from benchmarks.measures.recorded_lsp import RequestRecord
+from benchmarks.measures.replay_editor import Outcome, PressedKey
+
+_STATS = {"total_ms": 50.0, "queue_ms": 5.0, "prompt_ms": 2.0, "model_ms": 40.0, "choice_ms": 1.0}
+
+
+def _moment(text: str) -> Moment:
+    return Moment(Key(0, KeyKind.LETTER, len(text) - 1, len(text) - 1, text[-1], len(text), 0.2), text)
+
+
+def _pressed(sent_at: float, ended_at: float, outcome: Outcome = Outcome.TEXT) -> PressedKey:
+    return PressedKey(sent_at, ended_at, outcome)
+
+
+def _record(
+    prefix_end: str, asked_at: float, *chunks_at: float, stats: dict[str, float] | None = None
+) -> RequestRecord:
+    return RequestRecord(prefix_end, "", asked_at, list(chunks_at), stats)
+
+
+def test_the_layers_of_a_key_add_up_to_its_time() -> None:
+    record = _record("ab", 1.01, 1.07, stats=_STATS)
+    [found] = find_key_times([_moment("ab")], [300], [_pressed(1.0, 1.1)], [record])
+
+    assert found.layers == pytest.approx(
+        {
+            Layer.LANGUAGE_SERVER: 40,
+            Layer.WIRE: 10,
+            Layer.QUEUE: 3,  # its queue_ms contains the healing
+            Layer.HEALING: 2,
+            Layer.MODEL: 40,
+            Layer.CHOICE: 1,
+            Layer.ENGINE: 4,
+        }
+    )
+    assert sum((found.layers or {}).values()) == pytest.approx(found.total_ms) == pytest.approx(100)
+    assert found.overhead_ms == pytest.approx(60)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "record"),
+    [
+        (Outcome.TEXT, _record("ab", 1.01, 1.07, 1.5, stats=_STATS)),  # answered before the completion is whole
+        (Outcome.NONE, _record("ab", 1.01)),  # cancelled
+    ],
+)
+def test_what_is_not_answered_with_the_whole_completion_is_not_split(outcome: Outcome, record: RequestRecord) -> None:
+    [found] = find_key_times([_moment("ab")], [300], [_pressed(1.0, 1.1, outcome)], [record])
+
+    assert (found.needs_server, found.layers) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("texts", "records", "need_server"),
+    [
+        (["ab"], [], [False]),
+        (["ab", "abc"], [_record("ab", 3.2), _record("abc", 3.3)], [True, True]),  # sent after the next key
+        (["ab", "abc"], [_record("abc", 3.3)], [False, True]),
+        (["ab", "abx", "ab"], [_record("ab", 3.01)], [False, False, True]),  # the last key with this text
+        (["ab", "ab"], [_record("ab", 1.05)], [True, False]),  # not one of a later key
+    ],
+)
+def test_a_request_belongs_to_the_last_key_before_it_that_has_its_text(
+    texts: list[str], records: list[RequestRecord], need_server: list[bool]
+) -> None:
+    pressed = [_pressed(1.0 + number, 1.5 + number) for number in range(len(texts))]
+
+    found = find_key_times(map(_moment, texts), [300], pressed, records)
+
+    assert [each.needs_server for each in found] == need_server
+
+
+def _time(
+    total_ms: float,
+    *,
+    kind: KeyKind = KeyKind.LETTER,
+    is_cold: bool = False,
+    outcome: Outcome = Outcome.TEXT,
+    needs_server: bool = True,
+    read: int | None = None,
+) -> KeyTime:
+    key = Key(0, kind, 0, 0, "x", 1, 0.2, is_cold=is_cold)
+    return KeyTime(key, 300, outcome, total_ms, needs_server, num_read_tokens=read)
+
+
+def test_keys_that_are_cold_or_unanswered_or_need_no_server_are_counted_apart() -> None:
+    times = [_time(10, read=0), _time(30, read=5), _time(900, outcome=Outcome.NONE)]
+    times += [_time(500, is_cold=True, read=899), _time(1, needs_server=False)]
+
+    figures = find_figures(times)
+
+    assert (figures["ghost_ms_p50"], figures["cold_ms_p50"], figures["typed_ahead_ms_p50"]) == (20, 500, 1)
+    assert (figures["answered_share"], figures["typed_ahead_share"]) == (0.8, 0.2)
+    assert figures["context_reads_le_1_share"] == pytest.approx(2 / 3)  # a key that needs no server reads nothing
+    assert figures["served_reads_le_1_share"] == 0.5
+
+
+def test_typing_is_inserting_and_erasing_at_the_cursor() -> None:
+    times = [_time(10), _time(30, kind=KeyKind.BACKSPACE)]
+    times += [_time(900, kind=kind) for kind in (KeyKind.MOVE, KeyKind.DELETE)]
+
+    assert find_figures(times)["typing_ghost_ms_p50"] == 20

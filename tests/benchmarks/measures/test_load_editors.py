@@ -1,0 +1,100 @@
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from benchmarks.load import LoadResult
+from benchmarks.measures.load_editors import Attempt, Outcome, Phase, PhaseResult, TimedRequest, play
+from inference.errors import OverloadedError, ServerError
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
+
+
+class _Backend:
+    """Does what the prefix of a request says."""
+
+    def __init__(self) -> None:
+        self.num_cancelled = 0
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
+        match request.prefix:
+            case "overload":
+                raise OverloadedError("too many")
+            case "fail":
+                raise ServerError("broken")
+            case "late":
+                yield CompletionChunk("", finish_reason=FinishReason.DEADLINE, stats=CompletionStats())
+            case "hang":
+                yield CompletionChunk("first line")
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    self.num_cancelled += 1
+            case _:
+                yield CompletionChunk("text", finish_reason=FinishReason.END, stats=CompletionStats())
+
+    async def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("prefixes", "gap_scale", "is_patient", "outcomes", "num_cancelled"),
+    [
+        (["a", "overload", "fail", "late"], None, False, ["completed", "refused", "failed", "cut"], 0),
+        (["hang", "a", "hang", "b"], 1.0, False, ["superseded", "completed", "superseded", "completed"], 2),
+        (["hang", "overload", "a"], 1.0, True, ["refused", "completed"], 1),  # cancelled when it leaves
+        (["hang"], 1.0, False, [], 1),  # it runs when the phase ends, and is not counted
+        (["hang"], None, False, [], 1),
+    ],
+)
+async def test_requests_are_cancelled_and_counted_as_the_phase_says(
+    prefixes: list[str], gap_scale: float | None, is_patient: bool, outcomes: list[str], num_cancelled: int
+) -> None:
+    backend = _Backend()
+    late = [TimedRequest(60.0, CompletionRequest("late"))] if is_patient else []  # after the end of the phase
+    requests = [TimedRequest(0.0, CompletionRequest(prefix)) for prefix in prefixes]
+
+    attempts = await play(
+        backend, iter(requests + late), Phase(time.perf_counter(), 0.4, gap_scale, is_patient=is_patient)
+    )
+
+    assert [str(attempt.outcome) for attempt in attempts] == outcomes
+    assert backend.num_cancelled == num_cancelled
+
+
+async def test_recorded_gaps_are_scaled() -> None:
+    requests = iter([TimedRequest(gap_s, CompletionRequest("a")) for gap_s in (0.1, 0.3)])
+
+    first, second = await play(_Backend(), requests, Phase(time.perf_counter(), 60.0, gap_scale=0.5))
+
+    assert second.sent_at - first.sent_at >= 0.14
+
+
+def _completed(num: int, first_text_s: float = 0.01) -> list[Attempt]:
+    return [Attempt(1.0, 1.0 + first_text_s, 1.5, Outcome.COMPLETED)] * num
+
+
+def _phase(*by_editor: list[Attempt]) -> PhaseResult:
+    return PhaseResult("phase", 10.0, by_editor)
+
+
+def test_goodput_is_relative_to_the_capacity_and_shares_to_the_mean() -> None:
+    closed = [_phase(_completed(120)), _phase(_completed(60), _completed(40))]  # the last one is that of all editors
+    at_capacity = _phase(_completed(40), _completed(40))
+    above, far_above = _phase(_completed(30), _completed(34)), _phase(_completed(2), _completed(38))
+
+    figures = LoadResult(closed, [at_capacity], (at_capacity, above, far_above), at_capacity).find_figures()
+
+    assert [figures[name] for name in ("capacity_per_s", "goodput_1", "goodput_1_3", "goodput_3", "least_share")] == [
+        10, 0.8, 0.64, 0.4, 0.1
+    ]  # fmt: skip
+
+
+def test_refusals_of_all_open_loops_count_and_the_worst_round_at_once() -> None:
+    refused = [Attempt(1.0, None, 1.0 + seconds, Outcome.REFUSED) for seconds in (0.01, 0.02)]
+    one = _phase(_completed(1))
+    uneven = _phase(_completed(1, 0.1), _completed(1, 0.1), _completed(1, 0.5), refused[:1])
+
+    figures = LoadResult([one], [one, uneven], (one, one, _phase(refused[:1])), _phase(refused)).find_figures()
+
+    names = ("num_refused", "refused_ms_p99", "at_once_lost", "at_once_ratio")
+    assert [figures[name] for name in names] == pytest.approx([3, 20, 1, 5], rel=0.05)

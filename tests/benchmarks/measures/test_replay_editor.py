@@ -1,0 +1,78 @@
+"""The replay's editor with the real language server, whose model answers by rules."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.corpora.typing import Document, Key, KeyKind, Session
+from benchmarks.measures.replay_editor import Outcome, ReplayEditor
+
+_TEXT = "a = 1\n\nb = 2\n"
+
+
+def _key(kind: KeyKind, start: int, end: int, text: str, cursor: int, document: int = 0, gap_s: float = 0.0) -> Key:
+    return Key(document, kind, start, end, text, cursor, gap_s)
+
+
+def _session(*keys: Key) -> Session:
+    return Session((Document("a.py", 300, _TEXT, ""), Document("b.py", 300, "x😀y", "")), keys)
+
+
+async def _play(
+    folder: Path, session: Session, rules: Sequence[dict[str, Any]], max_gap_s: float | None = 60.0
+) -> tuple[list[Outcome], list[dict[str, str]]]:
+    """The outcomes of the keys, and the events at the model."""
+    script, log = folder / "script.json", folder / "log"
+    warm = {"ends_with": "", "texts": [""]}  # an empty document is asked for until the server is connected
+    script.write_text(json.dumps({"rules": [*rules, warm], "log": str(log)}))
+    editor = await ReplayEditor.start([sys.executable, "-m", "tests.support.scripted_server", str(script)], session)
+    pressed = await editor.play(session, max_gap_s)
+    await editor.leave()
+    assert all(key.sent_at <= key.ended_at for key in pressed)
+    return [key.outcome for key in pressed], [json.loads(line) for line in log.read_text().splitlines()]
+
+
+async def test_the_language_server_sees_each_key_as_the_session_has_it(tmp_path: Path) -> None:
+    session = _session(
+        _key(KeyKind.JUMP, 0, 0, "", 6),
+        _key(KeyKind.LETTER, 6, 6, "c", 7),
+        _key(KeyKind.NEWLINE, 7, 7, "\n    ", 12),
+        _key(KeyKind.BACKSPACE, 11, 12, "", 11),
+        _key(KeyKind.JUMP, 0, 0, "", 2, document=1),
+        _key(KeyKind.LETTER, 2, 2, "z", 3, document=1),
+        _key(KeyKind.DELETE, 6, 12, "", 6),
+    )
+
+    outcomes, events = await _play(tmp_path, session, [])
+
+    asked = [(event["prefix"], event["suffix"]) for event in events if event["event"] == "started" and event["prefix"]]
+    assert asked == [(moment.prefix, moment.suffix) for moment in session.iter_moments()]
+    assert outcomes == [Outcome.EMPTY] * 7
+
+
+async def test_a_suggestion_is_text_and_typing_it_needs_no_further_request(tmp_path: Path) -> None:
+    session = _session(_key(KeyKind.LETTER, 6, 6, "c", 7), _key(KeyKind.LETTER, 7, 7, "d", 8))
+
+    outcomes, events = await _play(tmp_path, session, [{"ends_with": "c", "texts": ["de"]}])
+
+    assert outcomes == [Outcome.TEXT, Outcome.TEXT]
+    assert [event["prefix"] for event in events if event["event"] == "started" and event["prefix"]] == ["a = 1\nc"]
+
+
+@pytest.mark.parametrize(("max_gap_s", "document"), [(None, 0), (None, 1), (0.2, 0)])
+async def test_the_next_key_cancels_a_request_in_an_open_loop_and_after_the_longest_gap(
+    max_gap_s: float | None, document: int, tmp_path: Path
+) -> None:
+    following = _key(KeyKind.LETTER, 7, 7, "d", 8, gap_s=0.5)
+    if document:  # which the language server completes at the same time
+        following = _key(KeyKind.JUMP, 0, 0, "", 2, document, gap_s=0.5)
+    rules = [{"ends_with": "c", "texts": ["never"], "delay_s": 600}]
+
+    outcomes, events = await _play(tmp_path, _session(_key(KeyKind.LETTER, 6, 6, "c", 7), following), rules, max_gap_s)
+
+    assert outcomes == [Outcome.NONE, Outcome.EMPTY]
+    assert [event["event"] for event in events if event.get("prefix") == "a = 1\nc"] == ["started", "cancelled"]
