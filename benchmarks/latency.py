@@ -51,7 +51,7 @@ from inference.healing.heal_memory import HealMemory
 from inference.healing.loaded_tokenizer import load_text_encoder
 from inference.healing.text_encoder import TextEncoder
 from inference.protocol.completion import CompletionRequest, Extent
-from inference.serving.completion_client import CompletionClient
+from inference.serving.client import Client
 from models.training.corpus import iter_held_out
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
@@ -188,7 +188,7 @@ async def _measure(options: argparse.Namespace, cursors: list[Cursor], line_curs
     with closing(load_engine(config)) as engine:
         answers = await _ask_all(EngineAsker(engine), 0, cursors, line_cursors)
     async with run_triton(config) as endpoint:
-        client = CompletionClient(endpoint.grpc_url)
+        client = Client(endpoint.grpc_url)
         answers += await _ask_all(GrpcAsker(client), 0, cursors, line_cursors)
         await client.close()
         with closing(HttpAsker(endpoint)) as asker:

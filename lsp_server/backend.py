@@ -11,7 +11,7 @@ from lsp_server.status import Status
 
 
 class CompletionBackend(Protocol):
-    """Answers completion requests. `inference.serving.completion_client.CompletionClient` implements it."""
+    """Answers completion requests. `inference.serving.client.Client` implements it."""
 
     def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
         """Yields the chunks of the answer. `aclose`, or cancelling the task that iterates, frees the sequence.

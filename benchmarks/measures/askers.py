@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from inference.engine.sink import Completer, WaitingSink
 from inference.protocol.completion import CompletionChunk, CompletionRequest
-from inference.serving.completion_client import CompletionClient
+from inference.serving.client import Client
 from inference.serving.endpoint import ADDRESS, Endpoint
 
 _PATH = "/v2/models/completion/generate_stream"
@@ -60,7 +60,7 @@ class GrpcAsker:
 
     name = "gRPC"
 
-    def __init__(self, client: CompletionClient) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
 
     async def ask(self, request: CompletionRequest) -> Answer:

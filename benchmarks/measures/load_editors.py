@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from benchmarks.measures.report import Row, find_percentile
 from inference.errors import MidtokenError, OverloadedError
 from inference.protocol.completion import CompletionRequest
-from inference.serving.completion_client import CompletionClient
+from inference.serving.client import Client
 from lsp_server.backend import CompletionBackend
 
 
@@ -79,7 +79,7 @@ def work(connection: Connection, server: str, requests: Sequence[TimedRequest]) 
 
 
 async def _work(connection: Connection, server: str, requests: Sequence[TimedRequest]) -> None:
-    client = CompletionClient(server)
+    client = Client(server)
     recorded = cycle(requests)  # a phase goes on where the one before ended
     try:
         while (phase := await asyncio.to_thread(connection.recv)) is not None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest
-from inference.serving.completion_client import CompletionClient
+from inference.serving.client import Client
 from lsp_server.backend import CompletionBackend
 from lsp_server.stdio import serve_stdio
 
@@ -76,7 +76,7 @@ def main() -> NoReturn:
     options = parser.parse_args()
 
     async def connect() -> CompletionBackend:
-        return RecordingBackend(CompletionClient(options.server), options.record)
+        return RecordingBackend(Client(options.server), options.record)
 
     serve_stdio(connect)
 

@@ -28,7 +28,7 @@ class Endpoint:
 
     @property
     def grpc_url(self) -> str:
-        """The `url` argument of CompletionClient and CharacterClient."""
+        """The `url` argument of Client."""
         return f"{ADDRESS}:{self.grpc_port}"
 
     @property

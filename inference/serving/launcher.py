@@ -16,8 +16,7 @@ from typing import Self
 from inference.config import EngineConfig
 from inference.errors import LaunchError, ServerError, ServerUnreachableError
 from inference.serving import process_guard
-from inference.serving.character_client import CharacterClient
-from inference.serving.completion_client import CompletionClient
+from inference.serving.client import CHARACTERS, COMPLETION, Client
 from inference.serving.endpoint import Endpoint, check_endpoint, find_free_endpoint, is_listening
 from inference.serving.private_files import make_private_folder, open_private
 from inference.serving.shell_path import to_shell_path
@@ -90,13 +89,11 @@ class TritonServer:
         if self._process.returncode is not None:
             raise ServerUnreachableError(f"tritonserver has ended; its log is {self._options.log_path}")
         max_stall_s = self._options.max_stall_s
-        for client in (CompletionClient(self.endpoint.grpc_url), CharacterClient(self.endpoint.grpc_url)):
-            try:
-                stall_ms = await client.read_heartbeat_ms(max_stall_s)
-            finally:
-                await client.close()
-            if stall_ms > max_stall_s * 1000:
-                raise ServerError(f"the model {client.model_name} has made no progress for {stall_ms / 1000:.0f} s")
+        async with Client(self.endpoint.grpc_url) as client:
+            for model_name in (COMPLETION, CHARACTERS):
+                stall_ms = await client.read_heartbeat_ms(model_name, max_stall_s)
+                if stall_ms > max_stall_s * 1000:
+                    raise ServerError(f"the model {model_name} has made no progress for {stall_ms / 1000:.0f} s")
 
     async def wait_until_ended(self) -> None:
         """Returns when the server's process has ended."""
@@ -126,18 +123,12 @@ class TritonServer:
                     raise self._error("tritonserver could not start")
                 await asyncio.sleep(0.05)
         try:
-            await self._complete_something()
+            async with Client(self.endpoint.grpc_url) as client:
+                await client.probe()
             await self.probe()
         except ServerError as error:
             raise self._error(f"tritonserver started, but does not work: {error}") from error
         on_progress("the first completion has arrived")
-
-    async def _complete_something(self) -> None:
-        client = CompletionClient(self.endpoint.grpc_url)
-        try:
-            await client.probe()
-        finally:
-            await client.close()
 
     def _error(self, what: str) -> LaunchError:
         path = self._options.log_path

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from inference.config import EngineConfig
-from inference.serving.channel import Tls
+from inference.serving.calls import Tls
 from midtoken.errors import ServerAddressError
 
 TLS_SCHEME = "grpcs://"

@@ -4,14 +4,14 @@ import pytest
 
 from benchmarks.measures.askers import Asker, GrpcAsker, HttpAsker
 from inference.protocol.completion import CompletionRequest, Extent
-from inference.serving.completion_client import CompletionClient
+from inference.serving.client import Client
 from tests.support.servers import RunningServer
 
 pytestmark = pytest.mark.e2e
 
 
 async def test_grpc_and_http_get_the_same_answer(scripted_server: RunningServer) -> None:
-    client, http = CompletionClient(scripted_server.endpoint.grpc_url), HttpAsker(scripted_server.endpoint)
+    client, http = Client(scripted_server.endpoint.grpc_url), HttpAsker(scripted_server.endpoint)
     askers: tuple[Asker, ...] = (GrpcAsker(client), http)
 
     answers = [await asker.ask(CompletionRequest("dcba", max_tokens=3, extent=Extent.SINGLE_LINE)) for asker in askers]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from inference.errors import InvalidRequestError, ServerError, ServerUnreachableError
+from inference.errors import InvalidRequestError, ServerError
 from inference.protocol.characters import (
     END,
     Ask,
@@ -23,7 +23,7 @@ from inference.protocol.characters import (
     Surprisals,
     TextProbability,
 )
-from inference.serving.character_client import CharacterClient
+from inference.serving.client import Client
 from inference.serving.endpoint import ADDRESS
 from tests.support.servers import RunningServer, wait_until
 
@@ -50,11 +50,8 @@ def _refuse_constant(name: str) -> None:
 
 
 async def _ask(server: RunningServer, request: CharacterRequest, timeout_s: float = 60.0) -> CharacterAnswer:
-    client = CharacterClient(server.endpoint.grpc_url, timeout_s)
-    try:
+    async with Client(server.endpoint.grpc_url, answer_timeout_s=timeout_s) as client:
         return await client.ask(request)
-    finally:
-        await client.close()
 
 
 def test_the_next_byte_is_a_distribution(server: RunningServer) -> None:
@@ -157,13 +154,6 @@ async def test_each_failure_raises_its_own_error(
     with pytest.raises(kind) as caught:
         await _ask(scripted_server, CharacterRequest(b"a", context))
     assert (type(caught.value), str(caught.value)) == (kind, text)
-
-
-async def test_a_missing_server_raises_unreachable() -> None:
-    client = CharacterClient("127.0.0.1:9")
-    with pytest.raises(ServerUnreachableError, match=r"no server answers at 127\.0\.0\.1:9"):
-        await client.ask(CharacterRequest(b"a"))
-    await client.close()
 
 
 def test_the_server_survives_a_connection_dropped_during_an_answer(scripted_server: RunningServer) -> None:

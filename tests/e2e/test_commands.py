@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from inference.protocol.characters import Ask, CharacterRequest, Surprisals
-from inference.serving.character_client import CharacterClient
+from inference.serving.client import Client
 from tests.support.servers import RunningServer
 
 pytestmark = pytest.mark.e2e
@@ -75,9 +75,8 @@ async def test_surprisal_of_the_pieces_equals_that_of_the_whole_text(real_server
     text = (_SOURCE * 7).encode()
     source.write_bytes(text)
     told = json.loads(_run(real_server, "surprisal", str(source), "--json").stdout)
-    client = CharacterClient(real_server.endpoint.grpc_url)
-    whole = await client.ask(CharacterRequest(text, ask=Ask.SURPRISAL))
-    await client.close()
+    async with Client(real_server.endpoint.grpc_url) as client:
+        whole = await client.ask(CharacterRequest(text, ask=Ask.SURPRISAL))
     assert isinstance(whole, Surprisals)
     assert told["surprisals"] == pytest.approx(whole.surprisals, abs=1e-3)
 

@@ -19,7 +19,7 @@ import pytest
 from inference.config import EngineConfig
 from inference.protocol.completion import CompletionRequest
 from inference.serving import process_guard
-from inference.serving.completion_client import CompletionClient
+from inference.serving.client import Client
 from inference.serving.endpoint import Endpoint, find_free_endpoint
 from inference.serving.triton_command import build_environment
 from inference.serving.triton_installation import link_bundled_installation
@@ -96,7 +96,7 @@ def _wait_until_ready(container: _Container, process: "subprocess.Popen[bytes]")
 
 
 async def test_a_completion_comes_from_the_files_of_the_container(container: _Container) -> None:
-    client = CompletionClient(container.endpoint.grpc_url)
+    client = Client(container.endpoint.grpc_url)
     request = CompletionRequest("import os\n\npath = os.path.joi", max_tokens=4)
     text = "".join([chunk.text async for chunk in client.stream(request)])
     await client.close()

@@ -15,7 +15,7 @@ import pytest
 
 from inference.config import EngineConfig
 from inference.protocol.completion import CompletionRequest
-from inference.serving.completion_client import CompletionClient
+from inference.serving.client import Client
 from inference.serving.endpoint import ADDRESS, Endpoint
 from inference.serving.shared_server import ServerEntry
 from tests.support.other_user import NOBODY, can_other_user_listen
@@ -64,7 +64,7 @@ def server() -> Iterator[_Watched]:
 
 
 async def test_other_users_cannot_read_source_text_in_shared_memory(server: _Watched) -> None:
-    client = CompletionClient(server.endpoint.grpc_url)
+    client = Client(server.endpoint.grpc_url)
     async for _ in client.stream(CompletionRequest(f"password = '{_PASSWORD}'\n" * 100)):
         pass
     await client.close()

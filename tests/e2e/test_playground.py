@@ -13,8 +13,7 @@ import pytest
 
 from inference.protocol.characters import CharacterRequest, NextByte
 from inference.protocol.completion import CompletionRequest, Extent, Healing
-from inference.serving.character_client import CharacterClient
-from inference.serving.completion_client import CompletionClient
+from inference.serving.client import Client
 from inference.serving.endpoint import find_free_endpoint
 from midtoken.answer import Answer, complete
 from midtoken.playground.messages import HealingPicture, Question
@@ -110,26 +109,24 @@ def test_the_pictures_show_what_the_server_says(page: Page, real_server: Running
 
 
 async def _ask(server: RunningServer, question: Question) -> tuple[dict[Healing, Answer], NextByte]:
-    completions, characters = CompletionClient(server.endpoint.grpc_url), CharacterClient(server.endpoint.grpc_url)
-    answers = {
-        healing: await complete(
-            completions,
-            CompletionRequest(
-                question.prefix,
-                suffix=question.suffix,
-                healing=healing,
-                extent=Extent.SINGLE_LINE,
-                max_tokens=16,
-                explain=True,
-            ),
-        )
-        for healing in Healing
-    }
     before, line_end, line = question.prefix.rpartition("\n")
-    next_byte = await characters.ask(CharacterRequest(line.encode(), (before + line_end).encode()))
+    async with Client(server.endpoint.grpc_url) as client:
+        answers = {
+            healing: await complete(
+                client,
+                CompletionRequest(
+                    question.prefix,
+                    suffix=question.suffix,
+                    healing=healing,
+                    extent=Extent.SINGLE_LINE,
+                    max_tokens=16,
+                    explain=True,
+                ),
+            )
+            for healing in Healing
+        }
+        next_byte = await client.ask(CharacterRequest(line.encode(), (before + line_end).encode()))
     assert isinstance(next_byte, NextByte)
-    await completions.close()
-    await characters.close()
     return answers, next_byte
 
 

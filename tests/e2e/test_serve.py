@@ -11,8 +11,7 @@ import pytest
 from inference.errors import LaunchError, ServerError
 from inference.protocol.characters import Ask, CharacterRequest
 from inference.protocol.completion import CompletionRequest
-from inference.serving.character_client import CharacterClient
-from inference.serving.completion_client import CompletionClient
+from inference.serving.client import Client
 from inference.serving.shared_server import lease_server
 from tests.support.servers import (
     RunningServer,
@@ -56,15 +55,13 @@ def _find_stub(server: RunningServer, model: str) -> int:
 
 
 async def _wait_for_a_completion(server: RunningServer) -> None:
-    client = CompletionClient(server.endpoint.grpc_url)
-    async with asyncio.timeout(60):
+    async with Client(server.endpoint.grpc_url) as client, asyncio.timeout(60):
         while True:
             try:
                 chunks = [chunk async for chunk in client.stream(CompletionRequest("abc"))]
                 break
             except ServerError:
                 await asyncio.sleep(0.05)
-    await client.close()
     assert "".join(chunk.text for chunk in chunks) == "cba"
 
 
@@ -77,10 +74,9 @@ async def test_folders_may_have_names_that_a_shell_would_take_apart(tmp_path: Pa
 async def test_a_busy_character_model_causes_no_restart(tmp_path: Path) -> None:
     with run_server(make_scripted(tmp_path), tmp_path / "state", "--probe-interval=0.1") as server:
         stubs = server.find_stubs()
-        client = CharacterClient(server.endpoint.grpc_url)
         slow = CharacterRequest(b"a", b"slow", Ask.SURPRISAL)
-        await asyncio.gather(*(client.ask(slow) for _ in range(4)))
-        await client.close()
+        async with Client(server.endpoint.grpc_url) as client:
+            await asyncio.gather(*(client.ask(slow) for _ in range(4)))
         assert server.find_stubs() == stubs
 
 
@@ -91,9 +87,8 @@ async def test_two_editors_share_a_server_that_ends_after_both_closed(tmp_path: 
     second = await lease_server(entry, command, lambda _: None)
     assert first.endpoint == second.endpoint
     first.close()
-    client = CompletionClient(second.endpoint.grpc_url)
-    await client.probe()
-    await client.close()
+    async with Client(second.endpoint.grpc_url) as client:
+        await client.probe()
     second.close()
     wait_until(lambda: not entry.is_served() and not find_processes(tmp_path))
 

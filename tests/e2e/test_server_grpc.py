@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
 from typing import Any
 
 import numpy as np
@@ -10,22 +9,19 @@ import pytest
 from tritonclient.grpc import InferInput
 from tritonclient.grpc.aio import InferenceServerClient
 
-from inference.errors import InvalidRequestError, OverloadedError, ServerError, ServerUnreachableError
+from inference.errors import InvalidRequestError, OverloadedError, ServerError
 from inference.protocol import completion
 from inference.protocol.arrays import Array
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason
-from inference.serving.completion_client import CompletionClient
+from inference.serving.client import Client
 from tests.support.servers import RunningServer
 
 pytestmark = pytest.mark.e2e
 
 
 async def _complete(server: RunningServer, request: CompletionRequest) -> list[completion.CompletionChunk]:
-    client = CompletionClient(server.endpoint.grpc_url, idle_timeout_s=30)
-    try:
+    async with Client(server.endpoint.grpc_url, idle_timeout_s=30) as client:
         return [chunk async for chunk in client.stream(request)]
-    finally:
-        await client.close()
 
 
 async def _send_raw(server: RunningServer, name: str, kind: str, array: Array) -> str:
@@ -54,47 +50,31 @@ async def test_only_the_last_chunk_is_last(server: RunningServer) -> None:
 
 
 async def test_chunks_arrive_while_the_completion_continues(scripted_server: RunningServer) -> None:
-    client = CompletionClient(scripted_server.endpoint.grpc_url)
-    async with aclosing(client.stream(_make_slow("read a little"))) as chunks:
+    async with Client(scripted_server.endpoint.grpc_url) as client:
+        chunks = client.stream(_make_slow("read a little"))
         assert [(await anext(chunks)).text for _ in range(3)] == ["0 ", "1 ", "2 "]
-    await client.close()
-
-
-async def test_closing_the_iterator_cancels_on_the_server(scripted_server: RunningServer) -> None:
-    client = CompletionClient(scripted_server.endpoint.grpc_url)
-    async for _ in client.stream(_make_slow("closed")):
-        break
-    await _wait_until(lambda: "cancelled closed" in scripted_server.events)
-    await client.close()
+        await chunks.aclose()
 
 
 async def test_cancelling_the_task_cancels_on_the_server(scripted_server: RunningServer) -> None:
-    started = asyncio.Event()
-    task = asyncio.create_task(_start_slowly(scripted_server, started))
-    await started.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    async with Client(scripted_server.endpoint.grpc_url) as client:
+        chunks = client.stream(_make_slow("task"))
+        await anext(chunks)
+        task = asyncio.ensure_future(anext(chunks))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
     await _wait_until(lambda: "cancelled task" in scripted_server.events)
-
-
-async def _start_slowly(server: RunningServer, started: asyncio.Event) -> None:
-    client = CompletionClient(server.endpoint.grpc_url)
-    try:
-        async for _ in client.stream(_make_slow("task")):
-            started.set()
-    finally:
-        await client.close()
 
 
 async def test_each_cancel_is_counted(scripted_server: RunningServer) -> None:
     before = scripted_server.read_metric("midtoken_cancels_total")
-    client = CompletionClient(scripted_server.endpoint.grpc_url)
-    for _ in range(3):
-        async for _ in client.stream(_make_slow("counted")):
-            break
-    await _wait_until(lambda: scripted_server.read_metric("midtoken_cancels_total") >= before + 3)
-    await client.close()
+    async with Client(scripted_server.endpoint.grpc_url) as client:
+        for _ in range(3):
+            async for _ in client.stream(_make_slow("counted")):
+                break
+        await _wait_until(lambda: scripted_server.read_metric("midtoken_cancels_total") >= before + 3)
 
 
 async def _wait_until(condition: Callable[[], bool]) -> None:
@@ -144,28 +124,6 @@ async def test_a_length_limit_ends_a_completion(real_server: RunningServer) -> N
     assert last.finish_reason is FinishReason.LENGTH
     assert last.stats is not None
     assert last.stats.num_tokens == 3
-
-
-async def test_a_missing_server_raises_unreachable() -> None:
-    client = CompletionClient("127.0.0.1:9")
-    with pytest.raises(ServerUnreachableError, match=r"no server answers at 127\.0\.0\.1:9"):
-        await client.probe()
-    assert not await client.is_ready()
-    await client.close()
-
-
-async def test_a_silent_server_is_an_error_after_the_timeout(scripted_server: RunningServer) -> None:
-    client = CompletionClient(scripted_server.endpoint.grpc_url, idle_timeout_s=0.3)
-    with pytest.raises(ServerError, match=r"sent nothing for 0\.3 s"):
-        [chunk async for chunk in client.stream(CompletionRequest("silent"))]
-    await client.close()
-
-
-async def test_a_running_server_is_ready(server: RunningServer) -> None:
-    client = CompletionClient(server.endpoint.grpc_url)
-    await client.probe()
-    assert await client.is_ready()
-    await client.close()
 
 
 def test_the_model_logs_which_inference_it_runs(scripted_server: RunningServer) -> None:

@@ -20,7 +20,7 @@ from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
 from inference.engine.sink import WaitingSink
 from inference.protocol.completion import Chunks, CompletionChunk, CompletionRequest, Extent
-from inference.serving.completion_client import CompletionClient
+from inference.serving.client import Client
 
 
 def main() -> None:
@@ -74,13 +74,13 @@ def _serve_as_client(model_dir: Path, num_threads: int) -> None:
         serve(load)
 
 
-async def _connect(address: str) -> CompletionClient:
-    client = CompletionClient(address)
+async def _connect(address: str) -> Client:
+    client = Client(address)
     await client.probe()
     return client
 
 
-async def _complete(client: CompletionClient, request: Request, line: Line) -> None:
+async def _complete(client: Client, request: Request, line: Line) -> None:
     async for chunk in client.stream(_build_request(request)):
         line.send(chunk.text)
 

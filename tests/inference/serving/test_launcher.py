@@ -11,7 +11,7 @@ import pytest
 from inference.config import EngineConfig
 from inference.errors import LaunchError, ServerError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest
-from inference.serving.completion_client import CompletionClient
+from inference.serving.client import Client
 from inference.serving.endpoint import Endpoint
 from inference.serving.import_root import IMPORT_ROOT
 from inference.serving.launcher import ServerOptions, TritonServer
@@ -50,7 +50,7 @@ async def server(options: ServerOptions) -> AsyncIterator[TritonServer]:
 
 
 async def test_a_busy_server_passes_the_probe(server: TritonServer) -> None:
-    client = CompletionClient(server.endpoint.grpc_url)
+    client = Client(server.endpoint.grpc_url)
     waiting = asyncio.ensure_future(anext(client.stream(CompletionRequest("a"))))
     await asyncio.wait_for(server.probe(), 30)
     assert not waiting.done()

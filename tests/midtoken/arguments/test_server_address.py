@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from inference.serving.channel import Tls
+from inference.serving.calls import Tls
 from midtoken.arguments.parser import add_connection_arguments
 from midtoken.arguments.server_address import ServerAddress
 from midtoken.cli import main

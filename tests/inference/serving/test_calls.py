@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from inference.serving.open_call import CallOpener
+from inference.serving.calls import CallOpener
 
 
 class _Call:

@@ -1,0 +1,221 @@
+"""The async client of a server: completions, and answers of the character-level model.
+
+Each request has a gRPC stream of its own; all share one channel, so make one client for each process and event loop.
+Unary calls are never used for requests, because the bundled server crashes when one is cancelled
+(triton-inference-server issue 7368).
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self, TypeVar  # grpc and tritonclient have no types
+
+import grpc
+import numpy as np
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from inference.errors import MidtokenError, OverloadedError, ServerError, ServerUnreachableError
+from inference.protocol import characters, completion_arrays
+from inference.protocol.arrays import (
+    HEARTBEAT,
+    HEARTBEAT_TYPES,
+    Array,
+    error_from_text,
+    heartbeat_from_arrays,
+    to_array,
+)
+from inference.protocol.characters import CharacterAnswer, CharacterRequest
+from inference.protocol.completion import CompletionChunk, CompletionRequest
+from inference.serving.calls import CallOpener, Tls, open_channel
+from inference.serving.tensors import build_request, read_outputs
+
+COMPLETION, CHARACTERS = "completion", "characters"  # the names of the models
+_REQUIRED_INPUTS = {COMPLETION: "prefix", CHARACTERS: "text"}
+
+_IDLE_TIMEOUT_S = 60.0  # when the server's process dies, its streams stay open and receive nothing
+# The first request loads the character-level model, requests run one after the other, and one may need a forward pass
+# for each byte.
+_ANSWER_TIMEOUT_S = 600.0
+
+# If the model's process dies during a request, that request is never answered, but the next one is refused at once. So
+# an unanswered heartbeat is requested again, and the wait doubles each time.
+_FIRST_HEARTBEAT_WAIT_S = 3.0
+
+_CLOSE_S = 1.0  # for streams that were answered to end
+
+_Response = TypeVar("_Response")
+
+
+class Client:
+    """A client of the server at `url`, a "host:port" that speaks Triton's gRPC protocol.
+
+    As a context manager it closes itself. Its methods raise ServerUnreachableError or ServerError; the two that ask a
+    model also InvalidRequestError and OverloadedError.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        tls: Tls | None = None,
+        idle_timeout_s: float = _IDLE_TIMEOUT_S,
+        answer_timeout_s: float = _ANSWER_TIMEOUT_S,
+    ) -> None:
+        """Opens no connection yet; the first call does. Must be called in the event loop that will use the client.
+
+        A completion without a chunk within `idle_timeout_s` fails with a ServerError, and so does a request to the
+        character-level model without an answer within `answer_timeout_s`.
+        """
+        self._url, self._idle_timeout_s, self._answer_timeout_s = url, idle_timeout_s, answer_timeout_s
+        self._channel = open_channel(url, tls)
+        self._server = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        self._calls = CallOpener(self._server.ModelStreamInfer)
+        self._endings: set[asyncio.Task[None]] = set()
+
+    def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
+        """Yields the chunks of the completion. The last one has `is_last`.
+
+        Closing the generator or cancelling the task that reads it cancels the completion on the server.
+        """
+        message = build_request(
+            COMPLETION, completion_arrays.request_to_arrays(request), completion_arrays.REQUEST_TYPES
+        )
+        read, timeout_s = completion_arrays.chunk_from_arrays, self._idle_timeout_s
+        return self._stream(message, read, lambda chunk: chunk.is_last, timeout_s, opens_next=True)
+
+    async def ask(self, request: CharacterRequest) -> CharacterAnswer:
+        """Returns the character-level model's answer. Cancelling the task cancels the request on the server."""
+        message = build_request(CHARACTERS, characters.request_to_arrays(request), characters.REQUEST_TYPES)
+        return await self._ask(message, characters.answer_from_arrays, self._answer_timeout_s)
+
+    async def read_heartbeat_ms(
+        self,
+        model_name: str = COMPLETION,
+        timeout_s: float = _IDLE_TIMEOUT_S,
+        first_wait_s: float = _FIRST_HEARTBEAT_WAIT_S,
+    ) -> float:
+        """Returns for how many milliseconds the model has made no progress; 0 while it is idle.
+
+        Does not wait for other requests, and does not load the character-level model. No answer within `timeout_s` is
+        a ServerError.
+        """
+        name = _REQUIRED_INPUTS[model_name]
+        arrays = {name: to_array(("",), np.object_), HEARTBEAT: np.array([True])}
+        message = build_request(model_name, arrays, {name: ("BYTES", np.object_), **HEARTBEAT_TYPES})
+        wait_s = first_wait_s
+        while timeout_s > 0:
+            try:
+                async with asyncio.timeout(min(wait_s, timeout_s)):
+                    return await self._ask(message, heartbeat_from_arrays, timeout_s)
+            except TimeoutError:
+                timeout_s, wait_s = timeout_s - wait_s, 2 * wait_s
+        raise ServerError(f"the model {model_name} at {self._url} does not answer")
+
+    async def probe(self) -> None:
+        """Requests a completion of one token and waits for it. Other requests may run first.
+
+        Returns at once when the server refuses it as overloaded.
+        """
+        try:
+            async for _ in self.stream(CompletionRequest("a", max_tokens=1)):
+                pass
+        except OverloadedError:
+            return
+
+    async def read_server_version(self) -> str:
+        """Returns the name and version of the server, as it says them."""
+        with self._translate_errors():
+            request = service_pb2.ServerMetadataRequest()
+            answer = await self._server.ServerMetadata(request, timeout=self._idle_timeout_s)
+        return f"{answer.name} {answer.version}"
+
+    async def close(self) -> None:
+        """Closes the connection and every stream on it."""
+        self._calls.close()
+        if self._endings:
+            await asyncio.wait(self._endings, timeout=_CLOSE_S)
+        await self._channel.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _ask(self, message: Any, read: Callable[[Mapping[str, Array]], _Response], timeout_s: float) -> _Response:
+        """Returns the only response to a request."""
+        (response,) = [each async for each in self._stream(message, read, lambda _: True, timeout_s)]
+        return response
+
+    async def _stream(
+        self,
+        message: Any,
+        read: Callable[[Mapping[str, Array]], _Response],
+        is_last: Callable[[_Response], bool],
+        timeout_s: float,
+        opens_next: bool = False,
+    ) -> AsyncGenerator[_Response, None]:
+        """Yields `read(response)` for each response, up to and including the first for which `is_last` is true.
+
+        No response within `timeout_s` is a ServerError. `opens_next`: another request will follow soon.
+        """
+        call = self._calls.take()
+        has_ended = False
+        try:
+            with self._translate_errors():
+                await call.write(message)
+                await call.done_writing()
+            if opens_next:
+                self._calls.open_next()
+            while not has_ended:
+                received = await self._receive(call, timeout_s)
+                item = received if isinstance(received, MidtokenError) else read(received)
+                if isinstance(item, MidtokenError) or is_last(item):
+                    has_ended = True
+                    self._end(call)
+                if isinstance(item, MidtokenError):
+                    raise item
+                yield item
+        finally:
+            # Only while the stream is open. If a cancel arrives as the stream ends, Triton 2.51 keeps a reference to
+            # the model, and its shutdown then waits until the timeout.
+            if not has_ended:
+                call.cancel()
+
+    async def _receive(self, call: Any, timeout_s: float) -> Mapping[str, Array] | MidtokenError:
+        try:
+            async with asyncio.timeout(timeout_s):
+                with self._translate_errors():
+                    response = await call.read()
+        except TimeoutError:
+            raise ServerError(f"the server at {self._url} sent nothing for {timeout_s:g} s") from None
+        if response is grpc.aio.EOF:
+            raise ServerError(f"the server at {self._url} ended its answer before the last part")
+        if response.error_message:
+            return error_from_text(response.error_message)
+        return read_outputs(response.infer_response)
+
+    def _end(self, call: Any) -> None:
+        """Lets a call end by itself, while its answer is used already."""
+        task = asyncio.create_task(_read_end(call, self._idle_timeout_s))
+        self._endings.add(task)
+        task.add_done_callback(self._endings.discard)
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except grpc.RpcError as error:
+            code, details = error.code(), error.details()
+            if code is grpc.StatusCode.UNAVAILABLE:
+                reason = details.rpartition(": ")[2]  # gRPC puts what it tried before it, address by address
+                raise ServerUnreachableError(f"no server answers at {self._url}: {reason}") from None
+            raise ServerError(f"the server at {self._url} failed ({code.name}): {details}") from None
+
+
+async def _read_end(call: Any, timeout_s: float) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            while await call.read() is not grpc.aio.EOF:
+                pass
+    except (TimeoutError, grpc.RpcError):
+        call.cancel()

@@ -1,0 +1,165 @@
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError, ServerUnreachableError
+from inference.protocol.arrays import Array, heartbeat_to_arrays
+from inference.protocol.characters import Ask, CharacterRequest, Surprisals, answer_to_arrays
+from inference.protocol.completion import CompletionChunk, CompletionRequest
+from inference.protocol.completion_arrays import chunk_to_arrays
+from inference.serving.client import CHARACTERS, COMPLETION, Client
+from inference.serving.endpoint import find_free_endpoint
+from tests.support.fake_triton import ModelCall, answer_heartbeats, build_last_chunk, run_fake_triton
+
+_REQUEST = CompletionRequest("é")
+
+
+async def _complete(url: str, idle_timeout_s: float = 30.0) -> list[tuple[str, bool]]:
+    async with Client(url, idle_timeout_s=idle_timeout_s) as client:
+        return [(chunk.text, chunk.is_last) async for chunk in client.stream(_REQUEST)]
+
+
+async def _answer_two_chunks(_call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
+    yield chunk_to_arrays(CompletionChunk("No"))
+    yield build_last_chunk("de")
+
+
+async def _answer_one_chunk_and_wait(_call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
+    yield chunk_to_arrays(CompletionChunk("No"))
+    await asyncio.Event().wait()
+
+
+async def test_chunks_arrive_in_order() -> None:
+    async with run_fake_triton(_answer_two_chunks) as server:
+        assert await _complete(server.url) == [("No", False), ("de", True)]
+        (call,) = server.calls
+        assert (call.model_name, call.arrays["prefix"].tolist()) == ("completion", ["é".encode()])
+        assert not server.cancelled.is_set()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("invalid request: no", InvalidRequestError),
+        ("overloaded: no", OverloadedError),
+        ("the stub process is not healthy", ServerError),
+    ],
+)
+async def test_an_error_text_becomes_the_matching_exception(text: str, kind: type[MidtokenError]) -> None:
+    async def answer(_call: ModelCall) -> AsyncIterator[str]:
+        yield text
+
+    async with run_fake_triton(answer) as server:
+        with pytest.raises(MidtokenError) as raised:
+            await _complete(server.url)
+        assert type(raised.value) is kind
+
+
+async def test_a_silent_server_is_an_error_after_the_idle_timeout() -> None:
+    async with run_fake_triton(_answer_one_chunk_and_wait) as server:
+        with pytest.raises(ServerError, match=f"the server at {server.url} sent nothing for 0.2 s"):
+            await _complete(server.url, idle_timeout_s=0.2)
+
+
+async def test_a_stream_that_ends_early_is_an_error() -> None:
+    async def answer(_call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
+        yield chunk_to_arrays(CompletionChunk("No"))
+
+    async with run_fake_triton(answer) as server:
+        with pytest.raises(ServerError, match="ended its answer before the last part"):
+            await _complete(server.url)
+
+
+async def test_closing_the_generator_cancels_the_request() -> None:
+    async with run_fake_triton(_answer_one_chunk_and_wait) as server, Client(server.url) as client:
+        chunks = client.stream(_REQUEST)
+        await anext(chunks)
+        await chunks.aclose()
+        await asyncio.wait_for(server.cancelled.wait(), 30)
+
+
+async def test_the_next_call_is_opened_while_a_completion_is_answered() -> None:
+    async def answer_when_it_is_open(_call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
+        while server.num_opened < 2:
+            await asyncio.sleep(0.001)
+        yield build_last_chunk("")
+
+    async with run_fake_triton(answer_when_it_is_open) as server:
+        assert len(await _complete(server.url)) == 1
+
+
+async def test_an_address_without_a_server_raises_unreachable() -> None:
+    with pytest.raises(ServerUnreachableError, match=r"^no server answers at 127\.0\.0\.1:\d+: \S"):
+        await _complete(find_free_endpoint().grpc_url)
+
+
+async def test_ask_returns_the_answer_of_the_character_level_model() -> None:
+    expected = Surprisals((1.0, 2.5), 1.75)
+
+    async def answer(_call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
+        yield answer_to_arrays(expected)
+
+    async with run_fake_triton(answer) as server, Client(server.url) as client:
+        assert await client.ask(CharacterRequest(b"ab", ask=Ask.SURPRISAL)) == expected
+        assert server.calls[0].model_name == "characters"
+
+
+async def test_ask_fails_when_no_answer_comes_in_time() -> None:
+    async with run_fake_triton(answer_heartbeats) as server, Client(server.url, answer_timeout_s=0.2) as client:
+        with pytest.raises(ServerError, match=r"sent nothing for 0\.2 s"):
+            await client.ask(CharacterRequest(b"ab"))
+
+
+@pytest.mark.parametrize(("model_name", "required"), [(COMPLETION, "prefix"), (CHARACTERS, "text")])
+async def test_a_heartbeat_is_read_in_milliseconds(model_name: str, required: str) -> None:
+    async with run_fake_triton(lambda call: answer_heartbeats(call, 1500.0)) as server, Client(server.url) as client:
+        assert await client.read_heartbeat_ms(model_name) == 1500.0
+        (call,) = server.calls
+        assert call.model_name == model_name
+        assert {name: array.tolist() for name, array in call.arrays.items()} == {required: [b""], "heartbeat": [True]}
+
+
+async def test_heartbeat_is_answered_while_completions_wait() -> None:
+    async with run_fake_triton(answer_heartbeats) as server, Client(server.url, idle_timeout_s=1.0) as client:
+        with pytest.raises(ServerError, match="sent nothing for 1 s"):
+            await client.probe()
+        assert await client.read_heartbeat_ms() == 0.0
+
+
+async def test_a_lost_heartbeat_is_requested_again() -> None:
+    lost = [True]
+
+    async def answer(_call: ModelCall) -> AsyncIterator[Any]:
+        if lost and lost.pop():
+            await asyncio.Event().wait()
+        yield heartbeat_to_arrays(0.0)
+
+    async with run_fake_triton(answer) as server, Client(server.url) as client, asyncio.timeout(10):
+        assert await client.read_heartbeat_ms(first_wait_s=0.2) == 0.0
+
+
+async def test_a_response_without_a_heartbeat_is_an_error() -> None:
+    async with run_fake_triton(_answer_one_chunk_and_wait) as server, Client(server.url) as client:
+        with pytest.raises(ServerError, match="answered a request for its heartbeat with something else"):
+            await client.read_heartbeat_ms()
+
+
+async def test_an_unanswered_heartbeat_is_an_error() -> None:
+    async def answer(_call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
+        await asyncio.Event().wait()
+        yield {"n": np.array([1])}
+
+    async with run_fake_triton(answer) as server, Client(server.url) as client:
+        with pytest.raises(ServerError, match=r"the model completion at .* does not answer"):
+            await client.read_heartbeat_ms(timeout_s=0.2)
+
+
+async def test_an_overloaded_server_passes_the_probe() -> None:
+    async def answer(_call: ModelCall) -> AsyncIterator[str]:
+        yield "overloaded: 64 requests are waiting already"
+
+    async with run_fake_triton(answer) as server, Client(server.url) as client:
+        await client.probe()
