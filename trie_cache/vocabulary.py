@@ -26,7 +26,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +178,7 @@ def _read_tokenizer_json(path: Path) -> tuple[dict[int, bytes], dict[str, int]]:
         model = content["model"]
         if model.get("type", "BPE") != "BPE":
             raise VocabularyError(f"{path}: {model['type']} tokenizers are not supported; use BPE")
-        steps = list(_iter_steps(content.get("decoder"), content.get("pre_tokenizer")))
+        steps = list(iter_steps(content.get("decoder"), content.get("pre_tokenizer")))
         pieces, unknown = model["vocab"], model.get("unk_token")
         tokens = _decode_pieces(pieces, steps, model.get("byte_fallback", False))
         special_tokens = {unknown: pieces[unknown]} if unknown in pieces else {}
@@ -192,12 +192,14 @@ def _read_tokenizer_json(path: Path) -> tuple[dict[int, bytes], dict[str, int]]:
     return tokens, special_tokens
 
 
-def _iter_steps(*roots: _Json) -> Iterator[_Json]:
-    """Every decoder or pre-tokenizer in `roots`, including those inside sequences."""
-    for step in roots:
+def iter_steps(*steps: _Json) -> Iterator[_Json]:
+    """The normalizers, pre-tokenizers or decoders in a `tokenizer.json`, those inside sequences too; none for None."""
+    for step in steps:
         if step is not None:
-            yield step
-            yield from _iter_steps(*step.get("decoders", ()), *step.get("pretokenizers", ()))
+            if step["type"] != "Sequence":
+                yield step
+            inner = (step.get(name, ()) for name in ("normalizers", "pretokenizers", "decoders"))
+            yield from iter_steps(*chain.from_iterable(inner))
 
 
 def _decode_pieces(pieces: Mapping[str, int], steps: list[_Json], byte_fallback: bool) -> dict[int, bytes]:

@@ -5,6 +5,7 @@ A text that begins like the earlier one has the same tokens there, and only what
 *mark*: how far a later text must agree with it, and how much of it is then settled.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -30,14 +31,17 @@ class _Mark:
     num_stable_ids: int
 
 
+_START = _Mark(0, 0, 0, 0)
+
+
 @dataclass(slots=True)
 class _Remembered:
-    """A tenant's text, its marks in ascending order, and the tokens of the last mark's settled part."""
+    """A tenant's text, its marks from the start on, and the tokens of the last mark's settled part."""
 
     tenant: str
     text: str = ""
     ids: list[int] = field(default_factory=list)
-    marks: list[_Mark] = field(default_factory=list)
+    marks: list[_Mark] = field(default_factory=lambda: [_START])
 
 
 class HealMemory:
@@ -52,32 +56,27 @@ class HealMemory:
         text, num_unsettled_bytes = prepare_text(self._encoder, text)
         remembered = self._take(text, tenant)
         for distance in _DISTANCES:
-            num_stable = remembered.marks[-1].num_stable if remembered.marks else 0
-            if len(text) - num_stable > 2 * distance:
+            if len(text) - remembered.marks[-1].num_stable > 2 * distance:
                 self._extend(remembered, text[: len(text) - distance], 0)
         return self._extend(remembered, text, num_unsettled_bytes)
 
     def _take(self, text: str, tenant: str) -> _Remembered:
         """The tenant's text that shares the most settled characters with `text`, without the marks beyond them."""
-        best, best_marks = _Remembered(tenant), list[_Mark]()
+        best, marks = _Remembered(tenant), [_START]
         for each in [each for each in self._texts if each.tenant == tenant]:
             num_common = count_common(each.text, text)
-            marks = [mark for mark in each.marks if mark.num_chars <= num_common]
-            if marks and (not best_marks or marks[-1].num_stable >= best_marks[-1].num_stable):
-                best, best_marks = each, marks
-        if best_marks and 2 * best_marks[-1].num_stable >= best.marks[-1].num_stable:
-            self._texts.remove(best)
-            best.marks = best_marks
-        else:  # most of it would be lost
-            num_ids = best_marks[-1].num_stable_ids if best_marks else 0
-            best = _Remembered(tenant, best.text, best.ids[:num_ids], best_marks)
-        self._texts.append(best)
-        del self._texts[:-_MAX_TEXTS]
+            shared = [mark for mark in each.marks if mark.num_chars <= num_common]
+            if shared[-1].num_stable >= marks[-1].num_stable:
+                best, marks = each, shared
+        if 2 * marks[-1].num_stable < best.marks[-1].num_stable:  # most of it would be lost
+            best = replace(best, ids=best.ids[: marks[-1].num_stable_ids])
+        best.marks = marks
+        self._texts = [*[each for each in self._texts if each is not best][1 - _MAX_TEXTS :], best]
         return best
 
     def _extend(self, remembered: _Remembered, text: str, num_unsettled_bytes: int) -> HealPoint:
         """The heal point of `text`, which agrees with all marks. It becomes the remembered text."""
-        for mark in _list_starts(remembered.marks, len(text)):
+        for mark in _iter_starts(remembered.marks, len(text)):
             end = text[mark.num_stable :]
             point = find_tail_heal_point(self._encoder, end, num_unsettled_bytes, is_beginning=not mark.num_stable)
             if point is not None:
@@ -104,16 +103,14 @@ def _add_mark(marks: list[_Mark], added: _Mark) -> list[_Mark]:
     marks = [mark for mark in marks if mark.num_stable <= added.num_stable]
     if len(marks) > 1 and marks[-1].num_stable - marks[-2].num_stable < _SPACING:
         marks.pop()
-    return [*marks[-_MAX_MARKS:], added]
+    return [_START, *marks[1:][-_MAX_MARKS:], added]
 
 
-def _list_starts(marks: list[_Mark], num_chars: int) -> list[_Mark]:
+def _iter_starts(marks: list[_Mark], num_chars: int) -> Iterator[_Mark]:
     """The marks from which a text of `num_chars` is split, nearest first; at last the start of the text."""
-    starts = []
     for margin in _MARGINS:
-        far = [mark for mark in marks if mark.num_stable <= num_chars - margin]
-        starts += far[-1:]
-    return [*starts, _Mark(0, 0, 0, 0)]
+        yield next((mark for mark in reversed(marks) if mark.num_stable <= num_chars - margin), _START)
+    yield _START
 
 
 def count_common(first: Comparable, second: Comparable) -> int:

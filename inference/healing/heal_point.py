@@ -157,17 +157,15 @@ def _skip_blanks(pre_tokens: list[PreToken], anchor: int) -> int:
 
 def _find_splits(encoder: TextEncoder, text: str, openings: list[int]) -> set[Split]:
     """How the text is split before each of the continuations, and before an added text at each of the openings."""
-    splits = {
-        Split(True, tuple([piece.end for piece in encoder.split(text[: len(text) - num_chars])]))
-        for num_chars in openings
-    }
     num_bytes = len(text.encode())
+    before_openings = [encoder.split(text[: len(text) - num_chars]) for num_chars in openings]
+    splits = {(True, tuple([piece.end for piece in pre_tokens])) for pre_tokens in before_openings}
     for probe in _PROBES:
         pre_tokens = encoder.split(text + probe)
         ends = tuple([piece.end for piece in pre_tokens if piece.end <= num_bytes])
         goes_beyond = bool(openings and num_bytes) and (not ends or ends[-1] < num_bytes)
-        splits.add(Split(goes_beyond and encoder.is_added_text(pre_tokens[len(ends)].data), ends))
-    return splits
+        splits.add((goes_beyond and encoder.is_added_text(pre_tokens[len(ends)].data), ends))
+    return {Split(*split) for split in splits}
 
 
 def _find_shared(boundary_sets: set[tuple[int, ...]]) -> tuple[int, ...]:

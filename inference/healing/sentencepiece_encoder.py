@@ -6,7 +6,7 @@ character, and the text can be split there; in the same way around line ends and
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from tokenizers import Tokenizer
@@ -69,7 +69,7 @@ class SentencePieceEncoder(TextEncoder):
         return [self._byte_ids[byte] for byte in data]
 
 
-def _build_pattern(merges: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
+def _build_pattern(merges: Sequence[Sequence[str]]) -> re.Pattern[str]:
     """Matches one pre-token after the other: blanks and what follows them, or a line end or tab by itself.
 
     Raises ModelError if a merge joins a word to the blank after it.

@@ -12,7 +12,7 @@ class TokenTree:
     A node is identified by its branch index; None is the chain's end.
     """
 
-    chain_ids: tuple[int, ...]  # at least one
+    chain_ids: tuple[int, ...]  # if none, the branches stand below the last cached token
     branch_ids: tuple[int, ...] = ()
     parents: tuple[int | None, ...] = ()
 

@@ -6,8 +6,8 @@ tokens that it puts before a text. `trim_offsets` moves only offsets, which are 
 
 import json
 import unicodedata
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer
 
 from inference.errors import ModelError
-from trie_cache.vocabulary import AddedToken, read_added_tokens
+from trie_cache.vocabulary import AddedToken, iter_steps, read_added_tokens
 
 BLANK_MARK = "▁"  # SentencePiece's mark for a blank
 
@@ -46,17 +46,16 @@ class TokenizerFile:
     splitter: PreTokenizer | None  # its steps before a last one that only writes bytes as characters, if it has them
     added_texts: tuple[tuple[AddedToken, ...], ...]  # found in the text one tuple after the other
     control_ids: frozenset[int]  # of control tokens that the model's own vocabulary contains
-    merges: tuple[tuple[str, str], ...]
+    merges: Sequence[Sequence[str]]  # pairs; none for byte-level BPE, which needs no look at them
     is_sentencepiece: bool
 
     def find_start_ids(self) -> tuple[int, ...]:
         """The ids that the post-processor puts before a text."""
         with_marks = self.tokenizer.encode("a").ids
         bare = self.tokenizer.encode("a", add_special_tokens=False).ids
-        for start in range(len(with_marks) - len(bare) + 1):
-            if with_marks[start : start + len(bare)] == bare:
-                return tuple(with_marks[:start])
-        return ()
+        starts = range(len(with_marks) - len(bare) + 1)
+        start = next((start for start in starts if with_marks[start : start + len(bare)] == bare), 0)
+        return tuple(with_marks[:start])
 
     def build_plain(self) -> Tokenizer:
         """The tokenizer without control tokens, which encodes text that looks like one as text.
@@ -101,8 +100,13 @@ def parse_tokenizer_file(spec: _Json, content: str | None = None) -> TokenizerFi
     tokenizer = _build(json.dumps(spec) if content is None else content)
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    _check_ids(tokenizer, added)
-    vocab = spec["model"]["vocab"]
+    for token in added:
+        found = tokenizer.token_to_id(token.content)
+        if found != token.token_id:
+            raise ModelError(
+                f"added token {token.content!r} has the id {token.token_id} in the file, but {found} in the library"
+            )
+    vocab, merges = spec["model"]["vocab"], spec["model"]["merges"] if is_sentencepiece else ()
     return TokenizerFile(
         tokenizer,
         normalizer,
@@ -110,19 +114,9 @@ def parse_tokenizer_file(spec: _Json, content: str | None = None) -> TokenizerFi
         splitter,
         _group_added_texts(spec, added, is_sentencepiece),
         frozenset(token.token_id for token in added if token.is_control and vocab.get(token.content) == token.token_id),
-        tuple(_iter_merges(spec["model"]["merges"])) if is_sentencepiece else (),
+        [merge.split(" ") if isinstance(merge, str) else merge for merge in merges],
         is_sentencepiece,
     )
-
-
-def iter_steps(step: _Json) -> Iterator[_Json]:
-    """The normalizer or pre-tokenizer `step`, or those inside if it is a sequence; none for None."""
-    if step is None:
-        return
-    if step["type"] != "Sequence":
-        yield step
-    for inner in step.get("normalizers", step.get("pretokenizers", ())):
-        yield from iter_steps(inner)
 
 
 def adds_blank(spec: _Json) -> bool:
@@ -144,15 +138,6 @@ def _find_file(model_dir: Path) -> Path:
     return path
 
 
-def _check_ids(tokenizer: Tokenizer, added: tuple[AddedToken, ...]) -> None:
-    for token in added:
-        found = tokenizer.token_to_id(token.content)
-        if found != token.token_id:
-            raise ModelError(
-                f"added token {token.content!r} has the id {token.token_id} in the file, but {found} in the library"
-            )
-
-
 def _build(content: str) -> Tokenizer:
     try:
         return Tokenizer.from_str(content)
@@ -163,16 +148,18 @@ def _build(content: str) -> Tokenizer:
 
 
 def _check_model(model: _Json) -> None:
-    kind = model.get("type", "BPE")
-    if kind != "BPE":
-        raise ModelError(f"model type {kind} is not supported; midtoken needs BPE, of bytes or with byte_fallback")
-    if model.get("dropout"):
-        raise ModelError(f"model dropout is {model['dropout']}: the same text would get other tokens each time")
-    for name in ("continuing_subword_prefix", "end_of_word_suffix"):
-        if model.get(name):
-            raise ModelError(f"model {name} is {model[name]!r}, which is not supported: its tokens are no plain text")
-    if model.get("byte_fallback") and model.get("ignore_merges"):
-        raise ModelError("model has both byte_fallback and ignore_merges, which is not supported together")
+    kind, dropout = model.get("type", "BPE"), model.get("dropout")
+    odd = next((name for name in ("continuing_subword_prefix", "end_of_word_suffix") if model.get(name)), None)
+    is_both = model.get("byte_fallback") and model.get("ignore_merges")
+    refusals = {
+        f"type {kind} is not supported; midtoken needs BPE, of bytes or with byte_fallback": kind != "BPE",
+        f"dropout is {dropout}: the same text would get other tokens each time": dropout,
+        f"{odd} is {model.get(odd)!r}, which is not supported: its tokens are no plain text": odd,
+        "has both byte_fallback and ignore_merges, which is not supported together": is_both,
+    }
+    for words, is_refused in refusals.items():
+        if is_refused:
+            raise ModelError(f"model {words}")
 
 
 def _check_normalizer(spec: _Json, is_sentencepiece: bool) -> None:
@@ -228,18 +215,14 @@ def _group_added_texts(
     In SentencePiece, a mark in a token that is found before the normalizer is only a typed U+2581, which is spelled by
     bytes. After it, a mark is a blank.
     """
-    has_marks = is_sentencepiece and bool(list(iter_steps(spec.get("normalizer"))))
-    before: list[AddedToken] = []
-    after: list[AddedToken] = []
-    for token in added:
-        if token.is_control:
-            continue
-        content = token.content.replace(BLANK_MARK, " ") if has_marks and token.is_normalized else token.content
-        if is_sentencepiece and BLANK_MARK in content:
-            continue
-        group = after if token.is_normalized else before
-        group.append(AddedToken(token.token_id, content, False, token.is_normalized, token.flags))
-    return tuple(tuple(group) for group in (before, after) if group)
+    texts = [token for token in added if not token.is_control]
+    if is_sentencepiece and list(iter_steps(spec.get("normalizer"))):
+        shown = [token.content.replace(BLANK_MARK, " ") if token.is_normalized else token.content for token in texts]
+        texts = [replace(token, content=content) for token, content in zip(texts, shown, strict=True)]
+    if is_sentencepiece:
+        texts = [token for token in texts if BLANK_MARK not in token.content]
+    groups = [tuple(token for token in texts if token.is_normalized is is_after) for is_after in (False, True)]
+    return tuple(group for group in groups if group)
 
 
 def _build_steps(
@@ -271,12 +254,6 @@ def _drop_byte_step(pre_tokenizer: _Json) -> _Json:
     last = pre_tokenizer["pretokenizers"][-1]
     only_writes_bytes = last["type"] == "ByteLevel" and not last.get("use_regex", True)
     return before if only_writes_bytes and all(step["type"] != "ByteLevel" for step in iter_steps(before)) else None
-
-
-def _iter_merges(merges: _Json) -> Iterator[tuple[str, str]]:
-    for merge in merges:
-        left, right = merge.split(" ") if isinstance(merge, str) else merge
-        yield left, right
 
 
 def _describe(step: _Json) -> str:
