@@ -30,7 +30,7 @@ from benchmarks.corpora.cuts import MAX_OFFSET, Cut, draw_cuts, draw_cuts_by_off
 from benchmarks.measures.report import Row, find_processor, print_rows, write_report
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
-from inference.engine.sink import Completer, WaitingSink, complete
+from inference.engine.sink import CompletionEngine, WaitingSink, complete
 from inference.protocol.completion import CompletionRequest, CompletionStats, Explanation, Extent, Healing
 from models.training.corpus import iter_held_out
 from models.training.evaluation import measure_bits_per_byte
@@ -170,7 +170,7 @@ def _build_request(cut: Cut, healing: Healing, explain: bool = False) -> Complet
     )
 
 
-def _iter_outcomes(engine: Completer, tokenizer: Tokenizer, cuts: Iterable[Cut]) -> Iterator[Outcome]:
+def _iter_outcomes(engine: CompletionEngine, tokenizer: Tokenizer, cuts: Iterable[Cut]) -> Iterator[Outcome]:
     """Yields the outcome at each cut. All strategies complete at once, since nothing is timed here."""
     for cut in cuts:
         sinks = {healing: WaitingSink() for healing in _OFFSET_HEALINGS}

@@ -167,14 +167,16 @@ def _find_late_speed(walk: Walk) -> float:
 def _measure_bits_of_tokens(config: EngineConfig, text: bytes) -> float:
     """Returns the bits per byte of the tokenizer's own tokens for the text: the paper's baseline."""
     loaded = load_model(config)
-    ids = [token_id for piece in loaded.encoder.split(text.decode()) for token_id in loaded.encoder.encode(piece.data)]
-    reader = ModelReader(new_row_store(loaded.model), loaded.trie, sorted(loaded.vocabulary.end_ids), 2048, 4096)
-    string = TokenString(loaded.start_ids)
+    encoder, trie = loaded.tokenizer.encoder, loaded.tokenizer.trie
+    ids = [token_id for piece in encoder.split(text.decode()) for token_id in encoder.encode(piece.data)]
+    end_ids = sorted(loaded.tokenizer.vocabulary.end_ids)
+    reader = ModelReader(new_row_store(loaded.model), trie, end_ids, 2048, 4096)
+    string = TokenString(loaded.tokenizer.start_ids)
     total = 0.0
     for token_id in ids:
         reader.read([string])
         assert string.log_probs is not None, "it has just been read"
-        total += float(string.log_probs[loaded.trie.rank[token_id]])
+        total += float(string.log_probs[trie.rank[token_id]])
         string.log_probs = None
         string = string.extend([token_id])
     return -total / len(text) / math.log(2)

@@ -102,15 +102,13 @@ def _load_engines(options: argparse.Namespace) -> Iterator[tuple[Layout, dict[La
     """The default layout of the model, and an engine for each layout. They share the model, and run in turn."""
     config = EngineConfig(options.model, options.device, num_threads=options.threads, max_sequences=_BATCH_SIZE)
     loaded = load_model(config)
-    model = loaded.model
-    prompts = PromptBuilder(loaded.encoder, loaded.vocabulary, loaded.trie, loaded.start_ids)
-    default = find_fill_in(config, model, prompts)
+    default = find_fill_in(config, loaded)
     with ExitStack() as stack:
         engines = {}
         for layout in Layout:
             setting = dataclasses.replace(config, fill_in_layout=str(layout))
-            own = dataclasses.replace(prompts, fill_in=find_fill_in(setting, model, prompts))
-            engines[layout] = stack.enter_context(closing(Engine(setting, model, own)))
+            prompts = PromptBuilder(loaded.tokenizer, find_fill_in(setting, loaded))
+            engines[layout] = stack.enter_context(closing(Engine(setting, loaded.model, prompts)))
         yield Layout.NONE if default is None else default.layout, engines
 
 

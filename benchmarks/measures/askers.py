@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from inference.engine.sink import Completer, WaitingSink
+from inference.engine.sink import CompletionEngine, WaitingSink
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.serving.client import Client
 from inference.serving.endpoint import ADDRESS, Endpoint
@@ -43,7 +43,7 @@ class EngineAsker:
 
     name = "engine"
 
-    def __init__(self, engine: Completer) -> None:
+    def __init__(self, engine: CompletionEngine) -> None:
         self._engine = engine
 
     async def ask(self, request: CompletionRequest) -> Answer:

@@ -87,7 +87,7 @@ def compare_answers(answers: list[Answer], folder: Path) -> FamilyResult:
 
 def run_product(loaded: LoadedModel[TorchModel]) -> list[Answer]:
     """The product's answers: a sequence alone, several together, and one after the others."""
-    text_ids = loaded.trie.order.tolist()
+    text_ids = loaded.tokenizer.trie.order.tolist()
     num_tokens = min(loaded.model.runner.max_tokens, MAX_TOKENS)
     passes = PackedPasses(loaded.model.runner, text_ids)
     lengths = (num_tokens - _NUM_GROWN, 3, min(27, num_tokens // 3))

@@ -17,7 +17,7 @@ from pathlib import Path
 from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
 from rich.progress import track
 
-from inference.engine.sink import Completer, complete
+from inference.engine.sink import CompletionEngine, complete
 from inference.protocol.completion import CompletionRequest, Extent
 from lsp_server.context import cut_context
 from lsp_server.declarations import find_declarations
@@ -156,7 +156,7 @@ class RelatedOutcome:
     ms_without: float
 
 
-def measure_related(engine: Completer, cuts: Sequence[RelatedCut]) -> list[RelatedOutcome]:
+def measure_related(engine: CompletionEngine, cuts: Sequence[RelatedCut]) -> list[RelatedOutcome]:
     """Completes at each cut after each of the last keys before it, as the language server would ask."""
     return [_measure(engine, cut, str(number)) for number, cut in enumerate(track(cuts, "completing"))]
 
@@ -166,13 +166,13 @@ def find_right_share(outcomes: Iterable[RelatedOutcome], with_related: bool) -> 
     return statistics.mean(each.is_right_with if with_related else each.is_right_without for each in outcomes)
 
 
-def _measure(engine: Completer, cut: RelatedCut, name: str) -> RelatedOutcome:
+def _measure(engine: CompletionEngine, cut: RelatedCut, name: str) -> RelatedOutcome:
     text_without, ms_without = _type(engine, cut, RelatedText(max_bytes=0), f"without {name}")
     text_with, ms_with = _type(engine, cut, RelatedText(), f"with {name}")
     return RelatedOutcome(cut, cut.is_solved_by(text_with), cut.is_solved_by(text_without), ms_with, ms_without)
 
 
-def _type(engine: Completer, cut: RelatedCut, related: RelatedText, tenant: str) -> tuple[str, float]:
+def _type(engine: CompletionEngine, cut: RelatedCut, related: RelatedText, tenant: str) -> tuple[str, float]:
     """Returns the completion at the cut, and how long it took after the keys before it."""
     others = [_open(file.path, file.text) for file in cut.open_files]
     line = cut.prefix[cut.prefix.rfind("\n") + 1 :]

@@ -20,13 +20,13 @@ def load_character_model(config: EngineConfig, watch: PassWatch | None = None) -
         config = dataclasses.replace(config, dtype="float32")
     max_context_tokens = config.max_context_tokens or DEFAULT_CONTEXT_TOKENS  # for the same reason
     loaded = load_model(config)
-    end_ids = sorted(loaded.vocabulary.end_ids)
+    end_ids = sorted(loaded.tokenizer.vocabulary.end_ids)
     if not end_ids:
         raise ModelError(f"{config.model_dir} names no token that ends a text")
 
     def new_reader() -> TokenReader:
         store = new_row_store(loaded.model)
-        reader = ModelReader(store, loaded.trie, end_ids, max_context_tokens, config.cache_tokens)
+        reader = ModelReader(store, loaded.tokenizer.trie, end_ids, max_context_tokens, config.cache_tokens)
         return reader if watch is None else WatchedReader(reader, watch)
 
-    return CharacterModel(loaded.encoder, loaded.trie, loaded.start_ids, new_reader)
+    return CharacterModel(loaded.tokenizer.encoder, loaded.tokenizer.trie, loaded.tokenizer.start_ids, new_reader)

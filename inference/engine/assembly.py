@@ -31,26 +31,24 @@ def build_engine(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> En
     """An engine for a model that is loaded already, as `load_engine`."""
     if config.max_context_tokens is None:
         config = dataclasses.replace(config, max_context_tokens=read_folder_file(config.model_dir).context_tokens)
-    model = loaded.model
-    bare = PromptBuilder(loaded.encoder, loaded.vocabulary, loaded.trie, loaded.start_ids)
-    prompts = dataclasses.replace(bare, fill_in=find_fill_in(config, model, bare))
-    engine = Engine(config, model, prompts)
+    fill_in = find_fill_in(config, loaded)
+    engine = Engine(config, loaded.model, PromptBuilder(loaded.tokenizer, fill_in))
     if config.warm:
         _warm(engine)
     return engine
 
 
-def find_fill_in(config: EngineConfig, model: LanguageModel, prompts: PromptBuilder) -> FillIn | None:
+def find_fill_in(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> FillIn | None:
     """How suffixes are given to the model; None if they are not.
 
     A layout that the setting names is taken as it is; one that the folder's file names if the model profits from the
     suffix; that of its family only if the model was trained on the markers. Raises ModelError if the folder's file
     names one that does not help, or if file or setting are wrong.
     """
-    choice = choose_fill_in(config.fill_in_layout, config.model_dir, prompts.vocabulary)
+    choice = choose_fill_in(config.fill_in_layout, config.model_dir, loaded.tokenizer.vocabulary)
     if choice.fill_in is None:
         return None
-    measure = _measure(model, prompts, choice.fill_in)
+    measure = _measure(loaded, choice.fill_in)
     if measure.is_trained or (choice.chosen_by is ChosenBy.FOLDER and measure.profits):
         return choice.fill_in
     layout = choice.fill_in.layout
@@ -64,9 +62,9 @@ def find_fill_in(config: EngineConfig, model: LanguageModel, prompts: PromptBuil
     return choice.fill_in if choice.chosen_by is ChosenBy.SETTING else None
 
 
-def _measure(model: LanguageModel, prompts: PromptBuilder, fill_in: FillIn) -> MarkerMeasure:
+def _measure(loaded: LoadedModel[LanguageModel], fill_in: FillIn) -> MarkerMeasure:
     try:
-        return measure_markers(model, prompts, fill_in)
+        return measure_markers(loaded.model, loaded.tokenizer, fill_in)
     except Exception as error:  # a model's code may raise anything in its first pass
         raise ModelError(f"the model cannot be used: {to_public_error(error, _log.error)}") from error
 

@@ -2,22 +2,23 @@
 
 import math
 
-from inference.engine.prompt import Prompt, PromptBuilder
+from inference.engine.prompt import Prompt
 from inference.healing.heal_point import encode_section
+from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.model.language_model import SampleResult
 from inference.protocol.completion import ExplainedNode, Explanation
 
 _NUM_KEPT_SHOWN = 8
 
 
-def build_explanation(prompts: PromptBuilder, prompt: Prompt, result: SampleResult) -> Explanation:
+def build_explanation(tokenizer: LoadedTokenizer, prompt: Prompt, result: SampleResult) -> Explanation:
     """The kept tokens, the tree with the probability mass of the crossing at each node, and the chosen path.
 
     `result`: that of the first choice.
     """
     scores, tree = result.scores, prompt.tree
     assert scores is not None, "an explanation asks for them"
-    token_bytes = prompts.vocabulary.token_bytes
+    token_bytes = tokenizer.vocabulary.token_bytes
     crossing_at = {crossing.node: index for index, crossing in enumerate(prompt.covering.crossings)}
     nodes = []
     for node in (None, *range(len(tree.branch_ids))):
@@ -32,36 +33,36 @@ def build_explanation(prompts: PromptBuilder, prompt: Prompt, result: SampleResu
                 token="" if node is None else _show(token_bytes[tree.branch_ids[node]]),
                 num_covered_bytes=sum(len(token_bytes[tree.branch_ids[branch]]) for branch in path),
                 log_mass=mass if weighed else None,
-                best_token=_name(prompts, int(scores.best_ids[index])) if weighed and index is not None else None,
+                best_token=_name(tokenizer, int(scores.best_ids[index])) if weighed and index is not None else None,
                 best_log_prob=float(scores.best_log_probs[index]) if weighed and index is not None else None,
             )
         )
     choice = result.choices[0]
     chosen = [_show(token_bytes[tree.branch_ids[branch]]) for branch in tree.find_path(choice.crossing.node)]
     return Explanation(
-        kept_tail=tuple(_name(prompts, token_id) for token_id in prompt.kept_ids[-_NUM_KEPT_SHOWN:]),
+        kept_tail=tuple(_name(tokenizer, token_id) for token_id in prompt.kept_ids[-_NUM_KEPT_SHOWN:]),
         healed_bytes=_show(prompt.healed[len(prompt.healed) - prompt.num_healed_bytes :]),
         nodes=tuple(nodes),
-        chosen_tokens=(*chosen, _name(prompts, choice.token_id)),
-        unhealed_tokens=tuple(_show(token_bytes[token_id]) for token_id in _encode_healed(prompts, prompt)),
+        chosen_tokens=(*chosen, _name(tokenizer, choice.token_id)),
+        unhealed_tokens=tuple(_show(token_bytes[token_id]) for token_id in _encode_healed(tokenizer, prompt)),
     )
 
 
-def _encode_healed(prompts: PromptBuilder, prompt: Prompt) -> tuple[int, ...]:
+def _encode_healed(tokenizer: LoadedTokenizer, prompt: Prompt) -> tuple[int, ...]:
     """The tokens of the healed bytes as they stand. The common tokens before them are those of all continuations."""
     common_ids = prompt.covering.common_ids
-    common = b"".join(prompts.vocabulary.token_bytes[token_id] for token_id in common_ids)
+    common = b"".join(tokenizer.vocabulary.token_bytes[token_id] for token_id in common_ids)
     try:
-        return encode_section(prompts.encoder, (common + prompt.healed).decode())[len(common_ids) :]
+        return encode_section(tokenizer.encoder, (common + prompt.healed).decode())[len(common_ids) :]
     except UnicodeDecodeError:  # with `single`, the healed bytes may begin inside a code point
-        return prompts.encoder.encode_beginning(prompt.healed)
+        return tokenizer.encoder.encode_beginning(prompt.healed)
 
 
-def _name(prompts: PromptBuilder, token_id: int) -> str:
-    for name, special_id in prompts.vocabulary.special_tokens.items():
+def _name(tokenizer: LoadedTokenizer, token_id: int) -> str:
+    for name, special_id in tokenizer.vocabulary.special_tokens.items():
         if special_id == token_id:
             return name
-    return _show(prompts.vocabulary.token_bytes[token_id])
+    return _show(tokenizer.vocabulary.token_bytes[token_id])
 
 
 def _show(data: bytes) -> str:

@@ -205,7 +205,7 @@ class Job:
         if self.prompt.healed and (not candidate.token_ids or candidate.crossings[0].remaining_bytes):
             costs.num_healing_forwards = costs.num_forwards - self.num_prefill_forwards
         if self.request.explain and self.explanation is None:
-            self.explanation = build_explanation(self.parts.prompts, self.prompt, result)
+            self.explanation = build_explanation(self.parts.prompts.tokenizer, self.prompt, result)
 
     def end(self, reason: FinishReason, now: float) -> None:
         """Ends the job before it is complete, and sends what was generated."""
@@ -323,13 +323,13 @@ class Candidate:
 
     def take(self, choice: Choice) -> None:
         """Adds the path to the crossing and the token that was chosen there."""
-        prompts, tree = self.job.parts.prompts, self.tree
+        vocabulary, tree = self.job.parts.prompts.tokenizer.vocabulary, self.tree
         path = tuple(tree.branch_ids[branch] for branch in tree.find_path(choice.crossing.node))
         new_ids = (*self.sequence.append_known(path), choice.token_id)  # a path may lack its keys and values
-        token_bytes = prompts.vocabulary.token_bytes
+        token_bytes = vocabulary.token_bytes
         self.answer.skip_healed(sum(len(token_bytes[token_id]) for token_id in path))
         self.token_ids += path
-        if choice.token_id in prompts.vocabulary.special_ids:
+        if choice.token_id in vocabulary.special_ids:
             self.answer.finish(FinishReason.END)
         else:
             self._add_token(choice, token_bytes[choice.token_id])
@@ -384,7 +384,7 @@ class Candidate:
         """How many of the tokens belong to the line, if the candidate ends there; else all."""
         if not isinstance(self.answer.limits.extent, LineRule):
             return len(token_ids)
-        token_bytes = self.job.parts.prompts.vocabulary.token_bytes
+        token_bytes = self.job.parts.prompts.tokenizer.vocabulary.token_bytes
         ends = (count for count, token_id in enumerate(token_ids, 1) if b"\n" in token_bytes[token_id])
         return next(ends, len(token_ids))
 

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inference.engine.layout import FillIn
-from inference.engine.prompt import PromptBuilder
 from inference.healing.covering import Crossing, Rule
 from inference.healing.heal_point import encode_section, encode_text
+from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.healing.token_tree import TokenTree, TreeBuilder
 from inference.model.language_model import LanguageModel, Part, SampleRequest, Sampling
 
@@ -100,14 +100,14 @@ class MarkerMeasure:
         )
 
 
-def measure_markers(model: LanguageModel, prompts: PromptBuilder, fill_in: FillIn) -> MarkerMeasure:
+def measure_markers(model: LanguageModel, tokenizer: LoadedTokenizer, fill_in: FillIn) -> MarkerMeasure:
     """What the markers do in this model, in one pass."""
-    end_ids = _find_end_ids(prompts)
-    trees = [_build_end_tree(prompts, fill_in, sample, end_ids) for sample in SAMPLES]
+    end_ids = _find_end_ids(tokenizer)
+    trees = [_build_end_tree(tokenizer, fill_in, sample, end_ids) for sample in SAMPLES]
     num_end_trees = len(trees)
     for sample, other in zip(NAME_SAMPLES, (*NAME_SAMPLES[1:], NAME_SAMPLES[0]), strict=True):
         for suffix in (sample.suffix, other.suffix, ""):
-            trees.append(_build_name_tree(prompts, fill_in, sample, suffix))
+            trees.append(_build_name_tree(tokenizer, fill_in, sample, suffix))
     masses = _measure_masses(model, trees)
     ends = [_read_ends(each, len(end_ids)) for each in masses[:num_end_trees]]
     names = [name for [name] in masses[num_end_trees:]]
@@ -116,29 +116,31 @@ def measure_markers(model: LanguageModel, prompts: PromptBuilder, fill_in: FillI
     return MarkerMeasure(log_end, log_early_end, min(gains))
 
 
-def _find_end_ids(prompts: PromptBuilder) -> tuple[int, ...]:
-    named = {prompts.vocabulary.special_id(name) for name in _END_NAMES} - {None}
-    return tuple(sorted({*prompts.vocabulary.end_ids, *(end_id for end_id in named if end_id is not None)}))
+def _find_end_ids(tokenizer: LoadedTokenizer) -> tuple[int, ...]:
+    named = {tokenizer.vocabulary.special_id(name) for name in _END_NAMES} - {None}
+    return tuple(sorted({*tokenizer.vocabulary.end_ids, *(end_id for end_id in named if end_id is not None)}))
 
 
-def _build_end_tree(prompts: PromptBuilder, fill_in: FillIn, sample: Sample, end_ids: tuple[int, ...]) -> _MeasuredTree:
+def _build_end_tree(
+    tokenizer: LoadedTokenizer, fill_in: FillIn, sample: Sample, end_ids: tuple[int, ...]
+) -> _MeasuredTree:
     """A tree with the part, the whole missing text, and each end token after both."""
-    part = encode_section(prompts.encoder, sample.part)
-    whole = part + encode_section(prompts.encoder, sample.remaining)
+    part = encode_section(tokenizer.encoder, sample.part)
+    whole = part + encode_section(tokenizer.encoder, sample.remaining)
     paths = [stem + end for stem in (part, whole) for end in ((), *((end_id,) for end_id in end_ids))]
-    return _build_tree(_lay_out(prompts, fill_in, sample.prefix, sample.suffix), paths)
+    return _build_tree(_lay_out(tokenizer, fill_in, sample.prefix, sample.suffix), paths)
 
 
-def _build_name_tree(prompts: PromptBuilder, fill_in: FillIn, sample: Sample, suffix: str) -> _MeasuredTree:
+def _build_name_tree(tokenizer: LoadedTokenizer, fill_in: FillIn, sample: Sample, suffix: str) -> _MeasuredTree:
     """A tree with the missing text, after the sample's prefix and a suffix that may be another's."""
-    path = encode_section(prompts.encoder, sample.remaining)
-    return _build_tree(_lay_out(prompts, fill_in, sample.prefix, suffix), [path])
+    path = encode_section(tokenizer.encoder, sample.remaining)
+    return _build_tree(_lay_out(tokenizer, fill_in, sample.prefix, suffix), [path])
 
 
-def _lay_out(prompts: PromptBuilder, fill_in: FillIn, prefix: str, suffix: str) -> tuple[int, ...]:
-    kept, suffix_ids = encode_text(prompts.encoder, prefix), encode_section(prompts.encoder, suffix)
-    sections = fill_in.lay_out(kept, suffix_ids, b"", prompts.vocabulary.token_bytes) if suffix_ids else kept
-    return prompts.start_ids + sections
+def _lay_out(tokenizer: LoadedTokenizer, fill_in: FillIn, prefix: str, suffix: str) -> tuple[int, ...]:
+    kept, suffix_ids = encode_text(tokenizer.encoder, prefix), encode_section(tokenizer.encoder, suffix)
+    sections = fill_in.lay_out(kept, suffix_ids, b"", tokenizer.vocabulary.token_bytes) if suffix_ids else kept
+    return tokenizer.start_ids + sections
 
 
 def _build_tree(context: tuple[int, ...], paths: Sequence[tuple[int, ...]]) -> _MeasuredTree:

@@ -9,20 +9,18 @@ room. If they do not, the suffix is shortened first, if necessary to nothing. Th
 The start tokens and the healed bytes are never cut: a request whose healed bytes do not fit is refused.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
 
 from inference.engine.layout import FillIn
 from inference.errors import InvalidRequestError
 from inference.healing.covering import CoveringTree, Crossing, Rule, build_covering, build_root_covering
 from inference.healing.heal_memory import HealMemory
 from inference.healing.heal_point import encode_section, encode_text
-from inference.healing.text_encoder import TextEncoder
+from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.healing.token_tree import TokenTree
 from inference.protocol.completion import CompletionRequest, Healing
-from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary
 
 _MAX_CHARS_PER_TOKEN = 8  # for each token of the room; text further from the cursor is not tokenized
 _MIN_SPELLING_ROOM = 32  # for tokens that spell healed bytes; if it followed them, the window would move with them
@@ -45,22 +43,15 @@ class Prompt:
     reads_suffix: bool = False  # whether `context_ids` has text after the cursor
 
 
-@dataclass(frozen=True, slots=True)
 class PromptBuilder:
     """Builds prompts for one model."""
 
-    encoder: TextEncoder
-    vocabulary: Vocabulary
-    trie: Trie
-    start_ids: tuple[int, ...]  # tokens that begin every text of this model
-    fill_in: FillIn | None = None  # None: the model is not given suffixes
-    _heal_memory: HealMemory = field(init=False)
-    _encode_section: Callable[[str], tuple[int, ...]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_heal_memory", HealMemory(self.encoder))
-        encode_cached = lru_cache(_MAX_SUFFIXES)(lambda text: encode_section(self.encoder, text))
-        object.__setattr__(self, "_encode_section", encode_cached)
+    def __init__(self, tokenizer: LoadedTokenizer, fill_in: FillIn | None = None) -> None:
+        """`fill_in`: how the model is given suffixes; None: it is not."""
+        self.tokenizer = tokenizer
+        self.fill_in = fill_in
+        self._heal_memory = HealMemory(tokenizer.encoder)
+        self._encode_section = lru_cache(_MAX_SUFFIXES)(partial(encode_section, tokenizer.encoder))
 
     def build(self, request: CompletionRequest, max_tokens: int) -> Prompt:
         """The request's prompt. The context and the tokens that spell healed bytes are at most `max_tokens` together.
@@ -71,11 +62,11 @@ class PromptBuilder:
         kept, healed, covering = self._heal(prefix, request)
         tree = covering.build_tree(())
         num_spelling = _count_spelling_tokens(covering.crossings, tree.find_depths())
-        room = max_tokens - len(self.start_ids) - max(num_spelling, min(_MIN_SPELLING_ROOM, max_tokens // 4))
+        room = max_tokens - len(self.tokenizer.start_ids) - max(num_spelling, min(_MIN_SPELLING_ROOM, max_tokens // 4))
         if room < 0:
             raise InvalidRequestError(
                 f"the {len(healed)} bytes before the cursor that are generated again may take {num_spelling} tokens, "
-                f"and the start tokens take {len(self.start_ids)}, but the prompt has room for {max_tokens}; "
+                f"and the start tokens take {len(self.tokenizer.start_ids)}, but the prompt has room for {max_tokens}; "
                 f"lower max_tokens ({request.max_tokens}) or set healing to none"
             )
         num_markers = 0 if self.fill_in is None else self.fill_in.markers.num_tokens
@@ -83,8 +74,8 @@ class PromptBuilder:
         num_suffix = min(int(max_tokens * _MAX_SUFFIX_FRACTION), room - num_kept_first - num_markers)
         suffix_ids = self._encode_suffix(request.suffix, num_suffix)
         kept = _cut_window(kept, room - len(suffix_ids) - (num_markers if suffix_ids else 0))
-        num_healed_bytes = min(len(healed), len(self.encoder.normalize(prefix).encode()))
-        context_ids = self.start_ids + self._lay_out(kept, suffix_ids, healed, len(covering.common_ids))
+        num_healed_bytes = min(len(healed), len(self.tokenizer.encoder.normalize(prefix).encode()))
+        context_ids = self.tokenizer.start_ids + self._lay_out(kept, suffix_ids, healed, len(covering.common_ids))
         return Prompt(
             context_ids,
             covering,
@@ -100,14 +91,14 @@ class PromptBuilder:
         healing = request.healing
         if healing is Healing.EXACT:
             point = self._heal_memory.find_heal_point(prefix, request.tenant)
-            covering = build_covering(self.encoder, self.trie, point)
+            covering = build_covering(self.tokenizer.encoder, self.tokenizer.trie, point)
             return point.kept_ids + covering.common_ids, point.healed[covering.num_common_bytes :], covering
         if healing is Healing.GREEDY:
             point = self._heal_memory.find_heal_point(prefix, request.tenant)
             return point.kept_ids, point.healed, build_root_covering(point.healed, Rule.SPELL)
-        ids = encode_text(self.encoder, prefix)
+        ids = encode_text(self.tokenizer.encoder, prefix)
         if healing is Healing.SINGLE and ids:
-            last = self.vocabulary.token_bytes[ids[-1]]
+            last = self.tokenizer.vocabulary.token_bytes[ids[-1]]
             return ids[:-1], last, build_root_covering(last, Rule.EXTEND)
         return ids, b"", build_root_covering(b"", Rule.EXTEND)
 
@@ -122,7 +113,7 @@ class PromptBuilder:
     ) -> tuple[int, ...]:
         if self.fill_in is None or not suffix_ids:
             return kept
-        return self.fill_in.lay_out(kept, suffix_ids, healed, self.vocabulary.token_bytes, num_open)
+        return self.fill_in.lay_out(kept, suffix_ids, healed, self.tokenizer.vocabulary.token_bytes, num_open)
 
 
 def _count_spelling_tokens(crossings: Iterable[Crossing], depths: Sequence[int]) -> int:

@@ -23,7 +23,7 @@ class ChunkSink(Protocol):
         ...
 
 
-class Completer(Protocol):
+class CompletionEngine(Protocol):
     """An object that answers completion requests: `Engine`, or a fake in the tests."""
 
     def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
@@ -72,7 +72,7 @@ class WaitingSink:
         return "".join(self._texts), self._stats
 
 
-def complete(engine: Completer, request: CompletionRequest) -> tuple[str, CompletionStats]:
+def complete(engine: CompletionEngine, request: CompletionRequest) -> tuple[str, CompletionStats]:
     """The first candidate's text and the statistics. Raises the error of a failed request."""
     sink = WaitingSink()
     engine.submit(request, sink)

@@ -12,10 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inference.healing.covering import Crossing
-from inference.healing.text_encoder import TextEncoder
+from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.healing.token_tree import TokenTree
-from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary
 
 RandomSource = object  # each implementation of LanguageModel has its own type
 
@@ -213,7 +211,4 @@ class LoadedModel(Generic[ModelT_co]):
     """A model that is ready to run, and its tokenizer."""
 
     model: ModelT_co
-    encoder: TextEncoder
-    vocabulary: Vocabulary
-    trie: Trie
-    start_ids: tuple[int, ...]  # every text of this model begins with these
+    tokenizer: LoadedTokenizer

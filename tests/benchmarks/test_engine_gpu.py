@@ -117,7 +117,7 @@ def test_a_tokenizer_that_names_no_end_will_do(tmp_path: Path) -> None:
 
     assert measure_choice(setting, Deadline(10))["choice_us_64"]
     with closing(load_random_engine(setting, TINY["7b"])) as loaded:
-        assert loaded.loaded.start_ids
+        assert loaded.loaded.tokenizer.start_ids
 
 
 @pytest.mark.parametrize("name", ["choice", "batch_1_5b", "prefill_7b"])

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from inference.engine.sink import Completer
+from inference.engine.sink import CompletionEngine
 from inference.errors import MidtokenError
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 
@@ -66,13 +66,13 @@ class CollectingSink:
         return self.chunks[-1].stats
 
 
-def submit(engine: Completer, request: CompletionRequest) -> CollectingSink:
+def submit(engine: CompletionEngine, request: CompletionRequest) -> CollectingSink:
     """Submits the request and returns its sink."""
     sink = CollectingSink()
     engine.submit(request, sink)
     return sink
 
 
-def complete(engine: Completer, request: CompletionRequest) -> CollectingSink:
+def complete(engine: CompletionEngine, request: CompletionRequest) -> CollectingSink:
     """Submits the request and waits for its answer."""
     return submit(engine, request).wait()

@@ -18,7 +18,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from inference.engine.layout import FillIn, FimMarkers, Layout
 from inference.engine.prompt import PromptBuilder
-from inference.healing.loaded_tokenizer import build_text_encoder
+from inference.healing.loaded_tokenizer import LoadedTokenizer, build_text_encoder
 from inference.healing.text_encoder import TextEncoder
 from inference.healing.token_tree import TokenTree
 from inference.healing.tokenizer_file import parse_tokenizer_file
@@ -228,8 +228,13 @@ def token_trees(draw: st.DrawFn) -> TokenTree:
 def build_prompts(toy: ToyTokenizer, layout: Layout = Layout.PSM) -> PromptBuilder:
     """Builds a PromptBuilder as `load_engine` does for a trained model, with the toy's own vocabulary."""
     markers = FimMarkers(*(toy.vocabulary.special_tokens[name] for name in (FIM_NAMES[0], FIM_NAMES[2], FIM_NAMES[1])))
+    return PromptBuilder(load_toy(toy), FillIn(markers, layout))
+
+
+def load_toy(toy: ToyTokenizer) -> LoadedTokenizer:
+    """The toy as the product's tokenizer of a model."""
     start_ids = toy.encoder.start_ids or (toy.vocabulary.special_tokens[END],)
-    return PromptBuilder(toy.encoder, toy.vocabulary, toy.trie, start_ids, FillIn(markers, layout))
+    return LoadedTokenizer(toy.encoder, toy.vocabulary, toy.trie, start_ids)
 
 
 def write_model(folder: Path, toy: ToyTokenizer, family: str = "llama", seed: int = 0, **changes: object) -> Path:

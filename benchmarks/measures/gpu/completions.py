@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from benchmarks.corpora.repository_text import cut_text
 from benchmarks.measures.gpu.setting import RandomEngine
-from inference.engine.sink import Completer, WaitingSink
+from inference.engine.sink import CompletionEngine, WaitingSink
 from inference.protocol.completion import (
     Chunks,
     CompletionChunk,
@@ -43,7 +43,7 @@ class _TimedSink(WaitingSink):
         super().send(chunk)
 
 
-def complete_all(engine: Completer, requests: Sequence[CompletionRequest]) -> list[Completion]:
+def complete_all(engine: CompletionEngine, requests: Sequence[CompletionRequest]) -> list[Completion]:
     """Asks for all at once. Raises the error of a failed request."""
     sinks = [_TimedSink() for _ in requests]
     began_at = time.perf_counter()
@@ -60,7 +60,7 @@ class Document:
     """A document in which somebody types at the end. Its last line has no indentation, so no extent ends a block."""
 
     def __init__(self, loaded: RandomEngine, num_context: int, index: int = 0) -> None:
-        self._text = cut_text(loaded.loaded.encoder, loaded.loaded.vocabulary, num_context, index)
+        self._text = cut_text(loaded.loaded.tokenizer.encoder, loaded.loaded.tokenizer.vocabulary, num_context, index)
         self._uri = f"file:///document_{index}.py"
         self._num_typed = _FIRST_KEY
 

@@ -22,7 +22,9 @@ def measure_prefill(loaded: RandomEngine, deadline: Deadline) -> Figures:
     for number in range(_NUM_WARM_UP + min(sizes.num_repeats, 12)):
         if deadline.is_over and number > _NUM_WARM_UP:
             break
-        text = f"# {number}\n" + cut_text(parts.encoder, parts.vocabulary, num_tokens, _FIRST_INDEX + number)
+        text = f"# {number}\n" + cut_text(
+            parts.tokenizer.encoder, parts.tokenizer.vocabulary, num_tokens, _FIRST_INDEX + number
+        )
         request = CompletionRequest(text + "value = q", max_tokens=1, extent=Extent.BLOCK, tenant=f"reader {number}")
         found += complete_all(loaded.engine, [request])
     read = found[_NUM_WARM_UP:]

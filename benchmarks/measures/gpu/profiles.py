@@ -26,7 +26,7 @@ def _build_action(loaded: RandomEngine, action: str) -> Callable[[], object]:
     steps = Steps(loaded, loaded.setting.sizes.num_sequences if action == "batch" else 1)
     if action == "prefill":
         parts = loaded.loaded
-        text = cut_text(parts.encoder, parts.vocabulary, loaded.setting.sizes.num_context)
+        text = cut_text(parts.tokenizer.encoder, parts.tokenizer.vocabulary, loaded.setting.sizes.num_context)
         return lambda: steps.read_text(text)
     step: Step = steps.build_healing() if action == "tree" else steps.build_decode()
 

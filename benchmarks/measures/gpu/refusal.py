@@ -20,7 +20,7 @@ def measure_refusal(loaded: RandomEngine, _deadline: Deadline) -> Figures:
     """`refusal_keeps_engine`. Raises RuntimeError if the long request had memory, or another error came."""
     sizes, parts, engine = loaded.setting.sizes, loaded.loaded, loaded.engine
     small = CompletionRequest("import os\nvalue = q", max_tokens=2, extent=Extent.BLOCK)
-    text = cut_text(parts.encoder, parts.vocabulary, sizes.num_long)
+    text = cut_text(parts.tokenizer.encoder, parts.tokenizer.vocabulary, sizes.num_long)
     long = CompletionRequest(text + "value = q", max_tokens=1, extent=Extent.BLOCK)
     complete_all(engine, [small])
     _limit_memory(loaded.setting)

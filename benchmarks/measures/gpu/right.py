@@ -68,13 +68,16 @@ def measure_right(setting: Setting, deadline: Deadline) -> Figures:
 
 def _list_texts(loaded: LoadedModel[TorchModel], num_texts: int) -> list[str]:
     lengths = itertools.islice(itertools.cycle(_CONTEXTS), num_texts)
-    cuts = (cut_text(loaded.encoder, loaded.vocabulary, length, index) for index, length in enumerate(lengths))
+    cuts = (
+        cut_text(loaded.tokenizer.encoder, loaded.tokenizer.vocabulary, length, index)
+        for index, length in enumerate(lengths)
+    )
     return [cut.rstrip()[:-_CUT_CHARS] for cut in cuts]
 
 
 def walk_reference(loaded: LoadedModel[TorchModel], text: str, num_tokens: int) -> list[RightStep]:
     """The steps of a greedy completion, each scored member by member."""
-    prompts = PromptBuilder(loaded.encoder, loaded.vocabulary, loaded.trie, loaded.start_ids)
+    prompts = PromptBuilder(loaded.tokenizer)
     prompt = prompts.build(CompletionRequest(text), loaded.model.runner.max_tokens - num_tokens)
     cache = loaded.model.runner.new_cache(len(prompt.context_ids) + num_tokens)
     tree, crossings = prompt.covering.build_tree(prompt.context_ids), prompt.covering.crossings
@@ -84,7 +87,7 @@ def walk_reference(loaded: LoadedModel[TorchModel], text: str, num_tokens: int) 
         step = _choose_exactly(loaded, tree, crossings, logits)
         cache.keep(tree, step.node)
         steps.append(step)
-        if step.token_id in loaded.vocabulary.special_ids:
+        if step.token_id in loaded.tokenizer.vocabulary.special_ids:
             break
         tree, crossings = TokenTree((step.token_id,)), (Crossing(None, b"", Rule.EXTEND),)
     return steps
@@ -94,7 +97,7 @@ def _choose_exactly(
     loaded: LoadedModel[TorchModel], tree: TokenTree, crossings: Sequence[Crossing], logits: torch.Tensor
 ) -> RightStep:
     """The best path and token among all members. `logits`: [num_nodes, vocab_size] float32, the chain's end first."""
-    vocabulary, trie = loaded.vocabulary, loaded.trie
+    vocabulary, trie = loaded.tokenizer.vocabulary, loaded.tokenizer.trie
     is_token = torch.tensor([bool(data) for data in vocabulary.token_bytes])
     is_token[sorted(vocabulary.special_ids)] = True
     rows = logits.double().masked_fill(~is_token, -torch.inf).log_softmax(dim=-1)

@@ -50,13 +50,13 @@ class Steps:
         parts = loaded.loaded
         self._loaded = loaded
         self._model: LanguageModel = parts.model
-        self._prompts = PromptBuilder(parts.encoder, parts.vocabulary, parts.trie, parts.start_ids)
+        self._prompts = PromptBuilder(parts.tokenizer)
         self._room = 2 * loaded.setting.sizes.num_context
         self._caches = [self.read_text(self._cut_text(index)) for index in range(num_sequences)]
 
     def _cut_text(self, index: int) -> str:
         num_tokens = self._loaded.setting.sizes.num_context
-        return cut_text(self._prompts.encoder, self._prompts.vocabulary, num_tokens, index)
+        return cut_text(self._prompts.tokenizer.encoder, self._prompts.tokenizer.vocabulary, num_tokens, index)
 
     def read_text(self, text: str) -> SequenceCache:
         """A new cache with the text, read in pieces."""

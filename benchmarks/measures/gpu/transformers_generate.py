@@ -29,14 +29,15 @@ def measure_transformers(setting: Setting, shape: Shape, deadline: Deadline) -> 
     loaded = load_random_engine(setting, shape)
     parts = loaded.loaded
     texts = [
-        cut_text(parts.encoder, parts.vocabulary, setting.sizes.num_context, _FIRST_INDEX + index) + "value = q"
+        cut_text(parts.tokenizer.encoder, parts.tokenizer.vocabulary, setting.sizes.num_context, _FIRST_INDEX + index)
+        + "value = q"
         for index in range(_NUM_WARM_UP + _NUM_TEXTS)
     ]
     try:
         ours = [_complete(loaded, text) for text in texts][_NUM_WARM_UP:]
     finally:
         loaded.close()
-    texts_ids = [[*parts.start_ids, *encode_text(parts.encoder, text)] for text in texts]
+    texts_ids = [[*parts.tokenizer.start_ids, *encode_text(parts.tokenizer.encoder, text)] for text in texts]
     del loaded, parts
     theirs = _generate(setting, shape, texts_ids, deadline)
     our_token, our_cold = _find_medians(ours)

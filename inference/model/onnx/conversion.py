@@ -44,7 +44,7 @@ def load_onnx_model(config: EngineConfig) -> LoadedModel[OnnxModel]:
     tokenizer = load_tokenizer(config.model_dir, decoder.vocab_size)
     sampler = NumpySampler(tokenizer.vocabulary, HotPrefixCache(tokenizer.trie), tokenizer.trie)
     model = load_decoder(config, decoder, sampler)
-    return LoadedModel(model, tokenizer.encoder, tokenizer.vocabulary, tokenizer.trie, tokenizer.start_ids)
+    return LoadedModel(model, tokenizer)
 
 
 def load_decoder(config: EngineConfig, decoder: DecoderConfig, sampler: NumpySampler) -> OnnxModel:

@@ -208,7 +208,7 @@ def build_torch_model(config: EngineConfig, runner: Runner) -> LoadedModel[Torch
     tokenizer = load_tokenizer(config.model_dir, runner.vocab_size)
     sampler = build_sampler(runner.device, runner.dtype, tokenizer.vocabulary, tokenizer.trie)
     model = TorchModel(runner, sampler)
-    return LoadedModel(model, tokenizer.encoder, tokenizer.vocabulary, tokenizer.trie, tokenizer.start_ids)
+    return LoadedModel(model, tokenizer)
 
 
 def load_torch_runner(config: EngineConfig) -> Runner:

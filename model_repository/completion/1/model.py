@@ -44,7 +44,7 @@ class TritonPythonModel:
     """The completion model. Its settings are config.pbtxt's parameters, overridden by MIDTOKEN_* variables."""
 
     def __init__(self, load_engine: Callable[[EngineConfig], Any] = _load_engine) -> None:
-        self._load_engine = load_engine  # returns an `inference.engine.sink.Completer`
+        self._load_engine = load_engine  # returns an `inference.engine.sink.CompletionEngine`
 
     def initialize(self, args: dict[str, str]) -> None:
         """Loads the model that the settings name. Raises ModelError."""

@@ -229,5 +229,5 @@ def test_a_model_without_an_end_token_is_refused(tmp_path: Path, make_model: Mak
 
 
 def test_a_loaded_model_starts_with_its_start_token_or_the_end_token(make_model: MakeModel) -> None:
-    assert load_torch_model(EngineConfig(make_model("llama3"))).start_ids == (4,)
-    assert load_torch_model(EngineConfig(make_model("qwen"))).start_ids == tuple(_END_IDS)
+    assert load_torch_model(EngineConfig(make_model("llama3"))).tokenizer.start_ids == (4,)
+    assert load_torch_model(EngineConfig(make_model("qwen"))).tokenizer.start_ids == tuple(_END_IDS)

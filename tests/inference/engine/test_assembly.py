@@ -8,9 +8,8 @@ import pytest
 from inference.config import EngineConfig
 from inference.engine.assembly import find_fill_in, load_engine
 from inference.engine.layout import Layout
-from inference.engine.prompt import PromptBuilder
 from inference.errors import ModelError
-from inference.model.language_model import LanguageModel
+from inference.model.language_model import LoadedModel
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest
 from tests.inference.conftest import MakeModel
@@ -46,18 +45,12 @@ def test_an_unknown_layout_is_a_model_error(make_model: MakeModel) -> None:
         load_engine(EngineConfig(make_model("qwen"), fill_in_layout="mps"))
 
 
-def _build_prompts(config: EngineConfig) -> tuple[LanguageModel, PromptBuilder]:
-    loaded = load_model(config)
-    prompts = PromptBuilder(loaded.encoder, loaded.vocabulary, loaded.trie, loaded.start_ids)
-    return loaded.model, prompts
-
-
 def test_a_model_that_was_not_trained_on_its_markers_reads_no_suffixes(
     make_model: MakeModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = EngineConfig(make_model("qwen"))
 
-    assert find_fill_in(config, *_build_prompts(config)) is None
+    assert find_fill_in(config, load_model(config)) is None
 
     [record] = caplog.records
     assert "fill-in markers, but it does not end its text where the suffix begins" in record.getMessage()
@@ -69,7 +62,7 @@ def test_a_layout_that_the_setting_names_is_taken_all_the_same(
 ) -> None:
     config = EngineConfig(make_model("qwen"), fill_in_layout="spm")
 
-    fill_in = find_fill_in(config, *_build_prompts(config))
+    fill_in = find_fill_in(config, load_model(config))
 
     assert fill_in is not None
     assert fill_in.layout is Layout.SPM
@@ -93,7 +86,7 @@ def test_a_model_that_was_trained_on_its_markers_reads_suffixes(
     folder = write_memorised_model(tmp_path / "model", *build_marker_documents("qwen", Layout.PSM_LINE))
     config = EngineConfig(folder)
 
-    fill_in = find_fill_in(config, *_build_prompts(config))
+    fill_in = find_fill_in(config, load_model(config))
 
     assert fill_in is not None
     assert fill_in.layout is Layout.PSM_LINE
@@ -102,17 +95,17 @@ def test_a_model_that_was_trained_on_its_markers_reads_suffixes(
 
 def test_a_model_that_fails_in_the_check_is_a_model_error(make_model: MakeModel) -> None:
     config = EngineConfig(make_model("qwen"))
-    _, prompts = _build_prompts(config)
     model = ScriptedModel(toy_tokenizer("qwen"), before_forward=lambda _: raise_full())
+    loaded = LoadedModel(model, load_model(config).tokenizer)
 
     with pytest.raises(ModelError, match="the model cannot be used: the device has no memory left"):
-        find_fill_in(config, model, prompts)
+        find_fill_in(config, loaded)
 
 
 def test_the_default_model_reads_suffixes_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     config = EngineConfig(Path("models/default"))
 
-    fill_in = find_fill_in(config, *_build_prompts(config))
+    fill_in = find_fill_in(config, load_model(config))
 
     assert fill_in is not None
     assert fill_in.layout is Layout.SPM

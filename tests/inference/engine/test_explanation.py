@@ -32,7 +32,7 @@ def _explain(kind: str, prefix: str = _PREFIX, healing: Healing = Healing.EXACT)
     tree = prompt.tree
     logits = torch.randn(1 + len(tree.branch_ids), toy.num_rows, generator=torch.Generator().manual_seed(1))
     result = _choose(toy, tree, prompt.covering.crossings, logits)
-    return prompt, build_explanation(prompts, prompt, result)
+    return prompt, build_explanation(prompts.tokenizer, prompt, result)
 
 
 @kinds
@@ -111,7 +111,7 @@ def test_special_tokens_are_shown_by_name() -> None:
     logits[0, toy.vocabulary.special_tokens["<|endoftext|>"]] = 9.0
     result = _choose(toy, tree, prompt.covering.crossings, logits)
 
-    explanation = build_explanation(prompts, prompt, result)
+    explanation = build_explanation(prompts.tokenizer, prompt, result)
 
     assert explanation.chosen_tokens == ("<|endoftext|>",)
 
@@ -128,7 +128,7 @@ def test_each_node_shows_the_best_token_of_its_own_crossing(kind: str) -> None:
     scores = CrossingScores(log_probs + 0.5, ids, log_probs)
     result = SampleResult((Choice(crossings[0], int(ids[0])),), scores=scores)
 
-    explanation = build_explanation(prompts, prompt, result)
+    explanation = build_explanation(prompts.tokenizer, prompt, result)
 
     assert len(crossings) > 1
     for crossing, token_id, log_prob in zip(crossings, ids, log_probs, strict=True):

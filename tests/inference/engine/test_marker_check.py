@@ -8,7 +8,6 @@ from inference.config import EngineConfig
 from inference.engine.fill_in import find_family
 from inference.engine.layout import FillIn, Layout
 from inference.engine.marker_check import MarkerMeasure, measure_markers
-from inference.engine.prompt import PromptBuilder
 from inference.model.loader import load_model
 from tests.inference.conftest import MakeModel
 from tests.support.memorised import build_marker_documents, write_memorised_model
@@ -23,8 +22,7 @@ def _fill_in(toy: ToyTokenizer, layout: Layout) -> FillIn:
 
 def _measure(folder: Path, fill_in: FillIn) -> MarkerMeasure:
     loaded = load_model(EngineConfig(folder))
-    prompts = PromptBuilder(loaded.encoder, loaded.vocabulary, loaded.trie, loaded.start_ids)
-    return measure_markers(loaded.model, prompts, fill_in)
+    return measure_markers(loaded.model, loaded.tokenizer, fill_in)
 
 
 @pytest.mark.parametrize("layout", [Layout.PSM_LINE, Layout.SPM])
@@ -69,8 +67,8 @@ def test_the_end_must_be_likely_after_the_gap_and_unlikely_in_it(
 
 def test_the_default_model_profits_from_a_suffix_though_it_does_not_end_there() -> None:
     loaded = load_model(EngineConfig(Path("models/default")))
-    family = find_family(loaded.vocabulary)
-    markers = None if family is None else family.find_markers(loaded.vocabulary)
+    family = find_family(loaded.tokenizer.vocabulary)
+    markers = None if family is None else family.find_markers(loaded.tokenizer.vocabulary)
     assert markers is not None
 
     measure = _measure(Path("models/default"), FillIn(markers, Layout.SPM))

@@ -84,9 +84,8 @@ def bench() -> Iterator[_Bench]:
     loaded = load_model(_CONFIG)
     assert isinstance(loaded.model, OnnxModel)
     model = _ScheduledModel(loaded.model._session, loaded.model.config, loaded.model._sampler)
-    bare = PromptBuilder(loaded.encoder, loaded.vocabulary, loaded.trie, loaded.start_ids)
-    prompts = dataclasses.replace(bare, fill_in=find_fill_in(_CONFIG, model, bare))
-    with closing(Engine(_CONFIG, model, prompts)) as engine:
+    fill_in = find_fill_in(_CONFIG, loaded)
+    with closing(Engine(_CONFIG, model, PromptBuilder(loaded.tokenizer, fill_in))) as engine:
         yield _Bench(model, engine)
 
 

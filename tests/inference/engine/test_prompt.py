@@ -1,4 +1,3 @@
-import dataclasses
 import re
 from itertools import pairwise
 
@@ -7,11 +6,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference.engine.layout import FillIn, FimMarkers, Layout
-from inference.engine.prompt import _cut_front
+from inference.engine.prompt import PromptBuilder, _cut_front
 from inference.errors import InvalidRequestError
 from inference.healing.covering import CoveringTree, Rule
 from inference.protocol.completion import CompletionRequest, Healing
-from tests.support.toys import FIM_NAMES, KINDS, SENTENCEPIECE_KINDS, ToyTokenizer, build_prompts, texts, toy_tokenizer
+from tests.support.toys import (
+    FIM_NAMES,
+    KINDS,
+    SENTENCEPIECE_KINDS,
+    ToyTokenizer,
+    build_prompts,
+    load_toy,
+    texts,
+    toy_tokenizer,
+)
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 _LAYOUTS = [layout for layout in Layout if layout is not Layout.NONE]
@@ -62,9 +70,7 @@ def test_suffix_first_puts_the_kept_tokens_after_the_middle_marker() -> None:
 def test_a_model_without_a_middle_marker_reads_the_suffix_and_then_the_prefix() -> None:
     toy = toy_tokenizer("qwen")
     prefix_id, suffix_id, _ = _ids(toy)
-    prompts = dataclasses.replace(
-        build_prompts(toy), fill_in=FillIn(FimMarkers(prefix_id, suffix_id, None), Layout.SPM)
-    )
+    prompts = PromptBuilder(load_toy(toy), FillIn(FimMarkers(prefix_id, suffix_id, None), Layout.SPM))
 
     prompt = prompts.build(CompletionRequest(_PREFIX, _SUFFIX), 256)
 
@@ -81,10 +87,7 @@ def test_an_empty_suffix_needs_no_markers(suffix: str) -> None:
 
 
 def test_a_model_without_markers_sees_no_suffix() -> None:
-    toy = toy_tokenizer("qwen")
-    prompts = dataclasses.replace(build_prompts(toy), fill_in=None)
-
-    prompt = prompts.build(CompletionRequest(_PREFIX, _SUFFIX), 256)
+    prompt = PromptBuilder(load_toy(toy_tokenizer("qwen"))).build(CompletionRequest(_PREFIX, _SUFFIX), 256)
 
     assert prompt.context_ids[1:] == prompt.kept_ids
 

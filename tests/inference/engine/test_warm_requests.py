@@ -17,7 +17,7 @@ from tests.inference.conftest import MakeModel
 from tests.support.engine_bench import UNBOUNDED, Bench, WatchedRunner, build_bench
 from tests.support.scripted_model import raise_full
 from tests.support.sinks import CollectingSink, complete, submit
-from tests.support.toys import build_prompts, toy_tokenizer
+from tests.support.toys import build_prompts, load_toy, toy_tokenizer
 
 _TEXT = "import os\n\n\ndef walk(node):\n    for child in node.children:\n        "
 _SUFFIXES = ("", "\n    return node\n", "\n    return child\n")
@@ -64,8 +64,8 @@ class _Editor:
 
 @cache
 def _build_prompts(layout: Layout) -> PromptBuilder:
-    prompts = build_prompts(toy_tokenizer("qwen"), Layout.SPM if layout is Layout.NONE else layout)
-    return dataclasses.replace(prompts, fill_in=None) if layout is Layout.NONE else prompts
+    toy = toy_tokenizer("qwen")
+    return PromptBuilder(load_toy(toy)) if layout is Layout.NONE else build_prompts(toy, layout)
 
 
 def _assert_explanations_agree(warm: Explanation | None, cold: Explanation | None) -> None:

@@ -21,15 +21,15 @@ def test_a_loaded_model_has_the_folders_vocabulary(make_model: MakeModel) -> Non
     loaded = load_torch_model(EngineConfig(make_model("qwen")))
 
     assert loaded.model.runner.vocab_size == toy.num_rows
-    assert loaded.vocabulary.token_bytes == toy.vocabulary.token_bytes
-    assert loaded.trie.num_tokens == toy.trie.num_tokens
-    assert loaded.encoder.encode(b"def") == toy.encoder.encode(b"def")
+    assert loaded.tokenizer.vocabulary.token_bytes == toy.vocabulary.token_bytes
+    assert loaded.tokenizer.trie.num_tokens == toy.trie.num_tokens
+    assert loaded.tokenizer.encoder.encode(b"def") == toy.encoder.encode(b"def")
 
 
 def test_texts_start_with_the_end_token_if_the_tokenizer_has_no_start_token(make_model: MakeModel) -> None:
     loaded = load_torch_model(EngineConfig(make_model("qwen")))
 
-    assert loaded.start_ids == (loaded.vocabulary.special_id(END),)
+    assert loaded.tokenizer.start_ids == (loaded.tokenizer.vocabulary.special_id(END),)
 
 
 def test_texts_start_with_the_start_token_that_only_the_tokenizers_configuration_asks_for(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_texts_start_with_the_start_token_that_only_the_tokenizers_configuration
 
     loaded = load_torch_model(EngineConfig(folder))
 
-    assert loaded.start_ids == (loaded.vocabulary.special_id(start),)
+    assert loaded.tokenizer.start_ids == (loaded.tokenizer.vocabulary.special_id(start),)
 
 
 def test_max_tokens_of_the_language_model_is_the_models_window(make_model: MakeModel) -> None:
