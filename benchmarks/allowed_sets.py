@@ -23,6 +23,7 @@ import regex
 from rich.progress import track
 
 from benchmarks.baselines.allowed_set_methods import METHODS, Lookup, ids_of_allowed_set
+from benchmarks.corpora.large_tokenizer import read_large_vocabulary
 from benchmarks.measures.report import Row, format_number, print_rows, write_report
 from models.training.corpus import iter_held_out
 from trie_cache.hot_prefixes import HotPrefixCache
@@ -32,7 +33,6 @@ from trie_cache.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_VOCABULARY = Path("build/large-vocabulary/dashscope/resources/qwen.tiktoken")
 _NUM_ROWS = 151_936  # rows of the output head of the model with this vocabulary
 _EXAMPLES = (b"test", b"ing", b" not", b"a", b" ")  # from the blog post
 _PRE_TOKEN = regex.compile(
@@ -68,7 +68,7 @@ class _Cost:
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
-    vocabulary = Vocabulary.from_tiktoken(_VOCABULARY, _NUM_ROWS)
+    vocabulary = read_large_vocabulary(_NUM_ROWS)
     tails = _draw_tails(_NUM_TAILS)
     wanted = {prefix: _scan(vocabulary, prefix) for prefix in _EXAMPLES}
     rows, timings, costs = [], {}, {}
@@ -166,7 +166,7 @@ def _send_cost(name: str, sender: Connection) -> None:
     build = METHODS[name].build
     before = _read_memory_mb("VmRSS")
     start = time.perf_counter()
-    lookup = build(Vocabulary.from_tiktoken(_VOCABULARY, _NUM_ROWS))
+    lookup = build(read_large_vocabulary(_NUM_ROWS))
     seconds = time.perf_counter() - start
     gc.collect()
     sender.send((seconds, _read_memory_mb("VmRSS") - before, _read_memory_mb("VmHWM") - before))

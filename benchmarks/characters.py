@@ -24,7 +24,7 @@ import numpy.typing as npt
 from rich.console import Console
 
 from benchmarks.baselines.reference_model import FirstDistribution, Form, ReferenceModel, Walk, measure_index
-from benchmarks.corpora.large_tokenizer import LARGE_VOCABULARY
+from benchmarks.corpora.large_tokenizer import read_large_vocabulary
 from benchmarks.measures.report import Row, print_rows, write_report
 from inference.characters.loader import load_character_model
 from inference.characters.model import CharacterModel, CoveringSettings
@@ -36,7 +36,6 @@ from inference.model.loader import load_model, new_row_store
 from inference.protocol.characters import CoveringKind
 from models.training.corpus import iter_held_out
 from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -233,7 +232,7 @@ def _to_first_row(name: str, length: int, cold: float | None, cpu: float | None,
 def _measure_indexes() -> list[Row]:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         build_s, memory_mb = pool.apply(_measure_own_index)
-    theirs = measure_index(Vocabulary.from_tiktoken(LARGE_VOCABULARY).token_bytes)
+    theirs = measure_index(read_large_vocabulary().token_bytes)
     return [
         {"index": "ours", "build s": build_s, "MB": memory_mb},
         {"index": "genlm-bytes", "build s": theirs.build_cpu_s, "MB": theirs.memory_mb},
@@ -242,7 +241,7 @@ def _measure_indexes() -> list[Row]:
 
 def _measure_own_index() -> tuple[float, float]:
     """Returns the processor time to build the index in seconds, and its memory in MB."""
-    vocabulary = Vocabulary.from_tiktoken(LARGE_VOCABULARY)
+    vocabulary = read_large_vocabulary()
     begun = time.process_time()
     Trie.build(vocabulary)
     build_s = time.process_time() - begun

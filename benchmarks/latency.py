@@ -30,7 +30,7 @@ from rich.progress import track
 from tokenizers import Tokenizer
 
 from benchmarks.corpora.cuts import draw_cuts
-from benchmarks.corpora.large_tokenizer import LARGE_VOCABULARY, build_large_folder
+from benchmarks.corpora.large_tokenizer import build_large_folder, read_large_vocabulary
 from benchmarks.corpora.sized_files import SizedFile, find_sized_files
 from benchmarks.measures.askers import Answer, Asker, EngineAsker, GrpcAsker, HttpAsker
 from benchmarks.measures.draft_gain import find_held_out_prefixes, find_repeated_prefixes, measure_draft_gain
@@ -116,7 +116,7 @@ class Answers:
 
 def main() -> None:
     options = _parse_options()
-    healing = measure_healing(build_large_folder(), Vocabulary.from_tiktoken(LARGE_VOCABULARY))
+    healing = measure_healing(build_large_folder(), read_large_vocabulary())
     healing_rows = [each.build_row() for each in healing]
     print_rows("Healing, 151,643 tokens in the vocabulary, 36,000 in the text", healing_rows)
     cursors = _draw_cursors(options.model, 2 * options.cursors, options.seed)

@@ -1,10 +1,9 @@
 """Token ids to bytes, for every supported kind of tokenizer.
 
-| file | how a token is written | ` not` is |
+| `tokenizer.json` | how a token is written | ` not` is |
 |---|---|---|
-| `tokenizer.json`, byte-level BPE | one character of GPT-2's alphabet for each byte | `Ġnot` |
-| `tokenizer.json`, SentencePiece | `▁` for a blank; with byte fallback `<0xNN>` for a byte | `▁not` |
-| a tiktoken file by itself | base64 of the bytes, a blank, the id | `IG5vdA==` |
+| byte-level BPE | one character of GPT-2's alphabet for each byte | `Ġnot` |
+| SentencePiece | `▁` for a blank; with byte fallback `<0xNN>` for a byte | `▁not` |
 
 *Added tokens* are strings that a tokenizer finds in a text before everything else. Each is text or a control token. It
 is a control token if the file says so (`special`), or if it looks like one:
@@ -21,7 +20,6 @@ and words. Text that looks like a control token is never encoded as one.
 So `<s>`, an element of HTML, is text if the file does not mark it as special (Gemma).
 """
 
-import binascii
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -131,13 +129,6 @@ class Vocabulary:
         except VocabularyError as error:
             raise VocabularyError(f"{path}: {error}") from None
 
-    @classmethod
-    def from_tiktoken(
-        cls, path: Path, num_rows: int | None = None, special_tokens: Mapping[str, int] | None = None
-    ) -> "Vocabulary":
-        """The vocabulary of one tiktoken file, which does not name its special tokens. Raises VocabularyError."""
-        return cls.from_tokens(_read_tiktoken(path), special_tokens or {}, num_rows=num_rows)
-
 
 @dataclass(frozen=True, slots=True)
 class AddedToken:
@@ -239,18 +230,6 @@ def _decode_sentencepiece(pieces: Mapping[str, int], byte_fallback: bool) -> dic
         for piece, token_id in pieces.items():
             if match := _BYTE_TOKEN.fullmatch(piece):
                 tokens[token_id] = bytes([int(match[1], 16)])
-    return tokens
-
-
-def _read_tiktoken(path: Path) -> dict[int, bytes]:
-    tokens = {}
-    for number, line in enumerate(_read_file(path).splitlines(), 1):
-        if line:
-            try:
-                text, token_id = line.split()
-                tokens[int(token_id)] = binascii.a2b_base64(text)
-            except ValueError:
-                raise VocabularyError(f"{path}:{number}: not base64, a blank and an id: {line[:80]!r}") from None
     return tokens
 
 

@@ -4,21 +4,33 @@
 of a token is found by BPE: merging its bytes with the tokens of lower rank leaves two parts.
 """
 
+from base64 import b64decode
 from itertools import pairwise
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.vocabulary import BYTE_LEVEL_ALPHABET, Vocabulary
 
-LARGE_VOCABULARY = Path("build/large-vocabulary/dashscope/resources/qwen.tiktoken")
+_VOCABULARY = Path("build/large-vocabulary/dashscope/resources/qwen.tiktoken")
 _FOLDER = Path("build/large-tokenizer")
 
 # Qwen2's pattern: that of GPT-4, except that each digit is a pre-token.
 _PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+
+
+def read_large_vocabulary(num_rows: int | None = None) -> Vocabulary:
+    """Reads the vocabulary, with one row of the model's head for each token, or `num_rows`.
+
+    Raises SystemExit with the command to run if it has not been downloaded.
+    """
+    if not _VOCABULARY.exists():
+        raise SystemExit(f"{_VOCABULARY} is missing: make {_VOCABULARY}")
+    pairs = (line.split() for line in _VOCABULARY.read_bytes().splitlines())
+    return Vocabulary.from_tokens({int(rank): b64decode(token) for token, rank in pairs}, {}, num_rows=num_rows)
 
 
 def build_large_folder() -> Path:
@@ -28,18 +40,15 @@ def build_large_folder() -> Path:
     """
     path = _FOLDER / "tokenizer.json"
     if not path.exists():
-        if not LARGE_VOCABULARY.exists():
-            raise SystemExit(f"{LARGE_VOCABULARY} is missing: make {LARGE_VOCABULARY}")
         _FOLDER.mkdir(exist_ok=True)
-        build_tokenizer(Vocabulary.from_tiktoken(LARGE_VOCABULARY).token_bytes).save(str(path))
+        build_tokenizer(read_large_vocabulary().token_bytes).save(str(path))
     return _FOLDER
 
 
 def build_tokenizer(token_bytes: tuple[bytes, ...]) -> Tokenizer:
     """Builds byte-level BPE from tokens in the order of their ranks, with Qwen2's pattern and no special tokens."""
     ranks = {token: rank for rank, token in enumerate(token_bytes)}
-    alphabet = _build_alphabet()
-    names = {token: "".join(alphabet[byte] for byte in token) for token in ranks}
+    names = {token: "".join(BYTE_LEVEL_ALPHABET[byte] for byte in token) for token in ranks}
     merges = [
         (names[left], names[right])
         for token in token_bytes
@@ -66,10 +75,3 @@ def _find_merge(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes]:
         parts[first : first + 2] = [parts[first] + parts[first + 1]]
     left, right = parts
     return left, right
-
-
-def _build_alphabet() -> list[str]:
-    """Returns GPT-2's character for each byte: itself if it is printable in Latin-1, else one from U+0100 on."""
-    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = iter(range(0x100, 0x200))
-    return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]

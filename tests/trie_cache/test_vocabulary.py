@@ -1,4 +1,3 @@
-import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -122,26 +121,6 @@ def test_byte_level_pre_tokenizer_in_a_sequence_is_enough(tmp_path: Path) -> Non
     vocabulary = Vocabulary.from_folder(_save(tokenizer, tmp_path))
 
     assert vocabulary.token_bytes == (b" a",)
-
-
-def test_tiktoken_lines_are_base64_and_id(tmp_path: Path) -> None:
-    tokens = [bytes([byte]) for byte in range(256)] + [b" not", b"\x00\xff"]
-    path = tmp_path / "some.tiktoken"
-    path.write_bytes(b"".join(b"%s %d\n" % (base64.b64encode(text), index) for index, text in enumerate(tokens)))
-
-    vocabulary = Vocabulary.from_tiktoken(path, num_rows=300, special_tokens={"<|end|>": 258})
-
-    assert vocabulary.token_bytes == (*tokens, *[b""] * 42)
-    assert vocabulary.special_id("<|end|>") == 258
-
-
-@pytest.mark.parametrize("line", ["YQ=", "Y 1"])
-def test_a_broken_tiktoken_line_is_named_in_the_error(tmp_path: Path, line: str) -> None:
-    path = tmp_path / "qwen.tiktoken"
-    path.write_text(f"YQ== 0\n{line}\n")
-
-    with pytest.raises(VocabularyError, match=r"qwen.tiktoken:2: not base64"):
-        Vocabulary.from_tiktoken(path)
 
 
 def test_added_tokens_are_special_even_if_not_marked_as_special(tmp_path: Path) -> None:
