@@ -105,7 +105,7 @@ def test_the_table_names_every_field_of_a_request() -> None:
 
 
 def test_the_readme_names_every_field_of_a_request_and_of_its_statistics() -> None:
-    rows = [line for line in Path("README.md").read_text().splitlines() if line.startswith("| `")]
+    rows = [line for line in Path("docs/http.md").read_text().splitlines() if line.startswith("| `")]
     named = {name for row in rows for name in re.findall("`(\\w+)`", row.split("|")[1])}
 
     fields = dataclasses.fields(CompletionRequest)[1:] + dataclasses.fields(CompletionStats)
