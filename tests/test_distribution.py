@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from inference.serving.import_root import IMPORT_ROOT
+from inference.serving.triton_installation import IMPORT_ROOT
 from midtoken.resources import find_default_model, find_model_repository
 from tests.support.installations import PACKAGES, Installation
 

@@ -47,31 +47,23 @@ class CallOpener:
         self._open_call = open_call
         self._kept_s = kept_s
         self._next: Any = None
-        self._timer: asyncio.TimerHandle | None = None
 
     def take(self) -> Any:
         """Returns an open call, or one that is being opened."""
-        call = self._next
-        if call is None or call.done():  # done: the server has closed it
-            return self._open_call()
-        self._forget()
-        return call
+        call, self._next = self._next, None
+        return self._open_call() if call is None or call.done() else call  # done: the server has closed it
 
     def open_next(self) -> None:
         """Opens the next call, if it is not open. `close` must be called later."""
         if self._next is None or self._next.done():
-            self.close()
             self._next = self._open_call()
-            self._timer = asyncio.get_running_loop().call_later(self._kept_s, self.close)
+            asyncio.get_running_loop().call_later(self._kept_s, self._close, self._next)
 
     def close(self) -> None:
         """Closes the call that was not needed. Further calls can be taken."""
-        if self._next is not None:
-            self._next.cancel()
-            self._forget()
+        self._close(self._next)
 
-    def _forget(self) -> None:
-        self._next = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _close(self, call: Any) -> None:
+        if call is not None and call is self._next:
+            call.cancel()
+            self._next = None

@@ -1,6 +1,5 @@
 """Where a server listens: three ports on loopback."""
 
-import asyncio
 import contextlib
 import errno
 import os
@@ -51,6 +50,13 @@ def find_free_endpoint() -> Endpoint:
         return Endpoint(*(each.getsockname()[1] for each in sockets))
 
 
+def is_listening(port: int) -> bool:
+    """Returns whether something accepts connections on the port."""
+    with socket.socket() as client:
+        client.settimeout(1.0)  # of a process that hangs, the queue may be full
+        return client.connect_ex((ADDRESS, port)) == 0
+
+
 def check_endpoint(endpoint: Endpoint) -> None:
     """Raises LaunchError if a port is given twice or cannot be used. Our own reservation does not count as use."""
     for port in endpoint.ports:
@@ -59,9 +65,8 @@ def check_endpoint(endpoint: Endpoint) -> None:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             _bind(probe, port)
-        with socket.socket() as client:
-            if client.connect_ex((ADDRESS, port)) == 0:  # a server of ours that shares its port
-                raise LaunchError(_describe_unusable(port, os.strerror(errno.EADDRINUSE)))
+        if is_listening(port):  # a server of ours that shares its port
+            raise LaunchError(_describe_unusable(port, os.strerror(errno.EADDRINUSE)))
 
 
 @contextlib.contextmanager
@@ -92,13 +97,3 @@ def _bind(free: socket.socket, port: int) -> None:
 
 def _describe_unusable(port: int, reason: str | None) -> str:
     return f"port {port} on {ADDRESS} cannot be used: {reason}"
-
-
-async def is_listening(port: int) -> bool:
-    """Returns whether something accepts connections on the port."""
-    try:
-        _, writer = await asyncio.open_connection(ADDRESS, port)
-    except OSError:
-        return False
-    writer.close()
-    return True

@@ -19,9 +19,7 @@ from inference.serving import process_guard
 from inference.serving.client import CHARACTERS, COMPLETION, Client
 from inference.serving.endpoint import Endpoint, check_endpoint, find_free_endpoint, is_listening
 from inference.serving.private_files import make_private_folder, open_private
-from inference.serving.shell_path import to_shell_path
-from inference.serving.triton_command import build_command, build_environment
-from inference.serving.triton_installation import TritonInstallation, find_installation, link_bundled_installation
+from inference.serving.triton_installation import build_command, build_environment, find_installation, to_shell_path
 
 Progress = Callable[[str], None]  # takes one line for the user
 
@@ -118,7 +116,7 @@ class TritonServer:
     async def _wait_until_it_answers(self, on_progress: Progress) -> None:
         on_progress(f"loading the model {self._options.model.model_dir}")
         for port in self.endpoint.ports:  # they open one after the other, once the model is loaded
-            while not await is_listening(port):
+            while not is_listening(port):
                 if self._process.returncode is not None:
                     raise self._error("tritonserver could not start")
                 await asyncio.sleep(0.05)
@@ -148,7 +146,7 @@ async def _spawn(
 ) -> asyncio.subprocess.Process:
     make_private_folder(options.state_dir)
     try:
-        installation = _find_or_link_installation(options)
+        installation = find_installation(options.triton_binary, options.state_dir / "backends")
         backends_dir = to_shell_path(installation.backends_dir, options.state_dir, "backends.link")
         installation = replace(installation, backends_dir=backends_dir)
         repository = to_shell_path(options.model_repository, options.state_dir, "repository.link")
@@ -169,9 +167,3 @@ async def _spawn(
         raise LaunchError(
             f"cannot start tritonserver with its files in {options.state_dir}: {error.strerror}"
         ) from None
-
-
-def _find_or_link_installation(options: ServerOptions) -> TritonInstallation:
-    if options.triton_binary:
-        return find_installation(options.triton_binary)
-    return link_bundled_installation(options.state_dir / "backends")

@@ -1,8 +1,9 @@
-"""Folders and files that only their owner can read. Logs and locks may show what is being edited."""
+"""Folders, files and locks that only their owner can open. Logs and locks may show what is being edited."""
 
+import fcntl
 import os
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from inference.errors import LaunchError
 
@@ -23,6 +24,51 @@ def make_private_folder(folder: Path) -> None:
 def open_private(path: Path, mode: str) -> IO[Any]:
     """Like `open`, for writing; a file that it creates is closed to other users. Raises OSError."""
     return open(path, mode, opener=_open_for_owner)
+
+
+class FileLock:
+    """A lock on a file, through which processes see each other; not acquired at first.
+
+    The kernel releases it when the process ends. As a context manager it closes itself.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Creates the file if it is missing. Raises LaunchError if that fails."""
+        self._path = path
+        try:
+            self._file = open_private(path, "a")
+        except OSError as error:
+            raise LaunchError(f"cannot open {path}: {error.strerror}; choose another folder with --state-dir") from None
+
+    def try_acquire(self, *, shared: bool) -> bool:
+        """Locks the file without waiting. Returns False if another lock is in the way.
+
+        A shared lock is only in the way of one that is not. Raises LaunchError if the file system has no locks, like
+        some network file systems.
+        """
+        try:
+            fcntl.flock(self._file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise LaunchError(
+                f"cannot lock {self._path}: {error.strerror}; choose a folder on a local disk with --state-dir"
+            ) from None
+        return True
+
+    def release(self) -> None:
+        """Releases the lock and keeps the file open."""
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Releases the lock and closes the file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _open_for_owner(path: str, flags: int) -> int:

@@ -25,9 +25,8 @@ from inference.errors import LaunchError
 from inference.protocol import characters
 from inference.protocol.completion_arrays import CHUNK_TYPES, REQUEST_TYPES
 from inference.serving.endpoint import Endpoint
-from inference.serving.file_lock import FileLock, LockKind
-from inference.serving.import_root import IMPORT_ROOT, is_checkout
-from inference.serving.private_files import make_private_folder, open_private
+from inference.serving.private_files import FileLock, make_private_folder, open_private
+from inference.serving.triton_installation import IMPORT_ROOT, is_checkout
 
 _POLL_S = 0.1
 _NUM_LOG_LINES = 20
@@ -65,7 +64,7 @@ class ServerEntry:
     def is_served(self) -> bool:
         """True while a process serves this entry or is starting to. Raises LaunchError."""
         with FileLock(self.folder / "server.lock") as lock:
-            return not lock.try_acquire(LockKind.SHARED)
+            return not lock.try_acquire(shared=True)
 
     async def register(self) -> "Registration | None":
         """Claims the entry for this process, which will serve it. Returns None if another process serves it already.
@@ -74,7 +73,7 @@ class ServerEntry:
         """
         lock = FileLock(self.folder / "server.lock")
         for _ in range(10):  # more than once, because a client's `is_served` holds the lock for a moment
-            if lock.try_acquire(LockKind.EXCLUSIVE):
+            if lock.try_acquire(shared=False):
                 return Registration(self, lock)
             await asyncio.sleep(_POLL_S / 2)
         lock.close()
@@ -111,16 +110,15 @@ class Registration:
         Raises LaunchError.
         """
         with FileLock(self._entry.folder / "clients.lock") as clients:
-            idle_since: float | None = None
             clock = asyncio.get_running_loop().time
+            idle_since = clock()
             while True:
-                if clients.try_acquire(LockKind.EXCLUSIVE):
-                    idle_since = clock() if idle_since is None else idle_since
-                    if clock() - idle_since >= idle_s:
-                        return self._withdraw()  # while the lock is held, so that no client can read the entry
-                    clients.release()
+                if not clients.try_acquire(shared=False):
+                    idle_since = clock()
+                elif clock() - idle_since >= idle_s:
+                    return self._withdraw()  # while the lock is held, so that no client can read the entry
                 else:
-                    idle_since = None
+                    clients.release()
                 await asyncio.sleep(min(1.0, idle_s / 4))
 
     def close(self) -> None:
@@ -159,7 +157,7 @@ async def lease_server(entry: ServerEntry, command: Sequence[str], on_progress: 
     """
     clients = FileLock(entry.folder / "clients.lock")
     try:
-        while not clients.try_acquire(LockKind.SHARED):
+        while not clients.try_acquire(shared=True):
             await asyncio.sleep(_POLL_S)
         while (endpoint := entry.find()) is None:
             if not entry.is_served():
@@ -173,7 +171,7 @@ async def lease_server(entry: ServerEntry, command: Sequence[str], on_progress: 
 
 async def _start_or_wait(entry: ServerEntry, command: Sequence[str], on_progress: Callable[[str], None]) -> None:
     with FileLock(entry.folder / "start.lock") as start:
-        if not start.try_acquire(LockKind.EXCLUSIVE) or entry.is_served():
+        if not start.try_acquire(shared=False) or entry.is_served():
             return
         on_progress(f"starting a server for all editors, log in {entry.log_path}")
         process = _start_detached(entry, command)

@@ -1,15 +1,13 @@
 """Arrays to Triton's gRPC messages and back. Much less work than with tritonclient's objects for them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any  # the messages have no types
 
 import numpy as np
 from tritonclient.grpc import service_pb2
-from tritonclient.utils import triton_to_np_dtype
+from tritonclient.utils import deserialize_bytes_tensor, serialize_byte_tensor, triton_to_np_dtype
 
-from inference.protocol.arrays import Array, FieldTypes, to_bytes
-
-_NUM_LENGTH_BYTES = 4  # before each item of a BYTES tensor
+from inference.protocol.arrays import Array, FieldTypes
 
 
 def build_request(model_name: str, arrays: Mapping[str, Array], types: FieldTypes) -> Any:
@@ -28,21 +26,8 @@ def read_outputs(response: Any) -> dict[str, Array]:
 
 
 def _pack(array: Array) -> bytes:
-    if array.dtype != np.object_:
-        return array.tobytes()
-    items = [to_bytes(item) for item in array.reshape(-1)]
-    return b"".join([len(item).to_bytes(_NUM_LENGTH_BYTES, "little") + item for item in items])
+    return b"".join(serialize_byte_tensor(array).reshape(-1)) if array.dtype == np.object_ else array.tobytes()
 
 
 def _unpack(datatype: str, raw: bytes) -> Array:
-    if datatype == "BYTES":
-        return np.array([*_iter_items(raw)], np.object_)
-    return np.frombuffer(raw, triton_to_np_dtype(datatype))
-
-
-def _iter_items(raw: bytes) -> Iterator[bytes]:
-    at = 0
-    while at < len(raw):
-        start = at + _NUM_LENGTH_BYTES
-        at = start + int.from_bytes(raw[at:start], "little")
-        yield raw[start:at]
+    return deserialize_bytes_tensor(raw) if datatype == "BYTES" else np.frombuffer(raw, triton_to_np_dtype(datatype))

@@ -1,15 +1,31 @@
-"""Finds tritonserver on this machine: its binary, its backends and its shared libraries."""
+"""The tritonserver of this machine: where it is, and the command line and environment to run it with."""
 
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import sys
 import sysconfig
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import inference
+from inference.config import EngineConfig, config_to_environment
 from inference.errors import LaunchError
+from inference.serving.endpoint import ADDRESS, Endpoint
+
+# The folder from which `import inference` works. Processes that midtoken starts must import the same code.
+IMPORT_ROOT = Path(inference.__file__).resolve().parents[1]
+
+# Completions do not need these APIs. They are closed to everybody, including web pages that post to loopback. Triton
+# allows them for requests with a configured header, but every user of the machine can read Triton's arguments. So the
+# header's name contains a line break, which neither HTTP nor gRPC can transmit.
+_CLOSED_APIS = "shared-memory,model-repository,model-config,trace,logging,statistics"
+_IMPOSSIBLE_HEADER = "none\n=none\n"
+
+_SHELL_WORD = re.compile(r"[\w/.,:@%+=-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +38,13 @@ class TritonInstallation:
     shared_library_dirs: tuple[Path, ...] = ()
 
 
-def find_installation(binary: Path) -> TritonInstallation:
-    """Returns the installation that contains `binary`, laid out as in NVIDIA's container. Raises LaunchError."""
+def find_installation(binary: Path | None, links_dir: Path) -> TritonInstallation:
+    """Returns the installation of `binary`, laid out as in NVIDIA's container; None: the one that is bundled.
+
+    `links_dir`: see `link_bundled_installation`. Raises LaunchError.
+    """
+    if binary is None:
+        return link_bundled_installation(links_dir)
     if not os.access(binary, os.X_OK) or binary.is_dir():
         raise LaunchError(f"{binary} is not an executable file")
     backends_dir = binary.resolve().parents[1] / "backends"
@@ -48,7 +69,7 @@ def link_bundled_installation(links_dir: Path) -> TritonInstallation:
     backend_dir = links_dir / digest / "python"
     backend_dir.mkdir(parents=True, exist_ok=True)
     for file in (bundle / "backends" / "python").iterdir():
-        link(backend_dir / file.name, file)
+        _link(backend_dir / file.name, file)
     _copy(backend_dir / stub.name, stub)
     return TritonInstallation(
         binary=bundle / "bin" / "tritonserver",
@@ -58,7 +79,69 @@ def link_bundled_installation(links_dir: Path) -> TritonInstallation:
     )
 
 
-def link(place: Path, target: Path) -> None:
+def build_command(
+    installation: TritonInstallation, model_repository: Path, endpoint: Endpoint, drain_s: int
+) -> list[str]:
+    """Returns the command line. On SIGTERM, the server waits up to `drain_s` for its streams."""
+    cache = [f"--cache-directory={installation.cache_dir}"] if installation.cache_dir else []
+    return [
+        str(installation.binary),
+        f"--model-repository={model_repository}",
+        f"--backend-directory={installation.backends_dir}",
+        *cache,
+        *(f"--{service}-address={ADDRESS}" for service in ("http", "grpc", "metrics")),
+        f"--http-port={endpoint.http_port}",
+        f"--grpc-port={endpoint.grpc_port}",
+        f"--metrics-port={endpoint.metrics_port}",
+        *(f"--reuse-{service}-port=true" for service in ("http", "grpc")),  # shared with endpoint.reserve_endpoint
+        f"--http-restricted-api={_CLOSED_APIS}:{_IMPOSSIBLE_HEADER}",
+        f"--grpc-restricted-protocol={_CLOSED_APIS}:{_IMPOSSIBLE_HEADER}",
+        "--model-control-mode=none",
+        "--disable-auto-complete-config",
+        "--allow-sagemaker=false",
+        "--allow-vertex-ai=false",
+        "--allow-gpu-metrics=false",
+        "--pinned-memory-pool-byte-size=0",
+        f"--exit-timeout-secs={drain_s}",
+    ]
+
+
+def build_environment(
+    installation: TritonInstallation, model: EngineConfig, environment: Mapping[str, str]
+) -> dict[str, str]:
+    """Returns the given environment plus the model's settings and the search paths of the server and its stubs."""
+
+    def prepend(name: str, *folders: Path) -> dict[str, str]:
+        return {name: os.pathsep.join([*map(str, folders), *filter(None, [environment.get(name)])])}
+
+    interpreter_dir = Path(sys.executable).parent  # through this the stub finds the virtual environment
+    return {
+        **environment,
+        **config_to_environment(model),
+        **prepend("PATH", interpreter_dir),
+        **prepend("LD_LIBRARY_PATH", *installation.shared_library_dirs),
+        **(prepend("PYTHONPATH", IMPORT_ROOT) if is_checkout() else {}),
+    }
+
+
+def is_checkout() -> bool:
+    """True if this code runs from a source tree, False if it is installed in site-packages."""
+    return IMPORT_ROOT not in {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
+
+
+def to_shell_path(path: Path, folder: Path, name: str) -> Path:
+    """The path itself where a shell takes it for one word; else `name`, which is made a link to it in `folder`.
+
+    Triton starts the models' stubs with a shell, in its working folder, which `folder` must be, and puts no quotes
+    around the paths. Raises OSError where the link cannot be made.
+    """
+    if _SHELL_WORD.fullmatch(str(path)):
+        return path
+    _link(folder / name, path)
+    return Path(name)
+
+
+def _link(place: Path, target: Path) -> None:
     """Makes `place` a symbolic link to the target. Raises OSError."""
     if not (place.is_symlink() and place.readlink() == target):
         fresh = place.with_name(f"{place.name}.{os.getpid()}")

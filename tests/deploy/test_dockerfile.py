@@ -10,9 +10,12 @@ import pytest
 
 from inference.config import EngineConfig, config_to_environment
 from inference.serving.endpoint import Endpoint
-from inference.serving.import_root import IMPORT_ROOT
-from inference.serving.triton_command import build_command, build_environment
-from inference.serving.triton_installation import link_bundled_installation
+from inference.serving.triton_installation import (
+    IMPORT_ROOT,
+    build_command,
+    build_environment,
+    link_bundled_installation,
+)
 from tests.support.dockerfile import (
     HOME,
     find_values,

@@ -21,8 +21,7 @@ from inference.protocol.completion import CompletionRequest
 from inference.serving import process_guard
 from inference.serving.client import Client
 from inference.serving.endpoint import Endpoint, find_free_endpoint
-from inference.serving.triton_command import build_environment
-from inference.serving.triton_installation import link_bundled_installation
+from inference.serving.triton_installation import build_environment, link_bundled_installation
 from tests.support.dockerfile import HOME, copy_files, read_command, read_environment
 from tests.support.installations import build_wheel, install_wheel
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from inference.serving.import_root import IMPORT_ROOT
+from inference.serving.triton_installation import IMPORT_ROOT
 from midtoken.errors import MissingResourceError
 from midtoken.resources import check_page, find_default_model, find_model_repository
 

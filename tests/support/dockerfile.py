@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from inference.serving.import_root import IMPORT_ROOT
+from inference.serving.triton_installation import IMPORT_ROOT
 
 DOCKERFILE = IMPORT_ROOT / "deploy" / "Dockerfile"
 HOME = "/opt/midtoken"  # the WORKDIR

@@ -29,13 +29,13 @@ def test_a_port_given_twice_is_named_in_the_error(endpoint: Endpoint) -> None:
         check_endpoint(endpoint)
 
 
-async def test_a_port_in_use_is_named_in_the_error_and_is_listening() -> None:
+def test_a_port_in_use_is_named_in_the_error_and_is_listening() -> None:
     free = find_free_endpoint()
     with socket.create_server((ADDRESS, free.grpc_port)):
-        assert await is_listening(free.grpc_port)
+        assert is_listening(free.grpc_port)
         with pytest.raises(LaunchError, match=f"port {free.grpc_port} on {ADDRESS} cannot be used: Address already in"):
             check_endpoint(free)
-    assert not await is_listening(free.grpc_port)
+    assert not is_listening(free.grpc_port)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")

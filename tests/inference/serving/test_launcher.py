@@ -13,8 +13,8 @@ from inference.errors import LaunchError, ServerError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest
 from inference.serving.client import Client
 from inference.serving.endpoint import Endpoint
-from inference.serving.import_root import IMPORT_ROOT
 from inference.serving.launcher import ServerOptions, TritonServer
+from inference.serving.triton_installation import IMPORT_ROOT
 
 _FAKE = f"exec {sys.executable} -m tests.support.fake_triton"
 

@@ -1,26 +1,22 @@
+import errno
+import fcntl
 from pathlib import Path
 
 import pytest
 
 from inference.errors import LaunchError
-from inference.serving.private_files import make_private_folder, open_private
+from inference.serving.private_files import FileLock, make_private_folder, open_private
 
 
 def _mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_a_new_folder_is_accessible_to_its_owner_only(tmp_path: Path) -> None:
-    folder = tmp_path / "a" / "b"
-    make_private_folder(folder)
-    assert _mode(folder) == 0o700
-
-
-def test_an_existing_open_folder_is_restricted_to_its_owner(tmp_path: Path) -> None:
-    folder = tmp_path / "a"
-    folder.mkdir(mode=0o755)
-    make_private_folder(folder)
-    assert _mode(folder) == 0o700
+@pytest.mark.parametrize("existing", ["", "a", "a/b"])
+def test_a_folder_is_accessible_to_its_owner_only(existing: str, tmp_path: Path) -> None:
+    (tmp_path / existing).mkdir(mode=0o755, parents=True, exist_ok=True)
+    make_private_folder(tmp_path / "a" / "b")
+    assert _mode(tmp_path / "a" / "b") == 0o700
 
 
 def test_a_folder_that_cannot_be_created_is_named_in_the_error(tmp_path: Path) -> None:
@@ -34,3 +30,38 @@ def test_a_new_file_is_accessible_to_its_owner_only(tmp_path: Path) -> None:
     with open_private(tmp_path / "log", "wb") as file:
         file.write(b"text")
     assert _mode(tmp_path / "log") == 0o600
+
+
+def test_two_shared_locks_can_be_held_together(tmp_path: Path) -> None:
+    with FileLock(tmp_path / "a") as first, FileLock(tmp_path / "a") as second:
+        assert first.try_acquire(shared=True)
+        assert second.try_acquire(shared=True)
+        assert not second.try_acquire(shared=False)
+
+
+def test_release_and_close_free_an_exclusive_lock(tmp_path: Path) -> None:
+    with FileLock(tmp_path / "a") as second:
+        with FileLock(tmp_path / "a") as first:
+            assert first.try_acquire(shared=False)
+            assert not second.try_acquire(shared=True)
+            first.release()
+            assert second.try_acquire(shared=False)
+            second.release()
+            assert first.try_acquire(shared=False)
+        assert second.try_acquire(shared=False)
+
+
+def test_a_file_that_cannot_be_opened_is_named_in_the_error(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match=f"cannot open {tmp_path}: Is a directory"):
+        FileLock(tmp_path)
+
+
+def test_a_file_system_without_locks_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_file: object, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    path = tmp_path / "a"
+    with FileLock(path) as lock:
+        monkeypatch.setattr(fcntl, "flock", refuse)
+        with pytest.raises(LaunchError, match=f"cannot lock {path}: No locks available; choose a folder on a local"):
+            lock.try_acquire(shared=True)

@@ -12,8 +12,8 @@ import pytest
 from inference.config import EngineConfig
 from inference.errors import LaunchError
 from inference.serving.endpoint import Endpoint
-from inference.serving.import_root import IMPORT_ROOT
 from inference.serving.shared_server import Registration, ServerEntry, lease_server
+from inference.serving.triton_installation import IMPORT_ROOT
 
 _ENDPOINT = Endpoint(1, 2, 3)
 _NO_COMMAND = ["false"]

@@ -1,11 +1,27 @@
 import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from inference.config import EngineConfig
 from inference.errors import LaunchError
-from inference.serving.triton_installation import find_installation, link_bundled_installation
+from inference.serving.endpoint import Endpoint
+from inference.serving.triton_installation import (
+    IMPORT_ROOT,
+    TritonInstallation,
+    build_command,
+    build_environment,
+    find_installation,
+    is_checkout,
+    link_bundled_installation,
+    to_shell_path,
+)
+
+_INSTALLATION = TritonInstallation(Path("/bin/tritonserver"), Path("/backends"), shared_library_dirs=(Path("/libs"),))
+_NAMES = ("a b", "a\nb", "$(touch pwned)", "a;b", "a'b", 'a"b', "a&b", "a\\b", "*", "~", "a\xa0b")
 
 
 def test_bundled_backend_and_the_stub_of_this_interpreter_are_in_one_folder(tmp_path: Path) -> None:
@@ -60,22 +76,82 @@ def _make_stub(links_dir: Path) -> Path:
     return stub
 
 
-def test_a_given_binary_uses_its_own_backends(tmp_path: Path) -> None:
-    binary = tmp_path / "bin" / "tritonserver"
-    binary.parent.mkdir()
-    binary.touch(0o755)
+@pytest.fixture
+def binary(tmp_path: Path) -> Path:
+    path = tmp_path / "bin" / "tritonserver"
+    path.parent.mkdir()
+    path.touch(0o755)
+    return path
+
+
+def test_a_given_binary_uses_its_own_backends(binary: Path, tmp_path: Path) -> None:
     (tmp_path / "backends" / "python").mkdir(parents=True)
-    assert find_installation(binary).backends_dir == tmp_path / "backends"
+    assert find_installation(binary, tmp_path).backends_dir == tmp_path / "backends"
 
 
-def test_a_binary_without_the_python_backend_is_refused(tmp_path: Path) -> None:
-    binary = tmp_path / "bin" / "tritonserver"
-    binary.parent.mkdir()
-    binary.touch(0o755)
+def test_a_binary_without_the_python_backend_is_refused(binary: Path, tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="has no Python backend"):
-        find_installation(binary)
+        find_installation(binary, tmp_path)
 
 
 def test_a_path_that_is_not_executable_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="is not an executable file"):
-        find_installation(tmp_path)
+        find_installation(tmp_path, tmp_path)
+
+
+def test_every_service_listens_on_loopback() -> None:
+    command = build_command(_INSTALLATION, Path("/repository"), Endpoint(1, 2, 3), drain_s=10)
+    services = {f"--{service}-address=127.0.0.1" for service in ("http", "grpc", "metrics")}
+    assert services | {"--http-port=1", "--grpc-port=2", "--metrics-port=3"} <= set(command)
+
+
+def test_the_header_that_opens_closed_apis_cannot_be_sent() -> None:
+    command = build_command(_INSTALLATION, Path("/repository"), Endpoint(1, 2, 3), drain_s=10)
+    closed = [argument for argument in command if "restricted" in argument]
+    names = [argument.rpartition(":")[2].partition("=")[0] for argument in closed]
+    assert len(names) == 2
+    assert all("\n" in name for name in names)
+
+
+def test_environment_contains_the_models_settings_and_search_paths() -> None:
+    environment = build_environment(_INSTALLATION, EngineConfig(Path("/model")), {"LD_LIBRARY_PATH": "/own", "A": "b"})
+    assert environment["MIDTOKEN_MODEL_DIR"] == "/model"
+    assert environment["LD_LIBRARY_PATH"] == "/libs:/own"
+    assert environment["A"] == "b"
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_a_shell_reads_any_path_as_one_word(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "file").touch()
+
+    path = to_shell_path(tmp_path / name, tmp_path, "link")
+
+    subprocess.run(["bash", "-c", f"cat {path}/file"], cwd=tmp_path, check=True)
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize("name", ["models", "modèle", "a-b_c.d", "模型"])
+def test_a_path_that_is_one_word_is_not_changed(name: str, tmp_path: Path) -> None:
+    assert to_shell_path(tmp_path / name, tmp_path, "link") == tmp_path / name
+    assert not (tmp_path / "link").is_symlink()
+
+
+def test_a_link_from_another_run_is_replaced(tmp_path: Path) -> None:
+    to_shell_path(tmp_path / "old place", tmp_path, "link")
+
+    to_shell_path(tmp_path / "new place", tmp_path, "link")
+
+    assert (tmp_path / "link").readlink() == tmp_path / "new place"
+
+
+def test_a_process_that_starts_in_the_import_root_imports_the_same_code() -> None:
+    script = "from inference.serving.triton_installation import IMPORT_ROOT; print(IMPORT_ROOT)"
+    printed = subprocess.run(
+        [sys.executable, "-c", script], cwd=IMPORT_ROOT, check=True, capture_output=True, text=True
+    )
+    assert printed.stdout.strip() == str(IMPORT_ROOT)
+
+
+def test_a_source_tree_is_a_checkout() -> None:
+    assert is_checkout()
