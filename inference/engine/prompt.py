@@ -90,11 +90,11 @@ class PromptBuilder:
     def _heal(self, prefix: str, request: CompletionRequest) -> tuple[tuple[int, ...], bytes, CoveringTree]:
         healing = request.healing
         if healing is Healing.EXACT:
-            point = self._heal_memory.find_heal_point(prefix, request.tenant)
+            point = self._heal_memory.heal(prefix, request.tenant)
             covering = build_covering(self.tokenizer.encoder, self.tokenizer.trie, point)
             return point.kept_ids + covering.common_ids, point.healed[covering.num_common_bytes :], covering
         if healing is Healing.GREEDY:
-            point = self._heal_memory.find_heal_point(prefix, request.tenant)
+            point = self._heal_memory.heal(prefix, request.tenant)
             return point.kept_ids, point.healed, build_root_covering(point.healed, Rule.SPELL)
         ids = encode_text(self.tokenizer.encoder, prefix)
         if healing is Healing.SINGLE and ids:

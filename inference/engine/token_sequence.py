@@ -9,7 +9,7 @@ a word that closes is already a node, and so is the text that was generated befo
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from inference.healing.heal_memory import count_common
+from inference.healing.heal_point import count_common
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import LogitRow, Part, SequenceCache, StoredRow
 

@@ -21,8 +21,9 @@ bytes end does not cross their end. It belongs to the longer path that it comple
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import accumulate
 
-from inference.healing.heal_point import HealPoint, encode_pieces
+from inference.healing.heal_point import HealPoint, count_common, encode_pieces
 from inference.healing.text_encoder import TextEncoder
 from inference.healing.token_tree import TokenTree, TreeBuilder
 from trie_cache.trie import Interval, Trie
@@ -74,13 +75,9 @@ def build_covering(encoder: TextEncoder, trie: Trie, heal_point: HealPoint) -> C
 def _find_common(trie: Trie, paths: Iterable[tuple[int, ...]], max_bytes: int) -> tuple[int, ...]:
     """The tokens that all paths begin with, if they spell at most `max_bytes`."""
     first, last = min(paths), max(paths)  # what these have in common, all have
-    common: list[int] = []
-    for token_id, other_id in zip(first, last, strict=False):
-        max_bytes -= len(trie.spell(token_id))
-        if token_id != other_id or max_bytes < 0:
-            break
-        common.append(token_id)
-    return tuple(common)
+    common = first[: count_common(first, last)]
+    ends = accumulate(len(trie.spell(token_id)) for token_id in common)
+    return tuple([token_id for token_id, end in zip(common, ends, strict=True) if end <= max_bytes])
 
 
 def find_canonical_paths(

@@ -7,12 +7,9 @@ A text that begins like the earlier one has the same tokens there, and only what
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
-from inference.healing.heal_point import HealPoint, find_tail_heal_point, prepare_text
+from inference.healing.heal_point import HealPoint, count_common, find_tail_heal_point, prepare_text
 from inference.healing.text_encoder import TextEncoder
-
-Comparable = TypeVar("Comparable", str, list[int], tuple[int, ...])
 
 _MAX_TEXTS = 16
 _MAX_MARKS = 128
@@ -51,8 +48,8 @@ class HealMemory:
         self._encoder = encoder
         self._texts: list[_Remembered] = []  # least recently used first
 
-    def find_heal_point(self, text: str, tenant: str = "") -> HealPoint:
-        """The same as `inference.healing.heal_point.find_heal_point`. Tenants share no remembered texts."""
+    def heal(self, text: str, tenant: str = "") -> HealPoint:
+        """The heal point of a text, which is then remembered. Tenants share no remembered texts."""
         text, num_unsettled_bytes = prepare_text(self._encoder, text)
         remembered = self._take(text, tenant)
         for distance in _DISTANCES:
@@ -111,23 +108,3 @@ def _iter_starts(marks: list[_Mark], num_chars: int) -> Iterator[_Mark]:
     for margin in _MARGINS:
         yield next((mark for mark in reversed(marks) if mark.num_stable <= num_chars - margin), _START)
     yield _START
-
-
-def count_common(first: Comparable, second: Comparable) -> int:
-    """How many of the first items of two texts, or of two token strings, are equal.
-
-    Often one is the beginning of the other. Otherwise slices are compared: longer and longer ones, since copying those
-    takes the time, then of half the length each time.
-    """
-    limit = min(len(first), len(second))
-    if first[:limit] == second[:limit]:
-        return limit
-    low, size = 0, 16
-    while first[low : low + size] == second[low : low + size]:
-        low += size
-        size *= 2
-    while size > 1:  # the first `low` are equal, the next `size` are not
-        size //= 2
-        if first[low : low + size] == second[low : low + size]:
-            low += size
-    return low

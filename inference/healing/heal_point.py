@@ -15,8 +15,8 @@ The covering may find a nearer one, inside the open pre-token: see `inference.he
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, pairwise, takewhile
-from typing import NamedTuple
+from itertools import accumulate, chain, pairwise
+from typing import NamedTuple, TypeVar
 
 from inference.healing.text_encoder import PreToken, TextEncoder
 
@@ -33,6 +33,9 @@ _NUM_TAIL_PRE_TOKENS = 3  # a contraction joins three ("it", "'", "s"); where mo
 _TAIL_GROWTH = 4
 _MAX_HEALED_BYTES = 256  # exceeded by long runs of blanks, base64, CJK lines, minified code
 _REACH_BYTES = 128  # the longest token of the vocabularies in use, so the earliest start of a crossing token
+
+
+Comparable = TypeVar("Comparable", str, list[int], tuple[int, ...])
 
 
 class Split(NamedTuple):
@@ -52,16 +55,6 @@ class HealPoint:
     num_unsettled_bytes: int = 0  # the last bytes, which a normalizer may change; the heal point stays before them
     num_stable_bytes: int = 0  # dropping these first bytes would not move the heal point
     num_stable_ids: int = 0  # the number of their tokens, the first of `kept_ids`
-
-
-@dataclass(frozen=True, slots=True)
-class _Tail:
-    """The end of a text, and how it may be split. All offsets are in bytes from its start."""
-
-    start: int  # in the whole text
-    data: bytes
-    splits: set[Split]
-    shared: tuple[int, ...]  # the boundaries that all splits begin with
 
 
 def find_heal_point(encoder: TextEncoder, text: str) -> HealPoint:
@@ -93,18 +86,20 @@ def find_tail_heal_point(
     if not text:
         return HealPoint((), b"", (Split(False, ()),)) if is_beginning else None
     whole = encoder.split(text)
-    tail = _find_open_tail(encoder, text, whole, is_beginning)
-    if tail is None:
+    found = _find_open_tail(encoder, text, whole, is_beginning)
+    if found is None:
         return None
-    shared = [end for end in tail.shared if end <= len(tail.data) - num_unsettled_bytes]
+    tail_start, splits = found
+    tail = text.encode()[tail_start:]
+    shared = [end for end in _find_shared(splits) if end <= len(tail) - num_unsettled_bytes]
     start = shared[-1] if shared else 0
-    stable_ids = _encode_all(encoder, [piece.data for piece in whole if piece.end <= tail.start])
+    stable_ids = _encode_all(encoder, [piece.data for piece in whole if piece.end <= tail_start])
     point = HealPoint(
-        kept_ids=stable_ids + encode_pieces(encoder, tail.data, shared),
-        healed=tail.data[start:],
-        splits=_move(tail.splits, len(shared), start),
+        kept_ids=stable_ids + encode_pieces(encoder, tail, shared),
+        healed=tail[start:],
+        splits=_move(splits, len(shared), start),
         num_unsettled_bytes=num_unsettled_bytes,
-        num_stable_bytes=tail.start,
+        num_stable_bytes=tail_start,
         num_stable_ids=len(stable_ids),
     )
     return _shorten(encoder, point)
@@ -116,8 +111,10 @@ def _move(splits: Iterable[Split], num_shared: int, start: int) -> tuple[Split, 
     return tuple(sorted(moved))
 
 
-def _find_open_tail(encoder: TextEncoder, text: str, whole: list[PreToken], is_beginning: bool) -> _Tail | None:
-    """The shortest tail that decides the heal point.
+def _find_open_tail(
+    encoder: TextEncoder, text: str, whole: list[PreToken], is_beginning: bool
+) -> tuple[int, set[Split]] | None:
+    """Where the shortest tail begins that decides the heal point, and how it may be split. Offsets are in bytes.
 
     It is settled if all continuations share a boundary inside it, and if it is split in the same way as in the whole
     text, so that nothing before it matters. None if that would take more than the text, which is no beginning.
@@ -133,10 +130,9 @@ def _find_open_tail(encoder: TextEncoder, text: str, whole: list[PreToken], is_b
         tail_text = data[start:].decode()
         if not anchor or max(openings, default=0) <= len(tail_text):
             splits = _find_splits(encoder, tail_text, openings)
-            shared = _find_shared({split.ends for split in splits})
             ends = [start + piece.end for piece in encoder.split(tail_text)]
-            if not anchor or (shared and ends == [piece.end for piece in whole[anchor:]]):
-                return _Tail(start, data[start:], splits, shared)
+            if not anchor or (_find_shared(splits) and ends == [piece.end for piece in whole[anchor:]]):
+                return start, splits
         num_pre_tokens *= _TAIL_GROWTH
 
 
@@ -168,10 +164,30 @@ def _find_splits(encoder: TextEncoder, text: str, openings: list[int]) -> set[Sp
     return {Split(*split) for split in splits}
 
 
-def _find_shared(boundary_sets: set[tuple[int, ...]]) -> tuple[int, ...]:
-    """The longest common beginning of all boundary sets, which is that of the smallest and the greatest one."""
-    pairs = zip(min(boundary_sets), max(boundary_sets), strict=False)
-    return tuple([end for end, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)])
+def _find_shared(splits: set[Split]) -> tuple[int, ...]:
+    """The boundaries that all splits begin with, which the smallest and the greatest have in common."""
+    first, last = (choose(split.ends for split in splits) for choose in (min, max))
+    return first[: count_common(first, last)]
+
+
+def count_common(first: Comparable, second: Comparable) -> int:
+    """How many of the first items of two texts, or of two token strings, are equal.
+
+    Often one is the beginning of the other. Otherwise slices are compared: longer and longer ones, since copying those
+    takes the time, then of half the length each time.
+    """
+    limit = min(len(first), len(second))
+    if first[:limit] == second[:limit]:
+        return limit
+    low, size = 0, 16
+    while first[low : low + size] == second[low : low + size]:
+        low += size
+        size *= 2
+    while size > 1:  # the first `low` are equal, the next `size` are not
+        size //= 2
+        if first[low : low + size] == second[low : low + size]:
+            low += size
+    return low
 
 
 def encode_text(encoder: TextEncoder, text: str) -> tuple[int, ...]:

@@ -22,8 +22,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from inference.errors import ModelError
-from inference.healing.heal_memory import count_common
-from inference.healing.heal_point import HealPoint, encode_text, find_heal_point
+from inference.healing.heal_point import HealPoint, count_common, encode_text, find_heal_point
 from inference.healing.sentencepiece_encoder import SentencePieceEncoder
 from inference.healing.text_encoder import ByteLevelEncoder, TextEncoder
 from inference.healing.tokenizer_file import BLANK_MARK, TokenizerFile, read_tokenizer_file

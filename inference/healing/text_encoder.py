@@ -51,7 +51,7 @@ class AddedTexts:
         """`groups`: first those that are found first; the others are found in what remains."""
         contents = [[token.content for token in group] for group in groups]
         self._patterns = [_build_pattern(group) for group in contents]
-        self._ids = {token.content.encode(): token.token_id for group in groups for token in group}
+        self.ids = {token.content.encode(): token.token_id for group in groups for token in group}
         self._beginnings = {content[:end] for group in contents for content in group for end in range(1, len(content))}
         self._max_chars = max([len(content) for group in contents for content in group], default=0)
 
@@ -59,20 +59,16 @@ class AddedTexts:
         """The added texts and what is between them, in order; joined, they are the text."""
         pieces = [text]
         for pattern in self._patterns:
-            parts = [[piece] if piece.encode() in self._ids else pattern.split(piece) for piece in pieces]
+            parts = [[piece] if piece.encode() in self.ids else pattern.split(piece) for piece in pieces]
             pieces = [part for each in parts for part in each if part]
         return pieces
-
-    def find_id(self, piece: bytes) -> int | None:
-        """The token id of an added text; None for any other text."""
-        return self._ids.get(piece)
 
     def find_openings(self, text: str) -> list[int]:
         """Where an added text may begin that goes beyond the end of `text`, as numbers of characters before the end.
 
         It may always begin at the end itself, unless there are none.
         """
-        if not self._ids:
+        if not self.ids:
             return []
         lengths = range(1, min(self._max_chars, len(text) + 1))
         hidden = self._find_hidden(text)
@@ -88,7 +84,7 @@ class AddedTexts:
         for piece in reversed(self.split(text) if len(self._patterns) == 1 else []):
             if num_chars_after >= self._max_chars:
                 break
-            if piece.encode() in self._ids:
+            if piece.encode() in self.ids:
                 hidden.update(range(num_chars_after + 1, num_chars_after + len(piece)))
             num_chars_after += len(piece)
         return hidden
@@ -138,10 +134,10 @@ class TextEncoder(ABC):
 
     def is_added_text(self, pre_token: bytes) -> bool:
         """True for an added token that is ordinary text. It is one token, and found before all other pre-tokens."""
-        return self._added_texts.find_id(pre_token) is not None
+        return pre_token in self._added_texts.ids
 
     def _encode(self, pre_token: bytes) -> tuple[int, ...]:
-        added_id = self._added_texts.find_id(pre_token)
+        added_id = self._added_texts.ids.get(pre_token)
         return self._encode_whole(pre_token) if added_id is None else (added_id,)
 
     def _encode_whole(self, pre_token: bytes) -> tuple[int, ...]:
@@ -171,22 +167,20 @@ class ByteLevelEncoder(TextEncoder):
         shown = [piece for piece, _ in file.pre_tokenizer.pre_tokenize_str(_SAMPLE)]
         if "".join(shown) != _to_alphabet(_SAMPLE.encode()):
             raise ModelError(f"pre_tokenizer makes {shown} of {_SAMPLE!r}, which is not all of the text")
-        self._byte_ids = _find_byte_ids(file.tokenizer)
-        self._normalizer = file.normalizer
+        self._file = file
         self._pre_tokenizer = file.pre_tokenizer
-        self._splitter = file.splitter
-        self._control_ids = file.control_ids
+        self._byte_ids = _find_byte_ids(file.tokenizer)
         self._whole = file.tokenizer.model
         self._merged = _without_lookup(file.tokenizer) if self._whole.ignore_merges else self._whole
         self._adds_blank = file.tokenizer.encode("a", add_special_tokens=False).tokens[0].startswith(_to_alphabet(b" "))
 
     def normalize(self, text: str) -> str:
-        return text if self._normalizer is None or text.isascii() else self._normalizer.normalize_str(text)
+        return text if self._file.normalizer is None or text.isascii() else self._file.normalizer.normalize_str(text)
 
     def count_unsettled(self, text: str) -> int:
         """NFC may still compose the last base and its marks with what follows."""
         num_marks = sum(1 for _ in takewhile(_joins_before, reversed(text)))
-        return 0 if self._normalizer is None else min(num_marks + 1, len(text))
+        return 0 if self._file.normalizer is None else min(num_marks + 1, len(text))
 
     def find_dummy_prefix(self, text: str) -> str:
         return " " if self._adds_blank and not text.startswith(" ") else ""
@@ -196,10 +190,10 @@ class ByteLevelEncoder(TextEncoder):
         time. Offsets are not used: they cannot point inside a character.
         """
         data = text.encode()
-        if self._splitter is None:
+        if self._file.splitter is None:
             sizes = [len(shown) for shown, _ in self._pre_tokenizer.pre_tokenize_str(text)]
         else:
-            sizes = [len(shown.encode()) for shown, _ in self._splitter.pre_tokenize_str(text)]
+            sizes = [len(shown.encode()) for shown, _ in self._file.splitter.pre_tokenize_str(text)]
         return [
             PreToken(data[end - size : end], start + end) for size, end in zip(sizes, accumulate(sizes), strict=True)
         ]
@@ -213,7 +207,7 @@ class ByteLevelEncoder(TextEncoder):
     def _tokenize(self, model: Any, data: bytes) -> tuple[int, ...]:  # tokenizers has no type for its models
         """The ids; or if one is a control token, which the text only looks like, the bytes one by one."""
         ids = tuple([token.id for token in model.tokenize(_to_alphabet(data))])
-        return ids if self._control_ids.isdisjoint(ids) else tuple([self._byte_ids[byte] for byte in data])
+        return ids if self._file.control_ids.isdisjoint(ids) else tuple([self._byte_ids[byte] for byte in data])
 
 
 def _cache_short(encode: Callable[[bytes], tuple[int, ...]]) -> Callable[[bytes], tuple[int, ...]]:

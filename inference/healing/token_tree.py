@@ -47,23 +47,16 @@ class TreeBuilder:
     """Collects paths of token ids. Paths share the nodes of their common beginnings."""
 
     def __init__(self) -> None:
-        self._ids: list[int] = []
-        self._parents: list[int | None] = []
-        self._children: dict[tuple[int | None, int], int] = {}
+        self._nodes: dict[tuple[int | None, int], int] = {}  # (parent, token id) -> node, in the order of the nodes
 
     def add_path(self, token_ids: tuple[int, ...]) -> int | None:
         """The node at the end of the path; None for the empty path."""
         node: int | None = None
         for token_id in token_ids:
-            child = self._children.get((node, token_id))
-            if child is None:
-                child = len(self._ids)
-                self._ids.append(token_id)
-                self._parents.append(node)
-                self._children[node, token_id] = child
-            node = child
+            node = self._nodes.setdefault((node, token_id), len(self._nodes))
         return node
 
     def build(self, chain_ids: tuple[int, ...]) -> TokenTree:
         """The tree of all added paths, below `chain_ids`."""
-        return TokenTree(chain_ids, tuple(self._ids), tuple(self._parents))
+        branch_ids = tuple([token_id for _, token_id in self._nodes])
+        return TokenTree(chain_ids, branch_ids, tuple([parent for parent, _ in self._nodes]))

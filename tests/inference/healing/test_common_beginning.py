@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.healing.heal_memory import count_common
+from inference.healing.heal_point import count_common
 
 
 @given(text=st.text("ab", max_size=20), other=st.text("ab", max_size=20))

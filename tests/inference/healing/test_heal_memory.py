@@ -38,7 +38,7 @@ def test_every_heal_point_is_that_of_the_text_alone(kind: str, start: str, num_l
     for edit in edits:
         text = _apply(text, edit)
 
-        found, expected = memory.find_heal_point(text), find_heal_point(encoder, text)
+        found, expected = memory.heal(text), find_heal_point(encoder, text)
 
         assert replace(found, num_stable_bytes=0, num_stable_ids=0) == replace(
             expected, num_stable_bytes=0, num_stable_ids=0
@@ -51,7 +51,7 @@ def test_long_pre_tokens_that_grow_have_the_heal_points_of_the_text_alone(kind: 
     encoder = toy_tokenizer(kind).encoder
     memory, text = HealMemory(encoder), long_texts[name]
     for end in (900, 901, 1500, 1499, 1502, 600):
-        assert memory.find_heal_point(text[:end]).kept_ids == find_heal_point(encoder, text[:end]).kept_ids
+        assert memory.heal(text[:end]).kept_ids == find_heal_point(encoder, text[:end]).kept_ids
 
 
 def test_texts_in_turns_do_not_disturb_each_other() -> None:
@@ -61,7 +61,7 @@ def test_texts_in_turns_do_not_disturb_each_other() -> None:
     for count in range(20):
         for text in (first, second):
             typed = text + "return"[:count]
-            assert memory.find_heal_point(typed).kept_ids == find_heal_point(encoder, typed).kept_ids
+            assert memory.heal(typed).kept_ids == find_heal_point(encoder, typed).kept_ids
 
 
 @pytest.fixture
@@ -79,32 +79,32 @@ def split_lengths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_after_a_key_only_the_end_is_split_again(split_lengths: list[int]) -> None:
     memory, text = HealMemory(toy_tokenizer("qwen").encoder), _LINES * 100
-    memory.find_heal_point(text)
+    memory.heal(text)
     split_lengths.clear()
 
     for count in range(1, 20):
-        memory.find_heal_point(text + "return walk(children)"[:count])
+        memory.heal(text + "return walk(children)"[:count])
 
     assert max(split_lengths) < 300
 
 
 def test_after_a_deletion_only_the_end_is_split_again(split_lengths: list[int]) -> None:
     memory, text = HealMemory(toy_tokenizer("qwen").encoder), _LINES * 100
-    memory.find_heal_point(text)
+    memory.heal(text)
     split_lengths.clear()
 
     for count in range(1, 100):
-        memory.find_heal_point(text[:-count])
+        memory.heal(text[:-count])
 
     assert max(split_lengths) < 1200
 
 
 def test_tenants_share_nothing(split_lengths: list[int]) -> None:
     memory, text = HealMemory(toy_tokenizer("qwen").encoder), _LINES * 20
-    memory.find_heal_point(text, "a")
+    memory.heal(text, "a")
     split_lengths.clear()
 
-    memory.find_heal_point(text, "b")
+    memory.heal(text, "b")
 
     assert max(split_lengths) == len(text) - 512  # the first part of the whole, as for a new text
 
@@ -112,6 +112,6 @@ def test_tenants_share_nothing(split_lengths: list[int]) -> None:
 def test_only_so_many_texts_are_remembered() -> None:
     memory = HealMemory(toy_tokenizer("qwen").encoder)
     for number in range(100):
-        memory.find_heal_point(f"{number} = {number}\n" * 10)
+        memory.heal(f"{number} = {number}\n" * 10)
 
     assert len(memory._texts) == heal_memory._MAX_TEXTS
