@@ -222,7 +222,7 @@ bench-fill-in: $(BENCH_READY)  ## measure which layout of a fill-in prompt compl
 bench-loops: $(BENCH_READY)  ## measure how often completions loop, and whether the loop rule would end real code
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.loops
 
-bench-characters: $(BENCH_READY) $(LARGE_VOCABULARY) $(GENLM_READY)  ## compare the character-level model with the paper's own code
+bench-characters: $(BENCH_READY) $(GENLM_READY)  ## compare the character-level model with the paper's own code
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.characters
 
 bench-latency: $(BENCH_READY) $(CONTESTANTS_READY)  ## compare latency and right completions with llama.cpp, guidance and transformers

@@ -1,20 +1,18 @@
 """The character-level model compared with the paper's own implementation: accuracy and speed.
 
-All methods read the same held-out text with the same model on one thread, in float32 unless stated otherwise, and
-compute the distribution of the next byte before each byte. The error is the Jensen-Shannon distance to genlm-bytes with
-a beam of 128. Speed is in bytes per second of processor time, because the machine may be shared.
+All methods read the same held-out text with the same model on one thread, in float32, and compute the distribution of
+the next byte before each byte. The error is the Jensen-Shannon distance to genlm-bytes with a beam of 128. Speed is in
+bytes per second of processor time, because the machine may be shared.
 
-genlm-bytes is measured in three forms: as shipped, tuned with its own options, and with keys and values kept between
-calls, which its CPU backend cannot do by itself. The last form is the fastest, and the main comparison. Our model reads
-known text ahead, many bytes in one forward pass. In the row "unseen" it gets the text byte by byte.
+genlm-bytes is measured in two forms: tuned with its own options, and with keys and values kept between calls, which its
+CPU backend cannot do by itself. The second form is the fastest, and the main comparison. Our model reads known text
+ahead, many bytes in one forward pass. In the row "unseen" it gets the text byte by byte.
 """
 
 import argparse
 import math
-import multiprocessing
 import statistics
 import time
-import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 
-from benchmarks.baselines.reference_model import FirstDistribution, Form, ReferenceModel, Walk, measure_index
-from benchmarks.corpora.large_tokenizer import read_large_vocabulary
+from benchmarks.baselines.reference_model import Form, ReferenceModel, Walk
 from benchmarks.measures.report import Row, print_rows, write_report
 from inference.characters.loader import load_character_model
 from inference.characters.model import CharacterModel, CoveringSettings
@@ -35,26 +32,22 @@ from inference.config import EngineConfig
 from inference.model.loader import load_model, new_row_store
 from inference.protocol.characters import CoveringKind
 from models.training.corpus import iter_held_out
-from trie_cache.trie import Trie
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _WIDTHS = (2, 4, 8, 16, 32)
 _REFERENCE_WIDTH = 128
-_LENGTHS = (300, 1000, 4000, 16000)
 _NUM_REPEATS = 3
-_NUM_FIRST_REPEATS = 7
-_NUM_WALKED_BYTES = 500  # bytes that are walked after each context
-_NUM_NEW_BYTES = 4  # about one token: new bytes after a context that was read before
 _CANONICAL = CoveringSettings()
-_BEAM = CoveringSettings(CoveringKind.BEAM)
+
+LogRows = npt.NDArray[np.floating[Any]]  # [num_bytes, 257] natural logarithms of distributions
 
 
 def main() -> None:
     options = _parse_options()
     console = Console()
-    text = find_text(options.bytes)
+    text = _find_text(options.bytes)
     config = EngineConfig(options.model, max_context_tokens=2048)
     theirs = ReferenceModel(options.model)
 
@@ -74,21 +67,8 @@ def main() -> None:
     bits_of_tokens = _measure_bits_of_tokens(config, text)
     rows.append({"covering": "the tokenizer's own tokens", "bits/byte": bits_of_tokens})
     print_rows(f"{len(text):,} bytes of held-out text", rows)
-
-    console.print("the first distribution")
-    context = find_text(_LENGTHS[-1])
-    firsts = [*_time_first(load, context), *_time_first_of(theirs, context, options.first_limit_s)]
-    print_rows("From a loaded model to the first distribution, ms", firsts)
-
-    console.print("what a byte takes")
-    costs = list(_time_bytes(load))
-    print_rows(f"The same {_NUM_WALKED_BYTES} bytes after contexts of growing length", costs)
-
-    console.print("the index over 151,643 tokens")
-    index_rows = _measure_indexes()
-    print_rows("The index over the vocabulary", index_rows)
-    figures = _find_figures(rows, firsts, costs, index_rows) | {"bits_per_byte_tokens": bits_of_tokens}
-    write_report("characters", [*rows, *firsts, *costs, *index_rows], figures, _draw(rows, bits_of_tokens))
+    figures = _find_figures(rows) | {"bits_per_byte_tokens": bits_of_tokens}
+    write_report("characters", rows, figures, _draw(rows, bits_of_tokens))
 
 
 def _parse_options() -> argparse.Namespace:
@@ -96,8 +76,13 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--model", type=Path, default=Path("models/default"))
     parser.add_argument("--bytes", type=int, default=4000)
     parser.add_argument("--limit-s", type=float, default=600, help="for one walk of genlm-bytes; then it ends early")
-    parser.add_argument("--first-limit-s", type=float, default=200, help="for one first distribution of genlm-bytes")
     return parser.parse_args()
+
+
+def _find_text(num_bytes: int) -> bytes:
+    """Returns the beginning of the first held-out file, in the order of paths, that is ASCII and long enough."""
+    texts = (file.text for file in iter_held_out() if file.text.isascii() and len(file.text) >= num_bytes)
+    return next(texts)[:num_bytes].encode()
 
 
 def _iter_walks(
@@ -114,7 +99,6 @@ def _iter_walks(
         yield f"beam {width}", lambda settings=settings: _walk(load(), text, settings), 1  # type: ignore[misc]
         yield f"genlm kept {width}", lambda width=width: theirs.walk(text, width, Form.KEPT, limit_s=limit_s), 1  # type: ignore[misc]
     yield "genlm tuned 8", lambda: theirs.walk(text, 8, Form.TUNED, limit_s=limit_s), 1
-    yield "genlm shipped 8", lambda: theirs.walk(text, 8, Form.SHIPPED, limit_s=limit_s), 1
 
 
 def _walk(model: CharacterModel, text: bytes, settings: CoveringSettings, is_known: bool = True) -> Walk:
@@ -153,14 +137,8 @@ def _to_row(name: str, repeats: Sequence[Walk], reference: Walk) -> Row:
         "bytes/CPU s": statistics.median(speeds),
         "spread": speeds[-1] - speeds[0],
         "bytes/s": statistics.median(repeat.bytes_per_wall_s for repeat in repeats),
-        "bytes/CPU s, last quarter": statistics.median(map(_find_late_speed, repeats)),
         "bytes read": len(walk),
     }
-
-
-def _find_late_speed(walk: Walk) -> float:
-    start = len(walk) * 3 // 4
-    return (len(walk) - start) / float(walk.cpu_s[-1] - walk.cpu_s[start - 1])
 
 
 def _measure_bits_of_tokens(config: EngineConfig, text: bytes) -> float:
@@ -181,108 +159,15 @@ def _measure_bits_of_tokens(config: EngineConfig, text: bytes) -> float:
     return -total / len(text) / math.log(2)
 
 
-def _time_first(load: Callable[[], CharacterModel], context: bytes) -> Iterator[Row]:
-    for name, settings in (("canonical", _CANONICAL), ("beam 8", _BEAM)):
-        for length in _LENGTHS:
-            cold, cpu, warm = [], [], []
-            for _ in range(_NUM_FIRST_REPEATS):
-                model = load()
-                begun, cpu_begun = time.perf_counter(), time.process_time()
-                model.open(context[:length], settings).next_log_probs  # noqa: B018
-                cold.append(1e3 * (time.perf_counter() - begun))
-                cpu.append(1e3 * (time.process_time() - cpu_begun))
-                state = model.open(context[: length - _NUM_NEW_BYTES], settings)
-                begun = time.perf_counter()
-                state.advance(context[length - _NUM_NEW_BYTES : length]).next_log_probs  # noqa: B018
-                warm.append(1e3 * (time.perf_counter() - begun))
-            yield _to_first_row(name, length, *map(statistics.median, (cold, cpu, warm)))
-
-
-def _time_bytes(load: Callable[[], CharacterModel]) -> Iterator[Row]:
-    text = find_text(_LENGTHS[-1] + _NUM_WALKED_BYTES)
-    context, following = text[:-_NUM_WALKED_BYTES], text[-_NUM_WALKED_BYTES:]
-    for name, settings in (("canonical", _CANONICAL), ("beam 8", _BEAM)):
-        costs: dict[int, list[float]] = {length: [] for length in _LENGTHS}
-        for _ in range(_NUM_FIRST_REPEATS):
-            for length in _LENGTHS:
-                state = load().open(context[-length:], settings)
-                begun = time.process_time()
-                for next_state in state.walk(following):
-                    next_state.next_log_probs  # noqa: B018
-                costs[length].append(1e3 * (time.process_time() - begun) / _NUM_WALKED_BYTES)
-        for length, found in costs.items():
-            spread = max(found) - min(found)
-            yield {"byte": name, "context bytes": length, "CPU ms": statistics.median(found), "spread": spread}
-
-
-def _time_first_of(model: ReferenceModel, context: bytes, limit_s: float) -> Iterator[Row]:
-    for form in Form:
-        for first in model.time_first(context, _LENGTHS, form, limit_s=limit_s):
-            yield _to_first_row(f"genlm {form} 8", first.num_bytes, *_find_times(first))
-
-
-def _find_times(first: FirstDistribution) -> tuple[float | None, float | None, float | None]:
-    return first.ms, first.cpu_ms, first.kv_there_ms
-
-
-def _to_first_row(name: str, length: int, cold: float | None, cpu: float | None, warm: float | None) -> Row:
-    return {"first": name, "context bytes": length, "ms": cold, "CPU ms": cpu, "ms, context read before": warm}
-
-
-def _measure_indexes() -> list[Row]:
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        build_s, memory_mb = pool.apply(_measure_own_index)
-    theirs = measure_index(read_large_vocabulary().token_bytes)
-    return [
-        {"index": "ours", "build s": build_s, "MB": memory_mb},
-        {"index": "genlm-bytes", "build s": theirs.build_cpu_s, "MB": theirs.memory_mb},
-    ]
-
-
-def _measure_own_index() -> tuple[float, float]:
-    """Returns the processor time to build the index in seconds, and its memory in MB."""
-    vocabulary = read_large_vocabulary()
-    begun = time.process_time()
-    Trie.build(vocabulary)
-    build_s = time.process_time() - begun
-    tracemalloc.start()
-    trie = Trie.build(vocabulary)
-    memory_mb = tracemalloc.get_traced_memory()[0] / 1e6
-    assert trie.num_tokens, "it is still here"
-    return build_s, memory_mb
-
-
-def _find_figures(
-    rows: Sequence[Row], firsts: Sequence[Row], costs: Sequence[Row], index_rows: Sequence[Row]
-) -> dict[str, float | bool | None]:
+def _find_figures(rows: Sequence[Row]) -> dict[str, float | bool | None]:
     by_name = {row["covering"]: row for row in rows}
-    times = {(first["first"], first["context bytes"]): first for first in firsts}
     names = {"canonical": "canonical", "canonical_unseen": "canonical, unseen", "beam8": "beam 8"}
     names |= {"genlm8": "genlm kept 8", "canonical_alone": "canonical, nothing else", "genlm8_tuned": "genlm tuned 8"}
-    figures: dict[str, float | bool | None] = {}
-    for short, name in names.items():
-        figures[f"bits_per_byte_{short}"] = _number(by_name[name]["bits/byte"])
-        figures[f"jsd_{short}"] = _number(by_name[name]["JS distance"])
-        figures[f"bytes_per_cpu_s_{short}"] = _number(by_name[name]["bytes/CPU s"])
-    for length in (300, 16000):
-        figures[f"first_cold_ms_{length}"] = _number(times["canonical", length]["ms"])
-        figures[f"first_read_before_ms_{length}"] = _number(times["canonical", length]["ms, context read before"])
-    # genlm-bytes as shipped keeps nothing between calls, so times for the short context are compared without anything
-    # cached. For the long context, its keys and values have been computed before.
-    figures["first_ms_300"], figures["first_ms_16000"] = (
-        figures["first_cold_ms_300"],
-        figures["first_read_before_ms_16000"],
-    )
-    figures["first_ms_genlm_shipped_300"] = _number(times["genlm shipped 8", 300]["ms"])
-    figures["first_ms_genlm_tuned_300"] = _number(times["genlm tuned 8", 300]["ms"])
-    figures["first_read_before_ms_genlm_tuned_300"] = _number(times["genlm tuned 8", 300]["ms, context read before"])
-    for cost in costs:
-        if cost["context bytes"] in (300, 16000):
-            short = str(cost["byte"]).replace(" ", "")
-            figures[f"ms_per_byte_{short}_{cost['context bytes']}"] = _number(cost["CPU ms"])
-    return figures | {
-        "index_build_s": _number(index_rows[0]["build s"]),
-        "index_memory_mb": _number(index_rows[0]["MB"]),
+    columns = {"bits_per_byte": "bits/byte", "jsd": "JS distance", "bytes_per_cpu_s": "bytes/CPU s"}
+    return {
+        f"{figure}_{short}": _number(by_name[name][column])
+        for short, name in names.items()
+        for figure, column in columns.items()
     }
 
 
@@ -320,10 +205,7 @@ def _draw(rows: Sequence[Row], bits_of_tokens: float) -> "Figure":
     return figure
 
 
-Rows = npt.NDArray[np.floating[Any]]  # [num_bytes, 257] natural logarithms of distributions
-
-
-def find_distances(rows: Rows, others: Rows) -> npt.NDArray[np.float64]:
+def find_distances(rows: LogRows, others: LogRows) -> npt.NDArray[np.float64]:
     """[num_bytes]: the Jensen–Shannon distance of each row to its counterpart, from 0 (equal rows) to 1.
 
     The distance is the square root of the divergence, here to base 2. The paper's tables have the mean distance over
@@ -333,7 +215,7 @@ def find_distances(rows: Rows, others: Rows) -> npt.NDArray[np.float64]:
     return distances
 
 
-def find_divergences(rows: Rows, others: Rows) -> npt.NDArray[np.float64]:
+def find_divergences(rows: LogRows, others: LogRows) -> npt.NDArray[np.float64]:
     """[num_bytes]: the Jensen–Shannon divergence in bits, the square of the distance.
 
     Rows are normalized first, so that rounding does not count as a difference. Raises ValueError if the shapes differ
@@ -348,7 +230,7 @@ def find_divergences(rows: Rows, others: Rows) -> npt.NDArray[np.float64]:
     return divergences
 
 
-def _normalize(rows: Rows) -> npt.NDArray[np.float64]:
+def _normalize(rows: LogRows) -> npt.NDArray[np.float64]:
     logs = np.asarray(rows, np.float64)
     if not np.isfinite(logs.max(axis=-1)).all():
         raise ValueError("a row is not a distribution: it holds NaN or plus infinity, or it is zero everywhere")
@@ -361,14 +243,6 @@ def _sum_relative(logs: npt.NDArray[np.float64], middle: npt.NDArray[np.float64]
     ratios = np.subtract(logs, middle, out=np.zeros_like(logs), where=np.isfinite(logs))
     total: npt.NDArray[np.float64] = (np.exp(logs) * ratios).sum(axis=-1)
     return total
-
-
-def find_text(num_bytes: int) -> bytes:
-    """Returns the beginning of the first held-out file, in the order of paths, that is ASCII and long enough."""
-    for file in iter_held_out():
-        if file.text.isascii() and len(file.text) >= num_bytes:
-            return file.text[:num_bytes].encode()
-    raise ValueError(f"no held-out file in ASCII has {num_bytes:,} bytes")
 
 
 if __name__ == "__main__":

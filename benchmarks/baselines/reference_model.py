@@ -10,7 +10,6 @@ import math
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -31,33 +30,8 @@ _OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 class Form(StrEnum):
     """How genlm-bytes is set up."""
 
-    SHIPPED = "shipped"
     TUNED = "tuned"  # with its own options
     KEPT = "kept"  # tuned, with keys and values kept between calls, which its CPU backend cannot do
-
-
-@dataclass(frozen=True, slots=True)
-class FirstDistribution:
-    """How long it takes to compute the distribution after a context, with a loaded model and a built index."""
-
-    form: Form
-    num_bytes: int
-    num_read: int  # bytes; fewer if the context is longer than the window
-    ms: float | None  # None: not within the time limit
-    cpu_ms: float | None
-    kv_there_ms: float | None  # if the keys and values of the context are there already; None if none are kept
-    row: npt.NDArray[np.float32] | None  # [257] as in Walk
-
-
-@dataclass(frozen=True, slots=True)
-class IndexCost:
-    """How long it takes to build the index of genlm-bytes over a vocabulary, and how large it is."""
-
-    build_s: float
-    build_cpu_s: float
-    memory_mb: float  # the growth of the process
-    peak_mb: float
-    masses_ms: float  # one pass over the index; needed each time a member of the beam completes a token
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +82,22 @@ class ReferenceModel:
             "absent_ids": sorted(vocabulary.special_ids - vocabulary.end_ids),
         }
 
-    def walk(
-        self, text: bytes, width: int, form: Form = Form.KEPT, threshold: float = 0.0, limit_s: float = 7200
-    ) -> Walk:
-        """Returns the walk over `text` with a beam of `width`, or over the part that is read within `limit_s`."""
-        job = {**self._common, "kind": "walk", "form": form, "width": width, "threshold": threshold, "limit_s": limit_s}
-        with tempfile.TemporaryDirectory() as folder:
-            arrays = Path(folder, "walk.npz")
-            result = _run({**job, "arrays": str(arrays)}, text, Path(folder))
-            with np.load(arrays) as read:
-                return Walk(text, read["rows"], read["cpu_s"], read["wall_s"], result["failure"])
+    def walk(self, text: bytes, width: int, form: Form = Form.KEPT, limit_s: float = 7200) -> Walk:
+        """Returns the walk over `text` with a beam of `width`, or over the part that is read within `limit_s`.
+
+        Raises SystemExit if the environment is missing, and RuntimeError with the end of the output if the job fails.
+        """
+        if not _READY.exists():
+            raise SystemExit(f"{_READY} is missing: make {_READY}")
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            files = {"text": folder / "text", "result": folder / "result.json", "arrays": folder / "walk.npz"}
+            files["text"].write_bytes(text)
+            job = {**self._common, "form": form, "width": width, "limit_s": limit_s}
+            _run(folder, job | {name: str(path) for name, path in files.items()})
+            failure = json.loads(files["result"].read_text())["failure"]
+            with np.load(files["arrays"]) as read:
+                return Walk(text, read["rows"], read["cpu_s"], read["wall_s"], failure)
 
     def walk_once(self, text: bytes, width: int) -> Walk:
         """Returns `walk`, or the stored result of an earlier one with the same model, text and code.
@@ -138,49 +118,13 @@ class ReferenceModel:
         with np.load(path) as read:
             return Walk(text, read["rows"], read["cpu_s"], read["wall_s"])
 
-    def time_first(
-        self, text: bytes, lengths: Sequence[int], form: Form, width: int = 8, limit_s: float = 120
-    ) -> tuple[FirstDistribution, ...]:
-        """Returns, for each of the increasing `lengths`, the distribution after that many bytes of `text`."""
-        job = {**self._common, "kind": "first", "form": form, "width": width, "threshold": 0.0, "limit_s": limit_s}
-        with tempfile.TemporaryDirectory() as folder:
-            found = _run({**job, "lengths": list(lengths), "num_repeats": 7, "num_spare_ids": 8}, text, Path(folder))
-        return tuple(
-            FirstDistribution(
-                form,
-                one["num_bytes"],
-                one["num_read"],
-                one["ms"],
-                one["cpu_ms"],
-                one["kv_there_ms"],
-                None if one["row"] is None else np.array(one["row"], np.float32),
-            )
-            for one in found["measured"]
-        )
 
-
-def measure_index(token_bytes: Sequence[bytes]) -> IndexCost:
-    """Measures the index over tokens, given in the order of their ids, in a new process."""
-    tokens = json.dumps([token.decode("latin-1") for token in token_bytes]).encode()
-    with tempfile.TemporaryDirectory() as folder:
-        return IndexCost(**_run({"kind": "index", "num_repeats": 9}, tokens, Path(folder)))
-
-
-def _run(job: dict[str, Any], given: bytes, folder: Path) -> dict[str, Any]:
-    """Runs a job on the bytes `given` and returns its result; Any, because it is JSON.
-
-    The process starts in `folder`, because genlm-bytes is a namespace package that a folder named `genlm` would hide.
-    Raises SystemExit if the environment is missing, and RuntimeError with the end of the output if the job fails.
-    """
-    if not _READY.exists():
-        raise SystemExit(f"{_READY} is missing: make {_READY}")
-    text, result, path = folder / "given", folder / "result.json", folder / "job.json"
-    text.write_bytes(given)
-    path.write_text(json.dumps({**job, "given": str(text), "result": str(result)}))
+def _run(folder: Path, job: dict[str, Any]) -> None:
+    """The process starts in `folder`, because genlm-bytes is a namespace package that a folder `genlm` would hide."""
+    path = folder / "job.json"
+    path.write_text(json.dumps(job))
     command = [str(_READY.parent.absolute() / "bin/python"), "-E", str(_SCRIPT), str(path)]
     environment = {**os.environ, **_ONE_THREAD, **_OFFLINE}
     ended = subprocess.run(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
     if ended.returncode:
-        raise RuntimeError(f"genlm-bytes failed at {job['kind']}:\n{ended.stderr[-2000:]}")
-    found: dict[str, Any] = json.loads(result.read_text())
-    return found
+        raise RuntimeError(f"genlm-bytes failed:\n{ended.stderr[-2000:]}")

@@ -27,15 +27,6 @@ class Language:
     snippet: str
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """The texts of one language."""
-
-    language: str
-    texts: tuple[str, ...]
-    are_generated: bool
-
-
 _LANGUAGES = (
     Language("python", (".py", ".pyi"), 'def NAME(WORD: int = NUM) -> str:\n    return f"{WORD!r} isn\'t NAME"\n\n\n'),
     Language("c", (".c", ".h"), "/* WORD */\nstatic int NAME(struct WORD *p)\n{\n\treturn p->WORD + 0xNUMU;\n}\n\n"),
@@ -101,16 +92,15 @@ _SYLLABLES = (
 )  # fmt: skip
 
 
-def load_sources(seed: int) -> list[Sources]:
-    """Returns the texts of every language. The same machine and seed give the same texts."""
+def load_sources(seed: int) -> list[tuple[str, ...]]:
+    """Returns the texts of each language. The same machine and seed give the same texts."""
     paths = _find_files()
     sources = []
     for language in _LANGUAGES:
         texts = tuple(text for path in paths[language.name] if (text := _read_text(path)) is not None)
-        are_generated = len(texts) < _MIN_FILES
-        if are_generated:
+        if len(texts) < _MIN_FILES:
             texts = _generate_texts(language, random.Random(f"{seed} {language.name}"))
-        sources.append(Sources(language.name, texts, are_generated))
+        sources.append(texts)
     return sources
 
 

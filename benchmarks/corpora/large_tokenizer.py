@@ -17,7 +17,7 @@ _VOCABULARY = Path("build/large-vocabulary/dashscope/resources/qwen.tiktoken")
 _FOLDER = Path("build/large-tokenizer")
 
 # Qwen2's pattern: that of GPT-4, except that each digit is a pre-token.
-_PATTERN = (
+PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 
@@ -58,7 +58,7 @@ def build_tokenizer(token_bytes: tuple[bytes, ...]) -> Tokenizer:
     tokenizer = Tokenizer(BPE({names[token]: rank for token, rank in ranks.items()}, merges))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(_PATTERN), "isolated"),
+            pre_tokenizers.Split(Regex(PATTERN), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )

@@ -55,7 +55,7 @@ class Target:
 def write_report(
     name: str,
     rows: Sequence[Row],
-    figures: Mapping[str, float | bool | None],
+    figures: Mapping[str, Value],
     picture: "Figure | None" = None,
     device: str | None = None,
     folder: Path = RESULTS_DIR,

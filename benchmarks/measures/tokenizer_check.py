@@ -174,8 +174,7 @@ class TokenizerFolder:
 
 def check_tokenizers(num_workers: int) -> list[TokenizerRow]:
     """A row for every tokenizer that is built, and for every packaged one that has been downloaded."""
-    sources = [source.texts for source in load_sources(seed=0)]
-    texts = draw_texts(sources, _NUM_CUTS // _CUTS_PER_TEXT + _NUM_SPARE_TEXTS, seed=0)
+    texts = draw_texts(load_sources(seed=0), _NUM_CUTS // _CUTS_PER_TEXT + _NUM_SPARE_TEXTS, seed=0)
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(num_workers, context) as workers:
         check = partial(check_folder, texts=texts, num_cuts=_NUM_CUTS)

@@ -3,7 +3,6 @@
 import pytest
 from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
 
-from benchmarks.characters import find_text
 from benchmarks.corpora.private_files import Secret, count_secret_bytes, iter_secrets
 from lsp_server.context import Context, cut_context
 from lsp_server.documents import Document
@@ -59,7 +58,7 @@ def test_ordinary_code_stays_as_it_is(redactor: Redactor) -> None:
 
 
 def test_a_secret_in_a_very_long_line_is_found(redactor: Redactor) -> None:
-    code = find_text(10_000).decode().replace("\n", " ")
+    code = next(file.text for file in iter_held_out() if len(file.text) > 10_000)[:10_000].replace("\n", " ")
     token = next(secret for secret in iter_secrets() if secret.form == "GitHub").secret
     for at in (0, 1023, 1024, 2040, 2048, 9_999):
         assert redactor.redact(f"{code[:at]} {token} {code[at:]}") == f"{code[:at]} {PLACEHOLDER} {code[at:]}"
