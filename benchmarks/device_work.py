@@ -59,7 +59,7 @@ def main() -> None:
         for row in rows
         for name in ("launches", "copies", "waits", "launches_to_keep")
     }
-    write_report("device_work", rows, figures)  # type: ignore[arg-type]
+    write_report("device_work", rows, figures)
 
 
 def _count_step(runner: Runner, way: str, num_sequences: int, step: str) -> Row:
