@@ -19,11 +19,26 @@ def _write(folder: Path, fill_in: object) -> Path:
     return folder
 
 
-def test_without_a_file_the_family_decides(tmp_path: Path) -> None:
-    expected = FillInChoice(FillIn(FimMarkers(1, 2, 3), Layout.PSM_LINE), ChosenBy.FAMILY)
+@pytest.mark.parametrize(
+    ("names", "layout"),
+    [
+        (("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"), Layout.PSM_LINE),
+        (("<fim_prefix>", "<fim_suffix>", "<fim_middle>"), Layout.PSM_LINE),
+        (("<fim-prefix>", "<fim-suffix>", "<fim-middle>"), Layout.PSM_LINE),
+        (("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"), Layout.PSM_LINE),
+        (("▁<PRE>", "▁<SUF>", "▁<MID>"), Layout.PSM_LINE),
+        (("[PREFIX]", "[SUFFIX]"), Layout.SPM),
+        (("<fim_prefix>", "<fim_suffix>"), None),  # not all of a family's markers
+        (("<before>", "<after>", "<hole>"), None),
+    ],
+)
+def test_without_a_file_the_family_decides(names: tuple[str, ...], layout: Layout | None, tmp_path: Path) -> None:
+    vocabulary = Vocabulary.from_tokens({0: b"a"}, {name: 1 + index for index, name in enumerate(names)})
+    markers = FimMarkers(1, 2, 3 if len(names) == 3 else None)
+    expected = None if layout is None else FillIn(markers, layout)
 
-    assert choose_fill_in("auto", tmp_path, _KNOWN) == expected
-    assert choose_fill_in("auto", tmp_path, _UNKNOWN) == FillInChoice(None, ChosenBy.FAMILY)
+    assert choose_fill_in("auto", tmp_path, vocabulary) == FillInChoice(expected, ChosenBy.FAMILY)
+    assert markers.num_tokens == len(names)
 
 
 @pytest.mark.parametrize(
@@ -96,11 +111,13 @@ def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
         choose_fill_in("auto", tmp_path, _KNOWN)
 
 
-def test_a_layout_for_a_tokenizer_without_markers_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="fill_in_layout asks for the layout spm, but the tokenizer has no known"):
-        choose_fill_in("spm", tmp_path, _UNKNOWN)
-
-
-def test_an_unknown_setting_is_refused_with_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="fill_in_layout must be one of auto, none, psm, psm_line"):
-        choose_fill_in("mps", tmp_path, _KNOWN)
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("spm", "asks for the layout spm, but the tokenizer has no known fill-in markers"),
+        ("mps", "must be one of auto, none, psm, psm_line"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(setting: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=f"fill_in_layout {message}"):
+        choose_fill_in(setting, tmp_path, _UNKNOWN)

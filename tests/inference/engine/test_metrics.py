@@ -1,55 +1,48 @@
+import threading
+from collections.abc import Iterable
+
 import pytest
 
-from inference.engine.metrics import METRICS, Outcome, observe_end, observe_error
+from inference.engine.metrics import METRICS, LateObservations, Observation, Outcome, observe_end, observe_error
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
 from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
 
 _STATS = CompletionStats(
     queue_ms=1.0, first_chunk_ms=2.0, num_tokens=3, num_context_tokens=4, num_hot_hits=5, num_hot_misses=6
 )
+_Observed = dict[tuple[str, Outcome | None], float]
+
+_ENDED: _Observed = {
+    ("midtoken_queue_ms", None): 1.0,
+    ("midtoken_first_chunk_ms", None): 2.0,
+    ("midtoken_hot_prefix_hits_total", None): 5,
+    ("midtoken_hot_prefix_misses_total", None): 6,
+    ("midtoken_context_tokens_total", None): 4,
+}
+_COMPLETED: _Observed = {**_ENDED, ("midtoken_requests_total", Outcome.COMPLETED): 1}
+_LATE: _Observed = {**_ENDED, ("midtoken_requests_total", Outcome.DEADLINE): 1}
+_CANCELLED: _Observed = {
+    **_ENDED,
+    ("midtoken_requests_total", Outcome.CANCELLED): 1,
+    ("midtoken_cancels_total", None): 1,
+}
 
 
-def _observe(reason: FinishReason, stats: CompletionStats = _STATS) -> dict[str, float]:
-    chunk = CompletionChunk("", finish_reason=reason, stats=stats)
-    return {seen.metric.name: seen.value for seen in observe_end(chunk)}
-
-
-def test_an_ended_request_adds_its_cost() -> None:
-    assert _observe(FinishReason.LENGTH) == {
-        "midtoken_requests_total": 1,
-        "midtoken_queue_ms": 1.0,
-        "midtoken_first_chunk_ms": 2.0,
-        "midtoken_hot_prefix_hits_total": 5,
-        "midtoken_hot_prefix_misses_total": 6,
-        "midtoken_context_tokens_total": 4,
-    }
-
-
-def test_a_request_without_tokens_has_no_time_to_a_first_chunk() -> None:
-    assert "midtoken_first_chunk_ms" not in _observe(FinishReason.CANCELLED, CompletionStats())
-
-
-@pytest.mark.parametrize(
-    ("reason", "outcome"),
-    [
-        (FinishReason.CANCELLED, Outcome.CANCELLED),
-        (FinishReason.DEADLINE, Outcome.DEADLINE),
-        (FinishReason.END, Outcome.COMPLETED),
-        (FinishReason.EXTENT, Outcome.COMPLETED),
-        (FinishReason.STOP, Outcome.COMPLETED),
-        (FinishReason.SUFFIX, Outcome.COMPLETED),
-        (FinishReason.LENGTH, Outcome.COMPLETED),
-    ],
-)
-def test_a_request_is_counted_by_how_it_ended(reason: FinishReason, outcome: Outcome) -> None:
-    [first, *_] = observe_end(CompletionChunk("", finish_reason=reason, stats=_STATS))
-
-    assert (first.metric.name, first.outcome) == ("midtoken_requests_total", outcome)
+def _name(observations: Iterable[Observation]) -> _Observed:
+    return {(seen.metric.name, seen.outcome): seen.value for seen in observations}
 
 
 @pytest.mark.parametrize("reason", FinishReason)
-def test_cancels_are_counted_separately(reason: FinishReason) -> None:
-    assert ("midtoken_cancels_total" in _observe(reason)) == (reason is FinishReason.CANCELLED)
+def test_an_ended_request_adds_its_cost_and_is_counted_by_how_it_ended(reason: FinishReason) -> None:
+    expected = {FinishReason.CANCELLED: _CANCELLED, FinishReason.DEADLINE: _LATE}.get(reason, _COMPLETED)
+
+    assert _name(observe_end(CompletionChunk("", finish_reason=reason, stats=_STATS))) == expected
+
+
+def test_a_request_without_tokens_has_no_time_to_a_first_chunk() -> None:
+    chunk = CompletionChunk("", finish_reason=FinishReason.CANCELLED, stats=CompletionStats())
+
+    assert ("midtoken_first_chunk_ms", None) not in _name(observe_end(chunk))
 
 
 @pytest.mark.parametrize(
@@ -62,19 +55,35 @@ def test_cancels_are_counted_separately(reason: FinishReason) -> None:
     ],
 )
 def test_an_error_is_counted_by_its_kind(error: MidtokenError, outcome: Outcome) -> None:
-    [seen] = observe_error(error)
-
-    assert (seen.metric.name, seen.value, seen.outcome) == ("midtoken_requests_total", 1, outcome)
+    assert _name(observe_error(error)) == {("midtoken_requests_total", outcome): 1}
 
 
-def test_every_metric_is_added_to_by_some_request() -> None:
+def test_every_metric_is_added_to_by_some_request_with_an_outcome_if_it_has_outcomes() -> None:
     """No metric is always zero."""
-    seen = {*_observe(FinishReason.LENGTH), *_observe(FinishReason.CANCELLED)}
+    seen = {(name, outcome is not None) for name, outcome in _CANCELLED}
 
-    assert {metric.name for metric in METRICS} == seen
+    assert seen == {(metric.name, metric.has_outcomes) for metric in METRICS}
 
 
-def test_only_metrics_with_outcomes_are_observed_with_an_outcome() -> None:
-    chunk = CompletionChunk("", finish_reason=FinishReason.CANCELLED, stats=_STATS)
-    for seen in observe_end(chunk):
-        assert (seen.outcome is not None) == seen.metric.has_outcomes
+_BY_OUTCOME, _COUNT, _TIME = METRICS[:3]
+
+
+def test_close_writes_what_is_left_with_counts_added_up() -> None:
+    written: list[Observation] = []
+    observations = LateObservations(written.append)
+    for _ in range(3):
+        observations.add([Observation(_COUNT, 2), Observation(_TIME, 5.0)])
+    observations.add([Observation(_BY_OUTCOME, 1, Outcome.FAILED), Observation(_BY_OUTCOME, 1, Outcome.COMPLETED)])
+    observations.close()
+
+    assert [seen for seen in written if seen.metric is _TIME] == [Observation(_TIME, 5.0)] * 3
+    by_outcome: _Observed = {(_BY_OUTCOME.name, outcome): 1 for outcome in (Outcome.FAILED, Outcome.COMPLETED)}
+    assert _name(seen for seen in written if seen.metric is not _TIME) == {(_COUNT.name, None): 6, **by_outcome}
+
+
+def test_observations_are_written_while_more_may_come() -> None:
+    is_written = threading.Event()
+    observations = LateObservations(lambda _: is_written.set())
+    observations.add([Observation(_COUNT, 1)])
+    assert is_written.wait(30)
+    observations.close()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from inference.engine.scheduler import PrefillSpeed, Scheduler, TenantShares
 from inference.errors import OverloadedError
 from inference.protocol.completion import Priority
+from tests.support.engine_bench import Clock
 
 
 @dataclass(eq=False)
@@ -24,12 +25,8 @@ class _Request:
     num_tokens: int = 1
 
 
-def _build() -> Scheduler[_Request]:
-    return Scheduler(max_sequences=4, max_tokens=20, clock=lambda: 0.0)
-
-
 def _fill(*requests: _Request) -> Scheduler[_Request]:
-    scheduler = _build()
+    scheduler: Scheduler[_Request] = Scheduler(max_sequences=4, max_tokens=20, clock=lambda: 0.0)
     for request in requests:
         scheduler.add(request)
     return scheduler
@@ -53,34 +50,54 @@ def test_everything_is_sorted_once_and_people_come_before_prefetches(requests: l
     assert is_prefetch == sorted(is_prefetch)
 
 
-def test_a_begun_request_comes_before_a_new_one() -> None:
-    begun, new = _Request(is_begun=True), _Request()
-
-    assert _fill(begun, new).sort() == [begun, new]
+_LONG_WAIT = -0.3  # submitted then, it has waited for long
+_PREFILLS = _Request(document="x", num_to_prefill=500)
 
 
-def test_a_request_that_took_much_work_gives_way_to_a_new_one() -> None:
-    long, new = _Request(is_begun=True), _Request()
-    scheduler = _fill(long)
-    scheduler.charge(long, 257.0)
-    scheduler.add(new)
+@pytest.mark.parametrize(
+    ("arrived", "order"),
+    [
+        pytest.param([_Request(is_begun=True), _Request()], [0, 1], id="a begun one before a new one"),
+        pytest.param([_Request(work=257.0, is_begun=True), _Request()], [1, 0], id="one that took much work gives way"),
+        pytest.param([_Request(), _Request("b")], [0, 1], id="without documents the oldest first"),
+        pytest.param(
+            [_Request(document="x"), _Request("b", document="y")], [1, 0], id="if it can be superseded the newest first"
+        ),
+        pytest.param(
+            [_Request("b", document="x", num_to_prefill=3), _PREFILLS], [0, 1], id="a long prefill after those ready"
+        ),
+        pytest.param(
+            [_Request("b", document="x"), _Request(document="x", num_to_prefill=500, is_begun=True)],
+            [0, 1],
+            id="even after it has begun",
+        ),
+        pytest.param(
+            [_Request(document="x", num_to_prefill=500, submitted_at=_LONG_WAIT), _Request("b", document="x")],
+            [0, 1],
+            id="but not after a long wait",
+        ),
+        pytest.param([_Request(num_to_prefill=500), _Request()], [0, 1], id="and not if it names no document"),
+        pytest.param(
+            [
+                _Request(document="x", submitted_at=10 * _LONG_WAIT),
+                _Request("b", document="x", submitted_at=_LONG_WAIT),
+                _Request("c", document="x"),
+            ],
+            [0, 1, 2],
+            id="after a long wait the oldest first",
+        ),
+        pytest.param(
+            [_Request(will_be_late=True), _Request(), _Request(priority=Priority.PREFETCH)],
+            [1, 0, 2],
+            id="a late one after those in time",
+        ),
+    ],
+)
+def test_the_order_follows_the_rules(arrived: list[_Request], order: list[int]) -> None:
+    assert _fill(*arrived).sort() == [arrived[index] for index in order]
 
-    assert scheduler.sort() == [new, long]
 
-
-def test_of_requests_that_name_no_document_the_oldest_comes_first() -> None:
-    older, newer = _Request(), _Request("b")
-
-    assert _fill(older, newer).sort() == [older, newer]
-
-
-def test_of_requests_that_can_be_superseded_the_newest_comes_first() -> None:
-    older, newer = _Request(document="x"), _Request("b", document="y")
-
-    assert _fill(older, newer).sort() == [newer, older]
-
-
-def test_a_tenant_that_got_clearly_less_than_the_others_comes_first() -> None:
+def test_a_tenant_that_got_clearly_less_than_the_others_comes_first_but_one_that_writes_goes_on() -> None:
     served, waiting = _Request("a", document="x"), _Request("b", document="x")
     scheduler = _fill(waiting, served)
     assert scheduler.sort() == [served, waiting]
@@ -88,6 +105,8 @@ def test_a_tenant_that_got_clearly_less_than_the_others_comes_first() -> None:
     scheduler.charge(served, 130.0)
 
     assert scheduler.sort() == [waiting, served]
+    served.is_begun = True
+    assert scheduler.sort() == [served, waiting]
 
 
 def test_work_that_nobody_else_waited_for_takes_nothing_from_a_share() -> None:
@@ -101,67 +120,12 @@ def test_work_that_nobody_else_waited_for_takes_nothing_from_a_share() -> None:
     assert scheduler.sort() == [newest, late, early]
 
 
-def test_a_request_that_must_prefill_a_long_context_waits_for_those_that_are_nearly_ready_to_write() -> None:
-    prefilling, ready = _Request(document="x", num_to_prefill=500), _Request("b", document="x", num_to_prefill=3)
-
-    assert _fill(ready, prefilling).sort() == [ready, prefilling]
-
-
-def test_a_request_that_has_waited_for_long_may_prefill() -> None:
-    """Its user waits, and the others would come before it as long as somebody types."""
-    prefilling, ready = _Request(document="x", num_to_prefill=500, submitted_at=-0.3), _Request("b", document="x")
-
-    assert _fill(ready, prefilling).sort() == [prefilling, ready]
-
-
-def test_of_requests_that_have_waited_for_long_the_oldest_comes_first() -> None:
-    oldest = _Request(document="x", submitted_at=-3)
-    older, newer = _Request("b", document="x", submitted_at=-2), _Request("c", document="x")
-
-    assert _fill(oldest, older, newer).sort() == [oldest, older, newer]
-
-
-def test_a_request_that_prefills_is_interrupted_by_one_that_is_ready_to_write() -> None:
-    prefilling, ready = _Request(document="x", num_to_prefill=500, is_begun=True), _Request("b", document="x")
-
-    assert _fill(ready, prefilling).sort() == [ready, prefilling]
-
-
-def test_a_request_that_writes_goes_on() -> None:
-    writing, newer = _Request(document="x", is_begun=True), _Request("b", document="x")
-    scheduler = _fill(writing, newer)
-    scheduler.charge(writing, 130.0)  # even if its tenant has had more than its share
-
-    assert scheduler.sort() == [writing, newer]
-
-
-def test_prefilling_holds_up_no_request_that_names_no_document() -> None:
-    """The ready ones would come before it for ever."""
-    prefilling, ready = _Request(num_to_prefill=500), _Request(num_to_prefill=0)
-
-    assert _fill(prefilling, ready).sort() == [prefilling, ready]
-
-
-def test_a_request_that_will_be_late_comes_after_those_that_can_be_in_time() -> None:
-    late, other, prefetch = _Request(will_be_late=True), _Request(), _Request(priority=Priority.PREFETCH)
-
-    assert _fill(late, other, prefetch).sort() == [other, late, prefetch]
-
-
 def test_a_newer_request_supersedes_the_older_one_of_its_document() -> None:
-    scheduler = _build()
-    older = _Request(document="x")
+    requests = [_Request(), _Request(), _Request(document="x"), _Request(document="y"), _Request("b", document="x")]
+    scheduler = _fill()
 
-    assert scheduler.add(older) is None
-    assert scheduler.add(_Request(document="y")) is None
-    assert scheduler.add(_Request("b", document="x")) is None
-    assert scheduler.add(_Request(document="x")) is older
-
-
-def test_requests_without_a_document_supersede_nothing() -> None:
-    scheduler = _build()
-
-    assert [scheduler.add(_Request()) for _ in range(3)] == [None] * 3
+    assert [scheduler.add(request) for request in requests] == [None] * 5
+    assert scheduler.add(_Request(document="x")) is requests[2]
 
 
 @given(requests=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 20)), max_size=8))
@@ -182,20 +146,13 @@ def test_a_request_that_could_never_run_is_refused(request_: _Request) -> None:
         _fill().check_size(request_)
 
 
-class _Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(0.0)
 
 
 @pytest.fixture
-def clock() -> _Clock:
-    return _Clock()
-
-
-@pytest.fixture
-def shares(clock: _Clock) -> TenantShares:
+def shares(clock: Clock) -> TenantShares:
     return TenantShares(clock)
 
 
@@ -203,24 +160,21 @@ def _find_behind(shares: TenantShares, tenants: Iterable[str]) -> set[str]:
     return {tenant for tenant in tenants if shares.is_behind(tenant)}
 
 
-def test_a_tenant_alone_is_never_behind(shares: TenantShares) -> None:
-    shares.enter("a")
-    assert not shares.is_behind("a")
-    shares.charge("a", 100.0)
-
-    assert not shares.is_behind("a")
-
-
-def test_a_tenant_that_got_clearly_less_is_behind(shares: TenantShares) -> None:
-    for tenant in "abc":
+@pytest.mark.parametrize(
+    ("works", "behind"), [({"a": 0.0}, set()), ({"a": 100.0}, set()), ({"a": 100.0, "b": 95.0, "c": 60.0}, {"c"})]
+)
+def test_a_tenant_that_got_clearly_less_than_others_is_behind(
+    works: dict[str, float], behind: set[str], shares: TenantShares
+) -> None:
+    for tenant in works:
         shares.enter(tenant)
-    for tenant, work in (("a", 100.0), ("b", 95.0), ("c", 60.0)):
+    for tenant, work in works.items():
         shares.charge(tenant, work)
 
-    assert _find_behind(shares, "abc") == {"c"}
+    assert _find_behind(shares, works) == behind
 
 
-def test_work_fades(shares: TenantShares, clock: _Clock) -> None:
+def test_work_fades(shares: TenantShares, clock: Clock) -> None:
     """Each worked at a time of its own. What counts is how long ago."""
     shares.charge("long ago", 200.0)
     clock.now = 60.0
@@ -230,7 +184,7 @@ def test_work_fades(shares: TenantShares, clock: _Clock) -> None:
 
 
 @pytest.mark.parametrize("step_s", [1.0, 7.0, 29.0, 31.0, 1000.0])
-def test_how_often_work_is_charged_does_not_matter(shares: TenantShares, clock: _Clock, step_s: float) -> None:
+def test_how_often_work_is_charged_does_not_matter(shares: TenantShares, clock: Clock, step_s: float) -> None:
     """Each tenant gets the same at the same times, so none is behind."""
     for number in range(100):
         clock.now = number * step_s
@@ -253,7 +207,7 @@ def test_a_tenant_may_catch_up_a_little_only(shares: TenantShares) -> None:
     assert 6 <= num_charges <= 12  # 64, and its share of what is done meanwhile
 
 
-def test_tenants_are_forgotten(shares: TenantShares, clock: _Clock) -> None:
+def test_tenants_are_forgotten(shares: TenantShares, clock: Clock) -> None:
     shares.charge("gone", 100.0)
     clock.now = 1e9  # years
     shares.enter("new")
@@ -264,7 +218,7 @@ def test_tenants_are_forgotten(shares: TenantShares, clock: _Clock) -> None:
 @given(wanting=st.lists(st.sets(st.sampled_from("abc"), min_size=1), max_size=200))
 def test_of_those_that_want_work_the_least_served_gets_it(wanting: list[set[str]]) -> None:
     """Whoever asks always is never far below the others."""
-    shares, served = TenantShares(_Clock()), dict.fromkeys("abcd", 0)
+    shares, served = TenantShares(Clock()), dict.fromkeys("abcd", 0)
     for others in wanting:
         everyone = sorted({*others, "d"})
         for tenant in everyone:
@@ -277,19 +231,10 @@ def test_of_those_that_want_work_the_least_served_gets_it(wanting: list[set[str]
     assert served["d"] >= 0.6 * len(wanting) / 4 - 7
 
 
-def test_nothing_is_predicted_before_a_measurement() -> None:
-    assert PrefillSpeed().predict_s(1000) == 0.0
-
-
-def test_small_passes_say_nothing() -> None:
-    speed = PrefillSpeed()
-    speed.note(63, 1.0)
-
-    assert speed.predict_s(1000) == 0.0
-
-
 def test_the_prediction_follows_the_passes() -> None:
     speed = PrefillSpeed()
+    speed.note(63, 1.0)  # a small pass says nothing
+    assert speed.predict_s(1000) == 0.0
     speed.note(100, 1.0)
     assert speed.predict_s(50) == pytest.approx(0.5)
     speed.note(100, 2.0)
