@@ -12,52 +12,42 @@ Healing is measured by itself too, with a vocabulary of 151,643 tokens and a tex
 was seen one key ago, and for a text of which nothing is remembered.
 
 `prefill_ms_…` are the cold times of the engine, and `decode_ms_…` those of its further tokens. No way profits from what
-another way has asked: each begins its contexts at other tokens. The figures of `benchmarks/results/contestants.json`,
-which compares midtoken with other ways to complete code, are copied to the report.
+another way has asked: each begins its contexts at other tokens.
+
+`tokens_per_forward_…` say what guesses from earlier text bring: the tokens of each forward pass after the first, in
+text that the model never saw, and where somebody types again what stands above already.
 """
 
 import argparse
 import asyncio
 import dataclasses
+import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from rich.progress import track
 from tokenizers import Tokenizer
 
-from benchmarks.corpora.cuts import draw_cuts
+from benchmarks.corpora.cuts import Cut, draw_cuts
 from benchmarks.corpora.large_tokenizer import build_large_folder, read_large_vocabulary
-from benchmarks.corpora.sized_files import SizedFile, find_sized_files
+from benchmarks.corpora.sized_files import find_sized_files
 from benchmarks.measures.askers import Answer, Asker, EngineAsker, GrpcAsker, HttpAsker
-from benchmarks.measures.draft_gain import find_held_out_prefixes, find_repeated_prefixes, measure_draft_gain
-from benchmarks.measures.report import (
-    Row,
-    find_mean,
-    find_percentile,
-    find_processor,
-    print_rows,
-    read_figures,
-    write_report,
-)
+from benchmarks.measures.report import Row, Value, find_mean, find_percentile, print_rows, write_report
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
+from inference.engine.sink import CompletionEngine, complete
 from inference.healing.covering import build_covering
 from inference.healing.heal_memory import HealMemory
 from inference.healing.loaded_tokenizer import load_text_encoder
 from inference.healing.text_encoder import TextEncoder
-from inference.protocol.completion import CompletionRequest, Extent
+from inference.protocol.completion import Chunks, CompletionRequest, Extent
 from inference.serving.client import Client
 from models.training.corpus import iter_held_out
 from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _CONTEXTS = (16, 500, 1_000)
 _MAX_CONTEXT_TOKENS = 1_100  # whatever the model's folder names, and room for what is never cut
@@ -65,6 +55,14 @@ _NUM_FURTHER = 32
 _MIN_FURTHER = 8  # a completion that ends earlier does not tell what a token costs
 _MAX_LINE_TOKENS = 64
 _CUT_CHARS = 8_000  # more than the longest context
+
+_HEALED_TOKENS = 36_000
+_HEALED_KEYS = 1_000  # at each place; each inserts the next character of the text
+_HEALING_REPEATS = 5  # the fastest counts, because other programs may be running
+_DRAFTED_CHARS = 2500
+_REPEATED_CHARS = 300
+_DRAFTED_TOKENS = 32
+_PLACES = {"end": 1.0, "middle": 0.5, "start": 0.0}  # where the keys insert: which part of the text is before them
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,41 +114,24 @@ class Answers:
 
 def main() -> None:
     options = _parse_options()
-    healing = measure_healing(build_large_folder(), read_large_vocabulary())
-    healing_rows = [each.build_row() for each in healing]
-    print_rows("Healing, 151,643 tokens in the vocabulary, 36,000 in the text", healing_rows)
+    healing_rows, healing_figures = _measure_healing()
     cursors = _draw_cursors(options.model, 2 * options.cursors, options.seed)
     answers = asyncio.run(_measure(options, cursors[::2], cursors[1::2]))
     rows = [each.build_row() for each in answers]
     print_rows(f"Medians over {options.cursors} cursors", rows)
-    figures = read_figures("contestants") | build_figures(rows) | build_healing_figures(healing)
-    figures |= _measure_drafts(options)
-    write_report("latency", [*rows, *healing_rows], figures, _draw(rows), find_processor())
+    figures = _build_figures(rows) | healing_figures | _measure_drafts(options)
+    write_report("latency", [*rows, *healing_rows], figures)
 
 
-def build_figures(rows: Sequence[Row]) -> dict[str, float | bool | None]:
+def _build_figures(rows: Sequence[Row]) -> dict[str, Value]:
     """The engine's times by context, and those of lines by way and context."""
-    figures: dict[str, Any] = {}  # rows also hold texts, but not in these columns
+    figures: dict[str, Value] = {}
     for row in rows:
         context = row["context"]
         if row["way"] == EngineAsker.name:
             figures |= {f"decode_ms_{context}": row["token ms"], f"prefill_ms_{context}": row["cold ms"]}
         way = str(row["way"]).lower()
         figures |= {f"{way}_first_text_ms_{context}": row["first text ms"], f"{way}_line_ms_{context}": row["line ms"]}
-    return figures
-
-
-def _measure_drafts(options: argparse.Namespace) -> dict[str, float | bool | None]:
-    """What guesses bring in text that the model never saw, and where earlier text is typed again."""
-    config = EngineConfig(options.model.resolve(), num_threads=options.threads, dtype=options.dtype)
-    cuts = draw_cuts(iter_held_out(), options.drafted, 0, options.seed)
-    figures: dict[str, float | bool | None] = {}
-    for name, prefixes in (("held_out", find_held_out_prefixes(cuts)), ("repeated", find_repeated_prefixes(cuts))):
-        gain = measure_draft_gain(config, prefixes)
-        figures[f"tokens_per_forward_{name}"] = gain.tokens_per_forward
-        figures[f"tokens_per_forward_without_drafts_{name}"] = gain.tokens_per_forward_without
-        figures[f"draft_time_ratio_{name}"] = gain.time_ratio
-        figures[f"draft_differences_{name}"] = gain.num_different
     return figures
 
 
@@ -215,86 +196,32 @@ async def _ask_all(asker: Asker, shift: int, cursors: list[Cursor], line_cursors
 
 
 def _build_request(prefix: str, max_tokens: int, extent: Extent) -> CompletionRequest:
-    """A request for text that is sent as it is generated, from a server that can do so."""
-    known = {field.name for field in dataclasses.fields(CompletionRequest)}
-    chunks: Mapping[str, Any] = {"chunks": "tokens"} if "chunks" in known else {}
-    return CompletionRequest(prefix, max_tokens=max_tokens, extent=extent, **chunks)
+    """A request for text that is sent as it is generated."""
+    return CompletionRequest(prefix, max_tokens=max_tokens, extent=extent, chunks=Chunks.TOKENS)
 
 
-def _draw(rows: Sequence[Row]) -> "Figure":
-    from matplotlib.figure import Figure  # here, because only drawing needs it
-
-    figure = Figure(figsize=(10, 3.2), layout="constrained")
-    panels = figure.subplots(1, 3)
-    titles = {"cold ms": "reading the context", "token ms": "a further token", "line ms": "a whole line"}
-    ways = list(dict.fromkeys(row["way"] for row in rows))
-    for axes, (column, title) in zip(panels, titles.items(), strict=True):
-        for index, way in enumerate(ways):
-            values: list[Any] = [row[column] for row in rows if row["way"] == way]
-            places = [place + 0.27 * (index - 1) for place in range(len(values))]
-            axes.bar(places, values, width=0.25, label=str(way))
-        axes.set_xticks(range(len(_CONTEXTS)), [f"{num_context:,}" for num_context in _CONTEXTS])
-        axes.set_xlabel("tokens of context")
-        axes.set_ylabel("ms")
-        axes.set_title(title, fontsize="medium")
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].legend(frameon=False, fontsize="small")
-    return figure
-
-
-_NUM_TOKENS = 36_000
-_NUM_KEYS = 1_000  # at each place; each inserts the next character of the text
-_NUM_REPEATS = 5  # the fastest counts, because other programs may be running
-_PLACES = {"end": 1.0, "middle": 0.5, "start": 0.0}  # where the keys insert: which part of the text is before them
-
-
-@dataclass(frozen=True, slots=True)
-class HealingTimes:
-    """The times at one place, in milliseconds."""
-
-    place: str
-    cold: Sequence[float]  # for the text before the first key, of which nothing is remembered: each repeat
-    keys: Sequence[float]  # the text was seen one key ago: for each key the fastest of the repeats
-
-    def build_row(self) -> Row:
-        """The times as a row of the printed table."""
-        return {
-            "keys at the": self.place,
-            "cold ms": find_percentile(self.cold, 50),
-            "key ms": find_percentile(self.keys, 50),
-            "99 of 100 ms": find_percentile(self.keys, 99),
-            "slowest ms": max(self.keys),
-        }
-
-
-def measure_healing(tokenizer_dir: Path, vocabulary: Vocabulary) -> list[HealingTimes]:
+def _measure_healing() -> tuple[list[Row], dict[str, Value]]:
     """Types into a text of about 36,000 tokens, at its end, in its middle and at its start."""
-    [file] = _find_text(tokenizer_dir)
-    encoder, trie = load_text_encoder(tokenizer_dir), Trie.build(vocabulary)
-    found = []
-    for place, share in _PLACES.items():
-        start = int(share * (len(file.text) - _NUM_KEYS))
-        prefixes = [file.text[:end] for end in range(start, start + _NUM_KEYS + 1)]
-        repeats = [_time_each(encoder, trie, prefixes) for _ in range(_NUM_REPEATS)]
-        cold = [times[0] for times in repeats]
-        keys = [min(times) for times in zip(*(times[1:] for times in repeats), strict=True)]
-        found.append(HealingTimes(place, cold, keys))
-    return found
-
-
-def build_healing_figures(times: Sequence[HealingTimes]) -> dict[str, float | bool | None]:
-    """99 of 100 keys, of all places together, and the longest text if nothing of it is remembered."""
-    return {
-        "healing_ms_p99_152k": find_percentile([key for each in times for key in each.keys], 99),
-        "healing_cold_ms_p50_152k": max(find_percentile(each.cold, 50) or 0.0 for each in times),
-    }
-
-
-def _find_text(tokenizer_dir: Path) -> list[SizedFile]:
-    tokenizer = Tokenizer.from_file(str(tokenizer_dir / "tokenizer.json"))
-    return find_sized_files(
-        iter_held_out(), (_NUM_TOKENS,), 1, lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
+    folder = build_large_folder()
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    [file] = find_sized_files(
+        iter_held_out(), (_HEALED_TOKENS,), 1, lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
     )
+    encoder, trie = load_text_encoder(folder), Trie.build(read_large_vocabulary())
+    rows: list[Row] = []
+    keys_ms, cold_ms = list[float](), list[float]()
+    for place, share in _PLACES.items():
+        start = int(share * (len(file.text) - _HEALED_KEYS))
+        prefixes = [file.text[:end] for end in range(start, start + _HEALED_KEYS + 1)]
+        repeats = [_time_each(encoder, trie, prefixes) for _ in range(_HEALING_REPEATS)]
+        cold_ms.append(statistics.median(times[0] for times in repeats))
+        fastest = [min(times) for times in zip(*(times[1:] for times in repeats), strict=True)]
+        p50, p99 = find_percentile(fastest, 50), find_percentile(fastest, 99)
+        row: Row = {"keys at the": place, "cold ms": cold_ms[-1], "key ms": p50, "99 of 100 ms": p99}
+        rows.append({**row, "slowest ms": max(fastest)})
+        keys_ms += fastest
+    print_rows("Healing, 151,643 tokens in the vocabulary, 36,000 in the text", rows)
+    return rows, {"healing_ms_p99_152k": find_percentile(keys_ms, 99), "healing_cold_ms_p50_152k": max(cold_ms)}
 
 
 def _time_each(encoder: TextEncoder, trie: Trie, prefixes: Sequence[str]) -> list[float]:
@@ -306,6 +233,59 @@ def _time_each(encoder: TextEncoder, trie: Trie, prefixes: Sequence[str]) -> lis
         build_covering(encoder, trie, memory.heal(prefix))
         times.append(1e3 * (time.perf_counter() - started_at))
     return times
+
+
+def _measure_drafts(options: argparse.Namespace) -> dict[str, Value]:
+    """What guesses bring in text that the model never saw, and where earlier text is typed again."""
+    config = EngineConfig(options.model.resolve(), num_threads=options.threads, dtype=options.dtype)
+    plain = dataclasses.replace(config, drafts=False)
+    cuts = draw_cuts(iter_held_out(), options.drafted, 0, options.seed)
+    figures: dict[str, Value] = {}
+    with closing(load_engine(config)) as drafting, closing(load_engine(plain)) as other:
+        for name, find_prefix in (("held_out", _find_held_out_prefix), ("repeated", _find_repeated_prefix)):
+            pairs = [(_draft(drafting, find_prefix(cut)), _draft(other, find_prefix(cut))) for cut in cuts]
+            pairs = [(ours, theirs) for ours, theirs in pairs if theirs.num_forwards]
+            ratios = [ours.model_ms / theirs.model_ms for ours, theirs in pairs]
+            figures |= {
+                f"tokens_per_forward_{name}": _find_tokens_per_forward(ours for ours, _ in pairs),
+                f"tokens_per_forward_without_drafts_{name}": _find_tokens_per_forward(theirs for _, theirs in pairs),
+                f"draft_time_ratio_{name}": find_percentile(ratios, 50),
+                f"draft_differences_{name}": sum(ours.text != theirs.text for ours, theirs in pairs),
+            }
+    return figures
+
+
+def _find_held_out_prefix(cut: Cut) -> str:
+    return cut.find_context(_DRAFTED_CHARS)
+
+
+def _find_repeated_prefix(cut: Cut) -> str:
+    """Text in which somebody types again what stands in it already."""
+    text = cut.find_context(_DRAFTED_CHARS)
+    return f"{text}{cut.run_end}{cut.suffix[:_REPEATED_CHARS]}\n\n{text[-_REPEATED_CHARS:]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """A completion, and its cost after its first token."""
+
+    text: str
+    num_tokens: int
+    num_forwards: int
+    model_ms: float
+
+
+def _draft(engine: CompletionEngine, prefix: str) -> Drafted:
+    for _ in range(2):  # the second reads nothing, so that the third costs what follows its first token
+        _, first = complete(engine, CompletionRequest(prefix, max_tokens=1, extent=Extent.SINGLE_LINE))
+    request = CompletionRequest(prefix, max_tokens=_DRAFTED_TOKENS, extent=Extent.SINGLE_LINE)
+    text, stats = complete(engine, request)
+    return Drafted(text, stats.num_tokens - first.num_tokens, stats.num_forwards, stats.model_ms)
+
+
+def _find_tokens_per_forward(completions: Iterable[Drafted]) -> float:
+    listed = list(completions)
+    return sum(each.num_tokens for each in listed) / sum(each.num_forwards for each in listed)
 
 
 if __name__ == "__main__":

