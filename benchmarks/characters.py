@@ -29,7 +29,7 @@ from inference.characters.model_reader import ModelReader
 from inference.characters.state import State
 from inference.characters.token_string import TokenString
 from inference.config import EngineConfig
-from inference.model.loader import load_model, new_row_store
+from inference.model.loader import load_model
 from inference.protocol.characters import CoveringKind
 from models.training.corpus import iter_held_out
 
@@ -147,7 +147,7 @@ def _measure_bits_of_tokens(config: EngineConfig, text: bytes) -> float:
     encoder, trie = loaded.tokenizer.encoder, loaded.tokenizer.trie
     ids = [token_id for piece in encoder.split(text.decode()) for token_id in encoder.encode(piece.data)]
     end_ids = sorted(loaded.tokenizer.vocabulary.end_ids)
-    reader = ModelReader(new_row_store(loaded.model), trie, end_ids, 2048, 4096)
+    reader = ModelReader(loaded.model, trie, end_ids, 2048, 4096)
     string = TokenString(loaded.tokenizer.start_ids)
     total = 0.0
     for token_id in ids:

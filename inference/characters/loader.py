@@ -4,11 +4,10 @@ import dataclasses
 
 from inference.characters.model import CharacterModel
 from inference.characters.model_reader import ModelReader
-from inference.characters.token_string import TokenReader
-from inference.characters.watched_reader import PassWatch, WatchedReader
+from inference.characters.token_string import PassWatch, TokenReader
 from inference.config import AUTO_DTYPE, DEFAULT_CONTEXT_TOKENS, EngineConfig
 from inference.errors import ModelError
-from inference.model.loader import load_model, new_row_store
+from inference.model.loader import load_model
 
 
 def load_character_model(config: EngineConfig, watch: PassWatch | None = None) -> CharacterModel:
@@ -25,8 +24,6 @@ def load_character_model(config: EngineConfig, watch: PassWatch | None = None) -
         raise ModelError(f"{config.model_dir} names no token that ends a text")
 
     def new_reader() -> TokenReader:
-        store = new_row_store(loaded.model)
-        reader = ModelReader(store, loaded.tokenizer.trie, end_ids, max_context_tokens, config.cache_tokens)
-        return reader if watch is None else WatchedReader(reader, watch)
+        return ModelReader(loaded.model, loaded.tokenizer.trie, end_ids, max_context_tokens, config.cache_tokens, watch)
 
     return CharacterModel(loaded.tokenizer.encoder, loaded.tokenizer.trie, loaded.tokenizer.start_ids, new_reader)

@@ -1,123 +1,163 @@
-"""A `TokenReader` that runs a model."""
+"""A `TokenReader` that runs a model, with the engine's interface to it.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+The cache holds the strings' common beginning, the *trunk*. Below it, the strings are branches of one token tree. Keys
+and values of a branch are stored as long as its string exists, and are given back to the model with the next tree.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from inference.characters.token_string import TokenString
+from inference.characters.token_string import PassWatch, TokenString, find_common_beginning
 from inference.errors import OverloadedError
-from inference.model.row_store import RowStore
+from inference.healing.token_tree import TokenTree
+from inference.model.language_model import LanguageModel, Part
 from trie_cache.trie import Trie
 
-_NUM_SPARE_ROWS = 64  # with fewer free rows the store grows; unused rows cost time too
-_NUM_ADDED_ROWS = 256
-
-
-@dataclass(frozen=True, slots=True)
-class _StoredRows:
-    """The store's rows with a string's own tokens, and the rows that its last token sees."""
-
-    rows: list[int]
-    visible: npt.NDArray[np.bool_]  # [last visible row + 1]
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The last tokens of a string, to forward."""
-
-    token_ids: tuple[int, ...]
-    num_tokens: int  # of the string
-    stored: _StoredRows
+_MAX_STRINGS = 128  # in one pass: it gives a row of the vocabulary's size for each
+_MAX_CHAIN = 512  # tokens in one pass, so that a long context can be stopped between two
 
 
 class ModelReader:
     """Reads strings with a model. Keys and values are stored as long as their strings exist."""
 
-    def __init__(self, store: RowStore, trie: Trie, end_ids: Sequence[int], max_tokens: int, max_rows: int) -> None:
-        """`store`: empty. `max_tokens`: the limit for one string. `max_rows`: the limit for the store."""
-        self.max_tokens = min(max_tokens, store.max_tokens)
+    def __init__(
+        self,
+        model: LanguageModel,
+        trie: Trie,
+        end_ids: Sequence[int],
+        max_tokens: int,
+        max_stored: int,
+        watch: PassWatch | None = None,
+    ) -> None:
+        """`max_tokens`: the limit for one string. `max_stored`: for the tokens whose keys and values are stored."""
+        self.max_tokens = min(max_tokens, model.max_tokens)
         self._num_texts = trie.num_tokens
         self._columns = np.concatenate([trie.order, np.array(end_ids, np.int32)])
-        self._store = store
-        self._max_rows = max_rows
-        self._stored: WeakKeyDictionary[TokenString, _StoredRows] = WeakKeyDictionary()
-        self._free_rows = list(range(self._store.capacity))[::-1]
-        self._num_keys = 0  # the first rows of the store, up to the last one used
+        self._model = model
+        self._max_stored = max_stored
+        self._watch = watch
+        self._cache = model.new_cache(_MAX_CHAIN)
+        self._path: list[TokenString] = []  # from the root to the trunk; the cache has the first of its tokens, or all
+        self._stored: WeakKeyDictionary[TokenString, list[Any]] = WeakKeyDictionary()  # StoredRows of its own tokens
 
     def read(self, strings: Sequence[TokenString]) -> None:
-        """Fills `log_probs` and `log_end` of the strings in one forward pass. Raises OverloadedError."""
-        fresh = self._find_fresh(strings)
-        placed = self._place(fresh)
-        again = [string for string in strings if string not in placed]
-        parts = [_Part(string.token_ids, string.num_tokens, placed[string]) for string in fresh]
-        parts += [_Part(string.token_ids[-1:], string.num_tokens, self._stored[string]) for string in again]
-        places = dict(zip(fresh + again, accumulate(len(part.token_ids) for part in parts), strict=True))
-        logits = self._forward(parts, [places[string] - 1 for string in strings])
-        self._stored.update(placed)
-        log_probs = _normalize(logits[:, self._columns])
-        for string, line in zip(strings, log_probs, strict=True):
+        """Fills `log_probs` and `log_end` of the strings, many in one forward pass.
+
+        Raises OverloadedError, and what the watch raises.
+        """
+        for first in range(0, len(strings), _MAX_STRINGS):
+            self._read(strings[first : first + _MAX_STRINGS])
+
+    def _read(self, strings: Sequence[TokenString]) -> None:
+        trunk = find_common_beginning(strings)
+        chain = self._move_cache(trunk, is_wanted=trunk in strings)
+        branches = _Branches(trunk, strings, {} if chain else self._stored)
+        self._check_room(len(chain) + len(branches.token_ids))
+        while len(chain) > _MAX_CHAIN:
+            self._forward(Part(self._cache, TokenTree(chain[:_MAX_CHAIN]), wants_logits=False))
+            chain = chain[_MAX_CHAIN:]
+        rows, copies = self._forward(Part(self._cache, branches.build_tree(chain), tuple(branches.stored)))
+        self._stored.update({string: branches.find_own(string, copies) for string in branches.fresh})
+        end = bool(chain) - len(branches.stored)  # the row of the first branch
+        logits = self._model.copy_logits([rows[0 if each is trunk else end + branches.ends[each]] for each in strings])
+        for string, line in zip(strings, _normalize(logits[:, self._columns]), strict=True):
             string.log_probs = line[: self._num_texts].copy()
             string.log_end = float(np.logaddexp.reduce(line[self._num_texts :], dtype=np.float64))
 
-    def _find_fresh(self, strings: Sequence[TokenString]) -> list[TokenString]:
-        """The strings and their ancestors that are not stored yet, parents first."""
-        fresh: dict[TokenString, None] = {}
+    def _move_cache(self, trunk: TokenString, *, is_wanted: bool) -> tuple[int, ...]:
+        """Makes the cache the longest known beginning of the trunk. Returns the tokens that are left to forward.
+
+        `is_wanted`: at least one is, for the logits after the trunk.
+        """
+        path = trunk.find_path()
+        new = [string for string in path if string not in set(self._path)]
+        num_common = trunk.num_tokens - sum(len(string.token_ids) for string in new)
+        self._store_rest([string for string in self._path if string not in set(path)], num_common)
+        self._cache.cut(min(num_common, self._cache.num_tokens))
+        self._path = path
+        for string in new:
+            if string not in self._stored or self._cache.num_tokens + len(string.token_ids) < string.num_tokens:
+                break
+            self._cache.append(self._stored[string])
+        if is_wanted and self._cache.num_tokens == trunk.num_tokens:
+            self._cache.cut(trunk.num_tokens - 1)
+        token_ids = [token_id for string in path for token_id in string.token_ids]
+        return tuple(token_ids[self._cache.num_tokens :])
+
+    def _store_rest(self, strings: Sequence[TokenString], start: int) -> None:
+        """Stores the keys and values of strings that the cache has, and that will be cut off after `start` tokens."""
+        lost = [
+            string for string in strings if string not in self._stored and string.num_tokens <= self._cache.num_tokens
+        ]
+        copies = self._cache.copy_tokens(start) if lost else []
+        for string in lost:
+            end = string.num_tokens - start
+            self._stored[string] = copies[end - len(string.token_ids) : end]
+
+    def _check_room(self, num_new: int) -> None:
+        num_stored = sum(map(len, self._stored.values())) + self._cache.num_tokens
+        if num_stored + num_new > self._max_stored:
+            raise OverloadedError(f"too many states are in use: their keys and values take {num_stored} tokens")
+
+    def _forward(self, part: Part) -> tuple[list[Any], list[Any]]:
+        """The rows of a part, and the keys and values of its branches. Its chain is kept."""
+        if self._watch is not None:
+            self._watch.begin_pass()
+        [rows] = self._model.forward([part])
+        if self._watch is not None:
+            self._watch.end_pass()
+        copies = self._cache.copy_branches(part.tree)
+        self._cache.keep(part.tree, None)
+        return rows, copies
+
+
+class _Branches:
+    """The strings to read and those between them and the trunk, as branches of a tree."""
+
+    def __init__(
+        self, trunk: TokenString, strings: Sequence[TokenString], known: Mapping[TokenString, list[Any]]
+    ) -> None:
+        """`known`: keys and values of strings that are stored. They come first, and are not forwarded."""
+        self.token_ids: list[int] = []
+        self.ends: dict[TokenString, int] = {}  # the branch of a string's last token
+        self.stored: list[Any] = []
+        self._parents: list[int | None] = []
+        needed = dict.fromkeys(below for string in strings for below in string.find_path(trunk))
+        for string in needed:
+            if string in known:
+                self._add(string)
+                self.stored += known[string]
+        self.fresh = [string for string in needed if string not in known]
+        for string in self.fresh:
+            self._add(string)
         for string in strings:
-            unread = []
-            ancestor: TokenString | None = string
-            while ancestor is not None and ancestor not in self._stored and ancestor not in fresh:
-                unread.append(ancestor)
-                ancestor = ancestor.parent
-            fresh.update(dict.fromkeys(reversed(unread)))
-        return list(fresh)
+            if string in known:  # its last token is forwarded again, for the logits
+                self.ends[string] = self._add_token(string.token_ids[-1], self._parents[self.ends[string]])
 
-    def _place(self, fresh: Sequence[TokenString]) -> dict[TokenString, _StoredRows]:
-        """Assigns rows to the strings' own tokens."""
-        count = sum(len(string.token_ids) for string in fresh)
-        if len(self._free_rows) < count:
-            self._make_room(count)
-        placed: dict[TokenString, _StoredRows] = {}
-        for string in fresh:
-            rows = [self._free_rows.pop() for _ in string.token_ids]
-            seen = np.empty(0, np.bool_)
-            if string.parent is not None:
-                seen = (placed.get(string.parent) or self._stored[string.parent]).visible
-            visible = np.zeros(max(max(rows) + 1, len(seen)), np.bool_)
-            visible[: len(seen)] = seen
-            visible[rows] = True
-            placed[string] = _StoredRows(rows, visible)
-            self._num_keys = max(self._num_keys, len(visible))
-        return placed
+    def build_tree(self, chain: tuple[int, ...]) -> TokenTree:
+        """The tree of all branches below the chain."""
+        return TokenTree(chain, tuple(self.token_ids), tuple(self._parents))
 
-    def _forward(self, parts: Sequence[_Part], wanted: Sequence[int]) -> npt.NDArray[np.float32]:
-        masks = np.zeros((sum(len(part.token_ids) for part in parts), self._num_keys), np.bool_)
-        rows: list[int] = []
-        depths: list[int] = []
-        for part in parts:
-            count = len(part.token_ids)
-            own_rows = part.stored.rows[-count:]
-            for index in range(count):
-                mask = masks[len(rows) + index]
-                mask[: len(part.stored.visible)] = part.stored.visible
-                mask[own_rows[index + 1 :]] = False
-            rows += own_rows
-            depths += range(part.num_tokens - count, part.num_tokens)
-        token_ids = [token_id for part in parts for token_id in part.token_ids]
-        return self._store.forward(token_ids, rows, depths, masks, wanted)
+    def find_own(self, string: TokenString, copies: list[Any]) -> list[Any]:
+        """Of the keys and values of all branches, those of the string's own tokens."""
+        end = self.ends[string] + 1
+        return copies[end - len(string.token_ids) : end]
 
-    def _make_room(self, count: int) -> None:
-        """Frees the rows of strings that no longer exist. If these are too few, grows the store."""
-        used = {row for stored in self._stored.values() for row in stored.rows}
-        self._num_keys = max(used, default=-1) + 1
-        if self._store.capacity - len(used) < max(count, _NUM_SPARE_ROWS):
-            if len(used) + count > self._max_rows:
-                raise OverloadedError(f"too many states are in use: their keys and values take {len(used)} tokens")
-            self._store.grow(max(self._store.capacity, len(used) + count) + _NUM_ADDED_ROWS)
-        self._free_rows = [row for row in reversed(range(self._store.capacity)) if row not in used]
+    def _add(self, string: TokenString) -> None:
+        end = None if string.parent is None else self.ends.get(string.parent)
+        for token_id in string.token_ids:
+            end = self._add_token(token_id, end)
+        assert end is not None, "a string has tokens"
+        self.ends[string] = end
+
+    def _add_token(self, token_id: int, parent: int | None) -> int:
+        self.token_ids.append(token_id)
+        self._parents.append(parent)
+        return len(self.token_ids) - 1
 
 
 def _normalize(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

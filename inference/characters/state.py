@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference.characters.bundle import END, NUM_OUTCOMES, Bundle, sum_all
-from inference.characters.token_string import TokenReader, TokenString
+from inference.characters.token_string import TokenReader, TokenString, find_common_beginning
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +102,7 @@ class State:
     @cached_property
     def beginning(self) -> TokenString:
         """The longest token string that all strings of the state begin with."""
-        base, *others = [open_text.base for open_text in self.open_texts]
-        while not all(other.begins_with(base) for other in others):
-            assert base.parent is not None, "all strings share one root"
-            base = base.parent
-        return base
+        return find_common_beginning([open_text.base for open_text in self.open_texts])
 
     def draw_member(self, rng: np.random.Generator) -> tuple[TokenString, int]:
         """A token string, sampled by its mass, and how many bytes it goes beyond the text so far."""

@@ -91,14 +91,28 @@ class TokenString:
             string = string.parent
         return string is other
 
-    def find_tokens_since(self, beginning: "TokenString") -> tuple[int, ...]:
-        """The tokens after `beginning`."""
-        parts = []
+    def find_path(self, beginning: "TokenString | None" = None) -> list["TokenString"]:
+        """The strings from the one after `beginning`, or from the root, to this one, each the parent of the next."""
+        path = []
         string: TokenString | None = self
         while string is not None and string is not beginning:
-            parts.append(string.token_ids)
+            path.append(string)
             string = string.parent
-        return tuple([token_id for part in reversed(parts) for token_id in part])
+        return path[::-1]
+
+    def find_tokens_since(self, beginning: "TokenString") -> tuple[int, ...]:
+        """The tokens after `beginning`."""
+        return tuple([token_id for string in self.find_path(beginning) for token_id in string.token_ids])
+
+
+def find_common_beginning(strings: Iterable[TokenString]) -> TokenString:
+    """The longest string that all of them begin with. They have the same root."""
+    common, *others = strings
+    for other in others:
+        while not other.begins_with(common):
+            assert common.parent is not None, "all strings share one root"
+            common = common.parent
+    return common
 
 
 class TokenReader(Protocol):
@@ -111,6 +125,18 @@ class TokenReader(Protocol):
 
         The probabilities sum to one. They exclude special tokens, except those that end the text.
         """
+        ...
+
+
+class PassWatch(Protocol):
+    """Receives a call before and after each forward pass, so that a long request can be monitored and stopped."""
+
+    def begin_pass(self) -> None:
+        """Called before a pass. Raises to prevent it."""
+        ...
+
+    def end_pass(self) -> None:
+        """Called after a pass."""
         ...
 
 

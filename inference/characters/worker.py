@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from inference.characters.watched_reader import PassWatch
+from inference.characters.token_string import PassWatch
 from inference.errors import MidtokenError, OverloadedError, ServerError, describe_failure, to_public_error
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 

@@ -198,6 +198,10 @@ class LanguageModel(Protocol):
         """
         ...
 
+    def copy_logits(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:  # `rows`: of LogitRow; at least one
+        """The logits on the host, [num_rows, vocab_size]. Those of rows of the head that are no tokens may be -inf."""
+        ...
+
     def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
         """One result for each request. The row of the chain's end must be there."""
         ...

@@ -12,24 +12,10 @@ from inference.errors import ModelError
 from inference.model.folder_file import read_folder_file
 from inference.model.language_model import LanguageModel, LoadedModel
 from inference.model.onnx.conversion import find_folder_obstacle, load_onnx_model
-from inference.model.onnx.model import OnnxModel
 from inference.model.onnx.precision import Precision
-from inference.model.onnx.row_store import OnnxRowStore
-from inference.model.row_store import RowStore
 
 _EXACT_DTYPE = "float32"
 _TORCH_PACKAGES = ("torch", "transformers")
-
-
-def new_row_store(model: LanguageModel) -> RowStore:
-    """An empty store for token strings that share their beginnings. Raises OverloadedError."""
-    if isinstance(model, OnnxModel):
-        return OnnxRowStore(model)
-    from inference.model.pytorch.row_store import TorchRowStore  # here, because they load torch
-    from inference.model.pytorch.runner import TorchModel
-
-    assert isinstance(model, TorchModel), "there are two kinds"
-    return TorchRowStore(model.runner)
 
 
 def load_model(config: EngineConfig) -> LoadedModel[LanguageModel]:

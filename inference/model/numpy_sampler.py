@@ -134,6 +134,10 @@ class NumpySampler:
             logits[:, self._padding] = -np.inf
         return [NumpyRow(line.copy()) for line in logits]
 
+    def copy_logits(self, rows: Sequence[NumpyRow]) -> _Logits:
+        """The logits of some rows, [num_rows, vocab_size]."""
+        return np.stack([row.logits for row in rows])
+
     def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
         """One result for each request, whose rows are NumpyRows."""
         return [self._choose(request) for request in requests]

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from inference.characters.service import CharacterService
-from inference.characters.watched_reader import PassWatch
+from inference.characters.token_string import PassWatch
 from inference.config import EngineConfig, config_from_strings
 from inference.errors import ModelError
 from inference.protocol import characters

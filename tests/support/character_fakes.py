@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from inference.characters.model import CharacterModel
 from inference.characters.service import CharacterService
-from inference.characters.watched_reader import PassWatch
+from inference.characters.token_string import PassWatch
 from inference.errors import InvalidRequestError
 from inference.protocol.characters import END
 

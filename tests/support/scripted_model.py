@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from inference.errors import OverloadedError
 from inference.healing.covering import Crossing, Rule
@@ -98,6 +99,9 @@ class ScriptedModel:
     def new_cache(self, num_tokens: int = 256) -> CountingCache:
         self.before_new_cache()
         return CountingCache(self, num_tokens)
+
+    def copy_logits(self, rows: Sequence[CountedRow]) -> npt.NDArray[np.float32]:
+        raise NotImplementedError("this model has no logits")
 
     def new_random_source(self, seed: int | None) -> object:
         self.before_new_random_source()

@@ -62,6 +62,10 @@ class OnnxModel:
         """A random source for one candidate. `None` seeds it from the system."""
         return self._sampler.new_random_source(seed)
 
+    def copy_logits(self, rows: Sequence[NumpyRow]) -> Logits:
+        """The logits of some rows, [num_rows, vocab_size]."""
+        return self._sampler.copy_logits(rows)
+
     def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
         """One result for each request."""
         return self._sampler.choose(requests)

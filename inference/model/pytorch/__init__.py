@@ -4,7 +4,6 @@ loader             a model folder for torch; refuses models by their configurati
 forward_check      refuses models that would give other logits here than in transformers
 position_check     how long sequences may be
 runner             forward passes over the token trees of many sequences, and the engine's interface to them
-row_store          the character-level model's interface to a model
 pool               the keys and values of all sequences, and which of them each row of a pass sees
 transformers_hook  the attention function that transformers calls in each layer
 attention          the attention of a pass, on any device

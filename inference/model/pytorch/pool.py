@@ -75,12 +75,6 @@ class Planes:
             new[:, :, : self._capacity] = old
         self._tensors, self._capacity = grown, capacity
 
-    @torch.inference_mode()
-    def fill_zeros(self, first: int) -> None:
-        """Fills the slots from `first` on with zeros."""
-        for tensor in self._tensors:
-            tensor[:, :, first:] = 0
-
 
 def _purpose(num_tokens: int) -> str:
     return f"the keys and values of {num_tokens} tokens"

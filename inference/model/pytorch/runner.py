@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from inference.errors import MidtokenError, ModelError
@@ -164,6 +165,10 @@ class TorchModel:
         with refusing_when_out_of_memory(f"a step of {len(parts)} sequences"):
             rows = iter(self._sampler.build_rows(self.runner.forward(parts)))
         return [[next(rows) for _ in range(part.num_logit_rows)] for part in parts]
+
+    def copy_logits(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:
+        """The logits of some rows on the host, [num_rows, vocab_size]."""
+        return self._sampler.copy_logits(rows)
 
     def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
         """One result for each request."""

@@ -277,6 +277,12 @@ class TorchSampler:
             torch._foreach_copy_(rows, lines)  # one launch for all of them
         return rows
 
+    def copy_logits(self, rows: Sequence[torch.Tensor]) -> npt.NDArray[np.float32]:
+        """The logits of some rows on the host, [num_rows, vocab_size]. Raises ModelError as `choose`."""
+        logits: npt.NDArray[np.float32] = torch.stack(list(rows)).float().cpu().numpy()
+        _check_finite(logits)
+        return logits
+
     @torch.inference_mode()
     def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
         """One result for each request, whose rows are tensors of `build_rows`.
@@ -289,14 +295,18 @@ class TorchSampler:
         asked = [inquiry.add(request) for request in requests]
         batch = inquiry.build_batch()
         scores = find_scores(self._scorer, batch)
-        if not np.isfinite(scores.log_totals).all():
-            raise ModelError("the model's logits are infinite or no numbers: its weights are damaged or too large")
+        _check_finite(scores.log_totals)
         scored = [_ScoredRequest.build(each, scores) for each in asked]
         unsorted = {
             index: SortedRequest(each.asked, each.offsets) for index, each in enumerate(scored) if each.needs_order
         }
         ordered = dict(zip(unsorted, choose_sorted(list(unsorted.values()), batch, self._ranks), strict=True))
         return [_decide(each, scores, ordered.get(index, ())) for index, each in enumerate(scored)]
+
+
+def _check_finite(numbers: npt.NDArray[Any]) -> None:
+    if not np.isfinite(numbers).all():
+        raise ModelError("the model's logits are infinite or no numbers: its weights are damaged or too large")
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,6 +379,10 @@ class Sampler(Protocol):
 
     def build_rows(self, logits: torch.Tensor) -> Sequence[Any]:
         """A row for each line of `logits`, [num_rows, vocab_size], device."""
+        ...
+
+    def copy_logits(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:
+        """The logits of some rows on the host, [num_rows, vocab_size]."""
         ...
 
     def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:

@@ -13,7 +13,7 @@ from typing import Any  # Triton's objects have no types
 import triton_python_backend_utils as pb_utils  # TritonError and Tensor exist only inside methods
 
 import inference
-from inference.characters.watched_reader import PassWatch
+from inference.characters.token_string import PassWatch
 from inference.characters.worker import CharacterWorker
 from inference.config import EngineConfig, config_from_strings, strings_from_environment
 from inference.errors import MidtokenError, to_public_error

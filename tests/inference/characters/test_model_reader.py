@@ -1,5 +1,8 @@
 """The rows for trees of token strings, compared with a plain forward pass over each string."""
 
+import gc
+import time
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -12,16 +15,18 @@ import transformers
 from inference.characters.loader import load_character_model
 from inference.characters.model import CharacterModel, CoveringSettings
 from inference.characters.model_reader import ModelReader
-from inference.characters.token_string import TokenString
+from inference.characters.service import CharacterService
+from inference.characters.token_string import PassWatch, TokenString
+from inference.characters.worker import CharacterWorker
 from inference.config import EngineConfig
 from inference.errors import ModelError, OverloadedError
+from inference.model.language_model import LanguageModel
 from inference.model.onnx.conversion import load_onnx_model
-from inference.model.onnx.row_store import OnnxRowStore
-from inference.model.pytorch.loader import load_torch_model, load_torch_runner
-from inference.model.pytorch.row_store import TorchRowStore
-from inference.model.pytorch.runner import Runner
-from inference.protocol.characters import CoveringKind
+from inference.model.pytorch.loader import load_torch_model
+from inference.model.pytorch.runner import TorchModel
+from inference.protocol.characters import Ask, CharacterRequest, CoveringKind
 from tests.inference.conftest import MakeModel
+from tests.support.answer_sink import AnswerSink, wait_until_soon
 from tests.support.character_toys import LogProbs, TokenIds, open_toy, spell_out
 from tests.support.tiny_families import KV, LATENT, LAYER_TYPES
 from tests.support.toys import END, toy_tokenizer
@@ -57,12 +62,12 @@ class PlainModel:
         return log_probs
 
 
-def _load(folder: Path) -> Runner:
-    return load_torch_runner(EngineConfig(folder, dtype="float64"))
+def _load(folder: Path) -> TorchModel:
+    return load_torch_model(EngineConfig(folder, dtype="float64")).model
 
 
-def _new_reader(runner: Runner, max_tokens: int = 512, max_rows: int = 4096) -> ModelReader:
-    return ModelReader(TorchRowStore(runner), _TOY.trie, _END_IDS, max_tokens, max_rows)
+def _new_reader(model: LanguageModel, max_stored: int = 4096) -> ModelReader:
+    return ModelReader(model, _TOY.trie, _END_IDS, 512, max_stored)
 
 
 def _assert_read(strings: Sequence[TokenString], plain: PlainModel) -> None:
@@ -87,8 +92,7 @@ def test_each_string_of_a_growing_tree_gets_the_row_of_a_plain_forward_pass(
 @pytest.mark.parametrize("seed", range(5))
 def test_each_string_gets_its_row_on_onnxruntime_too(family: str, seed: int, make_model: MakeModel) -> None:
     folder = make_model(family=family, hidden_size=64, num_attention_heads=4, num_key_value_heads=2)
-    store = OnnxRowStore(load_onnx_model(EngineConfig(folder)).model)
-    _check_growing_tree(PlainModel(folder), ModelReader(store, _TOY.trie, _END_IDS, 512, 4096), Random(seed))
+    _check_growing_tree(PlainModel(folder), _new_reader(load_onnx_model(EngineConfig(folder)).model), Random(seed))
 
 
 def _check_growing_tree(plain: PlainModel, reader: ModelReader, random: Random) -> None:
@@ -125,7 +129,7 @@ def test_a_row_is_a_distribution_over_all_tokens_and_the_end(make_model: MakeMod
 
 def test_several_end_tokens_are_summed_to_one_end(make_model: MakeModel) -> None:
     folder = make_model()
-    one, two = _new_reader(_load(folder)), ModelReader(TorchRowStore(_load(folder)), _TOY.trie, [0, 3], 512, 4096)
+    one, two = _new_reader(_load(folder)), ModelReader(_load(folder), _TOY.trie, [0, 3], 512, 4096)
     ours, other = TokenString((0, 7)), TokenString((0, 7))
 
     one.read([ours])
@@ -141,7 +145,7 @@ def test_several_end_tokens_are_summed_to_one_end(make_model: MakeModel) -> None
 def test_rows_of_dropped_strings_are_reused(make_model: MakeModel) -> None:
     """Reads twenty times as many tokens as there are rows."""
     folder = make_model()
-    plain, reader = PlainModel(folder), _new_reader(_load(folder), max_rows=400)
+    plain, reader = PlainModel(folder), _new_reader(_load(folder), max_stored=400)
     root, random = TokenString((0,)), Random(5)
 
     for _ in range(80):
@@ -155,7 +159,7 @@ def test_states_beyond_the_room_are_refused_and_kept_states_stay_right(
     make_model: MakeModel,
 ) -> None:
     folder = make_model()
-    plain, reader = PlainModel(folder), _new_reader(_load(folder), max_rows=300)
+    plain, reader = PlainModel(folder), _new_reader(_load(folder), max_stored=300)
     root, random = TokenString((0,)), Random(5)
     kept = [root.extend(random.choices(range(5, 600), k=100)) for _ in range(9)]
     with pytest.raises(OverloadedError, match="too many states"):
@@ -231,3 +235,55 @@ def test_a_model_without_an_end_token_is_refused(tmp_path: Path, make_model: Mak
 def test_a_loaded_model_starts_with_its_start_token_or_the_end_token(make_model: MakeModel) -> None:
     assert load_torch_model(EngineConfig(make_model("llama3"))).tokenizer.start_ids == (4,)
     assert load_torch_model(EngineConfig(make_model("qwen"))).tokenizer.start_ids == tuple(_END_IDS)
+
+
+class _StoppedWatch:
+    """Stops the question at one of its forward passes, and counts the passes."""
+
+    def __init__(self, watch: PassWatch, sink: AnswerSink, num_passes: int) -> None:
+        self._watch, self._sink, self._num_left = watch, sink, num_passes
+
+    def begin_pass(self) -> None:
+        self._num_left -= 1
+        assert self._num_left >= 0, "a cancelled question goes on"
+        self._sink.cancelled = self._num_left == 0
+        time.sleep(0.03)  # longer than the interval between checks for a cancel
+        self._watch.begin_pass()
+
+    def end_pass(self) -> None:
+        self._watch.end_pass()
+
+
+@pytest.mark.parametrize("covering", ["canonical", "single", "beam"])
+@pytest.mark.parametrize("ask", [Ask.SURPRISAL, Ask.SAMPLE, Ask.COMPLETE])
+def test_a_real_question_stops_between_two_forward_passes_and_its_states_are_freed(
+    covering: str, ask: Ask, make_model: MakeModel
+) -> None:
+    loaded = load_onnx_model(EngineConfig(make_model(hidden_size=64, num_attention_heads=4, num_key_value_heads=2)))
+    sink = AnswerSink()
+    readers: list[weakref.ref[ModelReader]] = []
+
+    def load(watch: PassWatch) -> CharacterService:
+        def new_reader() -> ModelReader:
+            stopped = _StoppedWatch(watch, sink, num_passes=3)
+            reader = ModelReader(loaded.model, loaded.tokenizer.trie, _END_IDS, 512, 4096, stopped)
+            readers.append(weakref.ref(reader))
+            return reader
+
+        return CharacterService(
+            CharacterModel(loaded.tokenizer.encoder, loaded.tokenizer.trie, loaded.tokenizer.start_ids, new_reader)
+        )
+
+    worker = CharacterWorker(load)
+    gc.collect()
+    gc.disable()
+    try:
+        text = b"as a1 's\n sas" * 50
+        request = CharacterRequest(text, ask=ask, covering=CoveringKind(covering), max_bytes=4096, max_tokens=4096)
+        worker.submit(request, sink)
+        assert sink.error == "the request was cancelled"
+        wait_until_soon(lambda: worker.measure_heartbeat_ms() == 0)
+        assert [reader() for reader in readers] == [None]
+    finally:
+        gc.enable()
+        worker.close()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from inference.characters.watched_reader import PassWatch
+from inference.characters.token_string import PassWatch
 from inference.characters.worker import CharacterWorker
 from inference.errors import InvalidRequestError, ModelError, OverloadedError
 from inference.protocol.characters import CharacterAnswer, CharacterRequest, Generated

@@ -126,6 +126,8 @@ def test_logits_that_are_no_numbers_are_refused(wrong: float) -> None:
 
     with pytest.raises(ModelError, match="infinite or no numbers"):
         sampler.choose([_build_request(sampler, sampler.build_rows(logits), _GREEDY)])
+    with pytest.raises(ModelError, match="infinite or no numbers"):
+        sampler.copy_logits(sampler.build_rows(logits))
 
 
 @pytest.mark.parametrize("sampling", [Sampling(5.0, 1.0), Sampling(5.0, 0.95)])

@@ -50,15 +50,6 @@ def test_a_larger_capacity_keeps_what_is_there() -> None:
     assert _read(planes, 5) == [0, 1, 2, 3, 4, 5]
 
 
-def test_slots_are_zeroed_in_all_planes() -> None:
-    planes = _build()
-
-    planes.fill_zeros(2)
-
-    assert _read(planes, 2) == [0, 1, 2, 3, 4, 5]
-    assert all(not states[:, 2:].any() for layer in range(3) for states in planes.find(layer))
-
-
 def test_planes_without_memory_are_an_overloaded_error() -> None:
     with pytest.raises(OverloadedError, match="keys and values of"):
         _build(1 << 48)
