@@ -2,16 +2,16 @@
 
 import argparse
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Self
 
 from inference.serving.client import Client
 from inference.serving.shared_server import ServerLease, lease_server
-from midtoken.arguments.server import ServerArguments
-from midtoken.arguments.server_address import ServerAddress
-from midtoken.display.terminal import show_waiting
+from midtoken.server import ServerAddress, ServerArguments
 
+_WAITING = "waiting for the completion server (its first start takes some seconds) …"
 _IDLE_S = 900.0  # the shared server runs this long without clients, in case an editor is opened again
 
 
@@ -50,6 +50,18 @@ class Connection(Client):
         await super().close()
         if self._lease is not None:
             self._lease.close()
+
+
+@contextmanager
+def show_waiting() -> Iterator[None]:
+    """While the block runs, shows on stderr that the command waits for its server."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console  # here, because importing it takes as long as a completion
+
+    with Console(stderr=True).status(_WAITING):
+        yield
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from inference.serving.triton_installation import IMPORT_ROOT
-from midtoken.resources import find_default_model, find_model_repository
+from midtoken.installed import find_default_model, find_model_repository
 from tests.support.installations import PACKAGES, Installation
 
 pytestmark = pytest.mark.e2e
@@ -55,7 +55,7 @@ def test_the_wheel_contains_the_page_of_the_playground_if_it_was_built(wheel: Pa
 
 
 def test_resources_are_found_in_an_installed_wheel(light_installation: Installation) -> None:
-    script = "from midtoken.resources import *; print(find_model_repository(), find_default_model())"
+    script = "from midtoken.installed import *; print(find_model_repository(), find_default_model())"
     done = light_installation.run(light_installation.python, "-c", script)
     package = light_installation.site_packages / "midtoken"
     assert done.stdout.split() == [str(package / "model_repository"), str(package / "default_model")], done.stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 from inference.config import EngineConfig
 from inference.serving.endpoint import Endpoint
 from inference.serving.launcher import ServerOptions, TritonServer
-from midtoken.resources import find_model_repository
+from midtoken.installed import find_model_repository
 
 
 @asynccontextmanager

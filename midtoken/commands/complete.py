@@ -3,12 +3,12 @@
 import argparse
 import asyncio
 import sys
+from typing import TextIO
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, Extent, Healing
-from midtoken.arguments.cursor import Cursor, read_cursor
-from midtoken.arguments.parser import add_connection_arguments
 from midtoken.connection import open_connection
-from midtoken.display.terminal import print_dim
+from midtoken.input_text import Cursor, read_cursor
+from midtoken.server_arguments import add_connection_arguments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,3 +65,11 @@ async def _print_stream(options: argparse.Namespace, request: CompletionRequest,
             print(chunk.text, end="", flush=True)
     print()
     return chunk
+
+
+def print_dim(text: str, stream: TextIO) -> None:
+    """Prints the text dimmed, without a line end, if the stream is a terminal."""
+    if stream.isatty():
+        from rich.console import Console  # here, because importing it takes as long as a completion
+
+        Console(file=stream).print(text, end="", style="dim", markup=False, highlight=False)

@@ -12,14 +12,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from midtoken.arguments.parser import add_connection_arguments
-from midtoken.checks.check import Check, Mark
-from midtoken.checks.document import check_document
-from midtoken.checks.editors import check_editors
-from midtoken.checks.environment import check_packages, check_python
-from midtoken.checks.programs import Programs
-from midtoken.checks.server import check_server
-from midtoken.resources import DEFAULT_MODEL_LANGUAGES
+from midtoken.checks import Check, Mark, check_document, check_packages, check_python, check_server
+from midtoken.editor_checks import Programs, check_editors
+from midtoken.installed import DEFAULT_MODEL_LANGUAGES
+from midtoken.server_arguments import add_connection_arguments
 
 _STYLES = {Mark.GOOD: "green", Mark.NOTE: "yellow", Mark.WRONG: "bold red"}
 _WAITING = "checking the completion server (its first start takes some seconds) …"

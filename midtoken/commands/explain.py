@@ -16,12 +16,11 @@ from inference.protocol.completion import (
     Extent,
     Healing,
 )
-from midtoken.answer import Answer, complete
-from midtoken.arguments.cursor import Cursor, read_cursor
-from midtoken.arguments.parser import add_connection_arguments
+from midtoken.answer import Answer, complete, find_shares
 from midtoken.connection import Connection, open_connection
-from midtoken.display.graphemes import mark_blanks
-from midtoken.display.shares import find_shares
+from midtoken.graphemes import mark_blanks
+from midtoken.input_text import Cursor, read_cursor
+from midtoken.server_arguments import add_connection_arguments
 
 _TOKEN_STYLES = ("black on bright_blue", "black on bright_cyan")
 _BAR_CELLS = 20

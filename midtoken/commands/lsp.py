@@ -11,8 +11,8 @@ from typing import NoReturn
 
 from lsp_server.backend import CompletionBackend
 from lsp_server.stdio import serve_stdio
-from midtoken.arguments.parser import add_connection_arguments
-from midtoken.resources import DEFAULT_MODEL_LANGUAGES
+from midtoken.installed import DEFAULT_MODEL_LANGUAGES
+from midtoken.server_arguments import add_connection_arguments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,14 +13,19 @@ from rich.text import Text
 
 from inference.errors import ServerError
 from inference.protocol.characters import MAX_MEMBERS, CoveringMember, NextByte
-from midtoken.arguments.character_request import add_character_arguments, build_request, read_context
-from midtoken.arguments.cursor import read_cursor
-from midtoken.arguments.parser import add_connection_arguments
-from midtoken.arguments.text_file import read_file
+from midtoken.answer import find_unfinished, name_byte
 from midtoken.connection import open_connection
-from midtoken.display.byte_names import find_unfinished, name_byte
-from midtoken.display.graphemes import mark_blanks
-from midtoken.text_pieces import TextPiece, split_tail
+from midtoken.graphemes import mark_blanks
+from midtoken.input_text import (
+    TextPiece,
+    add_character_arguments,
+    build_request,
+    read_context,
+    read_cursor,
+    read_file,
+    split_tail,
+)
+from midtoken.server_arguments import add_connection_arguments
 
 _BAR_CELLS = 24
 _NUM_CHARS_SHOWN = 60

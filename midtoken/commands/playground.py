@@ -14,14 +14,10 @@ from pathlib import Path
 
 from inference.errors import LaunchError
 from inference.serving.endpoint import ADDRESS
-from midtoken.arguments.parser import add_connection_arguments, build_connection_arguments
-from midtoken.arguments.server import ServerArguments
-from midtoken.arguments.server_address import ServerAddress
 from midtoken.connection import Connection
-from midtoken.extras import require_playground_packages
-from midtoken.playground.gate import Gate
-from midtoken.playground.link import Link
-from midtoken.resources import find_playground_page
+from midtoken.installed import find_playground_page, require_playground_packages
+from midtoken.server import ServerAddress, ServerArguments
+from midtoken.server_arguments import add_connection_arguments, build_connection_arguments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +41,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _serve(options: argparse.Namespace, page: Path) -> None:
-    from midtoken.playground.app import Playground, start_app  # here, because aiohttp is optional
+    from midtoken.playground.app import Gate, Playground, start_app  # here, because aiohttp is optional
+    from midtoken.playground.asker import Link
 
     _cancel_at_signals()
     listener = _listen(options.port)

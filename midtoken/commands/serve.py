@@ -15,8 +15,8 @@ from inference.serving.endpoint import ADDRESS, Endpoint, find_free_endpoint, re
 from inference.serving.launcher import MAX_STALL_S, ServerOptions, TritonServer
 from inference.serving.shared_server import Registration, ServerEntry
 from inference.serving.supervisor import RestartPolicy, keep_running
-from midtoken.arguments.parser import add_server_arguments
-from midtoken.arguments.server import ServerArguments
+from midtoken.server import ServerArguments
+from midtoken.server_arguments import add_server_arguments
 
 _DEFAULT_POLICY = RestartPolicy()
 

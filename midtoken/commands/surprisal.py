@@ -14,14 +14,11 @@ from rich.console import Console
 
 from inference.errors import InvalidRequestError, ServerError
 from inference.protocol.characters import Ask, Surprisals
-from midtoken.arguments.character_request import add_character_arguments, build_request, read_context
-from midtoken.arguments.parser import add_connection_arguments
-from midtoken.arguments.text_file import read_file
 from midtoken.connection import open_connection
-from midtoken.display.scored_text import ScoredText
-from midtoken.display.surprisal_colors import build_legend, paint_line
-from midtoken.extras import require_plot_packages
-from midtoken.text_pieces import split_pieces
+from midtoken.input_text import add_character_arguments, build_request, read_context, read_file, split_pieces
+from midtoken.installed import require_plot_packages
+from midtoken.scored_text import ScoredText, build_legend, paint_line
+from midtoken.server_arguments import add_connection_arguments
 
 _DESCRIPTION = """A terminal shows the text coloured by its surprisal. The surprisal of a character is the sum over its
 bytes. Elsewhere, or with NO_COLOR=1, each line of the text becomes three columns, separated by tabs: bits per byte,
@@ -77,7 +74,7 @@ def _parse_picture(name: str) -> Path:
 
 def _load_plotter() -> Callable[[ScoredText, Path], None]:
     require_plot_packages()
-    from midtoken.display.surprisal_plot import draw_surprisals  # here, because matplotlib is optional
+    from midtoken.surprisal_plot import draw_surprisals  # here, because matplotlib is optional
 
     return draw_surprisals
 

@@ -1,16 +1,69 @@
-"""The web application of the playground: who may ask, the page's files, and its WebSockets."""
+"""The web application of the playground: who may ask, the page's files, and its WebSockets.
 
+Any program of this machine, and any web page in the user's browser, can send requests to a port on loopback. Three
+things tell them apart:
+
+- the token: a random part of the address that other programs and pages cannot guess;
+- `Host`: a page whose name was made to point at loopback (DNS rebinding) sends its own name;
+- `Origin`: browsers say which page opens a WebSocket, and same-origin rules do not stop it.
+"""
+
+import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from midtoken.playground.gate import Gate
-from midtoken.playground.link import Link
+from inference.serving.endpoint import ADDRESS
+from midtoken.playground.asker import Link
 from midtoken.playground.sockets import PageSockets
+
+_NUM_TOKEN_BYTES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The address of one playground."""
+
+    port: int
+    token: str
+
+    @classmethod
+    def create(cls, port: int) -> Self:
+        """Returns a gate with a new random token."""
+        return cls(port, secrets.token_urlsafe(_NUM_TOKEN_BYTES))
+
+    @property
+    def base_path(self) -> str:
+        """The path of the page, which begins all others."""
+        return f"/{self.token}/"
+
+    @property
+    def url(self) -> str:
+        """The address of the page."""
+        return f"http://{ADDRESS}:{self.port}{self.base_path}"
+
+    def find_refusal(self, path: str, headers: Mapping[str, str], *, needs_origin: bool) -> str | None:
+        """Returns why a request is refused, in words for a person; None if it is one of the page's own.
+
+        `needs_origin`: the request opens a WebSocket, for which browsers always send an Origin.
+        """
+        host, origin = headers.get("Host"), headers.get("Origin")
+        if host not in (f"{ADDRESS}:{self.port}", f"localhost:{self.port}"):
+            return f"The playground answers only at {ADDRESS}:{self.port} and localhost:{self.port}."
+        if origin is None and needs_origin:
+            return "The playground opens a WebSocket only for its own page."
+        if origin is not None and origin != f"http://{host}":
+            return "The playground answers only its own page, not another site."
+        first = path.split("/")[1] if path.count("/") >= 2 else ""
+        if not secrets.compare_digest(first.encode(errors="surrogateescape"), self.token.encode()):
+            return "This address has no valid token. Open the address that `midtoken playground` has printed."
+        return None
+
 
 _END_S = 3.0  # open requests are given this time when the playground ends
 

@@ -16,8 +16,7 @@ from inference.protocol.completion import CompletionRequest, Extent, Healing
 from inference.serving.client import Client
 from inference.serving.endpoint import find_free_endpoint
 from midtoken.answer import Answer, complete
-from midtoken.playground.messages import HealingPicture, Question
-from midtoken.playground.pictures import draw_healing, draw_next_byte
+from midtoken.playground.pictures import HealingPicture, Question, draw_healing, draw_next_byte
 from tests.support.playground import Page, RunningPlayground, find_missing, open_page, run_playground
 from tests.support.servers import RunningServer, find_processes, wait_until
 

@@ -1,5 +1,7 @@
 import argparse
 import asyncio
+import io
+import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any  # grpc has no types
@@ -12,9 +14,10 @@ from inference.errors import ServerUnreachableError
 from inference.protocol.arrays import Array, asks_for_heartbeat, heartbeat_to_arrays
 from inference.protocol.completion import CompletionRequest
 from inference.serving.endpoint import find_free_endpoint
-from midtoken.arguments.parser import add_connection_arguments
-from midtoken.connection import Connection
+from midtoken.connection import Connection, show_waiting
+from midtoken.server_arguments import add_connection_arguments
 from tests.support.fake_triton import ModelCall, answer_heartbeats, build_last_chunk, run_fake_triton
+from tests.support.servers import wait_until
 
 
 def _ignore(_line: str) -> None:
@@ -94,3 +97,12 @@ async def test_nothing_is_sent_in_plain_text_to_a_server_that_should_use_tls(ca_
 
 async def _complete(call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
     yield heartbeat_to_arrays(0.0) if asks_for_heartbeat(call.arrays) else build_last_chunk("done")
+
+
+def test_waiting_is_shown_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", stream)
+    with show_waiting():
+        wait_until(lambda: "waiting for the completion server" in stream.getvalue())

@@ -23,7 +23,7 @@ from inference.protocol import characters
 from inference.protocol.arrays import HEARTBEAT, HEARTBEAT_ANSWER_TYPES, HEARTBEAT_TYPES, Array, heartbeat_from_arrays
 from inference.protocol.characters import Ask, CharacterRequest, Generated, Surprisals
 from inference.serving.triton_installation import IMPORT_ROOT
-from midtoken.resources import find_model_repository
+from midtoken.installed import find_model_repository
 from tests.support.character_fakes import ScriptedCharacterModel, build_scripted_service
 from tests.support.fakes import FakeRequest, FakeTriton
 

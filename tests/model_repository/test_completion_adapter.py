@@ -26,7 +26,7 @@ from inference.protocol.arrays import (
     heartbeat_from_arrays,
 )
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
-from midtoken.resources import find_model_repository
+from midtoken.installed import find_model_repository
 from tests.support.engine_bench import ScriptedBench, assert_soon, build_scripted_bench
 from tests.support.fakes import ChunkSink, FakeRequest, FakeTriton
 from tests.support.servers import wait_until

@@ -18,7 +18,7 @@ from inference.errors import LaunchError
 from inference.serving.endpoint import Endpoint
 from inference.serving.shared_server import ServerEntry
 from inference.serving.triton_installation import IMPORT_ROOT
-from midtoken.resources import find_default_model, find_model_repository
+from midtoken.installed import find_default_model, find_model_repository
 
 _PR_SET_PDEATHSIG = 1
 

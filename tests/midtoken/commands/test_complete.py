@@ -1,14 +1,15 @@
 """The request of `midtoken complete`. tests/e2e/test_commands.py uses a real server."""
 
 import argparse
+import io
 from pathlib import Path
 
 import pytest
 
 from inference.errors import InvalidRequestError
 from inference.protocol.completion import CompletionRequest, Extent, Healing
-from midtoken.arguments.cursor import Cursor
-from midtoken.commands.complete import add_arguments, build_request
+from midtoken.commands.complete import add_arguments, build_request, print_dim
+from midtoken.input_text import Cursor
 
 _CURSOR = Cursor(Path("app.py"), "return Nod", "\nrest")
 
@@ -51,3 +52,15 @@ def test_the_error_for_an_unknown_strategy_lists_the_known_ones(capsys: pytest.C
         _parse("--healing=magic")
     message = capsys.readouterr().err
     assert all(str(healing) in message.rpartition("choose from")[2] for healing in Healing)
+
+
+@pytest.mark.parametrize(("is_terminal", "shown"), [(True, True), (False, False)])
+def test_dim_text_is_written_unchanged_to_a_terminal_only(
+    is_terminal: bool, shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: is_terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    print_dim("[red]    self.x[0]", stream)
+    assert ("[red]    self.x[0]" in stream.getvalue()) is shown
+    assert not stream.getvalue().endswith("\n")

@@ -8,8 +8,8 @@ from rich.console import Console
 
 from inference.protocol.completion import CompletionChunk, CompletionStats, ExplainedNode, Explanation, Healing
 from midtoken.answer import Answer
-from midtoken.arguments.cursor import Cursor
 from midtoken.commands.explain import render
+from midtoken.input_text import Cursor
 
 _EXPLANATION = Explanation(
     kept_tail=("class", " Node", "\n"),

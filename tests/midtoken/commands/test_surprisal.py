@@ -6,7 +6,7 @@ import pytest
 
 from midtoken.cli import main
 from midtoken.commands.surprisal import format_lines
-from midtoken.display.scored_text import ScoredText
+from midtoken.scored_text import ScoredText
 
 _TEXT = "é = 1\r\n\tx\n\nend".encode()
 

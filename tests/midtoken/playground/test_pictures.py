@@ -1,15 +1,60 @@
 import dataclasses
+import json
 import math
 
 import pytest
 
-from inference.errors import ServerError
+from inference.errors import InvalidRequestError, ServerError
 from inference.protocol.characters import CoveringMember, NextByte
 from inference.protocol.completion import CompletionChunk, CompletionStats, ExplainedNode, FinishReason, Healing
 from midtoken.answer import Answer
-from midtoken.playground.messages import Cell, HealingPicture, Question
-from midtoken.playground.pictures import draw_healing, draw_next_byte, draw_strategy
+from midtoken.playground.pictures import (
+    Cell,
+    Failure,
+    HealingPicture,
+    Question,
+    Waiting,
+    draw_healing,
+    draw_next_byte,
+    draw_strategy,
+    read_question,
+    to_json,
+)
 from tests.support.playground_fakes import EXACT, EXPLANATION, NEXT_BYTE
+
+
+def test_a_question_is_read() -> None:
+    text = json.dumps({"number": 3, "prefix": "a\n😀", "suffix": ""})
+    assert read_question(text) == Question(3, "a\n😀", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "null",
+        "{",
+        '{"number": 1, "prefix": "a"}',
+        '{"number": "1", "prefix": "a", "suffix": ""}',
+        '{"number": 1, "prefix": 2, "suffix": ""}',
+        "[" * 100_000,
+    ],
+)
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequestError, match="an object with number, prefix and suffix"):
+        read_question(text)
+
+
+def test_messages_are_told_apart_by_their_kind() -> None:
+    assert json.loads(to_json(Waiting(3))) == {"number": 3, "kind": "waiting"}
+    assert json.loads(to_json(Failure(3, "healing", "why"))) == {
+        "number": 3,
+        "part": "healing",
+        "text": "why",
+        "kind": "failure",
+    }
+
 
 _QUESTION = Question(7, "def make():\n    return Nod", "\n")
 

@@ -1,1 +1,0 @@
-"""Command-line arguments that several subcommands share, and the objects that are built from them."""

@@ -1,0 +1,236 @@
+"""The checks of `midtoken doctor`: each returns what it found, and what to do where something is wrong."""
+
+import argparse
+import json
+import platform
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from lsprotocol.types import PositionEncodingKind, TextDocumentItem
+from packaging.requirements import Requirement
+
+from inference.errors import LaunchError, MidtokenError, ServerUnreachableError
+from inference.protocol.completion import CompletionRequest, Extent
+from lsp_server.documents import Document
+from lsp_server.no_suggestion import find_document_reason
+from lsp_server.privacy.exclusion import Policy
+from lsp_server.privacy.guard import Guard
+from lsp_server.settings import Settings
+from midtoken.connection import Connection
+from midtoken.errors import MissingPackagesError, ServerAddressError
+from midtoken.server import ServerArguments
+
+
+class Mark(Enum):
+    """How it stands."""
+
+    GOOD = "✓"
+    NOTE = "!"  # completions work all the same
+    WRONG = "✗"  # completions do not work
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the report."""
+
+    mark: Mark
+    what: str
+    advice: str = ""  # one sentence on what to do
+
+
+def good(what: str) -> Check:
+    """Returns a check that found nothing wrong."""
+    return Check(Mark.GOOD, what)
+
+
+def note(what: str, advice: str = "") -> Check:
+    """Returns a check that found something to know."""
+    return Check(Mark.NOTE, what, advice)
+
+
+def wrong(what: str, advice: str) -> Check:
+    """Returns a check that found why there are no completions."""
+    return Check(Mark.WRONG, what, advice)
+
+
+_PYTHON = (3, 11)  # as in pyproject.toml
+_PURPOSES = {
+    "server": "a completion server on this machine",
+    "torch": "GPUs and more model families",
+    "plot": "midtoken surprisal --plot",
+}
+
+
+def check_python(found: tuple[int, int] = sys.version_info[:2]) -> Check:
+    """Checks the version of the interpreter."""
+    what = f"Python {platform.python_version()}, {sys.executable}"
+    if found == _PYTHON:
+        return good(what)
+    return note(what, f"Only Python {_PYTHON[0]}.{_PYTHON[1]} is tested; install midtoken there if something fails.")
+
+
+def check_packages(needs_server: bool) -> Iterator[Check]:
+    """Checks the packages of midtoken and of each extra. Without a server of its own, only the first are needed."""
+    try:
+        requirements = [Requirement(text) for text in requires("midtoken") or ()]
+    except PackageNotFoundError:
+        yield note(
+            "midtoken is not installed, but runs from its folder", "Run make setup to have it with all it needs."
+        )
+        return
+    yield _check_extra("", requirements, is_needed=True)
+    for extra in _PURPOSES:
+        yield _check_extra(extra, requirements, is_needed=needs_server and extra == "server")
+
+
+def _check_extra(extra: str, requirements: list[Requirement], is_needed: bool) -> Check:
+    name = f"midtoken[{extra}]" if extra else "midtoken"
+    wanted = [each for each in requirements if _belongs_to(each, extra)]
+    found = {each.name: _find_version(each.name) for each in wanted}
+    missing = [package for package, found_version in found.items() if found_version is None]
+    old = [str(each) for each in wanted if (have := found[each.name]) is not None and have not in each.specifier]
+    shown = ", ".join(f"{package} {have}" for package, have in found.items() if have is not None)
+    purpose = f" for {_PURPOSES[extra]}" if extra else f" {_find_version('midtoken')}"
+    advice = f"Run {sys.executable} -m pip install '{name}'."
+    if not missing and not old:
+        return good(f"{name}{purpose}: {shown}")
+    problem = "; ".join([*(f"{each} is missing" for each in missing), *(f"{each} is not met" for each in old)])
+    if is_needed:
+        return wrong(f"{name}{purpose}: {problem}", advice)
+    return note(f"{name}{purpose}: {problem}", f"If you want that: {advice[0].lower()}{advice[1:]}")
+
+
+def _belongs_to(requirement: Requirement, extra: str) -> bool:
+    marker = requirement.marker
+    if marker is None:
+        return not extra
+    return marker.evaluate({"extra": extra}) and not (extra and marker.evaluate({"extra": ""}))
+
+
+def _find_version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+_MODEL_FILES = ("config.json", "tokenizer.json")
+_INDEX = "model.safetensors.index.json"
+
+
+def check_model_folder(folder: Path) -> Check:
+    """Checks that the files of a model are there. Whether it can be served, its first completion says."""
+    missing = [name for name in _MODEL_FILES if not (folder / name).is_file()]
+    try:
+        missing += [name for name in _list_weights(folder) if not (folder / name).is_file()]
+    except (OSError, ValueError, AttributeError, KeyError, TypeError):  # not JSON, or not that of an index
+        missing.append(f"a readable {_INDEX}")
+    if missing:
+        advice = "Install midtoken again, or name a complete model folder in Hugging Face layout with --model."
+        return wrong(f"model {folder}: {', '.join(missing)} missing", advice)
+    num_bytes = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
+    return good(f"model {folder}, {num_bytes / 1e6:,.0f} MB")
+
+
+def _list_weights(folder: Path) -> list[str]:
+    if (folder / _INDEX).is_file():
+        return sorted(set(json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
+    return [] if any(folder.glob("*.safetensors")) or any(folder.glob("*.bin")) else ["*.safetensors"]
+
+
+# The example of the README. Its cursor is in the middle of a token.
+_PREFIX = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
+_REST = "e"
+_WITH_ADVICE = (LaunchError, MissingPackagesError, ServerAddressError)
+
+
+async def check_server(options: argparse.Namespace) -> AsyncIterator[Check]:
+    """Checks the model, finds or starts the server, and asks for a completion."""
+    if options.server is None:
+        for check in _check_model(options):
+            yield check
+            if check.mark is Mark.WRONG:
+                return
+    started_at = time.perf_counter()
+    try:
+        connection = await Connection.open(options, on_progress=lambda _line: None)
+    except MidtokenError as error:
+        yield _describe_failure("completion server", error)
+        return
+    took_s = time.perf_counter() - started_at
+    try:
+        yield good(await _describe_server(connection, took_s))
+        yield await _check_completion(connection, is_default=options.model is None and options.server is None)
+    except MidtokenError as error:
+        yield _describe_failure("a completion", error)
+    finally:
+        await connection.close()
+
+
+def _check_model(options: argparse.Namespace) -> list[Check]:
+    try:
+        arguments = ServerArguments.from_options(options)
+        was_running = arguments.entry.is_served()
+    except MidtokenError as error:
+        return [_describe_failure("completion server", error)]
+    state = "is running already" if was_running else "is not running, so it is started now"
+    return [check_model_folder(arguments.model.model_dir), good(f"your shared server {state}")]
+
+
+async def _describe_server(connection: Connection, took_s: float) -> str:
+    version = await connection.read_server_version()
+    stalled_ms = await connection.read_heartbeat_ms()
+    state = "idle" if stalled_ms == 0 else f"busy, its last step was {stalled_ms:.0f} ms ago"
+    return f"completion server at {connection.address.url}: {version}, {state}, connected in {took_s:.1f} s"
+
+
+async def _check_completion(connection: Connection, is_default: bool) -> Check:
+    started_at = time.perf_counter()
+    request = CompletionRequest(_PREFIX, max_tokens=8, extent=Extent.SINGLE_LINE)
+    text = "".join([chunk.text async for chunk in connection.stream(request)])
+    took_ms = 1e3 * (time.perf_counter() - started_at)
+    what = f"a completion in the middle of a token: `return Nod` goes on with `{text}` after {took_ms:.0f} ms"
+    if is_default and text != _REST:
+        advice = f"The default model should say `{_REST}`; install midtoken again, and report it if that does not help."
+        return note(what, advice)
+    return good(what)
+
+
+def _describe_failure(what: str, error: MidtokenError) -> Check:
+    """The messages of these errors are for users, and most of them say what to do."""
+    problem, _, log = str(error).strip().partition("\n")
+    if log.strip():
+        return wrong(f"{what}: {problem}", f"The last line of its log: {log.strip().rpartition(chr(10))[2]}")
+    if isinstance(error, ServerUnreachableError):
+        return wrong(f"{what}: {problem}", "Start it there with midtoken serve, or leave --server out.")
+    return wrong(f"{what}: {problem}", "" if isinstance(error, _WITH_ADVICE) else "Its log may say more.")
+
+
+_LANGUAGES = {".py": "python", ".pyi": "python"}  # the identifiers that editors give files with these endings
+
+
+def check_document(path: Path, environment: Mapping[str, str], model_languages: tuple[str, ...] | None) -> Check:
+    """Checks a file with the default settings. Those of an editor are not known here.
+
+    `model_languages`: the languages that the model knows; None: any.
+    """
+    path = path.absolute()
+    try:
+        text = path.read_bytes().decode() if path.exists() else ""
+    except OSError as error:
+        return wrong(f"{path} cannot be read: {error.strerror}", "Correct its path or its permissions.")
+    except UnicodeDecodeError:
+        return wrong(f"{path} is not UTF-8, so it is no text that can be completed", "Convert it if it is text.")
+    language = _LANGUAGES.get(path.suffix, path.suffix.removeprefix("."))
+    document = Document(TextDocumentItem(path.as_uri(), language, 0, text), PositionEncodingKind.Utf8)
+    found = find_document_reason(document, Settings(), model_languages, Guard(Policy(environment)))
+    if found is not None:
+        return wrong(f"{path} gets no suggestions ({found.reason}): {found.message}", "")
+    if not path.exists():
+        return note(f"{path} does not exist yet; it would get suggestions")
+    return good(f"{path} gets suggestions, unless the settings of your editor exclude it")

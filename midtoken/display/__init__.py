@@ -1,1 +1,0 @@
-"""Draws text and its surprisal in a terminal or in a picture."""

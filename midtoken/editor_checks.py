@@ -1,0 +1,133 @@
+"""The editors on the path, and whether midtoken is set up in them, as far as that can be seen."""
+
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any  # what is in a TOML file
+
+from midtoken.checks import Check, good, note
+
+_TIMEOUT_S = 20.0
+
+
+class Programs:
+    """The programs on the path of an environment."""
+
+    def __init__(self, environment: Mapping[str, str], timeout_s: float = _TIMEOUT_S) -> None:
+        self._environment = dict(environment)
+        self._timeout_s = timeout_s
+
+    def find(self, name: str) -> str | None:
+        """Returns where a program is."""
+        return shutil.which(name, path=self._environment.get("PATH", ""))
+
+    def read_output(self, command: Sequence[str]) -> str | None:
+        """Returns what a command prints; None if it fails or takes too long."""
+        try:
+            done = subprocess.run(
+                command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=self._timeout_s,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout if done.returncode == 0 else None
+
+
+_GUIDE = "editors/{}/README.md says how"
+_OLDEST_NEOVIM = (0, 12)
+_FIND_PLUGIN = "lua io.stdout:write(pcall(require, 'midtoken') and 'found' or 'missing')"
+_NOT_AS_EXPECTED = (AttributeError, KeyError, TypeError)  # for TOML with other things in it than Helix has
+_EXTENSION = re.compile(r"(?m)^midtoken\.midtoken(?:@(\S+))?$")
+
+
+def check_editors(programs: Programs, environment: Mapping[str, str], folder: Path) -> Iterator[Check]:
+    """Checks each editor that is found. `folder`: the current one, where Helix may have settings of a project."""
+    found = False
+    for name, check in (("nvim", _check_neovim), ("code", _check_vscode), ("code-server", _check_vscode)):
+        path = programs.find(name)
+        if path is not None:
+            found = True
+            yield check(programs, path)
+    helix = programs.find("hx") or programs.find("helix")
+    if helix is not None:
+        found = True
+        yield _check_helix(programs, helix, [_find_helix_folder(environment), folder / ".helix"])
+    emacs = programs.find("emacs")
+    if emacs is not None:
+        found = True
+        shown = _read_version(programs, emacs, r"GNU Emacs (\S+)")
+        yield good(f"Emacs {shown}: any LSP client can start `midtoken lsp`; its set-up is not checked")
+    if not found:
+        advice = "Put nvim, hx, code or code-server on the path if you use one of them."
+        yield note("no editor that is known here is on the path", advice)
+
+
+def _check_neovim(programs: Programs, path: str) -> Check:
+    shown = _read_version(programs, path, r"NVIM v(\S+)")
+    numbers = tuple(int(number) for number in re.findall(r"\d+", shown)[:2])
+    if numbers < _OLDEST_NEOVIM:
+        return note(f"Neovim {shown}", "Ghost text needs Neovim 0.12 or newer, so please update it.")
+    answer = programs.read_output([path, "--headless", "-c", _FIND_PLUGIN, "-c", "qa!"])
+    if answer is not None and answer.strip().endswith("found"):
+        return good(f"Neovim {shown} with the plug-in; :checkhealth midtoken says more")
+    missing = f"Add the plug-in to its configuration: {_GUIDE.format('neovim')}."
+    return note(f"Neovim {shown} without the plug-in, or it is loaded later", missing)
+
+
+def _check_vscode(programs: Programs, path: str) -> Check:
+    shown = _read_version(programs, path, r"^(\d\S*)")
+    listed = programs.read_output([path, "--list-extensions", "--show-versions"])
+    name = f"VS Code {shown} ({Path(path).name})"
+    if listed is None:
+        return note(f"{name}: it does not list its extensions", f"Try `{Path(path).name} --list-extensions` yourself.")
+    extension = _EXTENSION.search(listed)
+    if extension is None:
+        advice = f"Run make vscode, then `{Path(path).name} --install-extension build/editors/midtoken.vsix`."
+        return note(f"{name} without the extension", advice)
+    return good(f"{name} with the extension {extension[1] or ''}".rstrip())
+
+
+def _check_helix(programs: Programs, path: str, folders: list[Path]) -> Check:
+    shown = _read_version(programs, path, r"helix (\S+)")
+    for file in (folder / "languages.toml" for folder in folders):
+        try:
+            languages = _find_languages(tomllib.loads(file.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, *_NOT_AS_EXPECTED) as error:
+            advice = f"Correct {file}; `hx --health` says more."
+            return note(f"Helix {shown}: {file} cannot be read ({type(error).__name__})", advice)
+        if languages:
+            return good(f"Helix {shown} with midtoken for {', '.join(languages)}, in {file}")
+    return note(f"Helix {shown} without midtoken", f"Add it to {folders[0]}/languages.toml: {_GUIDE.format('helix')}.")
+
+
+def _find_languages(settings: dict[str, Any]) -> list[str]:
+    """Returns the languages for which Helix starts a language server whose command is midtoken."""
+    servers = settings.get("language-server", {})
+    ours = {name for name, server in servers.items() if Path(str(server.get("command", ""))).name == "midtoken"}
+    languages = []
+    for language in settings.get("language", []):
+        used = {each["name"] if isinstance(each, dict) else each for each in language.get("language-servers", [])}
+        if ours & used:
+            languages.append(str(language.get("name")))
+    return languages
+
+
+def _find_helix_folder(environment: Mapping[str, str]) -> Path:
+    home = environment.get("XDG_CONFIG_HOME") or Path(environment.get("HOME", ""), ".config")
+    return Path(home, "helix")
+
+
+def _read_version(programs: Programs, path: str, pattern: str) -> str:
+    found = re.search(pattern, programs.read_output([path, "--version"]) or "", re.MULTILINE)
+    return found[1] if found else "of an unknown version"

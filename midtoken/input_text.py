@@ -1,0 +1,179 @@
+"""The text that a command is given: a file, a cursor in a file, and pieces of it, small enough for one request each."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inference.protocol.characters import CharacterRequest, CoveringKind
+from midtoken.errors import CursorError, UnreadableFileError
+
+
+def read_file(name: str) -> bytes:
+    """Returns the bytes of the file; of standard input if the name is `-`. Raises UnreadableFileError."""
+    if name == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise UnreadableFileError(f"cannot read {name}: {error.strerror}") from None
+
+
+_NEAR_CHARS = 1_000_000  # more than the window of most models
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A cursor, and the text of its file before and after it."""
+
+    path: Path
+    prefix: str
+    suffix: str
+
+    @property
+    def near_prefix(self) -> str:
+        """The text before the cursor, as much as a request needs."""
+        return self.prefix[-_NEAR_CHARS:]
+
+    @property
+    def near_suffix(self) -> str:
+        """The text after the cursor, as much as a request needs."""
+        return self.suffix[:_NEAR_CHARS]
+
+    @property
+    def line_before(self) -> str:
+        """The cursor's line up to the cursor."""
+        return self.prefix[self.prefix.rfind("\n") + 1 :]
+
+    @property
+    def line_after(self) -> str:
+        """The cursor's line after the cursor."""
+        return self.suffix.partition("\n")[0]
+
+
+def read_cursor(text: str) -> Cursor:
+    """Reads the file and the cursor that `FILE:LINE:COLUMN` names. Lines and columns count from 1.
+
+    Columns are characters; column 1 is before the first one. Without a column, the cursor is at the end of the line.
+    Raises CursorError.
+    """
+    name, line, column = _split(text)
+    path = Path(name)
+    try:
+        content = path.read_bytes().decode()
+    except OSError as error:
+        raise CursorError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise CursorError(f"{path} is not UTF-8 at byte {error.start}") from None
+    lines = content.split("\n")
+    if not 1 <= line <= len(lines):
+        raise CursorError(f"{path} has {len(lines)} lines; there is no line {line}")
+    length = len(lines[line - 1].removesuffix("\r"))
+    if column is None:
+        column = length + 1
+    if not 1 <= column <= length + 1:
+        raise CursorError(
+            f"line {line} of {path} has {length} characters; the column must be between 1 and {length + 1}"
+        )
+    at = sum(len(before) + 1 for before in lines[: line - 1]) + column - 1
+    return Cursor(path, content[:at], content[at:])
+
+
+def _split(text: str) -> tuple[str, int, int | None]:
+    parts = text.rsplit(":", 2)
+    if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
+        return parts[0], int(parts[1]), int(parts[2])
+    parts = text.rsplit(":", 1)
+    if len(parts) == 2 and parts[1].isdecimal():
+        return parts[0], int(parts[1]), None
+    raise CursorError(f"{text!r} is not FILE:LINE:COLUMN, as in app.py:12:9")
+
+
+# The slowest covering takes some seconds for a piece. Each request reads the context of its piece again.
+_PIECE_BYTES = 1024
+_CONTEXT_BYTES = 64 * 1024  # more than fits into the window of the default model
+
+
+@dataclass(frozen=True, slots=True)
+class TextPiece:
+    """A part of a text, and the end of the text before it."""
+
+    context: bytes
+    text: bytes
+
+
+def split_pieces(text: bytes, context: bytes = b"", num_bytes: int = _PIECE_BYTES) -> Iterator[TextPiece]:
+    """Yields the pieces of `text` in order. `context` is the text before it.
+
+    No piece is empty. No piece ends inside a character, unless the text is not UTF-8.
+    """
+    start = 0
+    while start < len(text):
+        end = _find_boundary(text, start + num_bytes)
+        if end <= start:  # not UTF-8
+            end = start + num_bytes
+        before = text[max(start - _CONTEXT_BYTES, 0) : start]
+        yield TextPiece(_take_end(context[-_CONTEXT_BYTES:] + before, _CONTEXT_BYTES), text[start:end])
+        start = end
+
+
+def split_tail(text: bytes, context: bytes = b"", num_bytes: int = _PIECE_BYTES) -> TextPiece:
+    """Returns the last piece of `text`. `context` is the text before it."""
+    tail = _take_end(text, num_bytes)
+    return TextPiece(_take_end(context + text[: len(text) - len(tail)], _CONTEXT_BYTES), tail)
+
+
+def _take_end(text: bytes, num_bytes: int) -> bytes:
+    return text[_find_boundary(text, len(text) - num_bytes) :] if len(text) > num_bytes else text
+
+
+def _find_boundary(text: bytes, index: int) -> int:
+    """Returns the last start of a character at or before `index`; `index` itself if the text is not UTF-8 there."""
+    for boundary in range(index, max(index - 4, -1), -1):
+        if boundary >= len(text) or not 0x80 <= text[boundary] < 0xC0:
+            return min(boundary, len(text))
+    return index
+
+
+_DEFAULTS = CharacterRequest(b"")
+
+
+def add_character_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds `--covering`, `--width`, `--threshold` and `--context`."""
+    parser.add_argument(
+        "--covering",
+        choices=[str(kind) for kind in CoveringKind],
+        default=str(_DEFAULTS.covering),
+        help="which tokenizations of the text count: the tokenizer's own and likely others (canonical), all, by beam "
+        "search (beam), all, for up to 16 bytes (enumerate), or the tokenizer's own with its last token open (single) "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--width",
+        type=int,
+        default=_DEFAULTS.width,
+        help="with --covering beam: how many bundles of tokenizations are kept at each byte (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--threshold",
+        type=float,
+        default=_DEFAULTS.threshold,
+        help="drop tokenizations that have a smaller share of the probability than this. With beam, this applies to "
+        "all of them (default: 0); with canonical, to those that the tokenizer would not produce (default: 0.1)",
+    )
+    parser.add_argument(
+        "--context", metavar="FILE", help="a file with the text that comes before; it is read but not scored"
+    )
+
+
+def build_request(options: argparse.Namespace, text: bytes, **fields: Any) -> CharacterRequest:
+    """Builds the request for `text` with the covering that the options choose. Raises InvalidRequestError."""
+    covering = CoveringKind(options.covering)
+    return CharacterRequest(text, covering=covering, width=options.width, threshold=options.threshold, **fields)
+
+
+def read_context(options: argparse.Namespace) -> bytes:
+    """Returns the content of the file that `--context` names; empty without the option. Raises UnreadableFileError."""
+    return b"" if options.context is None else read_file(options.context)

@@ -1,0 +1,210 @@
+"""The server that a command uses: the one that `--server` names, or the shared server of the user.
+
+Text goes to another machine only over TLS, or where the user says that it need not be encrypted.
+"""
+
+import argparse
+import ipaddress
+import os
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import platformdirs
+
+from inference.config import EngineConfig, strings_from_environment
+from inference.errors import LaunchError
+from inference.serving.calls import Tls
+from inference.serving.launcher import ServerOptions
+from inference.serving.shared_server import ServerEntry
+from midtoken.errors import ServerAddressError
+from midtoken.installed import find_default_model, find_model_repository, require_server_packages
+
+TLS_SCHEME = "grpcs://"
+
+Resolve = Callable[[str], Sequence[str]]  # a host name to its IP addresses; raises OSError
+
+_DEFAULTS = EngineConfig(Path())
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """Where a running server listens, and how text gets there."""
+
+    url: str  # host:port
+    tls: Tls | None
+    arguments: tuple[str, ...]  # those that give another command the same address
+
+    @classmethod
+    def from_options(cls, options: argparse.Namespace, resolve: Resolve | None = None) -> Self | None:
+        """Builds it from the parsed arguments of `add_connection_arguments`; None without `--server`.
+
+        Raises ServerAddressError for arguments that contradict each other, and for a server on another machine that
+        would get plain text.
+        """
+        if options.server is None:
+            _refuse_without_server(options)
+            return None
+        _refuse_with_server(options)
+        url = options.server.removeprefix(TLS_SCHEME)
+        if options.tls or options.tls_ca is not None or url != options.server:
+            return cls(url, _read_tls(options), _list_arguments(options))
+        host, _, port = url.rpartition(":")
+        addresses = _find_addresses(host, resolve or _resolve)
+        if all(_is_loopback(address) for address in addresses):
+            # The address itself, since the name might mean another machine when it is looked up again.
+            shown = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
+            return cls(f"{shown}:{port}", None, ("--server", options.server))
+        if not options.insecure:
+            raise ServerAddressError(
+                f"{host} is not this machine, and text would go there unencrypted: add --tls (with --tls-ca FILE if "
+                "the server's certificate is your own), or --insecure if the connection is protected in another way"
+            )
+        return cls(url, None, _list_arguments(options))
+
+
+def _refuse_without_server(options: argparse.Namespace) -> None:
+    given = {"--tls": options.tls, "--tls-ca": options.tls_ca is not None, "--insecure": options.insecure}
+    for name, is_given in given.items():
+        if is_given:
+            raise ServerAddressError(f"{name} is about a running server, so it needs --server HOST:PORT")
+
+
+def _refuse_with_server(options: argparse.Namespace) -> None:
+    defaults = {
+        "model": None,
+        "device": _DEFAULTS.device,
+        "dtype": _DEFAULTS.dtype,
+        "threads": _DEFAULTS.num_threads,
+        "triton_binary": None,
+    }
+    for name, default in defaults.items():
+        if getattr(options, name) != default:
+            shown = name.replace("_", "-")
+            raise ServerAddressError(
+                f"--{shown} has no effect with --server, because a running server has its model already: "
+                f"leave out one of the two, or start that server with --{shown}"
+            )
+    if options.insecure and (options.tls or options.tls_ca is not None or options.server.startswith(TLS_SCHEME)):
+        raise ServerAddressError("--insecure and TLS exclude each other: leave out one of the two")
+
+
+def _read_tls(options: argparse.Namespace) -> Tls:
+    if options.tls_ca is None:
+        return Tls()
+    try:
+        return Tls(options.tls_ca.read_bytes())
+    except OSError as error:
+        raise ServerAddressError(f"cannot read {options.tls_ca} of --tls-ca: {error.strerror}") from None
+
+
+def _list_arguments(options: argparse.Namespace) -> tuple[str, ...]:
+    flags = [name for name, is_given in (("--tls", options.tls), ("--insecure", options.insecure)) if is_given]
+    ca_file = [] if options.tls_ca is None else ["--tls-ca", str(options.tls_ca.absolute())]
+    return ("--server", options.server, *flags, *ca_file)
+
+
+def _find_addresses(host: str, resolve: Resolve) -> Sequence[str]:
+    bare = host.removeprefix("[").removesuffix("]")
+    try:
+        return [str(ipaddress.ip_address(bare))]
+    except ValueError:
+        pass
+    try:
+        return resolve(bare)
+    except OSError as error:
+        raise ServerAddressError(f"the name {host} of --server is not known: {error.strerror}") from None
+
+
+def _resolve(name: str) -> Sequence[str]:
+    return [str(found[4][0]) for found in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)]
+
+
+def _is_loopback(address: str) -> bool:
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return (mapped or parsed).is_loopback
+
+
+@dataclass(frozen=True, slots=True)
+class ServerArguments:
+    """The model to serve, the tritonserver that serves it, and where the server's files go."""
+
+    model: EngineConfig
+    triton_binary: Path | None
+    model_repository: Path
+    state_dir: Path | None  # None: the user's own folders
+
+    @classmethod
+    def from_options(cls, options: argparse.Namespace) -> Self:
+        """Builds it from the parsed arguments of `add_server_arguments`. Raises MissingPackagesError or LaunchError."""
+        require_server_packages(options)
+        model_dir = (options.model or find_default_model()).resolve()
+        if not (model_dir / "config.json").is_file():
+            raise LaunchError(f"{model_dir} is not a model folder: it has no config.json")
+        if options.threads < 1:
+            raise LaunchError(f"--threads must be 1 or more, not {options.threads}")
+        model = EngineConfig(
+            model_dir,
+            device=options.device,
+            dtype=options.dtype,
+            num_threads=options.threads,
+            graph_dir=_find_cache_dir(),
+            fill_in_layout=strings_from_environment(os.environ).get("fill_in_layout") or _DEFAULTS.fill_in_layout,
+        )
+        repository = (options.model_repository or find_model_repository()).resolve()
+        binary = options.triton_binary and options.triton_binary.resolve()
+        return cls(model, binary, repository, options.state_dir and options.state_dir.resolve())
+
+    @property
+    def entry(self) -> ServerEntry:
+        """The entry through which other processes of this user find the server. Raises LaunchError."""
+        return ServerEntry.create(self.state_dir or _find_runtime_dir(), self.model)
+
+    @property
+    def server_options(self) -> ServerOptions:
+        """The options for the launcher, with any free ports. Raises LaunchError."""
+        state_dir = (self.state_dir or _find_state_dir()) / self.entry.folder.name
+        return ServerOptions(self.model, self.model_repository, state_dir, self.triton_binary)
+
+    def build_shared_command(self, idle_s: float) -> list[str]:
+        """Returns the command for `inference.serving.shared_server.lease_server`: `midtoken serve` on free ports."""
+        optional = {"--triton-binary": self.triton_binary, "--state-dir": self.state_dir}
+        return [
+            *(sys.executable, "-m", "midtoken", "serve", "--free-ports", f"--until-idle={idle_s}"),
+            *(f"--model={self.model.model_dir}", f"--model-repository={self.model_repository}"),
+            *(f"--device={self.model.device}", f"--dtype={self.model.dtype}", f"--threads={self.model.num_threads}"),
+            *(f"{name}={path}" for name, path in optional.items() if path),
+        ]
+
+
+def _find_runtime_dir() -> Path:
+    """Returns the user's runtime folder; without a login session, the state folder, because /tmp is open to others.
+
+    XDG_RUNTIME_DIR may name the folder of another user, as after `su`. Raises LaunchError.
+    """
+    folder = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
+    try:
+        is_ours = folder.is_absolute() and folder.stat().st_uid == os.getuid()
+    except OSError:
+        is_ours = False
+    return folder / "midtoken" if is_ours else _find_state_dir()
+
+
+def _find_state_dir() -> Path:
+    """Returns the user's folder for logs. Raises LaunchError if the user has no home folder, as in some containers."""
+    try:
+        return platformdirs.user_state_path("midtoken")
+    except RuntimeError:
+        raise LaunchError("this user has no home folder: set HOME, or name a folder with --state-dir") from None
+
+
+def _find_cache_dir() -> Path | None:
+    """Returns the user's folder for converted models; None if the user has no home folder."""
+    try:
+        return platformdirs.user_cache_path("midtoken") / "graphs"
+    except RuntimeError:
+        return None

@@ -1,0 +1,94 @@
+from pathlib import Path
+
+import pytest
+
+from midtoken.checks import Mark
+from midtoken.editor_checks import Programs, check_editors
+from tests.support.fake_programs import make_program
+
+_HELIX_SETTINGS = """
+[language-server.ours]
+command = "/home/me/.venv/bin/midtoken"
+args = ["lsp"]
+
+[[language]]
+name = "python"
+language-servers = ["ours", { name = "ruff", only-features = ["format"] }]
+
+[[language]]
+name = "rust"
+language-servers = ["rust-analyzer"]
+"""
+
+
+def _check(folder: Path) -> list[tuple[Mark, str, str]]:
+    environment = {"PATH": str(folder / "bin"), "HOME": str(folder)}
+    programs = Programs(environment, timeout_s=10.0)
+    return [(check.mark, check.what, check.advice) for check in check_editors(programs, environment, folder)]
+
+
+def test_without_editors_there_is_one_note(tmp_path: Path) -> None:
+    [(mark, what, advice)] = _check(tmp_path)
+    assert (mark, what) == (Mark.NOTE, "no editor that is known here is on the path")
+    assert advice
+
+
+@pytest.mark.parametrize(
+    ("version", "plugin", "mark", "what"),
+    [
+        ("0.12.1", "found", Mark.GOOD, "Neovim 0.12.1 with the plug-in; :checkhealth midtoken says more"),
+        ("1.0.0", "found", Mark.GOOD, "Neovim 1.0.0 with the plug-in; :checkhealth midtoken says more"),
+        ("0.12.0-dev", "missing", Mark.NOTE, "Neovim 0.12.0-dev without the plug-in, or it is loaded later"),
+        ("0.11.5", "found", Mark.NOTE, "Neovim 0.11.5"),
+    ],
+)
+def test_neovim_needs_its_version_and_the_plugin(
+    version: str, plugin: str, mark: Mark, what: str, tmp_path: Path
+) -> None:
+    make_program(tmp_path / "bin", "nvim", {"--version": f"NVIM v{version}\nBuild type: Release", "--headless": plugin})
+    [check] = _check(tmp_path)
+    assert check[:2] == (mark, what)
+    assert bool(check[2]) == (mark is not Mark.GOOD)
+
+
+@pytest.mark.parametrize("name", ["code", "code-server"])
+def test_vscode_needs_the_extension(name: str, tmp_path: Path) -> None:
+    make_program(
+        tmp_path / "bin", name, {"--version": "1.139.0\nabc", "--list": "other.midtoken@2\nmidtoken.midtoken@0.1.0"}
+    )
+    assert _check(tmp_path) == [(Mark.GOOD, f"VS Code 1.139.0 ({name}) with the extension 0.1.0", "")]
+    make_program(tmp_path / "bin", name, {"--version": "1.139.0", "--list": "other.midtoken@2"})
+    [check] = _check(tmp_path)
+    assert check[:2] == (Mark.NOTE, f"VS Code 1.139.0 ({name}) without the extension")
+
+
+def test_a_program_that_fails_is_a_note(tmp_path: Path) -> None:
+    make_program(tmp_path / "bin", "code", {}, status=3)
+    [check] = _check(tmp_path)
+    assert check[:2] == (Mark.NOTE, "VS Code of an unknown version (code): it does not list its extensions")
+
+
+@pytest.mark.parametrize("file", [".config/helix/languages.toml", ".helix/languages.toml"])
+def test_helix_needs_a_language_that_uses_the_server(file: str, tmp_path: Path) -> None:
+    make_program(tmp_path / "bin", "hx", {"--version": "helix 25.07.1 (a05c151b)"})
+    [check] = _check(tmp_path)
+    assert check[:2] == (Mark.NOTE, "Helix 25.07.1 without midtoken")
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text(_HELIX_SETTINGS)
+    assert _check(tmp_path) == [(Mark.GOOD, f"Helix 25.07.1 with midtoken for python, in {tmp_path / file}", "")]
+
+
+@pytest.mark.parametrize("text", ["[[language", 'language = 3\n"language-server" = []\n'])
+def test_helix_settings_that_cannot_be_read_are_a_note(text: str, tmp_path: Path) -> None:
+    make_program(tmp_path / "bin", "hx", {"--version": "helix 25.07.1"})
+    (tmp_path / ".helix").mkdir()
+    (tmp_path / ".helix" / "languages.toml").write_text(text)
+    [check] = _check(tmp_path)
+    assert check[0] is Mark.NOTE
+    assert "languages.toml cannot be read" in check[1]
+
+
+def test_emacs_is_named(tmp_path: Path) -> None:
+    make_program(tmp_path / "bin", "emacs", {"--version": "GNU Emacs 30.1"})
+    [(mark, what, _)] = _check(tmp_path)
+    assert (mark, what.partition(":")[0]) == (Mark.GOOD, "Emacs 30.1")

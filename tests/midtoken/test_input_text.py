@@ -1,0 +1,158 @@
+import argparse
+import io
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference.errors import InvalidRequestError
+from inference.protocol.characters import CharacterRequest, CoveringKind
+from midtoken.errors import CursorError, UnreadableFileError
+from midtoken.input_text import (
+    add_character_arguments,
+    build_request,
+    read_context,
+    read_cursor,
+    read_file,
+    split_pieces,
+    split_tail,
+)
+
+
+def test_the_bytes_of_the_file_are_returned(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_bytes(b"\xff\r\n\x00")
+    assert read_file(str(path)) == b"\xff\r\n\x00"
+
+
+def test_a_dash_reads_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xffpiped")))
+    assert read_file("-") == b"\xffpiped"
+
+
+def test_an_unreadable_file_is_named_in_the_error(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableFileError, match=f"cannot read {tmp_path}: Is a directory"):
+        read_file(str(tmp_path))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "app.py"
+    path.write_bytes("first\r\nzwei é\n\tthird".encode())
+    return path
+
+
+def test_column_one_is_before_the_first_character(source: Path) -> None:
+    cursor = read_cursor(f"{source}:2:1")
+    assert (cursor.prefix, cursor.suffix) == ("first\r\n", "zwei é\n\tthird")
+
+
+def test_columns_count_characters_not_bytes(source: Path) -> None:
+    cursor = read_cursor(f"{source}:2:7")
+    assert (cursor.line_before, cursor.line_after) == ("zwei é", "")
+
+
+def test_without_a_column_the_cursor_is_at_the_end_of_the_line(source: Path) -> None:
+    cursor = read_cursor(f"{source}:1")
+    assert (cursor.line_before, cursor.suffix[:2]) == ("first", "\r\n")
+
+
+def test_prefix_and_suffix_are_the_whole_file(source: Path) -> None:
+    cursor = read_cursor(f"{source}:3:3")
+    assert (cursor.prefix + cursor.suffix).encode() == source.read_bytes()
+
+
+def test_a_file_name_can_contain_colons(tmp_path: Path) -> None:
+    path = tmp_path / "a:1:b.py"
+    path.write_text("x = 1")
+    assert read_cursor(f"{path}:1:2").prefix == "x"
+
+
+@pytest.mark.parametrize(
+    ("cursor", "message"),
+    [
+        ("app.py", "is not FILE:LINE:COLUMN"),
+        ("app.py:²", "is not FILE:LINE:COLUMN"),
+        ("nowhere.py:1:1", "cannot read nowhere.py: No such file"),
+        ("{source}:9:1", "has 3 lines; there is no line 9"),
+        ("{source}:0:1", "there is no line 0"),
+        ("{source}:1:7", "has 5 characters; the column must be between 1 and 6"),
+        ("{source}:1:0", "the column must be between 1 and 6"),
+    ],
+)
+def test_an_invalid_cursor_is_refused_with_the_reason(source: Path, cursor: str, message: str) -> None:
+    with pytest.raises(CursorError, match=message):
+        read_cursor(cursor.format(source=source))
+
+
+def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "latin.py"
+    path.write_bytes(b"# caf\xe9")
+    with pytest.raises(CursorError, match="not UTF-8 at byte 5"):
+        read_cursor(f"{path}:1:1")
+
+
+@given(st.text().map(lambda text: text.encode(errors="ignore")), st.integers(4, 9))
+def test_the_pieces_joined_are_the_text_and_split_no_character(text: bytes, num_bytes: int) -> None:
+    pieces = list(split_pieces(text, num_bytes=num_bytes))
+    assert b"".join(piece.text for piece in pieces) == text
+    assert all(0 < len(piece.text) <= num_bytes and piece.text.decode() for piece in pieces)
+
+
+@given(st.binary(), st.integers(1, 9))
+def test_bytes_that_are_not_utf8_are_split_too(text: bytes, num_bytes: int) -> None:
+    assert b"".join(piece.text for piece in split_pieces(text, num_bytes=num_bytes)) == text
+
+
+def test_the_context_of_a_piece_is_the_text_before_it() -> None:
+    pieces = list(split_pieces(b"abcdef", b"ctx ", num_bytes=4))
+    assert [(piece.context, piece.text) for piece in pieces] == [(b"ctx ", b"abcd"), (b"ctx abcd", b"ef")]
+
+
+def test_the_context_is_limited_and_starts_at_a_character() -> None:
+    *_, last = split_pieces("é".encode() * 100_000)
+    assert 65_000 < len(last.context) <= 65_540
+    assert last.context.decode()
+
+
+def test_the_text_before_the_tail_is_its_context() -> None:
+    piece = split_tail(b"abcdef", b"ctx ", num_bytes=4)
+    assert (piece.context, piece.text) == (b"ctx ab", b"cdef")
+
+
+def test_the_tail_of_a_short_text_is_the_whole_text() -> None:
+    piece = split_tail(b"ab")
+    assert (piece.context, piece.text) == (b"", b"ab")
+
+
+def _parse(*arguments: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_character_arguments(parser)
+    return parser.parse_args(arguments)
+
+
+def test_without_arguments_the_request_has_the_protocols_defaults() -> None:
+    assert build_request(_parse(), b"text") == CharacterRequest(b"text")
+
+
+def test_each_argument_is_in_the_request() -> None:
+    request = build_request(_parse("--covering", "beam", "--width", "3", "--threshold", "0.5"), b"a", num_members=2)
+    assert request == CharacterRequest(b"a", covering=CoveringKind.BEAM, width=3, threshold=0.5, num_members=2)
+
+
+@pytest.mark.parametrize("kind", CoveringKind)
+def test_each_covering_can_be_chosen(kind: CoveringKind) -> None:
+    assert build_request(_parse("--covering", str(kind)), b"a").covering is kind
+
+
+def test_a_width_out_of_range_is_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="width must be between 1 and 1024, not 0"):
+        build_request(_parse("--covering", "beam", "--width", "0"), b"a")
+
+
+def test_the_context_is_the_file_that_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "context"
+    path.write_bytes(b"\xff before")
+    assert (read_context(_parse("--context", str(path))), read_context(_parse())) == (b"\xff before", b"")

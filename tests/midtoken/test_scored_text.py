@@ -1,0 +1,76 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from midtoken.scored_text import ScoredText, build_legend, find_rgb, paint_line
+
+
+def _score(text: bytes, bits: float = 1.0) -> ScoredText:
+    return ScoredText("app.py", text, (bits,) * len(text))
+
+
+def test_the_bits_of_a_character_are_the_sum_over_its_bytes() -> None:
+    (line,) = _score("é日🇩🇪".encode()).split_lines()
+    assert line.bits == (2.0, 3.0, 8.0)
+
+
+def test_a_line_has_its_number_and_its_mean_bits() -> None:
+    first, second = ScoredText("app.py", b"ab\nc", (1.0, 2.0, 3.0, 0.5)).split_lines()
+    assert (first.number, second.number) == (1, 2)
+    assert [first.bits_per_byte, second.bits_per_byte] == pytest.approx([2.0, 0.5])
+
+
+def test_an_impossible_byte_makes_the_total_infinite() -> None:
+    scored = ScoredText("app.py", b"ab", (1.0, math.inf))
+    assert scored.total_bits == scored.bits_per_byte == math.inf
+
+
+@given(st.binary(min_size=1))
+def test_the_bits_of_all_lines_are_the_bits_of_the_text(text: bytes) -> None:
+    scored = ScoredText("app.py", text, tuple(float(index) for index in range(len(text))))
+    assert math.fsum(bits for line in scored.split_lines() for bits in line.bits) == scored.total_bits
+
+
+def _paint(text: bytes, bits: float) -> tuple[str, set[str]]:
+    (line,) = ScoredText("app.py", text, (bits,) * len(text)).split_lines()
+    painted = paint_line(line)
+    return painted.plain, {str(span.style) for span in painted.spans}
+
+
+def test_low_surprisal_has_no_colour() -> None:
+    assert _paint(b"abc\n", bits=0.1) == ("abc", set())
+
+
+def test_a_surprising_line_end_is_shown() -> None:
+    assert _paint(b"a\r\n", bits=4.0)[0] == "a⏎"
+
+
+def test_a_tab_after_wide_characters_ends_at_its_tab_stop() -> None:
+    plain, _ = _paint("日本\tx".encode(), bits=1.0)
+    assert (cell_len(plain), plain[-1]) == (9, "x")
+
+
+def test_more_bits_have_a_darker_colour() -> None:
+    colours = [find_rgb(bits) for bits in (0.5, 1.0, 3.0, 9.0, 16.0)]
+    brightness = [sum(rgb or ()) for rgb in colours]
+    assert all(brightness)
+    assert brightness == sorted(brightness, reverse=True)
+    assert len(set(brightness)) == len(brightness)
+
+
+def test_bits_above_the_last_step_have_its_colour() -> None:
+    assert find_rgb(math.inf) == find_rgb(16.0)
+
+
+def test_black_text_is_readable_on_each_colour() -> None:
+    for bits in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0):
+        red, green, blue = ((part / 255) ** 2.2 for part in find_rgb(bits) or ())
+        luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+        assert (luminance + 0.05) / 0.05 >= 4.5  # WCAG 2.2, contrast (minimum)
+
+
+def test_the_legend_shows_its_steps() -> None:
+    assert build_legend().plain.split()[-6:] == ["0.5", "1", "2", "4", "8", "16+"]
