@@ -27,8 +27,9 @@ from benchmarks.corpora.large_tokenizer import build_large_folder
 from benchmarks.measures.report import Row, print_rows, write_report
 from inference.healing.covering import build_covering
 from inference.healing.heal_point import find_heal_point
-from inference.healing.loaded_tokenizer import load_text_encoder
+from inference.healing.loaded_tokenizer import build_text_encoder
 from inference.healing.text_encoder import TextEncoder
+from inference.healing.tokenizer_file import read_tokenizer_file
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
@@ -62,7 +63,7 @@ class Rules:
         return cls(
             f"{len(vocabulary.token_bytes):,} tokens",
             oracle,
-            load_text_encoder(folder),
+            build_text_encoder(read_tokenizer_file(folder)),
             vocabulary.token_bytes,
             Trie.build(vocabulary),
             LLInterpreter(LLTokenizer(oracle.to_str(), eos_token=0), "start: /(?s:.*)/", log_level=0),

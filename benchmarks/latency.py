@@ -42,8 +42,9 @@ from inference.engine.assembly import load_engine
 from inference.engine.sink import CompletionEngine, complete
 from inference.healing.covering import build_covering
 from inference.healing.heal_memory import HealMemory
-from inference.healing.loaded_tokenizer import load_text_encoder
+from inference.healing.loaded_tokenizer import build_text_encoder
 from inference.healing.text_encoder import TextEncoder
+from inference.healing.tokenizer_file import read_tokenizer_file
 from inference.protocol.completion import Chunks, CompletionRequest, Extent
 from inference.serving.client import Client
 from models.training.corpus import iter_held_out
@@ -207,7 +208,7 @@ def _measure_healing() -> tuple[list[Row], dict[str, Value]]:
     [file] = find_sized_files(
         iter_held_out(), (_HEALED_TOKENS,), 1, lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
     )
-    encoder, trie = load_text_encoder(folder), Trie.build(read_large_vocabulary())
+    encoder, trie = build_text_encoder(read_tokenizer_file(folder)), Trie.build(read_large_vocabulary())
     rows: list[Row] = []
     keys_ms, cold_ms = list[float](), list[float]()
     for place, share in _PLACES.items():

@@ -192,8 +192,7 @@ def count_common(first: Comparable, second: Comparable) -> int:
 
 def encode_text(encoder: TextEncoder, text: str) -> tuple[int, ...]:
     """The canonical tokens of the text, unhealed."""
-    text = encoder.normalize(text)
-    return encode_literally(encoder, encoder.find_dummy_prefix(text) + text) if text else ()
+    return encode_literally(encoder, prepare_text(encoder, text)[0]) if text else ()
 
 
 def encode_section(encoder: TextEncoder, text: str) -> tuple[int, ...]:

@@ -13,7 +13,6 @@ marks. And a typed U+2581 remains one in SentencePiece: it is not in the sample.
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, product
 from pathlib import Path
@@ -25,9 +24,9 @@ from inference.errors import ModelError
 from inference.healing.heal_point import HealPoint, count_common, encode_text, find_heal_point
 from inference.healing.sentencepiece_encoder import SentencePieceEncoder
 from inference.healing.text_encoder import ByteLevelEncoder, TextEncoder
-from inference.healing.tokenizer_file import BLANK_MARK, TokenizerFile, read_tokenizer_file
+from inference.healing.tokenizer_file import BLANK_MARK, TokenizerFile, naming_file, read_tokenizer_file
 from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary, VocabularyError
+from trie_cache.vocabulary import Vocabulary
 
 _MAX_ADDED_TEXTS = 48  # so many of the added texts are in the sample
 _NUM_SHOWN = 4  # tokens in a message
@@ -76,20 +75,13 @@ def load_tokenizer(model_dir: Path, num_rows: int | None = None) -> LoadedTokeni
     Raises ModelError if exact healing does not support it.
     """
     file = read_tokenizer_file(model_dir)
-    with _naming_file(model_dir):
+    with naming_file(model_dir):
         encoder = build_text_encoder(file)
         vocabulary = Vocabulary.from_folder(model_dir, num_rows)
         _check_sample(file, encoder, vocabulary)
         _check_boundaries(encoder)
     start_ids = find_start_ids(encoder.start_ids, model_dir, vocabulary)
     return LoadedTokenizer(encoder, vocabulary, Trie.build(vocabulary), start_ids)
-
-
-def load_text_encoder(model_dir: Path) -> TextEncoder:
-    """The text encoder of a folder's `tokenizer.json` alone, not compared. Raises ModelError."""
-    file = read_tokenizer_file(model_dir)
-    with _naming_file(model_dir):
-        return build_text_encoder(file)
 
 
 def build_text_encoder(file: TokenizerFile) -> TextEncoder:
@@ -121,22 +113,10 @@ def find_start_ids(written: tuple[int, ...], model_dir: Path, vocabulary: Vocabu
     return start_ids
 
 
-@contextmanager
-def _naming_file(model_dir: Path) -> Iterator[None]:
-    """Inside the context, a refusal gets the path of the file. The errors of a vocabulary name theirs."""
-    try:
-        yield
-    except VocabularyError as error:
-        raise ModelError(str(error)) from error
-    except ModelError as error:
-        raise ModelError(f"{model_dir / 'tokenizer.json'}: {error}") from None
-
-
 def _check_sample(file: TokenizerFile, encoder: TextEncoder, vocabulary: Vocabulary) -> None:
     """Raises ModelError if the encoder, or the bytes of the vocabulary, differ from the tokenizer."""
     plain = file.build_plain()
-    id_of = {token.token_id: token.content for token in chain.from_iterable(file.added_texts)}
-    added_ids = {plain.token_to_id(content): token_id for token_id, content in id_of.items()}
+    added_ids = {plain.token_to_id(token.content): token.token_id for token in chain.from_iterable(file.added_texts)}
     for text in _iter_sample(file):
         expected = tuple(
             [added_ids.get(token_id, token_id) for token_id in plain.encode(text, add_special_tokens=False).ids]

@@ -6,7 +6,8 @@ tokens that it puts before a text. `trim_offsets` moves only offsets, which are 
 
 import json
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,14 @@ from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer
 
 from inference.errors import ModelError
-from trie_cache.vocabulary import AddedToken, iter_steps, read_added_tokens
+from trie_cache.vocabulary import AddedToken, VocabularyError, iter_steps, read_added_tokens
 
 BLANK_MARK = "▁"  # SentencePiece's mark for a blank
 
+_MARK_STEPS = (  # of normalizers: they write blanks as marks, and one before the text
+    {"type": "Replace", "pattern": {"String": " "}, "content": BLANK_MARK},
+    {"type": "Prepend", "prepend": BLANK_MARK},
+)
 _Json = Any  # the content of the file, whose parts have many shapes
 
 _DROPPING_STEPS = ("Whitespace", "WhitespaceSplit", "BertPreTokenizer", "CharDelimiterSplit")
@@ -79,10 +84,19 @@ def read_tokenizer_file(model_dir: Path) -> TokenizerFile:
         spec = json.loads(content)
     except (OSError, ValueError) as error:
         raise ModelError(f"cannot read {path}: {error}") from error
-    try:
+    with naming_file(model_dir):
         return parse_tokenizer_file(spec, content)
+
+
+@contextmanager
+def naming_file(model_dir: Path) -> Iterator[None]:
+    """Inside the context, a refusal gets the path of the file. The errors of a vocabulary name theirs."""
+    try:
+        yield
+    except VocabularyError as error:
+        raise ModelError(str(error)) from error
     except ModelError as error:
-        raise ModelError(f"{path}: {error}") from None
+        raise ModelError(f"{model_dir / 'tokenizer.json'}: {error}") from None
 
 
 def parse_tokenizer_file(spec: _Json, content: str | None = None) -> TokenizerFile:
@@ -119,7 +133,7 @@ def parse_tokenizer_file(spec: _Json, content: str | None = None) -> TokenizerFi
     )
 
 
-def adds_blank(spec: _Json) -> bool:
+def _adds_blank(spec: _Json) -> bool:
     """True if a normalizer or pre-tokenizer step of the file puts a blank before a text."""
     return any(
         step.get("add_prefix_space") or step["type"] == "Prepend" or step.get("prepend_scheme", "never") != "never"
@@ -166,17 +180,11 @@ def _check_normalizer(spec: _Json, is_sentencepiece: bool) -> None:
     """Refuses every step that changes the typed text, but NFC in byte-level BPE and the marks of SentencePiece."""
     steps = list(iter_steps(spec.get("normalizer")))
     for step in steps:
-        if not (_writes_marks(step) if is_sentencepiece else step["type"] == "NFC"):
+        if step not in (_MARK_STEPS if is_sentencepiece else ({"type": "NFC"},)):
             raise ModelError(f"normalizer {_describe(step)} changes the typed text, so it is not supported")
     steps += iter_steps(spec.get("pre_tokenizer"))
     if is_sentencepiece and not any(step["type"] in ("Replace", "Metaspace") for step in steps):
         raise ModelError("model has byte_fallback, but no normalizer or pre_tokenizer step writes a blank as '▁'")
-
-
-def _writes_marks(step: _Json) -> bool:
-    if step["type"] == "Replace":
-        return bool(step["pattern"] == {"String": " "} and step["content"] == BLANK_MARK)
-    return bool(step["type"] == "Prepend" and step["prepend"] == BLANK_MARK)
 
 
 def _check_pre_tokenizer(spec: _Json, is_sentencepiece: bool) -> None:
@@ -193,7 +201,7 @@ def _check_added_texts(spec: _Json, texts: list[AddedToken], is_sentencepiece: b
     for token in texts:
         if token.flags:
             raise ModelError(f"added token {token.content!r} is text and has {token.flags[0]}, which is not supported")
-    if texts and adds_blank(spec):
+    if texts and _adds_blank(spec):
         raise ModelError(
             f"added token {texts[0].content!r} is text, and a step puts a blank before a text (Prepend, "
             "prepend_scheme or add_prefix_space), which is not supported together"

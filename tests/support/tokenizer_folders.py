@@ -1,38 +1,19 @@
 """Model folders with a changed tokenizer, and the product's objects for them."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 from tokenizers import Tokenizer
 
-from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
-from tests.support.toys import END, FIM_NAMES, toy_tokenizer
+from inference.healing.loaded_tokenizer import load_tokenizer
+from tests.support.toys import END, FIM_NAMES, KINDS, SENTENCEPIECE_KINDS, ToyTokenizer, toy_tokenizer
 
 _Json = Any  # the content of a tokenizer.json
 
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A loaded tokenizer, and the library's own without control tokens."""
-
-    loaded: LoadedTokenizer
-    oracle: Tokenizer
-    ids: dict[int, int]  # the oracle's id of an added token -> that of the file
-
-    def encode(self, text: str) -> tuple[int, ...]:
-        """Encodes a whole text with the `tokenizers` library."""
-        return tuple(
-            self.ids.get(token_id, token_id) for token_id in self.oracle.encode(text, add_special_tokens=False).ids
-        )
-
-    def join(self, token_ids: Sequence[int]) -> bytes:
-        """Returns the joined bytes of the tokens."""
-        return b"".join(self.loaded.vocabulary.token_bytes[token_id] for token_id in token_ids)
 
 
 def spec_of(kind: str, **changes: _Json) -> _Json:
@@ -69,13 +50,86 @@ def write_folder(folder: Path, spec: _Json) -> Path:
     return folder
 
 
-def load_subject(folder: Path, spec: _Json) -> Subject:
-    """Loads a tokenizer as a model folder's. Raises ModelError if it is refused."""
-    loaded = load_tokenizer(write_folder(folder, spec))
+@cache
+def any_tokenizer(kind: str) -> ToyTokenizer:
+    """One of KINDS or SPECIAL_KINDS. Text that looks like a control token is text in both encoders of it."""
+    if kind in KINDS:
+        return toy_tokenizer(kind)
+    parts = dict(SPECIAL_KINDS[kind])
+    spec = spec_of(parts.pop("kind"), **parts)
+    loaded = load_tokenizer(write_folder(Path(mkdtemp()), spec))
     marks = (END, *FIM_NAMES, "<|begin_of_text|>", "<unk>", "<tool_call>")
     texts = [token for token in spec["added_tokens"] if token["content"] not in marks]
-    oracle = Tokenizer.from_str(json.dumps({**spec, "added_tokens": texts, "post_processor": None}))
-    oracle.no_truncation()
-    oracle.no_padding()
-    ids = {oracle.token_to_id(token["content"]): token["id"] for token in texts}
-    return Subject(loaded, oracle, {key: value for key, value in ids.items() if key is not None})
+    plain = Tokenizer.from_str(json.dumps({**spec, "added_tokens": texts, "post_processor": None}))
+    plain.no_truncation()
+    plain.no_padding()
+    ids = {token_id: token["id"] for token in texts if (token_id := plain.token_to_id(token["content"])) is not None}
+    tokenizer = Tokenizer.from_str(json.dumps(spec))
+    return ToyTokenizer(kind, tokenizer, plain, loaded.encoder, loaded.vocabulary, loaded.trie, ids)
+
+
+def is_judged(kind: str, text: str) -> bool:
+    """False for the differences that are intended: a typed U+2581, and text that looks like a control token."""
+    base = SPECIAL_KINDS.get(kind, {"kind": kind})["kind"]
+    return bool(text) and not (base in SENTENCEPIECE_KINDS and "▁" in text) and "<tool_call>" not in text
+
+
+_DIGITS_FROM_RIGHT = r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))|\p{L}+|\s+|[^\s\p{L}\p{N}]+"
+_GEMMA_SPLIT = {
+    "type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False
+}  # fmt: skip
+_BLANK_TO_MARK = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+_RUNS = [" " * count for count in range(2, 9)] + ["\t" * count for count in range(2, 5)]
+_DIGITS = {"type": "Digits", "individual_digits": True}
+_NFC = {"type": "NFC"}
+
+SPECIAL_KINDS: dict[str, dict[str, _Json]] = {
+    "falcon": {
+        "kind": "gpt2",
+        "pre_tokenizer": sequence(
+            {"type": "Punctuation", "behavior": "Contiguous"},
+            {**BYTE_LEVEL, "use_regex": True},
+            {"type": "Digits", "individual_digits": False},
+            split("[0-9][0-9][0-9]"),
+        ),
+    },
+    "bytes before digits": {"kind": "gpt2", "pre_tokenizer": sequence({**BYTE_LEVEL, "use_regex": True}, _DIGITS)},
+    "digits from the right": {"kind": "llama3", "pre_tokenizer": sequence(split(_DIGITS_FROM_RIGHT), BYTE_LEVEL)},
+    "kept matches": {
+        "kind": "qwen",
+        "pre_tokenizer": sequence(split(r"\p{L}+|\p{N}|[^\p{L}\p{N}]+", "Removed", invert=True), BYTE_LEVEL),
+    },
+    "a blank before": {"kind": "gpt2", "pre_tokenizer": {**BYTE_LEVEL, "use_regex": True, "add_prefix_space": True}},
+    "nfc": {"kind": "qwen", "normalizer": _NFC},
+    "nfc, by characters": {
+        "kind": "qwen", "normalizer": _NFC, "pre_tokenizer": sequence(split(r"[\s\S]"), BYTE_LEVEL)
+    },
+    "gpt-neox": {"kind": "gpt2", "normalizer": _NFC, "added": add(*_RUNS, normalized=True)},
+    "phi": {"kind": "gpt2", "added": add(*_RUNS)},
+    "words": {"kind": "qwen", "added": add("return", "self.", "ü", "foo bar", "foo")},
+    "gemma": {
+        "kind": "llama2",
+        "normalizer": _BLANK_TO_MARK,
+        "pre_tokenizer": _GEMMA_SPLIT,
+        "added": add("\n", "\n\n", "\n\n\n", "▁▁", "<b>", "</table>", "<tool_call>"),
+    },
+    "sentencepiece with digits": {
+        "kind": "llama2",
+        "normalizer": None,
+        "pre_tokenizer": sequence(
+            {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}, _DIGITS
+        ),
+    },
+    "truncation and padding": {
+        "kind": "qwen",
+        "truncation": {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0},
+        "padding": {
+            "strategy": {"Fixed": 16}, "direction": "Left", "pad_to_multiple_of": None, "pad_id": 1, "pad_type_id": 0,
+            "pad_token": "<|endoftext|>",
+        },
+    },
+    "dropout of 0": {"kind": "qwen", "model": {"dropout": 0.0}},
+}  # fmt: skip
+"""Kinds that are right, by the name of a model family or of the part that is special."""
+
+ALL_KINDS = (*KINDS, *SPECIAL_KINDS)

@@ -4,8 +4,8 @@ import itertools
 import json
 import textwrap
 import tokenize
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -60,6 +60,7 @@ class ToyTokenizer:
     encoder: TextEncoder
     vocabulary: Vocabulary
     trie: Trie
+    ids: Mapping[int, int] = field(default_factory=dict)  # the oracle's id of an added token -> that of the file
 
     @property
     def num_rows(self) -> int:
@@ -72,7 +73,8 @@ class ToyTokenizer:
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Encodes a whole text with the `tokenizers` library itself."""
-        return tuple(self.plain.encode(text, add_special_tokens=False).ids)
+        ids = self.plain.encode(text, add_special_tokens=False).ids
+        return tuple([self.ids.get(token_id, token_id) for token_id in ids])
 
 
 @cache
@@ -273,7 +275,13 @@ _PIECES = (
     "class Node:\n    def next(self) -> ", "Nod",
 )  # fmt: skip
 
-texts = st.lists(st.one_of(st.sampled_from(_PIECES), st.text(max_size=3)), max_size=10).map("".join)
+_ADDED_PIECES = (  # added tokens, and what composes
+    "return", "self.", "ü", "foo bar", "foo", "<b>", "</table>", "\n", "  ", "    ", " " * 7, "\t\t",
+    "a\u030a", "=\u0338", "가", "\u1100\u1161", "123456789012345678", "für", "½",
+)  # fmt: skip
+
+_pieces = st.one_of(st.sampled_from(_PIECES), st.sampled_from(_ADDED_PIECES), st.text(max_size=3))
+texts = st.lists(_pieces, max_size=10).map("".join)
 """Texts made of what tokenizers disagree about, and some that nobody thought of."""
 
 

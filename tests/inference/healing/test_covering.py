@@ -8,10 +8,10 @@ from hypothesis import assume, given, settings
 
 from inference.healing.covering import CoveringTree, Rule, build_covering, build_root_covering, find_crossing_interval
 from inference.healing.heal_point import HealPoint, find_heal_point
+from tests.support.tokenizer_folders import ALL_KINDS, any_tokenizer, is_judged
 from tests.support.toys import (
     KINDS,
     NARROW_ALPHABET,
-    SENTENCEPIECE_KINDS,
     ToyTokenizer,
     cut_texts,
     long_texts,
@@ -21,6 +21,7 @@ from tests.support.toys import (
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
+all_kinds = pytest.mark.parametrize("kind", ALL_KINDS)
 kinds = pytest.mark.parametrize("kind", KINDS)
 
 Member = tuple[tuple[int, ...], int | None]  # a path and the token after it; None if the text ends
@@ -71,17 +72,29 @@ def _allows(toy: ToyTokenizer, covering: CoveringTree, member: Member) -> bool:
     return len(remaining) == 1 and token.startswith(remaining[0]) and token != remaining[0]
 
 
-@kinds
+@all_kinds
 @settings(max_examples=4 * settings().max_examples)
 @given(cut=cut_texts())
 def test_the_tokens_of_the_finished_text_take_one_crossing(kind: str, cut: tuple[str, str]) -> None:
-    toy = toy_tokenizer(kind)
-    text, continuation = cut
-    assume(text and not (kind in SENTENCEPIECE_KINDS and "▁" in text + continuation))
+    toy = any_tokenizer(kind)
+    text, whole = cut[0], "".join(cut)
+    assume(text and is_judged(kind, whole) and toy.encoder.normalize(whole).startswith(toy.encoder.normalize(text)))
 
     point, covering = _build(toy, text)
 
-    assert _allows(toy, covering, _find_member(toy, point, toy.encode(text + continuation)))
+    assert _allows(toy, covering, _find_member(toy, point, toy.encode(whole)))
+
+
+@all_kinds
+@given(cut=cut_texts())
+def test_the_kept_tokens_never_roll_back_as_text_is_typed(kind: str, cut: tuple[str, str]) -> None:
+    """What a cache keeps between keystrokes stays right. Only a letter that a typed mark changes is new."""
+    toy = any_tokenizer(kind)
+    assume(cut[0])
+
+    before, after = (_build(toy, text)[0].kept_ids for text in (cut[0], "".join(cut)))
+
+    assert after[: len(before)] == before
 
 
 def _narrow_texts(num_texts: int) -> list[str]:

@@ -3,28 +3,27 @@ from itertools import pairwise
 import pytest
 from hypothesis import assume, given, settings
 
+from inference.healing.covering import build_covering
 from inference.healing.heal_point import find_heal_point
 from inference.healing.text_encoder import PreToken, TextEncoder
-from tests.support.toys import KINDS, SENTENCEPIECE_KINDS, cut_texts, long_texts, texts, toy_tokenizer
+from tests.support.tokenizer_folders import ALL_KINDS, any_tokenizer, is_judged
+from tests.support.toys import KINDS, cut_texts, long_texts, texts, toy_tokenizer
 
+all_kinds = pytest.mark.parametrize("kind", ALL_KINDS)
 kinds = pytest.mark.parametrize("kind", KINDS)
 _many = settings(max_examples=4 * settings().max_examples)
 
 
-def _follows_the_tokenizer(kind: str, text: str) -> bool:
-    """False if SentencePiece would read a typed U+2581 as a blank. Our encoder keeps it (see test_text_encoder)."""
-    return kind not in SENTENCEPIECE_KINDS or "▁" not in text
-
-
-@kinds
+@all_kinds
 @_many
 @given(cut=cut_texts())
-def test_kept_tokens_are_the_first_tokens_of_the_finished_text(kind: str, cut: tuple[str, str]) -> None:
-    toy = toy_tokenizer(kind)
+def test_kept_and_common_tokens_are_the_first_tokens_of_the_finished_text(kind: str, cut: tuple[str, str]) -> None:
+    toy = any_tokenizer(kind)
     text, continuation = cut
-    assume(text and _follows_the_tokenizer(kind, text + continuation))
+    assume(text and is_judged(kind, text + continuation))
 
-    kept_ids = find_heal_point(toy.encoder, text).kept_ids
+    point = find_heal_point(toy.encoder, text)
+    kept_ids = point.kept_ids + build_covering(toy.encoder, toy.trie, point).common_ids
 
     assert toy.encode(text + continuation)[: len(kept_ids)] == kept_ids
 

@@ -1,25 +1,25 @@
-import json
 import tracemalloc
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from inference.errors import ModelError
 from inference.healing.heal_point import encode_text
-from inference.healing.loaded_tokenizer import load_text_encoder
+from inference.healing.tokenizer_file import read_tokenizer_file
+from tests.support.tokenizer_folders import ALL_KINDS, any_tokenizer, is_judged
 from tests.support.toys import BYTE_LEVEL_KINDS, KINDS, SENTENCEPIECE_KINDS, texts, toy_tokenizer
 
+all_kinds = pytest.mark.parametrize("kind", ALL_KINDS)
 kinds = pytest.mark.parametrize("kind", KINDS)
-_texts_without_blank_mark = texts.filter(lambda text: "▁" not in text)  # see the last test
 
 
-@kinds
-@given(text=_texts_without_blank_mark)
+@all_kinds
+@given(text=texts)
 def test_a_text_gets_the_same_ids_as_from_its_tokenizer(kind: str, text: str) -> None:
-    toy = toy_tokenizer(kind)
+    toy = any_tokenizer(kind)
+    assume(is_judged(kind, text))
 
     assert encode_text(toy.encoder, text) == toy.encode(text)
 
@@ -127,27 +127,13 @@ def test_start_ids_are_what_the_tokenizer_puts_before_a_text(kind: str) -> None:
     assert bool(expected) == (kind == "llama3")
 
 
-def _spec_of(kind: str) -> Any:  # json.loads
-    return json.loads(toy_tokenizer(kind).tokenizer.to_str())
-
-
-@kinds
-def test_an_encoder_is_loaded_from_a_folder(kind: str, tmp_path: Path) -> None:
-    toy = toy_tokenizer(kind)
-    toy.tokenizer.save(str(tmp_path / "tokenizer.json"))
-
-    encoder = load_text_encoder(tmp_path)
-
-    assert type(encoder) is type(toy.encoder)
-
-
 @pytest.mark.parametrize("content", [None, "{", "{}", '{"model": {}}'])
 def test_a_tokenizer_file_that_cannot_be_read_is_a_model_error(content: str | None, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / "tokenizer.json").write_text(content)
 
     with pytest.raises(ModelError, match=r"tokenizer\.json"):
-        load_text_encoder(tmp_path)
+        read_tokenizer_file(tmp_path)
 
 
 @kinds
