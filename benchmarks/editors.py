@@ -7,7 +7,6 @@
   lines are indented otherwise than the file: with four blanks, tabs or two blanks.
 - right with and without context: names that another open file declares, with and without its declarations in the
   request; and names that the text before the cursor contains, which must not suffer.
-- secret bytes sent: bytes of excluded files and of known forms of secrets in the requests of a typist in such files.
 - start, memory, key: of the language server, without the completion server.
 
 Figures of parts that are not run (`--only`) stay as they were.
@@ -22,7 +21,6 @@ from pathlib import Path
 
 from benchmarks.corpora.cuts import GapKind, draw_gaps
 from benchmarks.measures.lsp_process import measure_large_file_ms, measure_memory_mb, measure_start_s
-from benchmarks.measures.private_text import collect_sent_text
 from benchmarks.measures.related_names import draw_related_cuts, find_right_share, measure_related
 from benchmarks.measures.report import find_percentile, print_rows, read_figures, write_report
 from benchmarks.measures.suggestions import STYLES, fill_gaps, indent_with, measure_typed_ahead
@@ -45,7 +43,6 @@ _BARS = {
     "typed_ahead_share": "≥ 0.95",
     "suffix_repeats": "0",
     "indent_mismatches": "0",
-    "secret_bytes_sent": "0",
     "right_with_context": "more than without",
     "start_s": "≤ 1",
     "memory_mb": "≤ 100",
@@ -63,7 +60,6 @@ def main() -> None:
         "vscode": lambda: _count("vscode", replay_vscode(options.vscode_steps, options.seed)),
     }
     parts["context"] = lambda: _measure_context(options)
-    parts["privacy"] = _measure_privacy
     figures = dict(read_figures("editors"))
     for name in options.only or parts:
         figures |= parts[name]()
@@ -82,9 +78,7 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--followed", type=int, default=150, help="suggestions that are typed")
     parser.add_argument("--keys", type=int, default=300, help="keys in large files")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--only", nargs="+", choices=("process", "server", "neovim", "helix", "vscode", "context", "privacy")
-    )
+    parser.add_argument("--only", nargs="+", choices=("process", "server", "neovim", "helix", "vscode", "context"))
     parser.add_argument("--new-names", type=int, default=400)
     parser.add_argument("--known-names", type=int, default=400)
     return parser.parse_args()
@@ -101,12 +95,6 @@ def _measure_process(options: argparse.Namespace) -> Figures:
     by_kind = {name: find_percentile(times, 99) or 0.0 for name, times in times_ms.items()}
     print("99 of 100 keys in ms:", ", ".join(f"{name}: {time_ms:.1f}" for name, time_ms in by_kind.items()))
     return {"start_s": measure_start_s(), "key_ms_5mb_p99": max(by_kind.values())}
-
-
-def _measure_privacy() -> Figures:
-    with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
-        text = asyncio.run(collect_sent_text(Path(folder)))
-    return {"private_documents": text.num_documents, "secret_bytes_sent": text.secret_bytes_sent}
 
 
 def _measure_context(options: argparse.Namespace) -> Figures:

@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 import pytest
 from lsprotocol.types import InlineCompletionList
 
-from benchmarks.corpora.private_files import iter_secrets
 from lsp_server.privacy.redaction import PLACEHOLDER
 from tests.support.lsp_editor import wait_for
 from tests.support.lsp_in_process import InProcess, run_in_process
+from tests.support.private_files import SECRETS
 
 _NOTHING = InlineCompletionList(())
-_SECRET = next(secret for secret in iter_secrets() if secret.form == "GitHub")
+_SECRET = next(secret for secret in SECRETS if secret.form == "GitHub")
 
 
 @pytest.fixture

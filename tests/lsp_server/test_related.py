@@ -3,11 +3,11 @@
 import pytest
 from lsprotocol.types import PositionEncodingKind, TextDocumentItem
 
-from benchmarks.corpora.private_files import count_secret_bytes, iter_secrets
 from lsp_server.context import Context
 from lsp_server.documents import Document
 from lsp_server.privacy.redaction import Redactor
 from lsp_server.related import RelatedText, read_words
+from tests.support.private_files import SECRETS, count_secret_bytes
 
 _NODE = "class Node(Base):\n    def children(self):\n        pass\n\nclass NodeList:\n    pass\n"
 
@@ -93,7 +93,7 @@ def test_line_ends_and_lone_surrogates_of_other_files_do_not_get_into_the_prefix
 
 def test_no_part_of_a_secret_in_another_file_is_added_even_where_a_declaration_is_cut() -> None:
     redact = Redactor().redact
-    for secret in iter_secrets():
+    for secret in SECRETS:
         for num_before in (0, 100, 140, 155):
             text = f"value_{'x' * num_before} = 1; {secret.text}"
             added = _add(RelatedText(redact, max_bytes=1000), "value_", _document("b", text))
@@ -101,7 +101,7 @@ def test_no_part_of_a_secret_in_another_file_is_added_even_where_a_declaration_i
 
 
 def test_a_line_of_a_private_key_is_no_declaration() -> None:
-    key = next(secret for secret in iter_secrets() if secret.form == "RSA key block")
+    key = next(secret for secret in SECRETS if secret.form == "RSA key block")
     text = key.text.replace("==", "=")
     last = text.split("\n")[-4]
     assert last.endswith("=")

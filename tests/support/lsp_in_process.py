@@ -44,6 +44,13 @@ class InProcess:
         self.editor.send(request)
         return await asyncio.wait_for(response, 5)
 
+    @property
+    def said(self) -> list[str]:
+        """The notifications and requests of the server, as they were sent."""
+        writer = self.server.protocol.writer
+        assert isinstance(writer, _Writer)
+        return [data.decode() for data in writer.written if b'"method"' in data]
+
     async def _connect(self) -> CompletionBackend:
         self.num_connects += 1
         if self.error is not None:
@@ -80,9 +87,11 @@ class _Writer:
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
+        self.written: list[bytes] = []
         self.answers: dict[Any, asyncio.Future[dict[str, Any]]] = {}  # to requests of `InProcess.exchange`, by their id
 
     def write(self, data: bytes) -> None:
+        self.written.append(data)
         message = json.loads(data.partition(b"\r\n\r\n")[2]) if self.answers else {}
         if "method" not in message and message.get("id") in self.answers:
             self.answers.pop(message["id"]).set_result(message)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.corpora.private_files import ExcludedFile, iter_excluded
 from lsp_server.privacy.exclusion import Policy
+from tests.support.private_files import EXCLUDED_FILES, ExcludedFile
 
 _PATH = os.environ["PATH"]
 
@@ -34,7 +34,7 @@ def _make_repository(folder: Path) -> None:
     subprocess.run(["git", "init", "--quiet", str(folder)], check=True, env={"PATH": _PATH})
 
 
-@pytest.mark.parametrize("case", list(iter_excluded()), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", EXCLUDED_FILES, ids=lambda case: case.name)
 def test_a_private_file_is_excluded_and_the_one_beside_it_is_not(case: ExcludedFile, folder: Path) -> None:
     document = case.build(folder / "x")
     assert _find(document, case.setting, [folder / "x"]) is not None

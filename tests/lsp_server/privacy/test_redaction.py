@@ -3,14 +3,14 @@
 import pytest
 from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
 
-from benchmarks.corpora.private_files import Secret, count_secret_bytes, iter_secrets
 from lsp_server.context import Context, cut_context
 from lsp_server.documents import Document
 from lsp_server.privacy.redaction import PLACEHOLDER, Redactor, cut_excerpt
 from lsp_server.settings import Settings
 from models.training.corpus import iter_held_out
+from tests.support.private_files import SECRETS, Secret, count_secret_bytes
 
-_SECRETS = {secret.form: secret for secret in iter_secrets()}
+_SECRETS = {secret.form: secret for secret in SECRETS}
 _TOKEN = _SECRETS["GitHub"].secret
 _KEY = _SECRETS["RSA key block"]
 
@@ -20,7 +20,7 @@ def redactor() -> Redactor:
     return Redactor()
 
 
-@pytest.mark.parametrize("secret", list(iter_secrets()), ids=lambda secret: secret.form)
+@pytest.mark.parametrize("secret", SECRETS, ids=lambda secret: secret.form)
 def test_a_known_form_is_replaced_and_the_code_around_it_stays(secret: Secret, redactor: Redactor) -> None:
     text = redactor.redact(f"import os\n{secret.text}value = 1\n")
     assert count_secret_bytes([text], [secret.secret], min_chars=4) == 0
@@ -59,7 +59,7 @@ def test_ordinary_code_stays_as_it_is(redactor: Redactor) -> None:
 
 def test_a_secret_in_a_very_long_line_is_found(redactor: Redactor) -> None:
     code = next(file.text for file in iter_held_out() if len(file.text) > 10_000)[:10_000].replace("\n", " ")
-    token = next(secret for secret in iter_secrets() if secret.form == "GitHub").secret
+    token = next(secret for secret in SECRETS if secret.form == "GitHub").secret
     for at in (0, 1023, 1024, 2040, 2048, 9_999):
         assert redactor.redact(f"{code[:at]} {token} {code[at:]}") == f"{code[:at]} {PLACEHOLDER} {code[at:]}"
 
