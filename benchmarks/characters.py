@@ -23,7 +23,7 @@ from rich.console import Console
 
 from benchmarks.baselines.reference_model import Form, ReferenceModel, Walk
 from benchmarks.measures.report import Row, print_rows, write_report
-from inference.characters.loader import load_character_model
+from inference.characters.assembly import load_character_model
 from inference.characters.model import CharacterModel, CoveringSettings
 from inference.characters.model_reader import ModelReader
 from inference.characters.state import State

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from inference.characters.loader import load_character_model
+from inference.characters.assembly import load_character_model
 from inference.characters.model import CharacterModel, CoveringSettings
 from inference.characters.state import State
 from inference.config import EngineConfig

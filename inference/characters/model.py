@@ -22,17 +22,35 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from inference.characters.bundle import END, NUM_OUTCOMES
-from inference.characters.context import cut_context
-from inference.characters.coverings.beam_covering import BeamCovering
-from inference.characters.coverings.open_paths import OpenPathsCache, find_canonical_open_paths, find_single_open_paths
-from inference.characters.coverings.text_covering import TextCovering
-from inference.characters.state import Covering, State
+from inference.characters.beam_covering import BeamCovering
+from inference.characters.open_paths import OpenPathsCache, find_canonical_open_paths, find_single_open_paths
+from inference.characters.state import END, NUM_OUTCOMES, Covering, State
+from inference.characters.text_covering import TextCovering
 from inference.characters.token_string import TokenReader, TokenString, read_all
 from inference.errors import InvalidRequestError
 from inference.healing.text_encoder import TextEncoder
 from inference.protocol.characters import MAX_WIDTH, CoveringKind
 from trie_cache.trie import Trie
+
+
+def cut_context(context: bytes, max_bytes: int) -> bytes:
+    """The last `max_bytes` of the context, or up to an eighth more; a shorter context is returned whole.
+
+    The result begins at the start of a line if there is one in that eighth, otherwise at the start of a character.
+    The cut can change the first few pre-tokens after it, so request more bytes than are needed.
+    """
+    spare = max_bytes // 8
+    last_start = len(context) - max_bytes
+    if last_start <= spare:
+        return context
+    line_start = context.rfind(b"\n", last_start - spare, last_start) + 1
+    if line_start:
+        return context[line_start:]
+    start = last_start
+    while last_start - start < 3 and context[start] & 0xC0 == 0x80:  # inside a character
+        start -= 1
+    return context[start:]
+
 
 _CANONICAL_THRESHOLD = 0.1
 

@@ -1,4 +1,13 @@
-"""The state of a character-level model after some bytes."""
+"""The state of a character-level model after some bytes: the covering of the text, as bundles.
+
+A bundle is a token string, and the next tokens that agree with the bytes after it (Vieira et al. 2025, appendix D).
+Naive form: store each next token with its probability in a trie, and walk down one byte at a time.
+
+1. The vocabulary is sorted by bytes, so the tokens that agree are one slice of the model's row. One more byte narrows
+   the slice; nothing is built.
+2. The tokens that continue with each next byte are slices of this slice. Each slice is summed separately, relative to
+   its maximum. (Differences of one running sum lose all digits on rare prefixes.)
+"""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -9,8 +18,146 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from inference.characters.bundle import END, NUM_OUTCOMES, Bundle, sum_all
-from inference.characters.token_string import TokenReader, TokenString, find_common_beginning
+from inference.characters.token_string import Floats, TokenReader, TokenString, find_common_beginning
+from trie_cache.trie import Children, Interval, Trie
+
+END = 256  # the index of the end of the text, after the 256 bytes
+NUM_OUTCOMES = 257  # one more byte, or the end of the text
+
+
+class Bundle:
+    """The token strings of a covering that share all but their last token. Immutable."""
+
+    def __init__(
+        self, trie: Trie, string: TokenString, remaining_bytes: bytes, interval: Interval, log_probs: Floats
+    ) -> None:
+        """`log_probs`: of the tokens in `interval`, by rank. `open` makes the first bundle of a string."""
+        self.string = string
+        self.remaining_bytes = remaining_bytes  # the part of the text after `string`: the next token begins with it
+        self.log_end = string.log_end if not remaining_bytes else -np.inf
+        self._trie = trie
+        self._interval = interval
+        self._log_probs = log_probs
+
+    @classmethod
+    def open(cls, trie: Trie, string: TokenString, remaining_bytes: bytes = b"") -> "Bundle":
+        """The first bundle of a string that has just been read. The string's row moves into the bundle."""
+        assert string.log_probs is not None, "strings are read before they are opened"
+        row, string.log_probs = string.log_probs, None
+        if not remaining_bytes:
+            return cls(trie, string, remaining_bytes, Interval(0, trie.num_tokens), row)
+        interval = trie.find_interval(remaining_bytes)
+        return cls(trie, string, remaining_bytes, interval, row[interval.lo : interval.hi].copy())
+
+    @property
+    def can_continue(self) -> bool:
+        """True if a token goes beyond `remaining_bytes`, or the text may end there."""
+        return bool(self.children.bytes.size) or not self.remaining_bytes
+
+    @property
+    def log_mass(self) -> float:
+        """The mass of `string` with any continuation."""
+        return self.string.get_log_mass()
+
+    @cached_property
+    def log_interval_mass(self) -> float:
+        """Like `log_ahead`, including the tokens that are equal to `remaining_bytes`."""
+        return self.log_mass + float(np.logaddexp(sum_all(self._log_probs), self.log_end))
+
+    @cached_property
+    def log_ahead(self) -> float:
+        """The mass of the tokens that go beyond `remaining_bytes`; if that is empty, including the end of the text."""
+        ahead = self._log_probs[self.children.num_exact :]
+        return self.log_mass + float(np.logaddexp(sum_all(ahead), self.log_end))
+
+    @cached_property
+    def children(self) -> Children:
+        """The bytes that may come next, and the tokens that continue with each."""
+        return self._trie.find_children(self._interval, len(self.remaining_bytes))
+
+    @cached_property
+    def log_masses(self) -> npt.NDArray[np.float64]:
+        """[num_children]: the mass of the tokens that continue with each of the children's bytes."""
+        ended = self.children.num_exact
+        if ended == len(self._log_probs):
+            return np.empty(0)
+        return self.log_mass + sum_slices(self._log_probs[ended:], self.children.starts - ended)
+
+    def find_exact(self) -> list[tuple[int, float]]:
+        """The ids of the tokens that are equal to `remaining_bytes`, each with its log probability after `string`."""
+        lo = self._interval.lo
+        return [(int(self._trie.order[lo + i]), float(self._log_probs[i])) for i in range(self.children.num_exact)]
+
+    def find_most_likely(self, limit: int) -> list[tuple[float, TokenString, int]]:
+        """The most likely strings: mass, string, and how many bytes it goes beyond `remaining_bytes`.
+
+        If `remaining_bytes` is empty, this is `string` alone, with any continuation.
+        """
+        if not self.remaining_bytes:
+            return [(self.log_mass, self.string, 0)]
+        ahead = self._log_probs[self.children.num_exact :]
+        best = np.argsort(-ahead)[:limit]
+        return [(self.log_mass + float(ahead[index]), *self._extend(int(index))) for index in best]
+
+    def draw(self, rng: np.random.Generator) -> tuple[TokenString, int]:
+        """A string, sampled by its mass, and how many bytes it goes beyond `remaining_bytes`."""
+        if not self.remaining_bytes:
+            return self.string, 0
+        ahead = self._log_probs[self.children.num_exact :].astype(np.float64)
+        masses = np.exp(ahead - ahead.max())
+        return self._extend(int(rng.choice(len(ahead), p=masses / masses.sum())))
+
+    def _extend(self, index: int) -> tuple[TokenString, int]:
+        """The string and the token with this index among those that go beyond `remaining_bytes`."""
+        token_id = int(self._trie.order[self._interval.lo + self.children.num_exact + index])
+        return self.string.extend([token_id]), len(self._trie.spell(token_id)) - len(self.remaining_bytes)
+
+    def find_draft(self, data: bytes) -> tuple[float, bytes]:
+        """The most likely token that goes beyond `remaining_bytes + data`: its mass, and its bytes after these."""
+        beginning = self.remaining_bytes + data
+        lo, hi = self._trie.find_interval(beginning)
+        ahead = self._log_probs[lo - self._interval.lo : hi - self._interval.lo]
+        for index in np.argsort(-ahead)[:2]:
+            token = self._trie.spell(int(self._trie.order[lo + index]))
+            if len(token) > len(beginning):
+                return self.log_mass + float(ahead[index]), token[len(beginning) :]
+        return -np.inf, b""
+
+    def narrow(self, byte: int) -> "Bundle | None":
+        """The bundle with one more remaining byte; None if no token continues with it."""
+        children = self.children
+        index = int(np.searchsorted(children.bytes, byte))
+        if index == len(children.bytes) or children.bytes[index] != byte:
+            return None
+        start = int(children.starts[index])
+        is_last = index + 1 == len(children.starts)
+        stop = len(self._log_probs) if is_last else int(children.starts[index + 1])
+        interval = Interval(self._interval.lo + start, self._interval.lo + stop)
+        own = self._log_probs[start:stop].copy()  # a view would keep the whole row
+        return Bundle(self._trie, self.string, self.remaining_bytes + bytes([byte]), interval, own)
+
+    def move(self, string: TokenString) -> "Bundle":
+        """The same bundle with another string."""
+        return Bundle(self._trie, string, self.remaining_bytes, self._interval, self._log_probs)
+
+
+def sum_slices(values: Floats, starts: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
+    """[num_slices]: log(sum(exp(values))) of each slice, from its start to the next start. No slice is empty."""
+    peaks = np.maximum.reduceat(values, starts)
+    peaks[np.isneginf(peaks)] = 0
+    lengths = np.diff(starts, append=len(values))
+    with np.errstate(divide="ignore"):  # all tokens of a slice may be impossible
+        sums = np.add.reduceat(np.exp(values - np.repeat(peaks, lengths)), starts, dtype=np.float64)
+        masses: npt.NDArray[np.float64] = np.log(sums) + peaks
+    return masses
+
+
+def sum_all(values: Floats) -> float:
+    """log(sum(exp(values))); minus infinity if there are no values."""
+    peak = values.max(initial=-np.inf)
+    if np.isneginf(peak):
+        return -np.inf
+    return float(np.log(np.exp(values - peak).sum(dtype=np.float64)) + peak)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ _INPUTS = characters.REQUEST_TYPES | HEARTBEAT_TYPES
 
 
 def _load_service(config: EngineConfig, watch: PassWatch) -> Any:
-    from inference.characters.loader import load_character_model
+    from inference.characters.assembly import load_character_model
     from inference.characters.service import CharacterService  # here, because the loader loads the runners
 
     return CharacterService(load_character_model(config, watch))

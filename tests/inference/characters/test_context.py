@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference.characters.context import cut_context
-from inference.characters.coverings.beam_covering import BeamCovering
-from inference.characters.coverings.open_paths import OpenPathsCache, find_canonical_open_paths, find_single_open_paths
-from inference.characters.coverings.text_covering import TextCovering
-from inference.characters.model import CharacterModel, CoveringSettings
+from inference.characters.beam_covering import BeamCovering
+from inference.characters.model import CharacterModel, CoveringSettings, cut_context
+from inference.characters.open_paths import OpenPathsCache, find_canonical_open_paths, find_single_open_paths
 from inference.characters.state import Covering, State
+from inference.characters.text_covering import TextCovering
 from inference.characters.token_string import TokenString
 from inference.errors import InvalidRequestError
 from inference.healing.text_encoder import PreToken, TextEncoder

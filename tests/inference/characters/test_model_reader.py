@@ -12,7 +12,7 @@ import pytest
 import torch
 import transformers
 
-from inference.characters.loader import load_character_model
+from inference.characters.assembly import load_character_model
 from inference.characters.model import CharacterModel, CoveringSettings
 from inference.characters.model_reader import ModelReader
 from inference.characters.service import CharacterService

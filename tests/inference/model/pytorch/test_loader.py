@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from inference.characters.loader import load_character_model
+from inference.characters.assembly import load_character_model
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
 from inference.errors import ModelError

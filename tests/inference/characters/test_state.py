@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.characters.bundle import Bundle, sum_all, sum_slices
+from inference.characters.state import Bundle, sum_all, sum_slices
 from inference.characters.token_string import Floats, TokenString
 from tests.support.character_toys import (
     START,

@@ -3,7 +3,7 @@
 `canonical` follows the canonical paths of the text with any continuation: the covering tree of
 `inference.healing.covering`, updated byte by byte. `single` follows the canonical tokens of the text, with and without
 the last one (the usual method; Vieira et al. 2025, appendix F). They differ only in how they find the paths of a text:
-see `inference.characters.coverings.open_paths`.
+see `inference.characters.open_paths`.
 
 1. The tokens before the heal point are stable. After it, each offset has one path for each boundary set.
 2. One more byte narrows the bundles of the paths that still exist. A path that ends with the new byte is an older path
@@ -22,11 +22,9 @@ from heapq import nlargest
 
 import numpy as np
 
-from inference.characters.bundle import Bundle, sum_all
-from inference.characters.coverings.open_paths import OpenPathsCache
-from inference.characters.state import OpenText, State, Totals, find_draft, narrow_all
+from inference.characters.open_paths import OpenPathsCache, find_possible, split_text
+from inference.characters.state import Bundle, OpenText, State, Totals, find_draft, narrow_all, sum_all
 from inference.characters.token_string import TokenReader, TokenString, read_all
-from inference.characters.utf8 import find_possible, split_text
 from inference.errors import InvalidRequestError
 from trie_cache.trie import Trie
 

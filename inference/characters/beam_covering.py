@@ -17,10 +17,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from inference.characters.bundle import Bundle, sum_all
-from inference.characters.state import OpenText, State, Totals, narrow_all
+from inference.characters.open_paths import split_whole_text
+from inference.characters.state import Bundle, OpenText, State, Totals, narrow_all, sum_all
 from inference.characters.token_string import TokenReader, TokenString, read_all
-from inference.characters.utf8 import split_whole_text
 from inference.errors import InvalidRequestError
 from inference.healing.heal_point import find_section_heal_point
 from inference.healing.text_encoder import TextEncoder

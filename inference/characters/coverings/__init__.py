@@ -1,1 +1,0 @@
-"""One file for each way to follow token strings: by the text alone, or by mass."""
