@@ -3,7 +3,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trie_cache.trie import Interval, Trie
+from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
 # Few letters, the greatest byte among them, so that prefixes meet; duplicates and empty tokens are wanted.
@@ -30,13 +30,22 @@ def _scan_ancestors(vocabulary: Vocabulary, prefix: bytes) -> set[int]:
 
 
 @given(_vocabularies, _texts)
-def test_the_interval_contains_exactly_the_tokens_that_start_with_the_prefix(texts: list[bytes], prefix: bytes) -> None:
+def test_every_lookup_of_a_prefix_finds_what_a_scan_finds(texts: list[bytes], prefix: bytes) -> None:
     vocabulary = _vocabulary_of(texts)
     trie = Trie.build(vocabulary)
+    extensions = _scan_extensions(vocabulary, prefix)
 
     lo, hi = trie.find_interval(prefix)
+    ancestors = trie.find_ancestors(prefix)
 
-    assert sorted(trie.order[lo:hi].tolist()) == sorted(_scan_extensions(vocabulary, prefix))
+    assert sorted(trie.order[lo:hi].tolist()) == sorted(extensions)
+    assert {index for index, rank in enumerate(trie.rank.tolist()) if lo <= rank < hi} == extensions
+    assert len(ancestors) == len(set(ancestors))
+    assert set(ancestors) == _scan_ancestors(vocabulary, prefix)
+    lengths = [len(vocabulary.token_bytes[index]) for index in ancestors]
+    assert lengths == sorted(lengths)
+    if prefix:
+        assert trie.find_ids(prefix) == [i for i, token in enumerate(vocabulary.token_bytes) if token == prefix]
 
 
 @given(_vocabularies, _texts)
@@ -78,43 +87,6 @@ def test_spell_returns_each_tokens_bytes_and_nothing_for_other_rows(texts: list[
     assert tuple(map(trie.spell, range(vocabulary.num_rows))) == vocabulary.token_bytes
 
 
-@given(_vocabularies, _texts)
-def test_find_ids_returns_all_tokens_with_exactly_these_bytes(texts: list[bytes], text: bytes) -> None:
-    vocabulary = _vocabulary_of(texts)
-    trie = Trie.build(vocabulary)
-
-    for wanted in (text, *texts):
-        if wanted:
-            ids = [index for index, token in enumerate(vocabulary.token_bytes) if token == wanted]
-            assert trie.find_ids(wanted) == ids
-
-
-@given(_vocabularies, _texts)
-def test_ancestors_are_exactly_the_tokens_that_are_a_proper_beginning_of_the_prefix(
-    texts: list[bytes], prefix: bytes
-) -> None:
-    vocabulary = _vocabulary_of(texts)
-
-    found = Trie.build(vocabulary).find_ancestors(prefix)
-
-    assert len(found) == len(set(found))
-    assert set(found) == _scan_ancestors(vocabulary, prefix)
-    assert [len(vocabulary.token_bytes[index]) for index in found] == sorted(
-        len(vocabulary.token_bytes[index]) for index in found
-    )
-
-
-@given(_vocabularies, _texts)
-def test_rank_tells_for_every_row_whether_it_is_in_the_interval(texts: list[bytes], prefix: bytes) -> None:
-    vocabulary = _vocabulary_of(texts)
-    trie = Trie.build(vocabulary)
-
-    lo, hi = trie.find_interval(prefix)
-
-    inside = {index for index, rank in enumerate(trie.rank.tolist()) if lo <= rank < hi}
-    assert inside == _scan_extensions(vocabulary, prefix)
-
-
 @given(_vocabularies, st.integers(1, 3))
 def test_iter_prefixes_gives_every_prefix_once_with_its_interval(texts: list[bytes], min_tokens: int) -> None:
     vocabulary = _vocabulary_of(texts)
@@ -132,23 +104,6 @@ def test_tokens_with_equal_bytes_are_adjacent_with_the_lower_id_first() -> None:
 
     assert trie.order.tolist() == [1, 3, 2, 0]
     assert trie.find_ancestors(b"AB") == (1, 3)
-
-
-def test_special_tokens_and_padding_rows_are_outside_every_interval() -> None:
-    vocabulary = Vocabulary.from_tokens({0: b"a", 1: b"<end>", 2: b""}, {"<fim>": 3}, end_ids=[1], num_rows=6)
-    trie = Trie.build(vocabulary)
-
-    assert trie.find_interval(b"") == Interval(0, 1)
-    assert trie.rank.tolist() == [0, 1, 1, 1, 1, 1]
-    assert trie.find_ancestors(b"<end>x") == ()
-
-
-def test_an_empty_vocabulary_has_only_empty_results() -> None:
-    trie = Trie.build(_vocabulary_of([]))
-
-    assert trie.find_interval(b"a").num_tokens == trie.find_interval(b"").num_tokens == 0
-    assert trie.find_ancestors(b"a") == ()
-    assert list(trie.iter_prefixes()) == []
 
 
 def test_arrays_are_read_only() -> None:

@@ -3,181 +3,104 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tokenizers
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers.pre_tokenizers import ByteLevel
 
-from trie_cache.vocabulary import AddedToken, Vocabulary, VocabularyError, read_added_tokens
+from trie_cache.vocabulary import (
+    BYTE_LEVEL_ALPHABET,
+    AddedToken,
+    Vocabulary,
+    VocabularyError,
+    iter_steps,
+    read_added_tokens,
+)
 
-_NUM_TOKENS = 290
-_TEXT = ["def get_node(self, value) -> Node:\n", "    return 'é – 語' + \"\\t\"\r\n", "not a node, not a 🦉\n"] * 3
+_Json = Any  # the content of a file
+
+_VOCAB = {"a": 0, "Ġnot": 1, "<|end|>": 2, "ab": 3, "b": 4}
+_BYTES = {"decoder": {"type": "ByteLevel"}}
+_MARKS = {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}
+_FALLBACK = {"type": "Sequence", "decoders": [_MARKS, {"type": "ByteFallback"}]}
+_END = {"id": 2, "content": "<|end|>", "special": True}
 
 
-def _save(tokenizer: Tokenizer, folder: Path, **configs: Any) -> Path:
-    tokenizer.save(str(folder / "tokenizer.json"))
-    for name, config in configs.items():
-        (folder / f"{name}.json").write_text(json.dumps(config))
+def _write(folder: Path, spec: _Json, **configs: _Json) -> Path:
+    """Writes a tokenizer and the files beside it. By default: byte-level, with an end token."""
+    spec = {"model": {"vocab": _VOCAB}, "added_tokens": [_END], **_BYTES, **spec}
+    for name, content in {"tokenizer": spec, **configs}.items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
     return folder
 
 
-def _id_of(tokenizer: Tokenizer, name: str) -> int:
-    token_id = tokenizer.token_to_id(name)
-    assert token_id is not None
-    return token_id
+@given(st.text())
+def test_the_byte_level_alphabet_is_that_of_the_tokenizers_library(text: str) -> None:
+    shown = ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(text)
 
-
-def _byte_level() -> Tokenizer:
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(r" ?\w+|\s+|[^\w\s]+"), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=_NUM_TOKENS, special_tokens=["<|end|>"], initial_alphabet=alphabet, show_progress=False
-    )
-    tokenizer.train_from_iterator(_TEXT, trainer)
-    return tokenizer
-
-
-def _sentencepiece(byte_fallback: bool = True) -> Tokenizer:
-    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", "A", "▁A", "é", "▁▁", "▁not"]
-    vocab = {piece: index for index, piece in enumerate(pieces)}
-    merges = [("▁", "A"), ("▁", "▁")]
-    tokenizer = Tokenizer(models.BPE(vocab, merges, unk_token="<unk>", byte_fallback=byte_fallback, fuse_unk=True))
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    tokenizer.decoder = decoders.Sequence(
-        [
-            decoders.Replace("▁", " "),
-            *([decoders.ByteFallback()] if byte_fallback else []),
-            decoders.Fuse(),
-            decoders.Strip(" ", 1, 0),
-        ]
-    )
-    tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
-    return tokenizer
-
-
-def test_byte_level_tokens_of_a_text_join_to_its_bytes(tmp_path: Path) -> None:
-    tokenizer = _byte_level()
-    vocabulary = Vocabulary.from_folder(_save(tokenizer, tmp_path))
-
-    for text in [*_TEXT, "\x00\x7f\xa0\xad ÿ🙂"]:
-        ids = tokenizer.encode(text).ids
-        assert b"".join(vocabulary.token_bytes[index] for index in ids) == text.encode()
-
-
-def test_byte_level_alphabet_covers_every_byte_once(tmp_path: Path) -> None:
-    vocabulary = Vocabulary.from_folder(_save(_byte_level(), tmp_path))
-
-    single = [text[0] for text in vocabulary.token_bytes if len(text) == 1]
-
-    assert sorted(single) == list(range(256))
-
-
-def test_a_byte_level_token_outside_the_alphabet_has_its_own_text_as_bytes(tmp_path: Path) -> None:
-    tokenizer = Tokenizer(models.BPE({"a\u00ad": 0, "Ġ日": 1, "Ġa": 2}, []))
-    tokenizer.decoder = decoders.ByteLevel()
-    vocabulary = Vocabulary.from_folder(_save(tokenizer, tmp_path))
-
-    assert vocabulary.token_bytes == ("a\u00ad".encode(), "Ġ日".encode(), b" a")
-    assert [text.decode() for text in vocabulary.token_bytes] == [tokenizer.decode([index]) for index in range(3)]
-
-
-def test_sentencepiece_tokens_of_a_text_join_to_its_bytes(tmp_path: Path) -> None:
-    tokenizer = _sentencepiece()
-    vocabulary = Vocabulary.from_folder(_save(tokenizer, tmp_path))
-
-    ids = tokenizer.encode("A  éA\n語", add_special_tokens=False).ids
-
-    assert b"".join(vocabulary.token_bytes[index] for index in ids) == " A  éA\n語".encode()
-
-
-def test_sentencepiece_byte_token_has_the_bytes_of_its_letter(tmp_path: Path) -> None:
-    vocabulary = Vocabulary.from_folder(_save(_sentencepiece(), tmp_path))
-
-    assert [index for index, text in enumerate(vocabulary.token_bytes) if text == b"A"] == [3 + 0x41, 3 + 256 + 1]
-
-
-def test_without_byte_fallback_a_byte_token_is_plain_text(tmp_path: Path) -> None:
-    vocabulary = Vocabulary.from_folder(_save(_sentencepiece(byte_fallback=False), tmp_path))
-
-    assert vocabulary.token_bytes[3 + 0x41] == b"<0x41>"
-
-
-def test_byte_fallback_of_the_decoder_alone_is_enough(tmp_path: Path) -> None:
-    tokenizer = Tokenizer(models.BPE({"▁": 0, "<0x41>": 1}, []))
-    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback()])
-    vocabulary = Vocabulary.from_folder(_save(tokenizer, tmp_path))
-
-    assert vocabulary.token_bytes == (b" ", b"A")
-
-
-def test_byte_level_pre_tokenizer_in_a_sequence_is_enough(tmp_path: Path) -> None:
-    tokenizer = Tokenizer(models.BPE({"Ġa": 0}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(), pre_tokenizers.ByteLevel()])
-    vocabulary = Vocabulary.from_folder(_save(tokenizer, tmp_path))
-
-    assert vocabulary.token_bytes == (b" a",)
-
-
-def test_added_tokens_are_special_even_if_not_marked_as_special(tmp_path: Path) -> None:
-    tokenizer = _byte_level()
-    tokenizer.add_tokens([tokenizers.AddedToken("<|fim_prefix|>", special=False)])
-    vocabulary = Vocabulary.from_folder(_save(tokenizer, tmp_path))
-
-    fim_id = _id_of(tokenizer, "<|fim_prefix|>")
-
-    assert vocabulary.special_id("<|fim_prefix|>") == fim_id
-    assert fim_id in vocabulary.special_ids
-    assert vocabulary.token_bytes[fim_id] == vocabulary.token_bytes[_id_of(tokenizer, "<|end|>")] == b""
-
-
-def test_added_tokens_of_blanks_are_text(tmp_path: Path) -> None:
-    tokenizer = _byte_level()
-    tokenizer.add_tokens([tokenizers.AddedToken(" " * 9, special=False, normalized=False)])
-    vocabulary = Vocabulary.from_folder(_save(tokenizer, tmp_path))
-
-    assert vocabulary.token_bytes[_id_of(tokenizer, " " * 9)] == b" " * 9
-
-
-def test_added_token_that_is_also_a_sentencepiece_run_of_blanks_keeps_its_blanks(tmp_path: Path) -> None:
-    tokenizer = _sentencepiece()
-    tokenizer.add_tokens([tokenizers.AddedToken("▁▁", special=False, normalized=False)])
-    vocabulary = Vocabulary.from_folder(_save(tokenizer, tmp_path))
-
-    assert vocabulary.token_bytes[_id_of(tokenizer, "▁▁")] == b"  "
-
-
-def test_the_name_of_an_ordinary_token_is_not_a_special_name(tmp_path: Path) -> None:
-    vocabulary = Vocabulary.from_folder(_save(_byte_level(), tmp_path))
-
-    assert vocabulary.special_id("a") is None
-    assert vocabulary.special_id("<|nothing|>") is None
+    assert "".join(piece for piece, _ in shown) == "".join(BYTE_LEVEL_ALPHABET[byte] for byte in text.encode())
+    assert set(BYTE_LEVEL_ALPHABET) == set(ByteLevel.alphabet())
 
 
 @pytest.mark.parametrize(
-    "configs",
+    ("spec", "piece", "expected"),
     [
-        {"config": {"eos_token_id": 5}},
-        {"generation_config": {"eos_token_id": [5, 6]}},
-        {"config": {"eos_token_id": None}, "generation_config": {"eos_token_id": [5]}},
+        (_BYTES, "Ġnot", b" not"),
+        (_BYTES, "Ãī", b"\xc3\x89"),
+        (_BYTES, "a\u00ad", "a\u00ad".encode()),  # outside the alphabet: the piece is its own text
+        (_BYTES, "Ġ日", "Ġ日".encode()),
+        ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}]}}, "Ġa", b" a"),
+        ({"decoder": _MARKS}, "▁not", b" not"),
+        ({"decoder": {"type": "Metaspace"}}, "▁▁", b"  "),
+        ({"decoder": _MARKS}, "<0x41>", b"<0x41>"),  # without byte fallback, it is text
+        ({"decoder": _FALLBACK}, "<0x41>", b"A"),
+        ({"decoder": _MARKS, "byte_fallback": True}, "<0xE9>", b"\xe9"),
     ],
 )
-def test_end_tokens_of_the_configuration_have_no_bytes(tmp_path: Path, configs: dict[str, Any]) -> None:
-    vocabulary = Vocabulary.from_folder(_save(_byte_level(), tmp_path, **configs))
+def test_a_token_has_the_bytes_that_it_stands_for(tmp_path: Path, spec: _Json, piece: str, expected: bytes) -> None:
+    model = {"vocab": {piece: 0}, "byte_fallback": spec.get("byte_fallback", False)}
+    folder = _write(tmp_path, {"decoder": None, **spec, "model": model, "added_tokens": []})
 
-    assert 5 in vocabulary.end_ids & vocabulary.special_ids
-    assert vocabulary.token_bytes[5] == b""
+    assert Vocabulary.from_folder(folder).token_bytes == (expected,)
 
 
-@pytest.mark.parametrize("eos_token", ["<|end|>", {"content": "<|end|>", "special": True}])
-def test_end_token_is_found_by_its_name(tmp_path: Path, eos_token: Any) -> None:
-    vocabulary = Vocabulary.from_folder(_save(_byte_level(), tmp_path, tokenizer_config={"eos_token": eos_token}))
+@pytest.mark.parametrize(
+    ("added", "expected"),
+    [
+        ({"content": "<|fim_prefix|>"}, None),  # looks like a control token
+        ({"content": "ab", "special": True}, None),
+        ({"content": " " * 9}, b" " * 9),
+        ({"content": "▁▁", "id": 3}, b"  "),  # the vocabulary has it: there, a mark is a blank
+    ],
+)
+def test_added_tokens_are_special_or_text(tmp_path: Path, added: _Json, expected: bytes | None) -> None:
+    added = {"id": 5, "special": False} | added
+    spec = {"model": {"vocab": {"a": 0, "▁▁": 3}}, "decoder": _MARKS, "added_tokens": [added]}
 
-    assert vocabulary.end_ids == {vocabulary.special_id("<|end|>")}
+    vocabulary = Vocabulary.from_folder(_write(tmp_path, spec))
+
+    assert vocabulary.token_bytes[added["id"]] == (expected or b"")
+    assert vocabulary.special_id(added["content"]) == (added["id"] if expected is None else None)
+    assert (added["id"] in vocabulary.special_ids) == (expected is None)
+
+
+@pytest.mark.parametrize(
+    ("configs", "end_ids"),
+    [
+        ({"config": {"eos_token_id": 3}}, {3}),
+        ({"generation_config": {"eos_token_id": [3, 4]}}, {3, 4}),
+        ({"generation_config": {"eos_token_id": [3, None]}}, {3}),
+        ({"config": {"eos_token_id": None}, "generation_config": {"eos_token_id": [4]}}, {4}),
+        ({"config": {"eos_token_id": 3}, "tokenizer_config": {"eos_token": "<|end|>"}}, {2, 3}),
+        ({"tokenizer_config": {"eos_token": {"content": "<|end|>", "special": True}}}, {2}),
+        ({"tokenizer_config": {"eos_token": "<|nothing|>"}}, set()),
+    ],
+)
+def test_end_tokens_of_all_files_are_special(tmp_path: Path, configs: _Json, end_ids: set[int]) -> None:
+    vocabulary = Vocabulary.from_folder(_write(tmp_path, {}, **configs))
+
+    assert vocabulary.end_ids == end_ids
+    assert vocabulary.special_ids == end_ids | {2}
+    assert [index for index, text in enumerate(vocabulary.token_bytes) if not text] == sorted(end_ids | {2})
 
 
 @pytest.mark.parametrize(
@@ -191,40 +114,32 @@ def test_end_token_is_found_by_its_name(tmp_path: Path, eos_token: Any) -> None:
         {"tokenizer_config": {"eos_token": ["<|end|>"]}},
     ],
 )
-def test_end_tokens_in_an_unknown_form_are_an_error_with_the_file(tmp_path: Path, configs: dict[str, Any]) -> None:
+def test_end_tokens_in_an_unknown_form_are_an_error_with_the_file(tmp_path: Path, configs: _Json) -> None:
     (name,) = configs
 
     with pytest.raises(VocabularyError, match=rf"{name}\.json: eos_token.* is .*, but should be"):
-        Vocabulary.from_folder(_save(_byte_level(), tmp_path, **configs))
-
-
-def test_empty_places_in_a_list_of_end_tokens_are_passed_over(tmp_path: Path) -> None:
-    configs = {"generation_config": {"eos_token_id": [5, None]}}
-
-    assert Vocabulary.from_folder(_save(_byte_level(), tmp_path, **configs)).end_ids == {5}
+        Vocabulary.from_folder(_write(tmp_path, {}, **configs))
 
 
 def test_rows_beyond_the_tokens_are_padding(tmp_path: Path) -> None:
-    folder = _save(_byte_level(), tmp_path, config={"vocab_size": 500})
+    folder = _write(tmp_path, {}, config={"vocab_size": 500})
 
-    assert Vocabulary.from_folder(folder).token_bytes[_NUM_TOKENS:] == (b"",) * (500 - _NUM_TOKENS)
+    assert Vocabulary.from_folder(folder).token_bytes[5:] == (b"",) * 495
     assert Vocabulary.from_folder(folder, num_rows=450).num_rows == 450
 
 
 def test_special_token_without_a_row_is_dropped(tmp_path: Path) -> None:
-    tokenizer = _byte_level()
-    tokenizer.add_special_tokens(["<|late|>"])
-    folder = _save(tokenizer, tmp_path, tokenizer_config={"eos_token": "<|late|>"})
-    vocabulary = Vocabulary.from_folder(folder, num_rows=_NUM_TOKENS)
+    late = {"id": 5, "content": "<|late|>", "special": True}
+    folder = _write(tmp_path, {"added_tokens": [_END, late]}, tokenizer_config={"eos_token": "<|late|>"})
+    vocabulary = Vocabulary.from_folder(folder, num_rows=5)
 
     assert vocabulary.special_id("<|late|>") is None
-    assert max(vocabulary.special_ids) < vocabulary.num_rows == _NUM_TOKENS
-    assert vocabulary.end_ids == frozenset()
+    assert (vocabulary.special_ids, vocabulary.end_ids) == (frozenset({2}), frozenset())
 
 
 def test_ordinary_token_without_a_row_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(VocabularyError, match=r"tokenizer\.json: token .* the model's head has 289 rows"):
-        Vocabulary.from_folder(_save(_byte_level(), tmp_path), num_rows=_NUM_TOKENS - 1)
+    with pytest.raises(VocabularyError, match=r"tokenizer\.json: token b'b' has id 4.* the model's head has 4 rows"):
+        Vocabulary.from_folder(_write(tmp_path, {}), num_rows=4)
 
 
 @pytest.mark.parametrize(
@@ -244,6 +159,13 @@ def test_broken_files_are_named_in_the_error(tmp_path: Path, name: str, content:
     with pytest.raises(VocabularyError, match=message) as raised:
         Vocabulary.from_folder(tmp_path)
     assert str(tmp_path) in str(raised.value)
+
+
+def test_steps_inside_sequences_are_listed_in_their_order() -> None:
+    inner = {"type": "Sequence", "normalizers": [{"type": "b"}, {"type": "c"}]}
+    steps = {"type": "Sequence", "pretokenizers": [{"type": "a"}, inner]}
+
+    assert [step["type"] for step in iter_steps(steps, None, {"type": "d"})] == ["a", "b", "c", "d"]
 
 
 def _read_added(content: str, **flags: bool) -> AddedToken:
