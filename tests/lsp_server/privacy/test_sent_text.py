@@ -67,7 +67,7 @@ async def _ask(both: InProcess, uri: str, position: types.Position) -> None:
 
 @pytest.mark.parametrize("case", EXCLUDED_FILES, ids=lambda case: case.name)
 async def test_no_byte_of_an_excluded_file_is_sent_or_said(case: ExcludedFile, tmp_path: Path) -> None:
-    folder = tmp_path / "workspace"  # its name may be said
+    folder = tmp_path / "case"  # its name may be said
     document = case.build(folder)
 
     async with _run(folder, case.setting) as (both, backend):
