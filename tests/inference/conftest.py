@@ -37,11 +37,3 @@ def scripted() -> Iterator[ScriptedBench]:
     bench = build_scripted_bench()
     with closing(bench.engine):
         yield bench
-
-
-@pytest.fixture
-def small_bench(make_model: MakeModel) -> Iterator[Bench]:
-    """An engine with room for two sequences and one waiting request."""
-    bench = build_bench(make_model("qwen"), "qwen", max_sequences=2, max_waiting=1)
-    with closing(bench.engine):
-        yield bench

@@ -141,9 +141,11 @@ class ScriptedBench:
     clock: Clock
 
 
-def build_scripted_bench(max_tokens: int = 512, kind: str = "qwen", **settings: Any) -> ScriptedBench:
+def build_scripted_bench(
+    max_tokens: int = 512, kind: str = "qwen", clock: Clock | None = None, **settings: Any
+) -> ScriptedBench:
     """Builds a ScriptedBench. `max_tokens` is the model's window."""
-    toy, clock = toy_tokenizer(kind), Clock()
+    toy, clock = toy_tokenizer(kind), clock or Clock()
     model = ScriptedModel(toy, max_tokens)
     engine = Engine(EngineConfig(Path("model"), **settings), model, build_prompts(toy), clock)
     return ScriptedBench(model, engine, clock)
@@ -161,6 +163,18 @@ def begin_job(parts: EngineParts, request: CompletionRequest, sink: ChunkSink | 
     job.prepare()
     job.begin(TokenSequence(parts.model.new_cache(job.max_cached_tokens)))
     return job
+
+
+def hold_next_pass(model: ScriptedModel) -> tuple[threading.Event, threading.Event]:
+    """Stops the engine in its next pass. Returns what is set when it stands there, and what lets it go on."""
+    is_running, may_go_on = threading.Event(), threading.Event()
+
+    def hold(_: object) -> None:
+        is_running.set()
+        assert_soon(may_go_on)
+
+    model.before_forward = hold
+    return is_running, may_go_on
 
 
 def assert_soon(event: threading.Event) -> None:

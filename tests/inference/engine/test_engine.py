@@ -1,8 +1,8 @@
+"""What an engine answers: the best text after exactly the typed bytes, with others as alone."""
+
 import codecs
 import dataclasses
 import itertools
-import re
-import threading
 from collections.abc import Sequence
 from contextlib import closing
 from functools import cache
@@ -17,15 +17,12 @@ from hypothesis import strategies as st
 from inference.engine.stopping import build_extent_rule
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Healing
 from tests.inference.conftest import MakeModel
-from tests.support.engine_bench import UNBOUNDED, Bench, assert_soon, build_bench
+from tests.support.engine_bench import UNBOUNDED, Bench, build_bench
 from tests.support.sinks import complete, submit
-from tests.support.toys import FIM_NAMES, KINDS, ToyTokenizer, build_prompts, texts, toy_tokenizer
+from tests.support.toys import FIM_NAMES, KINDS, ToyTokenizer, build_prompts, texts
 
 _NODE = "class Node:\n    def next(self) -> Nod"
-_LONG = "x = 1\n" * 200
-
-
-# The text of an answer
+_LONG = "".join(f"name_{index} = {index}\n" for index in range(90)) + "nam"
 
 
 @cache
@@ -35,43 +32,9 @@ def _plain_model(folder: Path) -> transformers.PreTrainedModel:
     ).eval()
 
 
-@pytest.mark.parametrize("kind", ["qwen", "llama3", "llama2"])
-@pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neox"])
-@pytest.mark.parametrize("prefix", ["import os\n\ndef walk(", "x = 1\n", "# é"])
-def test_without_healing_a_completion_equals_generate_of_transformers(
-    kind: str, family: str, prefix: str, make_model: MakeModel
-) -> None:
-    toy, folder = toy_tokenizer(kind), make_model(kind, family)
-    context = [*(toy.encoder.start_ids or (toy.vocabulary.special_tokens["<|endoftext|>"],)), *toy.encode(prefix)]
-    bad_ids = [[row] for row in range(toy.num_rows - 7, toy.num_rows)]  # padding: no tokenizer could decode it
-    generated = (
-        _plain_model(folder)
-        .generate(
-            torch.tensor([context]),
-            max_new_tokens=12,
-            do_sample=False,
-            bad_words_ids=bad_ids,
-            eos_token_id=sorted(toy.vocabulary.special_ids),
-            pad_token_id=0,
-        )[0, len(context) :]
-        .tolist()
-    )
-    expected = codecs.getincrementaldecoder("utf-8")("replace").decode(toy.join(generated))
-    bench = build_bench(folder, kind)
-    with closing(bench.engine):
-        sink = complete(bench.engine, CompletionRequest(prefix, max_tokens=12, healing=Healing.NONE, extent=UNBOUNDED))
-
-    assert sink.text == _cut_at_extent(expected, prefix)
-
-
-def _cut_at_extent(text: str, prefix: str) -> str:
-    """Returns the part of the text that an unbounded request answers; a block that began in the prefix may end it."""
-    return text[: build_extent_rule(UNBOUNDED, prefix, "").find_end(text)]
-
-
-def _complete_slowly(toy: ToyTokenizer, plain: transformers.PreTrainedModel, prefix: str, num_new: int) -> bytes:
-    """Computes an exact completion with one plain forward pass of transformers for each path and each token."""
-    prompt = build_prompts(toy).build(CompletionRequest(prefix), 1024)
+def _complete_slowly(toy: ToyTokenizer, plain: transformers.PreTrainedModel, request: CompletionRequest) -> str:
+    """The best token of the best path, from a plain pass of transformers for each; then its `generate`."""
+    prompt = build_prompts(toy).build(request, 1024)
     tree = prompt.covering.build_tree(prompt.context_ids)
     is_text = torch.tensor([bool(token) for token in toy.vocabulary.token_bytes])
     is_text[sorted(toy.vocabulary.special_ids)] = True
@@ -81,7 +44,7 @@ def _complete_slowly(toy: ToyTokenizer, plain: transformers.PreTrainedModel, pre
             logits = plain(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0, -1]
         return torch.log_softmax(logits.masked_fill(~is_text, -torch.inf), dim=-1)
 
-    best: tuple[float, list[int], bytes] = (-torch.inf, [], b"")
+    best: tuple[float, list[int]] = (-torch.inf, [])
     for crossing in prompt.covering.crossings:
         path = [tree.branch_ids[branch] for branch in tree.find_path(crossing.node)]
         log_prob = sum(
@@ -95,28 +58,54 @@ def _complete_slowly(toy: ToyTokenizer, plain: transformers.PreTrainedModel, pre
                 else bool(is_text[token_id])
             )
             if leaves and log_prob + float(row[token_id]) > best[0]:
-                best = (log_prob + float(row[token_id]), [*path, token_id], prompt.healed)
-    _, chosen, healed = best
-    num_tokens = len(chosen) - 1 + num_new
-    while len(chosen) < num_tokens and chosen[-1] not in toy.vocabulary.special_ids:
-        chosen.append(int(score([*prompt.context_ids, *chosen]).argmax()))
-    return toy.join(chosen)[len(healed) :]
+                best = (log_prob + float(row[token_id]), [*path, token_id])
+    ids = torch.tensor([[*prompt.context_ids, *best[1]]])
+    if best[1][-1] not in toy.vocabulary.special_ids:
+        ids = plain.generate(
+            ids,
+            max_new_tokens=request.max_tokens - 1,
+            do_sample=False,
+            bad_words_ids=[[row] for row in range(toy.num_rows) if not is_text[row]],  # no tokenizer could decode them
+            eos_token_id=sorted(toy.vocabulary.special_ids),
+            pad_token_id=0,
+        )
+    said = toy.join(ids[0, len(prompt.context_ids) :].tolist())[len(prompt.healed) :]
+    text = codecs.getincrementaldecoder("utf-8")("replace").decode(said)
+    return text[: build_extent_rule(request.extent, request.prefix, "").find_end(text)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "family", "healing"),
+    [
+        *((kind, "llama", Healing.EXACT) for kind in KINDS),
+        ("qwen", "gpt2", Healing.NONE),
+        ("llama3", "gpt_neox", Healing.NONE),
+        ("llama2", "llama", Healing.NONE),
+    ],
+)
 @pytest.mark.parametrize("prefix", [_NODE, "for lin", "x = 'caf", "    if not sel", "é", ""])
-def test_exact_healing_takes_the_best_member_of_the_covering_and_then_the_best_tokens(
-    kind: str, prefix: str, make_model: MakeModel
+def test_an_answer_is_the_best_member_of_the_covering_and_then_what_transformers_generates(
+    kind: str, family: str, healing: Healing, prefix: str, make_model: MakeModel
 ) -> None:
-    folder = make_model(kind)
+    folder, request = make_model(kind, family), CompletionRequest(prefix, "", 8, healing, extent=UNBOUNDED)
     bench = build_bench(folder, kind)
     with closing(bench.engine):
-        sink = complete(bench.engine, CompletionRequest(prefix, max_tokens=3, extent=UNBOUNDED))
+        sink = complete(bench.engine, request)
 
-    expected = codecs.getincrementaldecoder("utf-8")("replace").decode(
-        _complete_slowly(bench.toy, _plain_model(folder), prefix, 3)
-    )
-    assert sink.text == _cut_at_extent(expected, prefix)
+    assert sink.text == _complete_slowly(bench.toy, _plain_model(folder), request)
+
+
+def test_a_long_context_is_read_in_pieces_with_the_same_answer(make_model: MakeModel) -> None:
+    """A context of 800 tokens in an engine that reads 512 at a time. Healing takes one pass all the same."""
+    folder = make_model("qwen", max_position_embeddings=2048)
+    request = CompletionRequest(_LONG, max_tokens=3, extent=UNBOUNDED)
+    bench = build_bench(folder, "qwen")
+    with closing(bench.engine):
+        sink = complete(bench.engine, request)
+
+    assert sink.text == _complete_slowly(bench.toy, _plain_model(folder), request)
+    assert sink.stats.num_context_tokens > 512
+    assert (sink.stats.num_healing_forwards, sink.stats.num_forwards > 3) == (1, True)
 
 
 _Document = tuple[str, str, int]
@@ -199,11 +188,8 @@ def test_a_completion_always_continues_exactly_the_typed_bytes(kind: str, make_m
         check()
 
 
-# Many at once
-
-
 def _mixed_requests() -> list[CompletionRequest]:
-    prefixes = [_NODE, "for lin", "x = 'caf", _LONG + "y = x", "", "import tex", "\n\n  "]
+    prefixes = [_NODE, "for lin", "x = 'caf", "x = 1\n" * 200 + "y = x", "", "import tex", "\n\n  "]
     return [
         CompletionRequest(
             prefix, suffix, 6, healing, extent=UNBOUNDED, temperature=temperature, seed=5, num_candidates=num
@@ -230,53 +216,6 @@ def test_requests_get_the_same_answers_together_as_alone(bench: Bench) -> None:
     assert max(bench.runner.batch_sizes) > 4
 
 
-def test_a_long_context_read_in_pieces_gives_the_same_answer(make_model: MakeModel) -> None:
-    """A context of 800 tokens in an engine that reads 512 at a time. transformers is the oracle."""
-    folder = make_model("qwen", max_position_embeddings=2048)
-    bench = build_bench(folder, "qwen")
-    prefix = "".join(f"name_{index} = {index}\n" for index in range(90)) + "nam"
-    with closing(bench.engine):
-        sink = complete(bench.engine, CompletionRequest(prefix, max_tokens=3, extent=UNBOUNDED))
-
-    expected = codecs.getincrementaldecoder("utf-8")("replace").decode(
-        _complete_slowly(bench.toy, _plain_model(folder), prefix, 3)
-    )
-    assert sink.stats.num_context_tokens > 512
-    assert sink.stats.num_forwards > 1
-    assert sink.text == _cut_at_extent(expected, prefix)
-    assert sink.text
-
-
-def test_exact_healing_takes_one_choice_for_any_length_of_context(make_model: MakeModel) -> None:
-    bench = build_bench(make_model("qwen", max_position_embeddings=2048), "qwen")
-    prefix = "".join(f"name_{index} = {index}\n" for index in range(90)) + "nam"
-    with closing(bench.engine):
-        sink = complete(bench.engine, CompletionRequest(prefix, max_tokens=3))
-    assert (sink.stats.num_healing_forwards, sink.stats.num_forwards > 1) == (1, True)
-
-
-def test_a_request_with_a_long_context_does_not_block_the_others(make_model: MakeModel) -> None:
-    bench = build_bench(make_model("qwen", max_position_embeddings=4096), "qwen", max_context_tokens=3000)
-    long_prefix = "".join(f"name_{index} = {index}\n" for index in range(300))
-    with closing(bench.engine):
-        hold = threading.Event()
-        bench.runner.before_forward = lambda: assert_soon(hold)
-        sinks = [submit(bench.engine, CompletionRequest(prefix, max_tokens=2)) for prefix in (long_prefix, "x")]
-        hold.set()
-        stats = [sink.wait().stats for sink in sinks]
-
-    assert stats[0].num_forwards > 4
-    assert stats[1].num_forwards <= 3
-
-
-def test_the_same_seed_repeats_a_completion_and_another_seed_does_not(bench: Bench) -> None:
-    request = CompletionRequest("x = ", max_tokens=12, temperature=1.5, extent=UNBOUNDED)
-
-    answers = [complete(bench.engine, dataclasses.replace(request, seed=seed)).text for seed in (1, 1, 2)]
-
-    assert answers[0] == answers[1] != answers[2]
-
-
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_every_candidate_is_sent_and_ends_once(bench: Bench, temperature: float) -> None:
     """Some candidates end long before others: at a line end, at a stop string, or at `max_tokens`."""
@@ -298,62 +237,24 @@ def test_every_candidate_is_sent_and_ends_once(bench: Bench, temperature: float)
     assert [chunk.is_last for chunk in sink.chunks] == [False] * (len(sink.chunks) - 1) + [True]
 
 
-def test_the_first_greedy_candidate_is_the_greedy_completion(bench: Bench) -> None:
-    request = CompletionRequest(_NODE, max_tokens=5, extent=UNBOUNDED)
+@pytest.mark.parametrize(("temperature", "num_alike"), [(0.0, 1), (1.0, 3)])
+def test_the_candidates_are_the_completions_of_their_own_seeds(
+    bench: Bench, temperature: float, num_alike: int
+) -> None:
+    """Of greedy ones, the first is the greedy completion."""
+    request = CompletionRequest(_NODE, max_tokens=6, temperature=temperature, seed=7, extent=UNBOUNDED)
 
     several = complete(bench.engine, dataclasses.replace(request, num_candidates=3)).texts
 
-    assert several[0] == complete(bench.engine, request).text
-    assert len(several) == 3
-
-
-def test_each_sampled_candidate_equals_that_of_its_own_seed(bench: Bench) -> None:
-    request = CompletionRequest("x = ", max_tokens=6, temperature=1.0, seed=7, extent=UNBOUNDED)
-
-    several = complete(bench.engine, dataclasses.replace(request, num_candidates=3)).texts
-
-    assert several == [complete(bench.engine, dataclasses.replace(request, seed=7 + index)).text for index in range(3)]
-
-
-def test_without_a_start_token_the_context_begins_with_the_end_token(make_model: MakeModel) -> None:
-    """transformers' own healing crashes where there is no BOS (#36210)."""
-    bench = build_bench(make_model("gpt2"), "gpt2")
-    with closing(bench.engine):
-        complete(bench.engine, CompletionRequest("", max_tokens=2))
-
-    assert bench.runner.caches[0].token_ids[0] == bench.toy.vocabulary.special_tokens["<|endoftext|>"]
+    assert len(set(several)) == 3
+    alone = [complete(bench.engine, dataclasses.replace(request, seed=7 + index)).text for index in range(num_alike)]
+    assert several[:num_alike] == alone
 
 
 def test_a_requested_explanation_is_in_the_last_chunk(bench: Bench) -> None:
-    asked = complete(bench.engine, CompletionRequest(_NODE, max_tokens=3, explain=True))
-    not_asked = complete(bench.engine, CompletionRequest(_NODE, max_tokens=3))
+    request = CompletionRequest(_NODE, max_tokens=3)
+    asked, not_asked = (complete(bench.engine, dataclasses.replace(request, explain=each)) for each in (True, False))
 
     assert asked.chunks[-1].explanation is not None
     assert not_asked.chunks[-1].explanation is None
     assert asked.text == not_asked.text
-
-
-def _unescape(*shown: str) -> bytes:
-    """Returns the bytes of texts in which bytes that are not UTF-8 are escaped as \\xNN."""
-    return re.sub(rb"\\x([0-9a-f]{2})", lambda found: bytes([int(found[1], 16)]), "".join(shown).encode())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("healing", Healing)
-@pytest.mark.parametrize("prefix", ["", "é", "x = '😀", _NODE])
-def test_every_strategy_can_be_explained_at_every_cursor(
-    kind: str, healing: Healing, prefix: str, make_model: MakeModel
-) -> None:
-    bench = build_bench(make_model(kind), kind)
-    with closing(bench.engine):
-        sink = complete(bench.engine, CompletionRequest(prefix, max_tokens=2, healing=healing, explain=True))
-
-    explanation = sink.chunks[-1].explanation
-    assert explanation is not None
-    num_kept = len(prefix.encode()) - sink.chunks[-1].healed_bytes
-    assert _unescape(explanation.healed_bytes) == prefix.encode()[num_kept:]
-    assert _unescape(*explanation.unhealed_tokens).endswith(prefix.encode()[num_kept:])
-    assert len(explanation.nodes) == sink.stats.num_tree_nodes
-    log_probs = [node.best_log_prob for node in explanation.nodes if node.best_log_prob is not None]
-    best = {node.best_token for node in explanation.nodes if node.best_log_prob == max(log_probs)}
-    assert explanation.chosen_tokens[-1] in best

@@ -1,27 +1,34 @@
-"""Failures: only the request that causes one fails, and all others are answered."""
+"""Failures: only the request that causes one fails, and all others are answered. Whether the engine lives is told."""
 
 import dataclasses
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from inference.config import EngineConfig
 from inference.engine.engine import Engine
-from inference.errors import InvalidRequestError, OverloadedError, ServerError
+from inference.errors import OverloadedError, ServerError
 from inference.model.language_model import Part, SampleRequest, SampleResult
 from inference.protocol.completion import CompletionRequest, Healing
-from tests.support.engine_bench import UNBOUNDED, Clock, ScriptedBench, assert_soon, build_scripted_bench
-from tests.support.scripted_model import ScriptedModel, raise_full
+from tests.support.engine_bench import (
+    UNBOUNDED,
+    Clock,
+    ScriptedBench,
+    assert_soon,
+    build_scripted_bench,
+    hold_next_pass,
+)
+from tests.support.scripted_model import CountingCache, raise_full
 from tests.support.sinks import CollectingSink, complete, submit
-from tests.support.toys import build_prompts, toy_tokenizer
+from tests.support.toys import toy_tokenizer
 
 _GOOD = CompletionRequest("x = ", max_tokens=3, extent=UNBOUNDED)
-_BAD = CompletionRequest("bad = ", max_tokens=3, extent=UNBOUNDED, temperature=0.5)  # the scripts know it by this
+# The scripts know it by its temperature or its first token. All hooks meet it.
+_BAD = dataclasses.replace(_GOOD, prefix="bad = ", temperature=0.5, num_candidates=3, explain=True)
 _BAD_ID = toy_tokenizer("qwen").encode("bad")[0]
 _LONG = CompletionRequest("x = ", max_tokens=400, extent=UNBOUNDED)
 
@@ -30,29 +37,30 @@ def _fail(*_args: Any) -> Any:
     raise RuntimeError("secret")
 
 
-def _is_bad(request: SampleRequest) -> bool:
-    return request.sampling.temperature == _BAD.temperature
-
-
-def _fail_choices_of_the_bad(requests: Sequence[SampleRequest]) -> None:
-    if any(_is_bad(request) for request in requests):
+def _fail_choices(requests: Sequence[SampleRequest]) -> None:
+    if any(request.sampling.temperature for request in requests):
         _fail()
 
 
-def _fail_forwards_of_the_bad(parts: Sequence[Part]) -> None:
+def _fail_forwards(parts: Sequence[Part]) -> None:
     if any(_BAD_ID in part.tree.chain_ids for part in parts):
+        _fail()
+
+
+def _fail_cache(cache: CountingCache) -> None:
+    if _BAD_ID in cache.token_ids:
         _fail()
 
 
 def _spoil_choice(request: SampleRequest, result: SampleResult) -> SampleResult:
     """Chooses a token that is not in the vocabulary."""
     choices = tuple(dataclasses.replace(choice, token_id=10**6) for choice in result.choices)
-    return dataclasses.replace(result, choices=choices) if _is_bad(request) else result
+    return dataclasses.replace(result, choices=choices) if request.sampling.temperature else result
 
 
-def _spoil_explanation(request: SampleRequest, result: SampleResult) -> SampleResult:
+def _spoil_explanation(_: SampleRequest, result: SampleResult) -> SampleResult:
     """Explains with a best token that is not in the vocabulary."""
-    if not _is_bad(request) or result.scores is None:
+    if result.scores is None:
         return result
     return dataclasses.replace(
         result, scores=dataclasses.replace(result.scores, best_ids=result.scores.best_ids + 10**6)
@@ -75,6 +83,48 @@ def _submit_together(bench: ScriptedBench, requests: Sequence[CompletionRequest]
     return sinks
 
 
+@pytest.fixture
+def forgetful() -> Iterator[ScriptedBench]:
+    """An engine that remembers no sequences."""
+    bench = build_scripted_bench(memory_mib=0)
+    with closing(bench.engine):
+        yield bench
+
+
+@pytest.mark.parametrize(
+    ("hook", "action", "error"),
+    [
+        ("before_forward", _fail_forwards, "RuntimeError"),
+        ("before_choose", _fail_choices, "RuntimeError"),
+        ("before_new_random_source", _fail, "RuntimeError"),
+        ("before_keep", _fail_cache, "RuntimeError"),
+        ("before_reserve", _fail_cache, "RuntimeError"),
+        ("before_fork", raise_full, None),
+        ("spoil", _spoil_choice, "IndexError"),
+        ("spoil", _spoil_explanation, "IndexError"),
+    ],
+)
+def test_a_request_that_fails_fails_alone_and_its_caches_are_released(
+    forgetful: ScriptedBench, hook: str, action: Callable[..., Any], error: str | None
+) -> None:
+    """An error of ours is reported as it is."""
+    expected = complete(forgetful.engine, _GOOD).texts
+    setattr(forgetful.model, hook, action)
+
+    first, bad, second = _submit_together(forgetful, [_GOOD, _BAD, _GOOD])
+
+    if error is None:
+        assert isinstance(bad.error, OverloadedError)
+        assert "no memory left" in str(bad.error)
+    else:
+        assert str(bad.error) == f"the server failed on this request ({error}); its log says where"
+    assert first.wait().texts == second.wait().texts == expected
+    assert complete(forgetful.engine, dataclasses.replace(_GOOD, healing=Healing.NONE)).text
+    forgetful.engine.close()
+    bad.error = None  # the traceback of our own refers to the caches
+    assert forgetful.model.num_held == 0
+
+
 def test_a_cache_that_cannot_be_allocated_fails_its_own_request(scripted: ScriptedBench) -> None:
     def fail_the_second() -> None:
         if scripted.model.num_caches_made == 1:
@@ -85,68 +135,8 @@ def test_a_cache_that_cannot_be_allocated_fails_its_own_request(scripted: Script
     first, second, third = _submit_together(scripted, [_GOOD] * 3)
 
     assert isinstance(second.error, OverloadedError)
-    assert len(first.text) > 0
-    assert third.texts == first.texts
-    assert complete(scripted.engine, _GOOD).texts == first.texts
-
-
-@pytest.mark.parametrize(
-    ("hook", "action"),
-    [
-        ("before_forward", _fail_forwards_of_the_bad),
-        ("before_choose", _fail_choices_of_the_bad),
-        ("spoil", _spoil_choice),
-    ],
-)
-def test_a_request_that_fails_in_a_step_fails_alone(
-    scripted: ScriptedBench, hook: str, action: Callable[..., Any]
-) -> None:
-    expected = complete(scripted.engine, _GOOD).texts
-    setattr(scripted.model, hook, action)
-
-    first, bad, second = _submit_together(scripted, [_GOOD, _BAD, _GOOD])
-
-    assert str(bad.error) == f"the server failed on this request ({_name_of(action)}); its log says where"
-    assert first.wait().texts == second.wait().texts == expected
-    assert complete(scripted.engine, _GOOD).texts == expected
-
-
-def _name_of(action: Callable[..., Any]) -> str:
-    return "IndexError" if action is _spoil_choice else "RuntimeError"
-
-
-@pytest.mark.parametrize("hook", ["before_keep", "before_reserve"])
-def test_an_error_of_a_cache_fails_its_own_request(scripted: ScriptedBench, hook: str) -> None:
-    failed: list[object] = []
-
-    def fail_once(cache: object) -> None:
-        if not failed:
-            failed.append(cache)
-            _fail()
-
-    setattr(scripted.model, hook, fail_once)
-    sinks = _submit_together(scripted, [_GOOD] * 3)
-
-    assert [sink.error is not None for sink in sinks] == [True, False, False]
-    assert sinks[1].texts == sinks[2].texts
-
-
-def test_a_fork_that_cannot_be_allocated_fails_its_own_request(scripted: ScriptedBench) -> None:
-    scripted.model.before_fork = raise_full
-
-    several, one = _submit_together(scripted, [dataclasses.replace(_GOOD, num_candidates=3), _GOOD])
-
-    assert isinstance(several.error, OverloadedError)
-    assert len(one.wait().text) > 0
-
-
-def test_a_failed_explanation_fails_its_own_request(scripted: ScriptedBench) -> None:
-    scripted.model.spoil = _spoil_explanation
-
-    bad, good = _submit_together(scripted, [dataclasses.replace(_BAD, explain=True), _GOOD])
-
-    assert isinstance(bad.error, ServerError)
-    assert len(good.wait().text) > 0
+    assert first.text
+    assert complete(scripted.engine, _GOOD).texts == third.texts == first.texts
 
 
 def test_a_failed_common_step_is_retried_for_each_request_alone(scripted: ScriptedBench) -> None:
@@ -171,31 +161,10 @@ def test_a_step_that_always_fails_ends_its_requests_but_not_the_engine(scripted:
     assert complete(scripted.engine, _GOOD).text
 
 
-def test_our_own_error_is_reported_unchanged(scripted: ScriptedBench) -> None:
-    scripted.model.before_forward = lambda _: raise_full()
-
-    [sink] = _submit_together(scripted, [_GOOD])
-
-    assert isinstance(sink.error, OverloadedError)
-    assert "no memory left" in str(sink.error)
-
-
-def test_caches_of_a_failed_request_are_released() -> None:
-    bench = build_scripted_bench(memory_mib=0)
-    with closing(bench.engine):
-        bench.model.spoil = _spoil_choice
-        bad, good = _submit_together(bench, [dataclasses.replace(_BAD, num_candidates=3), _GOOD])
-        assert bad.error
-        assert good.wait().text
-        complete(bench.engine, CompletionRequest("", max_tokens=1, healing=Healing.NONE))  # the loop has run again
-
-    assert bench.model.num_held == 0
-
-
 def test_log_and_error_do_not_contain_the_text_of_an_exception(
     scripted: ScriptedBench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    scripted.model.before_forward = _fail_forwards_of_the_bad
+    scripted.model.before_forward = _fail_forwards
     with caplog.at_level(logging.DEBUG):
         bad, _ = _submit_together(scripted, [_BAD, _GOOD])
 
@@ -203,9 +172,6 @@ def test_log_and_error_do_not_contain_the_text_of_an_exception(
     assert "test_engine_failures.py" in caplog.text
     assert "secret" not in caplog.text
     assert "secret" not in str(bad.error)
-
-
-# Sinks
 
 
 class _BrokenSink(CollectingSink):
@@ -221,47 +187,49 @@ class _BrokenSink(CollectingSink):
         raise RuntimeError("secret")
 
 
-@pytest.mark.parametrize("broken", ["send", "is_cancelled"])
-def test_a_sink_that_raises_gets_the_failure_of_its_request(scripted: ScriptedBench, broken: str) -> None:
+@pytest.mark.parametrize("broken", ["send", "is_cancelled", "fail"])
+def test_a_sink_that_raises_does_not_affect_other_requests(
+    scripted: ScriptedBench, broken: str, caplog: pytest.LogCaptureFixture
+) -> None:
     sink = _BrokenSink(broken)
-    scripted.engine.submit(_GOOD, sink)
+    num_tokens = 510 if broken == "fail" else 3  # too many: refused through `fail`
+    scripted.engine.submit(dataclasses.replace(_GOOD, max_tokens=num_tokens), sink)
     other = submit(scripted.engine, _GOOD)
 
-    sink.wait_for_end()
-    assert isinstance(sink.error, ServerError)
     assert other.wait().text
     assert complete(scripted.engine, _GOOD).text
-
-
-def test_a_sink_that_raises_in_fail_does_not_affect_other_requests(
-    scripted: ScriptedBench, caplog: pytest.LogCaptureFixture
-) -> None:
-    sink = _BrokenSink("fail")
-    scripted.engine.submit(dataclasses.replace(_GOOD, max_tokens=510), sink)  # refused through `fail`
-
-    assert complete(scripted.engine, _GOOD).text
     assert_soon(sink.raised)
+    assert isinstance(sink.error, ServerError) == (broken != "fail")
     assert "secret" not in caplog.text
 
 
-# Requests that cannot be prepared
+# Whether the engine lives
 
 
-def test_a_request_that_cannot_be_prepared_fails_alone(scripted: ScriptedBench) -> None:
-    scripted.model.before_new_random_source = _fail
-
-    bad, good = _submit_together(scripted, [_BAD, _GOOD])
-
-    assert isinstance(bad.error, ServerError)
-    assert good.wait().text
+def _find_refusal(engine: Engine) -> str:
+    """Why a full engine refuses a request."""
+    with pytest.raises((OverloadedError, ServerError)) as caught:
+        submit(engine, _LONG)
+    return str(caught.value)
 
 
-def test_a_request_that_does_not_fit_is_refused(scripted: ScriptedBench) -> None:
-    with pytest.raises(InvalidRequestError, match="max_tokens is 510"):
-        complete(scripted.engine, dataclasses.replace(_GOOD, max_tokens=510))
+def test_closing_ends_every_accepted_request_and_refuses_more() -> None:
+    bench = build_scripted_bench(max_sequences=2, max_waiting=1)
+    is_running, hold = hold_next_pass(bench.model)
+    sinks = [submit(bench.engine, _LONG)]
+    assert_soon(is_running)
+    sinks += [submit(bench.engine, _LONG) for _ in range(2)]  # still in the inbox when the thread ends
+    closer = threading.Thread(target=bench.engine.close)
+    closer.start()
+    while "shutting down" not in _find_refusal(bench.engine):
+        time.sleep(0.001)
+    hold.set()
+    closer.join()
 
-
-# A thread that ends
+    for sink in sinks:
+        sink.wait_for_end()
+        assert "shutting down" in str(sink.error)
+    assert "shutting down" in _find_refusal(bench.engine)
 
 
 class _Deadly(BaseException):
@@ -269,7 +237,7 @@ class _Deadly(BaseException):
 
 
 class _FailingClock(Clock):
-    """A clock that raises once on the engine's thread when the test says so."""
+    """A clock that raises on the engine's thread when the test says so."""
 
     is_deadly = False
 
@@ -279,72 +247,28 @@ class _FailingClock(Clock):
         return self.now
 
 
-@pytest.fixture
-def mortal() -> Iterator[tuple[ScriptedBench, _FailingClock]]:
-    """An engine with room for one sequence, whose clock can end its thread."""
-    toy, clock = toy_tokenizer("qwen"), _FailingClock()
-    model = ScriptedModel(toy)
-    engine = Engine(EngineConfig(Path("model"), max_sequences=1), model, build_prompts(toy), clock)
-    with closing(engine):
-        yield ScriptedBench(model, engine, clock), clock
-
-
-def _kill(bench: ScriptedBench, clock: _FailingClock) -> list[CollectingSink]:
-    """Ends the engine's thread. Returns the sinks of the requests that were running and waiting."""
+def test_if_the_thread_ends_no_request_is_left_waiting_or_accepted(caplog: pytest.LogCaptureFixture) -> None:
+    clock = _FailingClock()
+    bench = build_scripted_bench(clock=clock, max_sequences=1)
 
     def die(_steps: Sequence[Part]) -> None:
         clock.is_deadly = True
 
-    hold = threading.Event()
-    bench.model.before_forward = lambda _: assert_soon(hold)
+    is_running, hold = hold_next_pass(bench.model)
     sinks = [submit(bench.engine, _LONG) for _ in range(3)]
+    assert_soon(is_running)
     bench.model.before_forward = die
     hold.set()
+
     for sink in sinks:
         sink.wait_for_end()
-    return sinks
-
-
-def test_if_the_thread_ends_no_request_is_left_waiting(
-    mortal: tuple[ScriptedBench, _FailingClock], caplog: pytest.LogCaptureFixture
-) -> None:
-    sinks = _kill(*mortal)
-
-    for sink in sinks:
         assert isinstance(sink.error, ServerError)
         assert "the engine has stopped after an error" in str(sink.error)
     assert "_Deadly" in caplog.text
     assert "secret" not in caplog.text
-
-
-def test_an_engine_whose_thread_has_ended_refuses(mortal: tuple[ScriptedBench, _FailingClock]) -> None:
-    _kill(*mortal)
-    mortal[1].is_deadly = False
-
-    with pytest.raises(ServerError, match="has stopped after an error"):
-        submit(mortal[0].engine, _GOOD)
-
-
-def test_the_heartbeat_of_an_ended_thread_exceeds_any_limit(
-    mortal: tuple[ScriptedBench, _FailingClock],
-) -> None:
-    bench, clock = mortal
-    _kill(bench, clock)
-
+    assert "has stopped after an error" in _find_refusal(bench.engine)
     assert bench.engine.measure_heartbeat_ms() > 1e3 * 3600 * 24 * 365
-
-
-# The heartbeat of a thread that lives
-
-
-def test_an_idle_engine_has_a_heartbeat_of_zero(scripted: ScriptedBench) -> None:
-    complete(scripted.engine, _GOOD)
-    complete(scripted.engine, _GOOD)
-    while scripted.engine.measure_heartbeat_ms():
-        pass  # the thread has sent the last chunk and does not rest yet
-    scripted.clock.now += 1000
-
-    assert scripted.engine.measure_heartbeat_ms() == 0.0
+    bench.engine.close()
 
 
 def test_the_heartbeat_stays_low_during_a_long_request(scripted: ScriptedBench) -> None:
@@ -361,14 +285,15 @@ def test_the_heartbeat_stays_low_during_a_long_request(scripted: ScriptedBench) 
     assert max(measured) <= 1000.0
 
 
-def test_a_hanging_step_shows_in_the_heartbeat_even_with_an_empty_queue(scripted: ScriptedBench) -> None:
-    hold, is_stepping = threading.Event(), threading.Event()
-
-    def hang(_steps: Sequence[Part]) -> None:
-        is_stepping.set()
-        assert_soon(hold)
-
-    scripted.model.before_forward = hang
+def test_a_hanging_step_shows_in_the_heartbeat_even_with_an_empty_queue_but_a_rest_does_not(
+    scripted: ScriptedBench,
+) -> None:
+    complete(scripted.engine, _GOOD)
+    while scripted.engine.measure_heartbeat_ms():
+        pass  # the thread has sent the last chunk and does not rest yet
+    scripted.clock.now += 1000
+    assert scripted.engine.measure_heartbeat_ms() == 0.0
+    is_stepping, hold = hold_next_pass(scripted.model)
     sink = submit(scripted.engine, _GOOD)
     assert_soon(is_stepping)
     measured = []

@@ -1,0 +1,253 @@
+"""Whose turn it is: the order of requests, the room that they have together, and how they end."""
+
+import functools
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from itertools import accumulate
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from inference.errors import OverloadedError
+from inference.model.language_model import Part, SampleRequest, SampleResult
+from inference.protocol.completion import CompletionRequest, FinishReason, Healing
+from tests.support.engine_bench import UNBOUNDED, ScriptedBench, assert_soon, build_scripted_bench, hold_next_pass
+from tests.support.sinks import CollectingSink, complete, submit
+from tests.support.toys import build_prompts, texts
+
+_LINES = "".join(f"value_{number} = {number}\n" for number in range(40))
+_LONG = CompletionRequest("x = ", max_tokens=200, extent=UNBOUNDED, healing=Healing.NONE)
+
+
+# The order
+
+
+@pytest.fixture
+def single() -> Iterator[ScriptedBench]:
+    """An engine that steps one request after the other."""
+    bench = build_scripted_bench(max_tokens=1024)
+    bench.model.runs_together = False
+    with closing(bench.engine):
+        yield bench
+
+
+def _find_order(bench: ScriptedBench, requests: dict[str, CompletionRequest]) -> list[str]:
+    """The names of the requests, in the order of their ends. They are submitted while another one is running."""
+    is_running, may_go_on = hold_next_pass(bench.model)
+    blocker = submit(bench.engine, CompletionRequest("x = ", max_tokens=1, tenant="blocker"))
+    assert_soon(is_running)
+    order: list[str] = []
+    sinks = [blocker]
+    for name, request in requests.items():
+        sinks.append(CollectingSink(functools.partial(order.append, name)))
+        bench.engine.submit(request, sinks[-1])
+    may_go_on.set()
+    for sink in sinks:
+        sink.wait()
+    return list(dict.fromkeys(order))
+
+
+@pytest.mark.parametrize("is_remembered", [True, False])
+def test_of_two_long_texts_one_that_is_remembered_comes_first_else_the_newer(
+    single: ScriptedBench, is_remembered: bool
+) -> None:
+    older = CompletionRequest(_LINES + "y = ", max_tokens=2, tenant="a", document="a")
+    newer = CompletionRequest("# another file\n" + _LINES, max_tokens=2, tenant="b", document="b")
+    if is_remembered:
+        complete(single.engine, older)
+        complete(single.engine, CompletionRequest("y", max_tokens=8, tenant="b"))  # so that neither is behind
+
+    order = ["older", "newer"] if is_remembered else ["newer", "older"]
+    assert _find_order(single, {"older": older, "newer": newer}) == order
+
+
+def test_one_that_cannot_be_read_in_time_comes_last(single: ScriptedBench) -> None:
+    def take_a_second(_: object) -> None:
+        single.clock.now += 1.0
+
+    single.model.before_forward = take_a_second
+    complete(single.engine, CompletionRequest(_LINES, max_tokens=1, tenant="c"))  # 300 tokens in a second
+    hasty = CompletionRequest("# another file\n" + _LINES, max_tokens=2, tenant="a", deadline_ms=10)
+    patient = CompletionRequest("# a third file\n" + _LINES, max_tokens=2, tenant="b", deadline_ms=60_000)
+
+    assert _find_order(single, {"hasty": hasty, "patient": patient}) == ["patient", "hasty"]
+
+
+def test_a_request_with_a_long_context_does_not_block_the_others() -> None:
+    bench = build_scripted_bench(max_tokens=4096, max_context_tokens=3000)
+    with closing(bench.engine):
+        _, may_go_on = hold_next_pass(bench.model)
+        sinks = [submit(bench.engine, CompletionRequest(prefix, max_tokens=2)) for prefix in (9 * _LINES, "x")]
+        may_go_on.set()
+        long, short = (sink.wait().stats.num_forwards for sink in sinks)
+
+    assert long > 4
+    assert short <= 3
+
+
+# Their room
+
+
+_requests = st.builds(
+    CompletionRequest,
+    prefix=st.tuples(texts, st.sampled_from([1, 1, 8, 40])).map(lambda drawn: drawn[0] * drawn[1]),
+    suffix=st.tuples(texts, st.sampled_from([0, 1, 8])).map(lambda drawn: drawn[0] * drawn[1]),
+    max_tokens=st.integers(1, 60),
+    healing=st.sampled_from(Healing),
+    num_candidates=st.integers(1, 3),
+    extent=st.just(UNBOUNDED),
+)
+
+
+@pytest.mark.parametrize("kind", ["qwen", "llama2"])
+def test_no_admitted_request_exceeds_the_window_or_its_reserved_room(kind: str) -> None:
+    """The model spells healed bytes with as many tokens as possible, and never ends a text.
+
+    What it writes may be the suffix by chance.
+    """
+    bench = build_scripted_bench(kind=kind, cache_tokens=250, memory_mib=0)
+    model, ends = bench.model, set[str]()
+
+    @settings(max_examples=settings().max_examples, database=None)
+    @given(requests=st.lists(_requests, min_size=1, max_size=4), window=st.integers(24, 140))
+    @example(requests=[CompletionRequest("x", max_tokens=60)], window=24)
+    @example(requests=[CompletionRequest("ab" * 40, "", 60, Healing.GREEDY, num_candidates=3)], window=500)
+    def check(requests: list[CompletionRequest], window: int) -> None:
+        model.max_tokens, model.furthest, model.most_held, model.num_grown = window, 0, 0, 0
+        sinks = [submit(bench.engine, request) for request in requests]
+        for request, sink in zip(requests, sinks, strict=True):
+            sink.wait_for_end()
+            if sink.error is None:
+                by_chance = (FinishReason.SUFFIX,) if request.suffix else ()
+                assert sink.finish_reason in (FinishReason.LENGTH, FinishReason.EXTENT, *by_chance)
+            ends.add(type(sink.error).__name__)
+
+        assert model.furthest <= window
+        assert model.most_held <= 250
+        assert model.num_grown == 0
+
+    with closing(bench.engine):
+        check()
+    assert ends == {"NoneType", "InvalidRequestError", "OverloadedError"}
+
+
+def test_copies_of_a_sequence_in_use_stay_within_the_room_and_are_released() -> None:
+    bench = build_scripted_bench(cache_tokens=400, memory_mib=0)
+    text = "import os\n" * 24
+    copies: list[CollectingSink] = []
+
+    def submit_others() -> None:
+        if not copies:
+            request = CompletionRequest(text[:40], max_tokens=5, num_candidates=2, extent=UNBOUNDED)
+            copies.extend(submit(bench.engine, request) for _ in range(3))
+
+    first = CollectingSink(submit_others)
+    with closing(bench.engine):
+        bench.engine.submit(CompletionRequest(text, max_tokens=60, extent=UNBOUNDED), first)
+        first.wait()
+        stats = [copy.wait().stats for copy in copies]
+
+    assert [each.num_read_tokens < each.num_context_tokens for each in stats] == [True] * 3
+    assert 0 < bench.model.most_held <= 400
+    assert bench.model.num_grown == 0
+    assert bench.model.num_held == 0
+
+
+# Their ends
+
+
+def test_a_cancelled_request_ends_after_the_running_step(scripted: ScriptedBench) -> None:
+    sink = CollectingSink()
+    steps: list[int] = []
+
+    def cancel_in_the_third(_: Sequence[Part]) -> None:
+        steps.append(1)
+        if len(steps) == 3:
+            sink.cancelled.set()
+
+    scripted.model.before_forward = cancel_in_the_third
+    scripted.engine.submit(_LONG, sink)
+
+    assert sink.wait().finish_reason is FinishReason.CANCELLED
+    assert len(steps) == 3
+
+
+@pytest.fixture
+def small() -> Iterator[ScriptedBench]:
+    """An engine with room for two sequences and two waiting requests."""
+    bench = build_scripted_bench(max_sequences=2, max_waiting=2)
+    with closing(bench.engine):
+        yield bench
+
+
+def test_waiting_requests_end_without_a_step_or_begin_when_others_were_cancelled(small: ScriptedBench) -> None:
+    is_running, may_go_on = hold_next_pass(small.model)
+    running = submit(small.engine, CompletionRequest("x", max_tokens=300, num_candidates=2, extent=UNBOUNDED))
+    assert_soon(is_running)
+    cancelled, superseded, waiting = (
+        submit(small.engine, CompletionRequest("y", max_tokens=2, document=document)) for document in ("", "x", "x")
+    )
+    for sink in (running, cancelled):
+        sink.cancelled.set()
+    may_go_on.set()
+
+    ended = [sink.wait().finish_reason for sink in (running, cancelled, superseded, waiting)]
+    assert ended == [FinishReason.CANCELLED] * 2 + [FinishReason.SUPERSEDED, FinishReason.LENGTH]
+    assert cancelled.stats.num_forwards == superseded.stats.num_forwards == 0
+
+
+def test_text_generated_before_the_deadline_is_sent(scripted: ScriptedBench) -> None:
+    def let_time_pass(_: Sequence[Part]) -> None:
+        scripted.clock.now += 0.03
+
+    scripted.model.before_forward = let_time_pass
+    request = CompletionRequest("x = ", max_tokens=200, deadline_ms=100, extent=UNBOUNDED, healing=Healing.NONE)
+    sink = complete(scripted.engine, request)
+
+    assert sink.finish_reason is FinishReason.DEADLINE
+    assert sink.stats.num_tokens == sink.stats.num_forwards == 4
+    assert sink.text
+    assert sink.stats.total_ms == pytest.approx(120)
+
+
+def test_a_full_engine_refuses_requests(small: ScriptedBench) -> None:
+    is_running, may_go_on = hold_next_pass(small.model)
+    request = CompletionRequest("x", max_tokens=2)
+    taken = [submit(small.engine, request)]
+    assert_soon(is_running)
+    taken += [submit(small.engine, request) for _ in range(3)]
+
+    with pytest.raises(OverloadedError, match="2 requests wait already"):
+        submit(small.engine, request)
+
+    may_go_on.set()
+    for sink in taken:
+        sink.wait()
+    complete(small.engine, request)
+
+
+@pytest.mark.parametrize("healing", Healing)
+@pytest.mark.parametrize("max_tokens", [1, 2, 5])
+def test_max_tokens_counts_tokens_that_go_beyond_the_healed_bytes(
+    scripted: ScriptedBench, healing: Healing, max_tokens: int
+) -> None:
+    request = CompletionRequest("x = _num_padd", max_tokens=max_tokens, healing=healing, extent=UNBOUNDED)
+    chosen: list[int] = []
+
+    def watch(sample: SampleRequest, result: SampleResult) -> SampleResult:
+        [choice] = result.choices
+        path = sample.tree.find_path(choice.crossing.node)
+        chosen.extend([*(sample.tree.branch_ids[branch] for branch in path), choice.token_id])
+        return result
+
+    scripted.model.spoil = watch
+    sink = complete(scripted.engine, request)
+
+    toy = scripted.model.toy
+    healed = build_prompts(toy).build(request, 256).healed
+    ends = list(accumulate(len(toy.vocabulary.token_bytes[token_id]) for token_id in chosen))
+    assert sum(end > len(healed) for end in ends) == max_tokens
+    assert toy.join(chosen) == healed + sink.text.encode()
+    assert sink.finish_reason is FinishReason.LENGTH
+    assert sink.stats.num_tokens == len(chosen)
