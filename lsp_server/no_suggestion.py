@@ -8,7 +8,6 @@ from lsp_server.context import Context
 from lsp_server.documents import Document, Edit, Place
 from lsp_server.errors import OutOfStepError, TooLargeError, UnexpectedError
 from lsp_server.filters import is_word
-from lsp_server.privacy.guard import Guard
 from lsp_server.settings import ANY_LANGUAGE, Settings
 
 
@@ -93,14 +92,16 @@ _REASONS = {
 
 
 def find_document_reason(
-    document: Document, settings: Settings, model_languages: tuple[str, ...] | None, guard: Guard
+    document: Document, settings: Settings, model_languages: tuple[str, ...] | None, exclusion: str | None
 ) -> NoSuggestion | None:
-    """Returns why a document gets no suggestions; None if it gets them. `model_languages` None: the model knows any."""
+    """Returns why a document gets no suggestions; None if it gets them.
+
+    `model_languages`: None if the model knows any. `exclusion`: why nothing of the document may be sent.
+    """
     if not settings.enabled:
         return NoSuggestion(Reason.DISABLED, "the setting enabled is false")
     if document.problem is not None:
         return to_no_suggestion(document.problem)
-    exclusion = guard.find_exclusion(document.uri)
     if exclusion is not None:
         return NoSuggestion(Reason.EXCLUDED, f"nothing of this file is sent: {exclusion}")
     languages = model_languages if settings.languages is None else settings.languages

@@ -20,6 +20,7 @@ from lsp_server.errors import EditorError, OutOfStepError, to_midtoken_error
 from lsp_server.filters import Insertion, fit
 from lsp_server.generation import Question
 from lsp_server.no_suggestion import (
+    SUPERSEDED,
     NoSuggestion,
     Reason,
     find_disturbance,
@@ -76,6 +77,7 @@ class MidtokenServer(LanguageServer):
         self._starter = BackendStarter(connect, self._status)
         self._sessions: dict[str, Session] = {}
         self._closing = asyncio.Lock()
+        self._checking: set[asyncio.Task[None]] = set()
         self._settings_sources = SettingsSources()
         self._tenant = uuid.uuid4().hex  # the server shares nothing that it remembers with other editors
 
@@ -109,9 +111,7 @@ class MidtokenServer(LanguageServer):
         self.close(item.uri)
         document = self.documents.open(item)
         self._sessions[item.uri] = Session(self._starter, self._status)
-        if self._check(document) is None:
-            self._guard.prepare()
-            self._starter.start()
+        self._check_soon([document])
 
     def change(self, params: types.DidChangeTextDocumentParams) -> None:
         """Applies the edits of one notification. The user is told of edits that cannot be applied."""
@@ -144,6 +144,7 @@ class MidtokenServer(LanguageServer):
         """Removes a document and cancels its generation. Does nothing if the document is not open."""
         self.documents.close(uri)
         self._related.forget(uri)
+        self._guard.forget(uri)
         self._offered.pop(uri, None)
         self._status.forget(uri)
         if uri in self._sessions:
@@ -172,6 +173,7 @@ class MidtokenServer(LanguageServer):
         async with self._closing:
             for uri in list(self._sessions):
                 self.close(uri)
+            self._guard.close()
             await self._starter.close()
 
     async def settle(self) -> None:
@@ -194,7 +196,8 @@ class MidtokenServer(LanguageServer):
     async def _suggest(
         self, document: Document, position: types.Position, is_invoked: bool
     ) -> Suggestion | NoSuggestion:
-        found = self._check(document)
+        near = self.documents.get_all()[:_MAX_OTHERS]
+        found = await self._find_reason_now(document, near)
         if found is not None:
             return found
         place = document.find_place(position)
@@ -206,7 +209,7 @@ class MidtokenServer(LanguageServer):
         sent = self._guard.redact_excerpt(cut_excerpt(document, place.position, context))
         if sent is None:
             return NoSuggestion(Reason.IN_SECRET, "the cursor is in a secret, which is not sent")
-        question = Question(context.prefix, context.suffix, self._build_request(document, sent))
+        question = Question(context.prefix, context.suffix, self._build_request(document, near, sent))
         session = self._sessions[document.uri]
         answer = await session.complete(question)
         if isinstance(answer, NoSuggestion):
@@ -227,27 +230,54 @@ class MidtokenServer(LanguageServer):
         distinct = dict.fromkeys(each for each in fitted if each is not None)
         return tuple(distinct)[:_MAX_ITEMS]
 
+    def _check_soon(self, documents: list[Document]) -> None:
+        """Begins to look at the rules for documents. When they are known, the user is told what has changed."""
+        task = asyncio.create_task(self._check_now(documents))
+        self._checking.add(task)
+        task.add_done_callback(self._checking.discard)
+
+    async def _check_now(self, documents: list[Document]) -> None:
+        self._configure_guard()
+        await self._guard.ask(document.uri for document in documents)
+        open_documents = self.documents.get_all()
+        if any(self._check(document) is None for document in documents if document in open_documents):
+            self._guard.prepare()
+            self._starter.start()
+
+    async def _find_reason_now(self, document: Document, others: list[Document]) -> NoSuggestion | None:
+        """Returns why a document has no suggestions, by the rules of the last second, which it reads for others too."""
+        session = self._sessions[document.uri]
+        session.supersede()
+        number = session.num_requests
+        self._configure_guard()
+        await self._guard.ask(each.uri for each in [document, *others])
+        return self._check(document) if number == session.num_requests else SUPERSEDED
+
     def _check(self, document: Document) -> NoSuggestion | None:
         """Returns why a document has no suggestions, None if it has, and tells the user if that has changed."""
         found = self._find_reason(document)
-        self._status.checked(document.uri, found)
+        if self._guard.is_known(document.uri) or (found is not None and found.reason is not Reason.EXCLUDED):
+            self._status.checked(document.uri, found)
         return found
 
     def _find_reason(self, document: Document) -> NoSuggestion | None:
-        # The folders of the workspace may change at any time. Without a change this costs a microsecond.
+        exclusion = self._guard.find_exclusion(document.uri)
+        return find_document_reason(document, self.settings, self._languages, exclusion)
+
+    def _configure_guard(self) -> None:
+        """To be called before each question, since the folders of the workspace may change at any time."""
         self._guard.configure(self.settings.exclude, list(self.workspace.folders), self.settings.redact_secrets)
-        return find_document_reason(document, self.settings, self._languages, self._guard)
 
     def _read_settings(self) -> None:
         read = self._settings_sources.read()
         self.settings = read.settings
         self._related.max_bytes = self.settings.max_related_bytes
         self._status.configured(read.problems)
-        for document in self.documents.get_all():
-            self._check(document)
+        self._configure_guard()
+        self._check_soon(self.documents.get_all())
 
-    def _build_request(self, document: Document, sent: Context) -> CompletionRequest:
-        others = [each for each in self.documents.get_all()[:_MAX_OTHERS] if self._find_reason(each) is None]
+    def _build_request(self, document: Document, others: list[Document], sent: Context) -> CompletionRequest:
+        others = [each for each in others if self._find_reason(each) is None]
         return CompletionRequest(
             prefix=self._related.add(sent, document, others),
             suffix=sent.suffix,

@@ -45,7 +45,7 @@ class Session:
         self._remembered: deque[Generation] = deque(maxlen=_MAX_REMEMBERED)  # finished ones, the newest first
         self._waiting: _Waiting | None = None
         self._drawing: asyncio.Task[list[str]] | None = None
-        self._num_requests = 0
+        self.num_requests = 0  # so far; an edit counts, too
 
     async def complete(self, question: Question) -> str | NoSuggestion:
         """Returns the text to suggest, which may be empty, or why there is none.
@@ -53,29 +53,29 @@ class Session:
         The user has been told of a failure. Cancelling the call cancels the generation that it waits for.
         """
         self.supersede()
-        number = self._num_requests
-        while number == self._num_requests:
+        number = self.num_requests
+        while number == self.num_requests:
             if not self._can_answer(question):
                 self._stop()
                 known = self._recall(question)
                 if known is not None:
                     return known
                 backend = await self._starter.get()
-                if number != self._num_requests:
+                if number != self.num_requests:
                     break
                 if backend is None:
                     return self._starter.reason
                 self._start(question, backend)
             answer = await self._wait(question)
-            if number == self._num_requests and not isinstance(answer, NoAnswer):
+            if number == self.num_requests and not isinstance(answer, NoAnswer):
                 return answer
         return SUPERSEDED
 
     async def draw_alternatives(self, question: Question) -> list[str] | NoSuggestion:
         """Returns more texts for a question that has an answer, in no order; none if the server is busy."""
-        number = self._num_requests
+        number = self.num_requests
         backend = await self._starter.get()
-        if number != self._num_requests:
+        if number != self.num_requests:
             return SUPERSEDED
         if backend is None:
             return []
@@ -84,12 +84,12 @@ class Session:
             await asyncio.wait({drawing})
         finally:
             drawing.cancel()
-        is_obsolete = number != self._num_requests or drawing.cancelled()
+        is_obsolete = number != self.num_requests or drawing.cancelled()
         return SUPERSEDED if is_obsolete else drawing.result()
 
     def supersede(self) -> None:
         """Ends the waiting request without a suggestion. The generation continues. To be called for each edit."""
-        self._num_requests += 1
+        self.num_requests += 1
         if self._drawing is not None:
             self._drawing.cancel()
         self._answer_waiting(SUPERSEDED)

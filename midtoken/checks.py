@@ -19,7 +19,6 @@ from inference.protocol.completion import CompletionRequest, Extent
 from lsp_server.documents import Document
 from lsp_server.no_suggestion import find_document_reason
 from lsp_server.privacy.exclusion import Policy
-from lsp_server.privacy.guard import Guard
 from lsp_server.settings import Settings
 from midtoken.connection import Connection
 from midtoken.errors import MissingPackagesError, ServerAddressError
@@ -228,7 +227,8 @@ def check_document(path: Path, environment: Mapping[str, str], model_languages: 
         return wrong(f"{path} is not UTF-8, so it is no text that can be completed", "Convert it if it is text.")
     language = _LANGUAGES.get(path.suffix, path.suffix.removeprefix("."))
     document = Document(TextDocumentItem(path.as_uri(), language, 0, text), PositionEncodingKind.Utf8)
-    found = find_document_reason(document, Settings(), model_languages, Guard(Policy(environment)))
+    exclusion = Policy(environment).find_exclusion(document.uri)
+    found = find_document_reason(document, Settings(), model_languages, exclusion)
     if found is not None:
         return wrong(f"{path} gets no suggestions ({found.reason}): {found.message}", "")
     if not path.exists():

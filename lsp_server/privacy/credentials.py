@@ -4,8 +4,9 @@ The names are those that programs give such files by themselves, or that people 
 `secrets.py` or `credentials/models.py` are code and stay.
 """
 
-from lsp_server.privacy.patterns import parse_patterns
-from lsp_server.privacy.rule_files import RuleList
+from functools import cache
+
+from lsp_server.privacy.patterns import RuleList, parse_patterns
 
 _PASSWORDS = """
     .env* credentials* secrets.json secrets.toml secrets.yaml secrets.yml
@@ -26,6 +27,7 @@ _CODE = (
 _CODE_NAMES = ("credentials", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519")
 
 
+@cache
 def build_credential_rules() -> RuleList:
     """Returns the list. It is written in lower case, and is to be compared with paths in lower case."""
     anywhere = [name if "/" not in name.rstrip("/") else f"**/{name}" for name in (_PASSWORDS + _KEYS).split()]

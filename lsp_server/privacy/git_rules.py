@@ -1,119 +1,184 @@
-"""The rules of the Git repository that a path is in: .gitignore files, info/exclude, and the user's own file.
+"""Whether Git ignores a path, which `git check-ignore` says.
 
-A file that Git tracks is judged by the same rules. Git itself does not ignore such a file, but only the index says
-which files are tracked, and a rule that names a file is a reason to keep its text here in any case.
+Git is asked anew each time, for all paths of a repository at once: a process that lives on would go on with the rules
+that it has read. It takes some 2 ms. A file that Git tracks is asked about by its rules only, since a rule that names a
+file is a reason to keep its text here in any case.
+
+The repository may be anybody's, so nothing that its configuration names is run: `check-ignore --no-index` starts no
+program and does not read the index, and the file system monitor is switched off all the same. So a repository of
+another user needs no entry in `safe.directory`.
+
+Git knows nothing of what is behind a symbolic link. There, and where Git is not installed or has no work tree, the
+ignore files are read here.
 """
 
+import contextlib
 import os
+import signal
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from lsp_server.privacy.rule_files import Rule, RuleFiles, RuleList, UnreadableRulesError, find_rule, list_folders
+from lsp_server.privacy.patterns import Rule, RuleFiles, RuleList, UnreadableRulesError, find_rule, list_folders
 
-_GIT_TIMEOUT_S = 5.0
+_PAUSE_S = 30.0  # in which a repository is not asked about again, when Git did not answer in time
+_OPTIONS = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false", "--no-optional-locks")
+_CHECK = ("check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching")
 
 
-@dataclass(frozen=True, slots=True)
-class _Repository:
-    top: str
-    common_dir: str  # the `.git` folder, of the main worktree if there are several
+class _NoGitError(Exception):
+    """Git is not installed, or has no work tree here."""
 
 
 class GitRules:
-    """Finds the rule by which Git ignores a path."""
+    """Finds the rules by which Git ignores paths. That may take `time_limit_s` for each repository."""
 
-    def __init__(self, files: RuleFiles, environment: Mapping[str, str]) -> None:
-        """`environment`: that of the process, for `git config` and the user's folders."""
+    def __init__(
+        self,
+        files: RuleFiles,
+        environment: Mapping[str, str],
+        now_s: Callable[[], float] = time.monotonic,
+        time_limit_s: float = 2.0,
+    ) -> None:
+        """`environment`: that of the process. What it says of one repository is ignored."""
         self._files = files
-        self._environment = dict(environment)
-        self._user_files: dict[str, tuple[tuple[int | None, ...], str | None]] = {}  # repository -> stamps, file
+        self._environment = {
+            name: value
+            for name, value in environment.items()
+            if not name.startswith("GIT_") or name.startswith("GIT_CONFIG")
+        } | {"LC_ALL": "C"}
+        self._now_s = now_s
+        self._time_limit_s = time_limit_s
+        self._silent_until_s: dict[str, float] = {}  # repositories for which Git did not answer in time
+        self._process: subprocess.Popen[bytes] | None = None  # the last one
+        self._lock = threading.Lock()  # of the process
+        self._is_closed = False
 
-    def find_rule(self, path: str) -> Rule | None:
-        """Returns the rule that makes Git ignore an absolute path. Raises UnreadableRulesError."""
-        repository = _find_repository(path)
-        if repository is None:
-            return None
-        others = [self._files.read(os.path.join(repository.common_dir, "info", "exclude"), repository.top)]
-        user_file = self._find_user_file(repository)
-        if user_file is not None:
-            others.append(self._files.read(user_file, repository.top))
+    def find_reasons(self, paths: Iterable[str]) -> dict[str, str]:
+        """Returns for those absolute paths that Git ignores which rule says so, and where it does not say, why not."""
+        by_top: dict[str, list[str]] = {}
+        for path in paths:
+            top = _find_top(path)
+            if top is not None:
+                by_top.setdefault(top, []).append(path)
+        found: dict[str, str] = {}
+        for top, below in by_top.items():
+            try:
+                rules = self._find_in_repository(top, below)
+                found |= {path: f"git ignores it ({rule})" for path, rule in rules.items()}
+            except UnreadableRulesError as error:
+                found |= dict.fromkeys(below, str(error))
+        return found
+
+    def close(self) -> None:
+        """Ends Git, if it runs, and starts it no more. May be called in another thread than `find_reasons`."""
+        with self._lock:
+            self._is_closed = True
+            if self._process is not None:
+                _kill(self._process)
+
+    def _find_in_repository(self, top: str, paths: Sequence[str]) -> dict[str, Rule]:
+        links = {path: _find_link(path, top) for path in paths}
+        try:
+            found = self._check(top, list(dict.fromkeys(links.values())))
+            behind = [path for path, link in links.items() if link != path]
+            user_file = self._find_user_file(top) if behind else None
+        except _NoGitError:
+            found, behind, user_file = {}, list(paths), self._default_user_file
+        own = {path: self._find_own_rule(path, top, user_file) for path in behind}
+        return {path: rule for path in paths if (rule := own.get(path) or found.get(links[path])) is not None}
+
+    def _check(self, top: str, paths: Sequence[str]) -> dict[str, Rule]:
+        """Asks Git. None of the paths is behind a symbolic link."""
+        asked = b"".join(b"." + os.fsencode(path[len(top.rstrip("/")) :]) + b"\0" for path in paths)
+        fields = self._run(top, _CHECK, asked).split(b"\0")
+        records = zip(paths, fields[0::4], fields[1::4], fields[2::4], strict=False)
+        return {
+            path: Rule(os.path.basename(os.fsdecode(source)), int(line), text.decode("latin-1"))
+            for path, source, line, text in records
+            if source and not text.startswith(b"!")
+        }
+
+    def _find_own_rule(self, path: str, top: str, user_file: str | None) -> Rule | None:
+        others = [os.path.join(top, ".git", "info", "exclude"), *([user_file] if user_file else [])]
 
         def find_lists(folder: str) -> Sequence[RuleList]:
-            folders = list_folders(folder, repository.top)
-            return [*(self._files.read(os.path.join(each, ".gitignore"), each) for each in folders), *others]
+            lists = [self._files.read(os.path.join(each, ".gitignore"), each) for each in list_folders(folder, top)]
+            return lists + [self._files.read(file, top) for file in others]
 
-        return find_rule(path, repository.top, find_lists)
+        return find_rule(path, top, find_lists)
 
-    def _find_user_file(self, repository: _Repository) -> str | None:
-        """Returns the file that `core.excludesFile` names. Git is asked again when a configuration file has changed."""
+    def _find_user_file(self, top: str) -> str | None:
+        value = os.fsdecode(self._run(top, ("config", "--path", "--get", "core.excludesFile"), b"").removesuffix(b"\n"))
+        return os.path.join(top, value) if value else self._default_user_file
+
+    @property
+    def _default_user_file(self) -> str | None:
         home = self._environment.get("HOME", "")
-        user_dir = self._environment.get("XDG_CONFIG_HOME") or (home and os.path.join(home, ".config"))
-        configurations = [os.path.join(repository.common_dir, "config"), os.path.join(user_dir, "git", "config")]
-        stamps = tuple(map(_stamp, [*configurations, os.path.join(home, ".gitconfig"), "/etc/gitconfig"]))
-        if self._user_files.get(repository.top, ((),))[0] != stamps:
-            named = self._ask_git(repository)
-            default = os.path.join(user_dir, "git", "ignore") if user_dir else None
-            self._user_files[repository.top] = (stamps, named or default)
-        return self._user_files[repository.top][1]
+        folder = self._environment.get("XDG_CONFIG_HOME") or (home and os.path.join(home, ".config"))
+        return os.path.join(folder, "git", "ignore") if folder else None
 
-    def _ask_git(self, repository: _Repository) -> str | None:
-        """Returns the value of `core.excludesFile`, None if it has none or Git is not installed."""
-        command = ["git", "-C", repository.top, "config", "--path", "--get", "core.excludesFile"]
+    def _run(self, top: str, arguments: Sequence[str], data: bytes) -> bytes:
+        """Returns what Git says; nothing outside a repository. Raises UnreadableRulesError, _NoGitError."""
+        if self._now_s() < self._silent_until_s.get(top, 0.0):
+            raise _build_error("it does not answer in time")
         try:
-            done = subprocess.run(
-                command,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                timeout=_GIT_TIMEOUT_S,
-                check=False,
-            )
+            process = self._start(["git", *_OPTIONS, "-C", top, *arguments])
+            said, problem = process.communicate(data, self._time_limit_s)
         except FileNotFoundError:
-            return None
-        except (OSError, subprocess.TimeoutExpired):
-            raise UnreadableRulesError("`git config` does not say which file has your own ignore rules") from None
-        if done.returncode == 1:  # it has no value
-            return None
-        if done.returncode != 0:
-            raise UnreadableRulesError("`git config` fails here, so your own ignore rules are not known")
-        value = os.fsdecode(done.stdout.removesuffix(b"\n"))
-        return os.path.join(repository.top, value) if value else None
+            raise _NoGitError from None
+        except OSError as error:
+            raise _build_error(f"it cannot be run: {error.strerror}") from None
+        except subprocess.TimeoutExpired:
+            self._silent_until_s[top] = self._now_s() + _PAUSE_S
+            _kill(process)
+            process.communicate()
+            raise _build_error("it does not answer in time") from None
+        if b"not a git repository" in problem:
+            return b""
+        if b"must be run in a work tree" in problem:  # `core.bare` is set, and files are beside `.git` all the same
+            raise _NoGitError
+        if problem or process.returncode not in (0, 1):  # Git only warns of ignore files that it cannot read
+            raise _build_error(problem.decode("utf-8", "replace") or f"exit status {process.returncode}")
+        return said
+
+    def _start(self, command: Sequence[str]) -> "subprocess.Popen[bytes]":
+        with self._lock:
+            if self._is_closed:
+                raise _build_error("the language server ends")
+            self._process = subprocess.Popen(
+                command,
+                cwd="/",
+                env=self._environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,  # so that what Git has started is ended with it
+            )
+            return self._process
 
 
-def _find_repository(path: str) -> _Repository | None:
-    for folder in list_folders(os.path.dirname(path), "/"):
-        common_dir = _find_common_dir(os.path.join(folder, ".git"))
-        if common_dir is not None:
-            return _Repository(folder, common_dir)
-    return None
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    if process.returncode is None:  # not yet waited for, so its id is still its own
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
-def _find_common_dir(entry: str) -> str | None:
-    """Returns the folder behind `.git`, which is a file in submodules and worktrees; None if it is no repository."""
-    git_dir = entry
-    if os.path.isfile(entry):
-        named = _read_line(entry)
-        if not named.startswith("gitdir: "):
-            return None
-        git_dir = os.path.join(os.path.dirname(entry), named.removeprefix("gitdir: "))
-    if not os.path.lexists(os.path.join(git_dir, "HEAD")):
-        return None
-    common = os.path.join(git_dir, "commondir")
-    return os.path.join(git_dir, _read_line(common)) if os.path.isfile(common) else git_dir
+def _build_error(reason: str) -> UnreadableRulesError:
+    return UnreadableRulesError(f"Git does not say whether it ignores it: {' '.join(reason.split())}")
 
 
-def _read_line(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.readline().rstrip("\n")
-    except OSError as error:
-        raise UnreadableRulesError(f"`{path}` cannot be read: {error.strerror}") from None
+def _find_top(path: str) -> str | None:
+    """Returns the folder to ask Git in: the nearest with a `.git`; None if there is none.
+
+    If that is no repository, Git looks further up by itself.
+    """
+    folders = list_folders(os.path.dirname(path), "/")
+    return next((folder for folder in folders if os.path.lexists(os.path.join(folder, ".git"))), None)
 
 
-def _stamp(path: str) -> int | None:
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError:
-        return None
+def _find_link(path: str, top: str) -> str:
+    """Returns the first symbolic link below `top` on the way to a path; the path itself if there is none."""
+    folders = reversed(list_folders(path, top)[:-1])
+    return next((folder for folder in folders if os.path.islink(folder)), path)

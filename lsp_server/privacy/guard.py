@@ -1,25 +1,54 @@
 """What a language server asks before it sends text: whether the document is excluded, and the text without secrets."""
 
-from collections.abc import Sequence
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
 from lsp_server.context import Context
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.redaction import Excerpt, Redactor
 
+_VALID_S = 1.0  # an edit of an ignore file counts after this time
+_UNKNOWN = "whether a rule excludes it is not known yet"
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    exclusion: str | None
+    at_s: float
+
 
 class Guard:
-    """Applies the settings `exclude` and `redactSecrets`."""
+    """Applies the settings `exclude` and `redactSecrets`.
 
-    def __init__(self, policy: Policy) -> None:
+    The policy looks at files and asks Git, which may take long, so it runs in a thread of its own. What it said that a
+    document may be sent is valid for a second, and is asked again after half of it. A document that it excluded stays
+    excluded until it says otherwise. While nothing is known or valid, nothing may be sent.
+    """
+
+    def __init__(self, policy: Policy, now_s: Callable[[], float] = time.monotonic, wait_s: float = 0.5) -> None:
+        """`wait_s`: how long to wait for rules that are not known."""
         self._policy = policy
+        self._now_s = now_s
+        self._wait_s = wait_s
+        self._rules: object = ()  # the settings that answers follow
+        self._answers: dict[str, _Answer] = {}  # by URI
+        self._wanted: dict[str, None] = {}
+        self._asking: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, "midtoken-rules")
         self._redacts = True
         self._redactor: Future[Redactor] | None = None
 
     def configure(self, exclude: Sequence[str], folder_uris: Sequence[str], redacts_secrets: bool) -> None:
         """Sets the two settings and the URIs of the workspace's folders."""
-        self._policy.configure(exclude, folder_uris)
         self._redacts = redacts_secrets
+        rules = (tuple(exclude), tuple(folder_uris))
+        if rules != self._rules:
+            self._rules = rules
+            self._answers.clear()
+            self._thread.submit(self._policy.configure, *rules)
 
     def prepare(self) -> None:
         """Begins to load the rules for secrets in a thread. That takes a quarter of a second."""
@@ -28,9 +57,32 @@ class Guard:
             self._redactor = executor.submit(Redactor)
             executor.shutdown(wait=False)
 
+    async def ask(self, uris: Iterable[str]) -> None:
+        """Has the policy asked about documents, and waits a moment for those of which nothing valid is known."""
+        uris = list(uris)
+        self._wanted |= {uri: None for uri in uris if not self._is_valid(uri, _VALID_S / 2)}
+        if self._wanted and self._asking is None:
+            self._asking = asyncio.create_task(self._ask_policy())
+        if self._asking is not None and not all(map(self.is_known, uris)):
+            await asyncio.wait({self._asking}, timeout=self._wait_s)
+
+    def is_known(self, uri: str) -> bool:
+        """False while nothing valid is known about a document."""
+        answer = self._answers.get(uri)
+        return answer is not None and (answer.exclusion is not None or self._is_valid(uri, _VALID_S))
+
     def find_exclusion(self, uri: str) -> str | None:
         """Returns why nothing of a document may be sent; None if it may. See `Policy.find_exclusion`."""
-        return self._policy.find_exclusion(uri)
+        return self._answers[uri].exclusion if self.is_known(uri) else _UNKNOWN
+
+    def forget(self, uri: str) -> None:
+        """A document was closed."""
+        self._answers.pop(uri, None)
+
+    def close(self) -> None:
+        """Ends what the policy has started."""
+        self._policy.close()
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     def redact(self, text: str) -> str:
         """Returns whole lines of a document without secrets. See `Redactor.redact`."""
@@ -39,6 +91,25 @@ class Guard:
     def redact_excerpt(self, excerpt: Excerpt) -> Context | None:
         """Returns the context to send; None if the cursor is in a secret."""
         return excerpt.redact(self._find_redactor()) if self._redacts else excerpt.context
+
+    def _is_valid(self, uri: str, max_age_s: float) -> bool:
+        answer = self._answers.get(uri)
+        return answer is not None and self._now_s() - answer.at_s < max_age_s
+
+    async def _ask_policy(self) -> None:
+        """Asks until nothing is wanted. An answer that follows other settings than the present ones is dropped."""
+        try:
+            while self._wanted:
+                uris, rules = list(self._wanted), self._rules
+                self._wanted.clear()
+                asked = asyncio.get_running_loop().run_in_executor(self._thread, self._policy.find_exclusions, uris)
+                found = await asked
+                if rules is self._rules:
+                    self._answers |= {uri: _Answer(exclusion, self._now_s()) for uri, exclusion in found.items()}
+                else:
+                    self._wanted |= dict.fromkeys(uris)
+        finally:
+            self._asking = None
 
     def _find_redactor(self) -> Redactor:
         self.prepare()

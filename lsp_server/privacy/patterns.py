@@ -1,17 +1,26 @@
-"""Patterns as in .gitignore. Each is compared with one path at a time, as Git does: a folder, then what is in it.
+"""Ignore files and lists of patterns in the syntax of .gitignore, and the rule among them that excludes a path.
 
-pathspec translates them. It differs from Git in sets such as `[!a-z]` and in blanks at the end, so these are translated
-here. Text and paths are bytes written as Latin-1, because `?` and sets mean one byte.
+They are for `.midtokenignore`, the setting `exclude` and names of credentials, and for `.gitignore` where Git cannot be
+asked. No library is used, since pathspec 1.1 differs from Git for a quarter of random patterns, such as `[[:alpha:]]`,
+`[/a]` and those with a tab at the end, and some patterns take it years (`*a*a*a*b`). Here the time for a pattern grows
+with its length times that of the path.
+
+Patterns and paths are bytes written as Latin-1, because `?` and sets mean one byte.
 """
 
 import os
 import re
-from collections.abc import Callable, Iterable
+import stat
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
-from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
-
+_MAX_SHOWN = 60  # characters of a pattern
+_BYTE_ORDER_MARK = "\xef\xbb\xbf"
 _TRAILING_BLANKS = re.compile(r"((?:\\.|[^\\])*?) *", re.DOTALL)
+_WILDCARD = re.compile(r"[*?\[\\]")
+_SET_ITEM = re.compile(r"\[:([^\]]*):\]|(?:\\(.)|([^\\]))(?:-(?:\\(.)|([^\]\\])))?", re.DOTALL)
+_BYTES = [chr(code) for code in range(256)]
 _NAMED_SETS: dict[str, Callable[[str], bool]] = {  # those of the C locale
     "alnum": str.isalnum,
     "alpha": str.isalpha,
@@ -26,16 +35,16 @@ _NAMED_SETS: dict[str, Callable[[str], bool]] = {  # those of the C locale
     "upper": str.isupper,
     "xdigit": lambda char: char in "0123456789abcdefABCDEF",
 }
-_ASCII = [chr(code) for code in range(128)]
-_BYTES = [chr(code) for code in range(256)]
-# Git compares what is before the first wildcard by itself. So `a**/b` is like `a`, then `**/b`.
-_BEFORE_STARS = re.compile("[^*?\\\\\ue000-\uf8ff]+(?<!/)(?=\\*\\*(?:/|$))")
-# A star and what follows it, before another star: if that follows in several places, the first is as good as any other.
-# Without this, `*a*a*a*a*b` takes seconds for some names.
-_STAR = r"\[\^/\]\*"
-_BETWEEN_STARS = re.compile(rf"{_STAR}((?:(?!{_STAR})[^()])+)(?={_STAR})")
-_MAX_DEEP = 3  # `**` in a pattern; each makes the time for a path as much longer as the path is deep
-_FIRST_MARK = 0xE000  # characters from here on stand for regular expressions; none of them is in Latin-1
+
+
+class _Stars(Enum):
+    NAME = auto()  # `*`: any characters but slashes
+    FOLDERS = auto()  # `**/`: nothing, or the names of some folders and the slash after them
+    ANYTHING = auto()  # `**` at the end
+
+
+_Piece = str | frozenset[str] | _Stars  # a text; a set of characters, of which one must be there; or stars
+_NO_SLASH = frozenset(_BYTES) - {"/"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +55,101 @@ class Pattern:
     line: int  # from 1
     is_negated: bool
     needs_folder: bool
-    regex: re.Pattern[str]
+    is_anchored: bool  # it is compared with the whole path, otherwise with its last name
+    pieces: tuple[_Piece, ...]
 
     def matches(self, path: str, is_folder: bool) -> bool:
         """Compares it with a path relative to the folder of the ignore file, without a slash at either end."""
-        return (is_folder or not self.needs_folder) and self.regex.fullmatch(path) is not None
+        if self.needs_folder and not is_folder:
+            return False
+        name = path if self.is_anchored else path.rpartition("/")[2]
+        ends = {0}
+        for piece in self.pieces:
+            ends = _find_ends(piece, name, ends)
+            if not ends:
+                return False
+        return len(name) in ends
+
+
+@dataclass(frozen=True, slots=True)
+class RuleList:
+    """Patterns in order. The last one that matches a path decides about it."""
+
+    source: str  # what the user is told
+    folder: str  # the patterns are relative to it
+    patterns: tuple[Pattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The pattern that excludes a path."""
+
+    source: str
+    line: int
+    text: str  # in Latin-1
+
+    def __str__(self) -> str:
+        return f"`{self.source}` line {self.line}: {self.shown}"
+
+    @property
+    def shown(self) -> str:
+        """The pattern as one printable word."""
+        return show_pattern(self.text.encode("latin-1").decode("utf-8", "replace"))
+
+
+class UnreadableRulesError(Exception):
+    """An ignore file cannot be read, so nobody knows what it excludes. The message says which file and why."""
+
+
+class RuleFiles:
+    """Reads ignore files, and each of them again when it has changed."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, tuple[tuple[int, ...], tuple[Pattern, ...]]] = {}  # path -> its stamp, its patterns
+
+    def read(self, path: str, folder: str) -> RuleList:
+        """Returns the patterns of a file, none if there is no such file. Raises UnreadableRulesError."""
+        patterns: tuple[Pattern, ...] = ()
+        try:
+            status = os.stat(path)
+            if not stat.S_ISDIR(status.st_mode):
+                patterns = self._read_changed(path, status)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            raise UnreadableRulesError(f"`{path}` cannot be read: {error.strerror}") from None
+        return RuleList(os.path.basename(path), folder, patterns)
+
+    def _read_changed(self, path: str, status: os.stat_result) -> tuple[Pattern, ...]:
+        if not stat.S_ISREG(status.st_mode):  # to open a pipe may take for ever
+            raise UnreadableRulesError(f"`{path}` cannot be read: it is not a file")
+        stamp = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        if self._read.get(path, ((),))[0] != stamp:
+            with open(path, encoding="latin-1", newline="") as file:
+                self._read[path] = (stamp, parse_patterns(file.read().removeprefix(_BYTE_ORDER_MARK).split("\n")))
+        return self._read[path][1]
+
+
+def find_rule(path: str, top: str, find_lists: Callable[[str], Sequence[RuleList]]) -> Rule | None:
+    """Returns the rule that excludes a path below the folder `top`, as Git would; None if it is not excluded.
+
+    `find_lists` returns the lists that apply to what is in a folder. The first that has a match decides. A folder that
+    is excluded is not looked into: a pattern for something in it cannot include that again.
+    """
+    for end in _list_ends(path, top):
+        here = path[:end]
+        rule = _find_deciding(here, end < len(path), find_lists(os.path.dirname(here)))
+        if rule is not None:
+            return rule
+    return None
+
+
+def list_folders(folder: str, top: str) -> list[str]:
+    """Returns the folder and its parents up to `top`."""
+    folders = [folder]
+    while folders[-1] != top and folders[-1] != os.path.dirname(folders[-1]):
+        folders.append(os.path.dirname(folders[-1]))
+    return folders
 
 
 def parse_patterns(lines: Iterable[str]) -> tuple[Pattern, ...]:
@@ -68,9 +167,10 @@ def parse_pattern(line: str, number: int = 1) -> Pattern | None:
         return None
     named = text.removeprefix("!")
     bare = named.removesuffix("/")
-    is_negated = named != text
-    regex = _translate(bare, "/" in bare, is_negated) if bare else None
-    return None if regex is None else Pattern(text, number, is_negated, bare != named, regex)
+    pieces = _read_pieces(bare.removeprefix("/")) if bare else None
+    if pieces is None:
+        return None
+    return Pattern(text, number, named != text, bare != named, "/" in bare, pieces)
 
 
 def is_refused(text: str) -> bool:
@@ -82,9 +182,10 @@ def is_refused(text: str) -> bool:
     return is_missing and bool(text.strip()) and not text.startswith("#")
 
 
-def find_last_match(patterns: tuple[Pattern, ...], path: str, is_folder: bool) -> Pattern | None:
-    """Returns the pattern that decides about a path within one list: the last one that matches it."""
-    return next((pattern for pattern in reversed(patterns) if pattern.matches(path, is_folder)), None)
+def show_pattern(text: str) -> str:
+    """Returns a pattern as one printable word."""
+    shown = "".join(char if char.isprintable() else "?" for char in text)
+    return f"`{shown if len(shown) <= _MAX_SHOWN else shown[: _MAX_SHOWN - 3] + '...'}`"
 
 
 def to_latin1(path: str) -> str:
@@ -92,111 +193,100 @@ def to_latin1(path: str) -> str:
     return os.fsencode(path).decode("latin-1")
 
 
-def _translate(text: str, is_anchored: bool, is_negated: bool) -> re.Pattern[str] | None:
-    """Returns the regular expression of a pattern without `!` and slash around it; None if it can match nothing."""
-    marked = _mark_sets(text)
-    if marked is None:
-        return None
-    glob, regexes = marked
-    glob = re.sub(r"\*{3,}", "**", glob)  # Git takes more stars for two
-    literal = ""
-    if is_anchored:
-        glob = glob.removeprefix("/")
-        found = _BEFORE_STARS.match(glob)
-        literal = found[0] if found else ""
-        glob = glob[len(literal) :] if literal else f"/{glob}"
-    regex = _translate_glob(glob, is_negated)
-    if regex is None:
-        return None
-    if literal:
-        # What `**` stands for may begin with a slash here, so `(?:.+/)?` becomes `(?:.*/)?`, and `.+` becomes `.*`.
-        regex = re.escape(literal) + regex.removeprefix("^").replace(".+", ".*", 1)
-    regex = _BETWEEN_STARS.sub(r"(?>[^/]*?\1)", regex)
-    return re.compile("".join(regexes.get(char, char) for char in regex), re.DOTALL)
+def _find_deciding(path: str, is_folder: bool, lists: Iterable[RuleList]) -> Rule | None:
+    """Returns the rule that decides about a path, if it excludes it."""
+    for rules in lists:
+        relative = to_latin1(path[len(rules.folder) :].lstrip("/"))
+        match = next((pattern for pattern in reversed(rules.patterns) if pattern.matches(relative, is_folder)), None)
+        if match is not None:
+            return None if match.is_negated else Rule(rules.source, match.line, match.text)
+    return None
 
 
-def _translate_glob(glob: str, is_negated: bool) -> str | None:
-    segments = [segment if segment == "**" else re.sub(r"\*+", "*", segment) for segment in glob.split("/")]
-    segments = [each for each, after in zip(segments, [*segments[1:], ""], strict=True) if not each == after == "**"]
-    if segments.count("**") > _MAX_DEEP:
-        if is_negated:
-            return None
-        segments = _shorten(segments)
-    if segments[-1] == "**" and len(segments) > 1:
-        segments.append("*")  # what is in a folder, but not the folder
-    glob = "/".join(segments)
-    try:
-        regex, _ = GitIgnoreSpecPattern.pattern_to_regex(f"\\{glob}" if glob.startswith(("!", "#")) else glob)
-    except ValueError:
-        return None
-    return ".+" if regex == "." else regex
+def _list_ends(path: str, top: str) -> list[int]:
+    """Returns where the names below `top` end in `path`: of the folders, then of the file."""
+    start = len(top.rstrip("/")) + 1
+    return [index for index in range(start, len(path)) if path[index] == "/"] + [len(path)]
 
 
-def _shorten(segments: list[str]) -> list[str]:
-    """Returns a pattern that matches more: with one `**` for the first, the last and all between them."""
-    last = len(segments) - segments[::-1].index("**")
-    return [*segments[: segments.index("**") + 1], *segments[last:]]
+def _find_ends(piece: _Piece, path: str, starts: set[int]) -> set[int]:
+    """Returns the places in a path where a piece of a pattern may end that begins at one of `starts`."""
+    if isinstance(piece, str):
+        return {start + len(piece) for start in starts if path.startswith(piece, start)}
+    if isinstance(piece, frozenset):
+        return {start + 1 for start in starts if path[start : start + 1] in piece}
+    first, end = min(starts), len(path) + 1
+    if piece is _Stars.ANYTHING:
+        return set(range(first, end))
+    if piece is _Stars.FOLDERS:
+        return starts | {at for at in range(first + 1, end) if path[at - 1] == "/"}
+    ends: set[int] = set()
+    for at in range(first, end):
+        if at in starts or (at - 1 in ends and path[at - 1] != "/"):
+            ends.add(at)
+    return ends
 
 
-def _mark_sets(text: str) -> tuple[str, dict[str, str]] | None:
-    """Replaces sets and blanks by marks. Returns also the regular expression that each mark stands for."""
-    glob, at = "", 0
-    regexes: dict[str, str] = {}
-    while at < len(text):
-        char, regex = text[at], ""
+def _read_pieces(glob: str) -> tuple[_Piece, ...] | None:
+    """Returns the pieces of a pattern without `!` and slash around it; None if it can match nothing.
+
+    Git compares what is before the first wildcard by itself. So `a**/b` is like `a`, then `**/b`.
+    """
+    pieces: list[_Piece] = []
+    wildcard = _WILDCARD.search(glob)
+    at = first = len(glob) if wildcard is None else wildcard.start()
+    if at:
+        pieces.append(glob[:at])
+    while at < len(glob):
+        start, char = at, glob[at]
         at += 1
-        if char == "\\" and text[at : at + 1].isspace():
-            char = text[at]
-            at += 1
-        if char == "[":
-            read = _read_set(text, at)
+        if char == "*":
+            at = len(glob) - len(glob[at:].lstrip("*"))
+            is_deep = at - start > 1 and (start == first or glob[start - 1] == "/")
+            pieces.append(_find_kind(is_deep, glob[at:]))
+            at += pieces[-1] is _Stars.FOLDERS
+        elif char == "?":
+            pieces.append(_NO_SLASH)
+        elif char == "[":
+            read = _read_set(glob, at)
             if read is None:
                 return None
-            chars, at = read
-            regex = f"[{''.join(map(re.escape, chars))}]" if chars else "(?!)"
-        elif char.isspace():
-            regex = re.escape(char)
-        elif char == "\\":
-            char += text[at : at + 1]
-            at += 1
-        if regex:
-            char = chr(_FIRST_MARK + len(regexes))
-            regexes[char] = regex
-        glob += char
-    return glob, regexes
+            at = read[1]
+            pieces.append(read[0])
+        elif char == "\\" and at == len(glob):
+            return None
+        else:
+            at += char == "\\"
+            pieces.append(glob[at - 1])
+    return tuple(pieces)
 
 
-def _read_set(text: str, at: int) -> tuple[list[str], int] | None:
-    """Returns the bytes in a set whose `[` is before `at`, and the place after its `]`; None if it is invalid.
+def _find_kind(is_deep: bool, rest: str) -> _Stars:
+    """`is_deep`: there are two stars or more, at the start or after a slash. `rest`: what follows them."""
+    if is_deep and rest.startswith("/"):
+        return _Stars.FOLDERS
+    return _Stars.ANYTHING if is_deep and rest[:2] in ("", "\\/") else _Stars.NAME
 
-    Steps as in Git's wildmatch.c. A set never contains `/`.
+
+def _read_set(text: str, at: int) -> tuple[frozenset[str], int] | None:
+    """Returns the characters of a set whose `[` is before `at`, and the place after its `]`; None if it is invalid.
+
+    A set never contains `/`.
     """
     is_negated = text[at : at + 1] in ("!", "^")
     at += is_negated
+    first = at
     chars: set[str] = set()
-    first, previous = True, ""
-    while first or text[at : at + 1] != "]":
-        first = False
-        char = text[at : at + 1]
-        if char == "[" and text[at + 1 : at + 2] == ":" and (close := text.find("]", at + 2)) >= 0:
-            if text[close - 1] == ":" and close - 1 >= at + 2:
-                if (test := _NAMED_SETS.get(text[at + 2 : close - 1])) is None:
-                    return None
-                chars |= {each for each in _ASCII if test(each)}
-                at, previous = close + 1, ""
-                continue
-        elif char == "-" and previous and text[at + 1 : at + 2] not in ("", "]"):
-            at += 2 if text[at + 1] == "\\" else 1
-            chars |= {each for each in _BYTES if previous <= each <= text[at : at + 1]}
-            if not text[at : at + 1]:
-                return None
-            at, previous = at + 1, ""
-            continue
-        elif char == "\\":
-            at += 1
-            char = text[at : at + 1]
-        if not char:
+    while at == first or text[at : at + 1] != "]":
+        item = _SET_ITEM.match(text, at)
+        if item is None:
             return None
-        chars.add(char)
-        at, previous = at + 1, char
-    return [each for each in _BYTES if (each in chars) != is_negated and each != "/"], at + 1
+        name, low, high = item[1], item[2] or item[3], item[4] or item[5]
+        if name is not None and name not in _NAMED_SETS:
+            return None
+        if name is not None:
+            chars |= {char for char in _BYTES[:128] if _NAMED_SETS[name](char)}
+        else:
+            chars |= {char for char in _BYTES if low <= char <= (high or low)} | {low}
+        at = item.end()
+    return (_NO_SLASH - chars if is_negated else _NO_SLASH & chars), at + 1

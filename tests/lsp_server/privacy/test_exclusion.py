@@ -11,14 +11,6 @@ from tests.support.private_files import EXCLUDED_FILES, ExcludedFile
 _PATH = os.environ["PATH"]
 
 
-class _Clock:
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path.resolve()
@@ -74,7 +66,8 @@ def test_a_broken_git_configuration_excludes(folder: Path) -> None:
     _make_repository(folder / "project")
     (folder / ".gitconfig").write_text("[core\n")
     reason = _find(folder / "project" / "a.py", home=str(folder))
-    assert reason == "`git config` fails here, so your own ignore rules are not known"
+    assert reason is not None
+    assert reason.startswith("Git does not say whether it ignores it: fatal: bad config line 1")
 
 
 def test_an_outer_repository_has_no_say(folder: Path) -> None:
@@ -143,27 +136,4 @@ def test_a_removed_pattern_of_the_setting_counts_no_longer(folder: Path) -> None
     policy.configure(["a.py"])
     assert policy.find_exclusion(uri) is not None
     policy.configure([])
-    assert policy.find_exclusion(uri) is None
-
-
-def test_an_edited_ignore_file_counts_after_a_second(folder: Path) -> None:
-    clock = _Clock()
-    policy = Policy({}, clock)
-    uri, rules = (folder / "a.py").as_uri(), folder / ".midtokenignore"
-    seen = []
-    for text in ("b.py\n", "a.py\n", None):
-        rules.unlink() if text is None else rules.write_text(text)
-        seen.append(policy.find_exclusion(uri))
-        clock.now_s += 1.0
-        seen.append(policy.find_exclusion(uri))
-    assert [reason is not None for reason in seen] == [False, False, False, True, True, False]
-
-
-def test_the_files_are_looked_at_once_a_second(folder: Path) -> None:
-    clock = _Clock()
-    policy = Policy({}, clock)
-    uri = (folder / "a.py").as_uri()
-    assert policy.find_exclusion(uri) is None
-    (folder / ".midtokenignore").write_text("a.py\n")
-    clock.now_s = 0.9
     assert policy.find_exclusion(uri) is None

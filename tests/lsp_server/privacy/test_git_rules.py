@@ -1,0 +1,153 @@
+"""What Git says of paths, and what holds where it says nothing."""
+
+import os
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from lsp_server.privacy.git_rules import GitRules
+from lsp_server.privacy.patterns import RuleFiles
+
+_PATH = os.environ["PATH"]
+_ENVIRONMENT = {"PATH": _PATH, "HOME": "/nowhere", "GIT_CONFIG_NOSYSTEM": "1"}
+_UNANSWERED = "Git does not say whether it ignores it: it does not answer in time"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path.resolve() / "project"
+    _git(tmp_path, "init", "--quiet", str(folder))
+    return folder
+
+
+def _git(cwd: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=cwd, env=_ENVIRONMENT, check=True)
+
+
+def _find(path: Path, **environment: str) -> str | None:
+    return GitRules(RuleFiles(), _ENVIRONMENT | environment).find_reasons([str(path)]).get(str(path))
+
+
+def _install_git(folder: Path, script: str) -> str:
+    """Makes a program `git`. Returns the PATH with which it is found first."""
+    folder.mkdir()
+    (folder / "git").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "git").chmod(0o755)
+    return f"{folder}:{_PATH}"
+
+
+def test_all_paths_of_a_repository_are_asked_about_at_once(folder: Path, tmp_path: Path) -> None:
+    (folder / ".gitignore").write_text("a.py\n")
+    log = tmp_path / "log"
+    path = _install_git(tmp_path / "bin", f'echo "$@" >> {log}; PATH={_PATH} exec git "$@"')
+    paths = [str(folder / name) for name in ("a.py", "b.py", "c/a.py")]
+    found = GitRules(RuleFiles(), _ENVIRONMENT | {"PATH": path}).find_reasons(paths)
+    reason = "git ignores it (`.gitignore` line 1: `a.py`)"
+    assert found == {paths[0]: reason, paths[2]: reason}
+    assert len(log.read_text().splitlines()) == 1
+
+
+def test_a_tracked_file_that_a_rule_names_is_ignored(folder: Path) -> None:
+    (folder / "a.py").touch()
+    _git(folder, "add", "a.py")
+    (folder / ".gitignore").write_text("a.py\n")
+    assert _find(folder / "a.py") is not None
+
+
+def test_what_an_environment_says_of_another_repository_does_not_count(folder: Path) -> None:
+    (folder / ".gitignore").write_text("a.py\n")
+    assert _find(folder / "a.py", GIT_DIR="/nowhere", GIT_WORK_TREE="/", GIT_TRACE="1") is not None
+
+
+@pytest.mark.parametrize("line", ["core.fsmonitor", "core.pager", "core.sshCommand", "core.editor", "diff.external"])
+def test_no_program_of_the_repository_is_run(line: str, folder: Path, tmp_path: Path) -> None:
+    _install_git(tmp_path / "bin", f"touch {tmp_path}/ran")
+    _git(folder, "config", line, str(tmp_path / "bin" / "git"))
+    (folder / ".gitignore").write_text("a.py\n")
+    assert _find(folder / "a.py") is not None
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another user")
+def test_the_rules_of_another_users_repository_count(folder: Path) -> None:
+    (folder / ".gitignore").write_text("a.py\n")
+    for path in (folder, folder / ".git"):
+        os.chown(path, 12345, 12345)
+    assert (_find(folder / "a.py"), _find(folder / "b.py")) == ("git ignores it (`.gitignore` line 1: `a.py`)", None)
+
+
+def test_names_behind_a_symbolic_link_are_compared_with_the_rules(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "mine").write_text("own.py\n")
+    _git(folder, "config", "core.excludesFile", str(tmp_path / "mine"))
+    (folder / ".gitignore").write_text("/link/a.py\n")
+    (folder / ".git" / "info" / "exclude").write_text("b.py\n")
+    found = {name: _find(folder / "link" / name) is not None for name in ("a.py", "b.py", "own.py", "open.py")}
+    assert found == {"a.py": True, "b.py": True, "own.py": True, "open.py": False}
+
+
+def test_without_git_the_ignore_files_are_read(folder: Path, tmp_path: Path) -> None:
+    (folder / ".gitignore").write_text("a.py\n")
+    (tmp_path / "git").mkdir()
+    (tmp_path / "git" / "ignore").write_text("b.py\n")
+    found = [_find(folder / name, PATH="/nowhere", XDG_CONFIG_HOME=str(tmp_path)) for name in ("a.py", "b.py", "c.py")]
+    assert [reason is not None for reason in found] == [True, True, False]
+
+
+def test_a_repository_that_is_called_bare_has_rules(folder: Path) -> None:
+    _git(folder, "config", "core.bare", "true")
+    (folder / ".gitignore").write_text("a.py\n")
+    assert (_find(folder / "a.py") is not None, _find(folder / "b.py")) == (True, None)
+
+
+def test_what_git_warns_of_excludes(folder: Path) -> None:
+    (folder / ".gitignore").symlink_to("/nowhere/rules")
+    reason = _find(folder / "a.py")
+    assert reason is not None
+    assert "unable to access" in reason
+
+
+def test_a_git_that_hangs_is_ended_with_what_it_started_and_not_asked_again_at_once(
+    folder: Path, tmp_path: Path
+) -> None:
+    clock, log = [0.0], tmp_path / "log"
+    path = _install_git(tmp_path / "bin", f"echo asked >> {log}; sleep 61 & echo $! > {tmp_path}/child; wait")
+    rules = GitRules(RuleFiles(), _ENVIRONMENT | {"PATH": path}, lambda: clock[0], time_limit_s=0.5)
+    asked = [str(folder / "a.py")]
+    for clock[0] in (0.0, 29.0, 31.0):
+        assert rules.find_reasons(asked) == {asked[0]: _UNANSWERED}
+    assert log.read_text() == "asked\nasked\n"
+    assert _has_ended(int((tmp_path / "child").read_text()))
+
+
+def test_closing_ends_a_git_that_runs(folder: Path, tmp_path: Path) -> None:
+    path = _install_git(tmp_path / "bin", f"echo $$ > {tmp_path}/pid; exec sleep 62")
+    rules = GitRules(RuleFiles(), _ENVIRONMENT | {"PATH": path}, time_limit_s=60)
+    asking = threading.Thread(target=rules.find_reasons, args=([str(folder / "a.py")],))
+    asking.start()
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        time.sleep(0.01)
+    rules.close()
+    asking.join(20)
+    assert not asking.is_alive()
+    assert _has_ended(int((tmp_path / "pid").read_text()))
+    assert list(rules.find_reasons([str(folder / "a.py")]).values()) == [
+        "Git does not say whether it ignores it: the language server ends"
+    ]
+
+
+def _has_ended(process_id: int) -> bool:
+    """Waits for the end of a process that is not a child of this one."""
+    for _ in range(1000):
+        try:
+            with open(f"/proc/{process_id}/stat") as file:
+                if file.read().rpartition(")")[2].split()[0] == "Z":  # nobody has asked for its status
+                    return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.01)
+    return False
