@@ -5,11 +5,14 @@ import math
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeVar
 
-from inference.protocol.characters import END
-from inference.protocol.completion import CompletionChunk, CompletionRequest, ExplainedNode
+from inference.errors import ServerError
+from inference.protocol.characters import END, CharacterAnswer
+from inference.protocol.completion import CompletionChunk, ExplainedNode
 from midtoken.graphemes import mark_blanks
+
+_Kind = TypeVar("_Kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,53 +23,53 @@ class Answer:
     last: CompletionChunk
 
 
-class Completer(Protocol):
-    """Answers completion requests. `midtoken.connection.Connection` implements it."""
+@dataclass(frozen=True, slots=True)
+class ByteShare:
+    """One byte that may come next."""
 
-    def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
-        """Yields the chunks of the completion."""
+    shown: str  # the character that it ends, or itself as \\xNN
+    note: str  # its value, and its place in a character of several bytes; empty for the end of the text
+    share: float
 
 
-async def complete(completer: Completer, request: CompletionRequest) -> Answer:
-    """Returns the answer. Cancelling the call frees the sequence on the server. Raises MidtokenError."""
-    async with aclosing(completer.stream(request)) as stream:
-        chunks = [chunk async for chunk in stream]
-    return Answer("".join(chunk.text for chunk in chunks), chunks[-1])
+async def read_answer(chunks: AsyncGenerator[CompletionChunk, None]) -> Answer:
+    """Returns the whole answer. Cancelling the call frees the sequence on the server. Raises MidtokenError."""
+    async with aclosing(chunks) as stream:
+        received = [chunk async for chunk in stream]
+    return Answer("".join(chunk.text for chunk in received), received[-1])
+
+
+def check_kind(answer: CharacterAnswer, kind: type[_Kind]) -> _Kind:
+    """Returns the answer, whose kind the request determines. Raises ServerError for another kind."""
+    if not isinstance(answer, kind):
+        raise ServerError("the server answered a request of another kind; it may be another version of midtoken")
+    return answer
 
 
 def find_shares(nodes: Sequence[ExplainedNode]) -> tuple[float | None, ...]:
     """Returns for each node the share of its crossing in the mass of all; None for a node without a crossing."""
     masses = [node.log_mass for node in nodes if node.log_mass is not None]
-    if not masses:
-        return (None,) * len(nodes)
-    largest = max(masses)
-    total = largest + math.log(sum(math.exp(mass - largest) for mass in masses))
+    largest = max(masses, default=0.0)
+    total = largest + math.log(sum(math.exp(mass - largest) for mass in masses) or 1.0)
     return tuple(None if node.log_mass is None else math.exp(node.log_mass - total) for node in nodes)
 
 
-@dataclass(frozen=True, slots=True)
-class ByteName:
-    """What a byte is shown as."""
-
-    shown: str  # the character that it ends, or itself as \\xNN
-    note: str  # its value, and its place in a character of several bytes; empty for the end of the text
-
-
-def name_byte(byte: int, unfinished: bytes) -> ByteName:
-    """Returns the name of a byte after `unfinished`, the bytes of an incomplete character; `END` for the text's end."""
-    if byte == END:
-        return ByteName("end of text", "")
-    data, code = unfinished + bytes([byte]), f"0x{byte:02x}"
-    if byte < 0x80:
-        return ByteName(mark_blanks(chr(byte)), code)
-    try:
-        return ByteName(mark_blanks(data.decode()), f"{code}, the last of {len(data)} bytes")
-    except UnicodeDecodeError:
-        return ByteName(f"\\x{byte:02x}", f"{code}, byte {len(data)} of a character")
-
-
-def find_unfinished(text: bytes) -> bytes:
-    """Returns the bytes of an incomplete character at the end of the text."""
+def rank_bytes(probabilities: Sequence[float], text: bytes, num_bytes: int) -> list[ByteShare]:
+    """Returns the bytes that are the most likely after the text, most likely first; none that cannot follow."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(text)
-    return decoder.getstate()[0]
+    unfinished = decoder.getstate()[0]  # the bytes of an incomplete character at the end of the text
+    ranked = sorted(range(len(probabilities)), key=lambda byte: -probabilities[byte])[:num_bytes]
+    return [ByteShare(*_name(byte, unfinished), probabilities[byte]) for byte in ranked if probabilities[byte] > 0]
+
+
+def _name(byte: int, unfinished: bytes) -> tuple[str, str]:
+    if byte == END:
+        return "end of text", ""
+    data, code = unfinished + bytes([byte]), f"0x{byte:02x}"
+    if byte < 0x80:
+        return mark_blanks(chr(byte)), code
+    try:
+        return mark_blanks(data.decode()), f"{code}, the last of {len(data)} bytes"
+    except UnicodeDecodeError:
+        return f"\\x{byte:02x}", f"{code}, byte {len(data)} of a character"

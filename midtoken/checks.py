@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
@@ -21,8 +22,22 @@ from lsp_server.no_suggestion import find_document_reason
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.settings import Settings
 from midtoken.connection import Connection
-from midtoken.errors import MissingPackagesError, ServerAddressError
+from midtoken.errors import MissingPackagesError, UsageError
 from midtoken.server import ServerArguments
+
+_PYTHON = (3, 11)  # as in pyproject.toml
+_PURPOSES = {
+    "server": "a completion server on this machine",
+    "torch": "GPUs and more model families",
+    "plot": "midtoken surprisal --plot",
+}
+_MODEL_FILES = ("config.json", "tokenizer.json")
+_INDEX = "model.safetensors.index.json"
+# The example of the README. Its cursor is in the middle of a token.
+_PREFIX = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
+_REST = "e"
+_WITH_ADVICE = (LaunchError, MissingPackagesError, UsageError)
+_LANGUAGES = {".py": "python", ".pyi": "python"}  # the identifiers that editors give files with these endings
 
 
 class Mark(Enum):
@@ -42,27 +57,9 @@ class Check:
     advice: str = ""  # one sentence on what to do
 
 
-def good(what: str) -> Check:
-    """Returns a check that found nothing wrong."""
-    return Check(Mark.GOOD, what)
-
-
-def note(what: str, advice: str = "") -> Check:
-    """Returns a check that found something to know."""
-    return Check(Mark.NOTE, what, advice)
-
-
-def wrong(what: str, advice: str) -> Check:
-    """Returns a check that found why there are no completions."""
-    return Check(Mark.WRONG, what, advice)
-
-
-_PYTHON = (3, 11)  # as in pyproject.toml
-_PURPOSES = {
-    "server": "a completion server on this machine",
-    "torch": "GPUs and more model families",
-    "plot": "midtoken surprisal --plot",
-}
+good = partial(Check, Mark.GOOD)  # nothing is wrong
+note = partial(Check, Mark.NOTE)  # something to know
+wrong = partial(Check, Mark.WRONG)  # why there are no completions
 
 
 def check_python(found: tuple[int, int] = sys.version_info[:2]) -> Check:
@@ -118,10 +115,6 @@ def _find_version(name: str) -> str | None:
         return None
 
 
-_MODEL_FILES = ("config.json", "tokenizer.json")
-_INDEX = "model.safetensors.index.json"
-
-
 def check_model_folder(folder: Path) -> Check:
     """Checks that the files of a model are there. Whether it can be served, its first completion says."""
     missing = [name for name in _MODEL_FILES if not (folder / name).is_file()]
@@ -142,12 +135,6 @@ def _list_weights(folder: Path) -> list[str]:
     return [] if any(folder.glob("*.safetensors")) or any(folder.glob("*.bin")) else ["*.safetensors"]
 
 
-# The example of the README. Its cursor is in the middle of a token.
-_PREFIX = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
-_REST = "e"
-_WITH_ADVICE = (LaunchError, MissingPackagesError, ServerAddressError)
-
-
 async def check_server(options: argparse.Namespace) -> AsyncIterator[Check]:
     """Checks the model, finds or starts the server, and asks for a completion."""
     if options.server is None:
@@ -157,7 +144,7 @@ async def check_server(options: argparse.Namespace) -> AsyncIterator[Check]:
                 return
     started_at = time.perf_counter()
     try:
-        connection = await Connection.open(options, on_progress=lambda _line: None)
+        connection = await Connection.open(options)
     except MidtokenError as error:
         yield _describe_failure("completion server", error)
         return
@@ -208,9 +195,6 @@ def _describe_failure(what: str, error: MidtokenError) -> Check:
     if isinstance(error, ServerUnreachableError):
         return wrong(f"{what}: {problem}", "Start it there with midtoken serve, or leave --server out.")
     return wrong(f"{what}: {problem}", "" if isinstance(error, _WITH_ADVICE) else "Its log may say more.")
-
-
-_LANGUAGES = {".py": "python", ".pyi": "python"}  # the identifiers that editors give files with these endings
 
 
 def check_document(path: Path, environment: Mapping[str, str], model_languages: tuple[str, ...] | None) -> Check:

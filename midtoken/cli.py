@@ -5,9 +5,11 @@ exit status. Only the module of the chosen subcommand is imported, because impor
 """
 
 import argparse
+import contextlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -41,6 +43,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return status
+
+
+def run_until_signal(work: Coroutine[Any, Any, None]) -> None:
+    """Runs the coroutine. SIGINT, SIGTERM and SIGHUP cancel it, and the call returns when it has ended."""
+    import asyncio  # here, because the help needs no such slow package
+
+    async def run() -> None:
+        task = asyncio.ensure_future(work)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        await task
+
+    with contextlib.suppress(asyncio.CancelledError):
+        asyncio.run(run())
 
 
 class _SubcommandParser(argparse.ArgumentParser):

@@ -25,10 +25,10 @@ class Connection(Client):
         self._lease = lease
 
     @classmethod
-    async def open(cls, options: argparse.Namespace, on_progress: Callable[[str], None]) -> Self:
+    async def open(cls, options: argparse.Namespace, on_progress: Callable[[str], None] = lambda _line: None) -> Self:
         """Connects, and waits until the server answers.
 
-        Raises ServerAddressError, MissingPackagesError, LaunchError or ServerError.
+        Raises UsageError, MissingPackagesError, LaunchError or ServerError.
         """
         address = await asyncio.to_thread(ServerAddress.from_options, options)  # it may look up a name
         if address is not None:
@@ -37,7 +37,7 @@ class Connection(Client):
             arguments = ServerArguments.from_options(options)
             lease = await lease_server(arguments.entry, arguments.build_shared_command(_IDLE_S), on_progress)
             url = lease.endpoint.grpc_url
-            connection = cls(ServerAddress(url, None, ("--server", url)), lease)
+            connection = cls(ServerAddress(url, None), lease)
         try:
             await connection.read_heartbeat_ms()
         except BaseException:
@@ -68,6 +68,6 @@ def show_waiting() -> Iterator[None]:
 async def open_connection(options: argparse.Namespace) -> AsyncIterator[Connection]:
     """Opens a connection for one command. A terminal shows when it waits for the server."""
     with show_waiting():
-        connection = await Connection.open(options, on_progress=lambda _line: None)
+        connection = await Connection.open(options)
     async with connection:
         yield connection

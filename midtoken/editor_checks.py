@@ -4,13 +4,18 @@ import re
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any  # what is in a TOML file
 
 from midtoken.checks import Check, good, note
 
 _TIMEOUT_S = 20.0
+_GUIDE = "editors/{}/README.md says how"
+_OLDEST_NEOVIM = (0, 12)
+_FIND_PLUGIN = "lua io.stdout:write(pcall(require, 'midtoken') and 'found' or 'missing')"
+_NOT_AS_EXPECTED = (AttributeError, KeyError, TypeError)  # for TOML with other things in it than Helix has
 
 
 class Programs:
@@ -42,33 +47,30 @@ class Programs:
         return done.stdout if done.returncode == 0 else None
 
 
-_GUIDE = "editors/{}/README.md says how"
-_OLDEST_NEOVIM = (0, 12)
-_FIND_PLUGIN = "lua io.stdout:write(pcall(require, 'midtoken') and 'found' or 'missing')"
-_NOT_AS_EXPECTED = (AttributeError, KeyError, TypeError)  # for TOML with other things in it than Helix has
 _EXTENSION = re.compile(r"(?m)^midtoken\.midtoken(?:@(\S+))?$")
 
 
 def check_editors(programs: Programs, environment: Mapping[str, str], folder: Path) -> Iterator[Check]:
     """Checks each editor that is found. `folder`: the current one, where Helix may have settings of a project."""
-    found = False
-    for name, check in (("nvim", _check_neovim), ("code", _check_vscode), ("code-server", _check_vscode)):
-        path = programs.find(name)
-        if path is not None:
-            found = True
-            yield check(programs, path)
-    helix = programs.find("hx") or programs.find("helix")
-    if helix is not None:
-        found = True
-        yield _check_helix(programs, helix, [_find_helix_folder(environment), folder / ".helix"])
-    emacs = programs.find("emacs")
-    if emacs is not None:
-        found = True
-        shown = _read_version(programs, emacs, r"GNU Emacs (\S+)")
-        yield good(f"Emacs {shown}: any LSP client can start `midtoken lsp`; its set-up is not checked")
+    helix = partial(_check_helix, folders=[_find_helix_folder(environment), folder / ".helix"])
+    editors: dict[str, Callable[[Programs, str], Check]] = {
+        "nvim": _check_neovim,
+        "code": _check_vscode,
+        "code-server": _check_vscode,
+        "hx" if programs.find("hx") else "helix": helix,
+        "emacs": _check_emacs,
+    }
+    found = {path: check for name, check in editors.items() if (path := programs.find(name)) is not None}
+    for path, check in found.items():
+        yield check(programs, path)
     if not found:
         advice = "Put nvim, hx, code or code-server on the path if you use one of them."
         yield note("no editor that is known here is on the path", advice)
+
+
+def _check_emacs(programs: Programs, path: str) -> Check:
+    shown = _read_version(programs, path, r"GNU Emacs (\S+)")
+    return good(f"Emacs {shown}: any LSP client can start `midtoken lsp`; its set-up is not checked")
 
 
 def _check_neovim(programs: Programs, path: str) -> Check:

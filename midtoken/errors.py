@@ -1,10 +1,7 @@
 """The errors of the command line.
 
 MidtokenError (inference.errors)
-├── CursorError               an argument FILE:LINE:COLUMN does not name a position in a readable text file
-├── UnreadableFileError       a file that an argument names cannot be read
-├── UnwritableFileError       a file that an argument names cannot be written
-├── ServerAddressError        the arguments about a running server contradict each other, or text would go unencrypted
+├── UsageError                an argument, or a file that it names, cannot be used, or arguments contradict each other
 ├── MissingPackagesError      packages of an optional extra are not installed
 └── LaunchError (inference.errors)
     └── MissingResourceError  a file that belongs to midtoken is missing from the installation
@@ -13,20 +10,8 @@ MidtokenError (inference.errors)
 from inference.errors import LaunchError, MidtokenError
 
 
-class CursorError(MidtokenError):
-    """The text is not FILE:LINE:COLUMN, or not a position in a readable text file. The message says what is wrong."""
-
-
-class UnreadableFileError(MidtokenError):
-    """A file cannot be read. The message says which file and why."""
-
-
-class UnwritableFileError(MidtokenError):
-    """A file cannot be written. The message says which file and why."""
-
-
-class ServerAddressError(MidtokenError):
-    """A running server cannot be used as the arguments say. The message says why and what to do."""
+class UsageError(MidtokenError):
+    """An argument, or a file that it names, cannot be used. The message says which and why."""
 
 
 class MissingPackagesError(MidtokenError):

@@ -8,39 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from inference.protocol.characters import CharacterRequest, CoveringKind
-from midtoken.errors import CursorError, UnreadableFileError
+from midtoken.errors import UsageError
+
+_NEAR_CHARS = 1_000_000  # more than the window of most models
+# The slowest covering takes some seconds for a piece. Each request reads the context of its piece again.
+_PIECE_BYTES = 1024
+_CONTEXT_BYTES = 64 * 1024  # more than fits into the window of the default model
 
 
 def read_file(name: str) -> bytes:
-    """Returns the bytes of the file; of standard input if the name is `-`. Raises UnreadableFileError."""
-    if name == "-":
-        return sys.stdin.buffer.read()
-    try:
-        return Path(name).read_bytes()
-    except OSError as error:
-        raise UnreadableFileError(f"cannot read {name}: {error.strerror}") from None
-
-
-_NEAR_CHARS = 1_000_000  # more than the window of most models
+    """Returns the bytes of the file; of standard input if the name is `-`. Raises UsageError."""
+    return sys.stdin.buffer.read() if name == "-" else _read(Path(name))
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A cursor, and the text of its file before and after it."""
+    """A cursor, and the text of its file before and after it, as much as a request needs."""
 
     path: Path
     prefix: str
     suffix: str
-
-    @property
-    def near_prefix(self) -> str:
-        """The text before the cursor, as much as a request needs."""
-        return self.prefix[-_NEAR_CHARS:]
-
-    @property
-    def near_suffix(self) -> str:
-        """The text after the cursor, as much as a request needs."""
-        return self.suffix[:_NEAR_CHARS]
 
     @property
     def line_before(self) -> str:
@@ -57,28 +44,33 @@ def read_cursor(text: str) -> Cursor:
     """Reads the file and the cursor that `FILE:LINE:COLUMN` names. Lines and columns count from 1.
 
     Columns are characters; column 1 is before the first one. Without a column, the cursor is at the end of the line.
-    Raises CursorError.
+    Raises UsageError.
     """
     name, line, column = _split(text)
     path = Path(name)
     try:
-        content = path.read_bytes().decode()
-    except OSError as error:
-        raise CursorError(f"cannot read {path}: {error.strerror}") from None
+        content = _read(path).decode()
     except UnicodeDecodeError as error:
-        raise CursorError(f"{path} is not UTF-8 at byte {error.start}") from None
+        raise UsageError(f"{path} is not UTF-8 at byte {error.start}") from None
     lines = content.split("\n")
     if not 1 <= line <= len(lines):
-        raise CursorError(f"{path} has {len(lines)} lines; there is no line {line}")
+        raise UsageError(f"{path} has {len(lines)} lines; there is no line {line}")
     length = len(lines[line - 1].removesuffix("\r"))
     if column is None:
         column = length + 1
     if not 1 <= column <= length + 1:
-        raise CursorError(
+        raise UsageError(
             f"line {line} of {path} has {length} characters; the column must be between 1 and {length + 1}"
         )
     at = sum(len(before) + 1 for before in lines[: line - 1]) + column - 1
-    return Cursor(path, content[:at], content[at:])
+    return Cursor(path, content[max(at - _NEAR_CHARS, 0) : at], content[at : at + _NEAR_CHARS])
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
 
 
 def _split(text: str) -> tuple[str, int, int | None]:
@@ -88,12 +80,7 @@ def _split(text: str) -> tuple[str, int, int | None]:
     parts = text.rsplit(":", 1)
     if len(parts) == 2 and parts[1].isdecimal():
         return parts[0], int(parts[1]), None
-    raise CursorError(f"{text!r} is not FILE:LINE:COLUMN, as in app.py:12:9")
-
-
-# The slowest covering takes some seconds for a piece. Each request reads the context of its piece again.
-_PIECE_BYTES = 1024
-_CONTEXT_BYTES = 64 * 1024  # more than fits into the window of the default model
+    raise UsageError(f"{text!r} is not FILE:LINE:COLUMN, as in app.py:12:9")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,5 +162,5 @@ def build_request(options: argparse.Namespace, text: bytes, **fields: Any) -> Ch
 
 
 def read_context(options: argparse.Namespace) -> bytes:
-    """Returns the content of the file that `--context` names; empty without the option. Raises UnreadableFileError."""
+    """Returns the content of the file that `--context` names; empty without the option. Raises UsageError."""
     return b"" if options.context is None else read_file(options.context)

@@ -16,6 +16,12 @@ from rich.text import Text
 
 from midtoken.graphemes import Grapheme, split_graphemes
 
+_MIN_BITS, _MAX_BITS = 0.5, 16.0
+# Evenly spaced in log2(bits), from _MIN_BITS to _MAX_BITS.
+_STOPS = ((255, 247, 200), (255, 214, 110), (253, 164, 67), (236, 100, 70), (220, 70, 80))
+_LEGEND = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+_TAB_CELLS = 8
+
 
 @dataclass(frozen=True, slots=True)
 class ScoredLine:
@@ -66,11 +72,6 @@ class ScoredText:
         return ScoredLine(number, tuple(graphemes), tuple(map(math.fsum, spans)))
 
 
-_MIN_BITS, _MAX_BITS = 0.5, 16.0
-# Evenly spaced in log2(bits), from _MIN_BITS to _MAX_BITS.
-_STOPS = ((255, 247, 200), (255, 214, 110), (253, 164, 67), (236, 100, 70), (220, 70, 80))
-_LEGEND = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-_TAB_CELLS = 8
 _BLACK = Color.from_rgb(0, 0, 0)  # a terminal's theme may change the named colour black
 
 

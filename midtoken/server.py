@@ -20,8 +20,8 @@ from inference.errors import LaunchError
 from inference.serving.calls import Tls
 from inference.serving.launcher import ServerOptions
 from inference.serving.shared_server import ServerEntry
-from midtoken.errors import ServerAddressError
-from midtoken.installed import find_default_model, find_model_repository, require_server_packages
+from midtoken.errors import UsageError
+from midtoken.installed import BUNDLED_SERVER, find_default_model, find_model_repository, require_packages
 
 TLS_SCHEME = "grpcs://"
 
@@ -36,13 +36,12 @@ class ServerAddress:
 
     url: str  # host:port
     tls: Tls | None
-    arguments: tuple[str, ...]  # those that give another command the same address
 
     @classmethod
     def from_options(cls, options: argparse.Namespace, resolve: Resolve | None = None) -> Self | None:
         """Builds it from the parsed arguments of `add_connection_arguments`; None without `--server`.
 
-        Raises ServerAddressError for arguments that contradict each other, and for a server on another machine that
+        Raises UsageError for arguments that contradict each other, and for a server on another machine that
         would get plain text.
         """
         if options.server is None:
@@ -51,26 +50,26 @@ class ServerAddress:
         _refuse_with_server(options)
         url = options.server.removeprefix(TLS_SCHEME)
         if options.tls or options.tls_ca is not None or url != options.server:
-            return cls(url, _read_tls(options), _list_arguments(options))
+            return cls(url, _read_tls(options))
         host, _, port = url.rpartition(":")
         addresses = _find_addresses(host, resolve or _resolve)
         if all(_is_loopback(address) for address in addresses):
             # The address itself, since the name might mean another machine when it is looked up again.
             shown = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
-            return cls(f"{shown}:{port}", None, ("--server", options.server))
+            return cls(f"{shown}:{port}", None)
         if not options.insecure:
-            raise ServerAddressError(
+            raise UsageError(
                 f"{host} is not this machine, and text would go there unencrypted: add --tls (with --tls-ca FILE if "
                 "the server's certificate is your own), or --insecure if the connection is protected in another way"
             )
-        return cls(url, None, _list_arguments(options))
+        return cls(url, None)
 
 
 def _refuse_without_server(options: argparse.Namespace) -> None:
     given = {"--tls": options.tls, "--tls-ca": options.tls_ca is not None, "--insecure": options.insecure}
     for name, is_given in given.items():
         if is_given:
-            raise ServerAddressError(f"{name} is about a running server, so it needs --server HOST:PORT")
+            raise UsageError(f"{name} is about a running server, so it needs --server HOST:PORT")
 
 
 def _refuse_with_server(options: argparse.Namespace) -> None:
@@ -84,12 +83,12 @@ def _refuse_with_server(options: argparse.Namespace) -> None:
     for name, default in defaults.items():
         if getattr(options, name) != default:
             shown = name.replace("_", "-")
-            raise ServerAddressError(
+            raise UsageError(
                 f"--{shown} has no effect with --server, because a running server has its model already: "
                 f"leave out one of the two, or start that server with --{shown}"
             )
     if options.insecure and (options.tls or options.tls_ca is not None or options.server.startswith(TLS_SCHEME)):
-        raise ServerAddressError("--insecure and TLS exclude each other: leave out one of the two")
+        raise UsageError("--insecure and TLS exclude each other: leave out one of the two")
 
 
 def _read_tls(options: argparse.Namespace) -> Tls:
@@ -98,25 +97,14 @@ def _read_tls(options: argparse.Namespace) -> Tls:
     try:
         return Tls(options.tls_ca.read_bytes())
     except OSError as error:
-        raise ServerAddressError(f"cannot read {options.tls_ca} of --tls-ca: {error.strerror}") from None
-
-
-def _list_arguments(options: argparse.Namespace) -> tuple[str, ...]:
-    flags = [name for name, is_given in (("--tls", options.tls), ("--insecure", options.insecure)) if is_given]
-    ca_file = [] if options.tls_ca is None else ["--tls-ca", str(options.tls_ca.absolute())]
-    return ("--server", options.server, *flags, *ca_file)
+        raise UsageError(f"cannot read {options.tls_ca} of --tls-ca: {error.strerror}") from None
 
 
 def _find_addresses(host: str, resolve: Resolve) -> Sequence[str]:
-    bare = host.removeprefix("[").removesuffix("]")
     try:
-        return [str(ipaddress.ip_address(bare))]
-    except ValueError:
-        pass
-    try:
-        return resolve(bare)
+        return resolve(host.removeprefix("[").removesuffix("]"))
     except OSError as error:
-        raise ServerAddressError(f"the name {host} of --server is not known: {error.strerror}") from None
+        raise UsageError(f"the name {host} of --server is not known: {error.strerror}") from None
 
 
 def _resolve(name: str) -> Sequence[str]:
@@ -141,7 +129,12 @@ class ServerArguments:
     @classmethod
     def from_options(cls, options: argparse.Namespace) -> Self:
         """Builds it from the parsed arguments of `add_server_arguments`. Raises MissingPackagesError or LaunchError."""
-        require_server_packages(options)
+        require_packages(
+            "server",
+            "a completion server cannot run here without",
+            more=None if options.triton_binary else BUNDLED_SERVER,
+            other_way=", or name a running server with --server HOST:PORT" if "server" in options else "",
+        )
         model_dir = (options.model or find_default_model()).resolve()
         if not (model_dir / "config.json").is_file():
             raise LaunchError(f"{model_dir} is not a model folder: it has no config.json")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from midtoken.errors import UnwritableFileError
+from midtoken.errors import UsageError
 from midtoken.graphemes import Grapheme, mark_blanks
 from midtoken.scored_text import ScoredText, find_rgb
 
@@ -19,7 +19,7 @@ _Color = tuple[float, float, float]
 
 
 def draw_surprisals(scored: ScoredText, path: Path) -> None:
-    """Writes the picture in the format that the path's suffix names. Raises UnwritableFileError."""
+    """Writes the picture in the format that the path's suffix names. Raises UsageError."""
     lines = list(scored.split_lines())
     graphemes = [grapheme for line in lines for grapheme in line.graphemes]
     if len(graphemes) <= _ROW_GRAPHEMES * _MAX_ROWS:
@@ -32,7 +32,7 @@ def draw_surprisals(scored: ScoredText, path: Path) -> None:
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # characters that the font lacks
             figure.savefig(path, bbox_inches="tight")
     except OSError as error:
-        raise UnwritableFileError(f"cannot write {path}: {error.strerror}") from None
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _draw_graphemes(graphemes: Sequence[Grapheme], bits: Sequence[float]) -> Figure:

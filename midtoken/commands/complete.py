@@ -50,8 +50,8 @@ def run(options: argparse.Namespace) -> int:
 def build_request(options: argparse.Namespace, cursor: Cursor) -> CompletionRequest:
     """Builds the request for a completion at the cursor. Raises InvalidRequestError."""
     return CompletionRequest(
-        cursor.near_prefix,
-        suffix="" if options.ignore_suffix else cursor.near_suffix,
+        cursor.prefix,
+        suffix="" if options.ignore_suffix else cursor.suffix,
         max_tokens=options.max_tokens,
         healing=Healing(options.healing),
         extent=Extent(options.extent),

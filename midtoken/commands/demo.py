@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import re
 import statistics
 import sys
 import sysconfig
@@ -23,7 +24,7 @@ from rich.text import Text
 
 from inference.protocol.completion import Healing
 from midtoken.connection import open_connection
-from midtoken.server_arguments import add_connection_arguments
+from midtoken.server_arguments import add_connection_arguments, build_connection_arguments
 
 # A file of the standard library that the default model was not trained on, and its lines that are typed.
 _FILE = "sched.py"
@@ -154,12 +155,12 @@ def _parse_pace(text: str) -> float:
 async def _play(options: argparse.Namespace) -> None:
     console = Console()
     lines = (Path(sysconfig.get_path("stdlib")) / _FILE).read_text(encoding="utf-8").split("\n")
-    async with open_connection(options) as connection:
+    async with open_connection(options):
         with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
             path = Path(folder) / _FILE
             path.write_text("\n".join(lines), encoding="utf-8")
             sides = [
-                _Side(healing, await DemoEditor.start(path, healing, connection.address.arguments))
+                _Side(healing, await DemoEditor.start(path, healing, build_connection_arguments(options)))
                 for healing in (Healing.EXACT, Healing.NONE)
             ]
             with Live(console=console, auto_refresh=False) as live:
@@ -199,8 +200,7 @@ async def _ask_sides(scene: _Scene, sides: list[_Side]) -> None:
 
 def _first_word(text: str) -> str:
     """Returns the word at the beginning of the text; empty if there is none."""
-    end = next((index for index, char in enumerate(text) if not (char.isalnum() or char == "_")), len(text))
-    return text[:end]
+    return re.split(r"\W", text, maxsplit=1)[0]
 
 
 def _render_scene(scene: _Scene, sides: list[_Side]) -> Columns:

@@ -7,6 +7,7 @@ named.
 import argparse
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from rich.console import Console
@@ -29,36 +30,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints a line for each check. Returns 1 if something stops completions, in the file if one is named."""
-    report = _Report(Console(highlight=False))
-    report.add(check_python())
-    for check in check_packages(needs_server=options.server is None):
-        report.add(check)
-    asyncio.run(_check_server(options, report))
-    programs = Programs(os.environ)
-    for check in check_editors(programs, os.environ, Path.cwd()):
-        report.add(check)
-    if options.file is not None:
-        uses_default_model = options.model is None and options.server is None
-        report.add(check_document(options.file, os.environ, DEFAULT_MODEL_LANGUAGES if uses_default_model else None))
-    return 1 if report.has_wrong else 0
+    return asyncio.run(_report(options))
 
 
-async def _check_server(options: argparse.Namespace, report: "_Report") -> None:
-    with Console(stderr=True).status(_WAITING):
-        async for check in check_server(options):
-            report.add(check)
-
-
-class _Report:
-    """Prints each check as soon as it is known."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self.has_wrong = False
-
-    def add(self, check: Check) -> None:
-        self.has_wrong = self.has_wrong or check.mark is Mark.WRONG
+async def _report(options: argparse.Namespace) -> int:
+    console, marks = Console(highlight=False), set()
+    async for check in _check_all(options):
+        marks.add(check.mark)
         line = Text.assemble((check.mark.value, _STYLES[check.mark]), " ", check.what)
         if check.advice:
             line.append(f". {check.advice}", style="dim" if check.mark is Mark.GOOD else "")
-        self._console.print(line, soft_wrap=True)
+        console.print(line, soft_wrap=True)
+    return 1 if Mark.WRONG in marks else 0
+
+
+async def _check_all(options: argparse.Namespace) -> AsyncIterator[Check]:
+    yield check_python()
+    for check in check_packages(needs_server=options.server is None):
+        yield check
+    with Console(stderr=True).status(_WAITING):
+        async for check in check_server(options):
+            yield check
+    for check in check_editors(Programs(os.environ), os.environ, Path.cwd()):
+        yield check
+    if options.file is not None:
+        uses_default_model = options.model is None and options.server is None
+        yield check_document(options.file, os.environ, DEFAULT_MODEL_LANGUAGES if uses_default_model else None)

@@ -16,7 +16,7 @@ from inference.protocol.completion import (
     Extent,
     Healing,
 )
-from midtoken.answer import Answer, complete, find_shares
+from midtoken.answer import Answer, find_shares, read_answer
 from midtoken.connection import Connection, open_connection
 from midtoken.graphemes import mark_blanks
 from midtoken.input_text import Cursor, read_cursor
@@ -36,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints the explanation."""
     cursor = read_cursor(options.cursor)
-    suffix = "" if options.ignore_suffix else cursor.near_suffix
-    answers = asyncio.run(_ask_all(options, cursor.near_prefix, suffix))
+    suffix = "" if options.ignore_suffix else cursor.suffix
+    answers = asyncio.run(_ask_all(options, cursor.prefix, suffix))
     Console().print(render(cursor, answers))
     return 0
 
@@ -73,7 +73,7 @@ async def _ask(connection: Connection, prefix: str, suffix: str, healing: Healin
     request = CompletionRequest(
         prefix, suffix=suffix, healing=healing, extent=Extent.SINGLE_LINE, explain=healing is Healing.EXACT
     )
-    return await complete(connection, request)
+    return await read_answer(connection.stream(request))
 
 
 def _render_line(cursor: Cursor, completion: str) -> Text:

@@ -11,9 +11,8 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from inference.errors import ServerError
 from inference.protocol.characters import MAX_MEMBERS, CoveringMember, NextByte
-from midtoken.answer import find_unfinished, name_byte
+from midtoken.answer import check_kind, rank_bytes
 from midtoken.connection import open_connection
 from midtoken.graphemes import mark_blanks
 from midtoken.input_text import (
@@ -63,7 +62,10 @@ def render(text: bytes, answer: NextByte, num_rows: int) -> Group:
     shown = mark_blanks(text.decode(errors="surrogateescape"))
     after = Text("after ", style="dim").append("…" if len(shown) > _NUM_CHARS_SHOWN else "")
     after.append(shown[-_NUM_CHARS_SHOWN:] or "nothing", style="not dim bold")
-    bytes_table = _render_bytes(answer.probabilities, find_unfinished(text), num_rows)
+    bytes_table = _new_table()
+    for each in rank_bytes(answer.probabilities, text, num_rows):
+        style = _AHEAD_STYLE if each.note else "italic"
+        bytes_table.add_row(*_render_share(each.share), Text(each.shown, style), Text(each.note, "dim"))
     parts: list[Text | Table] = [after, Text(), Text("The next byte", style="dim"), bytes_table]
     if answer.members:
         title = "The tokenizations that predict it, from the first token that may still change"
@@ -92,20 +94,7 @@ async def _ask(options: argparse.Namespace, piece: TextPiece) -> NextByte:
     request = build_request(options, piece.text, context=piece.context, num_members=options.top)
     async with open_connection(options) as connection:
         answer = await connection.ask(request)
-    if not isinstance(answer, NextByte):
-        raise ServerError("the server answered a request of another kind; it may be another version of midtoken")
-    return answer
-
-
-def _render_bytes(probabilities: Sequence[float], unfinished: bytes, num_rows: int) -> Table:
-    table = _new_table()
-    ranked = sorted(range(len(probabilities)), key=lambda byte: -probabilities[byte])
-    for byte in ranked[:num_rows]:
-        if probabilities[byte] > 0:
-            name = name_byte(byte, unfinished)
-            style = _AHEAD_STYLE if name.note else "italic"
-            table.add_row(*_render_share(probabilities[byte]), Text(name.shown, style), Text(name.note, "dim"))
-    return table
+    return check_kind(answer, NextByte)
 
 
 def _render_members(members: Sequence[CoveringMember]) -> Table:

@@ -5,8 +5,6 @@ Only this machine can reach the page, and only with the address that is printed.
 
 import argparse
 import asyncio
-import contextlib
-import signal
 import socket
 import sys
 import webbrowser
@@ -14,8 +12,9 @@ from pathlib import Path
 
 from inference.errors import LaunchError
 from inference.serving.endpoint import ADDRESS
+from midtoken.cli import run_until_signal
 from midtoken.connection import Connection
-from midtoken.installed import find_playground_page, require_playground_packages
+from midtoken.installed import find_playground_page, require_packages
 from midtoken.server import ServerAddress, ServerArguments
 from midtoken.server_arguments import add_connection_arguments, build_connection_arguments
 
@@ -30,26 +29,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serves the page until it is interrupted.
 
-    Raises MissingPackagesError, MissingResourceError, ServerAddressError or LaunchError.
+    Raises MissingPackagesError, MissingResourceError, UsageError or LaunchError.
     """
-    require_playground_packages()
+    require_packages("playground", "the playground needs")
     if ServerAddress.from_options(options) is None:  # both raise what every page would be told otherwise
         ServerArguments.from_options(options)
-    with contextlib.suppress(asyncio.CancelledError):
-        asyncio.run(_serve(options, find_playground_page()))
+    run_until_signal(_serve(options, find_playground_page()))
     return 0
 
 
 async def _serve(options: argparse.Namespace, page: Path) -> None:
-    from midtoken.playground.app import Gate, Playground, start_app  # here, because aiohttp is optional
+    from midtoken.playground.app import Gate, start_app  # here, because aiohttp is optional
     from midtoken.playground.asker import Link
 
-    _cancel_at_signals()
     listener = _listen(options.port)
     gate = Gate.create(listener.getsockname()[1])
-    link = Link(lambda: Connection.open(options, on_progress=lambda _line: None))
+    link = Link(lambda: Connection.open(options))
     language_server = (sys.executable, "-m", "midtoken", "lsp", *build_connection_arguments(options))
-    app = await start_app(Playground(gate, page, link, language_server), listener)
+    app = await start_app(gate, page, link, language_server, listener)
     try:
         print(f"The playground is at\n\n  {gate.url}\n\nCtrl-C ends it.", flush=True)
         if options.open:
@@ -57,13 +54,6 @@ async def _serve(options: argparse.Namespace, page: Path) -> None:
         await asyncio.Event().wait()
     finally:
         await app.cleanup()
-
-
-def _cancel_at_signals() -> None:
-    main_task = asyncio.current_task()
-    assert main_task is not None, "runs inside asyncio.run"
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, main_task.cancel)
 
 
 def _listen(port: int) -> socket.socket:

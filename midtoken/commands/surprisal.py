@@ -12,11 +12,12 @@ from typing import Any
 
 from rich.console import Console
 
-from inference.errors import InvalidRequestError, ServerError
+from inference.errors import InvalidRequestError
 from inference.protocol.characters import Ask, Surprisals
+from midtoken.answer import check_kind
 from midtoken.connection import open_connection
 from midtoken.input_text import add_character_arguments, build_request, read_context, read_file, split_pieces
-from midtoken.installed import require_plot_packages
+from midtoken.installed import require_packages
 from midtoken.scored_text import ScoredText, build_legend, paint_line
 from midtoken.server_arguments import add_connection_arguments
 
@@ -73,7 +74,7 @@ def _parse_picture(name: str) -> Path:
 
 
 def _load_plotter() -> Callable[[ScoredText, Path], None]:
-    require_plot_packages()
+    require_packages("plot", "--plot needs")
     from midtoken.surprisal_plot import draw_surprisals  # here, because matplotlib is optional
 
     return draw_surprisals
@@ -90,12 +91,7 @@ async def _ask(options: argparse.Namespace, text: bytes, context: bytes) -> tupl
         with Console(stderr=True).status("") as status:
             for request in chain([first], requests):
                 status.update(f"{len(surprisals):,} of {len(text):,} bytes read …")
-                answer = await connection.ask(request)
-                if not isinstance(answer, Surprisals):
-                    raise ServerError(
-                        "the server answered a request of another kind; it may be another version of midtoken"
-                    )
-                surprisals += answer.surprisals
+                surprisals += check_kind(await connection.ask(request), Surprisals).surprisals
     return tuple(surprisals)
 
 

@@ -3,17 +3,17 @@
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Literal, Protocol
 
-from inference.errors import ServerError, ServerUnreachableError
+from inference.errors import ServerUnreachableError
 from inference.protocol.characters import CharacterAnswer, CharacterRequest, NextByte
-from inference.protocol.completion import CompletionRequest, Extent, Healing, Priority
+from inference.protocol.completion import CompletionChunk, CompletionRequest, Extent, Healing, Priority
 from lsp_server.context import Context
 from lsp_server.errors import to_connect_error, to_midtoken_error
 from lsp_server.privacy.guard import Guard
 from lsp_server.privacy.redaction import Excerpt
-from midtoken.answer import Answer, Completer, complete
+from midtoken.answer import Answer, check_kind, read_answer
 from midtoken.input_text import split_tail
 from midtoken.playground.pictures import (
     Failure,
@@ -25,9 +25,17 @@ from midtoken.playground.pictures import (
     draw_strategy,
 )
 
+_MAX_TOKENS = 16  # as much of each completion as the page has room for
+_NUM_TOKENIZATIONS = 3
+_OTHER_STRATEGIES = (Healing.GREEDY, Healing.SINGLE, Healing.NONE)
+_Part = Literal["connection", "healing", "strategy", "next_byte"]
 
-class Backend(Completer, Protocol):
+
+class Backend(Protocol):
     """Answers completion requests and requests to the character-level model: `midtoken.connection.Connection`."""
+
+    def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
+        """Yields the chunks of the completion."""
 
     async def ask(self, request: CharacterRequest) -> CharacterAnswer:
         """Returns the character-level model's answer."""
@@ -75,13 +83,6 @@ class Link:
     def _may_retry(self, opening: "asyncio.Task[Backend]") -> bool:
         has_failed = opening.done() and (opening.cancelled() or opening.exception() is not None)
         return has_failed and asyncio.get_running_loop().time() - self._opened_s >= self._retry_s
-
-
-_MAX_TOKENS = 16  # as much of each completion as the page has room for
-_NUM_TOKENIZATIONS = 3
-_OTHER_STRATEGIES = (Healing.GREEDY, Healing.SINGLE, Healing.NONE)
-
-_Part = Literal["connection", "healing", "strategy", "next_byte"]
 
 
 class Asker:
@@ -181,14 +182,12 @@ class Asker:
             tenant=f"{self._page}-{healing}",
             priority=Priority.PREFETCH,
         )
-        return await complete(backend, request)
+        return await read_answer(backend.stream(request))
 
     async def _ask_next_byte(self, question: Question, backend: Backend) -> None:
         before, line_end, line = question.prefix.rpartition("\n")
         piece = split_tail(line.encode(), (before + line_end).encode())
         request = CharacterRequest(piece.text, piece.context, num_members=_NUM_TOKENIZATIONS)
         started_s = time.perf_counter()
-        answer = await backend.ask(request)
-        if not isinstance(answer, NextByte):
-            raise ServerError("the server answered a request of another kind; it may be another version of midtoken")
+        answer = check_kind(await backend.ask(request), NextByte)
         await self._send(draw_next_byte(question, answer, 1e3 * (time.perf_counter() - started_s)))

@@ -16,8 +16,11 @@ from rich.cells import cell_len
 from inference.errors import InvalidRequestError, ServerError
 from inference.protocol.characters import NextByte
 from inference.protocol.completion import CompletionStats, ExplainedNode, Explanation, FinishReason, Healing
-from midtoken.answer import Answer, find_shares, find_unfinished, name_byte
+from midtoken.answer import Answer, ByteShare, find_shares, rank_bytes
 from midtoken.graphemes import mark_blanks, split_graphemes
+
+_NUM_BYTES_SHOWN = 6
+_NUM_TYPED_CHARS = 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +53,6 @@ class SpelledPath:
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
-    """What the exact answer cost."""
-
-    queue_ms: float
-    prompt_ms: float  # healing, and the layout of the prompt
-    model_ms: float
-    choice_ms: float
-    total_ms: float
-    num_context_tokens: int
-    num_read_tokens: int  # the others were remembered
-    num_forwards: int
-
-
-@dataclass(frozen=True, slots=True)
 class HealingPicture:
     """The exact strategy at the cursor."""
 
@@ -74,7 +63,7 @@ class HealingPicture:
     cells: tuple[Cell, ...]  # the healed bytes
     paths: tuple[SpelledPath, ...]
     typed: str  # the end of the cursor's line, for the completions
-    times: Times
+    times: CompletionStats  # what the exact answer cost
     kind: Literal["healing"] = "healing"
 
 
@@ -89,15 +78,6 @@ class StrategyPicture:
     num_forwards: int
     took_ms: float  # without the wait for ghost text, which comes first
     kind: Literal["strategy"] = "strategy"
-
-
-@dataclass(frozen=True, slots=True)
-class ByteShare:
-    """One byte that may come next."""
-
-    shown: str
-    note: str
-    share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +137,6 @@ def read_question(text: str) -> Question:
     raise InvalidRequestError("a question of the page must be an object with number, prefix and suffix")
 
 
-_NUM_BYTES_SHOWN = 6
-_NUM_TYPED_CHARS = 14
-
-
 def draw_healing(question: Question, answer: Answer) -> HealingPicture:
     """Returns the picture of an exact answer that was asked for with `explain`. Raises ServerError without one."""
     explanation, stats = answer.last.explanation, answer.last.stats
@@ -177,7 +153,7 @@ def draw_healing(question: Question, answer: Answer) -> HealingPicture:
         cells=tuple(_draw_cells(healed, edges)),
         paths=tuple(_draw_paths(explanation, healed, edges)),
         typed=_draw_line_end(question.prefix),
-        times=_draw_times(stats),
+        times=stats,
     )
 
 
@@ -197,12 +173,9 @@ def draw_strategy(question: Question, healing: Healing, answer: Answer) -> Strat
 
 def draw_next_byte(question: Question, answer: NextByte, took_ms: float) -> NextBytePicture:
     """Returns the picture of the distribution after the text before the cursor."""
-    unfinished = find_unfinished(question.prefix.encode())
-    ranked = sorted(range(len(answer.probabilities)), key=lambda byte: -answer.probabilities[byte])
-    names = [(name_byte(byte, unfinished), answer.probabilities[byte]) for byte in ranked[:_NUM_BYTES_SHOWN]]
     return NextBytePicture(
         question.number,
-        tuple(ByteShare(name.shown, name.note, share) for name, share in names if share > 0),
+        tuple(rank_bytes(answer.probabilities, question.prefix.encode(), _NUM_BYTES_SHOWN)),
         tuple(
             Tokenization(tuple(map(mark_blanks, member.tokens)), mark_blanks(member.ahead), member.probability)
             for member in answer.members
@@ -214,19 +187,6 @@ def draw_next_byte(question: Question, answer: NextByte, took_ms: float) -> Next
 def _draw_line_end(prefix: str) -> str:
     line = prefix[prefix.rfind("\n") + 1 :].lstrip()
     return ("…" if len(line) > _NUM_TYPED_CHARS else "") + mark_blanks(line[-_NUM_TYPED_CHARS:])
-
-
-def _draw_times(stats: CompletionStats) -> Times:
-    return Times(
-        stats.queue_ms,
-        stats.prompt_ms,
-        stats.model_ms,
-        stats.choice_ms,
-        stats.total_ms,
-        stats.num_context_tokens,
-        stats.num_read_tokens,
-        stats.num_forwards,
-    )
 
 
 def _find_edges(healed: bytes, nodes: Sequence[ExplainedNode]) -> list[int]:

@@ -16,6 +16,10 @@ from lsp_server.privacy.guard import Guard
 from midtoken.playground.asker import Asker, Link
 from midtoken.playground.pictures import Failure, Message, read_question, to_json
 
+_MAX_MESSAGE_BYTES = 4 * 2**20
+_HEARTBEAT_S = 30.0  # a browser that has vanished is noticed within this time
+_CLOSE_S = 1.0  # a page is given this time to say that it has closed too
+
 
 class LanguageServerProcess:
     """The process. It ends when its input is closed, so also when the playground is killed."""
@@ -59,11 +63,6 @@ class LanguageServerProcess:
             await self._process.wait()
 
 
-_MAX_MESSAGE_BYTES = 4 * 2**20
-_HEARTBEAT_S = 30.0  # a browser that has vanished is noticed within this time
-_CLOSE_S = 1.0  # a page is given this time to say that it has closed too
-
-
 class PageSockets:
     """Serves the WebSockets, and closes those that are open."""
 
@@ -78,16 +77,20 @@ class PageSockets:
 
     async def serve_editor(self, request: web.Request) -> web.WebSocketResponse:
         """Passes messages between the page's editor and a language server of its own."""
-        async with self._accept(request) as socket, self._count_editor() as is_allowed:
-            if not is_allowed:
+        async with self._accept(request) as socket:
+            if self._num_editors >= self._max_pages:
                 text = f"{self._max_pages} pages of this playground are open already"
                 await socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=text.encode())
                 return socket
-            server = await LanguageServerProcess.start(self._language_server)
+            self._num_editors += 1
             try:
-                await _pass_messages(socket, server)
+                server = await LanguageServerProcess.start(self._language_server)
+                try:
+                    await _pass_messages(socket, server)
+                finally:
+                    await server.close()
             finally:
-                await server.close()
+                self._num_editors -= 1
         return socket
 
     async def serve_picture(self, request: web.Request) -> web.WebSocketResponse:
@@ -121,14 +124,6 @@ class PageSockets:
             yield socket
         finally:
             self._open.discard(socket)
-
-    @contextlib.asynccontextmanager
-    async def _count_editor(self) -> AsyncIterator[bool]:
-        self._num_editors += 1
-        try:
-            yield self._num_editors <= self._max_pages
-        finally:
-            self._num_editors -= 1
 
 
 async def _ask(asker: Asker, text: str, socket: web.WebSocketResponse) -> None:

@@ -15,7 +15,7 @@ from inference.protocol.characters import CharacterRequest, NextByte
 from inference.protocol.completion import CompletionRequest, Extent, Healing
 from inference.serving.client import Client
 from inference.serving.endpoint import find_free_endpoint
-from midtoken.answer import Answer, complete
+from midtoken.answer import Answer, read_answer
 from midtoken.playground.pictures import HealingPicture, Question, draw_healing, draw_next_byte
 from tests.support.playground import Page, RunningPlayground, find_missing, open_page, run_playground
 from tests.support.servers import RunningServer, find_processes, wait_until
@@ -111,16 +111,17 @@ async def _ask(server: RunningServer, question: Question) -> tuple[dict[Healing,
     before, line_end, line = question.prefix.rpartition("\n")
     async with Client(server.endpoint.grpc_url) as client:
         answers = {
-            healing: await complete(
-                client,
-                CompletionRequest(
-                    question.prefix,
-                    suffix=question.suffix,
-                    healing=healing,
-                    extent=Extent.SINGLE_LINE,
-                    max_tokens=16,
-                    explain=True,
-                ),
+            healing: await read_answer(
+                client.stream(
+                    CompletionRequest(
+                        question.prefix,
+                        suffix=question.suffix,
+                        healing=healing,
+                        extent=Extent.SINGLE_LINE,
+                        max_tokens=16,
+                        explain=True,
+                    )
+                )
             )
             for healing in Healing
         }

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from inference.errors import InvalidRequestError
 from inference.protocol.characters import CharacterRequest, CoveringKind
-from midtoken.errors import CursorError, UnreadableFileError
+from midtoken.errors import UsageError
 from midtoken.input_text import (
     add_character_arguments,
     build_request,
@@ -33,7 +33,7 @@ def test_a_dash_reads_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unreadable_file_is_named_in_the_error(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableFileError, match=f"cannot read {tmp_path}: Is a directory"):
+    with pytest.raises(UsageError, match=f"cannot read {tmp_path}: Is a directory"):
         read_file(str(tmp_path))
 
 
@@ -83,14 +83,14 @@ def test_a_file_name_can_contain_colons(tmp_path: Path) -> None:
     ],
 )
 def test_an_invalid_cursor_is_refused_with_the_reason(source: Path, cursor: str, message: str) -> None:
-    with pytest.raises(CursorError, match=message):
+    with pytest.raises(UsageError, match=message):
         read_cursor(cursor.format(source=source))
 
 
 def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "latin.py"
     path.write_bytes(b"# caf\xe9")
-    with pytest.raises(CursorError, match="not UTF-8 at byte 5"):
+    with pytest.raises(UsageError, match="not UTF-8 at byte 5"):
         read_cursor(f"{path}:1:1")
 
 

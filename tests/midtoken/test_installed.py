@@ -1,57 +1,54 @@
-import argparse
 import sys
 from pathlib import Path
 
 import pytest
 
 from inference.serving.triton_installation import IMPORT_ROOT
+from midtoken.cli import main
 from midtoken.errors import MissingPackagesError, MissingResourceError
-from midtoken.installed import (
-    check_page,
-    find_default_model,
-    find_model_repository,
-    require_playground_packages,
-    require_plot_packages,
-    require_server_packages,
-)
-
-
-def _uninstall(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    for name in names:
-        monkeypatch.setitem(sys.modules, name, None)
-
-
-def _options(triton_binary: Path | None = None) -> argparse.Namespace:
-    return argparse.Namespace(server=None, triton_binary=triton_binary)
+from midtoken.installed import BUNDLED_SERVER, check_page, find_default_model, find_model_repository, require_packages
 
 
 def test_no_error_if_everything_is_installed() -> None:
-    require_server_packages(_options())
-    require_plot_packages()
-    require_playground_packages()
+    for extra in ("server", "plot", "playground"):
+        require_packages(extra, "this needs", more=BUNDLED_SERVER)
 
 
 def test_only_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    _uninstall(monkeypatch, "onnxruntime", "pytriton")
-    with pytest.raises(MissingPackagesError, match=r"cannot run here without onnxruntime, nvidia-pytriton: run "):
-        require_server_packages(_options())
+    for name in ("onnxruntime", "pytriton"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingPackagesError, match=r"^this needs onnxruntime, nvidia-pytriton: run .* or that$"):
+        require_packages("server", "this needs", more=BUNDLED_SERVER, other_way=" or that")
+    with pytest.raises(MissingPackagesError, match=r"^this needs onnxruntime: run "):
+        require_packages("server", "this needs")
 
 
-def test_with_another_tritonserver_the_bundled_one_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    _uninstall(monkeypatch, "pytriton")
-    require_server_packages(_options(Path("/opt/tritonserver/bin/tritonserver")))
-
-
-def test_a_picture_needs_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
-    _uninstall(monkeypatch, "matplotlib")
-    with pytest.raises(MissingPackagesError, match=r"--plot needs matplotlib: run .* 'midtoken\[plot\]'"):
-        require_plot_packages()
-
-
-def test_the_playground_needs_aiohttp(monkeypatch: pytest.MonkeyPatch) -> None:
-    _uninstall(monkeypatch, "aiohttp")
-    with pytest.raises(MissingPackagesError, match=r"the playground needs aiohttp: run .* 'midtoken\[playground\]'"):
-        require_playground_packages()
+@pytest.mark.parametrize(
+    ("name", "command", "text"),
+    [
+        ("matplotlib", ("surprisal", "-", "--plot", "a.svg"), "--plot needs matplotlib: run {}"),
+        ("aiohttp", ("playground",), "the playground needs aiohttp: run {}"),
+        ("onnx", ("serve",), "a completion server cannot run here without onnx: run {}"),
+        (
+            "pytriton",
+            ("next-byte", "a"),
+            "a completion server cannot run here without nvidia-pytriton: run {}, or name a running server with "
+            "--server HOST:PORT",
+        ),
+    ],
+)
+def test_a_command_says_which_package_it_needs(
+    name: str,
+    command: tuple[str, ...],
+    text: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    extra = {"matplotlib": "plot", "aiohttp": "playground"}.get(name, "server")
+    assert main(command) == 1
+    shown = text.format(f"{sys.executable} -m pip install 'midtoken[{extra}]'")
+    assert capsys.readouterr().err == f"midtoken: {shown}\n"
 
 
 def test_a_source_tree_uses_the_folders_at_its_root() -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from midtoken.errors import UnwritableFileError
+from midtoken.errors import UsageError
 from midtoken.scored_text import ScoredText
 from midtoken.surprisal_plot import draw_surprisals
 
@@ -31,5 +31,5 @@ def test_a_long_text_has_a_bar_for_each_line(tmp_path: Path, num_chars: int, lab
 
 def test_a_picture_that_cannot_be_written_is_named_in_the_error(tmp_path: Path) -> None:
     path = tmp_path / "nowhere" / "picture.svg"
-    with pytest.raises(UnwritableFileError, match=f"cannot write {path}: No such file"):
+    with pytest.raises(UsageError, match=f"cannot write {path}: No such file"):
         draw_surprisals(_score(b"x"), path)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMessage, WSMsgType, WSServerHandshakeError
 
-from midtoken.playground.app import Gate, Playground, start_app
+from midtoken.playground.app import Gate, start_app
 from midtoken.playground.asker import Link
 from tests.support.playground_fakes import EXACT, FedServer
 from tests.support.servers import find_processes
@@ -102,7 +102,7 @@ async def _run(tmp_path: Path, language_server: Sequence[str] = ("cat",)) -> Asy
         async def connect() -> FedServer:
             return browser.server
 
-        runner = await start_app(Playground(gate, folder, Link(connect), language_server), listener)
+        runner = await start_app(gate, folder, Link(connect), language_server, listener)
         try:
             yield browser
         finally:
