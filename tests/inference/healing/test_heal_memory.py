@@ -1,5 +1,4 @@
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -7,7 +6,8 @@ from hypothesis import strategies as st
 
 from inference.healing import heal_memory
 from inference.healing.heal_memory import HealMemory
-from inference.healing.heal_point import HealPoint, find_heal_point, find_tail_heal_point
+from inference.healing.heal_point import find_heal_point
+from inference.healing.text_encoder import PreToken, TextEncoder
 from tests.support.toys import KINDS, long_texts, texts, toy_tokenizer
 
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -64,49 +64,44 @@ def test_texts_in_turns_do_not_disturb_each_other() -> None:
             assert memory.heal(typed).kept_ids == find_heal_point(encoder, typed).kept_ids
 
 
-@pytest.fixture
-def split_lengths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The lengths of the texts that were split."""
-    lengths: list[int] = []
+class _WatchedEncoder(TextEncoder):
+    """An encoder that records the length of the longest text that it was given."""
 
-    def record(encoder: Any, text: str, *others: Any, **named: Any) -> HealPoint | None:
-        lengths.append(len(text))
-        return find_tail_heal_point(encoder, text, *others, **named)
+    def __init__(self) -> None:
+        super().__init__()
+        self.most_chars = 0
+        self._encoder = toy_tokenizer("qwen").encoder
 
-    monkeypatch.setattr(heal_memory, "find_tail_heal_point", record)
-    return lengths
+    def _split_plain(self, text: str, start: int) -> list[PreToken]:  # noqa: ARG002  # no added texts: always 0
+        self.most_chars = max(self.most_chars, len(text))
+        return self._encoder.split(text)
 
-
-def test_after_a_key_only_the_end_is_split_again(split_lengths: list[int]) -> None:
-    memory, text = HealMemory(toy_tokenizer("qwen").encoder), _LINES * 100
-    memory.heal(text)
-    split_lengths.clear()
-
-    for count in range(1, 20):
-        memory.heal(text + "return walk(children)"[:count])
-
-    assert max(split_lengths) < 300
+    def encode_beginning(self, beginning: bytes) -> tuple[int, ...]:
+        return self._encoder.encode_beginning(beginning)
 
 
-def test_after_a_deletion_only_the_end_is_split_again(split_lengths: list[int]) -> None:
-    memory, text = HealMemory(toy_tokenizer("qwen").encoder), _LINES * 100
-    memory.heal(text)
-    split_lengths.clear()
-
-    for count in range(1, 100):
-        memory.heal(text[:-count])
-
-    assert max(split_lengths) < 1200
+_LONG = _LINES * 100
 
 
-def test_tenants_share_nothing(split_lengths: list[int]) -> None:
-    memory, text = HealMemory(toy_tokenizer("qwen").encoder), _LINES * 20
-    memory.heal(text, "a")
-    split_lengths.clear()
+@pytest.mark.parametrize(
+    ("tenant", "texts", "least", "most"),
+    [
+        ("a", [_LONG + "return walk(children)"[:count] for count in range(1, 20)], 1, 300),
+        ("a", [_LONG[:-count] for count in range(1, 100)], 1, 1200),
+        ("b", [_LONG], len(_LONG) - 2048, len(_LONG)),  # tenants share nothing
+    ],
+    ids=["keys", "deletions", "another tenant"],
+)
+def test_after_an_edit_only_the_end_is_split_again(tenant: str, texts: list[str], least: int, most: int) -> None:
+    encoder = _WatchedEncoder()
+    memory = HealMemory(encoder)
+    memory.heal(_LONG, "a")
+    encoder.most_chars = 0
 
-    memory.heal(text, "b")
+    for text in texts:
+        memory.heal(text, tenant)
 
-    assert max(split_lengths) == len(text) - 512  # the first part of the whole, as for a new text
+    assert least <= encoder.most_chars <= most
 
 
 def test_only_so_many_texts_are_remembered() -> None:

@@ -1,5 +1,6 @@
 """Which tokenizers are refused, in which words, and what is special of those that are right."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ import pytest
 from inference.errors import ModelError
 from inference.healing.covering import build_covering, find_canonical_paths
 from inference.healing.heal_point import find_heal_point
-from inference.healing.loaded_tokenizer import load_tokenizer
+from inference.healing.loaded_tokenizer import find_start_ids, load_tokenizer
 from tests.support.tokenizer_folders import BYTE_LEVEL, add, any_tokenizer, sequence, spec_of, split, write_folder
+from trie_cache.vocabulary import Vocabulary
 
 _DIGITS = {"type": "Digits", "individual_digits": True}
 _NFC = {"type": "NFC"}
@@ -172,3 +174,35 @@ def test_long_digit_runs_are_open_to_their_beginning() -> None:
 
         for more in ("1", "22", "333", "a"):
             assert toy.encode(f"x = {digits[:length]}{more}")[: len(kept_ids)] == kept_ids
+
+
+_BEGIN = {"bos_token": "<begin>"}
+
+
+@pytest.mark.parametrize(
+    ("written", "config", "end_ids", "expected"),
+    [
+        ((2, 1), _BEGIN | {"add_bos_token": True}, [1], (2, 1)),  # what the tokenizer itself writes comes first
+        ((), _BEGIN | {"add_bos_token": True}, [1], (0,)),
+        ((), {"bos_token": {"content": "<begin>"}, "add_bos_token": True}, [1], (0,)),
+        ((), _BEGIN, [1], (1,)),  # the start token is named, but not asked for
+        ((), {"bos_token": None, "add_bos_token": True}, [1], (1,)),
+        ((), {}, [1], (1,)),
+        ((), None, [1], (1,)),
+        ((), _BEGIN, [], (0,)),
+        ((), {}, [], "names no token that a text begins or ends with"),
+        ((3,), {}, [1], "begin with the token 3, but the model's head has 3 rows"),
+    ],
+)
+def test_start_tokens_are_those_that_are_written_asked_for_or_named(
+    written: tuple[int, ...], config: Any, end_ids: list[int], expected: tuple[int, ...] | str, tmp_path: Path
+) -> None:
+    vocabulary = Vocabulary.from_tokens({2: b"a"}, {"<begin>": 0, "<end>": 1}, end_ids)
+    if config is not None:
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+
+    if isinstance(expected, str):
+        with pytest.raises(ModelError, match=expected):
+            find_start_ids(written, tmp_path, vocabulary)
+    else:
+        assert find_start_ids(written, tmp_path, vocabulary) == expected

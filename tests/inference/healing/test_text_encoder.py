@@ -2,14 +2,16 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from inference.errors import ModelError
 from inference.healing.heal_point import encode_text
+from inference.healing.text_encoder import AddedTexts
 from inference.healing.tokenizer_file import read_tokenizer_file
 from tests.support.tokenizer_folders import ALL_KINDS, any_tokenizer, is_judged
 from tests.support.toys import BYTE_LEVEL_KINDS, KINDS, SENTENCEPIECE_KINDS, texts, toy_tokenizer
+from trie_cache.vocabulary import AddedToken
 
 all_kinds = pytest.mark.parametrize("kind", ALL_KINDS)
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -24,14 +26,18 @@ def test_a_text_gets_the_same_ids_as_from_its_tokenizer(kind: str, text: str) ->
     assert encode_text(toy.encoder, text) == toy.encode(text)
 
 
-@kinds
+@all_kinds
 @given(text=texts)
-def test_the_ids_spell_the_dummy_prefix_and_the_text(kind: str, text: str) -> None:
-    toy = toy_tokenizer(kind)
+@example(text="a▁ ▁")
+@example(text="<|fim_prefix|>a<|endoftext|> <unk><0x41><tool_call>")
+def test_the_ids_spell_the_text_whatever_it_looks_like(kind: str, text: str) -> None:
+    toy = any_tokenizer(kind)
 
     ids = encode_text(toy.encoder, text)
 
+    text = toy.encoder.normalize(text)
     assert toy.join(ids) == ((toy.encoder.find_dummy_prefix(text) + text) if text else "").encode()
+    assert toy.vocabulary.special_ids.isdisjoint(ids)
 
 
 @kinds
@@ -73,28 +79,6 @@ def test_only_whole_pre_tokens_are_looked_up_before_merging() -> None:
 
     assert len(whole) == 1
     assert len(beginning) > 1
-
-
-@kinds
-@pytest.mark.parametrize("text", ["<|fim_prefix|>", "<|endoftext|>", "a<|fim_middle|>b", "<unk><0x41>"])
-def test_text_that_looks_like_a_control_token_is_encoded_as_plain_text(kind: str, text: str) -> None:
-    toy = toy_tokenizer(kind)
-
-    ids = encode_text(toy.encoder, text)
-
-    assert toy.vocabulary.special_ids.isdisjoint(ids)
-    assert toy.join(ids).decode().removeprefix(" ") == text
-
-
-@pytest.mark.parametrize("kind", SENTENCEPIECE_KINDS)
-@given(text=texts)
-def test_a_typed_blank_mark_is_encoded_as_typed(kind: str, text: str) -> None:
-    toy = toy_tokenizer(kind)
-    text = f"a▁{text}▁"
-
-    ids = encode_text(toy.encoder, text)
-
-    assert toy.join(ids).decode().removeprefix(" ") == text
 
 
 @pytest.mark.parametrize(
@@ -147,3 +131,28 @@ def test_long_pre_tokens_are_not_cached(kind: str) -> None:
     num_bytes = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert num_bytes < 200_000  # the texts alone are 300 kB
+
+
+def _build(*groups: tuple[str, ...]) -> AddedTexts:
+    contents = [content for group in groups for content in group]
+    ids = {content: index for index, content in enumerate(contents)}
+    return AddedTexts([[AddedToken(ids[content], content, False, False, ()) for content in group] for group in groups])
+
+
+def test_the_longest_added_text_of_the_first_group_is_found_first() -> None:
+    assert _build(("  ", "   ")).split("a     b") == ["a", "   ", "  ", "b"]
+    assert _build(("ba",), ("ab",)).split("xabay") == ["xa", "ba", "y"]
+
+
+@pytest.mark.parametrize(
+    ("contents", "text", "openings"),
+    [
+        (("<table>", "able"), "x <ta", [0, 1, 3]),
+        (tuple(" " * count for count in range(2, 9)), "x    ", [0, 4]),  # none inside one that is found first
+    ],
+)
+def test_openings_are_where_an_added_text_may_begin_that_goes_beyond_the_end(
+    contents: tuple[str, ...], text: str, openings: list[int]
+) -> None:
+    assert _build(contents).find_openings(text) == openings
+    assert _build().find_openings(text) == []
