@@ -32,6 +32,8 @@ from inference.healing.text_encoder import TextEncoder
 from inference.protocol.characters import MAX_WIDTH, CoveringKind
 from trie_cache.trie import Trie
 
+_CANONICAL_THRESHOLD = 0.1
+
 
 def cut_context(context: bytes, max_bytes: int) -> bytes:
     """The last `max_bytes` of the context, or up to an eighth more; a shorter context is returned whole.
@@ -50,9 +52,6 @@ def cut_context(context: bytes, max_bytes: int) -> bytes:
     while last_start - start < 3 and context[start] & 0xC0 == 0x80:  # inside a character
         start -= 1
     return context[start:]
-
-
-_CANONICAL_THRESHOLD = 0.1
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,10 @@ from inference.healing.heal_point import encode_literally, find_section_heal_poi
 from inference.healing.text_encoder import TextEncoder
 from trie_cache.trie import Trie
 
+_MAX_CACHE_BYTES = 8 * 1024 * 1024
+_ID_BYTES = 40  # of a token id in a tuple: a pointer and a number
+_OBJECT_BYTES = 64  # of a tuple, a bytes object or a dict entry, without its contents
+
 
 def split_text(data: bytes) -> tuple[str, bytes]:
     """The characters, and the bytes of an incomplete one at the end. Raises InvalidRequestError if it is not UTF-8."""
@@ -55,11 +59,6 @@ def _find_possible(unfinished: bytes) -> npt.NDArray[np.bool_]:
             split_text(unfinished + bytes([byte]))
             possible[byte] = True
     return possible
-
-
-_MAX_CACHE_BYTES = 8 * 1024 * 1024
-_ID_BYTES = 40  # of a token id in a tuple: a pointer and a number
-_OBJECT_BYTES = 64  # of a tuple, a bytes object or a dict entry, without its contents
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from inference.protocol.characters import (
 )
 
 _State = TypeVar("_State")
+_NUM_CACHED_STATES = 8  # each keeps its keys and values alive
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +59,6 @@ class StateCache(Generic[_State]):
         self._states.move_to_end((origin, text))
         if len(self._states) > self._capacity:
             self._states.popitem(last=False)
-
-
-_NUM_CACHED_STATES = 8  # each keeps its keys and values alive
 
 
 class CharacterService:

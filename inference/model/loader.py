@@ -12,7 +12,7 @@ from inference.errors import ModelError
 from inference.model.folder_file import read_folder_file
 from inference.model.language_model import LanguageModel, LoadedModel
 from inference.model.onnx.conversion import find_folder_obstacle, load_onnx_model
-from inference.model.onnx.precision import Precision
+from inference.model.onnx.weights import Precision
 
 _EXACT_DTYPE = "float32"
 _TORCH_PACKAGES = ("torch", "transformers")

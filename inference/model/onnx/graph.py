@@ -24,8 +24,17 @@ import numpy.typing as npt
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from inference.model.onnx.decoder_config import DecoderConfig
-from inference.model.onnx.precision import BLOCK_SIZE, Precision, count_blocks, quantize
-from inference.model.onnx.weights import EMBEDDINGS, FINAL_NORM, Weights, name_head, name_layer
+from inference.model.onnx.weights import (
+    BLOCK_SIZE,
+    EMBEDDINGS,
+    FINAL_NORM,
+    Precision,
+    Weights,
+    count_blocks,
+    name_head,
+    name_layer,
+    quantize,
+)
 
 HIDDEN = float(np.finfo(np.float32).min) / 2  # a score of this size has the probability 0
 CONSTANTS_VERSION = 1  # increase it when other constants are computed from the same weights

@@ -20,10 +20,10 @@ from inference.model.numpy_sampler import NumpyRow, NumpySampler
 from inference.model.onnx.decoder_config import DecoderConfig
 from inference.model.onnx.graph import HIDDEN
 from inference.model.onnx.kv_cache import OnnxSequenceCache
-from inference.model.onnx.row_buffer import RowBuffer, Tables, bind, bind_output
 
 _MAX_ODD_ROWS = 31  # attention takes rows in tiles of 32 or more, an even number: no tile may have a single row
 _MIN_TABLE = 1024  # positions
+_MAX_BIAS = 1 << 22  # numbers of a bias (16 MiB); long contexts are read in pieces that need no more
 _MEMORY_SIGNS = ("bad allocation", "bad_alloc", "Failed to allocate")  # in messages of onnxruntime
 
 Logits = npt.NDArray[np.float32]  # [num_rows, vocab_size]
@@ -48,7 +48,7 @@ class OnnxModel:
         """`constants`: arrays that the session reads in place, so that they must exist as long as the model."""
         self._session = session
         self._constants = constants
-        self._zeros = np.zeros(0, np.float32)  # a bias under which rows see all before them
+        self._zeros = np.zeros(_MAX_BIAS, np.float32)  # a bias under which rows see all before them
         self._tables = config.rotary.build_tables(_MIN_TABLE)
         self._sampler = sampler
         self.config = config
@@ -70,10 +70,6 @@ class OnnxModel:
         """One result for each request."""
         return self._sampler.choose(requests)
 
-    def new_buffer(self, capacity: int) -> RowBuffer:
-        """Memory for the keys and values of `capacity` tokens. Raises OverloadedError."""
-        return RowBuffer(self._session, self.config, capacity)
-
     def forward(self, parts: Sequence[Part]) -> list[list[NumpyRow]]:
         """Forwards the parts one after the other. Returns the rows of each part that wants them.
 
@@ -83,77 +79,75 @@ class OnnxModel:
             part.cache.reserve(part.tree.num_rows)
         return [self._sampler.build_rows(self._forward_part(part)) for part in parts]
 
-    def run(
-        self,
-        buffer: RowBuffer,
-        num_past: int,
-        token_ids: Sequence[int],
-        positions: Sequence[int],
-        wanted_rows: Sequence[int],
-        bias: Bias | None = None,
-    ) -> Logits:
-        """Forwards new rows after the first `num_past` of the buffer, and writes their keys and values there.
-
-        The buffer needs room for one row more than the new ones. A row sees all rows before it, or what `bias` leaves
-        of them. With an empty past, onnxruntime takes 0, 1, 2 and so on for the positions.
-
-        Returns the next-token logits after the wanted rows, [num_wanted, vocab_size].
-        """
-        num_rows, num_wanted = len(token_ids), len(wanted_rows)
-        ids = np.array([_pad(token_ids)], np.int64)  # [1, num_rows or one more]
-        num_keys = num_past + ids.shape[1]
-        if bias is None:
-            bias = self._find_zeros(ids.shape[1], num_keys)
-        elif ids.shape[1] > num_rows:
-            bias = np.pad(bias, ((0, 1), (0, 1)))
-        logits = np.empty((1, len(_pad(wanted_rows)), self.config.vocab_size), np.float32)
-        inputs: dict[str, npt.NDArray[Any]] = {
-            "token_ids": ids,
-            "positions": np.array([_pad(positions)], np.int64),
-            "wanted_rows": np.array(_pad(wanted_rows), np.int64),
-            "bias": bias[None, None],
-        }
-        for name, array in inputs.items():
-            bind(buffer.binding, name, array)
-        bind_output(buffer.binding, "logits", logits)
-        buffer.bind_tables(self._find_tables(num_keys))
-        buffer.last_key[0], buffer.num_keys[()] = num_keys - 1, num_keys
-        self._run_session(buffer.binding, num_rows)
-        _check_numbers(logits)
-        return logits[0, :num_wanted]
-
     def _forward_part(self, part: Part) -> Logits:
+        """The logits after the nodes of a part, in one run, or in several if the bias of one would be large."""
         cache, tree, num_stored = part.cache, part.tree, len(part.stored)
         assert isinstance(cache, OnnxSequenceCache), "every cache comes from new_cache"
         assert not (part.stored and tree.chain_ids), "stored branches follow the kept tokens"
         cache.write_rows(part.stored)
         token_ids = [*tree.chain_ids, *tree.branch_ids[num_stored:]]
-        if not token_ids:
-            return np.empty((0, self.config.vocab_size), np.float32)
         positions = _find_positions(tree, cache.num_tokens)[num_stored:]
-        if max(positions) >= self.max_tokens:
+        if positions and max(positions) >= self.max_tokens:
             raise InvalidRequestError(
                 f"a sequence of {max(positions) + 1} tokens is longer than the {self.max_tokens} tokens of the model"
             )
-        wanted = [*range(max(len(tree.chain_ids) - 1, 0), len(token_ids))] if part.wants_logits else []
-        bias = _build_bias(tree, cache.num_tokens, num_stored)
-        if cache.num_tokens or bias is None:
-            return self.run(cache.buffer, cache.num_tokens + num_stored, token_ids, positions, wanted, bias)
-        num_chain = len(tree.chain_ids)  # the positions are not 0, 1, 2 and so on: the chain is read before
-        ends = self.run(cache.buffer, 0, token_ids[:num_chain], positions[:num_chain], wanted[:1])
-        wanted = [row - num_chain for row in wanted[1:]]
-        below = self.run(
-            cache.buffer, num_chain, token_ids[num_chain:], positions[num_chain:], wanted, bias[num_chain:]
-        )
-        return np.concatenate([ends, below])
+        first_wanted = max(len(tree.chain_ids) - 1, 0) if part.wants_logits else len(token_ids)
+        found = [np.empty((0, self.config.vocab_size), np.float32)]
+        for rows in _divide(tree, cache.num_tokens, num_stored):
+            num_past = cache.num_tokens + num_stored + rows.start
+            wanted = [row - rows.start for row in rows if row >= first_wanted]
+            bias = _build_bias(tree, cache.num_tokens, num_stored + rows.start, len(rows))
+            own = slice(rows.start, rows.stop)
+            found.append(self._run(cache, num_past, token_ids[own], positions[own], wanted, bias))
+        return np.concatenate(found)
+
+    def _run(
+        self,
+        cache: OnnxSequenceCache,
+        num_past: int,
+        token_ids: Sequence[int],
+        positions: Sequence[int],
+        wanted_rows: Sequence[int],
+        bias: Bias | None,
+    ) -> Logits:
+        """Forwards new rows after the first `num_past` of the cache, and writes their keys and values there.
+
+        The cache needs room for one row more than the new ones. A row sees all rows before it, or what `bias` leaves
+        of them. With an empty past, onnxruntime takes 0, 1, 2 and so on for the positions.
+
+        Returns the next-token logits after the wanted rows, [num_wanted, vocab_size].
+        """
+        ids = np.array([_pad(token_ids)], np.int64)  # [1, num_rows or one more]
+        num_rows, num_keys = ids.shape[1], num_past + ids.shape[1]
+        if bias is None:
+            bias = self._find_zeros(num_rows, num_keys)
+        elif num_rows > len(token_ids):
+            bias = np.pad(bias, ((0, 1), (0, 1)))
+        logits = np.empty((1, len(_pad(wanted_rows)), self.config.vocab_size), np.float32)
+        cosines, sines = self._find_tables(num_keys)
+        inputs: dict[str, npt.NDArray[Any]] = {
+            "token_ids": ids,
+            "positions": np.array([_pad(positions)], np.int64),
+            "wanted_rows": np.array(_pad(wanted_rows), np.int64),
+            "bias": bias[None, None],
+            "last_key": np.array([num_keys - 1], np.int32),
+            "num_keys": np.array(num_keys, np.int32),
+            "cosines": cosines,
+            "sines": sines,
+        }
+        for name, array in inputs.items():
+            cache.bind_input(name, array)
+        cache.bind_output("logits", logits)
+        self._run_session(cache.binding, len(token_ids))
+        _check_numbers(logits)
+        return logits[0, : len(wanted_rows)]
 
     def _find_zeros(self, num_rows: int, num_keys: int) -> Bias:
         size = num_rows * num_keys
-        if len(self._zeros) < size:
-            self._zeros = np.zeros(2 * size, np.float32)
-        return self._zeros[:size].reshape(num_rows, num_keys)
+        zeros = self._zeros if size <= _MAX_BIAS else np.zeros(size, np.float32)
+        return zeros[:size].reshape(num_rows, num_keys)
 
-    def _find_tables(self, num_keys: int) -> Tables:
+    def _find_tables(self, num_keys: int) -> tuple[Logits, Logits]:
         """Cosines and sines of at least as many positions as there are keys, which onnxruntime wants."""
         num_positions = len(self._tables[0])
         if num_positions < num_keys:
@@ -183,17 +177,35 @@ def _find_positions(tree: TokenTree, num_kept: int) -> list[int]:
     return [*range(num_kept, end), *(end - 1 + depth for depth in tree.find_depths())]
 
 
-def _build_bias(tree: TokenTree, num_kept: int, num_stored: int) -> Bias | None:
-    """The bias that hides other branches; None if the branches are a single path."""
-    num_chain, num_branches = len(tree.chain_ids), len(tree.branch_ids)
-    if all(parent == (branch - 1 if branch else None) for branch, parent in enumerate(tree.parents)):
+def _divide(tree: TokenTree, num_kept: int, num_stored: int) -> list[range]:
+    """The tree's new rows, in pieces that are run one after the other."""
+    num_chain, num_new = len(tree.chain_ids), tree.num_rows - num_stored
+    size = max(_MAX_BIAS // (num_kept + tree.num_rows), 2)
+    if _is_path(tree) or (num_new <= size and num_kept):
+        return _cut(num_new, size)
+    return [*_cut(num_chain, size), range(num_chain, num_new)]  # without a past, the positions must be 0, 1, 2 ...
+
+
+def _cut(num_rows: int, size: int) -> list[range]:
+    return [range(start, min(start + size, num_rows)) for start in range(0, num_rows, size)]
+
+
+def _is_path(tree: TokenTree) -> bool:
+    return all(parent == (branch - 1 if branch else None) for branch, parent in enumerate(tree.parents))
+
+
+def _build_bias(tree: TokenTree, num_kept: int, start: int, num_rows: int) -> Bias | None:
+    """The bias of `num_rows` of the tree's rows from `start` on, which hides other branches; None if there are none."""
+    num_chain = len(tree.chain_ids)
+    if _is_path(tree) or start + num_rows <= num_chain:
         return None
     first = num_kept + num_chain  # column of the first branch
-    bias = np.zeros((num_chain + num_branches, first + num_branches), np.float32)
-    bias[num_chain:, first:] = HIDDEN
-    for branch in range(num_stored, num_branches):
-        bias[num_chain + branch, [first + ancestor for ancestor in tree.iter_path(branch)]] = 0
-    return bias[num_stored:]
+    bias = np.zeros((num_rows, first + len(tree.branch_ids)), np.float32)
+    first_branch = max(start - num_chain, 0)
+    bias[num_chain + first_branch - start :, first:] = HIDDEN
+    for branch in range(first_branch, len(tree.branch_ids)):
+        bias[num_chain + branch - start, [first + ancestor for ancestor in tree.iter_path(branch)]] = 0
+    return bias
 
 
 def _check_numbers(logits: Logits) -> None:

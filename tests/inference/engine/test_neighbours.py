@@ -147,7 +147,7 @@ class _Trial:
 def _read_bits(sequence: TokenSequence) -> tuple[tuple[int, ...], bytes, dict[tuple[int, ...], bytes]]:
     """The tokens, their keys and values, and the logits."""
     assert isinstance(sequence.cache, OnnxSequenceCache)
-    planes = sequence.cache.buffer.planes[:, :, : sequence.num_tokens]
+    planes = sequence.cache.planes[:, :, : sequence.num_tokens]
     rows = {key: node.row.logits.tobytes() for key, node in sequence._nodes.items() if isinstance(node.row, NumpyRow)}
     return tuple(sequence.token_ids), planes.tobytes(), rows
 

@@ -1,3 +1,4 @@
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -217,7 +218,7 @@ def _read_in_pieces(
         rows += _forward(model, cache, tree)
         cache.keep(tree, None)
         first += size
-    return cache.buffer.planes[:, :, :first].copy(), rows
+    return cache.planes[:, :, :first].copy(), rows
 
 
 @given(trees=st.lists(_trees(min_chain=1), min_size=2, max_size=4))
@@ -250,18 +251,30 @@ def test_the_last_position_of_the_model_is_right_and_the_next_one_is_refused(
         _forward(model, cache, TokenTree((1,), (2,), (None,)))
 
 
-@pytest.mark.parametrize("piece", [2500, 700])
-def test_long_texts_get_the_logits_of_transformers(piece: int, tmp_path: Path) -> None:
+def test_long_texts_are_read_with_little_memory_and_get_the_same_bits_and_the_logits_of_transformers(
+    tmp_path: Path,
+) -> None:
     write_decoder(tmp_path, max_position_embeddings=3000, num_hidden_layers=1)
-    model, text = load_folder(tmp_path), [Random(3).randrange(VOCAB_SIZE) for _ in range(2500)]
-    cache = _read(model, text, piece)
-    _check(DecoderOracle(tmp_path), text, [[1]], _forward(model, cache, TokenTree((1,))))
+    model, oracle = load_folder(tmp_path), DecoderOracle(tmp_path)
+    text = [Random(3).randrange(VOCAB_SIZE) for _ in range(2500)]
+    in_pieces, _ = _read_in_pieces(model, text, [700, 700, 700, 400])
+
+    tracemalloc.start()
+    at_once, rows = _read_in_pieces(model, text, [len(text)])
+    num_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    np.testing.assert_array_equal(at_once, in_pieces)
+    assert num_bytes < 15_000_000  # a bias of all rows and keys takes 25 million
+    _check(oracle, [], [text], rows)
+    tree = TokenTree(tuple(text[500:]), (3, 4, 5), (None, None, 0))
+    _check(oracle, text[:500], _list_paths(tree), _forward(model, _read(model, text[:500]), tree))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_logits_that_are_no_numbers_are_refused(value: float, model: OnnxModel) -> None:
     cache = _read(model, [1, 2])
-    cache.buffer.planes[0, 0, 0, 0] = value
+    cache.planes[0, 0, 0, 0] = value
     with pytest.raises(ModelError, match="infinite or no numbers"):
         _forward(model, cache, TokenTree((3,)))
 
