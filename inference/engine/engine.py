@@ -1,6 +1,7 @@
 """The engine: one thread that accepts requests, steps them together and sends their chunks."""
 
 import logging
+import math
 import queue
 import threading
 import time
@@ -256,25 +257,21 @@ class Heartbeat:
     def __init__(self, clock: Callable[[], float]) -> None:
         """`clock`: returns seconds."""
         self._clock = clock
-        self._last_beat = clock()
-        self._is_idle = False
-        self._has_ended = False
+        self._last_beat: float | None = clock()  # None while idle
 
     def beat(self) -> None:
         """Records that the loop has made progress and is not idle."""
         self._last_beat = self._clock()
-        self._is_idle = False  # set last: a thread that reads False must not read an old time
 
     def mark_idle(self) -> None:
         """Records that the loop waits for a request."""
-        self._is_idle = True
+        self._last_beat = None
 
     def end(self) -> None:
         """Records that the loop has ended for good."""
-        self._has_ended = True
+        self._last_beat = -math.inf
 
     def measure_ms(self) -> float:
         """Milliseconds since the last progress; 0 while idle; longer than any limit after the end."""
-        if self._has_ended:
-            return _ENDED_MS
-        return 0.0 if self._is_idle else 1e3 * (self._clock() - self._last_beat)
+        last_beat = self._last_beat  # once: the engine's thread may change it
+        return 0.0 if last_beat is None else min(1e3 * (self._clock() - last_beat), _ENDED_MS)

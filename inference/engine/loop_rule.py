@@ -65,13 +65,9 @@ class LoopRule:
     def __init__(self, line_before: str = "") -> None:
         """`line_before` is the cursor's line up to the cursor."""
         self._lines: deque[_Line] = deque(maxlen=_NUM_KEPT_LINES)
-        self._num_repeated = [0] * (_MAX_UNIT_LINES + 1)  # for each unit size, the complete lines that are repeated
-        self._num_chars = 0  # of the text
-        self._line: list[str] = [line_before]  # the pieces of the last line
-        self._num_line_chars = 0  # without the text before the cursor
-        self._is_blank = True  # whether the last line is blank so far
-        self._going_on: tuple[int, ...] = ()  # the unit sizes with which the last line may repeat an earlier one
-        self._tail = ""  # the last characters of the last line
+        self._line_before = line_before  # empty after the first line
+        self._line_start = 0  # of the last line, in the text
+        self._line = ""  # the last line, without the text before the cursor
 
     def add(self, text: str) -> int | None:
         """Adds text. Returns where the completion ends, or None if it is no loop so far."""
@@ -84,58 +80,61 @@ class LoopRule:
 
     def count_settled(self) -> int:
         """How many of the first characters stay in the completion, however it goes on."""
-        settled = self._num_chars - self._tail.endswith("\r")  # it may belong to a line end
-        first_repeated = [self._num_repeated[size] for size in self._going_on]
-        if self._lines and self._is_blank:
+        num_chars = self._line_start + len(self._line)
+        settled = num_chars - self._line.endswith("\r")  # it may belong to a line end
+        repeated = [size for size in self._list_sizes() if _may_repeat(self._line, self._lines[-size].content)]
+        first_repeated = [self._count_repeated(size) for size in repeated]
+        if self._lines and not self._line.strip():
             first_repeated.append(0)
         if first_repeated:
             settled = min(settled, self._lines[-1 - max(first_repeated)].body_end)
-        surplus = max((run.num_surplus for run in _iter_runs(self._tail)), default=0)
-        return min(settled, self._num_chars - max(surplus, 0))
+        surplus = max((run.num_surplus for run in _iter_runs(self._line[-_NUM_KEPT_CHARS:])), default=0)
+        return min(settled, num_chars - max(surplus, 0))
 
     def _extend_line(self, piece: str) -> int | None:
-        self._going_on = tuple(
-            size
-            for size in self._going_on
-            if _may_repeat(piece, self._lines[-size].content[self._num_line_chars :][: len(piece)])
-        )
-        self._line.append(piece)
-        self._num_line_chars += len(piece)
-        self._is_blank = self._is_blank and not piece.strip()
-        for char in piece:
-            self._num_chars += 1
-            self._tail = (self._tail + char)[-_NUM_KEPT_CHARS:]
-            for run in _iter_runs(self._tail):
+        self._line += piece
+        for end in range(len(self._line) - len(piece) + 1, len(self._line) + 1):
+            for run in _iter_runs(self._line[max(end - _NUM_KEPT_CHARS, 0) : end]):
                 if run.is_loop:
-                    return self._num_chars - run.num_surplus
+                    return self._line_start + end - run.num_surplus
         return None
 
     def _end_line(self) -> int | None:
-        line_end = self._num_chars - self._tail.endswith("\r")
-        content = "".join(self._line).rstrip()
-        body_end = self._lines[-1].body_end if self._lines and self._is_blank else line_end
-        self._lines.append(_Line(content, body_end))
-        self._num_chars += 1
-        self._line, self._num_line_chars, self._is_blank, self._tail = [], 0, True, ""
-        sizes = range(1, min(_MAX_UNIT_LINES, len(self._lines)) + 1)
-        self._going_on = tuple(sizes)
-        for size in sizes:
-            is_repeated = size < len(self._lines) and self._lines[-1 - size].content == content
-            self._num_repeated[size] = self._num_repeated[size] + 1 if is_repeated else 0
-            if self._is_loop(size):
-                return self._lines[-1 - self._num_repeated[size]].body_end
-        return None
+        is_blank = bool(self._lines) and not self._line.strip()
+        line_end = self._line_start + len(self._line) - self._line.endswith("\r")
+        body_end = self._lines[-1].body_end if is_blank else line_end
+        self._lines.append(_Line((self._line_before + self._line).rstrip(), body_end))
+        self._line_start += len(self._line) + 1
+        self._line_before = self._line = ""
+        ends = (
+            self._lines[-1 - self._count_repeated(size)].body_end for size in self._list_sizes() if self._is_loop(size)
+        )
+        return next(ends, None)
+
+    def _list_sizes(self) -> range:
+        """The numbers of lines that may be repeated."""
+        return range(1, min(_MAX_UNIT_LINES, len(self._lines)) + 1)
+
+    def _count_repeated(self, size: int) -> int:
+        """How many of the last complete lines equal those that stand `size` lines before them."""
+        count = 0
+        while (
+            count + size < len(self._lines)
+            and self._lines[-1 - count].content == self._lines[-1 - count - size].content
+        ):
+            count += 1
+        return count
 
     def _is_loop(self, size: int) -> bool:
-        num_repeated = self._num_repeated[size]
+        num_repeated = self._count_repeated(size)
         if not any(self._lines[-1 - number].content for number in range(size)):
             return num_repeated >= _NUM_REPEATED_BLANK_LINES
         return num_repeated >= (_NUM_REPEATS_OF_LINE if size == 1 else _NUM_REPEATS_OF_LINES * size)
 
 
-def _may_repeat(piece: str, expected: str) -> bool:
-    """True if the piece is what the earlier line has in its place, or goes on with white space after its end."""
-    return piece.startswith(expected) and not piece[len(expected) :].strip()
+def _may_repeat(line: str, earlier: str) -> bool:
+    """True if the line so far is the beginning of the earlier one, or that and white space."""
+    return line.startswith(earlier[: len(line)]) and not line[len(earlier) :].strip()
 
 
 def _iter_runs(tail: str) -> Iterator[_Run]:
