@@ -137,46 +137,43 @@ def test_what_is_certain_is_sent(tokens: list[bytes], limits: Limits) -> None:
         assert sent == certain or (sent == certain.rstrip() and may_wait)
 
 
-def test_the_first_line_is_sent_as_soon_as_it_is_complete() -> None:
-    answer = Answer(_limits())
-    sent = []
-    for token in (b"\n  a", b"b", b" \n", b"  c", b"\n"):
-        answer.add(token)
-        sent.append(answer.take_text(Chunks.LINES))
-    answer.finish(FinishReason.LENGTH)
-
-    assert [*sent, answer.take_text(Chunks.LINES)] == ["", "", "\n  ab", "", "", " \n  c\n"]
+def _limits_before(suffix: str, prefix: str = "f(", stops: tuple[str, ...] = (), **others: Any) -> Limits:
+    return Limits(100, stops, _ENDLESS, build_suffix_rule(prefix, suffix), **others)
 
 
-def test_a_possible_beginning_of_a_stop_string_is_held_back() -> None:
-    answer = Answer(_limits(stops=("b\nc",)))
-    answer.add(b"ab\n")
+@pytest.mark.parametrize(
+    ("limits", "tokens", "reason", "text"),
+    [
+        pytest.param(_limits(stops=("END", "ND")), ["ab E", "ND cd"], FinishReason.STOP, "ab ", id="stop string"),
+        pytest.param(
+            _limits(stops=("c",), extent=LineRule()), ["ab\nc"], FinishReason.EXTENT, "ab", id="the earliest wins"
+        ),
+        pytest.param(_limits_before(")\n"), ["ab)", "\nmore"], FinishReason.SUFFIX, "ab", id="suffix"),
+        pytest.param(
+            _limits_before("\na\nb", "f(\n", ("c\nd",)),
+            ["a\nc\n", "d"],
+            FinishReason.SUFFIX,
+            "",
+            id="a stop string may bring back the suffix",
+        ),
+        pytest.param(
+            dataclasses.replace(_limits(), line_before="x = "),
+            ["1\n", *["x = 1\n"] * 3],
+            FinishReason.LOOP,
+            "1",
+            id="loop",
+        ),
+    ],
+)
+def test_a_rule_ends_the_text_with_the_last_token(
+    limits: Limits, tokens: list[str], reason: FinishReason, text: str
+) -> None:
+    answer = Answer(limits)
+    for token in tokens:
+        assert not answer.finish_reason
+        answer.add(token.encode())
 
-    assert answer.take_text(Chunks.LINES) == ""
-
-
-def test_a_stop_string_ends_the_text_before_it() -> None:
-    answer = Answer(_limits(stops=("END", "ND")))
-    answer.add(b"ab E")
-    answer.add(b"ND cd")
-
-    assert answer.finish_reason is FinishReason.STOP
-    assert answer.take_text(Chunks.LINES) == "ab "
-
-
-def _limits_before(suffix: str, **others: Any) -> Limits:
-    return Limits(100, (), _ENDLESS, build_suffix_rule("f(", suffix), **others)
-
-
-def test_the_text_ends_before_the_suffix() -> None:
-    answer = Answer(_limits_before(")\n"))
-    answer.add(b"ab)")
-    assert not answer.finish_reason
-
-    answer.add(b"\nmore")
-
-    assert answer.finish_reason is FinishReason.SUFFIX
-    assert answer.text == "ab"
+    assert (answer.finish_reason, answer.text, answer.take_text(Chunks.LINES)) == (reason, text, text)
 
 
 @pytest.mark.parametrize(
@@ -188,11 +185,14 @@ def test_the_text_ends_before_the_suffix() -> None:
         (FinishReason.CANCELLED, FinishReason.CANCELLED),
     ],
 )
-def test_however_it_ends_the_suffix_is_cut(reason: FinishReason, kept: FinishReason) -> None:
+def test_however_it_ends_the_suffix_is_cut_and_the_first_reason_is_kept(
+    reason: FinishReason, kept: FinishReason
+) -> None:
     answer = Answer(_limits_before(")\n"))
     answer.add(b"ab)")
 
     answer.finish(reason)
+    answer.finish(FinishReason.STOP)
 
     assert (answer.finish_reason, answer.take_text(Chunks.LINES)) == (kept, "ab")
 
@@ -205,43 +205,6 @@ def test_a_model_that_read_the_suffix_may_end_with_the_same_line(reads_suffix: b
     answer.finish(FinishReason.END)
 
     assert answer.take_text(Chunks.LINES) == text
-
-
-def test_a_first_line_that_may_be_the_suffix_is_held_back() -> None:
-    answer = Answer(Limits(100, (), _ENDLESS, build_suffix_rule("x\n", "\na\nb\n")))
-    sent = []
-    for token in (b"a\n", b"b", b"c\n"):
-        answer.add(token)
-        sent.append(answer.take_text(Chunks.LINES))
-
-    assert sent == ["", "", "a"]
-
-
-def test_a_stop_string_that_may_still_end_the_text_does_not_speak_against_the_suffix() -> None:
-    answer = Answer(Limits(100, ("ab",), _ENDLESS, build_suffix_rule("f(\n", "\nb:\na")))
-
-    answer.add(b"b:\n    a")
-    sent = answer.take_text(Chunks.LINES)
-    answer.add(b"b")
-
-    assert sent + answer.take_text(Chunks.LINES) == answer.text
-
-
-def test_the_earliest_end_in_the_text_wins() -> None:
-    answer = Answer(_limits(stops=("c",), extent=LineRule()))
-    answer.add(b"ab\nc")
-
-    assert answer.finish_reason is FinishReason.EXTENT
-    assert answer.text == "ab"
-
-
-def test_the_first_finish_reason_is_kept() -> None:
-    answer = Answer(_limits())
-
-    answer.finish(FinishReason.DEADLINE)
-    answer.finish(FinishReason.CANCELLED)
-
-    assert answer.finish_reason is FinishReason.DEADLINE
 
 
 def test_healed_bytes_are_not_sent_and_not_counted() -> None:
@@ -275,56 +238,50 @@ def test_the_text_is_what_follows_the_healed_bytes_in_whole_code_points(pieces: 
         assert answer.text == added[num_healed:].decode(errors="ignore")
 
 
-def test_bytes_that_are_not_utf8_are_replaced() -> None:
-    answer = Answer(_limits())
-
-    answer.add(b"a\xffb")
-
-    assert answer.text == "a�b"
+_BLOCK = _limits(extent=BlockRule(1, closes=True))
 
 
 @pytest.mark.parametrize(
-    ("limits", "text", "sent"),
+    ("limits", "chunks", "tokens", "sent"),
     [
-        (_limits(extent=BlockRule(1, closes=True)), "a ", "a"),
-        (_limits(extent=BlockRule(1, closes=True)), "a\n  b", "a\n  b"),
-        (_limits(stops=("bc",)), "ab", "a"),
-        (_limits(), "a\na", "a"),
-        (_limits(), "a\nb", "a\nb"),
-        (_limits_before(")"), "a)", "a"),
-        (Limits(100, ("ab",), _ENDLESS, build_suffix_rule("f(\n", "\nb:\na")), "b:\n    a", ""),
+        pytest.param(_BLOCK, Chunks.TOKENS, [b"a", b" "], ["a", ""], id="blanks that end a block"),
+        pytest.param(_BLOCK, Chunks.TOKENS, [b"a", b"\n", b"  b"], ["a", "", "\n  b"], id="an indented line"),
+        pytest.param(_limits(stops=("bc",)), Chunks.TOKENS, [b"ab"], ["a"], id="a beginning of a stop string"),
+        pytest.param(_limits(), Chunks.TOKENS, [b"a\n", b"a"], ["a", ""], id="a beginning of a loop"),
+        pytest.param(_limits(), Chunks.TOKENS, [b"a\n", b"b"], ["a", "\nb"], id="no beginning of a loop"),
+        pytest.param(_limits_before(")"), Chunks.TOKENS, [b"a)"], ["a"], id="a beginning of the suffix"),
+        pytest.param(
+            _limits_before("\nb:\na", "f(\n", ("ab",)),
+            Chunks.TOKENS,
+            [b"b:\n    a", b"b"],
+            ["", ""],
+            id="a stop string that may still end the text does not speak against the suffix",
+        ),
+        pytest.param(_limits(), Chunks.TOKENS, [b"a\xc3", b"\xa9"], ["a", "é"], id="half a code point"),
+        pytest.param(_limits(), Chunks.TOKENS, [b"a\xffb"], ["a�b"], id="no UTF-8 is replaced"),
+        pytest.param(
+            _limits(),
+            Chunks.LINES,
+            [b"\n  a", b"b", b" \n", b"  c", b"\n"],
+            ["", "", "\n  ab", "", ""],
+            id="the first line is sent as soon as it is complete, the others at the end",
+        ),
+        pytest.param(_limits(stops=("b\nc",)), Chunks.LINES, [b"ab\n"], [""], id="lines: a stop string"),
+        pytest.param(
+            _limits_before("\na\nb\n", "x\n"), Chunks.LINES, [b"a\n", b"b", b"c\n"], ["", "", "a"], id="lines: suffix"
+        ),
     ],
 )
-def test_text_waits_while_a_rule_may_cut_it(limits: Limits, text: str, sent: str) -> None:
+def test_text_waits_while_it_is_not_whole_or_a_rule_may_cut_it(
+    limits: Limits, chunks: Chunks, tokens: list[bytes], sent: list[str]
+) -> None:
     answer = Answer(limits)
-    for char in text:
-        answer.add(char.encode())
-
-    assert answer.finish_reason is None
-    assert answer.take_text(Chunks.TOKENS) == sent
-
-
-def test_a_loop_ends_the_text_before_the_repetition() -> None:
-    answer = Answer(dataclasses.replace(_limits(), line_before="x = "))
-    for token in (b"1\n", b"x = 1\n", b"x = 1\n", b"x = 1\n"):
+    taken = []
+    for token in tokens:
         answer.add(token)
+        taken.append(answer.take_text(chunks))
 
-    assert (answer.finish_reason, answer.text) == (FinishReason.LOOP, "1")
-
-
-def test_half_a_code_point_waits() -> None:
-    answer = Answer(_limits())
-    sent = []
-    for byte in "aé".encode():
-        answer.add(bytes([byte]))
-        sent.append(answer.take_text(Chunks.TOKENS))
-
-    assert sent == ["a", "", "é"]
-
-
-def test_a_stop_string_may_bring_back_the_suffix() -> None:
-    answer = Answer(Limits(100, ("c\nd",), _ENDLESS, build_suffix_rule("f(\n", "\na\nb")))
-    for token in (b"a\nc\n", b"d"):
-        answer.add(token)
-
-    assert (answer.finish_reason, answer.text) == (FinishReason.SUFFIX, "")
+    assert taken == sent
+    text = answer.text
+    answer.finish(FinishReason.CANCELLED)
+    assert "".join([*taken, answer.take_text(chunks)]) == answer.text == text[: len(answer.text)]

@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 import pytest
 
 from inference.config import MIN_PROMPT_TOKENS
@@ -22,8 +24,9 @@ def _build_job(num_candidates: int = 1, chunks: Chunks = Chunks.TOKENS) -> tuple
     return job, sink
 
 
-def _say(candidate: Candidate, text: str) -> None:
-    candidate.answer.add(text.encode())
+def _say(candidate: Candidate, *texts: str) -> None:
+    for text in texts:
+        candidate.answer.add(text.encode())
 
 
 def _prepare(request: CompletionRequest, parts: EngineParts | None = None) -> Job:
@@ -32,14 +35,14 @@ def _prepare(request: CompletionRequest, parts: EngineParts | None = None) -> Jo
     return job
 
 
-def test_text_is_sent_with_its_candidate_and_the_healed_bytes() -> None:
+def test_the_text_of_a_step_is_one_chunk_with_its_candidate_and_the_healed_bytes() -> None:
     job, sink = _build_job(2)
-    _say(job.candidates[1], "a")
+    _say(job.candidates[1], "a", "b")
 
     job.send_ready(11.0)
 
     [chunk] = sink.chunks
-    assert (chunk.text, chunk.candidate, chunk.healed_bytes) == ("a", 1, job.prompt.num_healed_bytes)
+    assert (chunk.text, chunk.candidate, chunk.healed_bytes) == ("ab", 1, job.prompt.num_healed_bytes)
     assert 0 < chunk.healed_bytes <= len(" nam")
     assert not chunk.is_last
 
@@ -47,7 +50,7 @@ def test_text_is_sent_with_its_candidate_and_the_healed_bytes() -> None:
 @pytest.mark.parametrize(
     ("chunks", "sent"), [(Chunks.TOKENS, ["a", "b", "\n  c ", "\n  d"]), (Chunks.LINES, ["ab", "\n  c \n  d"])]
 )
-def test_text_is_sent_once_and_only_when_it_is_ready(chunks: Chunks, sent: list[str]) -> None:
+def test_text_is_sent_once_and_only_when_it_is_ready(chunks: Chunks, sent: Sequence[str]) -> None:
     job, sink = _build_job(chunks=chunks)
     for text in ("a", "b", "\n  c ", "\n  d"):
         _say(job.candidates[0], text)
@@ -58,36 +61,17 @@ def test_text_is_sent_once_and_only_when_it_is_ready(chunks: Chunks, sent: list[
     assert [chunk.text for chunk in sink.chunks if chunk.text] == sent
 
 
-def test_the_tokens_of_one_step_are_one_chunk() -> None:
-    job, sink = _build_job()
-    for text in ("a", "b", "c"):
-        _say(job.candidates[0], text)
-
-    job.send_ready(11.0)
-
-    assert [chunk.text for chunk in sink.chunks] == ["abc"]
-
-
-def test_only_the_chunk_that_ends_the_last_candidate_is_the_last() -> None:
+def test_the_last_chunk_has_the_stats_in_milliseconds_since_the_request_arrived() -> None:
     job, sink = _build_job(2)
-    job.candidates[1].answer.finish(FinishReason.END)
-    job.send_ready(11.0)
-    job.candidates[0].answer.finish(FinishReason.LENGTH)
-    job.send_ready(12.0)
-
-    assert [(chunk.candidate, chunk.finish_reason, chunk.is_last) for chunk in sink.chunks] == [
-        (1, FinishReason.END, False),
-        (0, FinishReason.LENGTH, True),
-    ]
-
-
-def test_the_stats_have_milliseconds_since_the_request_arrived() -> None:
-    job, sink = _build_job()
     job.begun_at = 10.5
-    _say(job.candidates[0], "a\n")
+    job.candidates[1].answer.finish(FinishReason.END)
     job.send_ready(11.0)
     job.end(FinishReason.DEADLINE, 12.0)
 
+    assert [(chunk.candidate, chunk.finish_reason, chunk.is_last) for chunk in sink.chunks] == [
+        (1, FinishReason.END, False),
+        (0, FinishReason.DEADLINE, True),
+    ]
     assert (sink.stats.queue_ms, sink.stats.first_chunk_ms, sink.stats.total_ms) == (500, 1000, 2000)
 
 
@@ -100,7 +84,7 @@ def test_a_job_that_never_ran_was_queued_the_whole_time() -> None:
     assert (sink.stats.queue_ms, sink.stats.total_ms) == (2000, 2000)
 
 
-def test_the_first_failure_is_kept_and_nothing_is_raised() -> None:
+def test_the_first_failure_is_kept_and_only_what_ends_the_thread_is_raised() -> None:
     job, _ = _build_job()
 
     for text in ("first", "second"):
@@ -108,11 +92,6 @@ def test_the_first_failure_is_kept_and_nothing_is_raised() -> None:
             raise RuntimeError(text)
 
     assert str(job.failure) == "first"
-
-
-def test_an_exception_that_ends_the_thread_is_not_caught() -> None:
-    job, _ = _build_job()
-
     with pytest.raises(KeyboardInterrupt), job.recording_failure():
         raise KeyboardInterrupt
 
@@ -124,7 +103,6 @@ def test_a_job_begins_with_one_empty_candidate() -> None:
 
     [first] = job.candidates
     limits = first.answer.limits
-    assert (first.index, first.answer.text, first.answer.finish_reason) == (0, "", None)
     assert (limits.max_tokens, limits.stops, limits.extent) == (5, ("y",), LineRule())
     assert first.tree.chain_ids == job.prompt.context_ids
     assert first.crossings == job.prompt.covering.crossings
@@ -152,12 +130,13 @@ def test_max_tokens_that_leave_no_room_for_a_prompt_are_refused_with_the_numbers
     )
 
 
-def test_a_greedy_request_has_no_random_source() -> None:
-    assert _prepare(CompletionRequest("x", num_candidates=2)).random_sources == (None, None)
-
-
-@pytest.mark.parametrize(("seed", "seeds"), [(7, (7, 8, 9)), (2**63 - 2, (2**63 - 2, 2**63 - 1, 0))])
-def test_each_candidate_has_a_seed_of_its_own(seed: int, seeds: tuple[int, ...]) -> None:
-    request = CompletionRequest("x", num_candidates=3, temperature=1.0, seed=seed)
+@pytest.mark.parametrize(
+    ("temperature", "seed", "seeds"),
+    [(0.0, 7, (None,) * 3), (1.0, 7, (7, 8, 9)), (1.0, 2**63 - 2, (2**63 - 2, 2**63 - 1, 0))],
+)
+def test_each_sampled_candidate_has_a_seed_of_its_own(
+    temperature: float, seed: int, seeds: tuple[int | None, ...]
+) -> None:
+    request = CompletionRequest("x", num_candidates=3, temperature=temperature, seed=seed)
 
     assert _prepare(request).random_sources == seeds

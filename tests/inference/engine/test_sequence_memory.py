@@ -1,7 +1,5 @@
 """The sequences that are remembered: who gets which, and what is dropped first."""
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -124,83 +122,61 @@ def model() -> ScriptedModel:
     return ScriptedModel(toy_tokenizer("qwen"))
 
 
-def _remember(memory: SequenceMemory, tenant: str, context_ids: tuple[int, ...]) -> TokenSequence:
-    sequence = memory.take(tenant, context_ids, len(context_ids) + 4)
+@pytest.fixture
+def memory(model: ScriptedModel) -> SequenceMemory:
+    """A memory that forgets nothing."""
+    return SequenceMemory(model.new_cache, 10**6)
+
+
+def _remember(memory: SequenceMemory, context_ids: tuple[int, ...], room: int | None = None) -> TokenSequence:
+    sequence = memory.take("a", context_ids, room or len(context_ids) + 4)
     _read(sequence, context_ids)
     memory.give_back(sequence)
     return sequence
 
 
-def test_a_sequence_is_taken_and_not_copied_by_the_next_request_of_its_tenant(model: ScriptedModel) -> None:
-    memory = SequenceMemory(model.new_cache, 10**6)
-    sequence = _remember(memory, "a", tuple(range(20)))
+@pytest.mark.parametrize(
+    ("room", "tenant", "context_ids", "num_tokens", "is_same", "num_known"),
+    [
+        pytest.param(24, "a", (*range(15), 99), 20, True, 20, id="taken and not copied"),
+        pytest.param(24, "b", tuple(range(20)), 20, False, 0, id="not another tenant's"),
+        pytest.param(24, "a", (*range(_NUM_SHARED - 1), 99), 24, False, 0, id="a few common tokens are worth no copy"),
+        pytest.param(24, "a", (*range(9), 99), 24, False, 9, id="copied if most would be lost"),
+        pytest.param(200, "a", tuple(range(20)), 99, False, 20, id="copied if it has more than twice the room"),
+        pytest.param(200, "a", tuple(range(20)), 100, True, 20, id="not if it has twice the room"),
+    ],
+)
+def test_an_idle_sequence_is_taken_if_the_next_request_begins_alike_and_needs_most_of_it(
+    room: int,
+    tenant: str,
+    context_ids: tuple[int, ...],
+    num_tokens: int,
+    is_same: bool,
+    num_known: int,
+    memory: SequenceMemory,
+) -> None:
+    idle = _remember(memory, tuple(range(20)), room)
 
-    assert memory.take("a", (*range(15), 99), 20) is sequence
-    assert model.num_caches_made == 1
+    taken = memory.take(tenant, context_ids, num_tokens)
+
+    assert (taken is idle, taken.num_tokens) == (is_same, num_known)
+    assert idle.token_ids == list(range(20))
+    assert taken.cache.capacity == (room if is_same else num_tokens)
+    assert taken.fork().cache.capacity == max(num_tokens, num_known)  # for another candidate of the same request
 
 
-def test_another_tenant_gets_an_empty_sequence(model: ScriptedModel) -> None:
-    memory = SequenceMemory(model.new_cache, 10**6)
-    _remember(memory, "a", tuple(range(20)))
-
-    assert memory.take("b", tuple(range(20)), 20).num_tokens == 0
-
-
-def test_a_sequence_in_use_is_copied_and_the_copy_is_independent(model: ScriptedModel) -> None:
-    memory = SequenceMemory(model.new_cache, 10**6)
-    first = memory.take("a", tuple(range(20)), 24)
+def test_a_sequence_in_use_is_copied_with_the_room_of_the_next_request_and_the_copy_is_independent(
+    memory: SequenceMemory,
+) -> None:
+    first = memory.take("a", tuple(range(20)), 200)
     _read(first, tuple(range(20)))
 
     second = memory.take("a", (*range(12), 99), 24)
-    assert second.token_ids == list(range(12))
+    assert (second.token_ids, second.cache.capacity) == (list(range(12)), 24)
     _read(second, (*range(12), 99))
 
     assert (first.token_ids, _held(first)) == (list(range(20)),) * 2
     assert (second.token_ids, _held(second)) == ([*range(12), 99],) * 2
-
-
-def test_a_sequence_of_which_most_would_be_lost_is_copied(model: ScriptedModel) -> None:
-    memory = SequenceMemory(model.new_cache, 10**6)
-    long = _remember(memory, "a", tuple(range(40)))
-
-    short = memory.take("a", (*range(12), 99), 24)
-
-    assert short.token_ids == list(range(12))
-    assert long.token_ids == list(range(40))
-
-
-def test_a_copy_has_the_room_that_its_request_needs_and_not_that_of_its_source(model: ScriptedModel) -> None:
-    memory = SequenceMemory(model.new_cache, 10**6)
-    in_use = memory.take("a", tuple(range(20)), 200)
-    _read(in_use, tuple(range(20)))
-
-    copies = [memory.take("a", tuple(range(length)), length + 4) for length in (12, 20)]
-
-    assert [copy.cache.capacity for copy in copies] == [16, 24]
-    assert copies[0].fork().cache.capacity == 16  # as for another candidate of the same request
-
-
-@pytest.mark.parametrize(("num_tokens", "is_same"), [(99, False), (100, True), (200, True)])
-def test_a_sequence_with_more_than_twice_the_room_that_a_request_needs_is_copied(
-    num_tokens: int, is_same: bool, model: ScriptedModel
-) -> None:
-    memory = SequenceMemory(model.new_cache, 10**6)
-    large = memory.take("a", tuple(range(20)), 200)
-    _read(large, tuple(range(20)))
-    memory.give_back(large)
-
-    taken = memory.take("a", tuple(range(20)), num_tokens)
-
-    assert (taken is large) == is_same
-    assert taken.cache.capacity == (200 if is_same else num_tokens)
-    assert taken.fork().cache.capacity == num_tokens
-
-
-def test_a_few_common_tokens_are_not_worth_a_copy(model: ScriptedModel) -> None:
-    memory = SequenceMemory(model.new_cache, 10**6)
-    _remember(memory, "a", tuple(range(40)))
-
-    assert memory.take("a", (*range(_NUM_SHARED - 1), 99), 24).num_tokens == 0
 
 
 def test_logits_are_dropped_before_sequences_even_of_the_only_one(model: ScriptedModel) -> None:
@@ -220,36 +196,26 @@ def test_logits_are_dropped_before_sequences_even_of_the_only_one(model: Scripte
 def test_the_sequences_that_were_used_longest_ago_are_dropped_first(model: ScriptedModel) -> None:
     texts = [tuple(range(start, start + 20)) for start in (0, 100, 200)]
     memory = SequenceMemory(model.new_cache, 2 * (8 * 24 + 5 * _ROW_BYTES))
-    first, second = (_remember(memory, "a", text) for text in texts[:2])
+    first, second = (_remember(memory, text) for text in texts[:2])
     memory.give_back(memory.take("a", texts[0], 24))
 
-    third = _remember(memory, "a", texts[2])
+    third = _remember(memory, texts[2])
 
     assert [memory.take("a", text, 24) for text in (texts[0], texts[2])] == [first, third]
     assert memory.take("a", texts[1], 24) is not second
 
 
-def test_a_limit_of_zero_remembers_nothing(model: ScriptedModel) -> None:
-    memory = SequenceMemory(model.new_cache, 0)
-    _remember(memory, "a", tuple(range(20)))
+@pytest.mark.parametrize(("hook", "context_ids"), [("before_new_cache", (99,) * 9), ("before_fork", tuple(range(9)))])
+def test_idle_sequences_make_room_for_a_request(
+    model: ScriptedModel, memory: SequenceMemory, hook: str, context_ids: tuple[int, ...]
+) -> None:
+    _remember(memory, tuple(range(40)))
 
-    assert memory.num_idle_bytes == 0
-    assert memory.take("a", tuple(range(20)), 24).num_tokens == 0
-
-
-def _fail_once(model: ScriptedModel, hook: str) -> Callable[[], None]:
-    def fail() -> None:
+    def fail_once() -> None:
         setattr(model, hook, lambda: None)
         raise_full()
 
-    return fail
-
-
-@pytest.mark.parametrize(("hook", "context_ids"), [("before_new_cache", (99,) * 9), ("before_fork", tuple(range(9)))])
-def test_idle_sequences_make_room_for_a_request(model: ScriptedModel, hook: str, context_ids: tuple[int, ...]) -> None:
-    memory = SequenceMemory(model.new_cache, 10**6)
-    _remember(memory, "a", tuple(range(40)))
-    setattr(model, hook, _fail_once(model, hook))
+    setattr(model, hook, fail_once)
 
     assert memory.take("a", context_ids, 24).num_tokens == 0
     assert memory.num_idle_bytes == 0

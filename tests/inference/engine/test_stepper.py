@@ -26,46 +26,35 @@ def _find_held(job: Job) -> list[tuple[int, ...]]:
 
 
 def test_a_step_makes_one_choice_for_every_job_in_one_pass() -> None:
+    """The first choice of several candidates gives each a sequence of its own."""
     parts, model, stepper = _build()
-    jobs = [_begin(parts, prefix) for prefix in ("x = nam", "y", "for lin")]
+    jobs = [_begin(parts, prefix, count) for prefix, count in (("x = nam", 3), ("y", 1), ("for lin", 1))]
 
+    stepper.step([])
     stepper.step(jobs)
 
     assert model.step_sizes == [3]
+    assert [len({id(each.sequence) for each in job.candidates}) for job in jobs] == [3, 1, 1]
     for job in jobs:
-        [candidate] = job.candidates
-        path = candidate.token_ids[:-1]
-        assert _find_held(job) == [(*job.prompt.context_ids, *path)]
-        assert candidate.tree.chain_ids == tuple(candidate.token_ids[-1:])
-
-
-def test_the_first_choice_of_several_candidates_gives_each_a_cache() -> None:
-    parts, model, stepper = _build()
-    job = _begin(parts, num_candidates=3)
-
-    stepper.step([job])
-    assert [candidate.index for candidate in job.candidates] == [0, 1, 2]
-    stepper.step([job])
-
-    assert model.step_sizes == [1, 3]
-    assert len(set(map(len, _find_held(job)))) == 1
-    assert len({id(candidate.sequence) for candidate in job.candidates}) == 3
+        for index, (candidate, held) in enumerate(zip(job.candidates, _find_held(job), strict=True)):
+            assert candidate.index == index
+            assert held == (*job.prompt.context_ids, *candidate.token_ids[:-1])
+            assert candidate.tree.chain_ids == tuple(candidate.token_ids[-1:])
+    stepper.step(jobs)
+    assert model.step_sizes == [3, 5]
 
 
 def test_a_long_context_is_read_in_pieces_before_the_first_choice() -> None:
     parts, _, stepper = _build(4096, max_context_tokens=2000)
     job = _begin(parts, "name = 1\n" * 400 + "nam")
-    num_context = len(job.prompt.context_ids)
-    assert num_context > 1024
 
     held = []
     while not job.candidates[0].token_ids:
         stepper.step([job])
-        held.append(len(_find_held(job)[0]))
+        held.append(_find_held(job)[0])
 
-    assert held[:2] == [512, 1024]
-    assert held[-1] >= num_context
-    assert _find_held(job)[0][:num_context] == job.prompt.context_ids
+    assert [len(each) for each in held[:2]] == [512, 1024]
+    assert held[-1][: len(job.prompt.context_ids)] == job.prompt.context_ids
     assert job.num_prefill_forwards == job.costs.num_forwards - 1 == len(held) - 1
 
 
@@ -106,13 +95,3 @@ def test_a_failure_stays_with_its_job_and_the_job_steps_no_more() -> None:
     assert good.failure is None
     assert failed == [2, 1], "it was tried with the other, then alone, and not in the second step"
     assert good.costs.num_forwards == 2
-    assert bad.candidates[0].token_ids == []
-    assert len(good.candidates[0].token_ids) >= 2
-
-
-def test_without_jobs_there_is_no_forward_pass() -> None:
-    _, model, stepper = _build()
-
-    stepper.step([])
-
-    assert model.step_sizes == []

@@ -29,19 +29,19 @@ _WORDS = st.lists(st.integers(1, 3), min_size=1, max_size=7).map(tuple)  # few t
 
 
 @cache
-def _build_model() -> tuple[TorchModel, Runner]:
+def _build_model() -> TorchModel:
     toy = toy_tokenizer("qwen")
     config = build_config("llama", KV)
     config.vocab_size = toy.num_rows
     torch.manual_seed(0)
     runner = Runner(build_model(config).double(), torch.device("cpu"))
-    return TorchModel(runner, build_sampler(runner.device, runner.dtype, toy.vocabulary, toy.trie)), runner
+    return TorchModel(runner, build_sampler(runner.device, runner.dtype, toy.vocabulary, toy.trie))
 
 
 @cache
 def _read_plainly(token_ids: tuple[int, ...]) -> torch.Tensor:
     """The logits after the tokens, from a pass over all of them."""
-    model, _ = _build_model()
+    model = _build_model()
     [[row]] = model.forward([Part(model.new_cache(), TokenTree(token_ids))])
     return torch.from_numpy(row.logits)
 
@@ -63,7 +63,7 @@ class TokenSequences(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.model, _ = _build_model()
+        self.model = _build_model()
         self.sequence = TokenSequence(self.model.new_cache(4))
         self.others: list[tuple[TokenSequence, tuple[int, ...]]] = []
 
@@ -184,10 +184,17 @@ def test_what_is_known_equals_a_plain_pass_after_any_steps() -> None:
     run_state_machine_as_test(TokenSequences, settings=settings(stateful_step_count=25))
 
 
-def test_a_branch_that_is_read_again_comes_before_the_stored_ones_below_it() -> None:
+@pytest.fixture
+def sequence() -> TokenSequence:
+    return TokenSequence(_build_model().new_cache(8))
+
+
+def _absorb(sequence: TokenSequence, part: Part) -> None:
+    sequence.absorb(part, _build_model().forward([part])[0])
+
+
+def test_a_branch_that_is_read_again_comes_before_the_stored_ones_below_it(sequence: TokenSequence) -> None:
     """The logits of the first were dropped, those of the second were read again since, and the third is new."""
-    model, _ = _build_model()
-    sequence = TokenSequence(model.new_cache(8))
     path = _build_tree([(2, 3)])
     _absorb(sequence, Part(sequence.cache, TokenTree((1,), path.branch_ids, path.parents)))
     sequence.drop_rows()
@@ -206,9 +213,8 @@ def test_a_branch_that_is_read_again_comes_before_the_stored_ones_below_it() -> 
         _assert_row(row, (1, 2, 3, 4)[:count])
 
 
-def test_a_copy_keeps_its_rows_when_those_of_its_source_are_dropped() -> None:
-    model, _ = _build_model()
-    sequence, tree = TokenSequence(model.new_cache(8)), _build_tree([(3,), (4,)])
+def test_a_copy_keeps_its_rows_when_those_of_its_source_are_dropped(sequence: TokenSequence) -> None:
+    tree = _build_tree([(3,), (4,)])
     _absorb(sequence, Part(sequence.cache, TokenTree((1, 2), tree.branch_ids, tree.parents)))
     copy = sequence.fork()
 
@@ -218,11 +224,11 @@ def test_a_copy_keeps_its_rows_when_those_of_its_source_are_dropped() -> None:
     assert None not in copy.recall_rows(tree)
 
 
-def test_a_tree_with_more_branches_than_nodes_are_remembered_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tree_with_more_branches_than_nodes_are_remembered_can_be_read(
+    sequence: TokenSequence, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Otherwise its own first rows would be gone, and it would be read again without end."""
     monkeypatch.setattr(token_sequence, "_MAX_NODES", 3)
-    model, _ = _build_model()
-    sequence = TokenSequence(model.new_cache(8))
     tree = _build_tree([(token_id,) for token_id in range(2, 8)])
 
     _absorb(sequence, Part(sequence.cache, TokenTree((1,), tree.branch_ids, tree.parents)))
@@ -230,10 +236,8 @@ def test_a_tree_with_more_branches_than_nodes_are_remembered_can_be_read(monkeyp
     assert None not in sequence.recall_rows(tree)
 
 
-def test_the_least_recently_used_nodes_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_least_recently_used_nodes_are_dropped(sequence: TokenSequence, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_sequence, "_MAX_NODES", 3)
-    model, _ = _build_model()
-    sequence = TokenSequence(model.new_cache(8))
     _absorb(sequence, Part(sequence.cache, TokenTree((1,), (2, 3, 4), (None, None, None))))
     for token_id in (5, 6, 7, 8):
         sequence.recall_rows(_build_tree([(2,)]))
@@ -244,13 +248,7 @@ def test_the_least_recently_used_nodes_are_dropped(monkeypatch: pytest.MonkeyPat
     assert [row is not None for row in rows] == [True, False, False, False, False, True, True]
 
 
-def _absorb(sequence: TokenSequence, part: Part) -> None:
-    sequence.absorb(part, _build_model()[0].forward([part])[0])
-
-
-def test_the_bytes_are_those_of_the_cache_and_of_what_stands_beside_it() -> None:
-    model, _ = _build_model()
-    sequence = TokenSequence(model.new_cache(8))
+def test_the_bytes_are_those_of_the_cache_and_of_what_stands_beside_it(sequence: TokenSequence) -> None:
     _absorb(sequence, Part(sequence.cache, TokenTree((1, 1), (2, 3), (None, 0))))
     row_bytes = 4 * toy_tokenizer("qwen").num_rows
     token_bytes = sequence.cache.nbytes // sequence.cache.capacity
@@ -260,10 +258,8 @@ def test_the_bytes_are_those_of_the_cache_and_of_what_stands_beside_it() -> None
     assert sequence.nbytes == sequence.cache.nbytes + 2 * token_bytes
 
 
-def test_tokens_that_were_cut_off_are_found_again_with_keys_and_values() -> None:
+def test_tokens_that_were_cut_off_are_found_again_with_keys_and_values(sequence: TokenSequence) -> None:
     """What was generated before, and is typed now, is not read again."""
-    model, _ = _build_model()
-    sequence = TokenSequence(model.new_cache(8))
     for token_ids in ((1, 1, 2), (3,), (4,), (5,)):
         _absorb(sequence, Part(sequence.cache, TokenTree(token_ids)))
 
