@@ -5,8 +5,7 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ from inference.protocol.arrays import (
 )
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from midtoken.installed import find_model_repository
-from tests.support.engine_bench import ScriptedBench, assert_soon, build_scripted_bench
 from tests.support.fakes import ChunkSink, FakeRequest, FakeTriton
 from tests.support.servers import wait_until
 
@@ -137,26 +135,21 @@ def test_the_log_contains_no_text_of_a_request(triton: FakeTriton) -> None:
     assert "secret" not in triton.log
 
 
-def test_bad_input_never_reaches_the_engine() -> None:
+@pytest.mark.parametrize(
+    ("prefix", "parameters", "message"),
+    [
+        (b"\xff", b"", "prefix is not UTF-8"),
+        (b"a", b'{"max_token": 3}', "unknown field 'max_token'"),
+        (b"a", b'{"\xff": 3}', "the names and values of the request's fields must be UTF-8"),
+    ],
+)
+def test_bad_input_never_reaches_the_engine(triton: FakeTriton, prefix: bytes, parameters: bytes, message: str) -> None:
     seen: list[CompletionRequest] = []
-    (response,) = _execute(lambda request, _: seen.append(request), FakeRequest(_prefix(b"\xff")))
-    assert response.error[0].startswith("invalid request: prefix is not UTF-8")
-    assert seen == []
-
-
-def test_an_unknown_json_field_is_refused() -> None:
-    (response,) = _execute(lambda *_: None, FakeRequest(_prefix(), parameters={"max_token": 3}))
-    assert response.error[0].startswith("invalid request: unknown field 'max_token'")
-
-
-def test_a_parameter_that_is_not_utf8_is_an_invalid_request(triton: FakeTriton) -> None:
-    request = FakeRequest(_prefix())
-    request.raw_parameters = b'{"\xff": 3}'
-    (response,) = _execute(lambda *_: None, request)
-    assert response.error == (
-        "invalid request: the names and values of the request's fields must be UTF-8",
-        "INVALID_ARG",
-    )
+    request = FakeRequest(_prefix(prefix))
+    request.raw_parameters = parameters or request.raw_parameters
+    (response,) = _execute(lambda request, _: seen.append(request), request)
+    text, code = response.error
+    assert (text.startswith(f"invalid request: {message}"), code, seen) == (True, "INVALID_ARG", [])
     assert triton.metrics["midtoken_requests_total", "invalid"] == [1]
     assert "failed" not in triton.log
 
@@ -179,48 +172,13 @@ def test_a_heartbeat_is_answered_while_a_request_runs_and_not_counted(triton: Fa
     assert not any(triton.metrics.values())
 
 
-def test_a_heartbeat_is_not_queued_in_the_engine() -> None:
-    seen: list[CompletionRequest] = []
-    _execute(lambda request, _: seen.append(request), _heartbeat())
-    assert seen == []
-
-
-def test_a_request_that_does_not_ask_for_the_heartbeat_is_completed() -> None:
-    seen: list[CompletionRequest] = []
-    _execute(lambda request, _: seen.append(request), _heartbeat(asks=False))
-    assert seen == [CompletionRequest("")]
-
-
-@pytest.fixture
-def scripted_engine() -> Iterator[ScriptedBench]:
-    bench = build_scripted_bench()
-    with closing(bench.engine):
-        yield bench
-
-
-def test_the_heartbeat_of_a_hung_engine_grows(scripted_engine: ScriptedBench) -> None:
-    hold, is_stepping = threading.Event(), threading.Event()
-
-    def hang(_: object) -> None:
-        is_stepping.set()
-        assert_soon(hold)
-
-    scripted_engine.model.before_forward = hang
-    model = _make_model(lambda *_: None)
-    model._engine = scripted_engine.engine
-    running = FakeRequest(_prefix())
-    model.execute([running])
-    assert_soon(is_stepping)
-    measured = []
-    for _ in range(3):
-        scripted_engine.clock.now += 10
-        heartbeat = _heartbeat()
-        model.execute([heartbeat])
-        measured.append(heartbeat_from_arrays(heartbeat.sender.responses[0].arrays))
-
-    assert measured == [10_000, 20_000, 30_000]
-    assert running.sender.responses == []
-    hold.set()
+@pytest.mark.parametrize(("asks", "seen"), [(True, []), (False, [CompletionRequest("")])])
+def test_only_a_request_that_does_not_ask_for_the_heartbeat_reaches_the_engine(
+    asks: bool, seen: list[CompletionRequest]
+) -> None:
+    reached: list[CompletionRequest] = []
+    _execute(lambda request, _: reached.append(request), _heartbeat(asks))
+    assert reached == seen
 
 
 def test_nothing_is_sent_after_the_end_of_a_stream() -> None:
@@ -240,23 +198,32 @@ def test_one_bad_request_does_not_affect_the_others() -> None:
     assert good.sender.responses[0].arrays["text"] == b"x"
 
 
-def test_the_last_chunk_is_counted(triton: FakeTriton) -> None:
-    _execute(lambda _, sink: sink.send(_LAST), FakeRequest(_prefix()))
-    assert triton.metrics["midtoken_requests_total", "completed"] == [1]
-    assert triton.metrics["midtoken_hot_prefix_hits_total", None] == [3]
-    assert triton.metrics["midtoken_first_chunk_ms", None] == [0.0]
-
-
-def test_a_cancel_is_counted(triton: FakeTriton) -> None:
-    last = CompletionChunk("", finish_reason=FinishReason.CANCELLED, stats=CompletionStats())
-    _execute(lambda _, sink: sink.send(last), FakeRequest(_prefix()))
-    assert triton.metrics["midtoken_requests_total", "cancelled"] == [1]
-    assert triton.metrics["midtoken_cancels_total", None] == [1]
-
-
-def test_an_error_is_counted_by_its_kind(triton: FakeTriton) -> None:
-    _execute(lambda _, sink: sink.fail(InvalidRequestError("no")), FakeRequest(_prefix()))
-    assert triton.metrics["midtoken_requests_total", "invalid"] == [1]
+@pytest.mark.parametrize(
+    ("end", "counted"),
+    [
+        (
+            lambda sink: sink.send(_LAST),
+            {
+                ("midtoken_requests_total", "completed"): [1],
+                ("midtoken_hot_prefix_hits_total", None): [3],
+                ("midtoken_first_chunk_ms", None): [0.0],
+            },
+        ),
+        (
+            lambda sink: sink.send(CompletionChunk("", finish_reason=FinishReason.CANCELLED, stats=CompletionStats())),
+            {("midtoken_requests_total", "cancelled"): [1], ("midtoken_cancels_total", None): [1]},
+        ),
+        (
+            lambda sink: sink.fail(InvalidRequestError("no")),
+            {("midtoken_requests_total", "invalid"): [1], ("midtoken_first_chunk_ms", None): []},
+        ),
+    ],
+)
+def test_the_end_is_counted_by_its_kind(
+    triton: FakeTriton, end: Callable[[ChunkSink], None], counted: dict[tuple[str, str | None], list[float]]
+) -> None:
+    _execute(lambda _, sink: end(sink), FakeRequest(_prefix()))
+    assert {key: triton.metrics[key] for key in counted} == counted
 
 
 def test_two_threads_never_use_a_metric_at_the_same_time(triton: FakeTriton) -> None:
