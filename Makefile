@@ -185,7 +185,7 @@ bench: $(BENCH_READY) $(LARGE_VOCABULARY)  ## run the benchmarks of speed, in 15
 bench-keystrokes: $(BENCH_READY)  ## measure the time from a key to ghost text, and where it goes
 	@$(BIN)/python -m benchmarks.keystrokes
 
-bench-layers: $(BENCH_READY) $(LARGE_VOCABULARY)  ## measure healing, and completions in the engine, over gRPC and over HTTP, by length of context
+bench-layers: $(BENCH_READY) $(LARGE_VOCABULARY)  ## measure healing, and completions in the engine, by length of context
 	@$(BIN)/python -m benchmarks.latency
 
 bench-load: $(BENCH_READY)  ## measure what many editors at once get

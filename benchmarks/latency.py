@@ -1,7 +1,7 @@
-"""How long completions take, by the length of their context and by the way to ask for them.
+"""How long completions take in the engine, by the length of their context, and how long healing takes.
 
-The ways are an engine in this process, gRPC to a tritonserver, and HTTP to the same one (`generate_stream`). Cursors
-are inside identifiers of files that the model was not trained on. The text before the cursor is cut to so many tokens.
+Cursors are inside identifiers of files that the model was not trained on. The text before the cursor is cut to so many
+tokens.
 
 - cold: one token, for a text that was not read before. This reads the whole context.
 - again: the same request once more.
@@ -11,15 +11,13 @@ are inside identifiers of files that the model was not trained on. The text befo
 Healing is measured by itself too, with a vocabulary of 151,643 tokens and a text of 36,000 tokens: for keys whose text
 was seen one key ago, and for a text of which nothing is remembered.
 
-`prefill_ms_…` are the cold times of the engine, and `decode_ms_…` those of its further tokens. No way profits from what
-another way has asked: each begins its contexts at other tokens.
+`prefill_ms_…` are the cold times, and `decode_ms_…` those of further tokens.
 
 `tokens_per_forward_…` say what guesses from earlier text bring: the tokens of each forward pass after the first, in
 text that the model never saw, and where somebody types again what stands above already.
 """
 
 import argparse
-import asyncio
 import dataclasses
 import statistics
 import time
@@ -34,19 +32,16 @@ from tokenizers import Tokenizer
 from benchmarks.corpora.cuts import Cut, draw_cuts
 from benchmarks.corpora.large_tokenizer import build_large_folder, read_large_vocabulary
 from benchmarks.corpora.sized_files import find_sized_files
-from benchmarks.measures.askers import Answer, Asker, EngineAsker, GrpcAsker, HttpAsker
 from benchmarks.measures.report import Row, Value, find_mean, find_percentile, print_rows, write_report
-from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
-from inference.engine.sink import CompletionEngine, complete
+from inference.engine.sink import CompletionEngine, WaitingSink, complete
 from inference.healing.covering import build_covering
 from inference.healing.heal_memory import HealMemory
 from inference.healing.loaded_tokenizer import build_text_encoder
 from inference.healing.text_encoder import TextEncoder
 from inference.healing.tokenizer_file import read_tokenizer_file
-from inference.protocol.completion import Chunks, CompletionRequest, Extent
-from inference.serving.client import Client
+from inference.protocol.completion import Chunks, CompletionChunk, CompletionRequest, CompletionStats, Extent
 from models.training.corpus import iter_held_out
 from trie_cache.trie import Trie
 
@@ -79,61 +74,47 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
-    """The answers of one way at contexts of one length. `cold`, `again` and `further` are of the same cursors."""
+class Answer:
+    """A completion, and when it came."""
 
-    way: str
-    num_context: int
-    cold: Sequence[Answer]
-    again: Sequence[Answer]
-    further: Sequence[Answer]
-    lines: Sequence[Answer]
+    first_text_ms: float  # until the first chunk that has text; until the end if none has
+    total_ms: float
+    stats: CompletionStats
 
-    def find_ms_per_token(self) -> list[float]:
-        """What a further token costs, at each cursor where the completion goes on for long enough."""
-        return [
-            (more.total_ms - one.total_ms) / (more.num_tokens - one.num_tokens)
-            for one, more in zip(self.again, self.further, strict=True)
-            if more.num_tokens - one.num_tokens >= _MIN_FURTHER
-        ]
 
-    def build_row(self) -> Row:
-        """The medians as a row of the printed table."""
-        return {
-            "way": self.way,
-            "context": self.num_context,
-            "cold ms": find_percentile((each.total_ms for each in self.cold), 50),
-            "again ms": find_percentile((each.total_ms for each in self.again), 50),
-            "token ms": find_percentile(self.find_ms_per_token(), 50),
-            "first text ms": find_percentile((each.first_text_ms for each in self.lines), 50),
-            "line ms": find_percentile((each.total_ms for each in self.lines), 50),
-            "line tokens": find_mean(each.num_tokens for each in self.lines),
-            "tokens/pass": find_mean(each.num_tokens / each.num_forwards for each in self.further),
-            "tokens read": find_mean(each.num_context_tokens for each in self.cold),
-        }
+class _TimedSink(WaitingSink):
+    """Also notes when the first text came."""
+
+    first_text_at: float | None = None
+
+    def send(self, chunk: CompletionChunk) -> None:
+        if self.first_text_at is None and chunk.text:
+            self.first_text_at = time.perf_counter()
+        super().send(chunk)
 
 
 def main() -> None:
     options = _parse_options()
     healing_rows, healing_figures = _measure_healing()
     cursors = _draw_cursors(options.model, 2 * options.cursors, options.seed)
-    answers = asyncio.run(_measure(options, cursors[::2], cursors[1::2]))
-    rows = [each.build_row() for each in answers]
+    config = EngineConfig(
+        options.model.resolve(),
+        num_threads=options.threads,
+        dtype=options.dtype,
+        max_context_tokens=_MAX_CONTEXT_TOKENS,
+    )
+    with closing(load_engine(config)) as engine:
+        _ask(engine, "a = b", 2, Extent.BLOCK)  # the first pass is slow
+        rows = [_measure(engine, num_context, cursors[::2], cursors[1::2]) for num_context in _CONTEXTS]
     print_rows(f"Medians over {options.cursors} cursors", rows)
     figures = _build_figures(rows) | healing_figures | _measure_drafts(options)
     write_report("latency", [*rows, *healing_rows], figures)
 
 
 def _build_figures(rows: Sequence[Row]) -> dict[str, Value]:
-    """The engine's times by context, and those of lines by way and context."""
-    figures: dict[str, Value] = {}
-    for row in rows:
-        context = row["context"]
-        if row["way"] == EngineAsker.name:
-            figures |= {f"decode_ms_{context}": row["token ms"], f"prefill_ms_{context}": row["cold ms"]}
-        way = str(row["way"]).lower()
-        figures |= {f"{way}_first_text_ms_{context}": row["first text ms"], f"{way}_line_ms_{context}": row["line ms"]}
-    return figures
+    """The times by context."""
+    names = {"decode": "token ms", "prefill": "cold ms", "engine_first_text": "first text ms", "engine_line": "line ms"}
+    return {f"{figure}_ms_{row['context']}": row[name] for row in rows for figure, name in names.items()}
 
 
 def _parse_options() -> argparse.Namespace:
@@ -160,45 +141,49 @@ def _draw_cursors(model: Path, num_cursors: int, seed: int) -> list[Cursor]:
     return cursors[:num_cursors]
 
 
-async def _measure(options: argparse.Namespace, cursors: list[Cursor], line_cursors: list[Cursor]) -> list[Answers]:
-    config = EngineConfig(
-        options.model.resolve(),
-        num_threads=options.threads,
-        dtype=options.dtype,
-        max_context_tokens=_MAX_CONTEXT_TOKENS,
-    )
-    with closing(load_engine(config)) as engine:
-        answers = await _ask_all(EngineAsker(engine), 0, cursors, line_cursors)
-    async with run_triton(config) as endpoint:
-        client = Client(endpoint.grpc_url)
-        answers += await _ask_all(GrpcAsker(client), 0, cursors, line_cursors)
-        await client.close()
-        with closing(HttpAsker(endpoint)) as asker:
-            answers += await _ask_all(asker, 1, cursors, line_cursors)
-    return answers
+def _measure(
+    engine: CompletionEngine, num_context: int, cursors: Sequence[Cursor], line_cursors: Sequence[Cursor]
+) -> Row:
+    """The medians at contexts of one length."""
+    cold, again, further, lines = [], [], [], []
+    pairs = list(zip(cursors, line_cursors, strict=True))
+    for cursor, line_cursor in track(pairs, f"{num_context} tokens"):
+        prefix = cursor.find_prefix(num_context)
+        cold.append(_ask(engine, prefix, 1, Extent.BLOCK))
+        again.append(_ask(engine, prefix, 1, Extent.BLOCK))
+        further.append(_ask(engine, prefix, 1 + _NUM_FURTHER, Extent.BLOCK))
+        lines.append(_ask(engine, line_cursor.find_prefix(num_context), _MAX_LINE_TOKENS, Extent.SINGLE_LINE))
+    return {
+        "way": "engine",
+        "context": num_context,
+        "cold ms": find_percentile((each.total_ms for each in cold), 50),
+        "again ms": find_percentile((each.total_ms for each in again), 50),
+        "token ms": find_percentile(_find_ms_per_token(again, further), 50),
+        "first text ms": find_percentile((each.first_text_ms for each in lines), 50),
+        "line ms": find_percentile((each.total_ms for each in lines), 50),
+        "line tokens": find_mean(each.stats.num_tokens for each in lines),
+        "tokens/pass": find_mean(each.stats.num_tokens / each.stats.num_forwards for each in further),
+        "tokens read": find_mean(each.stats.num_context_tokens for each in cold),
+    }
 
 
-async def _ask_all(asker: Asker, shift: int, cursors: list[Cursor], line_cursors: list[Cursor]) -> list[Answers]:
-    """Asks at contexts of each length, `shift` tokens longer."""
-    await asker.ask(_build_request("a = b", 2, Extent.BLOCK))  # a first request also opens the connection
-    found = []
-    for num_context in _CONTEXTS:
-        cold, again, further, lines = [], [], [], []
-        pairs = list(zip(cursors, line_cursors, strict=True))
-        for cursor, line_cursor in track(pairs, f"{asker.name}, {num_context} tokens"):
-            prefix = cursor.find_prefix(num_context + shift)
-            cold.append(await asker.ask(_build_request(prefix, 1, Extent.BLOCK)))
-            again.append(await asker.ask(_build_request(prefix, 1, Extent.BLOCK)))
-            further.append(await asker.ask(_build_request(prefix, 1 + _NUM_FURTHER, Extent.BLOCK)))
-            line_prefix = line_cursor.find_prefix(num_context + shift)
-            lines.append(await asker.ask(_build_request(line_prefix, _MAX_LINE_TOKENS, Extent.SINGLE_LINE)))
-        found.append(Answers(asker.name, num_context, cold, again, further, lines))
-    return found
+def _find_ms_per_token(again: Sequence[Answer], further: Sequence[Answer]) -> list[float]:
+    """What a further token costs, at each cursor where the completion goes on for long enough."""
+    return [
+        (more.total_ms - one.total_ms) / (more.stats.num_tokens - one.stats.num_tokens)
+        for one, more in zip(again, further, strict=True)
+        if more.stats.num_tokens - one.stats.num_tokens >= _MIN_FURTHER
+    ]
 
 
-def _build_request(prefix: str, max_tokens: int, extent: Extent) -> CompletionRequest:
-    """A request for text that is sent as it is generated."""
-    return CompletionRequest(prefix, max_tokens=max_tokens, extent=extent, chunks=Chunks.TOKENS)
+def _ask(engine: CompletionEngine, prefix: str, max_tokens: int, extent: Extent) -> Answer:
+    """Asks for text that is sent as it is generated."""
+    sink = _TimedSink()
+    sent_at = time.perf_counter()
+    engine.submit(CompletionRequest(prefix, max_tokens=max_tokens, extent=extent, chunks=Chunks.TOKENS), sink)
+    _, stats = sink.wait()
+    ended_at = time.perf_counter()
+    return Answer(1e3 * ((sink.first_text_at or ended_at) - sent_at), 1e3 * (ended_at - sent_at), stats)
 
 
 def _measure_healing() -> tuple[list[Row], dict[str, Value]]:
