@@ -17,6 +17,7 @@ import asyncio
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from benchmarks.corpora.cuts import GapKind, draw_gaps
@@ -32,6 +33,8 @@ from tests.support.replay import helix, neovim, vscode
 from tests.support.replay.steps import Outcome, run_replays
 
 Figures = Mapping[str, float | bool | None]
+
+_STEPS_EACH = {"neovim": 150, "helix": helix.STEPS_EACH, "vscode": vscode.STEPS_EACH}  # of a replay
 
 _BARS = {
     "neovim_mismatches": "0",
@@ -53,13 +56,13 @@ _BARS = {
 def main() -> None:
     options = _parse_options()
     parts: dict[str, Callable[[], Figures]] = {
-        "process": lambda: _measure_process(options),
+        "process": lambda: asyncio.run(_measure_process(options)),
         "server": lambda: asyncio.run(_measure_with_server(options)),
-        "neovim": lambda: _count("neovim", replay_neovim(options.neovim_steps, options.seed)),
-        "helix": lambda: _count("helix", replay_helix(options.helix_steps, options.seed)),
-        "vscode": lambda: _count("vscode", replay_vscode(options.vscode_steps, options.seed)),
+        "neovim": lambda: _replay("neovim", options.neovim_steps, options.seed),
+        "helix": lambda: _replay("helix", options.helix_steps, options.seed),
+        "vscode": lambda: _replay("vscode", options.vscode_steps, options.seed),
+        "context": lambda: _measure_context(options),
     }
-    parts["context"] = lambda: _measure_context(options)
     figures = dict(read_figures("editors"))
     for name in options.only or parts:
         figures |= parts[name]()
@@ -84,17 +87,30 @@ def _parse_options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _count(editor: str, outcome: Outcome) -> Figures:
+def _replay(editor: str, num_steps: int, seed: int) -> Figures:
+    """Random editing in a real editor, which `make bench-editors` builds. Line ends are of both kinds, in turn."""
+    with tempfile.TemporaryDirectory(prefix="midtoken-") as name:
+        folder = Path(name)
+        plays: dict[str, Callable[[Path, int, int, str], Outcome]] = {
+            "neovim": neovim.play,
+            "helix": helix.play,
+            "vscode": partial(vscode.play, folder / "extensions"),
+        }
+
+        def play(seed: int, steps: int) -> Outcome:
+            return plays[editor](folder / str(seed), seed, steps, ("\n", "\r\n")[seed % 2])
+
+        outcome = run_replays(play, num_steps, seed, _STEPS_EACH[editor])
     print(f"{editor}: {outcome.counts}", *outcome.mismatches, sep="\n\n")
     return {f"{editor}_steps": outcome.counts.steps, f"{editor}_mismatches": len(outcome.mismatches)}
 
 
-def _measure_process(options: argparse.Namespace) -> Figures:
+async def _measure_process(options: argparse.Namespace) -> Figures:
     with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
-        times_ms = measure_large_file_ms(Path(folder), options.keys, options.seed)
+        times_ms = await measure_large_file_ms(Path(folder), options.keys, options.seed)
     by_kind = {name: find_percentile(times, 99) or 0.0 for name, times in times_ms.items()}
     print("99 of 100 keys in ms:", ", ".join(f"{name}: {time_ms:.1f}" for name, time_ms in by_kind.items()))
-    return {"start_s": measure_start_s(), "key_ms_5mb_p99": max(by_kind.values())}
+    return {"start_s": await measure_start_s(), "key_ms_5mb_p99": max(by_kind.values())}
 
 
 def _measure_context(options: argparse.Namespace) -> Figures:
@@ -102,8 +118,8 @@ def _measure_context(options: argparse.Namespace) -> Figures:
     engine = load_engine(EngineConfig(options.model, num_threads=1))
     outcomes = measure_related(engine, cuts)
     engine.close()
-    new = [each for each in outcomes if each.cut.is_new]
-    known = [each for each in outcomes if not each.cut.is_new]
+    new = [each for each in outcomes if each.is_new]
+    known = [each for each in outcomes if not each.is_new]
     return {
         "num_new_names": len(new),
         "right_with_context": round(find_right_share(new, True), 4),
@@ -117,21 +133,18 @@ def _measure_context(options: argparse.Namespace) -> Figures:
 
 
 async def _measure_with_server(options: argparse.Namespace) -> Figures:
-    async with run_triton(EngineConfig(options.model.resolve(), num_threads=2)) as endpoint:
-        return await asyncio.to_thread(_measure_at, endpoint.grpc_url, options)
-
-
-def _measure_at(address: str, options: argparse.Namespace) -> Figures:
     files = list(iter_held_out())
     counts = dict.fromkeys(GapKind, options.gaps // 3)
     counts[GapKind.LINE] += options.gaps - sum(counts.values())
     gaps = draw_gaps(files, counts, options.seed)
     styled = [(indent_with(gap, STYLES[index % 3]), STYLES[index % 3]) for index, gap in enumerate(gaps)]
-    filled = fill_gaps(address, styled)
     followed = draw_gaps(files, {GapKind.IDENTIFIER: options.followed, GapKind.LINE: 0, GapKind.BLOCK: 0}, options.seed)
-    with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
-        ahead = measure_typed_ahead(address, followed, Path(folder))
-    print(f"{ahead.num_keys} keys followed a suggestion and caused {ahead.num_requests} requests")
+    async with run_triton(EngineConfig(options.model.resolve(), num_threads=2)) as endpoint:
+        filled = await fill_gaps(endpoint.grpc_url, styled)
+        with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
+            typed_ahead_share = await measure_typed_ahead(endpoint.grpc_url, followed, Path(folder))
+        texts = [file.text for file in files[:20]]
+        memory_mb = await measure_memory_mb(endpoint.grpc_url, texts, 200, options.seed)
     print(f"{sum(bool(each.text) for each in filled)} of {len(filled)} gaps have a suggestion")
     for each in filled:
         if each.repeats_suffix or each.is_indented_otherwise:
@@ -140,45 +153,9 @@ def _measure_at(address: str, options: argparse.Namespace) -> Figures:
     return {
         "suffix_repeats": sum(each.repeats_suffix for each in filled),
         "indent_mismatches": sum(each.is_indented_otherwise for each in filled),
-        "typed_ahead_share": round(ahead.share, 4),
-        "memory_mb": measure_memory_mb(address, [file.text for file in files[:20]], 200, options.seed),
+        "typed_ahead_share": round(typed_ahead_share, 4),
+        "memory_mb": memory_mb,
     }
-
-
-_ENDS = ("\n", "\r\n")  # in turn
-
-
-def replay_neovim(num_steps: int, seed: int) -> Outcome:
-    """Needs `make build/editors/nvim`."""
-    with tempfile.TemporaryDirectory(prefix="midtoken-") as name:
-        folder = Path(name)
-        return run_replays(
-            lambda seed, steps: neovim.play(folder / str(seed), seed, steps, _ENDS[seed % 2]), num_steps, seed
-        )
-
-
-def replay_helix(num_steps: int, seed: int) -> Outcome:
-    """Needs `make build/editors/hx`."""
-    with tempfile.TemporaryDirectory(prefix="midtoken-") as name:
-        folder = Path(name)
-        return run_replays(
-            lambda seed, steps: helix.play(folder / str(seed), seed, steps, _ENDS[seed % 2]),
-            num_steps,
-            seed,
-            helix.STEPS_EACH,
-        )
-
-
-def replay_vscode(num_steps: int, seed: int) -> Outcome:
-    """Needs what `make test-vscode` builds."""
-    with tempfile.TemporaryDirectory(prefix="midtoken-") as name:
-        folder = Path(name)
-        return run_replays(
-            lambda seed, steps: vscode.play(folder / "extensions", folder / str(seed), seed, steps, _ENDS[seed % 2]),
-            num_steps,
-            seed,
-            vscode.STEPS_EACH,
-        )
 
 
 if __name__ == "__main__":

@@ -28,7 +28,6 @@ except `open_…`.
 import argparse
 import asyncio
 import dataclasses
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,6 +43,7 @@ from benchmarks.measures.key_times import (
     find_key_times,
     find_mean_layers,
 )
+from benchmarks.measures.lsp_client import RECORDED_LANGUAGE_SERVER
 from benchmarks.measures.recorded_lsp import read_records
 from benchmarks.measures.replay_editor import ReplayEditor
 from benchmarks.measures.report import find_percentile, print_rows, write_report
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_RECORDED_LSP = (sys.executable, "-m", "benchmarks.measures.recorded_lsp")
 _OPEN_FIGURES = ("ghost_ms_p50", "ghost_ms_p99", "cold_ms_p50", "typed_ahead_share", "answered_share")
 
 
@@ -102,7 +101,7 @@ async def _play(options: argparse.Namespace, session: Session, max_gap_s: float 
     with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
         path = Path(folder) / "record.json"
         async with run_triton(config) as endpoint:
-            command = [*_RECORDED_LSP, "--server", endpoint.grpc_url, "--record", str(path)]
+            command = [*RECORDED_LANGUAGE_SERVER, "--server", endpoint.grpc_url, "--record", str(path)]
             editor = await ReplayEditor.start(command, session)
             pressed = await editor.play(session, max_gap_s)
             await editor.leave()

@@ -48,7 +48,7 @@ def draw_cuts(files: Iterable[SourceFile], num_identifiers: int, num_others: int
     rng = random.Random(seed)
     places: dict[str, list[tuple[SourceFile, str, int, int, int]]] = {kind: [] for kind in _KINDS}
     for file in files:
-        for kind, start, end in _iter_runs(file.text):
+        for kind, start, end in iter_runs(file.text):
             if start >= _MIN_CONTEXT_CHARS and end - start >= 2:
                 at = rng.randrange(start + 1, end)
                 places[kind].append((file, kind, start, at, end))
@@ -63,7 +63,7 @@ def draw_cuts_by_offset(files: Iterable[SourceFile], num_each: int, seed: int) -
     identifiers = [
         (file, start, end)
         for file in files
-        for kind, start, end in _iter_runs(file.text)
+        for kind, start, end in iter_runs(file.text)
         if kind == "identifier" and start >= _MIN_CONTEXT_CHARS
     ]
     return [
@@ -94,7 +94,7 @@ def _leading_run(text: str, belongs: Callable[[str], bool]) -> str:
     return text[:end]
 
 
-def _iter_runs(text: str) -> Iterator[tuple[str, int, int]]:
+def iter_runs(text: str) -> Iterator[tuple[str, int, int]]:
     """Yields (kind, start, end) of every run that Python's own tokenizer finds, in characters."""
     starts = [0]
     for line in text.splitlines(keepends=True):

@@ -3,20 +3,19 @@
 Cursors are inside names that another open file declares, in packages that the default model was not trained on.
 """
 
-import io
-import keyword
 import random
 import re
 import statistics
 import sysconfig
-import tokenize
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
+from lsprotocol.types import PositionEncodingKind, TextDocumentItem
 from rich.progress import track
 
+from benchmarks.corpora.cuts import Cut, iter_runs
+from benchmarks.corpora.sent_requests import find_position
 from inference.engine.sink import CompletionEngine, complete
 from inference.protocol.completion import CompletionRequest, Extent
 from lsp_server.context import cut_context
@@ -44,31 +43,28 @@ _MAX_TYPED_CHARS = 4
 _WINDOW_CHARS = 8192  # before the cursor, which the language server sends
 _MAX_OWNERS = 3  # a name that more files declare says nothing about one of them
 _NUM_OPEN = 4  # other files that are open
-
-
-@dataclass(frozen=True, slots=True)
-class OpenFile:
-    """A file that is open in the editor."""
-
-    path: str
-    text: str
+_MAX_KEYS = 3  # that are typed before the one that is measured
+_MAX_TOKENS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class RelatedCut:
     """A cursor inside a name, and the files of the same package that are open beside its own."""
 
-    path: str
-    prefix: str
-    name_end: str  # the part of the name after the cursor
-    suffix: str
-    open_files: tuple[OpenFile, ...]
+    cut: Cut
+    open_files: Mapping[str, str]  # path -> text
     is_new: bool  # the text before does not contain the name, and one of the open files declares it
 
-    def is_solved_by(self, completion: str) -> bool:
-        """True if the completion begins with the end of the name, and the name ends there."""
-        match = re.match(r"\w*", completion)
-        return match is not None and match[0] == self.name_end
+
+@dataclass(frozen=True, slots=True)
+class RelatedOutcome:
+    """One cut, completed with and without the text of other files. The times are those of the engine."""
+
+    is_new: bool
+    is_right_with: bool
+    is_right_without: bool
+    ms_with: float
+    ms_without: float
 
 
 def draw_related_cuts(num_new: int, num_known: int, seed: int) -> list[RelatedCut]:
@@ -86,79 +82,15 @@ def draw_related_cuts(num_new: int, num_known: int, seed: int) -> list[RelatedCu
     return cuts
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    path: str
-    start: int
-    name: str
-    owners: tuple[str, ...]  # the other files that declare the name
-    is_new: bool
-
-
-def _read_package(package: str) -> dict[str, str]:
-    root = Path(sysconfig.get_path("purelib"))
-    texts = {path.relative_to(root).as_posix(): path.read_text() for path in sorted((root / package).rglob("*.py"))}
-    return {
-        path: text
-        for path, text in texts.items()
-        if _MIN_FILE_CHARS < len(text) < _MAX_FILE_CHARS and "\f" not in text and "\r" not in text
-    }
-
-
-def _find_places(path: str, files: Mapping[str, str], declared: Mapping[str, set[str]]) -> Iterator[_Place]:
-    text = files[path]
-    for start, name in _iter_names(text):
-        before = text[max(0, start - _WINDOW_CHARS) : start]
-        is_new = re.search(rf"\b{name}\b", before) is None
-        owners = tuple(other for other in files if other != path and name in declared[other])
-        if start > _MIN_FILE_CHARS and (not is_new or 0 < len(owners) <= _MAX_OWNERS):
-            yield _Place(path, start, name, owners, is_new)
-
-
-def _iter_names(text: str) -> Iterator[tuple[int, str]]:
-    starts = [0]
-    for line in text.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
-    try:
-        tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
-    except (tokenize.TokenError, SyntaxError):
-        return
-    for token in tokens:
-        is_name = token.type == tokenize.NAME and not keyword.iskeyword(token.string)
-        if is_name and len(token.string) >= _MIN_NAME_CHARS:
-            yield starts[token.start[0] - 1] + token.start[1], token.string
-
-
-def _cut(place: _Place, files: Mapping[str, str], rng: random.Random) -> RelatedCut:
-    text = files[place.path]
-    num_typed = rng.randint(1, min(_MAX_TYPED_CHARS, len(place.name) - 1))
-    others = [path for path in files if path != place.path and path not in place.owners]
-    paths = [rng.choice(place.owners)] if place.is_new else []
-    paths += rng.sample(others, min(len(others), _NUM_OPEN - len(paths)))
-    rng.shuffle(paths)
-    at, end = place.start + num_typed, place.start + len(place.name)
-    open_files = tuple(OpenFile(path, files[path]) for path in paths)
-    return RelatedCut(place.path, text[:at], text[at:end], text[end:], open_files, place.is_new)
-
-
-_MAX_KEYS = 3  # that are typed before the one that is measured
-_MAX_TOKENS = 16
-
-
-@dataclass(frozen=True, slots=True)
-class RelatedOutcome:
-    """One cut, completed with and without the text of other files. The times are those of the engine."""
-
-    cut: RelatedCut
-    is_right_with: bool
-    is_right_without: bool
-    ms_with: float
-    ms_without: float
-
-
 def measure_related(engine: CompletionEngine, cuts: Sequence[RelatedCut]) -> list[RelatedOutcome]:
     """Completes at each cut after each of the last keys before it, as the language server would ask."""
-    return [_measure(engine, cut, str(number)) for number, cut in enumerate(track(cuts, "completing"))]
+    outcomes = []
+    for number, each in enumerate(track(cuts, "completing")):
+        text_without, ms_without = _type(engine, each, RelatedText(max_bytes=0), f"without {number}")
+        text_with, ms_with = _type(engine, each, RelatedText(), f"with {number}")
+        rights = each.cut.is_solved_by(text_with), each.cut.is_solved_by(text_without)
+        outcomes.append(RelatedOutcome(each.is_new, *rights, ms_with, ms_without))
+    return outcomes
 
 
 def find_right_share(outcomes: Iterable[RelatedOutcome], with_related: bool) -> float:
@@ -166,22 +98,53 @@ def find_right_share(outcomes: Iterable[RelatedOutcome], with_related: bool) -> 
     return statistics.mean(each.is_right_with if with_related else each.is_right_without for each in outcomes)
 
 
-def _measure(engine: CompletionEngine, cut: RelatedCut, name: str) -> RelatedOutcome:
-    text_without, ms_without = _type(engine, cut, RelatedText(max_bytes=0), f"without {name}")
-    text_with, ms_with = _type(engine, cut, RelatedText(), f"with {name}")
-    return RelatedOutcome(cut, cut.is_solved_by(text_with), cut.is_solved_by(text_without), ms_with, ms_without)
+@dataclass(frozen=True, slots=True)
+class _Place:
+    path: str
+    start: int
+    end: int  # of the name
+    owners: tuple[str, ...]  # the other files that declare the name
+    is_new: bool
 
 
-def _type(engine: CompletionEngine, cut: RelatedCut, related: RelatedText, tenant: str) -> tuple[str, float]:
+def _read_package(package: str) -> dict[str, str]:
+    root = Path(sysconfig.get_path("purelib"))
+    texts = {path.relative_to(root).as_posix(): path.read_text() for path in sorted((root / package).rglob("*.py"))}
+    return {path: text for path, text in texts.items() if _MIN_FILE_CHARS < len(text) < _MAX_FILE_CHARS}
+
+
+def _find_places(path: str, files: Mapping[str, str], declared: Mapping[str, set[str]]) -> Iterator[_Place]:
+    text = files[path]
+    for kind, start, end in iter_runs(text):
+        if kind == "identifier" and start > _MIN_FILE_CHARS and end - start >= _MIN_NAME_CHARS:
+            name = text[start:end]
+            is_new = re.search(rf"\b{name}\b", text[max(0, start - _WINDOW_CHARS) : start]) is None
+            owners = tuple(other for other in files if other != path and name in declared[other])
+            if not is_new or 0 < len(owners) <= _MAX_OWNERS:
+                yield _Place(path, start, end, owners, is_new)
+
+
+def _cut(place: _Place, files: Mapping[str, str], rng: random.Random) -> RelatedCut:
+    text, start, end = files[place.path], place.start, place.end
+    at = start + rng.randint(1, min(_MAX_TYPED_CHARS, end - start - 1))
+    others = [path for path in files if path != place.path and path not in place.owners]
+    paths = [rng.choice(place.owners)] if place.is_new else []
+    paths += rng.sample(others, min(len(others), _NUM_OPEN - len(paths)))
+    rng.shuffle(paths)
+    cut = Cut("identifier", place.path, text[:at], text[at:end], text[end:], at - start)
+    return RelatedCut(cut, {path: files[path] for path in paths}, place.is_new)
+
+
+def _type(engine: CompletionEngine, related_cut: RelatedCut, related: RelatedText, tenant: str) -> tuple[str, float]:
     """Returns the completion at the cut, and how long it took after the keys before it."""
-    others = [_open(file.path, file.text) for file in cut.open_files]
+    cut = related_cut.cut
+    others = [_open(path, text) for path, text in related_cut.open_files.items()]
     line = cut.prefix[cut.prefix.rfind("\n") + 1 :]
     text, total_ms = "", 0.0
     for num_missing in range(min(_MAX_KEYS, len(line)), -1, -1):
         prefix = cut.prefix[: len(cut.prefix) - num_missing]
         document = _open(cut.path, prefix + cut.suffix)
-        position = Position(prefix.count("\n"), len(prefix) - (prefix.rfind("\n") + 1))
-        context = cut_context(document, position, Settings())
+        context = cut_context(document, find_position(prefix, len(prefix)), Settings())
         request = CompletionRequest(
             related.add(context, document, others),
             suffix=context.suffix,

@@ -1,9 +1,8 @@
 """Suggestions of the language server in gaps: what they leave in the buffer, and whether following them asks again."""
 
+import asyncio
 import dataclasses
 import re
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +10,13 @@ from pathlib import Path
 from rich.progress import track
 
 from benchmarks.corpora.cuts import Gap, GapKind
-from benchmarks.measures.lsp_wire import LANGUAGE_SERVER, LspWire, Offer
+from benchmarks.measures.lsp_client import LANGUAGE_SERVER, RECORDED_LANGUAGE_SERVER, LspClient, Offer
 from benchmarks.measures.recorded_lsp import read_records
 
 _INDENT = 4  # columns, of the held-out files
 STYLES = ("    ", "\t", "  ")
+_MAX_KEYS = 40
+_EXTENTS = {GapKind.BLOCK: "block"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,31 +61,67 @@ def indent_with(gap: Gap, unit: str) -> Gap:
     return Gap(gap.kind, prefix, middle, suffix)
 
 
-def fill_gaps(address: str, gaps: Sequence[tuple[Gap, str]]) -> list[Inserted]:
+async def fill_gaps(address: str, gaps: Sequence[tuple[Gap, str]]) -> list[Inserted]:
     """Returns what the language server offers for each gap and the unit of its file's indentation."""
-    wires = {
-        extent: LspWire([*LANGUAGE_SERVER, "--server", address], {"extent": extent}) for extent in ("auto", "block")
-    }
+    command = [*LANGUAGE_SERVER, "--server", address]
+    clients = {extent: await LspClient.start(command, {"extent": extent}) for extent in ("auto", "block")}
     filled = [
-        _fill(wires["block" if gap.kind is GapKind.BLOCK else "auto"], f"file:///project/{number}.py", gap, unit)
+        await _fill(
+            clients["block" if gap.kind is GapKind.BLOCK else "auto"], f"file:///project/{number}.py", gap, unit
+        )
         for number, (gap, unit) in enumerate(track(gaps, "completing"))
     ]
-    for wire in wires.values():
-        wire.leave()
+    for client in clients.values():
+        await client.leave()
     return filled
 
 
-def _fill(wire: LspWire, uri: str, gap: Gap, unit: str) -> Inserted:
+async def _fill(client: LspClient, uri: str, gap: Gap, unit: str) -> Inserted:
     """Asks until the answer is the same twice, since the first is only the first line of several."""
-    wire.open(uri, gap.prefix + gap.suffix)
-    line, character = gap.prefix.count("\n"), len(gap.prefix) - gap.prefix.rfind("\n") - 1
-    offers, before = wire.complete(uri, line, character), None
+    client.open(uri, gap.prefix + gap.suffix)
+    line, character = _find_cursor(gap)
+    offers, before = await client.complete(uri, line, character), None
     while offers is None or (offers and offers != before):
-        time.sleep(0.05)
-        before, offers = offers, wire.complete(uri, line, character)
-    wire.close(uri)
+        await asyncio.sleep(0.05)
+        before, offers = offers, await client.complete(uri, line, character)
+    client.close(uri)
     offer = offers[0] if offers else Offer("", 0)
     return Inserted(gap, unit, offer.text, gap.suffix[: offer.num_replaced])
+
+
+async def measure_typed_ahead(address: str, gaps: Sequence[Gap], folder: Path) -> float:
+    """Types what is suggested at the cursor of each gap, up to its last character.
+
+    Returns the share of these keys that caused no request to the completion server.
+    """
+    record = folder / "record.json"
+    client = await LspClient.start([*RECORDED_LANGUAGE_SERVER, "--server", address, "--record", str(record)])
+    await client.wait_for_server("file:///project/warm_up.py")
+    num_keys = sum([await _follow(client, f"file:///project/{number}.py", gap) for number, gap in enumerate(gaps)])
+    await client.leave()
+    num_requests = len(read_records(record)) - 1 - len(gaps)
+    print(f"{num_keys} keys followed a suggestion and caused {num_requests} requests")
+    return 1 - num_requests / num_keys
+
+
+async def _follow(client: LspClient, uri: str, gap: Gap) -> int:
+    """Returns the number of keys."""
+    client.open(uri, gap.prefix + gap.suffix)
+    line, character = _find_cursor(gap)
+    shown = await client.complete(uri, line, character)
+    for num_keys in range(_MAX_KEYS):
+        if not shown or len(shown[0].text) < 2:
+            return num_keys
+        key = shown[0].text[0]
+        edit = client.build_edit(uri, (line, character), (line, character), key)
+        line, character = (line + 1, 0) if key == "\n" else (line, character + 1)
+        shown = await client.complete(uri, line, character, edit)
+    return _MAX_KEYS
+
+
+def _find_cursor(gap: Gap) -> tuple[int, int]:
+    """The line and the character."""
+    return gap.prefix.count("\n"), len(gap.prefix) - gap.prefix.rfind("\n") - 1
 
 
 def _indent_line(line: str, unit: str) -> str:
@@ -94,49 +131,3 @@ def _indent_line(line: str, unit: str) -> str:
 
 def _find_indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]
-
-
-_RECORDED_LSP = (sys.executable, "-m", "benchmarks.measures.recorded_lsp")
-_MAX_KEYS = 40
-_WARM_UP = "file:///project/warm_up.py"
-
-
-@dataclass(frozen=True, slots=True)
-class TypedAhead:
-    """Keys that followed a suggestion, without its last character, and the requests that they caused."""
-
-    num_keys: int
-    num_requests: int
-
-    @property
-    def share(self) -> float:
-        """The share of the keys that caused no request."""
-        return 1 - self.num_requests / self.num_keys
-
-
-def measure_typed_ahead(address: str, gaps: Sequence[Gap], folder: Path) -> TypedAhead:
-    """Types what is suggested at the cursor of each gap, up to its last character."""
-    record = folder / "record.json"
-    wire, num_keys = LspWire([*_RECORDED_LSP, "--server", address, "--record", str(record)]), 0
-    wire.open(_WARM_UP, "")
-    while wire.complete(_WARM_UP, 0, 0) is None:  # it connects
-        time.sleep(0.1)
-    for number, gap in enumerate(gaps):
-        num_keys += _follow(wire, f"file:///project/{number}.py", gap)
-    wire.leave()
-    return TypedAhead(num_keys, len(read_records(record)) - 1 - len(gaps))
-
-
-def _follow(wire: LspWire, uri: str, gap: Gap) -> int:
-    """Returns the number of keys."""
-    wire.open(uri, gap.prefix + gap.suffix)
-    line, character = gap.prefix.count("\n"), len(gap.prefix) - gap.prefix.rfind("\n") - 1
-    shown = wire.complete(uri, line, character)
-    for num_keys in range(_MAX_KEYS):
-        if not shown or len(shown[0].text) < 2:
-            return num_keys
-        key = shown[0].text[0]
-        wire.insert(uri, line, character, key)
-        line, character = (line + 1, 0) if key == "\n" else (line, character + 1)
-        shown = wire.complete(uri, line, character)
-    return _MAX_KEYS
