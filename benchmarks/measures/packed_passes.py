@@ -7,7 +7,7 @@ import torch
 
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
-from inference.model.pytorch.pool import SequenceCache
+from inference.model.pytorch.pool import TorchSequenceCache
 from inference.model.pytorch.runner import Runner
 
 _PARENTS = (None, 0, None, 2, 2)  # of the branches of each tree
@@ -28,7 +28,7 @@ class Answer:
 class CachedSequence:
     """A sequence in the product's cache, and its tokens."""
 
-    cache: SequenceCache
+    cache: TorchSequenceCache
     token_ids: tuple[int, ...] = ()
 
     def fork(self) -> "CachedSequence":

@@ -1,4 +1,7 @@
-"""Random forward passes over sequences that share a pool, and their attention computed row by row."""
+"""Random forward passes over sequences that share a pool, and their attention computed row by row.
+
+`attend_plainly` is an attention kernel in plain torch.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,7 +12,8 @@ import numpy as np
 import torch
 
 from inference.healing.token_tree import TokenTree
-from inference.model.pytorch.pool import LayerShape, Planes, Segment, SequenceCache, StoredToken, TokenPool
+from inference.model.pytorch.attention import PackedPass
+from inference.model.pytorch.pool import LayerShape, Segment, StoredToken, TokenPool, TorchSequenceCache
 from inference.model.pytorch.transformers_hook import PassAttention, Reach, ScoreRule
 
 REACHES = {
@@ -52,17 +56,17 @@ class TestPass:
     key: torch.Tensor  # [num_kv_heads, num_rows, key_dim]
     value: torch.Tensor
     sinks: torch.Tensor  # [num_heads]
-    holders: Sequence[SequenceCache | StoredToken]  # of the slots
+    holders: Sequence[TorchSequenceCache | StoredToken]  # of the slots
 
 
 def build_pass(seed: int, shape: PassShape = PassShape()) -> TestPass:  # frozen
     """Sequences with random kept tokens in random slots, each with a random tree; some have stored branches."""
     random, generator = Random(seed), torch.Generator().manual_seed(seed)
     pool = TokenPool([LayerShape(shape.num_kv_heads, shape.key_dim, shape.value_dim)], shape.dtype, torch.device("cpu"))
-    holders: list[SequenceCache | StoredToken] = []
+    holders: list[TorchSequenceCache | StoredToken] = []
     segments = []
     for _ in range(shape.num_sequences):
-        cache = SequenceCache(pool)
+        cache = TorchSequenceCache(pool)
         _read(cache, random.randint(0, shape.max_kept))
         if holders and random.random() < 0.4:
             cache = _choose_cache(random, holders).fork()
@@ -76,7 +80,7 @@ def build_pass(seed: int, shape: PassShape = PassShape()) -> TestPass:  # frozen
         _scatter(pool, random, holders)
     num_rows = sum(segment.num_rows for segment in segments)
     with torch.inference_mode():
-        for plane in pool.planes.find(0):
+        for plane in pool.find(0):
             plane.copy_(torch.randn(plane.shape, generator=generator))
         draw = [
             torch.randn(heads, num_rows, dim, generator=generator).to(shape.dtype)
@@ -92,7 +96,7 @@ def build_pass(seed: int, shape: PassShape = PassShape()) -> TestPass:  # frozen
 
 @torch.inference_mode()
 def check_pass(
-    build: Callable[[Sequence[Segment], torch.device], PassAttention],
+    build: Callable[[Sequence[Segment]], PassAttention],
     test: TestPass,
     reach: Reach,
     *,
@@ -102,8 +106,7 @@ def check_pass(
 ) -> None:
     """Asserts that the attention of the pass is what each row alone gives, computed in float64."""
     sinks = test.sinks if has_sinks else None
-    attention = build(test.segments, torch.device("cpu"))
-    out = attention.attend(0, test.query, test.key, test.value, ScoreRule(reach, _SCALE, softcap, sinks))
+    out = build(test.segments)(0, test.query, test.key, test.value, ScoreRule(reach, _SCALE, softcap, sinks))
     expected = compute_slowly(test, reach, softcap, sinks)
     torch.testing.assert_close(out.double(), expected, rtol=tolerance, atol=tolerance)
 
@@ -130,8 +133,8 @@ def compute_slowly(test: TestPass, reach: Reach, softcap: float | None, sinks: t
 def _gather(test: TestPass, segment: Segment, first_row: int) -> list[torch.Tensor]:
     """The keys and the values of a segment in the order of its key slots, with those of the new rows."""
     found = []
-    assert isinstance(segment.planes, Planes)
-    for plane, new in zip(segment.planes.find(0), (test.key, test.value), strict=True):
+    assert isinstance(segment.pool, TokenPool)
+    for plane, new in zip(segment.pool.find(0), (test.key, test.value), strict=True):
         states = plane[:, segment.key_slots].clone()
         for row, slot in enumerate(segment.new_slots):
             [place] = np.flatnonzero(segment.key_slots == slot)
@@ -141,15 +144,39 @@ def _gather(test: TestPass, segment: Segment, first_row: int) -> list[torch.Tens
 
 
 def _sees(segment: Segment, row: int, key: int, reach: Reach) -> bool:
-    own, other = int(segment.positions[row]), int(segment.key_positions[key])
-    if reach.chunk is not None and own // reach.chunk != other // reach.chunk:
-        return False
-    if reach.window is not None and own - other >= reach.window:
-        return False
-    return segment.visible is None or key < segment.num_open or bool(segment.visible[row, key - segment.num_open])
+    is_visible = segment.visible is None or key < segment.num_open or segment.visible[row, key - segment.num_open]
+    return bool(is_visible) and _is_near(int(segment.positions[row]), int(segment.key_positions[key]), reach)
 
 
-def _read(cache: SequenceCache, num_tokens: int) -> None:
+def _is_near(own: int, other: int, reach: Reach) -> bool:
+    if reach.chunk is not None:
+        return own // reach.chunk == other // reach.chunk
+    return reach.window is None or own - other < reach.window
+
+
+def attend_plainly(
+    packed: PackedPass, keys: torch.Tensor, values: torch.Tensor, query: torch.Tensor, rule: ScoreRule
+) -> torch.Tensor:
+    """Attention of each row of each tile by itself, from nothing but what a kernel gets."""
+    group = query.shape[0] // keys.shape[0]
+    out = query.new_full((query.shape[1], query.shape[0], values.shape[2]), torch.nan)
+    for first_row, num_rows, first_key, end, _, num_open, first_word, num_words in packed.tiles.tolist():
+        slots = packed.key_slots[first_key : first_key + end]
+        places = packed.key_positions[first_key : first_key + end].tolist()
+        for row in range(num_rows):
+            words = packed.bits[first_word + row * num_words :][:num_words].tolist()
+            bits = [1] * num_open + [(words[at // 64] >> (at % 64)) & 1 for at in range(end - num_open)]
+            own = int(packed.positions[first_row + row])
+            sees = [bool(bits[key]) and _is_near(own, places[key], rule.reach) for key in range(end)]
+            for head in range(query.shape[0]):
+                scores = keys[head // group, slots][sees] @ query[head, first_row + row] * rule.scale
+                if rule.softcap is not None:
+                    scores = (scores / rule.softcap).tanh() * rule.softcap
+                out[first_row + row, head] = torch.softmax(scores, dim=0) @ values[head // group, slots][sees]
+    return out
+
+
+def _read(cache: TorchSequenceCache, num_tokens: int) -> None:
     if num_tokens:
         tree = TokenTree((0,) * num_tokens)
         cache.reserve(num_tokens)
@@ -157,7 +184,7 @@ def _read(cache: SequenceCache, num_tokens: int) -> None:
         cache.keep(tree, None)
 
 
-def _copy_branches(cache: SequenceCache, random: Random) -> list[StoredToken]:
+def _copy_branches(cache: TorchSequenceCache, random: Random) -> list[StoredToken]:
     """Branches that a pass has read before, one below the other."""
     parents = (None, 0, 1)[: random.randint(1, 3)]
     tree = TokenTree((), (0,) * len(parents), parents)
@@ -177,13 +204,13 @@ def _draw_tree(random: Random, stored: Sequence[StoredToken]) -> TokenTree:
     return TokenTree(chain, (0,) * len(parents), tuple(parents))
 
 
-def _choose_cache(random: Random, holders: Sequence[SequenceCache | StoredToken]) -> SequenceCache:
-    return random.choice([holder for holder in holders if isinstance(holder, SequenceCache)])
+def _choose_cache(random: Random, holders: Sequence[TorchSequenceCache | StoredToken]) -> TorchSequenceCache:
+    return random.choice([holder for holder in holders if isinstance(holder, TorchSequenceCache)])
 
 
-def _scatter(pool: TokenPool, random: Random, holders: list[SequenceCache | StoredToken]) -> None:
+def _scatter(pool: TokenPool, random: Random, holders: list[TorchSequenceCache | StoredToken]) -> None:
     """Frees some slots and holds others, so that the next sequence gets slots that do not follow each other."""
-    cache, tree = SequenceCache(pool), TokenTree((), (0,) * 9, (None,) * 9)
+    cache, tree = TorchSequenceCache(pool), TokenTree((), (0,) * 9, (None,) * 9)
     cache.reserve(tree.num_rows)
     cache.build_segment(tree)
     holders += random.sample(cache.copy_branches(tree), k=4)

@@ -23,15 +23,15 @@ class ChoiceCase:
     vocabulary: Vocabulary
     trie: Trie
     ranks: TokenRanks
-    rows: list[torch.Tensor]  # on the CPU
+    rows: list[torch.Tensor]
     questions: list[Question]
     draws: list[Draw]
     edges: list[Edge]
 
     def find_scores(self, scorer: Scorer) -> Scores:
-        """The scorer's answers, on the device of `ranks`."""
-        rows = [row.to(self.ranks.device) for row in self.rows]
-        return find_scores(scorer, build_batch(rows, self.questions, self.draws, self.edges, device=self.ranks.device))
+        """The scorer's answers."""
+        batch = build_batch(self.rows, self.questions, self.draws, self.edges, device=self.ranks.device)
+        return find_scores(scorer, batch)
 
 
 def make_vocabulary(num_logits: int, seed: int = 0, num_gaps: int = 5) -> tuple[Vocabulary, Trie]:
@@ -54,14 +54,22 @@ def make_rows(num_rows: int, num_logits: int, dtype: torch.dtype, scale: float, 
     return [torch.from_numpy(row).to(dtype) for row in logits]
 
 
+def build_case(dtype: torch.dtype, num_logits: int = 60, chunk_size: int = 16) -> ChoiceCase:
+    """Two rows, with a question about each: of all tokens, and of an interval."""
+    vocabulary, trie = make_vocabulary(num_logits)
+    ranks = TokenRanks(vocabulary, trie, torch.device("cpu"), chunk_size)
+    questions = [Question(0, ranks.all_tokens), Question(1, Interval(3, trie.num_tokens // 2))]
+    return ChoiceCase(vocabulary, trie, ranks, make_rows(2, num_logits, dtype, 1.5), questions, [], [])
+
+
 @st.composite
-def choice_cases(draw: st.DrawFn, dtypes: tuple[torch.dtype, ...], device: str = "cpu") -> ChoiceCase:
+def choice_cases(draw: st.DrawFn, dtypes: tuple[torch.dtype, ...]) -> ChoiceCase:
     """Cases with every kind of question. The lengths of rows are mostly no multiples of a chunk."""
     seed = draw(st.integers(0, 10_000))
     num_logits = draw(st.integers(1, 400))
     chunk_size = draw(st.sampled_from([32, 64, 256]))
     vocabulary, trie = make_vocabulary(num_logits, seed, draw(st.sampled_from([0, 5, 100])))
-    ranks = TokenRanks(vocabulary, trie, torch.device(device), chunk_size)
+    ranks = TokenRanks(vocabulary, trie, torch.device("cpu"), chunk_size)
     rows = make_rows(2, num_logits, draw(st.sampled_from(dtypes)), draw(st.sampled_from([0.0, 0.3, 4.0, 1e4])), seed)
     questions = draw(st.lists(_questions(trie, ranks), min_size=1, max_size=4))
     draws = [

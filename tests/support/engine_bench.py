@@ -19,7 +19,7 @@ from inference.engine.token_sequence import TokenSequence
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
 from inference.model.pytorch.loader import load_torch_runner
-from inference.model.pytorch.pool import SequenceCache, StoredToken
+from inference.model.pytorch.pool import StoredToken, TorchSequenceCache
 from inference.model.pytorch.runner import Runner, TorchModel
 from inference.model.pytorch.sampler import build_sampler
 from inference.protocol.completion import CompletionRequest, Extent
@@ -30,7 +30,7 @@ from tests.support.toys import ToyTokenizer, build_prompts, toy_tokenizer
 UNBOUNDED = Extent.BLOCK  # after a prefix without indentation, nothing ends a block
 
 
-class WatchedCache(SequenceCache):
+class WatchedCache(TorchSequenceCache):
     """A cache that records which tokens it keeps, and fails when the test says so."""
 
     owner: "WatchedRunner"
@@ -83,7 +83,7 @@ class WatchedRunner(Runner):
         self.before_forward: Callable[[], None] = lambda: None
         self.before_cache: Callable[[str], None] = lambda _: None  # before a method of a cache that needs memory
 
-    def new_cache(self, num_tokens: int = 256) -> SequenceCache:
+    def new_cache(self, num_tokens: int = 256) -> TorchSequenceCache:
         cache = WatchedCache(self._pool, num_tokens)
         cache.owner, cache.token_ids = self, []
         self.caches.append(cache)

@@ -5,10 +5,10 @@ type. `PooledAttention` has one write to the pool and one call of a kernel for e
 sequences. All that the kernel must know of the segments is computed once for the pass, and copied at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from itertools import accumulate
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,29 +16,21 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from inference.model.pytorch.device import copy_together
-from inference.model.pytorch.pool import Segment, Slots
+from inference.model.pytorch.pool import Segment
 from inference.model.pytorch.transformers_hook import Reach, ScoreRule
 
+_MAX_STACKED_ROWS = 64  # of one tile: rows times the query heads that share keys
+_MIN_STACKED_ROWS = 16
+_WORD_BITS = 64
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Placed:
-    """A segment of a pass, with its arrays on the device."""
-
-    segment: Segment
-    rows: slice  # of all rows of the pass
-    new_slots: torch.Tensor  # [num_rows] int64
-    key_slots: torch.Tensor | slice  # [num_keys] int64; a slice if they follow each other
-    visible: torch.Tensor | None  # [num_rows, num_keys] bool; None: every row sees every key
-    positions: torch.Tensor  # [num_rows] int64
-    key_positions: torch.Tensor  # [num_keys] int64
+_Integers = npt.NDArray[np.int64]
 
 
 class SegmentAttention:
     """The attention of one forward pass, segment by segment."""
 
     def __init__(self, segments: Sequence[Segment], device: torch.device) -> None:
-        ends = accumulate((segment.num_rows for segment in segments), initial=0)
-        self._placed = [_place(segment, first, device) for segment, first in zip(segments, ends, strict=False)]
+        self._segments = [_DeviceSegment(segment, device) for segment in segments]
 
     def attend(
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: ScoreRule
@@ -46,69 +38,69 @@ class SegmentAttention:
         """Attention of each segment's rows to its keys. Returns [num_rows, num_heads, value_dim].
 
         `query`: [num_heads, num_rows, key_dim]; `key`, `value`: [num_kv_heads, num_rows, dim], of the new rows, which
-        are stored first. Query heads that share keys are stacked as further rows, so that the keys are not copied for
-        each head.
+        are stored first.
         """
-        num_heads, num_kv_heads = query.shape[0], key.shape[0]
-        group = num_heads // num_kv_heads
-        outputs = []
-        for placed in self._placed:
-            num_rows = placed.segment.num_rows
-            keys, values = _store(placed, layer, key[:, placed.rows], value[:, placed.rows])
-            stacked = query[:, placed.rows].reshape(num_kv_heads, group * num_rows, query.shape[2])
-            mask = _narrow(placed, rule.reach)
-            if mask is not None and group > 1:
-                mask = mask.repeat(group, 1)
-            if rule.softcap is None and rule.sinks is None:
-                args = stacked[None], keys[None], values[None]
-                out = scaled_dot_product_attention(*args, attn_mask=mask, scale=rule.scale)
-            else:
-                out = _attend_by_scores(stacked, keys, values, mask, rule)
-            outputs.append(out.reshape(num_heads, num_rows, value.shape[2]))
+        sizes = [each.segment.num_rows for each in self._segments]
+        parts = (torch.split(states, sizes, dim=1) for states in (query, key, value))
+        outputs = [each.attend(layer, *own, rule) for each, *own in zip(self._segments, *parts, strict=True)]
         return torch.cat(outputs, dim=1).transpose(0, 1).contiguous()
 
 
-def _place(segment: Segment, first_row: int, device: torch.device) -> _Placed:
-    rows = slice(first_row, first_row + segment.num_rows)
-    new_slots, positions, key_positions = (
-        torch.from_numpy(array).to(device) for array in (segment.new_slots, segment.positions, segment.key_positions)
-    )
-    visible = None
-    if segment.visible is not None:
-        is_open = np.ones((segment.num_rows, segment.num_open), dtype=np.bool_)
-        visible = torch.from_numpy(np.concatenate([is_open, segment.visible], axis=1)).to(device)
-    key_slots = _find_slice(segment.key_slots)
-    placed_slots = torch.from_numpy(segment.key_slots).to(device) if key_slots is None else key_slots
-    return _Placed(segment, rows, new_slots, placed_slots, visible, positions, key_positions)
+class _DeviceSegment:
+    """A segment of a pass, with its arrays on the device."""
 
+    def __init__(self, segment: Segment, device: torch.device) -> None:
+        self.segment = segment
+        arrays = segment.new_slots, segment.key_slots, segment.positions, segment.key_positions
+        self._new_slots, key_slots, self._positions, self._key_positions = (
+            torch.from_numpy(array).to(device) for array in arrays
+        )
+        is_slice = bool((np.diff(segment.key_slots) == 1).all())  # a slice is not copied
+        first = int(segment.key_slots[0])
+        self._key_slots = slice(first, first + len(key_slots)) if is_slice else key_slots
+        self._visible: torch.Tensor | None = None  # [num_rows, num_keys] bool; None: every row sees every key
+        if segment.visible is not None:
+            is_open = np.ones((segment.num_rows, segment.num_open), dtype=np.bool_)
+            self._visible = torch.from_numpy(np.concatenate([is_open, segment.visible], axis=1)).to(device)
 
-def _find_slice(slots: Slots) -> slice | None:
-    """The slots as a slice, if each follows the one before."""
-    if len(slots) == 0 or (np.diff(slots) != 1).any():
-        return None
-    return slice(int(slots[0]), int(slots[-1]) + 1)
+    def attend(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: ScoreRule
+    ) -> torch.Tensor:
+        """Returns [num_heads, num_rows, value_dim].
 
+        Query heads that share keys are stacked as further rows, so that the keys are not copied for each head.
+        """
+        num_heads, num_rows, key_dim = query.shape
+        group = num_heads // len(key)
+        keys, values = self._store(layer, key, value)
+        stacked = query.reshape(len(key), group * num_rows, key_dim)
+        mask = self._find_mask(rule.reach)
+        if mask is not None and group > 1:
+            mask = mask.repeat(group, 1)
+        if rule.softcap is None and rule.sinks is None:
+            args = stacked[None], keys[None], values[None]
+            out = scaled_dot_product_attention(*args, attn_mask=mask, scale=rule.scale)
+        else:
+            out = _attend_by_scores(stacked, keys, values, mask, rule)
+        return out.reshape(num_heads, num_rows, value.shape[2])
 
-def _store(placed: _Placed, layer: int, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Stores the new rows of one layer; returns all keys and values that the segment's rows may see."""
-    if placed.segment.planes is None:
-        return key, value
-    found = []
-    for plane, new in zip(placed.segment.planes.find(layer), (key, value), strict=True):
-        plane.index_copy_(1, placed.new_slots, new)
-        slots = placed.key_slots
-        found.append(plane[:, slots] if isinstance(slots, slice) else plane.index_select(1, slots))
-    return found[0], found[1]
+    def _store(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Stores the new rows of one layer; returns all keys and values that the segment's rows may see."""
+        if self.segment.pool is None:
+            return key, value
+        keys, values = self.segment.pool.find(layer)
+        keys.index_copy_(1, self._new_slots, key)
+        values.index_copy_(1, self._new_slots, value)
+        return keys[:, self._key_slots], values[:, self._key_slots]
 
-
-def _narrow(placed: _Placed, reach: Reach) -> torch.Tensor | None:
-    """The segment's mask, without the keys that are out of reach of their row."""
-    num_keys = len(placed.segment.key_slots)
-    if reach.num_tokens is None or (reach.chunk is None and num_keys <= reach.num_tokens):
-        return placed.visible
-    rows, keys = placed.positions[:, None], placed.key_positions[None]
-    is_near = rows - keys < reach.num_tokens if reach.chunk is None else rows // reach.chunk == keys // reach.chunk
-    return is_near if placed.visible is None else is_near & placed.visible
+    def _find_mask(self, reach: Reach) -> torch.Tensor | None:
+        """The segment's mask, without the keys that are out of reach of their row."""
+        num_keys = len(self.segment.key_slots)
+        if reach.num_tokens is None or (reach.chunk is None and num_keys <= reach.num_tokens):
+            return self._visible
+        rows, keys = self._positions[:, None], self._key_positions[None]
+        is_near = rows - keys < reach.num_tokens if reach.chunk is None else rows // reach.chunk == keys // reach.chunk
+        return is_near if self._visible is None else is_near & self._visible
 
 
 def _attend_by_scores(
@@ -132,11 +124,17 @@ def _attend_by_scores(
     return scores.softmax(dim=2)[:, :, : keys.shape[1]].to(values.dtype) @ values
 
 
-_MAX_STACKED_ROWS = 64  # of one tile: rows times the query heads that share keys
-_MIN_STACKED_ROWS = 16
-_WORD_BITS = 64
+class Tile(IntEnum):
+    """The columns of `PackedPass.tiles`. A tile is some rows of one segment, which a kernel works on together."""
 
-_Integers = npt.NDArray[np.int64]
+    FIRST_ROW = 0
+    NUM_ROWS = 1
+    FIRST_KEY = 2  # of the segment, among the keys of all segments
+    NUM_KEYS = 3  # after these keys of the segment, no row of the tile sees one
+    LEAST_POSITION = 4  # of its rows
+    NUM_OPEN = 5  # how many of the segment's first keys all rows see
+    FIRST_WORD = 6  # of the mask's words of its first row
+    NUM_WORDS = 7  # of a row
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,31 +143,18 @@ class PackedPass:
 
     rows_per_tile: int
     max_keys: int  # of a tile
-    tiles: torch.Tensor  # [num_tiles, 8]
+    tiles: torch.Tensor  # [num_tiles, len(Tile)]
     positions: torch.Tensor  # [num_rows]
     new_slots: torch.Tensor  # [num_rows]
     key_slots: torch.Tensor  # of all segments
     key_positions: torch.Tensor  # of all segments
     bits: torch.Tensor  # of all segments: a line of words for each row, a bit for each key that not all rows see
 
-    @property
-    def num_tiles(self) -> int:
-        """How many tiles there are."""
-        return len(self.tiles)
 
-
-class AttentionKernel(Protocol):
-    """Computes the attention of a packed pass."""
-
-    def attend(
-        self, packed: PackedPass, keys: torch.Tensor, values: torch.Tensor, query: torch.Tensor, rule: ScoreRule
-    ) -> torch.Tensor:
-        """Returns [num_rows, num_heads, value_dim].
-
-        `keys`, `values`: [num_kv_heads, capacity, dim], with the keys and values of the new rows; `query`: [num_heads,
-        num_rows, key_dim].
-        """
-        ...
+# Computes the attention of a packed pass, [num_rows, num_heads, value_dim], from
+# - the keys and the values of the pool, [num_kv_heads, capacity, dim], with those of the new rows
+# - the queries, [num_heads, num_rows, key_dim]
+AttentionKernel = Callable[[PackedPass, torch.Tensor, torch.Tensor, torch.Tensor, ScoreRule], torch.Tensor]
 
 
 class PooledAttention:
@@ -177,7 +162,7 @@ class PooledAttention:
 
     def __init__(self, segments: Sequence[Segment], device: torch.device, kernel: AttentionKernel, group: int) -> None:
         """`group`: the most query heads of a layer that share keys."""
-        [self._planes] = {id(segment.planes): segment.planes for segment in segments}.values()
+        self._pool = segments[0].pool
         self._packed = pack_pass(segments, device, group)
         self._kernel = kernel
 
@@ -185,11 +170,11 @@ class PooledAttention:
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: ScoreRule
     ) -> torch.Tensor:
         """Stores one layer's new keys and values. Returns [num_rows, num_heads, value_dim]."""
-        assert self._planes is not None, "segments whose keys are not stored are for trial runs"
-        keys, values = self._planes.find(layer)
+        assert self._pool is not None, "segments whose keys are not stored are for trial runs"
+        keys, values = self._pool.find(layer)
         keys.index_copy_(1, self._packed.new_slots, key)
         values.index_copy_(1, self._packed.new_slots, value)
-        return self._kernel.attend(self._packed, keys, values, query, rule)
+        return self._kernel(self._packed, keys, values, query, rule)
 
 
 def pack_pass(segments: Sequence[Segment], device: torch.device, group: int) -> PackedPass:
@@ -210,16 +195,11 @@ def pack_pass(segments: Sequence[Segment], device: torch.device, group: int) -> 
         ],
         device,
     )
-    return PackedPass(rows_per_tile, int(tiles[:, 3].max()), parts[0].view(tiles.shape), *parts[1:])
+    return PackedPass(rows_per_tile, int(tiles[:, Tile.NUM_KEYS].max()), *parts)
 
 
 def _list_tiles(segments: Sequence[Segment], words: Sequence[_Integers], rows_per_tile: int) -> _Integers:
-    """The tiles of all segments, one line each.
-
-    A line is: the tile's first row; the number of its rows; where the segment's keys begin; the number of keys after
-    which no row of the tile sees one; the least position of its rows; how many of the first keys all rows see; where
-    the words of its first row begin; the words of a row.
-    """
+    """The tiles of all segments: [num_tiles, len(Tile)]."""
     first_rows = accumulate((segment.num_rows for segment in segments), initial=0)
     first_keys = accumulate((len(segment.key_slots) for segment in segments), initial=0)
     first_words = accumulate((each.size for each in words), initial=0)
@@ -227,20 +207,21 @@ def _list_tiles(segments: Sequence[Segment], words: Sequence[_Integers], rows_pe
     for segment, own, row, key, word in zip(segments, words, first_rows, first_keys, first_words, strict=False):
         for start in range(0, segment.num_rows, rows_per_tile):
             rows = slice(start, min(start + rows_per_tile, segment.num_rows))
-            lines.append((
-                row + start,
-                rows.stop - start,
-                key,
-                _find_end(segment, rows),
-                segment.positions[rows].min(),
-                segment.num_open,
-                word + start * own.shape[1],
-                own.shape[1],
-            ))  # fmt: skip
+            tile = {
+                Tile.FIRST_ROW: row + start,
+                Tile.NUM_ROWS: rows.stop - start,
+                Tile.FIRST_KEY: key,
+                Tile.NUM_KEYS: _count_seen(segment, rows),
+                Tile.LEAST_POSITION: int(segment.positions[rows].min()),
+                Tile.NUM_OPEN: segment.num_open,
+                Tile.FIRST_WORD: word + start * own.shape[1],
+                Tile.NUM_WORDS: own.shape[1],
+            }
+            lines.append([tile[column] for column in Tile])
     return np.array(lines, dtype=np.int64)
 
 
-def _find_end(segment: Segment, rows: slice) -> int:
+def _count_seen(segment: Segment, rows: slice) -> int:
     """The number of keys after which none of the rows sees one."""
     if segment.visible is None:
         return segment.num_open

@@ -18,8 +18,13 @@ import triton.language as tl
 from triton.errors import TritonError
 
 from inference.errors import ModelError
-from inference.model.pytorch.attention import PackedPass
+from inference.model.pytorch.attention import PackedPass, Tile
 from inference.model.pytorch.transformers_hook import ScoreRule
+
+(
+    _FIRST_ROW, _NUM_ROWS, _FIRST_KEY, _NUM_KEYS, _LEAST_POSITION, _NUM_OPEN, _FIRST_WORD, _NUM_WORDS,
+) = (tl.constexpr(int(column)) for column in Tile)  # fmt: skip
+_NUM_COLUMNS = tl.constexpr(len(Tile))
 
 _MIN_BLOCK = 16  # the least size of a matrix product
 _MAX_SHARES = 32
@@ -35,7 +40,7 @@ def _attend_tiles(
     out,  # [num_rows, num_heads, value_dim]; [num_shares, num_rows, num_heads, value_dim] float32 if there are shares
     log_sums,  # [num_shares, num_rows, num_heads] float32
     sinks,  # [num_heads]
-    tiles,  # [num_tiles, 8] int64, as `_list_tiles` in `pooled_attention` writes them
+    tiles,  # [num_tiles, len(Tile)] int64
     positions,  # [num_rows] int64
     key_slots,  # int64, of all segments
     key_positions,  # int64, of all segments
@@ -63,17 +68,17 @@ def _attend_tiles(
     has_sinks: tl.constexpr,
     has_shares: tl.constexpr,
 ):
-    tile = tiles + tl.program_id(0) * 8
+    tile = tiles + tl.program_id(0) * _NUM_COLUMNS
     kv_head = tl.program_id(1)
     share = tl.program_id(2)
-    first_row = tl.load(tile)
-    num_tile_rows = tl.load(tile + 1)
-    first_key = tl.load(tile + 2)
-    end = tl.load(tile + 3)  # no row of the tile sees a key from here on
-    lowest = tl.load(tile + 4)  # the least position of the tile's rows
-    num_open = tl.load(tile + 5)
-    first_word = tl.load(tile + 6)
-    num_words = tl.load(tile + 7)
+    first_row = tl.load(tile + _FIRST_ROW)
+    num_tile_rows = tl.load(tile + _NUM_ROWS)
+    first_key = tl.load(tile + _FIRST_KEY)
+    end = tl.load(tile + _NUM_KEYS)
+    lowest = tl.load(tile + _LEAST_POSITION)
+    num_open = tl.load(tile + _NUM_OPEN)
+    first_word = tl.load(tile + _FIRST_WORD)
+    num_words = tl.load(tile + _NUM_WORDS)
 
     stacked = tl.arange(0, block_rows)
     row = stacked // group
@@ -195,7 +200,7 @@ def _add_shares(
 
 
 class TreeAttentionKernel:
-    """Launches the kernels. It is an `AttentionKernel`."""
+    """Launches the kernels: `attend` is an `AttentionKernel`."""
 
     def __init__(self, num_processors: int) -> None:
         """`num_processors`: how many tiles the device works on at the same time."""
@@ -219,8 +224,8 @@ class TreeAttentionKernel:
     def _attend(
         self, packed: PackedPass, keys: torch.Tensor, values: torch.Tensor, query: torch.Tensor, rule: ScoreRule
     ) -> torch.Tensor:
-        assert keys.stride()[1:] == (keys.shape[2], 1), "a plane of `Planes`"
-        assert values.stride()[1:] == (values.shape[2], 1), "a plane of `Planes`"
+        assert keys.stride()[1:] == (keys.shape[2], 1), "a plane of the pool"
+        assert values.stride()[1:] == (values.shape[2], 1), "a plane of the pool"
         query = query if query.stride(2) == 1 else query.contiguous()
         num_heads, num_rows, key_dim = query.shape
         num_kv_heads, value_dim = keys.shape[0], values.shape[2]
@@ -235,7 +240,7 @@ class TreeAttentionKernel:
         reach = rule.reach
         block_rows, block_value_dim = _find_block(packed.rows_per_tile * group), _find_block(value_dim)
         row_bytes = query.itemsize * max(_find_block(key_dim), block_value_dim)
-        _attend_tiles[(packed.num_tiles, num_kv_heads, num_shares)](
+        _attend_tiles[(len(packed.tiles), num_kv_heads, num_shares)](
             query, keys, values, parts, log_sums, sinks,
             packed.tiles, packed.positions, packed.key_slots, packed.key_positions, packed.bits,
             rule.scale, rule.softcap or 1.0, reach.num_tokens or 1,
@@ -257,7 +262,7 @@ class TreeAttentionKernel:
 
     def _count_shares(self, packed: PackedPass, num_kv_heads: int) -> int:
         """Into how many shares the keys of a tile are divided, so that all processors have work."""
-        wanted = -(-_TILES_PER_PROCESSOR * self._num_processors // (packed.num_tiles * num_kv_heads))
+        wanted = -(-_TILES_PER_PROCESSOR * self._num_processors // (len(packed.tiles) * num_kv_heads))
         return max(1, min(wanted, packed.max_keys // _MIN_SHARE_KEYS, _MAX_SHARES))
 
 

@@ -38,6 +38,11 @@ def copy_to_device(array: npt.NDArray[np.int64], device: torch.device) -> torch.
 
 
 def copy_together(arrays: Sequence[npt.NDArray[np.int64]], device: torch.device) -> list[torch.Tensor]:
-    """The arrays as tensors of one dimension on the device, by a single copy."""
-    together = copy_to_device(np.concatenate([array.ravel() for array in arrays]), device)
-    return list(torch.split(together, [array.size for array in arrays]))
+    """The arrays on the device, by a single copy.
+
+    Each begins at a multiple of 16 bytes: a kernel is compiled once more for pointers that do not.
+    """
+    padded = [np.append(array, np.zeros(array.size % 2, dtype=np.int64)) for array in arrays]
+    together = copy_to_device(np.concatenate(padded), device)
+    parts = torch.split(together, [each.size for each in padded])
+    return [part[: array.size].view(array.shape) for part, array in zip(parts, arrays, strict=True)]

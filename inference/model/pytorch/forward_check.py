@@ -11,7 +11,7 @@ With the weights loaded, a few short passes find them, also where no configurati
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from random import Random
 from typing import Any
 
@@ -20,7 +20,7 @@ import torch
 from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
-from inference.model.pytorch.pool import SequenceCache, build_lone_segment
+from inference.model.pytorch.pool import TorchSequenceCache, build_lone_segment
 from inference.model.pytorch.runner import Runner
 from inference.model.pytorch.transformers_hook import ATTENTION_NAME, OWN_ATTENTION, AttentionCall
 
@@ -57,11 +57,6 @@ def find_tolerance(dtype: torch.dtype) -> float:
     return _TOLERANCES.get(dtype, _HALF_TOLERANCE)
 
 
-def find_noisy_tolerance(noise: float) -> float:
-    """The allowed difference in half precision if rounding alone changes the logits by `noise`."""
-    return max(_HALF_TOLERANCE, _NUM_NOISES * noise)
-
-
 def is_half(dtype: torch.dtype) -> bool:
     """True for types with so few digits that a rounding error may route a token to another expert."""
     return dtype not in _TOLERANCES
@@ -71,44 +66,31 @@ def is_half(dtype: torch.dtype) -> bool:
 NARROW_WINDOW = 5
 NARROW_CHUNK = 4
 
-_WINDOW_NAME = re.compile(r"(.*_)?(sliding_window(_size)?|window_size|local_attention)")
-_CHUNK_NAME = re.compile(r"attention_chunk_size")
+_NARROW_SIZES = (
+    (re.compile(r"(.*_)?(sliding_window(_size)?|window_size|local_attention)"), NARROW_WINDOW),
+    (re.compile(r"attention_chunk_size"), NARROW_CHUNK),
+)  # by the names of attributes
 
 
 @contextmanager
 def narrow_windows(model: torch.nn.Module) -> Iterator[None]:
     """Inside the context, all windows and chunks that the model's configurations and modules name are small."""
-    changed: list[tuple[Any, str, int]] = []
-    try:
-        for owner in _iter_owners(model):
+    with ExitStack() as restoring:
+        for owner in _list_owners(model):
             for name, value in list(vars(owner).items()):
-                size = _find_narrow_size(name)
+                size = next((size for pattern, size in _NARROW_SIZES if pattern.fullmatch(name)), None)
                 if size is not None and type(value) is int and value > size:
-                    changed.append((owner, name, value))
+                    restoring.callback(setattr, owner, name, value)
                     setattr(owner, name, size)
         yield
-    finally:
-        for owner, name, value in changed:
-            setattr(owner, name, value)
 
 
-def _find_narrow_size(name: str) -> int | None:
-    if _CHUNK_NAME.fullmatch(name):
-        return NARROW_CHUNK
-    return NARROW_WINDOW if _WINDOW_NAME.fullmatch(name) else None
-
-
-def _iter_owners(model: torch.nn.Module) -> Iterator[Any]:
+def _list_owners(model: torch.nn.Module) -> list[Any]:
     """The model's modules and all their configurations, each once."""
-    configs: dict[int, Any] = {}
-    for module in model.modules():
-        yield module
-        config = getattr(module, "config", None)
-        if config is not None:
-            configs[id(config)] = config
-            text_config = config.get_text_config(decoder=True)
-            configs[id(text_config)] = text_config
-    yield from configs.values()
+    configs: list[Any] = [getattr(module, "config", None) for module in model.modules()]
+    configs = [config for config in configs if config is not None]
+    configs += [config.get_text_config(decoder=True) for config in configs]
+    return [*model.modules(), *{id(config): config for config in configs}.values()]
 
 
 _NUM_PATH_TOKENS = 11  # tokens of each path below; equal, so that all paths are one batch
@@ -127,9 +109,9 @@ def check_forward_pass(model: Any, runner: Runner) -> None:  # a transformers mo
 
 
 def _record_calls(runner: Runner) -> Sequence[AttentionCall]:
-    calls: list[AttentionCall] = []
-    runner.forward_segments((0, 0), [build_lone_segment(range(2))], (), calls)
-    return calls
+    """The calls of the attention function in a pass over two tokens."""
+    runner.forward_segments((0, 0), [build_lone_segment(range(2))], ())
+    return runner.last_calls
 
 
 def _check_layers(model: Any, calls: Sequence[AttentionCall]) -> None:
@@ -191,7 +173,7 @@ def _check_against_transformers(
     difference = find_difference(packed, expected, runner.dtype)
     tolerance = find_tolerance(runner.dtype)
     if difference > tolerance and is_half(runner.dtype):
-        tolerance = find_noisy_tolerance(_measure_noise(model, runner, expected, texts, branches))
+        tolerance = max(tolerance, _NUM_NOISES * _measure_noise(model, runner, expected, texts, branches))
     if difference <= tolerance:  # not so for NaN
         return
     if _ignores_positions(model, runner):
@@ -232,7 +214,7 @@ def _round_differently(_module: torch.nn.Module, _inputs: Any, output: torch.Ten
     return output + output * ((shares - 0.5) * torch.finfo(output.dtype).eps).to(output.dtype)
 
 
-def _read_texts(runner: Runner, texts: Sequence[list[int]]) -> list[SequenceCache]:
+def _read_texts(runner: Runner, texts: Sequence[list[int]]) -> list[TorchSequenceCache]:
     """Caches with the first tokens of each text, read in one pass."""
     caches = [runner.new_cache() for _ in texts]
     read = [TokenTree(tuple(text[:length])) for text, length in zip(texts, _READ_LENGTHS, strict=True)]
@@ -243,7 +225,10 @@ def _read_texts(runner: Runner, texts: Sequence[list[int]]) -> list[SequenceCach
 
 
 def _forward_packed(
-    runner: Runner, caches: Sequence[SequenceCache], texts: Sequence[list[int]], branches: Sequence[tuple[int, ...]]
+    runner: Runner,
+    caches: Sequence[TorchSequenceCache],
+    texts: Sequence[list[int]],
+    branches: Sequence[tuple[int, ...]],
 ) -> torch.Tensor:
     """The logits of the nodes of both trees: [num_nodes, vocab_size]. Keeps nothing in the caches."""
     return runner.forward([

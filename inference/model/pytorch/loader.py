@@ -263,7 +263,7 @@ def _find_kernel(device: torch.device, dtype: torch.dtype) -> AttentionKernel | 
         return None
     from inference.model.pytorch.attention_kernel import TreeAttentionKernel  # here: not all builds of torch
 
-    return TreeAttentionKernel(torch.cuda.get_device_properties(device).multi_processor_count)
+    return TreeAttentionKernel(torch.cuda.get_device_properties(device).multi_processor_count).attend
 
 
 def _load_weights(folder: Path, config: Any, dtype: torch.dtype) -> Any:  # transformers has no types

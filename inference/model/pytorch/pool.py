@@ -5,8 +5,9 @@ that begin with the same tokens have the same slots, and to copy a sequence is t
 nobody holds is free. A sequence's part in a forward pass is a *segment*: its new rows, and the slots that they see.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
@@ -18,6 +19,11 @@ from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.pytorch.device import refusing_when_out_of_memory
 
+Slots = npt.NDArray[np.int64]  # numbers of slots, each once
+
+_NO_SLOTS: Slots = np.empty(0, dtype=np.int64)
+_LEAST_CAPACITY = 256  # a pool is never made smaller
+
 
 @dataclass(frozen=True, slots=True)
 class LayerShape:
@@ -28,94 +34,69 @@ class LayerShape:
     value_dim: int
 
 
-class Planes:
-    """The keys and the values of each layer: [num_kv_heads, capacity, dim] each, device. A *slot* is one of `capacity`.
+class TokenPool:
+    """The slots of a model. Used by one thread, but for `release_later`.
 
-    Those of the same shape are in one tensor, so that most models have a single tensor to grow.
+    The keys and the values of each layer are a tensor each, a *plane*. When the pool grows or shrinks, one plane is
+    copied after the other, so that old and new never lie in memory together.
     """
 
-    def __init__(self, layers: Sequence[LayerShape], dtype: torch.dtype, device: torch.device, capacity: int) -> None:
+    def __init__(
+        self,
+        layers: Sequence[LayerShape],
+        dtype: torch.dtype,
+        device: torch.device,
+        capacity: int = _LEAST_CAPACITY,
+    ) -> None:
         """Allocates `capacity` slots. Raises OverloadedError."""
-        self._places: list[tuple[int, int]] = []  # of keys and values in turn: number of the tensor, index in it
-        sizes: Counter[tuple[int, int]] = Counter()
-        numbers: dict[tuple[int, int], int] = {}
-        for layer in layers:
-            for dim in (layer.key_dim, layer.value_dim):
-                size = (layer.num_kv_heads, dim)
-                self._places.append((numbers.setdefault(size, len(numbers)), sizes[size]))
-                sizes[size] += 1
-        self._capacity = capacity
+        sizes = [(layer.num_kv_heads, dim) for layer in layers for dim in (layer.key_dim, layer.value_dim)]
         with refusing_when_out_of_memory(_purpose(capacity)):
-            self._tensors = [
-                torch.empty((count, heads, capacity, dim), dtype=dtype, device=device)
-                for (heads, dim), count in sizes.items()
-            ]
+            self._planes = [torch.empty((heads, capacity, dim), dtype=dtype, device=device) for heads, dim in sizes]
+        self.slot_nbytes = sum(heads * dim for heads, dim in sizes) * dtype.itemsize  # keys and values of a token
+        self._num_holders = np.zeros(capacity, dtype=np.int32)
+        self._released: deque[Slots] = deque()
 
     @property
     def capacity(self) -> int:
         """The number of slots."""
-        return self._capacity
-
-    @property
-    def slot_nbytes(self) -> int:
-        """The memory of one token's keys and values."""
-        return sum(tensor[:, :, :1].numel() * tensor.element_size() for tensor in self._tensors)
-
-    def find(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The keys and the values of one layer."""
-        (key_tensor, key_index), (value_tensor, value_index) = self._places[2 * layer : 2 * layer + 2]
-        return self._tensors[key_tensor][key_index], self._tensors[value_tensor][value_index]
-
-    @torch.inference_mode()
-    def grow(self, capacity: int) -> None:
-        """Increases the capacity; what is stored stays. Raises OverloadedError, with nothing changed."""
-        with refusing_when_out_of_memory(_purpose(capacity)):
-            grown = [old.new_empty(*old.shape[:2], capacity, old.shape[3]) for old in self._tensors]
-        for new, old in zip(grown, self._tensors, strict=True):
-            new[:, :, : self._capacity] = old
-        self._tensors, self._capacity = grown, capacity
-
-
-def _purpose(num_tokens: int) -> str:
-    return f"the keys and values of {num_tokens} tokens"
-
-
-Slots = npt.NDArray[np.int64]  # numbers of slots, each once
-
-
-class TokenPool:
-    """The slots of a model. Used by one thread, but for `release_later`."""
-
-    def __init__(
-        self, layers: Sequence[LayerShape], dtype: torch.dtype, device: torch.device, capacity: int = 256
-    ) -> None:
-        """Allocates `capacity` slots. Raises OverloadedError."""
-        self.planes = Planes(layers, dtype, device, capacity)
-        self.slot_nbytes = self.planes.slot_nbytes
-        self._num_holders = np.zeros(capacity, dtype=np.int32)
-        self._free = list(range(capacity))[::-1]  # the lowest numbers are taken first
-        self._released: deque[Slots] = deque()
+        return len(self._num_holders)
 
     @property
     def num_free(self) -> int:
         """The number of slots that nobody holds."""
         self._collect()
-        return len(self._free)
+        return self.capacity - int(np.count_nonzero(self._num_holders))
+
+    def find(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The keys and the values of one layer: [num_kv_heads, capacity or more, dim] each, device."""
+        return self._planes[2 * layer], self._planes[2 * layer + 1]
 
     def allocate(self, num_slots: int) -> Slots:
-        """Free slots, which the caller holds from now on. Raises OverloadedError, with nothing changed."""
-        num_missing = num_slots - self.num_free
-        if num_missing > 0:
-            self._grow(num_missing)
-        start = len(self._free) - num_slots
-        slots = np.array(self._free[start:][::-1], dtype=np.int64)
-        del self._free[start:]
+        """The lowest free slots, which the caller holds from now on. Raises OverloadedError, with nothing changed."""
+        self._collect()
+        self._fit(num_slots)
+        slots = np.flatnonzero(self._num_holders == 0)[:num_slots]
         self._num_holders[slots] = 1
         return slots
 
     def count_holders(self, slots: Slots) -> npt.NDArray[np.int32]:
         """How many hold each slot."""
         return self._num_holders[slots]
+
+    @torch.inference_mode()
+    def resize(self, capacity: int) -> None:
+        """Changes the number of slots. Those with the highest numbers go first, and must be free.
+
+        Raises OverloadedError: then there are no more slots, though some planes may have the memory already.
+        """
+        num_kept = min(capacity, self.capacity)
+        self._num_holders = self._num_holders[:num_kept]
+        with refusing_when_out_of_memory(_purpose(capacity)):
+            for index, plane in enumerate(self._planes):
+                if plane.shape[1] != capacity:
+                    self._planes[index] = plane.new_empty(plane.shape[0], capacity, plane.shape[2])
+                    self._planes[index][:, :num_kept] = plane[:, :num_kept]
+        self._num_holders = np.concatenate([self._num_holders, np.zeros(capacity - num_kept, dtype=np.int32)])
 
     def hold(self, slots: Slots) -> None:
         """Holds slots once more."""
@@ -124,7 +105,6 @@ class TokenPool:
     def release(self, slots: Slots) -> None:
         """Ends one hold of each slot."""
         self._num_holders[slots] -= 1
-        self._free += slots[self._num_holders[slots] == 0][::-1].tolist()
 
     def release_later(self, slots: Slots) -> None:
         """The same, from any thread: an object that holds slots may be collected anywhere."""
@@ -134,24 +114,30 @@ class TokenPool:
         while self._released:
             self.release(self._released.popleft())
 
-    def _grow(self, num_missing: int) -> None:
-        before = self.planes.capacity
-        try:
-            self.planes.grow(before + max(before, num_missing))
-        except OverloadedError:
-            if num_missing >= before:
-                raise
-            self.planes.grow(before + num_missing)
-        capacity = self.planes.capacity
-        self._num_holders = np.concatenate([self._num_holders, np.zeros(capacity - before, dtype=np.int32)])
-        self._free = [*range(before, capacity)][::-1] + self._free
+    def _fit(self, num_new: int) -> None:
+        """Grows if fewer slots are free. Shrinks if no more than a quarter would be used. Raises OverloadedError."""
+        held = np.flatnonzero(self._num_holders)
+        num_needed = len(held) + num_new
+        num_used = max(num_needed, _LEAST_CAPACITY, *(held[-1:] + 1).tolist())  # held slots keep their numbers
+        if num_needed > self.capacity:
+            try:
+                self.resize(max(2 * self.capacity, num_needed))
+            except OverloadedError:
+                self.resize(num_needed)
+        elif 4 * num_used <= self.capacity:
+            with suppress(OverloadedError):
+                self.resize(2 * num_used)
+
+
+def _purpose(num_tokens: int) -> str:
+    return f"the keys and values of {num_tokens} tokens"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
-    """The rows of one store in a forward pass. All arrays are on the host."""
+    """The rows of one sequence in a forward pass, and what each of them may see. All arrays are on the host."""
 
-    planes: Planes | None  # None: the keys and values of the rows themselves, which are not stored
+    pool: TokenPool | None  # None: the keys and values of the rows themselves, which are not stored
     new_slots: Slots  # [num_rows]: where the rows' own keys and values are written
     positions: npt.NDArray[np.int64]  # [num_rows]: each row's position in its sequence
     key_slots: Slots  # [num_keys]: the keys that the rows may see, in this order; their own are among them
@@ -198,9 +184,6 @@ def build_tree_mask(tree: TokenTree, num_stored: int = 0) -> npt.NDArray[np.bool
     return visible[num_stored:]
 
 
-_NO_SLOTS: Slots = np.empty(0, dtype=np.int64)
-
-
 class StoredToken:
     """Holds the keys and values of one token, whatever becomes of the cache that computed them."""
 
@@ -218,7 +201,7 @@ class StoredToken:
         self._pool.release_later(np.array([self.slot]))
 
 
-class SequenceCache:
+class TorchSequenceCache:
     """The slots of one sequence's kept tokens, and further ones for the new tokens of its next pass."""
 
     def __init__(self, pool: TokenPool, room: int = 256) -> None:
@@ -263,7 +246,7 @@ class SequenceCache:
         self._written = np.concatenate([np.array([row.slot for row in stored], dtype=np.int64), new_slots])
         positions = np.array(find_row_positions(tree)) + self.num_tokens
         return Segment(
-            self._pool.planes,
+            self._pool,
             new_slots,
             positions[len(stored) :],
             np.concatenate([self._kept, self._written]),

@@ -4,6 +4,7 @@ Some families change the frequencies of all rotary positions of a pass once one 
 keep the changed frequencies for the next pass. Sequences must stay below such a threshold.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,7 +37,8 @@ def find_max_tokens(model: Any, runner: Runner) -> int:  # a transformers model,
         raise ModelError("its code keeps a state from one forward pass to the next")
     max_tokens = runner.max_tokens
     if check.is_changed_by(max_tokens):
-        max_tokens = _bisect(check, _NUM_TOKENS, max_tokens)
+        longer = range(_NUM_TOKENS + 1, max_tokens)
+        max_tokens = _NUM_TOKENS + bisect_left(longer, True, key=check.is_changed_by)
     if check.is_changed_by(_NUM_TOKENS):  # also ends what the longest sequence has changed
         raise ModelError("its code keeps a state from one forward pass to the next")
     if max_tokens < min(_MIN_TOKENS, runner.max_tokens):
@@ -109,17 +111,6 @@ class _EmptyPast(transformers.DynamicCache):  # type: ignore[misc]  # transforme
         return query_length, self._num_tokens
 
 
-def _bisect(check: _NeighbourCheck, good: int, bad: int) -> int:
-    """The largest number of tokens that changes nothing. `good` changes nothing and `bad` something."""
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        if check.is_changed_by(middle):
-            bad = middle
-        else:
-            good = middle
-    return good
-
-
 def _read_state(model: Any) -> _State:
     """Copies of all numbers and tensors that the modules of `model` hold, but for the weights."""
     return {
@@ -131,10 +122,8 @@ def _read_state(model: Any) -> _State:
 
 
 def _are_equal(one: _State, other: _State) -> bool:
-    return one.keys() == other.keys() and all(_is_equal(value, other[name]) for name, value in one.items())
-
-
-def _is_equal(one: Any, other: Any) -> bool:
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        return torch.equal(one, other)
-    return type(one) is type(other) and bool(one == other)
+    return one.keys() == other.keys() and all(
+        type(value) is type(other[name])
+        and bool(torch.equal(value, other[name]) if isinstance(value, torch.Tensor) else value == other[name])
+        for name, value in one.items()
+    )

@@ -5,21 +5,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from inference.errors import MidtokenError, ModelError
-from inference.model.language_model import Part, RandomSource, SampleRequest, SampleResult
+from inference.model.language_model import Part, SampleRequest, SampleResult
 from inference.model.pytorch.attention import AttentionKernel, PooledAttention, SegmentAttention
 from inference.model.pytorch.device import copy_together, refusing_when_out_of_memory
-from inference.model.pytorch.pool import Segment, SequenceCache, TokenPool, build_lone_segment
+from inference.model.pytorch.pool import Segment, TokenPool, TorchSequenceCache, build_lone_segment
 from inference.model.pytorch.sampler import Sampler
 from inference.model.pytorch.transformers_hook import (
     OWN_ATTENTION,
     AttentionCall,
     PassAttention,
-    Plan,
-    attach_plans,
+    attach_running_pass,
 )
 
 _MAX_TOKENS = 2048  # if the configuration names no limit
@@ -35,37 +33,40 @@ class Runner:
         all sequences together; None: one sequence after the other. Raises ModelError.
         """
         self._model = model.eval()
-        self._plans = attach_plans(model)
+        self._running = attach_running_pass(model)
         self.device = device
         self.dtype = next(model.parameters()).dtype
         self.max_tokens = _read_max_tokens(model)
         self._selects_rows = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._kernel = kernel
-        calls, self.vocab_size = self._measure()
-        self.layers = tuple(call.shape for call in calls)
-        self._group = max((call.group for call in calls), default=1)
+        self.vocab_size = self._measure()
+        self.layers = tuple(call.shape for call in self.last_calls)
+        self._group = max((call.group for call in self.last_calls), default=1)
         self._pool = TokenPool(self.layers, self.dtype, device)
 
-    def _measure(self) -> tuple[list[AttentionCall], int]:
-        """Forwards two tokens. Returns the calls of the attention function, and the number of logits of a row."""
-        calls: list[AttentionCall] = []
+    def _measure(self) -> int:
+        """Forwards two tokens. Returns the number of logits of a row."""
         try:
-            logits = self.forward_segments((0, 0), [build_lone_segment(range(2))], (1,), calls)
+            logits = self.forward_segments((0, 0), [build_lone_segment(range(2))], (1,))
         except MidtokenError:
             raise
         except Exception as error:  # the code of some hundred families raises undocumented exceptions
-            if calls:
+            if self.last_calls:
                 raise
             raise ModelError(f"{OWN_ATTENTION}, or it needs more than tokens and positions") from error
         if logits.shape[0] == 2:  # the model takes the argument and ignores it
             self._selects_rows = False
-        return calls, logits.shape[1]
+        return logits.shape[1]
 
-    def new_cache(self, num_tokens: int = 256) -> SequenceCache:
+    @property
+    def last_calls(self) -> Sequence[AttentionCall]:
+        """The calls of the attention function in the last pass."""
+        return self._running.calls
+
+    def new_cache(self, num_tokens: int = 256) -> TorchSequenceCache:
         """An empty cache with room for `num_tokens`. Raises OverloadedError."""
-        return SequenceCache(self._pool, num_tokens)
+        return TorchSequenceCache(self._pool, num_tokens)
 
-    @torch.inference_mode()
     def forward(self, parts: Sequence[Part]) -> torch.Tensor:
         """Next-token logits after each new node of the parts that want them, part by part.
 
@@ -77,7 +78,7 @@ class Runner:
         wanted_rows: list[int] = []
         segments: list[Segment] = []
         for part in parts:
-            assert isinstance(part.cache, SequenceCache), "every cache comes from new_cache"
+            assert isinstance(part.cache, TorchSequenceCache), "every cache comes from new_cache"
             part.cache.reserve(part.tree.num_rows)
             segments.append(part.cache.build_segment(part.tree, part.stored))
             ids += [*part.tree.chain_ids, *part.tree.branch_ids[len(part.stored) :]]
@@ -91,35 +92,31 @@ class Runner:
         token_ids: Sequence[int],
         segments: Sequence[Segment],
         wanted_rows: Sequence[int],
-        calls: list[AttentionCall] | None = None,
         *,
         is_checked: bool = True,
     ) -> torch.Tensor:
         """Next-token logits after some rows of the segments, whose tokens are `token_ids`, segment by segment.
 
-        `calls`: gets the calls of the attention function. Returns [num_wanted, vocab_size] of the model's type, device;
-        float32 for float64. Raises OverloadedError and, if `is_checked`, ModelError if they are no numbers.
+        Returns [num_wanted, vocab_size] of the model's type, device; float32 for float64. Raises OverloadedError and,
+        if `is_checked`, ModelError if they are no numbers.
         """
-        plan = Plan(self._build_attention(segments), [] if calls is None else calls)
         positions = np.concatenate([segment.positions for segment in segments])
         numbers = [np.array(token_ids), positions, np.array(wanted_rows, dtype=np.int64)]
         ids, places, wanted = copy_together(numbers, self.device)
         options = {"logits_to_keep": wanted} if self._selects_rows else {}
-        with refusing_when_out_of_memory(f"a forward pass over {len(token_ids)} tokens"), self._plans.use(plan):
-            output = self._model(
-                input_ids=ids[None],
-                position_ids=places[None],
-                use_cache=False,
-                **options,
-            )
+        with (
+            refusing_when_out_of_memory(f"a forward pass over {len(token_ids)} tokens"),
+            self._running.use(self._build_attention(segments)),
+        ):
+            output = self._model(input_ids=ids[None], position_ids=places[None], use_cache=False, **options)
         logits: torch.Tensor = output.logits[0] if self._selects_rows else output.logits[0, wanted]
         logits = logits.float() if self.dtype == torch.float64 else logits
         return _check_numbers(logits, self.dtype) if is_checked else logits
 
     def _build_attention(self, segments: Sequence[Segment]) -> PassAttention:
-        if self._kernel is None or any(segment.planes is None for segment in segments):
-            return SegmentAttention(segments, self.device)
-        return PooledAttention(segments, self.device, self._kernel, self._group)
+        if self._kernel is None or any(segment.pool is None for segment in segments):
+            return SegmentAttention(segments, self.device).attend
+        return PooledAttention(segments, self.device, self._kernel, self._group).attend
 
 
 def _check_numbers(logits: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -146,29 +143,20 @@ class TorchModel:
 
     def __init__(self, runner: Runner, sampler: Sampler) -> None:
         self.max_tokens = runner.max_tokens
+        self.new_cache = runner.new_cache
+        self.new_random_source = sampler.new_random_source
+        self.copy_logits = sampler.copy_logits
         self.runner = runner
         self._sampler = sampler
 
-    def new_cache(self, num_tokens: int = 256) -> SequenceCache:
-        """An empty cache with room for `num_tokens`. Raises OverloadedError."""
-        return self.runner.new_cache(num_tokens)
-
-    def new_random_source(self, seed: int | None) -> RandomSource:
-        """A random source for one candidate. `None` seeds it from the system."""
-        return self._sampler.new_random_source(seed)
-
     def forward(self, parts: Sequence[Part]) -> list[list[Any]]:
-        """Forwards all parts in one pass. Returns the rows of each part that wants them.
+        """Forwards all parts. Returns the rows of each part that wants them.
 
         Raises OverloadedError; the kept tokens of the caches are then unchanged.
         """
         with refusing_when_out_of_memory(f"a step of {len(parts)} sequences"):
             rows = iter(self._sampler.build_rows(self.runner.forward(parts)))
         return [[next(rows) for _ in range(part.num_logit_rows)] for part in parts]
-
-    def copy_logits(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:
-        """The logits of some rows on the host, [num_rows, vocab_size]."""
-        return self._sampler.copy_logits(rows)
 
     def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
         """One result for each request."""

@@ -13,7 +13,7 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,7 +23,7 @@ import torch
 from inference.errors import MidtokenError, ModelError
 from inference.healing.covering import Crossing, Rule, find_crossing_interval
 from inference.model.language_model import Choice, CrossingScores, RandomSource, SampleRequest, SampleResult
-from inference.model.numpy_sampler import NodeWeights, NumpySampler, find_needed, find_row, weigh_nodes
+from inference.model.numpy_sampler import NumpySampler, find_needed, find_row, weigh_nodes
 from inference.model.pytorch.device import refusing_when_out_of_memory
 from inference.model.pytorch.scoring import (
     Batch,
@@ -45,212 +45,18 @@ from trie_cache.trie import Interval, Trie
 from trie_cache.vocabulary import Vocabulary
 
 _NUM_SEEDS = 2**63
+_NO_TOKENS = Interval(0, 0)  # of a question that is asked for the row's total only
 
 
 class DrawSource:
-    """A random source. The same seed gives the same draws."""
+    """The random source of a candidate: the same seed gives the same draws, which are computed on the device."""
 
     __slots__ = ("num_draws", "seed")
 
     def __init__(self, seed: int | None) -> None:
         """`None` seeds it from the system."""
         self.seed = secrets.randbelow(_NUM_SEEDS) if seed is None else seed % _NUM_SEEDS
-        self.num_draws = 0  # those that became choices
-
-
-def list_offsets(sources: Sequence[RandomSource | None]) -> Iterator[tuple[int, int]]:
-    """The seed and the number of the next draw of each source. A source may be there several times."""
-    counts: Counter[int] = Counter()
-    for source in sources:
-        assert isinstance(source, DrawSource), "TorchSampler.new_random_source made it"
-        yield source.seed, source.num_draws + counts[id(source)]
-        counts[id(source)] += 1
-
-
-def count_draws(sources: Sequence[RandomSource | None]) -> None:
-    """Counts a draw of each source. Draws whose results are not used are not counted, and are drawn again."""
-    for source in sources:
-        assert isinstance(source, DrawSource), "TorchSampler.new_random_source made it"
-        source.num_draws += 1
-
-
-_NO_TOKENS = Interval(0, 0)  # of a question that is asked for the row's total only
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One request, and where its answers are."""
-
-    request: SampleRequest
-    crossings: tuple[Crossing, ...]  # those whose paths were read; a question each, in this order
-    first_question: int
-    first_draw: int  # those of the first crossing come first
-    edges: dict[tuple[int, int], tuple[int, int]]  # (row of the request, token id) -> edge, question about the row
-    num_hot_hits: int
-    num_hot_misses: int
-
-    def weigh(self, scores: Scores) -> NodeWeights:
-        """The log-probabilities of the request's paths."""
-
-        def find_log_prob(row: int, token_id: int) -> float:
-            edge, question = self.edges[row, token_id]
-            return float(scores.edge_logits[edge] - scores.log_totals[question])
-
-        return weigh_nodes(self.request, find_log_prob)
-
-
-class Inquiry:
-    """Collects the questions of several requests."""
-
-    def __init__(self, trie: Trie, hot_prefixes: HotPrefixCache, ranks: TokenRanks) -> None:
-        self._trie = trie
-        self._hot_prefixes = hot_prefixes
-        self._ranks = ranks
-        self._rows: list[torch.Tensor] = []
-        self._questions: list[Question] = []
-        self._draws: list[Draw] = []
-        self._edges: list[Edge] = []
-
-    def add(self, request: SampleRequest) -> Asked:
-        """Adds the questions of a request, whose rows are tensors."""
-        places = {}  # row of the request -> row of the batch
-        for index, row in enumerate(request.rows):
-            if row is not None:
-                places[index] = len(self._rows)
-                self._rows.append(row)
-        num_hits, num_misses = self._hot_prefixes.num_hits, self._hot_prefixes.num_misses
-        first_question, first_draw = len(self._questions), len(self._draws)
-        crossings = tuple(_iter_reached(request))
-        for stream, crossing in enumerate(crossings):
-            self._add_crossing(request, places[find_row(crossing.node)], crossing, stream)
-        questions = {find_row(crossing.node): first_question + index for index, crossing in enumerate(crossings)}
-        return Asked(
-            request,
-            crossings,
-            first_question,
-            first_draw,
-            self._add_edges(request, places, questions),
-            self._hot_prefixes.num_hits - num_hits,
-            self._hot_prefixes.num_misses - num_misses,
-        )
-
-    def build_batch(self) -> Batch:
-        """All questions, on the device."""
-        return build_batch(self._rows, self._questions, self._draws, self._edges, device=self._ranks.device)
-
-    def _add_crossing(self, request: SampleRequest, place: int, crossing: Crossing, stream: int) -> None:
-        sampling = request.sampling
-        if not sampling.is_greedy:
-            for seed, offset in list_offsets(request.random_sources):
-                self._draws.append(Draw(len(self._questions), seed, offset, stream))
-        interval, more_ids = self._find_allowed(crossing)
-        scale = 0.0 if sampling.is_greedy else 1.0 / sampling.temperature
-        self._questions.append(Question(place, interval, more_ids, scale))
-
-    def _find_allowed(self, crossing: Crossing) -> tuple[Interval, tuple[int, ...]]:
-        """The interval of the tokens that may follow, and those that may follow beside it."""
-        if not crossing.remaining_bytes:
-            return self._ranks.all_tokens, ()
-        if crossing.rule is Rule.CROSS:
-            return find_crossing_interval(self._trie, crossing.remaining_bytes), ()
-        if crossing.rule is Rule.EXTEND:
-            return self._trie.find_interval(crossing.remaining_bytes), ()
-        allowed = self._hot_prefixes.allowed(crossing.remaining_bytes)
-        return allowed.interval, allowed.ancestor_ids
-
-    def _add_edges(
-        self, request: SampleRequest, places: dict[int, int], questions: dict[int, int]
-    ) -> dict[tuple[int, int], tuple[int, int]]:
-        """`questions`: one about each row with a crossing. Rows with an edge only get one too."""
-        edges: dict[tuple[int, int], tuple[int, int]] = {}
-        for token_id, parent in zip(request.tree.branch_ids, request.tree.parents, strict=True):
-            row = find_row(parent)
-            if row not in places:
-                continue
-            if row not in questions:
-                questions[row] = len(self._questions)
-                self._questions.append(Question(places[row], _NO_TOKENS))
-            edges[row, token_id] = len(self._edges), questions[row]
-            self._edges.append(Edge(places[row], token_id))
-        return edges
-
-
-def _iter_reached(request: SampleRequest) -> Iterator[Crossing]:
-    """The crossings whose paths were read."""
-    is_reached = [request.rows[0] is not None]
-    for row, parent in zip(request.rows[1:], request.tree.parents, strict=True):
-        is_reached.append(row is not None and is_reached[find_row(parent)])
-    return (crossing for crossing in request.crossings if is_reached[find_row(crossing.node)])
-
-
-@dataclass(frozen=True, slots=True)
-class SortedRequest:
-    """A request whose choices need sorted tokens."""
-
-    asked: Asked
-    offsets: npt.NDArray[np.float64]  # [num_crossings] log P(path) - log_total: added to a logit it gives log P
-
-
-@torch.inference_mode()
-def choose_sorted(
-    sorted_requests: Sequence[SortedRequest], batch: Batch, ranks: TokenRanks
-) -> list[tuple[Choice, ...]]:
-    """The choices of each request. Of equally likely tokens, those of earlier crossings come first, then small ids."""
-    if not sorted_requests:
-        return []
-    picked = [_pick(each, batch, ranks) for each in sorted_requests]
-    host = torch.cat(picked, dim=1).cpu().numpy()
-    ends = np.cumsum([each.shape[1] for each in picked])[:-1]
-    choices = []
-    for each, (scores, indices, token_ids) in zip(sorted_requests, np.split(host, ends, axis=1), strict=True):
-        found = zip(scores, indices, token_ids, strict=True)
-        crossings = each.asked.crossings
-        choices.append(
-            tuple(
-                Choice(crossings[int(index)], int(token_id)) for score, index, token_id in found if np.isfinite(score)
-            )
-        )
-    return choices
-
-
-def _pick(each: SortedRequest, batch: Batch, ranks: TokenRanks) -> torch.Tensor:
-    """[3, num_choices] device: log P, the index of the crossing, and the token id."""
-    scores, indices, token_ids = (torch.cat(parts) for parts in zip(*_iter_allowed(each, batch, ranks), strict=True))
-    request = each.asked.request
-    num_choices = len(request.random_sources)
-    if request.sampling.is_greedy:
-        places = scores.sort(descending=True, stable=True).indices[:num_choices]
-    else:
-        draws = batch.draws[each.asked.first_draw :][:num_choices]
-        places = _draw(scores / request.sampling.temperature, request.sampling.top_p, draws)
-    return torch.stack([scores[places], indices[places].to(scores), token_ids[places].to(scores)])
-
-
-def _iter_allowed(
-    each: SortedRequest, batch: Batch, ranks: TokenRanks
-) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """For each crossing: log P(path + token) of the allowed tokens, the crossing's index for each, and their ids."""
-    for index, offset in enumerate(each.offsets.tolist()):
-        place = each.asked.first_question + index
-        question = batch.questions[place]
-        token_ids = ranks.find_ids(question.interval, batch.find_more_ids(place))
-        logits = batch.rows[question.row][token_ids]
-        scores = (logits if logits.dtype == torch.float64 else logits.float()) + offset
-        yield scores, torch.full_like(token_ids, index), token_ids
-
-
-def _draw(scores: torch.Tensor, top_p: float, draws: torch.Tensor) -> torch.Tensor:
-    """[num_draws] places in `scores`, drawn among the fewest most likely ones that together reach `top_p`."""
-    probs, order = torch.softmax(scores, dim=0).sort(descending=True, stable=True)
-    totals = probs.cumsum(0)
-    totals = probs.masked_fill(totals - probs >= top_p, 0.0).cumsum(0)
-    _, seeds, offsets, _ = draws.T
-    uniforms = build_uniforms(seeds, torch.zeros_like(seeds), offsets, torch.zeros_like(seeds), Level.HEAD)
-    places = torch.searchsorted(totals, uniforms.to(totals) * totals[-1])
-    return order[places]
-
-
-_Floats = npt.NDArray[np.float64]
+        self.num_draws = 0  # those that became choices: others are drawn again
 
 
 class TorchSampler:
@@ -291,17 +97,36 @@ class TorchSampler:
         """
         if not requests:
             return []
-        inquiry = Inquiry(self._trie, self._hot_prefixes, self._ranks)
-        asked = [inquiry.add(request) for request in requests]
-        batch = inquiry.build_batch()
+        questions = _Questions()
+        scored = [self._ask(request, questions) for request in requests]
+        batch = build_batch(
+            questions.rows, questions.questions, questions.draws, questions.edges, device=self._ranks.device
+        )
         scores = find_scores(self._scorer, batch)
         _check_finite(scores.log_totals)
-        scored = [_ScoredRequest.build(each, scores) for each in asked]
-        unsorted = {
-            index: SortedRequest(each.asked, each.offsets) for index, each in enumerate(scored) if each.needs_order
-        }
-        ordered = dict(zip(unsorted, choose_sorted(list(unsorted.values()), batch, self._ranks), strict=True))
-        return [_decide(each, scores, ordered.get(index, ())) for index, each in enumerate(scored)]
+        for each in scored:
+            each.read(scores)
+        _sort([each for each in scored if each.needs_order], batch, self._ranks)
+        return [each.build_result(scores) for each in scored]
+
+    def _ask(self, request: SampleRequest, questions: "_Questions") -> "_ScoredRequest":
+        """Adds the questions of a request."""
+        num_hits, num_misses = self._hot_prefixes.num_hits, self._hot_prefixes.num_misses
+        crossings = _list_reached(request)
+        allowed = [self._find_allowed(crossing) for crossing in crossings]
+        hot = self._hot_prefixes.num_hits - num_hits, self._hot_prefixes.num_misses - num_misses
+        return _ScoredRequest(request, crossings, allowed, hot, questions)
+
+    def _find_allowed(self, crossing: Crossing) -> tuple[Interval, tuple[int, ...]]:
+        """The interval of the tokens that may follow, and those that may follow beside it."""
+        if not crossing.remaining_bytes:
+            return self._ranks.all_tokens, ()
+        if crossing.rule is Rule.CROSS:
+            return find_crossing_interval(self._trie, crossing.remaining_bytes), ()
+        if crossing.rule is Rule.EXTEND:
+            return self._trie.find_interval(crossing.remaining_bytes), ()
+        allowed = self._hot_prefixes.allowed(crossing.remaining_bytes)
+        return allowed.interval, allowed.ancestor_ids
 
 
 def _check_finite(numbers: npt.NDArray[Any]) -> None:
@@ -309,65 +134,189 @@ def _check_finite(numbers: npt.NDArray[Any]) -> None:
         raise ModelError("the model's logits are infinite or no numbers: its weights are damaged or too large")
 
 
+def _list_reached(request: SampleRequest) -> tuple[Crossing, ...]:
+    """The crossings whose paths were read."""
+    is_reached = [request.rows[0] is not None]
+    for row, parent in zip(request.rows[1:], request.tree.parents, strict=True):
+        is_reached.append(row is not None and is_reached[find_row(parent)])
+    return tuple(crossing for crossing in request.crossings if is_reached[find_row(crossing.node)])
+
+
 @dataclass(frozen=True, slots=True)
+class _Questions:
+    """What one choice asks a scorer, for all of its requests."""
+
+    rows: list[torch.Tensor] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+    draws: list[Draw] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+
+
 class _ScoredRequest:
-    """A request with the probabilities of its crossings, of those whose paths were read."""
+    """One request: where its answers are, the probabilities of its crossings, and its choices."""
 
-    asked: Asked
-    weights: NodeWeights
-    offsets: _Floats  # [num_crossings] log P(path) - log_total: added to a logit, it gives log P
-    log_masses: _Floats  # [num_crossings]
-    best_log_probs: _Floats  # [num_crossings]
-    best_ids: npt.NDArray[np.int64]  # [num_crossings]
+    def __init__(
+        self,
+        request: SampleRequest,
+        crossings: Sequence[Crossing],  # those whose paths were read
+        allowed: Sequence[tuple[Interval, tuple[int, ...]]],  # for each crossing
+        hot: tuple[int, int],  # hits and misses in the hot-prefix cache
+        questions: _Questions,
+    ) -> None:
+        """Adds the request's questions to `questions`."""
+        self.request = request
+        self.crossings = crossings
+        self.choices: tuple[Choice, ...] = ()  # from sorted tokens, if `needs_order`
+        self._hot = hot
+        self._places: dict[int, int] = {}  # row of the request -> row of the batch
+        for index, row in enumerate(request.rows):
+            if row is not None:
+                self._places[index] = len(questions.rows)
+                questions.rows.append(row)
+        self.first_question, self.first_draw = len(questions.questions), len(questions.draws)
+        self._totals: dict[int, int] = {}  # row of the request -> a question about it
+        for stream, (crossing, tokens) in enumerate(zip(crossings, allowed, strict=True)):
+            self._ask_crossing(questions, find_row(crossing.node), stream, tokens)
+        self._edges: dict[tuple[int, int], int] = {}  # row of the request, token id
+        for token_id, parent in zip(request.tree.branch_ids, request.tree.parents, strict=True):
+            self._ask_edge(questions, find_row(parent), token_id)
 
-    @classmethod
-    def build(cls, asked: Asked, scores: Scores) -> "_ScoredRequest":
-        weights = asked.weigh(scores)
-        own = slice(asked.first_question, asked.first_question + len(asked.crossings))
-        offsets = np.array([weights.find_log_prob(crossing) for crossing in asked.crossings]) - scores.log_totals[own]
-        masses, bests = scores.log_masses[own] + offsets, scores.best_logits[own] + offsets
-        return cls(asked, weights, offsets, masses, bests, scores.best_ids[own])
+    def _ask_crossing(
+        self, questions: _Questions, row: int, stream: int, allowed: tuple[Interval, tuple[int, ...]]
+    ) -> None:
+        sampling, question = self.request.sampling, len(questions.questions)
+        if not sampling.is_greedy:
+            questions.draws.extend(
+                Draw(question, seed, offset, stream) for seed, offset in _list_draws(self.request.random_sources)
+            )
+        self._totals[row] = question
+        scale = 0.0 if sampling.is_greedy else 1.0 / sampling.temperature
+        questions.questions.append(Question(self._places[row], *allowed, scale))
+
+    def _ask_edge(self, questions: _Questions, row: int, token_id: int) -> None:
+        if row not in self._places:
+            return
+        if row not in self._totals:
+            self._totals[row] = len(questions.questions)
+            questions.questions.append(Question(self._places[row], _NO_TOKENS))
+        self._edges[row, token_id] = len(questions.edges)
+        questions.edges.append(Edge(self._places[row], token_id))
+
+    def read(self, scores: Scores) -> None:
+        """Takes the request's answers. The rest can be asked for then."""
+
+        def find_log_prob(row: int, token_id: int) -> float:
+            return float(scores.edge_logits[self._edges[row, token_id]] - scores.log_totals[self._totals[row]])
+
+        own = slice(self.first_question, self.first_question + len(self.crossings))
+        self._weights = weigh_nodes(self.request, find_log_prob)
+        paths = np.array([self._weights.find_log_prob(crossing) for crossing in self.crossings])
+        # For each crossing: log P(path) - log_total. Added to a logit, it gives log P.
+        self.offsets: npt.NDArray[np.float64] = paths - scores.log_totals[own]
+        self._scores = CrossingScores(
+            scores.log_masses[own] + self.offsets, scores.best_ids[own], scores.best_logits[own] + self.offsets
+        )
 
     @property
     def needs_order(self) -> bool:
         """True if the choices need sorted tokens, and all crossings were read."""
-        request = self.asked.request
-        is_complete = len(self.asked.crossings) == len(request.crossings)
+        request = self.request
+        is_complete = len(self.crossings) == len(request.crossings)
         if request.sampling.is_greedy:
             return is_complete and len(request.random_sources) > 1
         return is_complete and not math.isclose(request.sampling.top_p, 1.0)
 
+    def build_result(self, scores: Scores) -> SampleResult:
+        """The choices, which are counted as draws, or the branches that must be read first."""
+        request, log_probs = self.request, self._scores.best_log_probs
+        needed = find_needed(request, self._weights, float(log_probs.max(initial=-math.inf)))
+        if needed:
+            return SampleResult((), needed)
+        choices = self.choices
+        if not self.needs_order and request.sampling.is_greedy:
+            best = int(log_probs.argmax())
+            choices = (Choice(self.crossings[best], int(self._scores.best_ids[best])),)
+        elif not self.needs_order:
+            choices = self._find_drawn(scores)
+        if not request.sampling.is_greedy:
+            for source in request.random_sources:
+                assert isinstance(source, DrawSource), "TorchSampler.new_random_source made it"
+                source.num_draws += 1
+        return SampleResult(choices, (), self._scores if request.wants_scores else None, *self._hot)
 
-def _decide(scored: _ScoredRequest, scores: Scores, ordered: tuple[Choice, ...]) -> SampleResult:
-    """`ordered`: the choices, if they need sorted tokens."""
-    asked, request = scored.asked, scored.asked.request
-    best = int(scored.best_log_probs.argmax()) if asked.crossings else None
-    needed = find_needed(request, scored.weights, -math.inf if best is None else float(scored.best_log_probs[best]))
-    if needed:
-        return SampleResult((), needed)
-    assert best is not None, "if nothing more is needed, a crossing was read"
-    if scored.needs_order:
-        choices = ordered
-    elif request.sampling.is_greedy:
-        choices = (Choice(asked.crossings[best], int(scored.best_ids[best])),)
+    def _find_drawn(self, scores: Scores) -> tuple[Choice, ...]:
+        """The choice of each random source, from all paths and tokens together."""
+        shape = len(self.crossings), len(self.request.random_sources)
+        own = slice(self.first_draw, self.first_draw + shape[0] * shape[1])
+        noisy = scores.draw_scores[own].reshape(shape)
+        noisy = noisy + self._scores.best_log_probs[:, None] / self.request.sampling.temperature
+        ids = scores.drawn_ids[own].reshape(shape)
+        return tuple(
+            Choice(self.crossings[at], int(ids[at, draw])) for draw, at in enumerate(noisy.argmax(axis=0).tolist())
+        )
+
+
+def _list_draws(sources: Sequence[RandomSource | None]) -> Iterator[tuple[int, int]]:
+    """The seed and the number of the next draw of each source. A source may be there several times."""
+    counts: Counter[int] = Counter()
+    for source in sources:
+        assert isinstance(source, DrawSource), "TorchSampler.new_random_source made it"
+        yield source.seed, source.num_draws + counts[id(source)]
+        counts[id(source)] += 1
+
+
+def _sort(requests: Sequence[_ScoredRequest], batch: Batch, ranks: TokenRanks) -> None:
+    """Makes the choices of requests that need sorted tokens.
+
+    Of equally likely tokens, those of earlier crossings come first, then those with smaller ids.
+    """
+    if not requests:
+        return
+    picked = [_pick(request, batch, ranks) for request in requests]
+    host = torch.cat(picked, dim=1).cpu().numpy()
+    ends = np.cumsum([each.shape[1] for each in picked])[:-1]
+    for request, columns in zip(requests, np.split(host, ends, axis=1), strict=True):
+        request.choices = tuple(
+            Choice(request.crossings[int(index)], int(token_id))
+            for score, index, token_id in columns.T
+            if np.isfinite(score)
+        )
+
+
+def _pick(each: _ScoredRequest, batch: Batch, ranks: TokenRanks) -> torch.Tensor:
+    """[3, num_choices] device: log P, the index of the crossing, and the token id."""
+    scores, indices, token_ids = (torch.cat(parts) for parts in zip(*_iter_allowed(each, batch, ranks), strict=True))
+    sampling, num_choices = each.request.sampling, len(each.request.random_sources)
+    if sampling.is_greedy:
+        places = scores.sort(descending=True, stable=True).indices[:num_choices]
     else:
-        choices = _find_drawn(scored, scores)
-    if not request.sampling.is_greedy:
-        count_draws(request.random_sources)
-    told = CrossingScores(scored.log_masses, scored.best_ids, scored.best_log_probs) if request.wants_scores else None
-    return SampleResult(choices, (), told, asked.num_hot_hits, asked.num_hot_misses)
+        draws = batch.draws[each.first_draw :][:num_choices]
+        places = _draw(scores / sampling.temperature, sampling.top_p, draws)
+    return torch.stack([scores[places], indices[places].to(scores), token_ids[places].to(scores)])
 
 
-def _find_drawn(scored: _ScoredRequest, scores: Scores) -> tuple[Choice, ...]:
-    """The choice of each random source, from all paths and tokens together."""
-    asked, request = scored.asked, scored.asked.request
-    shape = len(asked.crossings), len(request.random_sources)
-    own = slice(asked.first_draw, asked.first_draw + shape[0] * shape[1])
-    noisy = scores.draw_scores[own].reshape(shape) + scored.best_log_probs[:, None] / request.sampling.temperature
-    ids = scores.drawn_ids[own].reshape(shape)
-    return tuple(
-        Choice(asked.crossings[at], int(ids[at, draw])) for draw, at in enumerate(noisy.argmax(axis=0).tolist())
-    )
+def _iter_allowed(
+    each: _ScoredRequest, batch: Batch, ranks: TokenRanks
+) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """For each crossing: log P(path + token) of the allowed tokens, the crossing's index for each, and their ids."""
+    for index, offset in enumerate(each.offsets.tolist()):
+        place = each.first_question + index
+        question = batch.questions[place]
+        token_ids = ranks.find_ids(question.interval, batch.find_more_ids(place))
+        logits = batch.rows[question.row][token_ids]
+        scores = (logits if logits.dtype == torch.float64 else logits.float()) + offset
+        yield scores, torch.full_like(token_ids, index), token_ids
+
+
+def _draw(scores: torch.Tensor, top_p: float, draws: torch.Tensor) -> torch.Tensor:
+    """[num_draws] places in `scores`, drawn among the fewest most likely ones that together reach `top_p`."""
+    probs, order = torch.softmax(scores, dim=0).sort(descending=True, stable=True)
+    totals = probs.cumsum(0)
+    totals = probs.masked_fill(totals - probs >= top_p, 0.0).cumsum(0)
+    _, seeds, offsets, _ = draws.T
+    uniforms = build_uniforms(seeds, torch.zeros_like(seeds), offsets, torch.zeros_like(seeds), Level.HEAD)
+    places = torch.searchsorted(totals, uniforms.to(totals) * totals[-1])
+    return order[places]
 
 
 class Sampler(Protocol):

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import torch
 
 from inference.errors import ModelError
-from inference.model.pytorch.device import copy_to_device
+from inference.model.pytorch.device import copy_together
 from trie_cache.trie import Interval, Trie
 from trie_cache.vocabulary import Vocabulary
 
@@ -115,15 +115,7 @@ def _multiply(word: torch.Tensor, factor: int) -> tuple[torch.Tensor, torch.Tens
     return (product >> 32) & _LOW, product & _LOW
 
 
-NUM_QUESTION_FIELDS = 7  # address, row, lo, hi, first and end of the further ids, the bits of 1 / temperature
-NUM_MORE_FIELDS = 2  # question, id
-NUM_DRAW_FIELDS = 4  # as in `Draw`
-NUM_EDGE_FIELDS = 3  # address, row, id
-NUM_ANSWERS = 4  # of a question: log_total, log_mass, best_logit, best_id
-NUM_DRAW_ANSWERS = 2  # score, id
-
 _Floats = npt.NDArray[np.float64]
-_Ids = npt.NDArray[np.int64]
 
 
 # Hot path: a named tuple is created in a third of the time of a frozen dataclass.
@@ -137,7 +129,7 @@ class Question(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """A token to be drawn among those that a question allows."""
+    """A token to be drawn among those that a question allows. The fields are also the columns of `Batch.draws`."""
 
     question: int
     seed: int  # 63 bits
@@ -146,79 +138,52 @@ class Draw(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """A token whose logit is asked for."""
+    """A token whose logit is asked for. The fields are also the columns of `Batch.edges`."""
 
     row: int
     token_id: int
 
 
+class PackedQuestion(NamedTuple):
+    """The columns of `Batch.packed_questions`."""
+
+    row: int
+    lo: int  # of the interval
+    hi: int
+    first_more: int  # of its further ids, in `Batch.more_ids`
+    end_more: int
+    scale_bits: int  # of 1 / temperature as a float32
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Questions about some rows, on the device."""
+    """Questions about some rows. Tensors are on the device; all of int64 were copied there together."""
 
-    rows: tuple[torch.Tensor, ...]  # each [vocab_size], contiguous, of one type, device
-    values: torch.Tensor  # [num_values] int64, device
+    rows: tuple[torch.Tensor, ...]  # each [vocab_size], contiguous, of one type
     questions: tuple[Question, ...]
-    num_more: int
-    num_draws: int
-    num_edges: int
-
-    @property
-    def num_questions(self) -> int:
-        """The number of questions."""
-        return len(self.questions)
-
-    @property
-    def more_at(self) -> int:
-        """Where the further ids begin in `values`, after the questions."""
-        return NUM_QUESTION_FIELDS * self.num_questions
-
-    @property
-    def draws_at(self) -> int:
-        """Where the draws begin."""
-        return self.more_at + NUM_MORE_FIELDS * self.num_more
-
-    @property
-    def edges_at(self) -> int:
-        """Where the edges begin."""
-        return self.draws_at + NUM_DRAW_FIELDS * self.num_draws
+    addresses: torch.Tensor  # [num_rows] int64, of the rows' memory, for kernels
+    packed_questions: torch.Tensor  # [num_questions, len(PackedQuestion._fields)] int64
+    more_ids: torch.Tensor  # [num_more] int64: the ids that questions allow beside their intervals
+    more_questions: torch.Tensor  # [num_more] int64: the question that allows each of them
+    draws: torch.Tensor  # [num_draws, len(Draw._fields)] int64
+    edges: torch.Tensor  # [num_edges, len(Edge._fields)] int64
 
     @property
     def num_answers(self) -> int:
-        """The length of the array that the answers are in: those of questions, then of draws, then of edges."""
-        return NUM_ANSWERS * self.num_questions + NUM_DRAW_ANSWERS * self.num_draws + self.num_edges
-
-    @property
-    def question_fields(self) -> torch.Tensor:
-        """[num_questions, NUM_QUESTION_FIELDS] int64, device."""
-        return self.values[: self.more_at].view(-1, NUM_QUESTION_FIELDS)
-
-    @property
-    def more(self) -> torch.Tensor:
-        """[num_more, 2] int64, device: a question, and an id that it allows beside its interval."""
-        return self.values[self.more_at : self.draws_at].view(-1, NUM_MORE_FIELDS)
+        """The length of the array that the answers are in."""
+        return 4 * len(self.questions) + 2 * len(self.draws) + len(self.edges)
 
     def find_more_ids(self, question: int) -> torch.Tensor:
         """[num_more] int64, device: the ids that one question allows beside its interval."""
         start = sum(len(each.more_ids) for each in self.questions[:question])
-        return self.more[start : start + len(self.questions[question].more_ids), 1]
-
-    @property
-    def draws(self) -> torch.Tensor:
-        """[num_draws, 4] int64, device: the fields of each `Draw`."""
-        return self.values[self.draws_at : self.edges_at].view(-1, NUM_DRAW_FIELDS)
-
-    @property
-    def edges(self) -> torch.Tensor:
-        """[num_edges, NUM_EDGE_FIELDS] int64, device."""
-        return self.values[self.edges_at :].view(-1, NUM_EDGE_FIELDS)
+        return self.more_ids[start : start + len(self.questions[question].more_ids)]
 
 
 class Scorer(Protocol):
     """Answers the questions of a batch."""
 
     def score(self, batch: Batch) -> torch.Tensor:
-        """[batch.num_answers] float32 or float64, device, as `Scores.from_answers` reads them."""
+        """[batch.num_answers] float32 or float64, device: the fields of `Scores`, one after the other."""
         ...
 
 
@@ -229,29 +194,12 @@ class Scores:
     log_totals: _Floats  # [num_questions] log-sum-exp of all tokens of the row
     log_masses: _Floats  # [num_questions] log-sum-exp of the allowed tokens; -inf if there are none
     best_logits: _Floats  # [num_questions] -inf if no token is allowed
-    best_ids: _Ids  # [num_questions] the smallest id with this logit; -1 if no token is allowed
+    best_ids: npt.NDArray[np.int64]  # [num_questions] the smallest id with this logit; -1 if no token is allowed
     # [num_draws] log of the mass of the allowed tokens at the draw's temperature, relative to the best of them, plus
     # Gumbel noise. With log P(path + best token) / temperature added, the greatest is an exact draw among questions.
     draw_scores: _Floats
-    drawn_ids: _Ids  # [num_draws] the token drawn among those allowed; -1 if there are none
+    drawn_ids: npt.NDArray[np.int64]  # [num_draws] the token drawn among those allowed; -1 if there are none
     edge_logits: _Floats  # [num_edges]
-
-    @classmethod
-    def from_answers(cls, answers: _Floats, batch: Batch) -> "Scores":
-        """The answers of a `Scorer`, copied to the host."""
-        edges_at = batch.num_answers - batch.num_edges
-        draws_at = edges_at - NUM_DRAW_ANSWERS * batch.num_draws
-        log_totals, log_masses, best_logits, best_ids = answers[:draws_at].reshape(-1, NUM_ANSWERS).T
-        draw_scores, drawn_ids = answers[draws_at:edges_at].reshape(-1, NUM_DRAW_ANSWERS).T
-        return cls(
-            log_totals,
-            log_masses,
-            best_logits,
-            best_ids.astype(np.int64),
-            draw_scores,
-            drawn_ids.astype(np.int64),
-            answers[edges_at:],
-        )
 
 
 def build_batch(
@@ -263,25 +211,28 @@ def build_batch(
     device: torch.device,
 ) -> Batch:
     """Packs questions and copies them to the device."""
+    packed: list[PackedQuestion] = []
+    more_ids: list[int] = []
+    more_questions: list[int] = []
+    for index, (row, (lo, hi), further, inverse_temperature) in enumerate(questions):
+        start = len(more_ids)
+        more_ids += further
+        more_questions += [index] * len(further)
+        scale_bits = int(np.float32(inverse_temperature).view(np.int32))
+        packed.append(PackedQuestion(row, lo, hi, start, len(more_ids), scale_bits))
     addresses = [row.data_ptr() for row in rows]
-    fields: list[tuple[int, ...]] = []
-    more: list[tuple[int, int]] = []
-    for index, (row, (lo, hi), more_ids, _) in enumerate(questions):
-        start = len(more)
-        more += [(index, int(token_id)) for token_id in more_ids]
-        fields.append((addresses[row], row, lo, hi, start, len(more), 0))
-    packed = np.array(fields, np.int64).reshape(-1, NUM_QUESTION_FIELDS)
-    packed[:, -1] = np.array([question.inverse_temperature for question in questions], np.float32).view(np.int32)
-    located_edges = [(addresses[row], row, token_id) for row, token_id in edges]
-    parts = [packed, *(np.array(values, np.int64) for values in (more, draws, located_edges))]
-    values = copy_to_device(np.concatenate([part.ravel() for part in parts]), device)
-    return Batch(tuple(rows), values, tuple(questions), len(more), len(draws), len(edges))
+    arrays = [np.array(values, np.int64) for values in (addresses, packed, more_ids, more_questions)]
+    arrays += [np.array(values, np.int64).reshape(-1, width) for values, width in ((draws, 4), (edges, 2))]
+    return Batch(tuple(rows), tuple(questions), *copy_together(arrays, device))
 
 
 def find_scores(scorer: Scorer, batch: Batch) -> Scores:
     """The answers to a batch, copied to the host."""
     answers: _Floats = scorer.score(batch).cpu().numpy().astype(np.float64)
-    return Scores.from_answers(answers, batch)
+    ends = np.cumsum([len(batch.questions)] * 4 + [len(batch.draws)] * 2)
+    totals, masses, best_logits, best_ids, draw_scores, drawn_ids, edge_logits = np.split(answers, ends)
+    ids, drawn = best_ids.astype(np.int64), drawn_ids.astype(np.int64)
+    return Scores(totals, masses, best_logits, ids, draw_scores, drawn, edge_logits)
 
 
 _NUM_DRAWS = 256  # computed together
@@ -298,31 +249,33 @@ class PlainScorer:
         """The answers to a batch."""
         rows = torch.stack(batch.rows)
         rows = rows if rows.dtype == torch.float64 else rows.float()
-        questions = batch.question_fields
+        places, los, his, _, _, scale_bits = batch.packed_questions.T[:, :, None]
         ranks = self._ranks.ranks[: self._ranks.num_logits]
-        logits = rows.masked_fill(ranks < 0, -torch.inf)[questions[:, 1]]
-        may_follow = (ranks >= questions[:, 2:3]) & (ranks < questions[:, 3:4])
-        may_follow[batch.more[:, 0], batch.more[:, 1]] = True
+        logits = rows.masked_fill(ranks < 0, -torch.inf)[places[:, 0]]
+        may_follow = (ranks >= los) & (ranks < his)
+        may_follow[batch.more_questions, batch.more_ids] = True
         allowed = logits.masked_fill(~may_follow, -torch.inf)
         best_logits, best_ids = allowed.max(dim=-1)  # of equal ones, the smallest id
         best_ids = best_ids.masked_fill(best_logits == -torch.inf, -1)
         answers = [logits.logsumexp(dim=-1), allowed.logsumexp(dim=-1), best_logits, best_ids.to(logits)]
-        drawn = self._draw(batch, allowed, best_logits)
-        edges = rows[batch.edges[:, 1], batch.edges[:, 2]]
-        return torch.cat([torch.stack(answers, dim=1).flatten(), drawn.flatten(), edges])
+        if len(batch.draws):
+            bests = best_logits.masked_fill(best_logits == -torch.inf, 0.0)
+            answers += self._draw(batch.draws, allowed - bests[:, None], scale_bits.int().view(torch.float32))
+        edge_rows, token_ids = batch.edges.T
+        return torch.cat([*answers, rows[edge_rows, token_ids]])
 
-    def _draw(self, batch: Batch, allowed: torch.Tensor, best_logits: torch.Tensor) -> torch.Tensor:
-        """[num_draws, 2]: score and id of each draw. `allowed`: [num_questions, vocab_size], -inf for other tokens."""
-        if not batch.num_draws:
-            return allowed.new_empty(0)
-        scales = batch.question_fields[:, 6].int().view(torch.float32)[:, None]
-        bests = best_logits.masked_fill(best_logits == -torch.inf, 0.0)[:, None]
-        weights = ((allowed - bests) * scales).masked_fill(allowed == -torch.inf, -torch.inf)
+    def _draw(self, draws: torch.Tensor, allowed: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+        """The score and the id of each draw: [2, num_draws].
+
+        `allowed`: [num_questions, vocab_size] logits relative to the best of them, -inf for other tokens; `scales`:
+        [num_questions, 1].
+        """
+        weights = (allowed * scales).masked_fill(allowed == -torch.inf, -torch.inf)
         num_missing = self._ranks.num_chunks * self._ranks.chunk_size - weights.shape[1]
         weights = torch.nn.functional.pad(weights, (0, num_missing), value=-torch.inf)
         chunks = weights.view(len(weights), self._ranks.num_chunks, self._ranks.chunk_size)
         masses = chunks.logsumexp(dim=-1)
-        return torch.cat([_draw_some(draws, chunks, masses) for draws in torch.split(batch.draws, _NUM_DRAWS)])
+        return torch.cat([_draw_some(some, chunks, masses) for some in torch.split(draws, _NUM_DRAWS)], dim=1)
 
 
 def _draw_some(draws: torch.Tensor, chunks: torch.Tensor, masses: torch.Tensor) -> torch.Tensor:
@@ -334,7 +287,7 @@ def _draw_some(draws: torch.Tensor, chunks: torch.Tensor, masses: torch.Tensor) 
     ids = drawn[:, None] * chunks.shape[2] + torch.arange(chunks.shape[2], device=masses.device)
     noisy = chunks[questions[:, 0], drawn] + build_gumbels(seeds, ids, offsets, streams, Level.TOKEN)
     drawn_ids = ids.gather(1, noisy.argmax(dim=1, keepdim=True))[:, 0].masked_fill(scores == -torch.inf, -1)
-    return torch.stack([scores, drawn_ids.to(scores)], dim=1)
+    return torch.stack([scores, drawn_ids.to(scores)])
 
 
 _NUM_ROWS = 3
@@ -348,26 +301,20 @@ def check_scorer(scorer: Scorer, expected: Scorer, ranks: TokenRanks, dtype: tor
     """Compares the answers to some questions about random rows. Raises ModelError if they differ."""
     batch = _build_trial(ranks, dtype)
     answers, others = find_scores(scorer, batch), find_scores(expected, batch)
+    faults = []
     for name in ("log_totals", "log_masses", "best_logits", "best_ids", "edge_logits", "draw_scores"):
         difference = _find_difference(getattr(answers, name), getattr(others, name))
         if not difference <= _TOLERANCE:  # so for NaN too
-            raise _refuse(
-                scorer, ranks, dtype, f"its {name} differ by {difference:.1g} from those of torch's operations"
-            )
+            faults.append(f"its {name} differ by {difference:.1g} from those of torch's operations")
     # A rounding error may change a draw, but not most of them.
-    num_equal = int((answers.drawn_ids == others.drawn_ids).sum())
-    if num_equal < len(others.drawn_ids) / 2:
-        raise _refuse(
-            scorer,
-            ranks,
-            dtype,
-            f"only {num_equal} of its {len(others.drawn_ids)} draws are those of torch's operations",
+    num_draws, num_equal = len(others.drawn_ids), int((answers.drawn_ids == others.drawn_ids).sum())
+    if num_equal < num_draws / 2:
+        faults.append(f"only {num_equal} of its {num_draws} draws are those of torch's operations")
+    if faults:
+        name = str(dtype).removeprefix("torch.")
+        raise ModelError(
+            f"{type(scorer).__name__} computes wrong scores of {name} logits on {ranks.device}: {faults[0]}"
         )
-
-
-def _refuse(scorer: Scorer, ranks: TokenRanks, dtype: torch.dtype, fault: str) -> ModelError:
-    name = str(dtype).removeprefix("torch.")
-    return ModelError(f"{type(scorer).__name__} computes wrong scores of {name} logits on {ranks.device}: {fault}")
 
 
 def _find_difference(answers: npt.NDArray[Any], expected: npt.NDArray[Any]) -> float:

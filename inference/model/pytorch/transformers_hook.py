@@ -1,18 +1,18 @@
 """The attention function that transformers calls in each layer: every sequence sees only its own tokens.
 
 A model is loaded with `attn_implementation=ATTENTION_NAME`; its code runs unchanged. One forward pass contains
-the new tokens of several sequences, packed in one row; the pass's `Plan` knows the segment of each. Many
-families do not hand the arguments of the model's call down to their layers. Therefore `attach_plans` gives every module
-of a model a reference to one `PlanHolder`, in which the runner puts the plan of the pass that it starts.
+the new tokens of several sequences, packed in one row; the pass's attention knows the segment of each. Many families
+do not hand the arguments of the model's call down to their layers. Therefore every module of a model has a reference to
+one `RunningPass`, in which the runner puts the attention of the pass that it starts.
 
 transformers also asks for a mask, once for each kind of layer. It gets the mask's reach only (`Reach`), which comes
 back to `attend` as the layer's mask.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, NoReturn, Protocol
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface
@@ -72,7 +72,7 @@ class ScoreRule:
 ATTENTION_NAME = "midtoken_tree"
 OWN_ATTENTION = "its code in transformers has attention of its own, which cannot be replaced"  # a reason to refuse
 
-_HOLDER = "midtoken_plans"  # the attribute of each module
+_RUNNING = "midtoken_pass"  # the attribute of each module
 
 # Arguments of attention functions in transformers that change the result and are not supported.
 _UNSUPPORTED_ARGUMENTS = {
@@ -89,17 +89,10 @@ _IGNORED_ARGUMENTS = frozenset({
 })  # fmt: skip
 
 
-class PassAttention(Protocol):
-    """The attention of one forward pass, whose segments it knows."""
-
-    def attend(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: ScoreRule
-    ) -> torch.Tensor:
-        """Stores one layer's new keys and values. Returns [num_rows, num_heads, value_dim].
-
-        `query`: [num_heads, num_rows, key_dim]; `key`, `value`: [num_kv_heads, num_rows, dim].
-        """
-        ...
+# Stores the new keys and values of one layer, and returns the attention of a pass: [num_rows, num_heads, value_dim]. It
+# gets the layer's number, queries [num_heads, num_rows, key_dim], keys and values [num_kv_heads, num_rows, dim], and a
+# rule.
+PassAttention = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor, ScoreRule], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,39 +105,32 @@ class AttentionCall:
     group: int  # query heads that share keys
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The attention of one forward pass, and the calls of `attend` so far.
+class RunningPass:
+    """The forward pass that a model is in.
 
-    The n-th call of a pass has the n-th layer of each segment's store, whatever number its module has.
+    The n-th call of `attend` in a pass has the n-th layer of the pool, whatever number its module has.
     """
 
-    attention: PassAttention
-    calls: list[AttentionCall] = field(default_factory=list)
-
-
-class PlanHolder:
-    """Holds the plan of the forward pass that a model is in."""
-
     def __init__(self) -> None:
-        self.plan: Plan | None = None
+        self.attention: PassAttention | None = None  # outside a pass
+        self.calls: list[AttentionCall] = []  # so far; they stay when the pass has ended
 
     @contextmanager
-    def use(self, plan: Plan) -> Iterator[None]:
-        """Inside the context, the model runs `plan`."""
-        self.plan = plan
+    def use(self, attention: PassAttention) -> Iterator[None]:
+        """Inside the context, the model runs a pass with this attention."""
+        self.attention, self.calls = attention, []
         try:
             yield
         finally:
-            self.plan = None
+            self.attention = None
 
 
-def attach_plans(model: torch.nn.Module) -> PlanHolder:
-    """Gives all modules of `model` a reference to the model's holder, which is returned."""
-    holder: PlanHolder = getattr(model, _HOLDER, None) or PlanHolder()
+def attach_running_pass(model: torch.nn.Module) -> RunningPass:
+    """Gives all modules of `model` a reference to the model's `RunningPass`, which is returned."""
+    running: RunningPass = getattr(model, _RUNNING, None) or RunningPass()
     for module in model.modules():
-        setattr(module, _HOLDER, holder)
-    return holder
+        setattr(module, _RUNNING, running)
+    return running
 
 
 def register_attention() -> None:
@@ -170,14 +156,16 @@ def attend(
     Raises ModelError if the layer has other arguments that change the result.
     """
     _check_arguments(module, attention_mask, others)
-    plan = _find_plan(module)
+    running: RunningPass | None = getattr(module, _RUNNING, None)
+    if running is None or running.attention is None:
+        raise ModelError(f"{type(module).__name__} is called outside a forward pass of its runner")
     # The mask decides in transformers, whether or not a family passes the window to its attention as well.
     reach = attention_mask if attention_mask is not None else Reach(window=sliding_window)
-    layer = len(plan.calls)
+    layer = len(running.calls)
     shape = LayerShape(key.shape[1], key.shape[3], value.shape[3])
-    plan.calls.append(AttentionCall(module, reach, shape, query.shape[1] // key.shape[1]))
+    running.calls.append(AttentionCall(module, reach, shape, query.shape[1] // key.shape[1]))
     rule = ScoreRule(reach, query.shape[3] ** -0.5 if scaling is None else scaling, softcap, s_aux)
-    return plan.attention.attend(layer, query[0], key[0], value[0], rule)[None], None
+    return running.attention(layer, query[0], key[0], value[0], rule)[None], None
 
 
 def _check_arguments(module: torch.nn.Module, mask: Any, others: dict[str, Any]) -> None:
@@ -192,10 +180,3 @@ def _check_arguments(module: torch.nn.Module, mask: Any, others: dict[str, Any])
             raise ModelError(f"{layer} uses {meaning} ({name})")
     if others.get("is_causal") is False:
         raise ModelError(f"{layer} lets tokens see those after them, so it does not predict the next token")
-
-
-def _find_plan(module: torch.nn.Module) -> Plan:
-    holder: PlanHolder | None = getattr(module, _HOLDER, None)
-    if holder is None or holder.plan is None:
-        raise ModelError(f"{type(module).__name__} is called outside a forward pass of its runner")
-    return holder.plan

@@ -16,9 +16,9 @@ from inference.model.pytorch.sampler import TorchSampler, build_sampler
 from inference.model.pytorch.scoring import PlainScorer, Scorer, TokenRanks
 from inference.protocol.completion import CompletionRequest, Healing
 from tests.inference.conftest import MakeModel
+from tests.support.attention_oracle import attend_plainly
 from tests.support.engine_bench import UNBOUNDED, load_model_once
 from tests.support.kernels import interpreted
-from tests.support.plain_kernel import PlainKernel
 from tests.support.sinks import submit
 from tests.support.toys import build_prompts, toy_tokenizer
 from trie_cache.hot_prefixes import HotPrefixCache
@@ -55,7 +55,7 @@ def _complete_all(folder: Path, kernel: AttentionKernel | None, build_scorer: Bu
 def test_what_a_gpu_does_in_plain_torch_gives_the_same_answers(make_model: MakeModel) -> None:
     folder = make_model("qwen")
 
-    assert _complete_all(folder, PlainKernel(), PlainScorer) == _complete_all(folder, None)
+    assert _complete_all(folder, attend_plainly, PlainScorer) == _complete_all(folder, None)
 
 
 def test_all_slots_are_free_when_the_engine_and_its_answers_are_gone(make_model: MakeModel) -> None:
@@ -70,7 +70,7 @@ def test_all_slots_are_free_when_the_engine_and_its_answers_are_gone(make_model:
         if number % 5 == 0:
             sink.cancelled.set()
         sink.wait_for_end()
-    capacity = runner._pool.planes.capacity
+    capacity = runner._pool.capacity
     engine.close()
     del engine, model
     gc.collect()
@@ -87,4 +87,6 @@ def test_the_kernels_for_gpus_give_the_same_answers(make_model: MakeModel, num_p
 
     folder = make_model("qwen")
 
-    assert _complete_all(folder, TreeAttentionKernel(num_processors), KernelScorer) == _complete_all(folder, None)
+    assert _complete_all(folder, TreeAttentionKernel(num_processors).attend, KernelScorer) == _complete_all(
+        folder, None
+    )

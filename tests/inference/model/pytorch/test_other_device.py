@@ -1,6 +1,8 @@
 """The runner on a device that is not the CPU: nothing is on the wrong one, and work does not grow with sequences."""
 
+import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -12,32 +14,24 @@ from inference.model.pytorch.forward_check import check_forward_pass
 from inference.model.pytorch.position_check import find_max_tokens
 from inference.model.pytorch.runner import Runner
 from inference.model.pytorch.transformers_hook import ScoreRule
+from tests.support.attention_oracle import attend_plainly
 from tests.support.counting_device import Counts, DeviceTensor, count_launch, counting, find_device, move_model
-from tests.support.plain_kernel import PlainKernel
 from tests.support.tiny_families import KV, build_config, build_model
 
 _NUM_LAYERS = 3
 _TREE = TokenTree((1, 2, 3), (4, 5, 6), (None, 0, None))
 
 
-class _DeviceKernel:
+def _attend_on_device(
+    packed: PackedPass, keys: torch.Tensor, values: torch.Tensor, query: torch.Tensor, rule: ScoreRule
+) -> torch.Tensor:
     """A kernel of the device: as on a GPU, two launches at most, and no tensor of the CPU."""
-
-    def attend(
-        self, packed: PackedPass, keys: torch.Tensor, values: torch.Tensor, query: torch.Tensor, rule: ScoreRule
-    ) -> torch.Tensor:
-        count_launch("attention")
-        count_launch("attention")
-        on_cpu = PackedPass(
-            packed.rows_per_tile,
-            packed.max_keys,
-            *map(
-                _find_data,
-                (packed.tiles, packed.positions, packed.new_slots, packed.key_slots, packed.key_positions, packed.bits),
-            ),
-        )
-        states = _find_data(keys), _find_data(values), _find_data(query)
-        return DeviceTensor(PlainKernel().attend(on_cpu, *states, rule))
+    count_launch("attention")
+    count_launch("attention")
+    tensors = {name: getattr(packed, name) for name in PackedPass.__slots__}
+    on_cpu: Any = {name: _find_data(each) for name, each in tensors.items() if isinstance(each, torch.Tensor)}
+    states = _find_data(keys), _find_data(values), _find_data(query)
+    return DeviceTensor(attend_plainly(dataclasses.replace(packed, **on_cpu), *states, rule))
 
 
 def _find_data(tensor: torch.Tensor) -> torch.Tensor:
@@ -55,7 +49,7 @@ def _build(kernel: bool, family: str = "qwen2") -> Runner:
     device = find_device()
     model = build_model(build_config(family, {**KV, "num_hidden_layers": _NUM_LAYERS}))
     move_model(model)
-    return Runner(model, device, _DeviceKernel() if kernel else None)
+    return Runner(model, device, _attend_on_device if kernel else None)
 
 
 @pytest.mark.parametrize("kernel", [False, True], ids=["by segment", "together"])

@@ -13,7 +13,7 @@ from inference.errors import ModelError, OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
 from inference.model.pytorch.loader import load_torch_runner
-from inference.model.pytorch.pool import SequenceCache
+from inference.model.pytorch.pool import TorchSequenceCache
 from inference.model.pytorch.runner import Runner
 from tests.inference.conftest import MakeModel
 from tests.support.tiny_families import EXPERTS, KV, LATENT, LAYER_TYPES, build_config, build_model
@@ -143,7 +143,7 @@ class _Reader:
         self.runner.forward(parts)
         return self._found[-1]
 
-    def read(self, cache: SequenceCache, *token_ids: int) -> None:
+    def read(self, cache: TorchSequenceCache, *token_ids: int) -> None:
         tree = TokenTree(token_ids)
         self.forward(Part(cache, tree, wants_logits=False))
         cache.keep(tree, None)
@@ -151,7 +151,7 @@ class _Reader:
     def read_plainly(self, *token_ids: int) -> torch.Tensor:
         return self.forward(Part(self.runner.new_cache(), TokenTree(token_ids)))[-1]
 
-    def check(self, cache: SequenceCache, *token_ids: int) -> None:
+    def check(self, cache: TorchSequenceCache, *token_ids: int) -> None:
         """The cache has these tokens, and a further one gets the logits of a plain pass."""
         assert cache.num_tokens == len(token_ids)
         for token_id in (7, 8):
@@ -281,7 +281,7 @@ def test_sequences_stay_right_while_the_pool_grows(reader: _Reader) -> None:
         reader.read(cache, *range(1, 120))
 
     reader.check(caches[0], *range(1, 120))
-    assert reader.runner._pool.planes.capacity > 256
+    assert reader.runner._pool.capacity > 256
 
 
 @pytest.mark.parametrize(("dtype", "of_logits"), [("bfloat16", torch.bfloat16), ("float64", torch.float32)])

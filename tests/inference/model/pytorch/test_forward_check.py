@@ -7,7 +7,7 @@ import torch
 import transformers
 
 from inference.errors import ModelError
-from inference.model.pytorch.forward_check import check_forward_pass
+from inference.model.pytorch.forward_check import NARROW_CHUNK, NARROW_WINDOW, check_forward_pass, narrow_windows
 from inference.model.pytorch.loader import check_config, refusing_family
 from inference.model.pytorch.runner import Runner
 from inference.model.pytorch.transformers_hook import ATTENTION_NAME
@@ -168,3 +168,34 @@ def test_half_precision_in_which_nothing_can_be_checked_is_refused() -> None:
     _check(build_model(config))
     with pytest.raises(ModelError, match="in bfloat16, rounding errors alone change its logits by"):
         _check(build_model(config, torch.bfloat16))
+
+
+def _read_sizes(model: torch.nn.Module, name: str) -> set[Any]:
+    """The values of an attribute in the model's configuration and modules."""
+    owners = [model.config, *model.modules()]
+    return {getattr(owner, name) for owner in owners if isinstance(getattr(owner, name, None), int)}
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "name", "narrow"),
+    [
+        ("mistral", KV, "sliding_window", NARROW_WINDOW),
+        ("gemma3_text", {**KV, **LAYER_TYPES}, "sliding_window", NARROW_WINDOW),
+        ("llama4_text", {**KV, **EXPERTS, "pad_token_id": 0}, "attention_chunk_size", NARROW_CHUNK),
+    ],
+)
+def test_all_windows_are_narrow_for_a_while(family: str, changes: dict[str, Any], name: str, narrow: int) -> None:
+    model = build_model(build_config(family, {**changes, name: 100}))
+
+    with narrow_windows(model):
+        inside = _read_sizes(model, name)
+
+    assert inside == {narrow}
+    assert _read_sizes(model, name) == {100}
+
+
+def test_a_window_that_is_narrow_already_stays() -> None:
+    model = build_model(build_config("mistral", {**KV, "sliding_window": 3}))
+
+    with narrow_windows(model):
+        assert _read_sizes(model, "sliding_window") == {3}

@@ -8,22 +8,21 @@ import torch
 from inference.errors import ModelError
 from inference.model.pytorch.attention import PooledAttention
 from inference.model.pytorch.pool import Segment
-from inference.model.pytorch.transformers_hook import Reach, ScoreRule
+from inference.model.pytorch.transformers_hook import PassAttention, Reach, ScoreRule
 from tests.support.attention_oracle import REACHES, PassShape, TestPass, build_pass, check_pass
-from tests.support.kernels import compiled, interpreted
+from tests.support.kernels import MAX_SHARED_BYTES, compiled, compiling, interpreted
 
-_CPU = torch.device("cpu")
 pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0:DeprecationWarning")  # interpreter
 
 
-def _build(test: TestPass, num_processors: int = 132) -> PooledAttention:
-    return _pool(test.segments, test.shape.group, num_processors)
-
-
-def _pool(segments: Sequence[Segment], group: int, num_processors: int) -> PooledAttention:
+def _pool(segments: Sequence[Segment], group: int, num_processors: int = 132) -> PassAttention:
     from inference.model.pytorch.attention_kernel import TreeAttentionKernel
 
-    return PooledAttention(segments, _CPU, TreeAttentionKernel(num_processors), group)
+    return PooledAttention(segments, torch.device("cpu"), TreeAttentionKernel(num_processors).attend, group).attend
+
+
+def _launch(test: TestPass, reach: Reach) -> None:
+    _pool(test.segments, test.shape.group)(0, test.query, test.key, test.value, ScoreRule(reach, 0.7))
 
 
 @interpreted
@@ -35,10 +34,9 @@ def test_each_row_attends_to_the_keys_it_may_see(
     kind: str, has_sinks: bool, softcap: float | None, num_processors: int
 ) -> None:
     for seed, max_kept in ((0, 40), (1, 300), (2, 900)):
-        test = build_pass(seed, PassShape(max_kept=max_kept))
         check_pass(
-            lambda segments, _: _pool(segments, 2, num_processors),
-            test,
+            lambda segments: _pool(segments, 2, num_processors),
+            build_pass(seed, PassShape(max_kept=max_kept)),
             REACHES[kind],
             softcap=softcap,
             has_sinks=has_sinks,
@@ -52,16 +50,14 @@ _SHAPES = [(2, 6, 128, 128), (4, 7, 128, 128), (3, 1, 64, 64), (2, 1, 80, 80), (
 @pytest.mark.parametrize("sizes", _SHAPES, ids=str)
 def test_heads_of_any_number_and_size_are_right(sizes: tuple[int, int, int, int]) -> None:
     test = build_pass(7, PassShape(*sizes, num_sequences=2, max_kept=200))
-
-    check_pass(lambda segments, _: _pool(segments, test.shape.group, 132), test, Reach(), tolerance=1e-4)
+    check_pass(lambda segments: _pool(segments, test.shape.group), test, Reach(), tolerance=1e-4)
 
 
 @interpreted
 def test_half_precision_is_as_exact_as_its_rounding() -> None:
     """In float16: the interpreter gives nonsense for products in bfloat16."""
     test = build_pass(4, PassShape(2, 2, 16, 16, max_kept=200, dtype=torch.float16))
-
-    check_pass(lambda segments, _: _pool(segments, 2, 132), test, Reach(), tolerance=4e-3)
+    check_pass(lambda segments: _pool(segments, 2), test, Reach(), tolerance=4e-3)
 
 
 @compiled
@@ -72,29 +68,22 @@ def test_the_kernels_compile_for_a_gpu_within_the_limits_of_its_processors(
     sizes: tuple[int, int, int, int], dtype: torch.dtype
 ) -> None:
     """The largest tiles, and those of single rows with shares. In half precision almost nothing is spilled."""
-    from tests.support.compiling_driver import HOPPER, MAX_SHARED_BYTES, compiling_for
-
-    launches = []
-    for seed in (3, 5):  # a tree, and a single row
-        test = build_pass(seed, PassShape(*sizes, num_sequences=1, max_kept=4000, dtype=dtype))
-        with compiling_for(HOPPER) as driver:
+    with compiling() as driver:
+        for seed in (3, 5):  # a tree, and a single row
+            test = build_pass(seed, PassShape(*sizes, num_sequences=1, max_kept=4000, dtype=dtype))
             for reach in (Reach(), Reach(window=7)):
-                _build(test).attend(0, test.query, test.key, test.value, ScoreRule(reach, 0.7))
-        launches += driver.launches
+                _launch(test, reach)
 
-    assert {launch.kernel for launch in launches} == {"_attend_tiles", "_add_shares"}
-    assert max(launch.num_shared_bytes for launch in launches) <= MAX_SHARED_BYTES
-    assert max(launch.num_spilled_bytes for launch in launches) <= (1024 if dtype == torch.float32 else 16)
+    assert {launch.kernel for launch in driver.launches} == {"_attend_tiles", "_add_shares"}
+    assert max(launch.num_shared_bytes for launch in driver.launches) <= MAX_SHARED_BYTES
+    assert max(launch.num_spilled_bytes for launch in driver.launches) <= (1024 if dtype == torch.float32 else 16)
 
 
 @compiled
 @torch.inference_mode()
 def test_a_device_whose_processors_are_too_small_is_refused_by_name() -> None:
-    from tests.support.compiling_driver import HOPPER, compiling_for
-
-    test = build_pass(3, PassShape(2, 2, 128, 128))
     with (
-        compiling_for(HOPPER, max_shared_bytes=1000),
+        compiling(max_shared_bytes=1000),
         pytest.raises(ModelError, match="the attention kernel cannot be run on this device for heads of 128 numbers"),
     ):
-        _build(test).attend(0, test.query, test.key, test.value, ScoreRule(Reach(), 0.7))
+        _launch(build_pass(3, PassShape(2, 2, 128, 128)), Reach())

@@ -10,7 +10,6 @@ from inference.errors import ModelError
 from inference.model.pytorch.pool import LayerShape, build_lone_segment
 from inference.model.pytorch.position_check import find_max_tokens
 from inference.model.pytorch.runner import Runner
-from inference.model.pytorch.transformers_hook import AttentionCall
 from tests.support.tiny_families import EXPERTS, KV, build_config, build_model
 
 _CPU = torch.device("cpu")
@@ -114,11 +113,8 @@ def test_code_that_takes_rows_for_positions_is_refused() -> None:
 
 def test_a_lone_segment_tells_the_shapes_of_keys_and_values_and_stores_none() -> None:
     _, runner = _build("llama")
-    calls: list[AttentionCall] = []
-
-    later = runner.forward_segments((1, 2, 3), [build_lone_segment(range(5, 8))], (2,), calls)
-
-    assert [call.shape for call in calls] == [LayerShape(2, 8, 8)] * 2
+    later = runner.forward_segments((1, 2, 3), [build_lone_segment(range(5, 8))], (2,))
+    assert [call.shape for call in runner.last_calls] == [LayerShape(2, 8, 8)] * 2
     torch.testing.assert_close(
         later, runner.forward_segments((1, 2, 3), [build_lone_segment(range(3))], (2,))
     )  # rotary positions are relative

@@ -1,0 +1,287 @@
+import gc
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from inference.errors import OverloadedError
+from inference.healing.token_tree import TokenTree
+from inference.model.pytorch.pool import (
+    LayerShape,
+    Slots,
+    StoredToken,
+    TokenPool,
+    TorchSequenceCache,
+    build_lone_segment,
+    build_tree_mask,
+    find_row_positions,
+)
+from tests.support.toys import token_trees
+
+_CPU = torch.device("cpu")
+_LAYERS = [LayerShape(2, 4, 3), LayerShape(2, 3, 3), LayerShape(1, 4, 4)]
+
+
+def _build_pool(capacity: int = 4) -> TokenPool:
+    return TokenPool([LayerShape(1, 1, 1)], torch.float32, _CPU, capacity)
+
+
+@torch.inference_mode()
+def _name(pool: TokenPool, slots: Slots, names: Sequence[float]) -> None:
+    """Writes a name for each slot, in place of keys."""
+    pool.find(0)[0][0, slots, 0] = torch.tensor(names)
+
+
+def _read(pool: TokenPool, slots: Slots) -> list[float]:
+    """The names of slots."""
+    names: list[float] = pool.find(0)[0][0, slots, 0].tolist()
+    return names
+
+
+def _write(
+    cache: TorchSequenceCache, tree: TokenTree, names: list[float], stored: tuple[StoredToken, ...] = ()
+) -> None:
+    """Writes the tree's new rows, with a name each, as a forward pass does."""
+    cache.reserve(tree.num_rows)
+    segment = cache.build_segment(tree, stored)
+    assert segment.pool is not None
+    _name(segment.pool, segment.new_slots, names)
+
+
+def _keep(cache: TorchSequenceCache, *names: float) -> None:
+    """Reads further tokens with these names."""
+    tree = TokenTree((0,) * len(names))
+    _write(cache, tree, [*names])
+    cache.keep(tree, None)
+
+
+_ACTIONS = ["allocate", "allocate", "hold", "release", "release"]
+
+
+@given(actions=st.lists(st.tuples(st.sampled_from(_ACTIONS), st.sampled_from([0, 1, 2, 5, 700, 3000])), max_size=30))
+def test_a_slot_is_given_away_only_while_nobody_holds_it_and_keeps_its_keys(actions: list[tuple[str, int]]) -> None:
+    """The pool grows and shrinks on the way."""
+    pool = _build_pool()
+    holds: list[tuple[Slots, list[float]]] = []
+    for name, (action, number) in enumerate(actions):
+        if action == "allocate":
+            held = {slot for slots, _ in holds for slot in slots.tolist()}
+            slots = pool.allocate(number)
+            assert held.isdisjoint(slots.tolist())
+            assert len(set(slots.tolist())) == number
+            holds.append((slots, [float(name)] * number))
+            _name(pool, *holds[-1])
+        elif holds and action == "hold":
+            pool.hold(holds[number % len(holds)][0])
+            holds.append(holds[number % len(holds)])
+        elif holds:
+            pool.release(holds.pop(number % len(holds))[0])
+        assert all(_read(pool, slots) == names for slots, names in holds)
+    held = {slot for slots, _ in holds for slot in slots.tolist()}
+    assert pool.num_free == pool.capacity - len(held)
+
+
+def test_keys_and_values_of_each_layer_have_a_place_and_a_shape_of_their_own_at_any_size() -> None:
+    pool = TokenPool(_LAYERS, torch.float16, _CPU, 5)
+    planes = [plane for layer in range(len(_LAYERS)) for plane in pool.find(layer)]
+    for number, plane in enumerate(planes):
+        plane.fill_(number)
+    assert pool.slot_nbytes == 2 * (2 * 7 + 2 * 6 + 8)
+
+    for capacity in (9, 3):
+        pool.resize(capacity)
+        for layer, shape in enumerate(_LAYERS):
+            for at, dim in enumerate((shape.key_dim, shape.value_dim)):
+                plane = pool.find(layer)[at]
+                assert plane.shape == (shape.num_kv_heads, capacity, dim)
+                assert (plane[:, :3] == 2 * layer + at).all()
+
+
+class _Memory(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not annotate it
+    """Counts the bytes of the tensors that are made inside this context, for as long as they are there."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.num_bytes = self.most = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if "empty" in func.name():
+            self._add(found.nbytes)
+            weakref.finalize(found, self._add, -found.nbytes)
+        return found
+
+    def _add(self, num_bytes: int) -> None:
+        self.num_bytes += num_bytes
+        self.most = max(self.most, self.num_bytes)
+
+
+def test_a_pool_that_grows_has_one_plane_twice_and_one_that_is_free_again_shrinks() -> None:
+    with _Memory() as memory:
+        pool = TokenPool([LayerShape(2, 8, 8)] * 10, torch.float32, _CPU, 1000)
+        slots = pool.allocate(1000)
+        more = pool.allocate(1)
+        assert pool.capacity == 2000
+        assert memory.num_bytes == 2000 * pool.slot_nbytes
+        assert memory.most < 2100 * pool.slot_nbytes  # old and new together would be 3000
+        pool.release(slots[5:])
+        pool.release(more)
+        pool.allocate(1)
+
+    assert pool.capacity == 512
+    assert memory.num_bytes == 512 * pool.slot_nbytes
+
+
+def test_slots_that_another_thread_releases_are_free_again() -> None:
+    pool = _build_pool(8)
+    thread = threading.Thread(target=pool.release_later, args=(pool.allocate(5),))
+    thread.start()
+    thread.join()
+
+    assert pool.num_free == 8
+
+
+def test_a_pool_that_cannot_grow_raises_overloaded_and_is_unchanged() -> None:
+    pool = _build_pool(4)
+    slots = pool.allocate(3)
+    _name(pool, slots, [1.0, 2.0, 3.0])
+    for refuse in (lambda: pool.allocate(1 << 48), lambda: _build_pool(1 << 48)):
+        with pytest.raises(OverloadedError, match="keys and values of"):
+            refuse()
+
+    assert (pool.num_free, pool.capacity) == (1, 4)
+    assert pool.allocate(1).tolist() == [3]
+    assert _read(pool, slots) == [1.0, 2.0, 3.0]
+
+
+def test_a_pool_that_cannot_double_grows_by_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though some planes have been doubled already."""
+    pool, new_empty = TokenPool(_LAYERS, torch.float32, _CPU, 100), torch.Tensor.new_empty
+
+    def refuse_much(plane: torch.Tensor, heads: int, capacity: int, dim: int) -> torch.Tensor:
+        if capacity > 120 and dim == 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return new_empty(plane, heads, capacity, dim)
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", refuse_much)
+
+    assert len(pool.allocate(110)) == 110
+    assert pool.capacity == 110
+    assert {plane.shape[1] for layer in range(3) for plane in pool.find(layer)} == {110}
+
+
+@given(
+    data=st.data(),
+    actions=st.lists(st.sampled_from(["step", "fork", "cut", "copy", "append", "drop", "forget"]), max_size=25),
+)
+def test_sequences_that_share_slots_never_change_each_other(data: st.DataObject, actions: list[str]) -> None:
+    """The model of each sequence is the list of its names; of a stored token, its name."""
+    pool = _build_pool()
+    caches: list[tuple[TorchSequenceCache, list[float]]] = [(TorchSequenceCache(pool, 0), [])]
+    stored: list[tuple[StoredToken, float]] = []
+    for number, action in enumerate(actions):
+        cache, names = caches[data.draw(st.integers(0, len(caches) - 1))]
+        count = data.draw(st.integers(0, len(names)))
+        if action == "step":
+            tree = data.draw(token_trees())
+            new = [100.0 * (number + 1) + row for row in range(tree.num_rows)]
+            _write(cache, tree, new)
+            copies = cache.copy_branches(tree)
+            stored += zip(copies, new[len(tree.chain_ids) :], strict=True)
+            node = data.draw(st.sampled_from([None, *range(len(tree.branch_ids))]))
+            cache.keep(tree, node)
+            names += [*new[: len(tree.chain_ids)], *(new[len(tree.chain_ids) + at] for at in tree.find_path(node))]
+        elif action == "fork":
+            caches.append((cache.fork(count), names[:count]))
+        elif action == "cut":
+            cache.cut(count)
+            del names[count:]
+        elif action == "copy":
+            stored += zip(cache.copy_tokens(count), names[count:], strict=True)
+        elif action == "append":
+            chosen = [pair for pair in stored if pair[1] not in names and data.draw(st.booleans())]
+            chosen = list({name: (token, name) for token, name in chosen}.values())
+            cache.append([token for token, _ in chosen])
+            names += [name for _, name in chosen]
+        elif action == "drop" and len(caches) > 1:
+            caches.remove((cache, names))
+        elif action == "forget":
+            stored = stored[1:]
+        del cache
+        for own, expected in caches:
+            assert _read(pool, own._kept) == expected
+            assert own.num_tokens == len(expected)
+        assert all(_read(pool, np.array([token.slot])) == [name] for token, name in stored)
+    caches.clear()
+    stored.clear()
+    tree = copies = own = chosen = None  # type: ignore[assignment]
+    gc.collect()
+    assert pool.num_free == pool.capacity
+
+
+def test_the_room_of_a_cache_is_taken_at_once_and_free_again_without_it() -> None:
+    pool = _build_pool(10)
+    cache = TorchSequenceCache(pool, 7)
+    assert (cache.capacity, cache.num_tokens, pool.num_free) == (7, 0, 3)
+    del cache
+    assert pool.num_free == 10
+
+
+def test_branches_that_are_discarded_leave_their_room_to_the_next_tokens() -> None:
+    pool = _build_pool(9)
+    cache, tree = TorchSequenceCache(pool, 9), TokenTree((1,), (2, 3, 4), (None, None, None))
+    _write(cache, tree, [1.0, 2.0, 3.0, 4.0])
+    cache.keep(tree, 0)
+    assert (cache.num_tokens, cache.capacity, pool.num_free) == (2, 9, 0)
+
+
+def test_a_cache_that_gets_no_slots_is_unchanged() -> None:
+    cache = TorchSequenceCache(_build_pool(), 0)
+    _keep(cache, 1.0, 2.0)
+    with pytest.raises(OverloadedError, match="keys and values of"):
+        cache.reserve(1 << 48)
+    _keep(cache, 3.0)
+    assert _read(cache._pool, cache._kept) == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize(("num_tokens", "capacity", "expected"), [(1, 3, 3), (None, 1, 2), (2, 0, 2), (1, 9, 9)])
+def test_a_copy_has_the_room_that_is_asked_for_and_takes_no_other_slots(
+    num_tokens: int | None, capacity: int, expected: int
+) -> None:
+    pool = _build_pool(100)
+    cache = TorchSequenceCache(pool, 64)
+    _keep(cache, 1.0, 2.0)
+    copy = cache.fork(num_tokens, capacity)
+    assert (cache.capacity, copy.capacity) == (64, expected)
+    assert copy.nbytes == expected * 2 * 4
+    assert pool.num_free == 36 - (expected - copy.num_tokens)
+
+
+@given(tree=token_trees(), data=st.data())
+def test_a_row_attends_to_the_chain_before_it_and_its_ancestors(tree: TokenTree, data: st.DataObject) -> None:
+    num_chain = len(tree.chain_ids)
+    num_stored = 0 if num_chain else data.draw(st.integers(0, len(tree.branch_ids) - 1))
+    mask = build_tree_mask(tree, num_stored)
+    expected = [set(range(row + 1)) for row in range(num_chain)]
+    for branch in range(len(tree.branch_ids)):
+        expected.append({*range(num_chain), *(num_chain + at for at in tree.find_path(branch))})
+    seen = [{0}] if mask is None else [set(row.nonzero()[0].tolist()) for row in mask]
+    assert seen == expected[num_stored:]
+    on_branches = [num_chain + len(tree.find_path(branch)) - 1 for branch in range(len(tree.branch_ids))]
+    assert find_row_positions(tree) == [*range(num_chain), *on_branches]
+
+
+def test_a_lone_segment_sees_its_own_rows_at_any_positions() -> None:
+    segment = build_lone_segment(range(5, 8))
+    assert segment.pool is None
+    assert segment.positions.tolist() == segment.key_positions.tolist() == [5, 6, 7]
+    assert segment.visible is not None
+    assert segment.visible.tolist() == [[True, False, False], [True, True, False], [True, True, True]]
+    assert (segment.num_rows, segment.num_open) == (3, 0)
