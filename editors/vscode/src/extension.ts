@@ -16,11 +16,21 @@ import { showExplanation } from "./explanation.ts";
 import { LanguageServer, type Launch } from "./languageServer.ts";
 import { showMenu } from "./menu.ts";
 import { SelectedEnvironment } from "./selectedEnvironment.ts";
-import { readCommand, readEnabled, readLanguages, readServerArguments, type ReadValue, SECTION } from "./settings.ts";
+import {
+  readCommand,
+  readEnabled,
+  readLanguages,
+  readServerArguments,
+  type ReadValue,
+  SECTION,
+  selectLanguageServerSettings,
+} from "./settings.ts";
 import { describe, findOffReason } from "./status.ts";
 import { StatusItem } from "./statusItem.ts";
 
 const read: ReadValue = (name) => workspace.getConfiguration(SECTION).get(name);
+const readForLanguageServer = () =>
+  selectLanguageServerSettings(workspace.getConfiguration().get<Record<string, unknown>>(SECTION) ?? {});
 
 let extension: Extension | undefined;
 
@@ -50,7 +60,7 @@ class Extension {
   constructor(log: LogOutputChannel) {
     this.#log = log;
     this.#environment = new SelectedEnvironment(() => void this.update());
-    this.#server = new LanguageServer(log, read, () => {
+    this.#server = new LanguageServer(log, readForLanguageServer, () => {
       this.#draw();
     });
   }

@@ -17,7 +17,7 @@ import {
 } from "vscode-languageclient/node";
 
 import type { Command } from "./command.ts";
-import { type ReadValue, readLanguageServerSettings, SECTION } from "./settings.ts";
+import { SECTION } from "./settings.ts";
 import { SCHEMES, type ServerState, StateTracker, type ToldStatus } from "./status.ts";
 
 /** How to start the language server, and for which languages. */
@@ -30,16 +30,16 @@ export interface Launch {
 /** The one language server of a window. */
 export class LanguageServer {
   readonly #log: LogOutputChannel;
-  readonly #read: ReadValue;
+  readonly #readSettings: () => Record<string, unknown>;
   readonly #onChange: () => void;
   readonly #tracker = new StateTracker();
   #client: LanguageClient | undefined;
   #unanswered: string | undefined; // the document of the last request, if that got no answer
 
   /** `onChange` is called when `state` may have changed. */
-  constructor(log: LogOutputChannel, read: ReadValue, onChange: () => void) {
+  constructor(log: LogOutputChannel, readSettings: () => Record<string, unknown>, onChange: () => void) {
     this.#log = log;
-    this.#read = read;
+    this.#readSettings = readSettings;
     this.#onChange = onChange;
   }
 
@@ -116,13 +116,12 @@ export class LanguageServer {
   #buildOptions(languages: readonly string[]): LanguageClientOptions {
     return {
       documentSelector: languages.flatMap((language) => SCHEMES.map((scheme) => ({ language, scheme }))),
-      initializationOptions: () => readLanguageServerSettings(this.#read),
+      initializationOptions: this.#readSettings,
       outputChannel: this.#log,
       revealOutputChannelOn: RevealOutputChannelOn.Never,
       middleware: {
         workspace: {
-          configuration: ({ items }) =>
-            items.map(({ section }) => (section === SECTION ? readLanguageServerSettings(this.#read) : null)),
+          configuration: ({ items }) => items.map(({ section }) => (section === SECTION ? this.#readSettings() : null)),
         },
         handleWorkDoneProgress: (progressToken, progress, next) => {
           this.#followProgress(progress);

@@ -8,25 +8,13 @@ export type ReadValue = (name: string) => unknown;
 /** A setting of the extension has a value that it cannot have. The message says which, and what it must be. */
 export class SettingError extends Error {}
 
-/** The settings that the language server knows. It checks their values itself. */
-export const LANGUAGE_SERVER_SETTINGS = [
-  "enabled",
-  "extent",
-  "maxTokens",
-  "healing",
-  "deadlineMs",
-  "maxPrefixBytes",
-  "maxSuffixBytes",
-  "maxRelatedBytes",
-  "exclude",
-  "redactSecrets",
-  "languages",
-] as const;
-
-/** Returns the section that the language server asks for. It reports names that it does not know, so it gets no others. */
-export function readLanguageServerSettings(read: ReadValue): Record<string, unknown> {
-  const values = LANGUAGE_SERVER_SETTINGS.map((name) => [name, read(name)] as const);
-  return Object.fromEntries(values.filter(([, value]) => value !== undefined));
+/**
+ * Returns what the language server gets of the section: all but the settings of the extension itself. It checks names
+ * and values, and reports those that it does not know.
+ */
+export function selectLanguageServerSettings(section: Record<string, unknown>): Record<string, unknown> {
+  const own = ["command", "server"];
+  return Object.fromEntries(Object.entries(section).filter(([name]) => !own.includes(name)));
 }
 
 /** Returns whether suggestions are enabled. Only `false` disables them, as in the language server. */

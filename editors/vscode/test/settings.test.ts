@@ -5,23 +5,17 @@ import {
   readCommand,
   readEnabled,
   readLanguages,
-  readLanguageServerSettings,
+  selectLanguageServerSettings,
   readServerArguments,
   SettingError,
 } from "../src/settings.ts";
 
 const values = (settings: Record<string, unknown>) => (name: string) => settings[name];
 
-test("the language server gets its own settings and no others", () => {
-  const read = values({ maxTokens: 12, command: "midtoken", server: "127.0.0.1:1", languages: ["python"] });
-  assert.deepEqual(readLanguageServerSettings(read), { maxTokens: 12, languages: ["python"] });
-});
-
-test("the language server gets wrong values too, because it reports them", () => {
-  assert.deepEqual(readLanguageServerSettings(values({ extent: 7, deadlineMs: null })), {
-    extent: 7,
-    deadlineMs: null,
-  });
+test("the language server gets all settings, right or wrong, but those of the extension", () => {
+  const settings = { maxTokens: 12, extent: 7, deadlineMs: null, another: [] };
+  const section = { ...settings, command: "midtoken", server: "127.0.0.1:1" };
+  assert.deepEqual(selectLanguageServerSettings(section), settings);
 });
 
 test("only false disables suggestions", () => {

@@ -1,6 +1,7 @@
-"""editors/vscode/package.json describes the settings as the language server reads them."""
+"""The editors' manifests and pages describe the settings as the language server reads them."""
 
 import json
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,13 @@ import pytest
 
 from lsp_server.settings import SECTION, Settings, read_settings
 
-_FOLDER = Path(__file__).parents[2] / "editors/vscode"
+_EDITORS = Path(__file__).parents[2] / "editors"
+_FOLDER = _EDITORS / "vscode"
 _PROPERTIES: dict[str, Any] = json.loads((_FOLDER / "package.json").read_text())["contributes"]["configuration"][
     "properties"
 ]
-_OF_THE_EXTENSION = {"command", "languages", "server"}
+_OF_THE_EXTENSION = {"command", "languages", "server"}  # `languages` is of both: there, the default is a list
+_DEFAULTS = {re.sub("_(.)", lambda match: match[1].upper(), field.name): field.default for field in fields(Settings)}
 _OF_THE_SERVER = {
     name: schema
     for key, schema in _PROPERTIES.items()
@@ -26,8 +29,20 @@ def _is_accepted(name: str, value: Any) -> bool:
 
 
 def test_each_setting_of_the_language_server_is_described() -> None:
-    described = {"".join(f"_{char.lower()}" if char.isupper() else char for char in name) for name in _OF_THE_SERVER}
-    assert described == {field.name for field in fields(Settings)} - _OF_THE_EXTENSION
+    assert set(_OF_THE_SERVER) == set(_DEFAULTS) - _OF_THE_EXTENSION
+
+
+@pytest.mark.parametrize("name", _DEFAULTS)
+@pytest.mark.parametrize(
+    ("page", "line"), [("README.md", r"    {} = (.*?),\s"), ("doc/midtoken.txt", r"    {} +(\S+)")]
+)
+def test_neovims_pages_have_each_setting_with_its_default(name: str, page: str, line: str) -> None:
+    text = (_EDITORS / "neovim" / page).read_text()
+    in_lua = {True: "true", None: "nil", (): "{}"}.get(default := _DEFAULTS[name])  # type: ignore[call-overload]
+    expected = in_lua or (f"'{default}'" if isinstance(default, str) else str(default))
+    found = re.search(line.format(name), text)
+    assert found is not None
+    assert found[1] == expected
 
 
 @pytest.mark.parametrize("name", _OF_THE_SERVER)
