@@ -1,14 +1,76 @@
-"""Declarations of other open files that the cursor's line uses, or is about to use, as comments above that line."""
+"""Declarations of other open files that the cursor's line uses, or is about to use, as comments above that line.
+
+Declarations are found in lines, not in syntax trees, because the text may be of any language and is seldom complete
+while somebody types.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lsp_server.context import Context
-from lsp_server.declarations import Declaration, find_declarations
+from lsp_server.context import Context, clean
 from lsp_server.documents import Document
+from lsp_server.positions import replace_surrogates
+from lsp_server.privacy.detectors import begins_block, find_blocks
+from lsp_server.privacy.redaction import replace_spans
 
-_MAX_CHARS = 400  # of the line that are read; it may be one of megabytes
+_MAX_LINES = 6  # of a declaration whose brackets are closed on a later line
+_MAX_CHARS = 160  # a longer declaration ends with the line that has the last of them
+
+_KEYWORDS = "def|class|fn|func|function|fun|struct|enum|interface|trait|type|module|record|const|let|var|val|object"
+_MODIFIERS = "export|default|pub|public|private|protected|internal|static|final|abstract|async|unsafe|inline|open"
+_DECLARATION = re.compile(
+    rf"[ \t]*(?:(?:{_MODIFIERS})(?:\([a-z]+\))?[ \t]+)*(?:{_KEYWORDS})[ \t]+(?:\([^()\n]*\)[ \t]*)?([^\W\d]\w*)"
+)
+_CONSTANT = re.compile(r"([^\W\d]\w*)[ \t]*(?::[^=\n]+)?=(?!=)")  # at the start of a line
+_ATTRIBUTE = re.compile(r"[ \t]+(?:self|this)\.([^\W\d]\w*)[ \t]*(?::[^=\n]+)?=(?!=)")
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    r"""A name, and the lines that declare it, without the body. \n is the only line end, and not at the end.
+
+    The lines are whole, so that secrets in them are recognised.
+    """
+
+    name: str
+    text: str
+
+
+def find_declarations(lines: Sequence[str]) -> list[Declaration]:
+    """Returns the declarations in lines with line ends, in their order; of each name only the first.
+
+    A line of a private key may look like a declaration, but is none.
+    """
+    lines = _drop_private_keys(lines)
+    found: dict[str, Declaration] = {}
+    for number, line in enumerate(lines):
+        match = _DECLARATION.match(line) or _CONSTANT.match(line) or _ATTRIBUTE.match(line)
+        if match is not None and match[1] not in found:
+            found[match[1]] = Declaration(match[1], _read_text(lines, number))
+    return list(found.values())
+
+
+def _read_text(lines: Sequence[str], first: int) -> str:
+    """The line of a declaration, and those after it until its brackets are closed."""
+    parts: list[str] = []
+    depth = 0
+    for line in lines[first : first + _MAX_LINES]:
+        parts.append(line.rstrip())
+        depth += sum(line.count(bracket) for bracket in "([") - sum(line.count(bracket) for bracket in ")]")
+        if depth <= 0 or sum(map(len, parts)) > _MAX_CHARS:
+            break
+    return replace_surrogates("\n".join(parts).rstrip())
+
+
+def _drop_private_keys(lines: Sequence[str]) -> Sequence[str]:
+    if not any(map(begins_block, lines)):
+        return lines
+    text = clean("".join(lines))
+    return replace_spans(text, list(find_blocks(text))).splitlines(keepends=True)
+
+
+_MAX_LINE_CHARS = 400  # of the line that are read; it may be one of megabytes
 _WORD_AT_END = re.compile(r"[^\W\d]\w*\Z")
 _BRACKET = re.compile(r"(?:([^\W\d]\w*)[ \t]*)?\(|\)")
 
@@ -23,7 +85,7 @@ class Words:
 
 def read_words(line_before: str) -> Words:
     """Returns the names in the text of the line before the cursor. A bracket in a string counts, too."""
-    line_before = line_before[-_MAX_CHARS:]
+    line_before = line_before[-_MAX_LINE_CHARS:]
     typed = _WORD_AT_END.search(line_before)
     open_calls: list[str] = []
     for match in _BRACKET.finditer(line_before):
@@ -55,7 +117,6 @@ def find_comment_marker(language_id: str) -> str | None:
 
 
 _MIN_TYPED_CHARS = 2
-_MAX_DECLARATION_CHARS = 160
 _MAX_INDEXED_CHARS = 300_000  # of a file; a longer one is not read, because that takes longer than a key may
 
 
@@ -99,7 +160,7 @@ class RelatedText:
 
     def _redact(self, declaration: Declaration) -> Declaration:
         """Returns the declaration without secrets. It is cut after that, since half a secret is not recognised."""
-        text = self.redact(declaration.text)[:_MAX_DECLARATION_CHARS].rstrip()
+        text = self.redact(declaration.text)[:_MAX_CHARS].rstrip()
         return Declaration(declaration.name, text)
 
     def forget(self, uri: str) -> None:

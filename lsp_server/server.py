@@ -13,7 +13,6 @@ from pygls.lsp.server import LanguageServer
 from inference.protocol.completion import Chunks, CompletionRequest
 from lsp_server.backend import BackendFactory, BackendStarter
 from lsp_server.context import Context, cut_context
-from lsp_server.counters import Counters
 from lsp_server.documents import Document, Documents, Place
 from lsp_server.editor_process import EditorProcess
 from lsp_server.errors import EditorError, OutOfStepError, to_midtoken_error
@@ -36,7 +35,7 @@ from lsp_server.protocol import MidtokenProtocol, build_strict_converter
 from lsp_server.related import RelatedText
 from lsp_server.session import Session
 from lsp_server.settings import SECTION, Settings, SettingsSources
-from lsp_server.status import LspWindow, Status
+from lsp_server.status import Counters, Status, Window
 
 _MAX_ITEMS = 3
 _MAX_OTHERS = 20  # other documents whose declarations may be sent, those that were opened or edited last
@@ -73,7 +72,7 @@ class MidtokenServer(LanguageServer):
         self._guard = Guard(policy or Policy({}))
         self._related = RelatedText(self._guard.redact)
         self._offered: dict[str, frozenset[str]] = {}  # the texts that were suggested last, by URI
-        self._status = Status(LspWindow(self))
+        self._status = Status(Window(self))
         self._starter = BackendStarter(connect, self._status)
         self._sessions: dict[str, Session] = {}
         self._closing = asyncio.Lock()

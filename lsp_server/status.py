@@ -2,10 +2,11 @@
 
 import dataclasses
 import uuid
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any
 from urllib.parse import unquote
 
 from lsprotocol import types
@@ -35,29 +36,53 @@ class StatusReport:
     message: str
 
 
-class Window(Protocol):
+# An implementation-dependent notification (LSP, "$ Notifications"): editors that do not know it ignore it.
+STATUS_NOTIFICATION = "$/midtoken/status"
+
+
+class Window:
     """Shows messages to the user of the editor. Each text is one line."""
 
+    def __init__(self, server: LanguageServer) -> None:
+        self._server = server
+        self._progress_token: str | None = None
+
     def log(self, text: str) -> None:
-        """Adds a line to the editor's log."""
+        """LSP window/logMessage."""
+        self._server.window_log_message(types.LogMessageParams(types.MessageType.Info, text))
 
     def log_detail(self, text: str) -> None:
-        """Adds a line to the editor's log that is of interest only to those who look for it."""
-
-    def show_error(self, text: str) -> None:
-        """Shows an error message."""
+        """LSP window/logMessage, as the least important kind."""
+        self._server.window_log_message(types.LogMessageParams(types.MessageType.Log, text))
 
     def show_info(self, text: str) -> None:
-        """Shows a message that is not an error."""
-
-    def begin_progress(self, text: str) -> None:
-        """Shows that an operation is running."""
-
-    def end_progress(self, text: str) -> None:
-        """Hides what `begin_progress` shows, if anything, and logs `text`."""
+        """LSP window/showMessage, as information."""
+        self._server.window_show_message(types.ShowMessageParams(types.MessageType.Info, text))
 
     def report(self, report: StatusReport) -> None:
-        """Reports a state to editors that show it. Others ignore it."""
+        """The notification `$/midtoken/status`."""
+        self._server.protocol.notify(STATUS_NOTIFICATION, dataclasses.asdict(report))
+
+    def show_error(self, text: str) -> None:
+        """LSP window/showMessage."""
+        self._server.window_show_message(types.ShowMessageParams(types.MessageType.Error, text))
+
+    def begin_progress(self, text: str) -> None:
+        """LSP $/progress, if the editor supports it, and the log."""
+        self.log(text)
+        window = self._server.client_capabilities.window
+        if window is not None and window.work_done_progress:
+            self._progress_token = str(uuid.uuid4())
+            self._server.work_done_progress.create(self._progress_token)
+            begin = types.WorkDoneProgressBegin(title="midtoken", message=text, cancellable=False)
+            self._server.work_done_progress.begin(self._progress_token, begin)
+
+    def end_progress(self, text: str) -> None:
+        """LSP $/progress, if `begin_progress` began one, and the log."""
+        self.log(text)
+        if self._progress_token is not None:
+            self._server.work_done_progress.end(self._progress_token, types.WorkDoneProgressEnd(message=text))
+            self._progress_token = None
 
 
 class Status:
@@ -156,50 +181,35 @@ class Status:
             self._window.show_info(f"midtoken: {text}")
 
 
-# An implementation-dependent notification (LSP, "$ Notifications"): editors that do not know it ignore it.
-STATUS_NOTIFICATION = "$/midtoken/status"
+@dataclass(slots=True)
+class Counters:
+    """Of one language server, since it started."""
 
+    suggested: int = 0  # answers with at least one item
+    accepted: int = 0
+    accepted_parts: int = 0  # acceptances of a word or a line
+    accepted_units: int = 0  # UTF-16 units that were accepted in parts
+    silences: Counter[Reason] = field(default_factory=Counter)
+    filters: Counter[str] = field(default_factory=Counter)  # how often each filter changed a text
+    _shown: set[int] = field(default_factory=set)
 
-class LspWindow:
-    """The `Window` of the connected editor."""
+    def note_shown(self, item_id: int) -> None:
+        """An item has become visible. It counts once, also if the editor says so at each key."""
+        self._shown.add(item_id)
 
-    def __init__(self, server: LanguageServer) -> None:
-        self._server = server
-        self._progress_token: str | None = None
+    def note_part(self, num_units: int) -> None:
+        """A part of an item was accepted."""
+        self.accepted_parts += 1
+        self.accepted_units += num_units
 
-    def log(self, text: str) -> None:
-        """LSP window/logMessage."""
-        self._server.window_log_message(types.LogMessageParams(types.MessageType.Info, text))
-
-    def log_detail(self, text: str) -> None:
-        """LSP window/logMessage, as the least important kind."""
-        self._server.window_log_message(types.LogMessageParams(types.MessageType.Log, text))
-
-    def show_info(self, text: str) -> None:
-        """LSP window/showMessage, as information."""
-        self._server.window_show_message(types.ShowMessageParams(types.MessageType.Info, text))
-
-    def report(self, report: StatusReport) -> None:
-        """The notification `$/midtoken/status`."""
-        self._server.protocol.notify(STATUS_NOTIFICATION, dataclasses.asdict(report))
-
-    def show_error(self, text: str) -> None:
-        """LSP window/showMessage."""
-        self._server.window_show_message(types.ShowMessageParams(types.MessageType.Error, text))
-
-    def begin_progress(self, text: str) -> None:
-        """LSP $/progress, if the editor supports it, and the log."""
-        self.log(text)
-        window = self._server.client_capabilities.window
-        if window is not None and window.work_done_progress:
-            self._progress_token = str(uuid.uuid4())
-            self._server.work_done_progress.create(self._progress_token)
-            begin = types.WorkDoneProgressBegin(title="midtoken", message=text, cancellable=False)
-            self._server.work_done_progress.begin(self._progress_token, begin)
-
-    def end_progress(self, text: str) -> None:
-        """LSP $/progress, if `begin_progress` began one, and the log."""
-        self.log(text)
-        if self._progress_token is not None:
-            self._server.work_done_progress.end(self._progress_token, types.WorkDoneProgressEnd(message=text))
-            self._progress_token = None
+    def to_json(self) -> dict[str, Any]:
+        """Returns the counts as names and numbers."""
+        return {
+            "suggested": self.suggested,
+            "shown": len(self._shown),
+            "accepted": self.accepted,
+            "acceptedParts": self.accepted_parts,
+            "acceptedUnits": self.accepted_units,
+            "silences": {str(reason): number for reason, number in sorted(self.silences.items())},
+            "filters": dict(sorted(self.filters.items())),
+        }

@@ -19,9 +19,8 @@ from benchmarks.corpora.sent_requests import find_position
 from inference.engine.sink import CompletionEngine, complete
 from inference.protocol.completion import CompletionRequest, Extent
 from lsp_server.context import cut_context
-from lsp_server.declarations import find_declarations
 from lsp_server.documents import Document, split_lines
-from lsp_server.related import RelatedText
+from lsp_server.related import RelatedText, find_declarations
 from lsp_server.settings import Settings
 
 # Packages of the development environment that are not in models/training/corpus.txt.

@@ -38,7 +38,7 @@ def test_each_setting_of_the_language_server_is_described() -> None:
 )
 def test_neovims_pages_have_each_setting_with_its_default(name: str, page: str, line: str) -> None:
     text = (_EDITORS / "neovim" / page).read_text()
-    in_lua = {True: "true", None: "nil", (): "{}"}.get(default := _DEFAULTS[name])  # type: ignore[call-overload]
+    in_lua = {True: "true", None: "nil", (): "{}"}.get(default := _DEFAULTS[name])  # type: ignore[arg-type]
     expected = in_lua or (f"'{default}'" if isinstance(default, str) else str(default))
     found = re.search(line.format(name), text)
     assert found is not None

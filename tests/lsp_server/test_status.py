@@ -7,7 +7,7 @@ import pytest
 from inference.errors import LaunchError, OverloadedError, ServerError
 from lsp_server.errors import OutOfStepError
 from lsp_server.no_suggestion import NoSuggestion, Reason
-from lsp_server.status import LspWindow, State, Status, StatusReport
+from lsp_server.status import State, Status, StatusReport, Window
 from tests.support.lsp_editor import build_capabilities, wait_for
 from tests.support.lsp_fakes import RecordingWindow
 from tests.support.lsp_in_process import InProcess, run_in_process
@@ -106,7 +106,7 @@ async def both() -> AsyncIterator[InProcess]:
 
 async def test_logs_and_errors_arrive_in_their_own_messages(both: InProcess) -> None:
     await both.start()
-    window = LspWindow(both.server)
+    window = Window(both.server)
     window.log("a log line")
     window.show_error("an error")
     await wait_for(lambda: both.editor.shown != [])
@@ -115,7 +115,7 @@ async def test_logs_and_errors_arrive_in_their_own_messages(both: InProcess) -> 
 
 async def test_progress_is_created_begun_and_ended_over_lsp(both: InProcess) -> None:
     await both.start(build_capabilities(shows_progress=True))
-    window = LspWindow(both.server)
+    window = Window(both.server)
     window.begin_progress("starting")
     window.end_progress("ready")
     await wait_for(lambda: len(both.editor.progress) == 3)
@@ -128,7 +128,7 @@ async def test_progress_is_created_begun_and_ended_over_lsp(both: InProcess) -> 
 
 async def test_an_editor_without_progress_support_gets_only_the_log(both: InProcess) -> None:
     await both.start(build_capabilities(shows_progress=False))
-    window = LspWindow(both.server)
+    window = Window(both.server)
     window.begin_progress("starting")
     window.end_progress("ready")
     await wait_for(lambda: len(both.editor.logged) == 2)
@@ -137,6 +137,6 @@ async def test_an_editor_without_progress_support_gets_only_the_log(both: InProc
 
 async def test_unbegun_progress_is_not_ended(both: InProcess) -> None:
     await both.start(build_capabilities(shows_progress=True))
-    LspWindow(both.server).end_progress("ready")
+    Window(both.server).end_progress("ready")
     await wait_for(lambda: both.editor.logged == ["ready"])
     assert both.editor.progress == []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
-from lsp_server.status import StatusReport
+from lsp_server.status import StatusReport, Window
 
 
 class FedStream:
@@ -120,7 +120,7 @@ class ScriptedBackend:
 
 
 @dataclass
-class RecordingWindow:
+class RecordingWindow(Window):
     """A window that records its messages."""
 
     logs: list[str] = field(default_factory=list)
