@@ -38,7 +38,7 @@ class EngineConfig:
     max_waiting: int = 64  # queued requests; further ones are refused
     max_context_tokens: int | None = None  # prompt tokens of a request; None: what the model's folder names, or 1024
     cache_tokens: int = 65_536  # capacity for keys and values, in tokens of all sequences together
-    memory_mib: int = 256  # for sequences that are remembered between requests; 0: nothing is
+    memory_mib: int = 256  # for what is remembered between requests: sequences, states; 0: nothing is
     drafts: bool = True  # guess tokens from earlier text, where that pays; completions are the same without
     fill_in_layout: str = AUTO_LAYOUT  # a member of inference.engine.layout.Layout; auto: what the model names
     graph_dir: Path | None = None  # where models that were converted for onnxruntime are kept; None: nowhere

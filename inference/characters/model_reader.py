@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from inference.characters.token_string import PassWatch, TokenString, find_common_beginning
-from inference.errors import OverloadedError
+from inference.errors import InvalidRequestError, OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import LanguageModel, Part
 from trie_cache.trie import Trie
 
 _MAX_STRINGS = 128  # in one pass: it gives a row of the vocabulary's size for each
+_MAX_ROW_BYTES = 512 * 2**20
 _MAX_CHAIN = 512  # tokens in one pass, so that a long context can be stopped between two
 
 
@@ -32,14 +33,19 @@ class ModelReader:
         max_tokens: int,
         max_stored: int,
         watch: PassWatch | None = None,
+        max_row_bytes: int = _MAX_ROW_BYTES,
     ) -> None:
-        """`max_tokens`: the limit for one string. `max_stored`: for the tokens whose keys and values are stored."""
+        """`max_tokens`: the limit for one string. `max_stored`: for the tokens whose keys and values are stored.
+
+        `max_row_bytes`: for the rows of all strings that are read at once; a wide beam has many.
+        """
         self.max_tokens = min(max_tokens, model.max_tokens)
         self._num_texts = trie.num_tokens
         self._columns = np.concatenate([trie.order, np.array(end_ids, np.int32)])
         self._model = model
         self._max_stored = max_stored
         self._watch = watch
+        self._max_row_bytes = max_row_bytes
         self._cache = model.new_cache(_MAX_CHAIN)
         self._path: list[TokenString] = []  # from the root to the trunk; the cache has the first of its tokens, or all
         self._stored: WeakKeyDictionary[TokenString, list[Any]] = WeakKeyDictionary()  # StoredRows of its own tokens
@@ -47,8 +53,14 @@ class ModelReader:
     def read(self, strings: Sequence[TokenString]) -> None:
         """Fills `log_probs` and `log_end` of the strings, many in one forward pass.
 
-        Raises OverloadedError, and what the watch raises.
+        Raises OverloadedError, InvalidRequestError if they are too many, and what the watch raises.
         """
+        num_bytes = 4 * len(self._columns) * len(strings)  # of float32
+        if num_bytes > self._max_row_bytes:
+            raise InvalidRequestError(
+                f"the probabilities after {len(strings)} token strings take {num_bytes >> 20} MiB, and at most "
+                f"{self._max_row_bytes >> 20} are allowed: ask for a smaller width"
+            )
         for first in range(0, len(strings), _MAX_STRINGS):
             self._read(strings[first : first + _MAX_STRINGS])
 

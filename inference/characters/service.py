@@ -3,9 +3,6 @@
 import hashlib
 import math
 from collections import OrderedDict
-from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -22,51 +19,21 @@ from inference.protocol.characters import (
     TextProbability,
 )
 
-_State = TypeVar("_State")
-_NUM_CACHED_STATES = 8  # each keeps its keys and values alive
-
-
-@dataclass(frozen=True, slots=True)
-class CachedState(Generic[_State]):
-    """A state that has read the first bytes of a text."""
-
-    state: _State
-    num_bytes: int
-
-
-class StateCache(Generic[_State]):
-    """At most `capacity` states. The least recently used is evicted first.
-
-    A client that sends a growing text gets the state of its last request.
-    """
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._states: OrderedDict[tuple[Hashable, bytes], _State] = OrderedDict()
-
-    def find(self, origin: Hashable, text: bytes) -> CachedState[_State] | None:
-        """The state of this origin that has read the longest beginning of the text."""
-        texts = [known for other, known in self._states if other == origin and text.startswith(known)]
-        if not texts:
-            return None
-        longest = max(texts, key=len)
-        self._states.move_to_end((origin, longest))
-        return CachedState(self._states[origin, longest], len(longest))
-
-    def put(self, origin: Hashable, text: bytes, state: _State) -> None:
-        """Adds a state that has read the text. `origin`: how the state was opened; stored too, so keep it small."""
-        self._states[origin, text] = state
-        self._states.move_to_end((origin, text))
-        if len(self._states) > self._capacity:
-            self._states.popitem(last=False)
+_NUM_STATES = 8  # each keeps its keys and values alive
 
 
 class CharacterService:
-    """Answers requests, one at a time. Not thread-safe."""
+    """Answers requests, one at a time. Not thread-safe.
 
-    def __init__(self, model: CharacterModel) -> None:
+    A client that sends a growing text gets the state of its last request, as long as that is remembered.
+    """
+
+    def __init__(self, model: CharacterModel, max_bytes: int) -> None:
+        """`max_bytes`: for the rows of the remembered states; a wide beam has many."""
         self._model = model
-        self._states: StateCache[State] = StateCache(_NUM_CACHED_STATES)
+        self._max_bytes = max_bytes
+        # By the digest of the context, the settings and the text. The least recently used is the first.
+        self._states: OrderedDict[tuple[bytes, CoveringSettings, bytes], State] = OrderedDict()
 
     def answer(self, request: CharacterRequest) -> CharacterAnswer:
         """The answer. Raises InvalidRequestError if the model or the covering does not support the text."""
@@ -110,16 +77,25 @@ class CharacterService:
         return self._model.choose_greedily(state, request.max_bytes)
 
     def _read(self, request: CharacterRequest) -> State:
-        """The state after the text, advanced from the nearest cached state."""
-        settings = _find_settings(request)
-        origin = (hashlib.sha256(request.context).digest(), settings)  # a context may be megabytes long
-        cached = self._states.find(origin, request.text)
-        if cached is None:
-            state = self._model.open(request.context, settings).advance(request.text)
+        """The state after the text, advanced from the nearest remembered state."""
+        settings, text = _find_settings(request), request.text
+        digest = hashlib.sha256(request.context).digest()  # a context may be megabytes long
+        begun = [key for key in self._states if key[:2] == (digest, settings) and text.startswith(key[2])]
+        nearest = max(begun, key=lambda key: len(key[2]), default=None)
+        if nearest is None:
+            state = self._model.open(request.context, settings).advance(text)
         else:
-            state = cached.state.advance(request.text[cached.num_bytes :])
-        self._states.put(origin, request.text, state)
+            state = self._states.pop(nearest)
+            self._states[nearest] = state
+            state = state.advance(text[len(nearest[2]) :])
+        self._remember((digest, settings, text), state)
         return state
+
+    def _remember(self, key: tuple[bytes, CoveringSettings, bytes], state: State) -> None:
+        self._states.pop(key, None)
+        self._states[key] = state
+        while len(self._states) > _NUM_STATES or sum(each.nbytes for each in self._states.values()) > self._max_bytes:
+            self._states.popitem(last=False)
 
     def _describe(self, member: Member) -> CoveringMember:
         spelled = [self._model.spell(token_id) for token_id in member.token_ids]

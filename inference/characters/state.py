@@ -50,6 +50,11 @@ class Bundle:
         return cls(trie, string, remaining_bytes, interval, row[interval.lo : interval.hi].copy())
 
     @property
+    def nbytes(self) -> int:
+        """The memory of its part of a row."""
+        return self._log_probs.nbytes
+
+    @property
     def can_continue(self) -> bool:
         """True if a token goes beyond `remaining_bytes`, or the text may end there."""
         return bool(self.children.bytes.size) or not self.remaining_bytes
@@ -219,6 +224,12 @@ class State:
     possible: npt.NDArray[np.bool_] | None = None  # [257]: the outcomes that are possible at all; None: all
     unread: tuple[TokenString, ...] = ()  # strings below the threshold; their mass is spread evenly
     drafted: tuple[TokenString, ...] = ()  # strings read in advance; the references keep their rows alive
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the rows that it holds. Keys and values are counted by its reader."""
+        drafted = [string.log_probs.nbytes for string in self.drafted if string.log_probs is not None]
+        return sum(drafted) + sum(bundle.nbytes for bundle in self.bundles)
 
     def advance(self, data: bytes) -> "State":
         """The state after these bytes. Raises InvalidRequestError if the covering does not support them."""

@@ -86,9 +86,9 @@ class ScriptedCharacterModel:
         return _TOKENS[token_id]
 
 
-def build_scripted_service(model: ScriptedCharacterModel) -> CharacterService:
+def build_scripted_service(model: ScriptedCharacterModel, max_bytes: int = 10_000) -> CharacterService:
     """Returns the real service with a scripted model."""
-    return CharacterService(cast(CharacterModel, model))
+    return CharacterService(cast(CharacterModel, model), max_bytes)
 
 
 class ScriptedState:
@@ -97,6 +97,10 @@ class ScriptedState:
     def __init__(self, model: ScriptedCharacterModel, text: bytes) -> None:
         self.text = text
         self._model = model
+
+    @property
+    def nbytes(self) -> int:
+        return 100
 
     def advance(self, data: bytes) -> "ScriptedState":
         self._model.note(f"advance {data!r}")

@@ -35,7 +35,7 @@ def _load_service(config: EngineConfig, watch: PassWatch) -> Any:
     from inference.characters.assembly import load_character_model
     from inference.characters.service import CharacterService  # here, because the loader loads the runners
 
-    return CharacterService(load_character_model(config, watch))
+    return CharacterService(load_character_model(config, watch), config.memory_mib * 2**20)
 
 
 class TritonPythonModel:

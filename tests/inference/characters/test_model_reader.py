@@ -19,7 +19,7 @@ from inference.characters.service import CharacterService
 from inference.characters.token_string import PassWatch, TokenString
 from inference.characters.worker import CharacterWorker
 from inference.config import EngineConfig
-from inference.errors import ModelError, OverloadedError
+from inference.errors import InvalidRequestError, ModelError, OverloadedError
 from inference.model.language_model import LanguageModel
 from inference.model.onnx.conversion import load_onnx_model
 from inference.model.pytorch.loader import load_torch_model
@@ -173,6 +173,18 @@ def test_states_beyond_the_room_are_refused_and_kept_states_stay_right(
     _assert_read([more], plain)
 
 
+def test_more_strings_than_there_is_memory_for_their_rows_are_refused(make_model: MakeModel) -> None:
+    """Otherwise a wide beam takes any amount of memory with a large vocabulary."""
+    row_bytes = 4 * (_TOY.trie.num_tokens + len(_END_IDS))
+    reader = ModelReader(_load(make_model()), _TOY.trie, _END_IDS, 512, 4096, max_row_bytes=20 * row_bytes)
+    root = TokenString((0,))
+    strings = [root.extend([token_id]) for token_id in range(5, 26)]
+    reader.read(strings[:20])
+
+    with pytest.raises(InvalidRequestError, match=r"after 21 token strings .* a smaller width"):
+        reader.read(strings)
+
+
 @pytest.mark.parametrize(
     "settings",
     [CoveringSettings(), CoveringSettings(CoveringKind.SINGLE), CoveringSettings(CoveringKind.BEAM, 3)],
@@ -271,7 +283,7 @@ def test_a_real_question_stops_between_two_forward_passes_and_its_states_are_fre
             return reader
 
         return CharacterService(
-            CharacterModel(loaded.tokenizer.encoder, loaded.tokenizer.trie, loaded.tokenizer.start_ids, new_reader)
+            CharacterModel(loaded.tokenizer.encoder, loaded.tokenizer.trie, loaded.tokenizer.start_ids, new_reader), 0
         )
 
     worker = CharacterWorker(load)

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from inference.characters.service import CachedState, CharacterService, StateCache
+from inference.characters.service import CharacterService
 from inference.errors import InvalidRequestError
 from inference.protocol.characters import (
     END,
@@ -129,27 +129,28 @@ def test_cached_states_do_not_keep_their_contexts_in_memory() -> None:
     assert num_bytes < 1_000_000
 
 
-def test_the_longest_cached_prefix_of_a_text_of_the_same_origin_is_found() -> None:
-    cache: StateCache[str] = StateCache(8)
-    for text in (b"", b"He", b"Hell", b"Help"):
-        cache.put("origin", text, f"after {text!r}")
-    assert cache.find("origin", b"Hello") == CachedState("after b'Hell'", 4)
-    assert cache.find("origin", b"Help") == CachedState("after b'Help'", 4)
-    assert cache.find("other", b"Help") is None
+@pytest.mark.parametrize(("max_bytes", "num_kept"), [(10_000, 8), (250, 2), (50, 0)])
+def test_the_least_recently_used_states_are_forgotten_first(max_bytes: int, num_kept: int) -> None:
+    model = ScriptedCharacterModel()
+    service = build_scripted_service(model, max_bytes)
+    contexts = [bytes([number]) for number in range(12)]
+    for context in contexts:
+        service.answer(CharacterRequest(b"a", context))
+
+    known = []
+    for context in reversed(contexts):
+        model.events.clear()
+        service.answer(CharacterRequest(b"a", context))
+        known.append(not model.events[0].startswith("open"))
+
+    assert known == [True] * num_kept + [False] * (12 - num_kept)
 
 
-def test_the_least_recently_used_state_is_evicted_first() -> None:
-    cache: StateCache[str] = StateCache(2)
-    cache.put("origin", b"a", "a")
-    cache.put("origin", b"b", "b")
-    cache.find("origin", b"a")
-    cache.put("origin", b"c", "c")
-    assert cache.find("origin", b"a") == CachedState("a", 1)
-    assert cache.find("origin", b"b") is None
+def test_a_state_that_is_used_again_is_not_forgotten() -> None:
+    model = ScriptedCharacterModel()
+    service = build_scripted_service(model, max_bytes=250)
+    for context in (b"1", b"2", b"1", b"3", b"1"):
+        model.events.clear()
+        service.answer(CharacterRequest(b"a", context))
 
-
-def test_a_text_that_is_cached_twice_takes_one_entry() -> None:
-    cache: StateCache[str] = StateCache(2)
-    for text in (b"a", b"b", b"b"):
-        cache.put("origin", text, "state")
-    assert cache.find("origin", b"a") is not None
+    assert model.events == ["advance b''"]
