@@ -50,13 +50,12 @@ async def server(options: ServerOptions) -> AsyncIterator[TritonServer]:
 
 
 async def test_a_busy_server_passes_the_probe(server: TritonServer) -> None:
-    client = Client(server.endpoint.grpc_url)
-    waiting = asyncio.ensure_future(anext(client.stream(CompletionRequest("a"))))
-    await asyncio.wait_for(server.probe(), 30)
-    assert not waiting.done()
-    waiting.cancel()
-    await asyncio.wait([waiting])
-    await client.close()
+    async with Client(server.endpoint.grpc_url) as client:
+        waiting = asyncio.ensure_future(anext(client.stream(CompletionRequest("a"))))
+        await asyncio.wait_for(server.probe(), 30)
+        assert not waiting.done()
+        waiting.cancel()
+        await asyncio.wait([waiting])
 
 
 async def test_start_fails_if_a_model_makes_no_progress(options: ServerOptions) -> None:
@@ -100,25 +99,21 @@ async def test_the_log_and_its_folder_are_readable_by_their_owner_only(options: 
     assert options.log_path.stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_failed_start_raises_the_end_of_the_servers_log(options: ServerOptions) -> None:
+_REFUSED = r'''I1 pb_stub.cc:366] "Failed to initialize Python stub: ModelError: no \"mamba\"\n\nAt:\n  loader.py"'''
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo 'E: no such model'", r"could not start. The log is .*\.log; it says:\nE: no such model"),
+        ("true", "^tritonserver could not start, and its log is empty, as on a full disk: "),
+        (f"cat <<'END'\nE: other\n{_REFUSED}\nE: failed to load all models\nEND", '^no "mamba"$'),
+    ],
+)
+async def test_a_failed_start_says_why(options: ServerOptions, script: str, message: str) -> None:
     assert options.triton_binary is not None
-    _write_program(options.triton_binary, "echo 'E: no such model'; exit 1")
-    with pytest.raises(LaunchError, match=r"could not start. The log is .*\.log; it says:\nE: no such model"):
-        await _start(options)
-
-
-async def test_a_server_that_ends_and_cannot_log_is_one_sentence(options: ServerOptions) -> None:
-    assert options.triton_binary is not None
-    _write_program(options.triton_binary, "exit 1")
-    with pytest.raises(LaunchError, match=r"^tritonserver could not start, and its log is empty, as on a full disk: "):
-        await _start(options)
-
-
-async def test_a_model_that_is_refused_is_one_sentence(options: ServerOptions) -> None:
-    assert options.triton_binary is not None
-    logged = r'''I1 pb_stub.cc:366] "Failed to initialize Python stub: ModelError: no \"mamba\"\n\nAt:\n  loader.py"'''
-    _write_program(options.triton_binary, f"cat <<'END'\nE: other\n{logged}\nE: failed to load all models\nEND\nexit 1")
-    with pytest.raises(LaunchError, match=r'^no "mamba"$'):
+    _write_program(options.triton_binary, f"{script}\nexit 1")
+    with pytest.raises(LaunchError, match=message):
         await _start(options)
 
 

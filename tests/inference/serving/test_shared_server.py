@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,11 +12,11 @@ import pytest
 from inference.config import EngineConfig
 from inference.errors import LaunchError
 from inference.serving.endpoint import Endpoint
-from inference.serving.shared_server import Registration, ServerEntry, lease_server
+from inference.serving.shared_server import Registration, ServerEntry, ServerLease, lease_server
 from inference.serving.triton_installation import IMPORT_ROOT
+from tests.support.servers import wait_until
 
 _ENDPOINT = Endpoint(1, 2, 3)
-_NO_COMMAND = ["false"]
 
 
 @pytest.fixture
@@ -24,22 +24,21 @@ def entry(tmp_path: Path) -> ServerEntry:
     return ServerEntry.create(tmp_path, EngineConfig(Path("/models/a")))
 
 
-async def _register(entry: ServerEntry) -> Registration:
+@pytest.fixture
+async def registration(entry: ServerEntry) -> AsyncIterator[Registration]:
     registration = await entry.register()
     assert registration is not None
-    return registration
-
-
-async def test_a_published_server_is_found(entry: ServerEntry) -> None:
-    registration = await _register(entry)
-    registration.publish(_ENDPOINT)
-    assert entry.find() == _ENDPOINT
+    yield registration
     registration.close()
 
 
-async def test_a_closed_server_is_not_found(entry: ServerEntry) -> None:
-    registration = await _register(entry)
+async def _lease(entry: ServerEntry, *command: str) -> ServerLease:
+    return await lease_server(entry, command or ["false"], lambda _: None)
+
+
+async def test_a_server_is_found_while_it_is_registered(entry: ServerEntry, registration: Registration) -> None:
     registration.publish(_ENDPOINT)
+    assert entry.find() == _ENDPOINT
     registration.close()
     assert entry.find() is None
 
@@ -49,10 +48,9 @@ async def test_the_file_of_a_killed_server_is_ignored(entry: ServerEntry) -> Non
     assert entry.find() is None
 
 
+@pytest.mark.usefixtures("registration")
 async def test_only_one_process_serves_a_model(entry: ServerEntry) -> None:
-    registration = await _register(entry)
     assert await entry.register() is None
-    registration.close()
 
 
 @pytest.mark.parametrize(
@@ -74,65 +72,56 @@ def test_an_entry_is_accessible_to_its_owner_only(entry: ServerEntry) -> None:
     assert entry.folder.stat().st_mode & 0o777 == 0o700
 
 
-async def test_clients_share_the_running_server(entry: ServerEntry) -> None:
-    registration = await _register(entry)
+async def test_clients_share_the_running_server(entry: ServerEntry, registration: Registration) -> None:
     registration.publish(_ENDPOINT)
-    leases = [await lease_server(entry, _NO_COMMAND, lambda _: None) for _ in range(2)]
+    leases = [await _lease(entry) for _ in range(2)]
     assert [lease.endpoint for lease in leases] == [_ENDPOINT, _ENDPOINT]
     for lease in leases:
         lease.close()
-    registration.close()
 
 
-async def test_a_client_waits_for_a_starting_server(entry: ServerEntry) -> None:
-    registration = await _register(entry)
-    waiting = asyncio.create_task(lease_server(entry, _NO_COMMAND, lambda _: None))
+async def test_a_client_waits_for_a_starting_server(entry: ServerEntry, registration: Registration) -> None:
+    waiting = asyncio.create_task(_lease(entry))
     await asyncio.sleep(0.3)
     assert not waiting.done()
     registration.publish(_ENDPOINT)
     (await waiting).close()
-    registration.close()
 
 
-async def test_a_server_is_withdrawn_after_its_last_client_closes(entry: ServerEntry) -> None:
-    registration = await _register(entry)
+async def test_a_server_is_withdrawn_after_its_last_client_closes(
+    entry: ServerEntry, registration: Registration
+) -> None:
     registration.publish(_ENDPOINT)
-    lease = await lease_server(entry, _NO_COMMAND, lambda _: None)
+    lease = await _lease(entry)
     idle = asyncio.create_task(registration.withdraw_when_idle(0.1))
     await asyncio.sleep(0.5)
     assert not idle.done()
     lease.close()
     await idle
     assert entry.find() is None
-    registration.close()
 
 
-async def test_a_failed_start_raises_the_end_of_the_log(entry: ServerEntry) -> None:
-    with pytest.raises(LaunchError, match="no room"):
-        await lease_server(entry, ["sh", "-c", "echo no room; exit 1"], lambda _: None)
-
-
-async def test_a_server_that_ends_and_cannot_log_is_one_sentence(entry: ServerEntry) -> None:
-    with pytest.raises(LaunchError, match=r"^the server ended while starting, and its log is empty, as on a full disk"):
-        await lease_server(entry, _NO_COMMAND, lambda _: None)
-
-
-async def test_a_server_that_ends_with_an_error_of_ours_says_only_that(entry: ServerEntry) -> None:
-    script = "echo loading; echo 'midtoken: no room'; echo 'try later'; exit 1"
-    with pytest.raises(LaunchError, match=r"^no room\ntry later$"):
-        await lease_server(entry, ["sh", "-c", script], lambda _: None)
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo no room; exit 1", "^the server ended while starting:\nno room$"),
+        ("exit 1", "^the server ended while starting, and its log is empty, as on a full disk"),
+        ("echo loading; echo 'midtoken: no room'; echo 'try later'; exit 1", "^no room\ntry later$"),
+    ],
+)
+async def test_a_failed_start_says_why(entry: ServerEntry, script: str, message: str) -> None:
+    with pytest.raises(LaunchError, match=message):
+        await _lease(entry, "sh", "-c", script)
 
 
 @pytest.mark.parametrize("text", ["", '{"http_port": 1, "grpc', "[1, 2, 3]", '{"http_port": 1}', "\udcff"])
+@pytest.mark.usefixtures("registration")
 async def test_an_incomplete_address_file_is_ignored(entry: ServerEntry, text: str) -> None:
-    registration = await _register(entry)
     (entry.folder / "server.json").write_text(text, errors="surrogateescape")
     assert entry.find() is None
-    registration.close()
 
 
-async def test_an_address_file_that_cannot_be_written_is_a_launch_error(entry: ServerEntry) -> None:
-    registration = await _register(entry)
+async def test_an_address_file_that_cannot_be_written_is_a_launch_error(registration: Registration) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))  # makes writes fail, as on a full disk
     try:
@@ -140,12 +129,11 @@ async def test_an_address_file_that_cannot_be_written_is_a_launch_error(entry: S
             registration.publish(_ENDPOINT)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    registration.close()
 
 
 async def test_a_missing_program_is_a_launch_error(entry: ServerEntry) -> None:
     with pytest.raises(LaunchError, match=r"cannot run /no/such/program with a log in .*: No such file"):
-        await lease_server(entry, ["/no/such/program"], lambda _: None)
+        await _lease(entry, "/no/such/program")
 
 
 # A server for `lease_server` to start. It registers, publishes an address and runs until the file `end` exists.
@@ -201,15 +189,15 @@ def test_a_server_outlives_the_process_that_started_it(entry: ServerEntry, numbe
         assert entry.find() == _ENDPOINT
     finally:
         (entry.folder / "end").touch()
-        _wait_until(lambda: not entry.is_served())
+        wait_until(lambda: not entry.is_served())
 
 
 async def test_an_ended_server_leaves_no_zombie_in_the_process_that_started_it(entry: ServerEntry) -> None:
-    (await lease_server(entry, [sys.executable, "-c", _SERVER, str(entry.folder)], lambda _: None)).close()
+    (await _lease(entry, sys.executable, "-c", _SERVER, str(entry.folder))).close()
     assert _find_children(entry.folder) != []
     (entry.folder / "end").touch()
-    _wait_until(lambda: _find_children(entry.folder) == [])  # it has ended: a zombie has no command line
-    _wait_until(lambda: _find_zombies() == [])
+    wait_until(lambda: _find_children(entry.folder) == [])  # it has ended: a zombie has no command line
+    wait_until(lambda: _find_zombies() == [])
 
 
 def _find_children(folder: Path) -> list[Path]:
@@ -227,10 +215,3 @@ def _find_all_children() -> list[Path]:
     return [
         Path("/proc", pid) for children in pids for pid in children.read_text().split() if Path("/proc", pid).exists()
     ]
-
-
-def _wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)

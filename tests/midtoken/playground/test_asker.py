@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -30,19 +30,26 @@ class _Servers:
         return self.servers[-1]
 
 
-async def test_all_that_ask_share_one_connection() -> None:
-    servers = _Servers()
+@pytest.fixture
+def servers() -> _Servers:
+    return _Servers()
+
+
+@pytest.fixture
+async def link(servers: _Servers) -> AsyncIterator[Link]:
     link = Link(servers.connect)
+    yield link
+    await link.close()
+
+
+async def test_all_that_ask_share_one_connection(servers: _Servers, link: Link) -> None:
     asked = [asyncio.create_task(link.get()) for _ in range(3)]
     servers.is_up.set()
     assert set(await asyncio.gather(*asked)) == {servers.servers[0]}
     assert await link.get() is servers.servers[0]
-    await link.close()
 
 
-async def test_a_question_that_is_superseded_does_not_end_the_attempt_to_connect() -> None:
-    servers = _Servers()
-    link = Link(servers.connect)
+async def test_a_question_that_is_superseded_does_not_end_the_attempt_to_connect(servers: _Servers, link: Link) -> None:
     asked = asyncio.create_task(link.get())
     await asyncio.sleep(0)
     asked.cancel()
@@ -50,7 +57,6 @@ async def test_a_question_that_is_superseded_does_not_end_the_attempt_to_connect
     servers.is_up.set()
     assert await link.get() is servers.servers[0]
     assert servers.num_attempts == 1
-    await link.close()
 
 
 async def test_a_failure_is_told_to_all_without_a_new_attempt() -> None:
@@ -62,7 +68,6 @@ async def test_a_failure_is_told_to_all_without_a_new_attempt() -> None:
         with pytest.raises(LaunchError, match="no tritonserver"):
             await link.get()
     assert servers.num_attempts == 1
-    await link.close()
 
 
 async def test_after_a_failure_it_connects_again() -> None:
@@ -74,13 +79,10 @@ async def test_after_a_failure_it_connects_again() -> None:
         await link.get()
     servers.error = None
     assert await link.get() is servers.servers[0]
-    await link.close()
 
 
-async def test_a_lost_connection_is_closed_and_replaced() -> None:
-    servers = _Servers()
+async def test_a_lost_connection_is_closed_and_replaced(servers: _Servers, link: Link) -> None:
     servers.is_up.set()
-    link = Link(servers.connect)
     first = await link.get()
     await link.drop(first)
     second = await link.get()
@@ -88,12 +90,9 @@ async def test_a_lost_connection_is_closed_and_replaced() -> None:
     await link.drop(first)  # another question notices the same loss
     assert await link.get() is second
     assert [server.is_closed for server in servers.servers] == [True, False]
-    await link.close()
 
 
-async def test_closing_ends_an_attempt_to_connect() -> None:
-    servers = _Servers()
-    link = Link(servers.connect)
+async def test_closing_ends_an_attempt_to_connect(link: Link) -> None:
     asked = asyncio.create_task(link.get())
     await asyncio.sleep(0)
     await link.close()
@@ -101,17 +100,11 @@ async def test_closing_ends_an_attempt_to_connect() -> None:
         await asked
 
 
-async def test_closing_closes_the_connection() -> None:
-    servers = _Servers()
+async def test_closing_closes_the_connection(servers: _Servers, link: Link) -> None:
     servers.is_up.set()
-    link = Link(servers.connect)
     await link.get()
     await link.close()
     assert servers.servers[0].is_closed
-
-
-async def test_closing_what_never_connected_does_nothing() -> None:
-    await Link(_Servers().connect).close()
 
 
 _QUESTION = Question(1, "def make():\n    return Nod", "\n")
@@ -130,6 +123,16 @@ class _Page:
         self.messages: list[Message] = []
         self.link = Link(self._connect, retry_s=0)
         self.asker = Asker(self.link, Guard(Policy({})), self._receive, notice_s)
+
+    async def ask(self) -> None:
+        """Asks, and waits until the server is asked for the exact answer."""
+        self.asker.ask(_QUESTION)
+        await self.wait_for_streams(1)
+
+    async def answer(self) -> None:
+        """Answers the exact strategy, and waits until the next byte is asked for."""
+        self.server.streams[0].send(EXACT)
+        await wait_for(lambda: len(self.server.asked) == 1)
 
     async def wait_for_streams(self, count: int) -> None:
         await wait_for(lambda: len(self.server.streams) == count)
@@ -151,16 +154,21 @@ class _Page:
         self.messages.append(message)
 
 
+@pytest.fixture
+async def page() -> AsyncIterator[_Page]:
+    page = _Page()
+    yield page
+    await page.close()
+
+
 async def wait_for(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0.001)
 
 
-async def test_a_question_is_answered_by_the_tree_all_strategies_and_the_next_byte() -> None:
-    page = _Page()
-    page.asker.ask(_QUESTION)
-    await page.wait_for_streams(1)
+async def test_a_question_is_answered_by_the_tree_all_strategies_and_the_next_byte(page: _Page) -> None:
+    await page.ask()
     page.server.streams[0].send(EXACT)
     await page.wait_for_messages("healing", "strategy")
     for index in (1, 2, 3):
@@ -179,13 +187,10 @@ async def test_a_question_is_answered_by_the_tree_all_strategies_and_the_next_by
     ]
     assert sum(isinstance(message, NextBytePicture) for message in page.messages) == 1
     assert {message.number for message in page.messages} == {1}
-    await page.close()
 
 
-async def test_ghost_text_comes_before_the_picture_and_no_strategy_gains_from_another() -> None:
-    page = _Page()
-    page.asker.ask(_QUESTION)
-    await page.wait_for_streams(1)
+async def test_ghost_text_comes_before_the_picture_and_no_strategy_gains_from_another(page: _Page) -> None:
+    await page.ask()
     page.server.streams[0].send(EXACT)
     await page.wait_for_streams(2)
     requests = [stream.request for stream in page.server.streams]
@@ -194,130 +199,98 @@ async def test_ghost_text_comes_before_the_picture_and_no_strategy_gains_from_an
     assert {request.priority for request in requests} == {Priority.PREFETCH}
     assert {(request.prefix, request.suffix) for request in requests} == {(_QUESTION.prefix, _QUESTION.suffix)}
     assert len({request.tenant for request in requests}) == 2
-    await page.close()
 
 
-async def test_the_next_byte_is_asked_after_the_cursors_line_with_the_lines_before_as_context() -> None:
-    page = _Page()
-    page.asker.ask(_QUESTION)
-    await page.wait_for_streams(1)
-    page.server.streams[0].send(EXACT)
-    await wait_for(lambda: len(page.server.asked) == 1)
+async def test_the_next_byte_is_asked_after_the_cursors_line_with_the_lines_before_as_context(page: _Page) -> None:
+    await page.ask()
+    await page.answer()
     request = page.server.asked[0][0]
     assert (request.text, request.context) == (b"    return Nod", b"def make():\n")
-    await page.close()
 
 
-async def test_a_secret_is_not_sent() -> None:
-    page = _Page()
+async def test_a_secret_is_not_sent(page: _Page) -> None:
     page.asker.ask(Question(1, f'KEY = "{_SECRET}"\nreturn Nod', ""))
     await page.wait_for_streams(1)
-    page.server.streams[0].send(EXACT)
-    await wait_for(lambda: len(page.server.asked) == 1)
+    await page.answer()
     assert _SECRET not in page.server.streams[0].request.prefix
     assert _SECRET.encode() not in page.server.asked[0][0].context
-    await page.close()
 
 
-async def test_in_a_secret_nothing_is_asked() -> None:
-    page = _Page()
+async def test_in_a_secret_nothing_is_asked(page: _Page) -> None:
     page.asker.ask(Question(1, f'KEY = "{_SECRET}', '"\n'))
     await page.wait_for_messages("failure")
     assert page.messages == [Failure(1, "healing", "the cursor is in a secret, which is not sent")]
     assert page.server.streams == []
-    await page.close()
 
 
-async def test_a_new_question_cancels_what_is_asked_for_the_old_one() -> None:
-    page = _Page()
-    page.asker.ask(_QUESTION)
-    await page.wait_for_streams(1)
+async def test_a_new_question_cancels_what_is_asked_for_the_old_one(page: _Page) -> None:
+    await page.ask()
     page.asker.ask(Question(2, "return Node", ""))
     await page.wait_for_streams(2)
     assert page.server.streams[0].is_cancelled
     page.server.streams[1].send(EXACT)
     await page.wait_for_messages("healing", "strategy")
     assert {message.number for message in page.messages} == {2}
-    await page.close()
 
 
-async def test_a_page_that_waits_for_the_server_is_told() -> None:
-    page = _Page(notice_s=0)
+async def test_a_page_that_waits_for_the_server_is_told(page: _Page) -> None:
+    page.asker._notice_s = 0
     page.is_up.clear()
     page.asker.ask(_QUESTION)
     await page.wait_for_messages("waiting")
     page.is_up.set()
     await page.wait_for_streams(1)
-    await page.close()
 
 
-async def test_a_server_that_cannot_be_started_is_told_with_its_reason() -> None:
-    page = _Page()
+async def test_a_server_that_cannot_be_started_is_told_with_its_reason(page: _Page) -> None:
     page.error = LaunchError("no tritonserver; install it")
     page.asker.ask(_QUESTION)
     await page.wait_for_messages("failure")
     assert page.messages == [Failure(1, "connection", "no tritonserver; install it")]
-    await page.close()
 
 
-async def test_a_busy_server_is_told_with_its_own_words_and_nothing_more_is_asked() -> None:
-    page = _Page()
-    page.asker.ask(_QUESTION)
-    await page.wait_for_streams(1)
+async def test_a_busy_server_is_told_with_its_own_words_and_nothing_more_is_asked(page: _Page) -> None:
+    await page.ask()
     page.server.streams[0].fail(OverloadedError("64 requests are waiting; try again later"))
     await page.wait_for_messages("failure")
     assert page.messages == [Failure(1, "healing", "64 requests are waiting; try again later")]
     assert len(page.server.streams) == 1
     assert page.server.asked == []
-    await page.close()
 
 
-async def test_the_strategies_are_shown_although_the_next_byte_fails() -> None:
-    page = _Page()
-    page.asker.ask(_QUESTION)
-    await page.wait_for_streams(1)
-    page.server.streams[0].send(EXACT)
-    await wait_for(lambda: len(page.server.asked) == 1)
+async def test_the_strategies_are_shown_although_the_next_byte_fails(page: _Page) -> None:
+    await page.ask()
+    await page.answer()
     page.server.asked[0][1].set_exception(OverloadedError("busy"))
     for index in (1, 2, 3):
         await page.wait_for_streams(index + 1)
         page.server.streams[index].send(_OTHER)
     await wait_for(lambda: len(page.messages) == 6)
     assert Failure(1, "next_byte", "busy") in page.messages
-    await page.close()
 
 
-async def test_after_a_lost_connection_the_next_question_connects_again() -> None:
-    page = _Page()
-    page.asker.ask(_QUESTION)
-    await page.wait_for_streams(1)
+async def test_after_a_lost_connection_the_next_question_connects_again(page: _Page) -> None:
+    await page.ask()
     lost = page.server
     page.server = FedServer()
     lost.streams[0].fail(ServerUnreachableError("no server answers at 127.0.0.1:8001"))
     await wait_for(lambda: lost.is_closed)
-    page.asker.ask(_QUESTION)
-    await page.wait_for_streams(1)
-    await page.close()
+    await page.ask()
 
 
-async def test_a_defect_is_told_without_its_text() -> None:
-    page = _Page()
-    page.asker.ask(_QUESTION)
-    await page.wait_for_streams(1)
+async def test_a_defect_is_told_without_its_text(page: _Page) -> None:
+    await page.ask()
     page.server.streams[0].fail(KeyError("source text"))
     await page.wait_for_messages("failure")
     (message,) = page.messages
     assert isinstance(message, Failure)
     assert message.text.startswith("unexpected KeyError at ")
     assert "source text" not in message.text
-    await page.close()
 
 
 @pytest.mark.parametrize("num_questions", [0, 1])
-async def test_closing_cancels_what_is_asked(num_questions: int) -> None:
-    page = _Page()
+async def test_closing_cancels_what_is_asked(num_questions: int, page: _Page) -> None:
     for _ in range(num_questions):
-        page.asker.ask(_QUESTION)
-        await page.wait_for_streams(1)
+        await page.ask()
     await page.close()
     assert all(stream.is_cancelled for stream in page.server.streams)
