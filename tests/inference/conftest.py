@@ -1,13 +1,17 @@
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from inference.engine.layout import Layout
 from tests.support.engine_bench import Bench, ScriptedBench, build_bench, build_scripted_bench
+from tests.support.memorised import write_memorised_model
 from tests.support.toys import toy_tokenizer, write_model
 
 MakeModel = Callable[..., Path]
+Memorised = Callable[[Layout | None], Path]
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +24,18 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
         if not (folder / name).exists():
             write_model(folder / name, toy_tokenizer(kind), family, **changes)
         return folder / name
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def memorised(tmp_path_factory: pytest.TempPathFactory) -> Memorised:
+    """A function that returns the folder of a model that was trained on fill-in markers in a layout, or on none."""
+    folder = tmp_path_factory.mktemp("memorised")
+
+    @cache
+    def make(layout: Layout | None) -> Path:
+        return write_memorised_model(folder / str(layout), layout)
 
     return make
 

@@ -12,9 +12,8 @@ from inference.errors import ModelError
 from inference.model.language_model import LoadedModel
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest
-from tests.inference.conftest import MakeModel
+from tests.inference.conftest import MakeModel, Memorised
 from tests.support.engine_bench import build_bench
-from tests.support.memorised import build_marker_documents, write_memorised_model
 from tests.support.scripted_model import ScriptedModel, raise_full
 from tests.support.sinks import complete
 from tests.support.toys import KINDS, toy_tokenizer
@@ -40,34 +39,21 @@ def test_a_folder_with_mismatched_parts_is_a_model_error(make_model: MakeModel, 
         load_engine(EngineConfig(tmp_path / "model"))
 
 
-def test_an_unknown_layout_is_a_model_error(make_model: MakeModel) -> None:
-    with pytest.raises(ModelError, match="fill_in_layout must be one of auto, none, psm, psm_line"):
-        load_engine(EngineConfig(make_model("qwen"), fill_in_layout="mps"))
-
-
-def test_a_model_that_was_not_trained_on_its_markers_reads_no_suffixes(
-    make_model: MakeModel, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("setting", "layout", "outcome"),
+    [("auto", None, "it reads no suffixes"), ("spm", Layout.SPM, "they are given to it all the same")],
+)
+def test_a_model_that_was_not_trained_on_its_markers_reads_suffixes_only_if_the_setting_says_so(
+    setting: str, layout: Layout | None, outcome: str, make_model: MakeModel, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = EngineConfig(make_model("qwen"))
-
-    assert find_fill_in(config, load_model(config)) is None
-
-    [record] = caplog.records
-    assert "fill-in markers, but it does not end its text where the suffix begins" in record.getMessage()
-    assert record.getMessage().endswith("so it was not trained on them; it reads no suffixes")
-
-
-def test_a_layout_that_the_setting_names_is_taken_all_the_same(
-    make_model: MakeModel, caplog: pytest.LogCaptureFixture
-) -> None:
-    config = EngineConfig(make_model("qwen"), fill_in_layout="spm")
+    config = EngineConfig(make_model("qwen"), fill_in_layout=setting)
 
     fill_in = find_fill_in(config, load_model(config))
 
-    assert fill_in is not None
-    assert fill_in.layout is Layout.SPM
+    assert (None if fill_in is None else fill_in.layout) == layout
     [record] = caplog.records
-    assert record.getMessage().endswith("they are given to it all the same")
+    assert "fill-in markers, but it does not end its text where the suffix begins" in record.getMessage()
+    assert record.getMessage().endswith(f"so it was not trained on them; {outcome}")
 
 
 def test_a_layout_that_the_folder_names_and_the_model_does_not_know_is_refused(
@@ -80,16 +66,17 @@ def test_a_layout_that_the_folder_names_and_the_model_does_not_know_is_refused(
         load_engine(EngineConfig(tmp_path / "model"))
 
 
-def test_a_model_that_was_trained_on_its_markers_reads_suffixes(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("name", "layout"), [("memorised", Layout.PSM_LINE), ("models/default", Layout.SPM)])
+def test_a_model_that_knows_its_markers_reads_suffixes_without_a_warning(
+    name: str, layout: Layout, memorised: Memorised, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = write_memorised_model(tmp_path / "model", *build_marker_documents("qwen", Layout.PSM_LINE))
-    config = EngineConfig(folder)
+    """The default model profits from the suffix, and its folder names the layout."""
+    config = EngineConfig(memorised(layout) if name == "memorised" else Path(name))
 
     fill_in = find_fill_in(config, load_model(config))
 
     assert fill_in is not None
-    assert fill_in.layout is Layout.PSM_LINE
+    assert fill_in.layout is layout
     assert not caplog.records
 
 
@@ -102,29 +89,10 @@ def test_a_model_that_fails_in_the_check_is_a_model_error(make_model: MakeModel)
         find_fill_in(config, loaded)
 
 
-def test_the_default_model_reads_suffixes_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    config = EngineConfig(Path("models/default"))
-
-    fill_in = find_fill_in(config, load_model(config))
-
-    assert fill_in is not None
-    assert fill_in.layout is Layout.SPM
-    assert not caplog.records
-
-
-@pytest.mark.parametrize(("family", "changes"), [("bloom", {})])
-def test_a_model_that_cannot_step_is_refused_while_loading(
-    family: str, changes: dict[str, object], make_model: MakeModel
-) -> None:
-    with pytest.raises(ModelError, match="attention"):
-        load_engine(EngineConfig(make_model("qwen", family, **changes)))
-
-
-def test_a_refused_model_leaves_no_thread_running(make_model: MakeModel) -> None:
+def test_a_model_that_cannot_step_is_refused_while_loading_and_leaves_no_thread(make_model: MakeModel) -> None:
     num_before = _count_engine_threads()
-    folder = make_model("qwen", "bloom")
 
-    with pytest.raises(ModelError):
-        load_engine(EngineConfig(folder))
+    with pytest.raises(ModelError, match="attention"):
+        load_engine(EngineConfig(make_model("qwen", "bloom")))
 
     assert _count_engine_threads() == num_before

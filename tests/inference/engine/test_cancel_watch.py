@@ -24,13 +24,13 @@ class _Request:
         return False
 
 
-def test_requests_are_asked_for_until_they_are_done() -> None:
+def test_requests_are_asked_for_until_they_are_done_or_cannot_be_asked() -> None:
     with closing(CancelWatch()) as watch:
-        short, long = _Request(2), _Request(4)
-        watch.add(short)
-        watch.add(long)
-        assert_soon(short.is_done)
-        assert_soon(long.is_done)
+        requests = [_Request(1, is_broken=True), _Request(2), _Request(4)]
+        for request in requests:
+            watch.add(request)
+        for request in requests:
+            assert_soon(request.is_done)
 
 
 def test_a_request_that_comes_after_a_pause_is_asked_for() -> None:
@@ -39,12 +39,3 @@ def test_a_request_that_comes_after_a_pause_is_asked_for() -> None:
             request = _Request(1)
             watch.add(request)
             assert_soon(request.is_done)
-
-
-def test_a_request_that_cannot_be_asked_does_not_affect_others() -> None:
-    with closing(CancelWatch()) as watch:
-        broken, other = _Request(1, is_broken=True), _Request(3)
-        watch.add(broken)
-        watch.add(other)
-        assert_soon(broken.is_done)
-        assert_soon(other.is_done)

@@ -9,8 +9,7 @@ from inference.engine.fill_in import find_family
 from inference.engine.layout import FillIn, Layout
 from inference.engine.marker_check import MarkerMeasure, measure_markers
 from inference.model.loader import load_model
-from tests.inference.conftest import MakeModel
-from tests.support.memorised import build_marker_documents, write_memorised_model
+from tests.inference.conftest import MakeModel, Memorised
 from tests.support.toys import KINDS, ToyTokenizer, build_prompts, toy_tokenizer
 
 
@@ -26,22 +25,16 @@ def _measure(folder: Path, fill_in: FillIn) -> MarkerMeasure:
 
 
 @pytest.mark.parametrize("layout", [Layout.PSM_LINE, Layout.SPM])
-def test_a_model_that_was_trained_on_the_markers_is_recognised(layout: Layout, tmp_path: Path) -> None:
-    toy = toy_tokenizer("qwen")
-    folder = write_memorised_model(tmp_path / "model", *build_marker_documents("qwen", layout))
-
-    measure = _measure(folder, _fill_in(toy, layout))
+def test_a_model_that_was_trained_on_the_markers_is_recognised(layout: Layout, memorised: Memorised) -> None:
+    measure = _measure(memorised(layout), _fill_in(toy_tokenizer("qwen"), layout))
 
     assert measure.is_trained
     assert measure.log_end > -1
 
 
 @pytest.mark.parametrize("layout", [Layout.PSM, Layout.PSM_LINE, Layout.SPM])
-def test_a_model_that_read_the_same_text_without_markers_is_not_trained(layout: Layout, tmp_path: Path) -> None:
-    toy = toy_tokenizer("qwen")
-    folder = write_memorised_model(tmp_path / "model", *build_marker_documents("qwen", None))
-
-    assert not _measure(folder, _fill_in(toy, layout)).is_trained
+def test_a_model_that_read_the_same_text_without_markers_is_not_trained(layout: Layout, memorised: Memorised) -> None:
+    assert not _measure(memorised(None), _fill_in(toy_tokenizer("qwen"), layout)).is_trained
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,3 +1,4 @@
+import dataclasses
 import threading
 from collections.abc import Callable
 
@@ -28,21 +29,24 @@ class _Engine:
         pass
 
 
-def test_the_first_candidates_text_and_the_stats_are_returned() -> None:
+_OTHER = CompletionChunk("other", candidate=1, finish_reason=FinishReason.END)
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        (_OTHER, CompletionChunk("b", finish_reason=FinishReason.END, stats=_STATS)),
+        (CompletionChunk("b", finish_reason=FinishReason.END), dataclasses.replace(_OTHER, stats=_STATS)),
+    ],
+)
+def test_the_first_candidates_text_and_the_stats_are_returned_whoever_ends_last(
+    first: CompletionChunk, last: CompletionChunk
+) -> None:
     def act(sink: ChunkSink) -> None:
-        sink.send(CompletionChunk("a"))
-        sink.send(CompletionChunk("other", candidate=1, finish_reason=FinishReason.END))
-        sink.send(CompletionChunk("b", finish_reason=FinishReason.END, stats=_STATS))
+        for chunk in (CompletionChunk("a"), first, last):
+            sink.send(chunk)
 
     assert complete(_Engine(act), CompletionRequest("x")) == ("ab", _STATS)
-
-
-def test_the_last_chunk_can_belong_to_another_candidate() -> None:
-    def act(sink: ChunkSink) -> None:
-        sink.send(CompletionChunk("a", finish_reason=FinishReason.END))
-        sink.send(CompletionChunk("other", candidate=1, finish_reason=FinishReason.END, stats=_STATS))
-
-    assert complete(_Engine(act), CompletionRequest("x")) == ("a", _STATS)
 
 
 def test_a_failure_is_raised() -> None:
