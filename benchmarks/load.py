@@ -27,15 +27,15 @@ All files are long enough to fill the prompt, so that no editor's requests are c
 import argparse
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from benchmarks.corpora.sent_requests import identify, iter_requests
 from benchmarks.corpora.typist import draw_typing
-from benchmarks.measures.load_editors import LoadEditors, Outcome, PhaseResult, TimedRequest, run_editors
+from benchmarks.measures.load_editors import Outcome, PhaseResult, TimedRequest, run_editors
 from benchmarks.measures.report import find_percentile, print_rows, write_report
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
 _MIN_FILE_TOKENS = 3_000
 _PATIENT_SECONDS = 10.0
-
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +94,7 @@ def _find_slowest_ratio(phase: PhaseResult) -> float:
 def main() -> None:
     options = _parse_options()
     scripts = [_record(options.model, options.keys, options.seed + editor, editor) for editor in range(options.editors)]
-    if options.rate is not None:
-        phase = asyncio.run(_run(options, scripts, _measure_rate))
-        print_rows(f"{options.editors} editors, {options.rate:g} keys a second each", [phase.build_row()])
-        return
-    result = asyncio.run(_run(options, scripts, _measure_all))
+    result = asyncio.run(_measure(options, scripts))
     rows = [phase.build_row(result.capacity_per_s) for phase in result.phases]
     print_rows(f"{options.editors} editors; capacity {result.capacity_per_s:.1f} completed answers a second", rows)
     write_report("load", rows, result.find_figures(), _draw(result))
@@ -112,7 +106,6 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--editors", type=int, default=16)
-    parser.add_argument("--rate", type=float, help="keys a second of each editor; prints only what this load gets")
     parser.add_argument("--keys", type=int, default=600, help="recorded for each editor (default: %(default)s)")
     parser.add_argument("--closed-seconds", type=float, default=20.0, help="of each closed loop (default: %(default)s)")
     parser.add_argument("--open-seconds", type=float, default=40.0, help="of each open loop (default: %(default)s)")
@@ -130,29 +123,17 @@ def _record(model: Path, num_keys: int, seed: int, editor: int) -> list[TimedReq
     ]
 
 
-async def _run(
-    options: argparse.Namespace,
-    scripts: Sequence[Sequence[TimedRequest]],
-    measure: Callable[[argparse.Namespace, LoadEditors], Awaitable[_Result]],
-) -> _Result:
+async def _measure(options: argparse.Namespace, scripts: Sequence[Sequence[TimedRequest]]) -> LoadResult:
     model = EngineConfig(options.model.resolve(), num_threads=options.threads, dtype=options.dtype)
     async with run_triton(model) as endpoint, run_editors(endpoint.grpc_url, scripts) as editors:
-        return await measure(options, editors)
-
-
-async def _measure_rate(options: argparse.Namespace, editors: LoadEditors) -> PhaseResult:
-    return await editors.play_open("open loop", options.rate * len(editors), options.open_seconds)
-
-
-async def _measure_all(options: argparse.Namespace, editors: LoadEditors) -> LoadResult:
-    closed = [await editors.play_closed(number, options.closed_seconds) for number in (1, len(editors))]
-    capacity_per_s = closed[-1].completed_per_s
-    at_once = [await editors.play_at_once(f"at once, {number}") for number in range(1, options.rounds + 1)]
-    at_capacity, above, far_above = [
-        await editors.play_open(f"{load:g} × capacity", load * capacity_per_s, options.open_seconds)
-        for load in (1.0, 1.3, 3.0)
-    ]
-    patient = await editors.play_open("3 ×, patient", 3 * capacity_per_s, _PATIENT_SECONDS, is_patient=True)
+        closed = [await editors.play_closed(number, options.closed_seconds) for number in (1, len(editors))]
+        capacity_per_s = closed[-1].completed_per_s
+        at_once = [await editors.play_at_once(f"at once, {number}") for number in range(1, options.rounds + 1)]
+        at_capacity, above, far_above = [
+            await editors.play_open(f"{load:g} × capacity", load * capacity_per_s, options.open_seconds)
+            for load in (1.0, 1.3, 3.0)
+        ]
+        patient = await editors.play_open("3 ×, patient", 3 * capacity_per_s, _PATIENT_SECONDS, is_patient=True)
     return LoadResult(closed, at_once, (at_capacity, above, far_above), patient)
 
 

@@ -5,9 +5,9 @@ together.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import enum
-import functools
 import multiprocessing
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -21,6 +21,9 @@ from inference.errors import MidtokenError, OverloadedError
 from inference.protocol.completion import CompletionRequest
 from inference.serving.client import Client
 from lsp_server.backend import CompletionBackend
+
+_LEAD_S = 2.0  # until a phase begins, so that all editors begin at once, after the cancelled requests have ended
+_MAX_AT_ONCE_S = 60.0
 
 
 class Outcome(enum.StrEnum):
@@ -92,87 +95,46 @@ async def play(client: CompletionBackend, requests: Iterator[TimedRequest], phas
     """Plays one phase. Requests that have not ended at its end are cancelled, and are in no attempt."""
     editor = _Editor(client)
     await _sleep_until(phase.start_at)
-    try:
+    with contextlib.suppress(TimeoutError):  # the phase is over
         async with asyncio.timeout(phase.end_at - time.perf_counter()):
-            if phase.gap_scale is not None and phase.is_patient:
-                await editor.play_patiently(requests, phase.gap_scale)
-            elif phase.gap_scale is None:
-                await editor.play_closed(requests, phase.max_requests)
-            else:
-                await editor.play_open(requests, phase.gap_scale)
-    except TimeoutError:
-        pass  # the phase is over
-    finally:
-        await editor.leave()
-    return editor.attempts
+            await editor.play(islice(requests, phase.max_requests), phase)
+    return await editor.leave()
 
 
 class _Editor:
-    """Sends one request after the other. At most one is current; the cancelled ones are still ending."""
+    """Sends one request after the other."""
 
     def __init__(self, client: CompletionBackend) -> None:
-        self.attempts: list[Attempt] = []
         self._client = client
-        self._current: _Running | None = None
-        self._patient: list[_Running] = []
-        self._cancelled: list[asyncio.Task[None]] = []
+        self._sent: list[_Running] = []
 
-    async def play_closed(self, requests: Iterator[TimedRequest], max_requests: int | None) -> None:
-        """Sends each request when the one before has ended."""
-        for recorded in islice(requests, max_requests):
-            self._current = _Running(self._client, recorded.request)
-            await self._current.task
-            self._note_current()
+    async def play(self, requests: Iterator[TimedRequest], phase: Phase) -> None:
+        """Sends each request when the one before has ended, or at its time.
 
-    async def play_patiently(self, requests: Iterator[TimedRequest], gap_scale: float) -> None:
-        """Sends each request at its time, for no document, and lets all of them end."""
+        Then the one before is cancelled if it has not ended. A patient editor cancels nothing, and names no document.
+        """
         due_at = time.perf_counter()
         for recorded in requests:
-            due_at += gap_scale * recorded.gap_s
-            await _sleep_until(due_at)
-            running = _Running(self._client, dataclasses.replace(recorded.request, document=""))
-            running.task.add_done_callback(functools.partial(self._note, running))
-            self._patient.append(running)
+            request = recorded.request
+            if phase.gap_scale is not None:
+                due_at += phase.gap_scale * recorded.gap_s
+                await _sleep_until(due_at)
+            if phase.is_patient:
+                request = dataclasses.replace(request, document="")
+            elif self._sent:
+                self._sent[-1].supersede()
+            self._sent.append(_Running(self._client, request))
+            if phase.gap_scale is None:
+                await self._sent[-1].task
+        await asyncio.wait([self._sent[-1].task])
 
-    async def play_open(self, requests: Iterator[TimedRequest], gap_scale: float) -> None:
-        """Sends each request at its time, and cancels the one before if it has not ended. Waits for the last one."""
-        due_at = time.perf_counter()
-        for recorded in requests:
-            due_at += gap_scale * recorded.gap_s
-            await _sleep_until(due_at)
-            self._note_current()
-            self._current = _Running(self._client, recorded.request)
-        if self._current is not None:
-            await self._current.task
-
-    async def leave(self) -> None:
-        """Notes the current request if it has ended, and cancels it otherwise, and all others."""
-        for running in self._patient:
-            if running.outcome is None:
-                self._cancel(running)
-        if self._current is not None and self._current.outcome is None:
-            self._cancel(self._current)
-            self._current = None
-        self._note_current()
-        if self._cancelled:
-            await asyncio.wait(self._cancelled)
-
-    def _note_current(self) -> None:
-        running, self._current = self._current, None
-        if running is None:
-            return
-        if running.outcome is None:
-            self._cancel(running)
-            running.end(Outcome.SUPERSEDED)
-        self.attempts.append(running.build_attempt())
-
-    def _note(self, running: "_Running", _: object) -> None:
-        if running.outcome is not None:
-            self.attempts.append(running.build_attempt())
-
-    def _cancel(self, running: "_Running") -> None:
-        running.task.cancel()
-        self._cancelled.append(running.task)
+    async def leave(self) -> list[Attempt]:
+        """Returns what has ended, and cancels the others."""
+        attempts = [running.build_attempt() for running in self._sent if running.outcome is not None]
+        for running in self._sent:
+            running.task.cancel()
+        await asyncio.gather(*(running.task for running in self._sent), return_exceptions=True)
+        return attempts
 
 
 class _Running:
@@ -184,8 +146,13 @@ class _Running:
         self._first_text_at: float | None = None
         self.task = asyncio.create_task(self._run(client, request))
 
-    def end(self, outcome: Outcome) -> None:
-        """Notes how and when it ended."""
+    def supersede(self) -> None:
+        """Cancels it if it has not ended."""
+        if self.outcome is None:
+            self._end(Outcome.SUPERSEDED)
+            self.task.cancel()
+
+    def _end(self, outcome: Outcome) -> None:
         self.outcome, self._ended_at = outcome, time.perf_counter()
 
     def build_attempt(self) -> Attempt:
@@ -200,19 +167,15 @@ class _Running:
                     if self._first_text_at is None and chunk.text:
                         self._first_text_at = time.perf_counter()
                     reason = chunk.finish_reason or ""
-            self.end(_OUTCOMES.get(reason, Outcome.COMPLETED))
+            self._end(_OUTCOMES.get(reason, Outcome.COMPLETED))
         except OverloadedError:
-            self.end(Outcome.REFUSED)
+            self._end(Outcome.REFUSED)
         except MidtokenError:
-            self.end(Outcome.FAILED)
+            self._end(Outcome.FAILED)
 
 
 async def _sleep_until(due_at: float) -> None:
     await asyncio.sleep(due_at - time.perf_counter())
-
-
-_LEAD_S = 2.0  # until a phase begins, so that all editors begin at once, after the cancelled requests have ended
-_MAX_AT_ONCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
