@@ -64,11 +64,10 @@ def build_covering(encoder: TextEncoder, trie: Trie, heal_point: HealPoint) -> C
     """The canonical covering of the healed bytes, as a tree after the kept tokens and the common ones."""
     paths = find_canonical_paths(encoder, trie, heal_point)
     common_ids = _find_common(trie, paths, len(heal_point.healed) - heal_point.num_unsettled_bytes)
-    num_common = len(common_ids)
     branches = TreeBuilder()
     crossings: dict[Crossing, None] = {}
     for path, remaining_bytes in paths.items():
-        crossings[Crossing(branches.add_path(path[num_common:]), remaining_bytes, Rule.CROSS)] = None
+        crossings[Crossing(branches.add_path(path[len(common_ids) :]), remaining_bytes, Rule.CROSS)] = None
     return CoveringTree(branches, tuple(crossings), common_ids, sum(map(len, map(trie.spell, common_ids))))
 
 

@@ -222,7 +222,10 @@ def _shorten(encoder: TextEncoder, point: HealPoint) -> HealPoint:
     """
     if len(point.healed) <= _MAX_HEALED_BYTES:
         return point
-    ends = _split_healed(encoder, point)
+    if point.healed[0] & 0xC0 == 0x80:  # inside a character: it cannot be split by itself
+        ends = max(split.ends for split in point.splits if not split.opens_added_text)
+    else:
+        ends = tuple(accumulate(len(piece.data) for piece in encoder.split(point.healed.decode())))
     last_cut = len(point.healed) - 2 * _REACH_BYTES
     for cut in range(last_cut, max(last_cut - _REACH_BYTES, 0), -1):
         is_inside_character = point.healed[cut] & 0xC0 == 0x80
@@ -230,13 +233,6 @@ def _shorten(encoder: TextEncoder, point: HealPoint) -> HealPoint:
         if shortened is not None:
             return shortened
     return point
-
-
-def _split_healed(encoder: TextEncoder, point: HealPoint) -> tuple[int, ...]:
-    """The boundaries without a continuation; or those of some continuation, if the first is inside a character."""
-    if point.healed[0] & 0xC0 == 0x80:
-        return max(split.ends for split in point.splits if not split.opens_added_text)
-    return tuple(accumulate(len(piece.data) for piece in encoder.split(point.healed.decode())))
 
 
 def _cut_at(encoder: TextEncoder, point: HealPoint, ends: tuple[int, ...], cut: int) -> HealPoint | None:

@@ -133,8 +133,7 @@ def _iter_sample(file: TokenizerFile) -> Iterator[str]:
         yield text
         yield " ".join(text[::5])
     texts = [token.content for token in chain.from_iterable(file.added_texts)]
-    some = texts[:: -(-len(texts) // _MAX_ADDED_TEXTS)] if texts else []
-    for content in some:
+    for content in texts[:: max(-(-len(texts) // _MAX_ADDED_TEXTS), 1)]:
         yield f"a{content}b  {content} {content}{content[:-1]}\n{content[1:]}.{content}"
 
 
