@@ -54,11 +54,6 @@ async def _ask(server: RunningServer, request: CharacterRequest, timeout_s: floa
         return await client.ask(request)
 
 
-def test_the_next_byte_is_a_distribution(server: RunningServer) -> None:
-    probabilities = _post(server, {"text": "import os\nfor name in os.listdi"})["probabilities"]
-    assert (len(probabilities), sum(probabilities)) == (257, pytest.approx(1))
-
-
 def test_the_real_model_predicts_the_right_byte(real_server: RunningServer) -> None:
     answer = _post(real_server, {"text": "import os\nfor name in os.listdi", "num_members": 3})
     assert max(range(257), key=answer["probabilities"].__getitem__) == ord("r")
@@ -162,32 +157,28 @@ def test_the_server_survives_a_connection_dropped_during_an_answer(scripted_serv
     body = json.dumps({"text": "a", "context": "slow", "ask": "surprisal"})
     head = f"POST /v2/models/characters/generate HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
     for _ in range(2):
-        num_slow = _count_slow(scripted_server)
+        num_slow = _count_begun(scripted_server, "slow")
         with socket.create_connection((ADDRESS, scripted_server.endpoint.http_port)) as connection:
             connection.sendall((head + body).encode())
-            wait_until(partial(_has_slow_begun, scripted_server, num_slow))
+            wait_until(partial(_has_begun, scripted_server, "slow", num_slow))
     assert sum(_post(scripted_server, {"text": "a"})["probabilities"]) == pytest.approx(1)
     assert scripted_server.find_stubs() == stubs
 
 
 async def test_a_request_cancelled_while_it_waits_is_not_run(scripted_server: RunningServer) -> None:
-    num_slow = _count_slow(scripted_server)
+    num_slow = _count_begun(scripted_server, "slow")
     tasks = [asyncio.create_task(_ask(scripted_server, _SLOW)) for _ in range(8)]
-    while not _has_slow_begun(scripted_server, num_slow):
+    while not _has_begun(scripted_server, "slow", num_slow):
         await asyncio.sleep(0.02)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert isinstance(await _ask(scripted_server, CharacterRequest(b"a")), NextByte)
-    assert _count_slow(scripted_server) <= num_slow + 2  # the running one, and perhaps the next
+    assert _count_begun(scripted_server, "slow") <= num_slow + 2  # the running one, and perhaps the next
 
 
-def _has_slow_begun(server: RunningServer, num_before: int) -> bool:
-    return _count_slow(server) > num_before
-
-
-def _count_slow(server: RunningServer) -> int:
-    return _count_begun(server, "slow")
+def _has_begun(server: RunningServer, context: str, num_before: int) -> bool:
+    return _count_begun(server, context) > num_before
 
 
 def _count_begun(server: RunningServer, context: str) -> int:
@@ -203,7 +194,7 @@ async def test_a_cancelled_running_question_ends_and_the_next_one_is_answered(
 ) -> None:
     num_begun = _count_begun(scripted_server, "endless")
     task = asyncio.create_task(_ask(scripted_server, _ENDLESS))
-    while _count_begun(scripted_server, "endless") == num_begun:
+    while not _has_begun(scripted_server, "endless", num_begun):
         await asyncio.sleep(0.02)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -226,8 +217,3 @@ def test_the_heartbeat_is_answered_while_questions_run_and_wait(scripted_server:
             assert not all(each.done() for each in busy)
     assert all("deadline_ms" in each.result()["error"] for each in busy)
     assert _post(scripted_server, {"text": "", "heartbeat": True})["heartbeat_ms"] == 0
-
-
-async def test_a_slow_answer_is_an_error_after_the_timeout(scripted_server: RunningServer) -> None:
-    with pytest.raises(ServerError, match=r"sent nothing for 0\.3 s"):
-        await _ask(scripted_server, _SLOW, timeout_s=0.3)

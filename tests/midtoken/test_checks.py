@@ -10,7 +10,7 @@ from lsp_server.documents import MAX_CHARS
 from midtoken.checks import Check, Mark, check_document, check_model_folder, check_packages, check_python, check_server
 from midtoken.installed import find_default_model
 from midtoken.server_arguments import add_connection_arguments
-from tests.support.fake_triton import ModelCall, build_last_chunk, run_fake_triton
+from tests.support.fake_triton import Answer, ModelCall, build_last_chunk, run_fake_triton
 
 
 def test_only_the_tested_python_is_good() -> None:
@@ -60,20 +60,19 @@ async def _fail(call: ModelCall) -> AsyncIterator[Mapping[str, Array] | str]:
     yield heartbeat_to_arrays(70.0) if asks_for_heartbeat(call.arrays) else "the engine has stopped"
 
 
-async def test_a_server_that_completes_is_good() -> None:
-    async with run_fake_triton(_complete) as server:
-        checks = await _check("--server", server.url)
-    assert [check.mark for check in checks] == [Mark.GOOD, Mark.GOOD]
-    assert checks[0].what.startswith(f"completion server at {server.url}: fake triton 1.0, idle, connected in ")
-    assert checks[1].what.startswith("a completion in the middle of a token: `return Nod` goes on with `e` after ")
-
-
-async def test_a_server_that_does_not_complete_is_wrong() -> None:
-    async with run_fake_triton(_fail) as server:
-        checks = await _check("--server", server.url)
-    assert [check.mark for check in checks] == [Mark.GOOD, Mark.WRONG]
-    assert "busy, its last step was 70 ms ago" in checks[0].what
-    assert checks[1].what.startswith("a completion: ")
+@pytest.mark.parametrize(
+    ("answer", "mark", "state", "what"),
+    [
+        (_complete, Mark.GOOD, "idle", "a completion in the middle of a token: `return Nod` goes on with `e` after "),
+        (_fail, Mark.WRONG, "busy, its last step was 70 ms ago", "a completion: "),
+    ],
+)
+async def test_a_server_that_completes_is_good(answer: Answer, mark: Mark, state: str, what: str) -> None:
+    async with run_fake_triton(answer) as server:
+        first, second = await _check("--server", server.url)
+    assert (first.mark, second.mark) == (Mark.GOOD, mark)
+    assert first.what.startswith(f"completion server at {server.url}: fake triton 1.0, {state}, connected in ")
+    assert second.what.startswith(what)
 
 
 async def test_a_missing_server_is_wrong_and_there_is_something_to_do() -> None:

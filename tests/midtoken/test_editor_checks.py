@@ -1,10 +1,10 @@
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from midtoken.checks import Mark
 from midtoken.editor_checks import Programs, check_editors
-from tests.support.fake_programs import make_program
 
 _HELIX_SETTINGS = """
 [language-server.ours]
@@ -19,6 +19,15 @@ language-servers = ["ours", { name = "ruff", only-features = ["format"] }]
 name = "rust"
 language-servers = ["rust-analyzer"]
 """
+
+
+def _make_program(folder: Path, name: str, outputs: Mapping[str, str], status: int = 0) -> None:
+    """Writes a program that prints the output whose key is in its arguments."""
+    folder.mkdir(exist_ok=True)
+    cases = "".join(f"*{key}*) printf '%s\\n' '{output}' ;;\n" for key, output in outputs.items())
+    path = folder / name
+    path.write_text(f'#!/bin/sh\ncase "$*" in\n{cases}esac\nexit {status}\n')
+    path.chmod(0o755)
 
 
 def _check(folder: Path) -> list[tuple[Mark, str, str]]:
@@ -45,7 +54,9 @@ def test_without_editors_there_is_one_note(tmp_path: Path) -> None:
 def test_neovim_needs_its_version_and_the_plugin(
     version: str, plugin: str, mark: Mark, what: str, tmp_path: Path
 ) -> None:
-    make_program(tmp_path / "bin", "nvim", {"--version": f"NVIM v{version}\nBuild type: Release", "--headless": plugin})
+    _make_program(
+        tmp_path / "bin", "nvim", {"--version": f"NVIM v{version}\nBuild type: Release", "--headless": plugin}
+    )
     [check] = _check(tmp_path)
     assert check[:2] == (mark, what)
     assert bool(check[2]) == (mark is not Mark.GOOD)
@@ -53,24 +64,24 @@ def test_neovim_needs_its_version_and_the_plugin(
 
 @pytest.mark.parametrize("name", ["code", "code-server"])
 def test_vscode_needs_the_extension(name: str, tmp_path: Path) -> None:
-    make_program(
+    _make_program(
         tmp_path / "bin", name, {"--version": "1.139.0\nabc", "--list": "other.midtoken@2\nmidtoken.midtoken@0.1.0"}
     )
     assert _check(tmp_path) == [(Mark.GOOD, f"VS Code 1.139.0 ({name}) with the extension 0.1.0", "")]
-    make_program(tmp_path / "bin", name, {"--version": "1.139.0", "--list": "other.midtoken@2"})
+    _make_program(tmp_path / "bin", name, {"--version": "1.139.0", "--list": "other.midtoken@2"})
     [check] = _check(tmp_path)
     assert check[:2] == (Mark.NOTE, f"VS Code 1.139.0 ({name}) without the extension")
 
 
 def test_a_program_that_fails_is_a_note(tmp_path: Path) -> None:
-    make_program(tmp_path / "bin", "code", {}, status=3)
+    _make_program(tmp_path / "bin", "code", {}, status=3)
     [check] = _check(tmp_path)
     assert check[:2] == (Mark.NOTE, "VS Code of an unknown version (code): it does not list its extensions")
 
 
 @pytest.mark.parametrize("file", [".config/helix/languages.toml", ".helix/languages.toml"])
 def test_helix_needs_a_language_that_uses_the_server(file: str, tmp_path: Path) -> None:
-    make_program(tmp_path / "bin", "hx", {"--version": "helix 25.07.1 (a05c151b)"})
+    _make_program(tmp_path / "bin", "hx", {"--version": "helix 25.07.1 (a05c151b)"})
     [check] = _check(tmp_path)
     assert check[:2] == (Mark.NOTE, "Helix 25.07.1 without midtoken")
     (tmp_path / file).parent.mkdir(parents=True)
@@ -80,7 +91,7 @@ def test_helix_needs_a_language_that_uses_the_server(file: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("text", ["[[language", 'language = 3\n"language-server" = []\n'])
 def test_helix_settings_that_cannot_be_read_are_a_note(text: str, tmp_path: Path) -> None:
-    make_program(tmp_path / "bin", "hx", {"--version": "helix 25.07.1"})
+    _make_program(tmp_path / "bin", "hx", {"--version": "helix 25.07.1"})
     (tmp_path / ".helix").mkdir()
     (tmp_path / ".helix" / "languages.toml").write_text(text)
     [check] = _check(tmp_path)
@@ -89,6 +100,6 @@ def test_helix_settings_that_cannot_be_read_are_a_note(text: str, tmp_path: Path
 
 
 def test_emacs_is_named(tmp_path: Path) -> None:
-    make_program(tmp_path / "bin", "emacs", {"--version": "GNU Emacs 30.1"})
+    _make_program(tmp_path / "bin", "emacs", {"--version": "GNU Emacs 30.1"})
     [(mark, what, _)] = _check(tmp_path)
     assert (mark, what.partition(":")[0]) == (Mark.GOOD, "Emacs 30.1")

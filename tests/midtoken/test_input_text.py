@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.errors import InvalidRequestError
 from inference.protocol.characters import CharacterRequest, CoveringKind
 from midtoken.errors import UsageError
 from midtoken.input_text import (
@@ -44,23 +43,20 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-def test_column_one_is_before_the_first_character(source: Path) -> None:
-    cursor = read_cursor(f"{source}:2:1")
-    assert (cursor.prefix, cursor.suffix) == ("first\r\n", "zwei é\n\tthird")
-
-
-def test_columns_count_characters_not_bytes(source: Path) -> None:
-    cursor = read_cursor(f"{source}:2:7")
-    assert (cursor.line_before, cursor.line_after) == ("zwei é", "")
-
-
-def test_without_a_column_the_cursor_is_at_the_end_of_the_line(source: Path) -> None:
-    cursor = read_cursor(f"{source}:1")
-    assert (cursor.line_before, cursor.suffix[:2]) == ("first", "\r\n")
-
-
-def test_prefix_and_suffix_are_the_whole_file(source: Path) -> None:
-    cursor = read_cursor(f"{source}:3:3")
+@pytest.mark.parametrize(
+    ("place", "prefix", "line_before", "line_after"),
+    [
+        ("2:1", "first\r\n", "", "zwei é"),
+        ("2:7", "first\r\nzwei é", "zwei é", ""),
+        ("1", "first", "first", "\r"),
+        ("3:3", "first\r\nzwei é\n\tt", "\tt", "hird"),
+    ],
+)
+def test_lines_and_columns_count_characters_from_one(
+    place: str, prefix: str, line_before: str, line_after: str, source: Path
+) -> None:
+    cursor = read_cursor(f"{source}:{place}")
+    assert (cursor.prefix, cursor.line_before, cursor.line_after) == (prefix, line_before, line_after)
     assert (cursor.prefix + cursor.suffix).encode() == source.read_bytes()
 
 
@@ -145,11 +141,6 @@ def test_each_argument_is_in_the_request() -> None:
 @pytest.mark.parametrize("kind", CoveringKind)
 def test_each_covering_can_be_chosen(kind: CoveringKind) -> None:
     assert build_request(_parse("--covering", str(kind)), b"a").covering is kind
-
-
-def test_a_width_out_of_range_is_refused() -> None:
-    with pytest.raises(InvalidRequestError, match="width must be between 1 and 1024, not 0"):
-        build_request(_parse("--covering", "beam", "--width", "0"), b"a")
 
 
 def test_the_context_is_the_file_that_is_named(tmp_path: Path) -> None:

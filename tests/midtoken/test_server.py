@@ -177,12 +177,13 @@ def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state"
 
 
-def test_servers_are_found_in_the_users_runtime_folder(
-    arguments: ServerArguments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("value", ["{tmp_path}", "", "relative", "/no/such/folder"])
+def test_servers_are_found_in_the_runtime_folder_if_there_is_one(
+    value: str, arguments: ServerArguments, state_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", value.format(tmp_path=tmp_path))
 
-    assert arguments.entry.folder.parent == tmp_path / "midtoken"
+    assert arguments.entry.folder.parent == (tmp_path if value == "{tmp_path}" else state_home) / "midtoken"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can make a folder of another user")
@@ -192,15 +193,6 @@ def test_the_runtime_folder_of_another_user_is_not_used(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "theirs"))
     (tmp_path / "theirs").mkdir()
     os.chown(tmp_path / "theirs", 65534, 65534)
-
-    assert arguments.entry.folder.parent == state_home / "midtoken"
-
-
-@pytest.mark.parametrize("value", ["", "relative", "/no/such/folder"])
-def test_a_runtime_folder_that_is_not_there_is_not_used(
-    value: str, arguments: ServerArguments, state_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", value)
 
     assert arguments.entry.folder.parent == state_home / "midtoken"
 
