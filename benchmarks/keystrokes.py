@@ -6,10 +6,8 @@ server's own process, over LSP on its pipes; behind it are gRPC, a tritonserver 
 
 The session is played in a closed loop: the next key follows when the answer has arrived, and after `--max-gap` at the
 latest. So 5,000 keys take minutes, and almost every key has an answer. That is harder than real typing in one respect:
-what a model still generates for the key before competes with the next key. Then the first `--open-keys` keys of the
-session are played again in an open loop, at the times at which somebody would type them, whatever the server does. With
-`--open-loop`, the whole session is played like that, which takes half an hour. All figures are of the first play,
-except `open_…`.
+what a model still generates for the key before competes with the next key. With `--open-loop`, keys are sent at the
+times at which somebody would type them, whatever the server does, which takes half an hour.
 
 - Times are from the moment the key is sent to the answer, even if that says that there is nothing to suggest. Keys that
   the language server answers without a request to the server are counted apart (`typed_ahead_…`).
@@ -27,7 +25,6 @@ except `open_…`.
 
 import argparse
 import asyncio
-import dataclasses
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,24 +51,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_OPEN_FIGURES = ("ghost_ms_p50", "ghost_ms_p99", "cold_ms_p50", "typed_ahead_share", "answered_share")
-
 
 def main() -> None:
     options = _parse_options()
     session = draw_typing(options.model, options.keys, options.seed)
-    times, open_times = asyncio.run(_measure(options, session))
+    times = asyncio.run(_play(options, session, None if options.open_loop else options.max_gap))
     kind_rows, size_rows = build_kind_rows(times), build_size_rows(times)
-    figures = find_figures(times)
-    if open_times:
-        open_figures = find_figures(open_times)
-        figures |= {f"open_{name}": open_figures[name] for name in _OPEN_FIGURES}
     loop = "open loop" if options.open_loop else f"closed loop, at most {options.max_gap:g} s for a key"
     print_rows(f"{len(times):,} keys in ms, {loop}", kind_rows)
     print_rows("The same by size of file, without cold keys", size_rows)
-    if open_times:
-        print_rows(f"{len(open_times):,} keys in an open loop", build_kind_rows(open_times))
-    write_report("keystrokes", [*kind_rows, *size_rows], figures, _draw(times))
+    write_report("keystrokes", [*kind_rows, *size_rows], find_figures(times), _draw(times))
 
 
 def _parse_options() -> argparse.Namespace:
@@ -81,19 +70,9 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--keys", type=int, default=5_500, help="at least so many (default: %(default)s)")
     parser.add_argument("--max-gap", type=float, default=2.0, help="in seconds (default: %(default)s)")
-    parser.add_argument("--open-keys", type=int, default=500, help="(default: %(default)s)")
     parser.add_argument("--open-loop", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()
-
-
-async def _measure(options: argparse.Namespace, session: Session) -> tuple[list[KeyTime], list[KeyTime]]:
-    """The times of the whole session, and of its beginning in an open loop, on a server that has not seen it."""
-    if options.open_loop:
-        return await _play(options, session, None), []
-    beginning = dataclasses.replace(session, keys=session.keys[: options.open_keys])
-    times = await _play(options, session, options.max_gap)
-    return times, await _play(options, beginning, None) if beginning.keys else []
 
 
 async def _play(options: argparse.Namespace, session: Session, max_gap_s: float | None) -> list[KeyTime]:
