@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.corpora.repository_text import cut_text
-from benchmarks.measures.gpu.setting import Deadline, Figures, Setting
+from benchmarks.measures.gpu_engine import Figures, Setting
 from inference.config import EngineConfig
 from inference.engine.prompt import PromptBuilder
 from inference.healing.covering import Crossing, Rule, find_crossing_interval
@@ -31,6 +31,7 @@ DEFAULT_MODEL = Path("models/default")
 TOLERANCES = {"float32": 0.01, "bfloat16": 0.15}  # nats between the two best
 _CONTEXTS = (40, 200, 500, 900)
 _PACKED = 8
+_NUM_TOKENS = 10  # of each completion
 _CUT_CHARS = 3  # of the last line, so that most texts end inside a token
 _NUM_THREADS = 4
 
@@ -46,16 +47,12 @@ class RightStep:
     gap: float  # in nats
 
 
-def measure_right(setting: Setting, deadline: Deadline) -> Figures:
+def measure_right(setting: Setting) -> Figures:
     """`right_…` for each type of numbers."""
     config = EngineConfig(DEFAULT_MODEL, device="cpu", dtype="float32", num_threads=_NUM_THREADS)
     reference = load_torch_model(config)
     texts = _list_texts(reference, setting.sizes.num_right_prompts)
-    walks: list[list[RightStep]] = []
-    for text in texts:
-        if deadline.is_over and walks:
-            break
-        walks.append(walk_reference(reference, text, setting.sizes.num_right_tokens))
+    walks = [walk_reference(reference, text, _NUM_TOKENS) for text in texts]
     figures: Figures = {"right_prompts": len(walks), "right_steps": sum(map(len, walks))}
     for dtype, tolerance in TOLERANCES.items():
         subject = load_model(EngineConfig(DEFAULT_MODEL, setting.device, dtype, num_threads=1))

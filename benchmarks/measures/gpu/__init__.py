@@ -1,1 +1,0 @@
-"""The measurements of `benchmarks.engine_gpu`, one file for each."""

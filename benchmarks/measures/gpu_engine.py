@@ -1,0 +1,173 @@
+"""What `benchmarks.engine_gpu` measures: engines with random weights in this process, and their completions."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from benchmarks.corpora.random_models import SHAPES, TINY, Shape, load_random_model, prepare_tokenizer
+from benchmarks.corpora.repository_text import cut_text
+from inference.config import EngineConfig
+from inference.engine.assembly import build_engine
+from inference.engine.engine import Engine
+from inference.engine.sink import CompletionEngine, WaitingSink
+from inference.model.language_model import LoadedModel
+from inference.model.pytorch.runner import TorchModel
+from inference.protocol.completion import (
+    Chunks,
+    CompletionChunk,
+    CompletionRequest,
+    CompletionStats,
+    Extent,
+    FinishReason,
+)
+
+Figures = dict[str, float | bool | None]
+
+# A name that nobody has chosen, so that no completion guesses its next letter.
+_TYPED = "value = zqxj_wvkf_pyrg_hmbd_ctnl_uosx_ieav_qzjw_gkxy_rvpo"
+_FIRST_KEY = len("value = z")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured."""
+
+    num_context: int = 2048  # tokens before the cursor
+    num_tokens: int = 20  # of a completion
+    num_keys: int = 40
+    num_sequences: int = 64  # completed at once
+    num_batch_tokens: int = 64  # of each of these completions
+    num_repeats: int = 30
+    num_right_prompts: int = 50
+    num_requests: int = 500  # between two marks of the memory in use
+    num_copy_bytes: int = 4 * 2**30
+    vocab_rows: int = 151_936  # of the rows from which the sampler chooses
+    num_long: int = 24_000  # tokens of the request that has no memory
+    num_spare_mib: int = 256  # memory that is left while it is refused
+
+
+SMALL = Sizes(96, 6, 6, 4, 6, 3, 2, 16, 2**22, 8_448, 16_000, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The device, and what is measured on it."""
+
+    device: str
+    tokenizer: Path  # a folder with a tokenizer.json
+    is_rehearsal: bool = False
+    dtype: str = "bfloat16"
+
+    @property
+    def sizes(self) -> Sizes:
+        """How much is measured."""
+        return SMALL if self.is_rehearsal else Sizes()
+
+    @property
+    def shapes(self) -> dict[str, Shape]:
+        """The models that are measured."""
+        return TINY if self.is_rehearsal else SHAPES
+
+    @property
+    def is_cuda(self) -> bool:
+        """True on a GPU."""
+        return self.device.startswith("cuda")
+
+    def synchronize(self) -> None:
+        """Returns when the device has done all that it was given."""
+        if self.is_cuda:
+            torch.cuda.synchronize()
+
+
+@dataclass(frozen=True, slots=True)
+class RandomEngine:
+    """A model with random weights, and an engine for it."""
+
+    setting: Setting
+    shape: Shape
+    loaded: LoadedModel[TorchModel]
+    engine: Engine
+
+    def cut_text(self, num_tokens: int, index: int = 0) -> str:
+        """A text of about so many tokens; another one for each `index`."""
+        return cut_text(self.loaded.tokenizer.encoder, self.loaded.tokenizer.vocabulary, num_tokens, index)
+
+
+@contextmanager
+def random_engine(setting: Setting, shape: Shape) -> Iterator[RandomEngine]:
+    """A model of this shape and an engine without drafts, which ends with the context. Raises ModelError."""
+    sizes = setting.sizes
+    with ExitStack() as owner:
+        config = EngineConfig(
+            prepare_tokenizer(setting.tokenizer, owner),
+            device=setting.device,
+            dtype=setting.dtype,
+            drafts=False,
+            fill_in_layout="none",
+            max_sequences=sizes.num_sequences,
+            max_context_tokens=max(2 * sizes.num_context, sizes.num_long),
+            cache_tokens=2 * sizes.num_sequences * (sizes.num_context + 256) + 2 * sizes.num_long,
+            memory_mib=48 * 1024,  # all that was read stays
+            max_waiting=2 * sizes.num_sequences,
+        )
+        loaded = load_random_model(shape, config)
+        yield RandomEngine(setting, shape, loaded, owner.enter_context(closing(build_engine(config, loaded))))
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A completion, and how long it took."""
+
+    ms: float
+    finish_reason: FinishReason | None
+    stats: CompletionStats
+
+
+class _TimedSink(WaitingSink):
+    """Also notes when and why the first candidate ended."""
+
+    ended_at = 0.0
+    finish_reason: FinishReason | None = None
+
+    def send(self, chunk: CompletionChunk) -> None:
+        self.finish_reason = chunk.finish_reason or self.finish_reason
+        if chunk.is_last:
+            self.ended_at = time.perf_counter()
+        super().send(chunk)
+
+
+def complete_all(engine: CompletionEngine, requests: Sequence[CompletionRequest]) -> list[Completion]:
+    """Asks for all at once. Raises the error of a failed request."""
+    sinks = [_TimedSink() for _ in requests]
+    began_at = time.perf_counter()
+    for request, sink in zip(requests, sinks, strict=True):
+        engine.submit(request, sink)
+    all_stats = [sink.wait()[1] for sink in sinks]
+    return [
+        Completion(1e3 * (sink.ended_at - began_at), sink.finish_reason, stats)
+        for sink, stats in zip(sinks, all_stats, strict=True)
+    ]
+
+
+class Document:
+    """A document in which somebody types at the end. Its last line has no indentation, so no extent ends a block."""
+
+    def __init__(self, engine: RandomEngine, index: int = 0) -> None:
+        self._text = engine.cut_text(engine.setting.sizes.num_context, index)
+        self._uri = f"file:///document_{index}.py"
+        self._num_typed = _FIRST_KEY
+
+    def type_key(self, max_tokens: int) -> CompletionRequest:
+        """The request after the next key, as the language server sends it."""
+        text = self._text + _TYPED[: self._num_typed]
+        self._num_typed += 1
+        if self._num_typed > len(_TYPED):
+            self._num_typed = _FIRST_KEY
+            self._text += _TYPED + "\n"
+        return CompletionRequest(
+            text, max_tokens=max_tokens, extent=Extent.BLOCK, chunks=Chunks.LINES, document=self._uri
+        )
