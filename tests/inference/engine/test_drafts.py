@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference.engine import drafts
 from inference.engine.drafts import MAX_DRAFT_TOKENS, Draft, Drafter, find_earlier
 from inference.protocol.completion import CompletionRequest, Healing
 from tests.inference.conftest import MakeModel
@@ -39,18 +38,15 @@ def test_a_draft_is_what_followed_earlier() -> None:
     assert (draft.token_ids, draft.num_matching) == ((4, 5, 6, 7, 8), 3)
 
 
-def test_a_draft_is_followed_as_long_as_it_is_right() -> None:
+@pytest.mark.parametrize(("num_kept", "chosen_ids"), [(3, (4, 5, 7)), (2, (4, 5, 6))])
+def test_a_draft_is_followed_as_long_as_it_is_right_and_not_beyond_a_cut(
+    num_kept: int, chosen_ids: tuple[int, ...]
+) -> None:
     draft = Draft(Drafter(), (4, 5, 6), 3)
+    draft.cut(num_kept)
 
-    assert [draft.follow(token_id) for token_id in (4, 5, 7)] == [True, True, False]
+    assert [draft.follow(token_id) for token_id in chosen_ids] == [True, True, False]
     assert draft.num_right == 2
-
-
-def test_what_was_cut_of_a_draft_is_never_right() -> None:
-    draft = Draft(Drafter(), (4, 5, 6), 3)
-    draft.cut(2)
-
-    assert [draft.follow(token_id) for token_id in (4, 5, 6)] == [True, True, False]
 
 
 def test_wrong_guesses_become_rare_and_right_ones_longer() -> None:
@@ -72,7 +68,7 @@ def test_wrong_guesses_become_rare_and_right_ones_longer() -> None:
 @pytest.mark.parametrize("kind", ["qwen", "llama2"])
 @pytest.mark.parametrize("sampling", [{}, {"temperature": 0.8, "seed": 3}, {"num_candidates": 2}])
 @pytest.mark.parametrize("healing", [Healing.EXACT, Healing.GREEDY])
-def test_completions_are_the_same_with_and_without_drafts(
+def test_drafts_save_passes_and_change_no_completion(
     kind: str, sampling: dict[str, float], healing: Healing, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sampled ones too: the draws are the same. Of the guesses some are right for a while, some never."""
@@ -96,21 +92,5 @@ def test_completions_are_the_same_with_and_without_drafts(
 
     assert ours.texts == expected.texts
     assert 0 < ours.stats.num_accepted < ours.stats.num_drafted
-
-
-def test_right_guesses_save_passes(make_model: MakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = build_bench(make_model("qwen"), "qwen", memory_mib=0)
-    request = CompletionRequest("x = ", max_tokens=24, extent=UNBOUNDED, healing=Healing.NONE)
-    with closing(bench.engine):
-        first = complete(bench.engine, request)
-        said = [*bench.runner.caches[-1].token_ids]
-
-        def guess(drafter: Drafter, token_ids: list[int]) -> Draft:
-            return Draft(drafter, tuple(said[len(token_ids) : len(token_ids) + 4]), 3)
-
-        monkeypatch.setattr(drafts.Drafter, "propose", guess)
-        again = complete(bench.engine, request)
-
-    assert again.text == first.text
-    assert again.stats.num_accepted >= 12
-    assert again.stats.num_forwards == again.stats.num_tokens - again.stats.num_accepted
+    num_saved = expected.stats.num_forwards - ours.stats.num_forwards
+    assert num_saved == ours.stats.num_accepted or request.num_candidates > 1  # the other one may need the pass

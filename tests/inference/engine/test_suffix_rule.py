@@ -215,24 +215,20 @@ def test_what_is_left_is_a_beginning_without_the_suffix_at_its_end(
         assert text[end:].strip() != ""
 
 
-def test_a_line_below_that_is_not_known_to_its_end_is_not_compared() -> None:
-    rule = _build("|\n" + 3000 * "a")
+@pytest.mark.parametrize(
+    ("around", "text", "end"),
+    [
+        pytest.param("|\n" + 3000 * "a", 1999 * "a", None, id="a line below that is not known to its end"),
+        pytest.param("f(|)", "g(" + 1900 * "a" + ")", None, id="a bracket that the text opens"),
+        pytest.param("f(|)", "g(" + 2100 * "a" + ")", 2102, id="it does not count if it is far"),
+        pytest.param("x = 1\n" * 9000 + "f(|)\n" + "y = 2\n" * 9000, "x)", 1, id="a large file"),
+    ],
+)
+def test_long_texts_are_compared_near_the_cursor_and_the_end_only(around: str, text: str, end: int | None) -> None:
+    rule = _build(around)
 
-    assert rule.find_end(1999 * "a", LIMITED) is None
-
-
-def test_long_texts_are_compared_near_the_cursor_only() -> None:
-    rule = _build("x = 1\n" * 9000 + "f(|)\n" + "y = 2\n" * 9000)
-
+    assert rule.find_end(text, LIMITED) == end
     assert len(rule.near_prefix) + len(rule.near_suffix) + sum(map(len, rule.lines_below)) < 10_000
-    assert rule.find_end("x)", LIMITED) == 1
-
-
-def test_brackets_far_from_the_end_of_a_long_completion_do_not_count() -> None:
-    rule = _build("f(|)")
-
-    assert rule.find_end("g(" + 1900 * "a" + ")", LIMITED) is None
-    assert rule.find_end("g(" + 2100 * "a" + ")", LIMITED) == 2102
 
 
 _rests = st.sampled_from([")", "))", "a)", "ab", " a", "}", "aba"])

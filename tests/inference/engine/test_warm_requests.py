@@ -210,9 +210,12 @@ def test_one_more_letter_of_a_word_reads_only_what_the_context_grew_by(bench: Be
     assert num_unread >= 2, "the case says little"
 
 
-def test_a_word_that_closes_is_not_read_again(bench: Bench) -> None:
-    """Its node becomes context."""
-    for text in ("child", "child.", "child.n"):
+@pytest.mark.parametrize("texts", [("child", "child.", "child.n"), ("child.next(node)\n", "")])
+def test_a_word_that_closes_and_a_text_to_which_one_goes_back_are_not_read_again(
+    bench: Bench, texts: tuple[str, ...]
+) -> None:
+    """The word's node becomes context."""
+    for text in texts:
         stats = _stats(bench, _TEXT + text)
 
     assert stats.num_read_tokens <= 1
@@ -226,12 +229,6 @@ def test_a_completion_that_is_typed_reads_nothing(bench: Bench) -> None:
 
     assert completion
     assert stats.num_read_tokens <= 2
-
-
-def test_going_back_reads_at_most_the_tokens_at_the_cursor(bench: Bench) -> None:
-    _ask(bench, _TEXT + "child.next(node)\n")
-
-    assert _stats(bench, _TEXT).num_read_tokens <= 1
 
 
 def test_tenants_do_not_share(bench: Bench) -> None:
