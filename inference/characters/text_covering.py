@@ -5,7 +5,7 @@
 the last one (the usual method; Vieira et al. 2025, appendix F). They differ only in how they find the paths of a text:
 see `inference.characters.open_paths`.
 
-1. The tokens before the heal point are stable. After it, each offset has one path for each boundary set.
+1. The tokens before the heal point are stable. After it, each offset has one path for each split.
 2. One more byte narrows the bundles of the paths that still exist. A path that ends with the new byte is an older path
    and one token of its bundle's slice, so its mass is known before it is read.
 3. The new paths of all known bytes are read in one forward pass. Then the masses of each byte are computed one by one.
