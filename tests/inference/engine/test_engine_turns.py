@@ -211,6 +211,15 @@ def test_text_generated_before_the_deadline_is_sent(scripted: ScriptedBench) -> 
     assert sink.stats.total_ms == pytest.approx(120)
 
 
+def test_no_other_begins_before_one_that_waits_for_room(small: ScriptedBench) -> None:
+    running = CompletionRequest("a", max_tokens=50, extent=UNBOUNDED)
+    large, little = (CompletionRequest("b", max_tokens=2, num_candidates=count) for count in (2, 1))
+
+    order = _find_order(small, {"running": running, "large": large, "little": little})
+
+    assert order == ["running", "large", "little"]
+
+
 def test_a_full_engine_refuses_requests(small: ScriptedBench) -> None:
     is_running, may_go_on = hold_next_pass(small.model)
     request = CompletionRequest("x", max_tokens=2)
