@@ -10,7 +10,7 @@ from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
 from inference.model import loader
 from inference.model.language_model import Part
-from inference.model.loader import find_obstacle, load_model
+from inference.model.loader import load_model
 from inference.model.onnx.model import OnnxModel
 from inference.model.pytorch.loader import load_torch_model
 from inference.model.pytorch.runner import TorchModel
@@ -41,28 +41,26 @@ def test_families_and_types_of_numbers_that_need_torch_get_it(
     assert isinstance(load_model(EngineConfig(make_model(family=family), **settings)).model, TorchModel)
 
 
+@pytest.mark.usefixtures("without_torch")
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
+        ({}, "its family is 'gemma', and only llama, mistral, qwen2 run without torch"),
         ({"device": "cuda"}, "the device is cuda"),
         ({"dtype": "bfloat16"}, "its numbers are to be of the type bfloat16"),
     ],
 )
-def test_settings_that_need_torch_are_reasons(settings: dict[str, Any], reason: str) -> None:
-    assert find_obstacle(EngineConfig(_DEFAULT, **settings)) == reason
-
-
-@pytest.mark.usefixtures("without_torch")
-def test_without_torch_the_reason_and_the_remedy_are_said(tmp_path: Path) -> None:
+def test_without_torch_the_reason_and_the_remedy_are_said(
+    settings: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
     folder = write_decoder(tmp_path, "gemma")
 
     with pytest.raises(ModelError) as raised:
-        load_model(EngineConfig(folder))
+        load_model(EngineConfig(folder, **settings))
 
     assert str(raised.value) == (
-        f"cannot load the model in {folder}: it cannot be run without torch, because its family is 'gemma', and only "
-        "llama, mistral, qwen2 run without torch; and torch and transformers cannot be imported here. Install "
-        "midtoken[torch]"
+        f"cannot load the model in {folder}: it cannot be run without torch, because {reason}; and torch and "
+        "transformers cannot be imported here. Install midtoken[torch]"
     )
 
 
@@ -105,13 +103,6 @@ def test_the_setting_decides_on_numbers_then_the_folder(
         (folder / "midtoken.json").write_text(json.dumps({"dtype": named}))
 
     assert loader._choose_dtype(EngineConfig(folder, **settings)) == expected
-
-
-def test_a_folder_that_names_numbers_which_need_torch_is_read_in_float32_by_torch(tmp_path: Path) -> None:
-    folder = write_decoder(tmp_path, "gemma")
-    (folder / "midtoken.json").write_text('{"dtype": "int8"}')
-
-    assert loader._choose_dtype(EngineConfig(folder)) == "float32"
 
 
 def test_a_folder_that_names_other_numbers_is_refused(tmp_path: Path) -> None:

@@ -37,10 +37,6 @@ def test_a_folder_that_is_not_served_is_refused_with_the_reason(
         load_onnx_model(EngineConfig(tmp_path))
 
 
-def test_the_default_model_is_served() -> None:
-    assert find_folder_obstacle(_DEFAULT_MODEL) is None
-
-
 def test_weights_that_do_not_fit_are_refused_with_the_folder(tmp_path: Path) -> None:
     write_decoder(tmp_path)
     change_config(tmp_path, intermediate_size=41)

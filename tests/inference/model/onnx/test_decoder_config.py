@@ -125,11 +125,6 @@ def test_configurations_that_transformers_writes_are_read(name: str) -> None:
     assert find_obstacle(config.to_dict()) is None
 
 
-def test_the_default_model_is_read() -> None:
-    config = read_decoder_config(json.loads((_DEFAULT_MODEL / "config.json").read_text()))
-    assert (config.num_layers, config.head_dim, config.max_tokens, config.ties_embeddings) == (6, 64, 2048, True)
-
-
 @pytest.mark.parametrize(
     "changes",
     [
