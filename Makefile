@@ -81,11 +81,11 @@ $(CODE_SERVER): scripts/get_code_server.sh | $(NODE)/.ready
 	@bash scripts/get_code_server.sh $(@D) $(NODE)
 
 test-vscode: $(READY) $(VSIX) $(CODE_SERVER)  ## test the extension in VS Code in Chromium; the first time builds that, in 7 minutes
-	@$(BIN)/python -m pytest tests/e2e/test_vscode.py tests/e2e/test_vscode_replay.py
+	@$(BIN)/python -m pytest -k vscode tests/e2e/test_vscode.py tests/e2e/test_replays.py
 
 .PHONY: test-helix
 test-helix: $(READY) $(HELIX)  ## test the language server in Helix
-	@$(BIN)/python -m pytest tests/e2e/test_helix.py tests/e2e/test_helix_replay.py
+	@$(BIN)/python -m pytest -k helix tests/e2e/test_helix.py tests/e2e/test_replays.py
 
 $(PLAYGROUND_PACKAGES): $(PLAYGROUND)/package-lock.json $(NODE)/.ready
 	@$(PLAYGROUND_NPM) ci --ignore-scripts

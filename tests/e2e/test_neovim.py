@@ -94,7 +94,7 @@ def test_inside_brackets_the_text_is_inserted_before_the_closing_bracket(
 
 
 def test_a_block_replaces_the_closing_bracket(open_editor: OpenEditor, write_script: WriteScript) -> None:
-    script = write_script({"ends_with": "def f(", "texts": ["self):\n    pass"]})
+    script = write_script({"ends_with": "def f(", "texts": ["self):\n", "    pass"], "delay_s": 0.5})
     editor = open_editor(script.command, ["def f)"])
     editor.type("f)i(")
     editor.wait_for_ghost("self):")

@@ -89,7 +89,9 @@ def test_lines_are_accepted_one_by_one_with_one_generation(open_editor: OpenEdit
 def test_a_closing_bracket_is_replaced_when_the_part_that_repeats_it_is_accepted(
     open_editor: OpenEditor, write_script: WriteScript
 ) -> None:
-    editor = open_editor(write_script({"ends_with": "def f(", "texts": ["self):\n    pass"]}).command, ["def f)"])
+    editor = open_editor(
+        write_script({"ends_with": "def f(", "texts": ["self):\n", "    pass"], "delay_s": 0.5}).command, ["def f)"]
+    )
     editor.type("f)i(")
     editor.wait_for_ghost("self):")
     editor.type_and_wait("<M-w>")

@@ -8,17 +8,6 @@ import pytest
 from lsp_server.editor_process import EditorProcess
 
 
-async def test_the_end_of_the_process_is_noticed() -> None:
-    editor = EditorProcess(poll_s=0)
-    with subprocess.Popen(["sleep", "60"]) as process:
-        editor.watch(process.pid)
-        waiting = asyncio.create_task(editor.wait())
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        process.kill()
-    await asyncio.wait_for(waiting, 20)
-
-
 async def test_a_process_that_is_watched_later_is_noticed_too() -> None:
     editor = EditorProcess(poll_s=0)
     waiting = asyncio.create_task(editor.wait())

@@ -22,6 +22,18 @@ async def both() -> AsyncIterator[InProcess]:
         yield both
 
 
+async def start_with(both: InProcess, text: str, *arguments: Any, **named: Any) -> None:
+    """Starts as `InProcess.start` does, and opens a document."""
+    await both.start(*arguments, **named)
+    both.editor.open(text)
+
+
+async def ask_menu(both: InProcess, line: int, character: int, text: str) -> types.CompletionList:
+    asking = asyncio.ensure_future(both.editor.menu(line, character))
+    (await wait_for_stream(both)).finish(text)
+    return await asking
+
+
 async def wait_for_stream(both: InProcess, number: int = 0) -> FedStream:
     await wait_for(lambda: len(both.backend.streams) > number)
     return both.backend.streams[number]
@@ -74,8 +86,7 @@ async def test_edits_are_announced_as_incremental(both: InProcess) -> None:
 
 @pytest.mark.parametrize(("encoding", "width"), [("utf-8", 4), ("utf-16", 2), ("utf-32", 1)])
 async def test_positions_are_in_the_negotiated_encoding(both: InProcess, encoding: str, width: int) -> None:
-    await both.start(build_capabilities(encoding))
-    both.editor.open("😀 a")
+    await start_with(both, "😀 a", build_capabilities(encoding))
     assert both.editor.capabilities.position_encoding == encoding
     result = await ask_and_finish(both, 0, width + 2, "b")
     assert both.backend.streams[0].request.prefix == "😀 a"
@@ -87,15 +98,13 @@ async def test_positions_are_in_the_negotiated_encoding(both: InProcess, encodin
 
 
 async def test_opening_a_document_connects_before_the_first_request(both: InProcess) -> None:
-    await both.start()
-    both.editor.open("x")
+    await start_with(both, "x")
     await wait_for(lambda: both.num_connects == 1)
     assert both.backend.streams == []
 
 
 async def test_the_request_contains_the_edited_text(both: InProcess) -> None:
-    await both.start()
-    both.editor.open("a\nb\nc")
+    await start_with(both, "a\nb\nc")
     both.editor.edit(1, 0, "x z", end=(1, 1))
     await ask_and_finish(both, 1, 2, "")
     request = both.backend.streams[0].request
@@ -103,8 +112,7 @@ async def test_the_request_contains_the_edited_text(both: InProcess) -> None:
 
 
 async def test_reopening_a_document_replaces_its_text_and_cancels_its_generation(both: InProcess) -> None:
-    await both.start()
-    both.editor.open("old")
+    await start_with(both, "old")
     answer = both.editor.ask(0, 3)
     stream = await wait_for_stream(both)
     both.editor.open("new")
@@ -115,8 +123,7 @@ async def test_reopening_a_document_replaces_its_text_and_cancels_its_generation
 
 
 async def test_closing_a_document_answers_its_request_and_cancels_its_generation(both: InProcess) -> None:
-    await both.start()
-    both.editor.open("x")
+    await start_with(both, "x")
     answer = both.editor.ask(0, 1)
     stream = await wait_for_stream(both)
     both.editor.close()
@@ -134,8 +141,7 @@ async def test_a_request_for_an_unopened_document_returns_null_and_is_reported(b
 
 
 async def test_a_suggestion_is_one_item_with_its_range(both: InProcess) -> None:
-    await both.start()
-    both.editor.open("return Nod")
+    await start_with(both, "return Nod")
     result = await ask_and_finish(both, 0, 10, "e")
     assert result is not None
     (item,) = result.items
@@ -143,8 +149,7 @@ async def test_a_suggestion_is_one_item_with_its_range(both: InProcess) -> None:
 
 
 async def test_a_suggestion_past_the_end_of_the_text_is_at_its_end(both: InProcess) -> None:
-    await both.start()
-    both.editor.open("x\nreturn Nod")
+    await start_with(both, "x\nreturn Nod")
     result = await ask_and_finish(both, 2**31 - 1, 2**31 - 1, "e")
     assert result is not None
     assert result.items[0].range == Range(Position(1, 7), Position(1, 10))
@@ -154,8 +159,7 @@ async def test_a_suggestion_past_the_end_of_the_text_is_at_its_end(both: InProce
 async def test_a_suggestion_has_the_line_ends_that_the_editor_expects(
     both: InProcess, name: str, line_end: str
 ) -> None:
-    await both.start(name=name)
-    both.editor.open("a\r\nb")
+    await start_with(both, "a\r\nb", name=name)
     result = await ask_and_finish(both, 1, 1, ":\n    c")
     assert result is not None
     assert result.items[0].insert_text == f"b:{line_end}    c"
@@ -165,8 +169,7 @@ async def test_a_suggestion_has_the_line_ends_that_the_editor_expects(
 async def test_a_suggestion_continues_what_the_menu_has_selected(
     both: InProcess, text: str, inserted: str | None
 ) -> None:
-    await both.start()
-    both.editor.open("x = Nod")
+    await start_with(both, "x = Nod")
     selected = types.SelectedCompletionInfo(Range(Position(0, 4), Position(0, 7)), text)
     answer = both.editor.ask(0, 7, selected)
     (await wait_for_stream(both)).finish("e(value)")
@@ -175,16 +178,14 @@ async def test_a_suggestion_continues_what_the_menu_has_selected(
 
 
 async def test_no_suggestion_is_an_empty_list(both: InProcess) -> None:
-    await both.start()
-    both.editor.open("x")
+    await start_with(both, "x")
     result = await ask_and_finish(both, 0, 1, "")
     assert result is not None
     assert list(result.items) == []
 
 
 async def test_a_superseded_request_is_answered_with_null(both: InProcess) -> None:
-    await both.start()
-    both.editor.open("x")
+    await start_with(both, "x")
     older = both.editor.ask(0, 0)
     await wait_for_stream(both)
     newer = both.editor.ask(0, 1)
@@ -194,8 +195,7 @@ async def test_a_superseded_request_is_answered_with_null(both: InProcess) -> No
 
 
 async def test_a_request_is_answered_with_null_when_an_edit_follows_it(both: InProcess) -> None:
-    await both.start()
-    both.editor.open("    x = Nod")
+    await start_with(both, "    x = Nod")
     answer = both.editor.ask(0, 11)
     stream = await wait_for_stream(both)
     both.editor.edit(0, 0, "", end=(0, 4))
@@ -205,8 +205,7 @@ async def test_a_request_is_answered_with_null_when_an_edit_follows_it(both: InP
 
 
 async def test_text_typed_while_a_request_waits_is_served_by_its_generation(both: InProcess) -> None:
-    await both.start()
-    both.editor.open("x = Nod")
+    await start_with(both, "x = Nod")
     older = both.editor.ask(0, 7)
     stream = await wait_for_stream(both)
     stream.feed("e")
@@ -221,8 +220,7 @@ async def test_text_typed_while_a_request_waits_is_served_by_its_generation(both
 
 
 async def test_a_cancelled_request_cancels_its_generation(both: InProcess) -> None:
-    await both.start()
-    both.editor.open("x")
+    await start_with(both, "x")
     answer = both.editor.ask(0, 1)
     stream = await wait_for_stream(both)
     both.editor.cancel_last_request()
@@ -232,8 +230,7 @@ async def test_a_cancelled_request_cancels_its_generation(both: InProcess) -> No
 
 
 async def test_a_failed_request_returns_null_and_is_reported(both: InProcess) -> None:
-    await both.start()
-    both.editor.open("x")
+    await start_with(both, "x")
     answer = both.editor.ask(0, 1)
     (await wait_for_stream(both)).fail(OverloadedError("no room"))
     assert await answer is None
@@ -242,8 +239,7 @@ async def test_a_failed_request_returns_null_and_is_reported(both: InProcess) ->
 
 async def test_a_failed_connection_is_reported_and_the_request_returns_null(both: InProcess) -> None:
     both.error = OSError(37, "No locks available")
-    await both.start()
-    both.editor.open("x")
+    await start_with(both, "x")
     assert await both.editor.ask(0, 1) is None
     assert both.editor.shown == ["midtoken: cannot connect to the completion server: No locks available"]
 
@@ -252,31 +248,22 @@ async def test_a_failed_connection_is_reported_and_the_request_returns_null(both
 
 
 async def test_the_menu_is_an_incomplete_list_with_one_item(both: InProcess) -> None:
-    await both.start(build_capabilities(draws_ghost_text=False))
-    both.editor.open("return Nod")
-    asking = asyncio.ensure_future(both.editor.menu(0, 10))
-    (await wait_for_stream(both)).finish("e")
-    menu = await asking
+    await start_with(both, "return Nod", build_capabilities(draws_ghost_text=False))
+    menu = await ask_menu(both, 0, 10, "e")
     assert menu.is_incomplete
     assert [item.label for item in menu.items] == ["Node"]
 
 
 async def test_a_menu_item_has_the_line_ends_of_the_document(both: InProcess) -> None:
-    await both.start(build_capabilities(draws_ghost_text=False), name="Neovim")
-    both.editor.open("a\r\nb")
-    asking = asyncio.ensure_future(both.editor.menu(1, 1))
-    (await wait_for_stream(both)).finish(":\n    c")
-    (item,) = (await asking).items
+    await start_with(both, "a\r\nb", build_capabilities(draws_ghost_text=False), name="Neovim")
+    (item,) = (await ask_menu(both, 1, 1, ":\n    c")).items
     assert item.text_edit is not None
     assert item.text_edit.new_text == "b:\r\n    c"
 
 
 async def test_a_menu_without_a_suggestion_is_empty_and_incomplete(both: InProcess) -> None:
-    await both.start(build_capabilities(draws_ghost_text=False))
-    both.editor.open("x")
-    asking = asyncio.ensure_future(both.editor.menu(0, 1))
-    (await wait_for_stream(both)).finish("")
-    menu = await asking
+    await start_with(both, "x", build_capabilities(draws_ghost_text=False))
+    menu = await ask_menu(both, 0, 1, "")
     assert (menu.is_incomplete, list(menu.items)) == (True, [])
 
 
@@ -285,8 +272,7 @@ async def test_a_menu_without_a_suggestion_is_empty_and_incomplete(both: InProce
 
 async def test_settings_are_used_in_the_request(both: InProcess) -> None:
     options = {"maxTokens": 9, "healing": "greedy", "extent": "block", "deadlineMs": 500, "maxPrefixBytes": 256}
-    await both.start(options=options)
-    both.editor.open("é" * 1000 + "\nx")
+    await start_with(both, "é" * 1000 + "\nx", options=options)
     await ask_and_finish(both, 1, 1, "")
     request = both.backend.streams[0].request
     assert (request.max_tokens, request.healing, request.extent) == (9, Healing.GREEDY, Extent.BLOCK)
@@ -386,8 +372,7 @@ async def test_an_error_response_leaves_the_settings_unchanged(both: InProcess) 
 
 
 async def test_no_request_is_sent_while_suggestions_are_disabled(both: InProcess) -> None:
-    await both.start(build_capabilities(answers_configuration=False), {"enabled": False})
-    both.editor.open("x")
+    await start_with(both, "x", build_capabilities(answers_configuration=False), {"enabled": False})
     assert await both.editor.ask(0, 1) == types.InlineCompletionList(())
     assert both.num_connects == 0
     both.editor.push_settings({"midtoken": {"enabled": True}})
@@ -398,8 +383,7 @@ async def test_no_request_is_sent_while_suggestions_are_disabled(both: InProcess
 
 
 async def test_shutdown_answers_waiting_requests_and_closes_the_connection(both: InProcess) -> None:
-    await both.start()
-    both.editor.open("x")
+    await start_with(both, "x")
     answer = both.editor.ask(0, 1)
     stream = await wait_for_stream(both)
     await both.editor.client.shutdown_async(None)
@@ -409,8 +393,7 @@ async def test_shutdown_answers_waiting_requests_and_closes_the_connection(both:
 
 
 async def test_after_an_accepted_suggestion_each_request_has_an_answer(both: InProcess) -> None:
-    await both.start()
-    both.editor.open("def f(")
+    await start_with(both, "def f(")
     answer = both.editor.ask(0, 6)
     await wait_for(lambda: len(both.backend.streams) == 1)
     both.backend.streams[0].finish("x):\n    return x")

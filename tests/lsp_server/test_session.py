@@ -12,7 +12,7 @@ from lsp_server.generation import Question
 from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason
 from lsp_server.session import Session
 from lsp_server.status import Status
-from tests.support.lsp_fakes import FedBackend, RecordingWindow
+from tests.support.lsp_fakes import FedBackend, FedStream, RecordingWindow
 
 
 class Bench:
@@ -34,6 +34,12 @@ class Bench:
     def ask(self, prefix: str, suffix: str = "") -> "asyncio.Task[str | Reason]":
         return asyncio.create_task(complete(self.session, CompletionRequest(prefix, suffix)))
 
+    async def begin(self, prefix: str, suffix: str = "") -> "asyncio.Task[str | Reason]":
+        """Asks, and runs everything that can run without an answer."""
+        task = self.ask(prefix, suffix)
+        await settle()
+        return task
+
     def ask_in_other_document(self, prefix: str) -> "asyncio.Task[str | Reason]":
         return asyncio.create_task(complete(self.other_session, CompletionRequest(prefix)))
 
@@ -41,6 +47,11 @@ class Bench:
     def backend(self) -> FedBackend:
         """The backend that was connected last."""
         return self.backends[-1]
+
+    @property
+    def stream(self) -> FedStream:
+        """The one that was started last."""
+        return self.backend.streams[-1]
 
     @property
     def prefixes(self) -> list[str]:
@@ -69,25 +80,22 @@ async def settle() -> None:
 
 
 async def ask_and_finish(bench: Bench, prefix: str, text: str) -> str | Reason:
-    task = bench.ask(prefix)
-    await settle()
-    bench.backend.streams[-1].finish(text)
+    task = await bench.begin(prefix)
+    bench.stream.finish(text)
     return await task
 
 
 async def test_a_text_that_its_deadline_has_cut_to_nothing_is_not_the_answer_to_later_requests(bench: Bench) -> None:
-    task = bench.ask("return ")
-    await settle()
-    bench.backend.streams[-1].finish("", FinishReason.DEADLINE)
+    task = await bench.begin("return ")
+    bench.stream.finish("", FinishReason.DEADLINE)
     assert await task == ""
     assert await ask_and_finish(bench, "return Nod", "e") == "e"
     assert await ask_and_finish(bench, "return ", "Node") == "Node"
 
 
 async def test_what_its_deadline_has_cut_is_suggested_while_it_is_typed(bench: Bench) -> None:
-    task = bench.ask("return ")
-    await settle()
-    bench.backend.streams[-1].finish("Nod", FinishReason.DEADLINE)
+    task = await bench.begin("return ")
+    bench.stream.finish("Nod", FinishReason.DEADLINE)
     assert await task == "Nod"
     assert await bench.ask("return N") == "od"
     assert await ask_and_finish(bench, "return Nod", "e") == "e"
@@ -103,17 +111,12 @@ async def test_no_more_texts_are_drawn_after_an_edit_while_it_connects(bench: Be
     assert await asyncio.wait_for(drawing, 5) is SUPERSEDED
 
 
-async def test_a_request_is_answered_by_the_model(bench: Bench) -> None:
-    assert await ask_and_finish(bench, "return Nod", "e") == "e"
-
-
 async def test_an_empty_answer_is_an_answer(bench: Bench) -> None:
     assert await ask_and_finish(bench, "x", "") == ""
 
 
 async def test_a_stream_that_ends_without_a_finish_reason_is_an_answer(bench: Bench) -> None:
-    task = bench.ask("return Nod")
-    await settle()
+    task = await bench.begin("return Nod")
     bench.backend.streams[0].feed("e")
     bench.backend.streams[0].end()
     assert await asyncio.wait_for(task, 5) == "e"
@@ -146,7 +149,7 @@ async def test_what_is_sent_may_differ_from_the_text_that_answers_are_compared_w
 
     task = asyncio.create_task(ask("ret", "# more\nret"))
     await settle()
-    bench.backend.streams[-1].finish("urn")
+    bench.stream.finish("urn")
     assert await task == "urn"
     assert await ask("retu", "# yet more\nretu") == "rn"
     assert bench.prefixes == ["# more\nret"]
@@ -155,9 +158,8 @@ async def test_what_is_sent_may_differ_from_the_text_that_answers_are_compared_w
 @pytest.mark.parametrize(("prefix", "suffix"), [("rex", ""), ("re", ""), ("other", ""), ("retu", "x")])
 async def test_other_text_starts_a_new_generation(bench: Bench, prefix: str, suffix: str) -> None:
     await ask_and_finish(bench, "ret", "urn")
-    task = bench.ask(prefix, suffix)
-    await settle()
-    bench.backend.streams[-1].finish("new")
+    task = await bench.begin(prefix, suffix)
+    bench.stream.finish("new")
     assert await task == "new"
     assert bench.prefixes == ["ret", prefix]
 
@@ -168,8 +170,7 @@ async def test_other_text_starts_a_new_generation(bench: Bench, prefix: str, suf
 async def test_closers_that_the_editor_inserts_do_not_start_a_new_generation(
     bench: Bench, suffix: str, prefix: str, new_suffix: str, remaining: str
 ) -> None:
-    task = bench.ask("f", suffix)
-    await settle()
+    task = await bench.begin("f", suffix)
     bench.backend.streams[0].finish("(x)")
     assert await task == "(x)"
     assert await asyncio.wait_for(bench.ask(prefix, new_suffix), 5) == remaining
@@ -177,22 +178,18 @@ async def test_closers_that_the_editor_inserts_do_not_start_a_new_generation(
 
 
 async def test_overtyping_the_last_bracket_starts_a_new_generation(bench: Bench) -> None:
-    task = bench.ask("f", ")\n")
-    await settle()
+    task = await bench.begin("f", ")\n")
     bench.backend.streams[0].finish("(x)")
     await task
-    bench.ask("f(x)", "\n")
-    await settle()
+    await bench.begin("f(x)", "\n")
     assert bench.prefixes == ["f", "f(x)"]
 
 
 async def test_deleting_the_bracket_before_which_the_text_ended_starts_a_new_generation(bench: Bench) -> None:
-    task = bench.ask("f(", ")\n")
-    await settle()
+    task = await bench.begin("f(", ")\n")
     bench.backend.streams[0].finish("x", FinishReason.SUFFIX)
     assert await task == "x"
-    bench.ask("f(", "\n")
-    await settle()
+    await bench.begin("f(", "\n")
     assert bench.prefixes == ["f(", "f("]
 
 
@@ -202,28 +199,17 @@ async def test_accepting_the_whole_text_starts_a_new_generation(bench: Bench) ->
 
 
 async def test_a_newer_request_cancels_the_older_stream(bench: Bench) -> None:
-    older = bench.ask("a")
-    await settle()
-    newer = bench.ask("b")
-    await settle()
-    assert await older is Reason.SUPERSEDED
+    older = await bench.begin("a")
+    newer = await bench.begin("b")
+    assert older.done()  # at once
+    assert older.result() is Reason.SUPERSEDED
     assert [stream.is_cancelled for stream in bench.backend.streams] == [True, False]
     bench.backend.streams[1].finish("c")
     assert await newer == "c"
 
 
-async def test_a_superseded_request_is_answered_at_once(bench: Bench) -> None:
-    older = bench.ask("a")
-    await settle()
-    bench.ask("b")
-    await settle()
-    assert older.done()
-    assert older.result() is Reason.SUPERSEDED
-
-
 async def test_an_edit_answers_the_waiting_request_and_its_generation_continues(bench: Bench) -> None:
-    older = bench.ask("x = Nod")
-    await settle()
+    older = await bench.begin("x = Nod")
     bench.session.supersede()
     assert await asyncio.wait_for(older, 5) is Reason.SUPERSEDED
     bench.backend.streams[0].finish("e(value)")
@@ -232,8 +218,7 @@ async def test_an_edit_answers_the_waiting_request_and_its_generation_continues(
 
 
 async def test_an_edit_just_after_the_answer_arrived_makes_it_obsolete(bench: Bench) -> None:
-    task = bench.ask("x = Nod")
-    await settle()
+    task = await bench.begin("x = Nod")
     stream = bench.backend.streams[0]
     stream.feed("e")
     stream.finish("(value)")
@@ -244,8 +229,7 @@ async def test_an_edit_just_after_the_answer_arrived_makes_it_obsolete(bench: Be
 
 
 async def test_a_cancelled_request_cancels_its_stream(bench: Bench) -> None:
-    task = bench.ask("a")
-    await settle()
+    task = await bench.begin("a")
     task.cancel()
     await settle()
     assert task.cancelled()
@@ -253,8 +237,7 @@ async def test_a_cancelled_request_cancels_its_stream(bench: Bench) -> None:
 
 
 async def test_cancelling_a_superseded_request_keeps_the_stream_of_the_newer_one(bench: Bench) -> None:
-    older = bench.ask("a")
-    await settle()
+    older = await bench.begin("a")
     newer = bench.ask("a")
     older.cancel()  # takes effect after the newer request's first step
     await settle()
@@ -263,8 +246,7 @@ async def test_cancelling_a_superseded_request_keeps_the_stream_of_the_newer_one
 
 
 async def test_the_first_line_is_answered_while_the_other_lines_are_generated(bench: Bench) -> None:
-    task = bench.ask("def f():")
-    await settle()
+    task = await bench.begin("def f():")
     stream = bench.backend.streams[0]
     stream.feed("\n    a = 1")
     await settle()
@@ -275,34 +257,28 @@ async def test_the_first_line_is_answered_while_the_other_lines_are_generated(be
 
 
 async def test_the_request_after_acceptance_gets_the_other_lines_from_the_same_generation(bench: Bench) -> None:
-    task = bench.ask("x =")
-    await settle()
+    task = await bench.begin("x =")
     bench.backend.streams[0].feed(" 1\ny")
     assert await task == " 1"
-    after = bench.ask("x = 1")
-    await settle()
+    after = await bench.begin("x = 1")
     bench.backend.streams[0].finish(" = 2\nz = 3")
     assert await after == "\ny = 2\nz = 3"
     assert len(bench.backend.streams) == 1
 
 
 async def test_a_letter_typed_before_it_was_generated_waits_for_the_same_generation(bench: Bench) -> None:
-    bench.ask("ret")
-    await settle()
+    await bench.begin("ret")
     bench.backend.streams[0].feed("u")
-    newer = bench.ask("retur")
-    await settle()
+    newer = await bench.begin("retur")
     bench.backend.streams[0].finish("rn")
     assert await newer == "n"
     assert len(bench.backend.streams) == 1
 
 
 async def test_a_letter_that_the_generation_contradicts_starts_a_new_one(bench: Bench) -> None:
-    bench.ask("ret")
-    await settle()
+    await bench.begin("ret")
     bench.backend.streams[0].feed("u")
-    newer = bench.ask("retur")
-    await settle()
+    newer = await bench.begin("retur")
     bench.backend.streams[0].feed("ally")
     await settle()
     assert bench.prefixes == ["ret", "retur"]
@@ -312,18 +288,15 @@ async def test_a_letter_that_the_generation_contradicts_starts_a_new_one(bench: 
 
 
 async def test_a_letter_typed_before_any_text_was_generated_starts_a_new_generation(bench: Bench) -> None:
-    bench.ask("ret")
-    await settle()
+    await bench.begin("ret")
     bench.ask("retu")
     await settle()
     assert [stream.is_cancelled for stream in bench.backend.streams] == [True, False]
 
 
 async def test_a_repeated_request_waits_for_the_same_generation(bench: Bench) -> None:
-    bench.ask("ret")
-    await settle()
-    again = bench.ask("ret")
-    await settle()
+    await bench.begin("ret")
+    again = await bench.begin("ret")
     bench.backend.streams[0].finish("urn")
     assert await again == "urn"
 
@@ -332,14 +305,13 @@ async def test_an_error_is_reported_once_and_the_request_has_no_answer(bench: Be
     for _ in range(2):
         task = bench.ask("a")
         await settle()
-        bench.backend.streams[-1].fail(InvalidRequestError("prefix is too long"))
+        bench.stream.fail(InvalidRequestError("prefix is too long"))
         assert await task is Reason.REFUSED
     assert bench.window.errors == ["midtoken: prefix is too long"]
 
 
 async def test_a_defect_is_reported_without_text_and_leaves_no_request_waiting(bench: Bench) -> None:
-    task = bench.ask("secret")
-    await settle()
+    task = await bench.begin("secret")
     bench.backend.streams[0].fail(ValueError("secret"))
     assert await task is Reason.FAILED
     assert "ValueError" in bench.window.errors[0]
@@ -358,8 +330,7 @@ async def test_a_defect_is_reported_without_text_and_leaves_no_request_waiting(b
 async def test_an_error_in_one_document_keeps_the_connection_of_the_others(
     bench: Bench, error: Exception, reason: Reason
 ) -> None:
-    failing, working = bench.ask("a"), bench.ask_in_other_document("b")
-    await settle()
+    failing, working = await bench.begin("a"), bench.ask_in_other_document("b")
     bench.backend.streams[0].fail(error)
     assert await failing is reason
     await settle()
@@ -369,8 +340,7 @@ async def test_an_error_in_one_document_keeps_the_connection_of_the_others(
 
 
 async def test_after_a_lost_connection_the_next_request_connects_again(bench: Bench) -> None:
-    task = bench.ask("a")
-    await settle()
+    task = await bench.begin("a")
     bench.backend.streams[0].fail(ServerUnreachableError("no server answers"))
     assert await task is Reason.UNREACHABLE
     await settle()
@@ -380,8 +350,7 @@ async def test_after_a_lost_connection_the_next_request_connects_again(bench: Be
 
 
 async def test_a_lost_connection_leaves_no_document_waiting_and_is_reported_once(bench: Bench) -> None:
-    first, other = bench.ask("a"), bench.ask_in_other_document("b")
-    await settle()
+    first, other = await bench.begin("a"), bench.ask_in_other_document("b")
     bench.backend.streams[0].fail(ServerUnreachableError("no server answers"))
     assert await asyncio.wait_for(first, 5) is Reason.UNREACHABLE
     assert await asyncio.wait_for(other, 5) is Reason.SUPERSEDED
@@ -389,8 +358,7 @@ async def test_a_lost_connection_leaves_no_document_waiting_and_is_reported_once
 
 
 async def test_a_stream_started_on_a_dropped_connection_reports_no_second_error(bench: Bench) -> None:
-    first = bench.ask("a")
-    await settle()
+    first = await bench.begin("a")
     starting = bench.ask_in_other_document("b")
     backend = bench.backend
     await asyncio.sleep(0)  # the other document has this backend now
@@ -416,12 +384,10 @@ async def test_a_request_is_answered_when_its_generation_is_cancelled(bench: Ben
 
 
 async def test_the_same_request_after_a_dead_generation_starts_a_new_one(bench: Bench) -> None:
-    task = bench.ask("a")
-    await settle()
+    task = await bench.begin("a")
     bench.backend.streams[0].fail(asyncio.CancelledError())
     await settle()
-    again = bench.ask("a")
-    await settle()
+    again = await bench.begin("a")
     assert bench.prefixes == ["a", "a"]
     bench.backend.streams[1].finish("b")
     assert await again == "b"
@@ -431,10 +397,9 @@ async def test_the_same_request_after_a_dead_generation_starts_a_new_one(bench: 
 async def test_a_request_just_after_a_generation_died_starts_a_new_one(bench: Bench) -> None:
     await ask_and_finish(bench, "connect first", "")
     before = asyncio.all_tasks()
-    task = bench.ask("a")
-    await settle()
+    task = await bench.begin("a")
     (generation,) = asyncio.all_tasks() - before - {task}
-    bench.backend.streams[-1].fail(ServerError("failed"))
+    bench.stream.fail(ServerError("failed"))
     while not generation.done():
         await asyncio.sleep(0)
     again = complete(bench.session, CompletionRequest("a"))
@@ -446,20 +411,17 @@ async def test_a_request_just_after_a_generation_died_starts_a_new_one(bench: Be
 
 
 async def test_a_generation_that_dies_after_its_first_line_is_not_waited_for(bench: Bench) -> None:
-    task = bench.ask("x =")
-    await settle()
+    task = await bench.begin("x =")
     bench.backend.streams[0].feed(" 1\ny")
     assert await task == " 1"
-    after = bench.ask("x = 1")
-    await settle()
+    after = await bench.begin("x = 1")
     bench.backend.streams[0].fail(asyncio.CancelledError())
     assert await asyncio.wait_for(after, 5) is Reason.SUPERSEDED
     assert await ask_and_finish(bench, "x = 1", "\ny = 2") == "\ny = 2"
 
 
 async def test_a_closed_session_answers_and_cancels(bench: Bench) -> None:
-    task = bench.ask("a")
-    await settle()
+    task = await bench.begin("a")
     bench.session.close()
     assert await task is Reason.SUPERSEDED
     await settle()

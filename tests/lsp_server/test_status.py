@@ -104,15 +104,6 @@ async def both() -> AsyncIterator[InProcess]:
         yield both
 
 
-async def test_logs_and_errors_arrive_in_their_own_messages(both: InProcess) -> None:
-    await both.start()
-    window = Window(both.server)
-    window.log("a log line")
-    window.show_error("an error")
-    await wait_for(lambda: both.editor.shown != [])
-    assert (both.editor.logged, both.editor.shown) == (["a log line"], ["an error"])
-
-
 async def test_progress_is_created_begun_and_ended_over_lsp(both: InProcess) -> None:
     await both.start(build_capabilities(shows_progress=True))
     window = Window(both.server)
