@@ -176,7 +176,7 @@ class Engine:
         try:
             job.prepare()
             self._scheduler.check_size(job)
-            job.num_remembered = self._memory.count_known(job.tenant, job.prompt.context_ids)
+            job.num_remembered = self._memory.count_known(job.request.tenant, job.prompt.context_ids)
             self._predict_lateness(job, self._clock())
         except Exception as error:
             self._fail(job, error)
@@ -189,7 +189,7 @@ class Engine:
     def _begin(self, job: Job) -> bool:
         """Gives the job a sequence, with what is remembered of its context. Returns whether that succeeded."""
         try:
-            job.begin(self._memory.take(job.tenant, job.prompt.context_ids, job.max_cached_tokens))
+            job.begin(self._memory.take(job.request.tenant, job.prompt.context_ids, job.max_cached_tokens))
         except Exception as error:
             self._fail(job, error)
             return False

@@ -37,7 +37,6 @@ from inference.protocol.completion import (
     CompletionStats,
     Explanation,
     FinishReason,
-    Priority,
 )
 
 _PREFILL_TOKENS = 512  # of a context, in one step; limits the delay for other requests
@@ -97,26 +96,6 @@ class Job:
     failure: Exception | None = None  # why it cannot continue
 
     @property
-    def tenant(self) -> str:
-        """Whose request it is."""
-        return self.request.tenant
-
-    @property
-    def document(self) -> str:
-        """What it completes; empty if that is not said."""
-        return self.request.document
-
-    @property
-    def priority(self) -> Priority:
-        """Who waits for it."""
-        return self.request.priority
-
-    @property
-    def num_sequences(self) -> int:
-        """The number of its candidates, which step together."""
-        return self.request.num_candidates
-
-    @property
     def max_cached_tokens(self) -> int:
         """The most tokens in one sequence's cache: all branches in the first step, only the chosen ones later."""
         num_later = self.prompt.num_spelling_tokens + self.request.max_tokens
@@ -125,7 +104,7 @@ class Job:
     @property
     def num_tokens(self) -> int:
         """The token capacity of its caches, all sequences together."""
-        return self.num_sequences * self.max_cached_tokens
+        return self.request.num_candidates * self.max_cached_tokens
 
     @property
     def num_to_prefill(self) -> int:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from inference.errors import OverloadedError
-from inference.protocol.completion import Priority
+from inference.protocol.completion import CompletionRequest, Priority
 
 _WORK_LEVELS = (256.0, 1024.0)  # a request whose work exceeds one of them gives way to those below; a line never does
 _LONG_PREFILL = 64  # tokens
@@ -32,7 +32,16 @@ class Schedulable(Protocol):
 
     work: float  # so far; a decoded token is about one
     will_be_late: bool  # its deadline passes before its context can be prefilled
-    submitted_at: float  # seconds of the engine's clock
+
+    @property
+    def request(self) -> CompletionRequest:
+        """Whose it is, which document it completes, who waits for it, and how many candidates it has."""
+        ...
+
+    @property
+    def submitted_at(self) -> float:
+        """When it arrived, in seconds of the engine's clock."""
+        ...
 
     @property
     def is_begun(self) -> bool:
@@ -40,28 +49,8 @@ class Schedulable(Protocol):
         ...
 
     @property
-    def tenant(self) -> str:
-        """Whose request it is."""
-        ...
-
-    @property
-    def document(self) -> str:
-        """What it completes; empty if that is not said."""
-        ...
-
-    @property
-    def priority(self) -> Priority:
-        """Who waits for it."""
-        ...
-
-    @property
     def num_to_prefill(self) -> int:
         """The context tokens to forward before its first token, as far as that is known."""
-        ...
-
-    @property
-    def num_sequences(self) -> int:
-        """The number of its candidates, which step together."""
         ...
 
     @property
@@ -79,79 +68,80 @@ class Scheduler(Generic[T]):
     def __init__(self, max_sequences: int, max_tokens: int, clock: Callable[[], float]) -> None:
         self._max_sequences = max_sequences
         self._max_tokens = max_tokens
-        self._requests: list[T] = []
+        self._jobs: list[T] = []
         self._clock = clock
         self._shares = TenantShares(clock)
 
     def __len__(self) -> int:
-        return len(self._requests)
+        return len(self._jobs)
 
     def __iter__(self) -> Iterator[T]:
         """All requests. They may be removed during the iteration."""
-        return iter(list(self._requests))
+        return iter(list(self._jobs))
 
-    def add(self, request: T) -> T | None:
-        """Adds a request. Returns the one that it supersedes, which is still there."""
-        superseded = next((other for other in self._requests if _is_same_document(other, request)), None)
-        self._shares.enter(request.tenant)
-        self._requests.append(request)
+    def add(self, job: T) -> T | None:
+        """Adds a job. Returns the one that it supersedes, which is still there."""
+        superseded = next((other for other in self._jobs if _is_same_document(other, job)), None)
+        self._shares.enter(job.request.tenant)
+        self._jobs.append(job)
         return superseded
 
-    def remove(self, request: T) -> None:
-        """Removes a request."""
-        self._requests.remove(request)
+    def remove(self, job: T) -> None:
+        """Removes a job."""
+        self._jobs.remove(job)
 
-    def charge(self, request: T, work: float) -> None:
+    def charge(self, job: T, work: float) -> None:
         """Counts the work of a step. What nobody else waited for takes nothing from a tenant's share."""
-        request.work += work
-        if any(other.tenant != request.tenant for other in self._requests):
-            self._shares.charge(request.tenant, work)
+        job.work += work
+        if any(other.request.tenant != job.request.tenant for other in self._jobs):
+            self._shares.charge(job.request.tenant, work)
 
     def sort(self) -> list[T]:
         """All requests, those that should step first at the front."""
-        tenants, now = {request.tenant for request in self._requests}, self._clock()
+        tenants, now = {job.request.tenant for job in self._jobs}, self._clock()
         behind = {tenant for tenant in tenants if self._shares.is_behind(tenant)}
-        indexed = enumerate(self._requests)
-        return [request for _, request in sorted(indexed, key=lambda pair: _rank(pair[1], pair[0], behind, now))]
+        indexed = enumerate(self._jobs)
+        return [job for _, job in sorted(indexed, key=lambda pair: _rank(pair[1], pair[0], behind, now))]
 
-    def check_size(self, request: T) -> None:
-        """Raises OverloadedError if the request is too large to run at all."""
-        if request.num_sequences > self._max_sequences or request.num_tokens > self._max_tokens:
+    def check_size(self, job: T) -> None:
+        """Raises OverloadedError if the job is too large to run at all."""
+        if job.request.num_candidates > self._max_sequences or job.num_tokens > self._max_tokens:
             raise OverloadedError(
-                f"the request needs {request.num_sequences} sequences and room for {request.num_tokens} tokens; "
+                f"the request needs {job.request.num_candidates} sequences and room for {job.num_tokens} tokens; "
                 f"this server has {self._max_sequences} (max_sequences) and {self._max_tokens} (cache_tokens)"
             )
 
-    def has_room(self, request: T) -> bool:
-        """True if the request can begin beside those that are begun."""
-        begun = [other for other in self._requests if other.is_begun and other is not request]
-        num_sequences = sum(other.num_sequences for other in begun) + request.num_sequences
-        num_tokens = sum(other.num_tokens for other in begun) + request.num_tokens
+    def has_room(self, job: T) -> bool:
+        """True if the job can begin beside those that are begun."""
+        begun = [other for other in self._jobs if other.is_begun and other is not job]
+        num_sequences = sum(other.request.num_candidates for other in begun) + job.request.num_candidates
+        num_tokens = sum(other.num_tokens for other in begun) + job.num_tokens
         return num_sequences <= self._max_sequences and num_tokens <= self._max_tokens
 
 
-def _rank(request: Schedulable, arrival: int, behind: set[str], now: float) -> tuple[bool | int, ...]:
-    level = sum(request.work > limit for limit in _WORK_LEVELS)
-    is_prefetch = request.priority is Priority.PREFETCH
-    is_waited_for = not request.document or now - request.submitted_at >= _LONG_WAIT_S
-    must_prefill = not is_waited_for and request.num_to_prefill > _LONG_PREFILL
-    is_writing = request.is_begun and not must_prefill
+def _rank(job: Schedulable, arrival: int, behind: set[str], now: float) -> tuple[bool | int, ...]:
+    level = sum(job.work > limit for limit in _WORK_LEVELS)
+    is_prefetch = job.request.priority is Priority.PREFETCH
+    is_waited_for = not job.request.document or now - job.submitted_at >= _LONG_WAIT_S
+    must_prefill = not is_waited_for and job.num_to_prefill > _LONG_PREFILL
+    is_writing = job.is_begun and not must_prefill
     order = arrival if is_waited_for else -arrival
     return (
         is_prefetch,
-        request.will_be_late,
+        job.will_be_late,
         level,
         not is_writing,
-        request.tenant not in behind,
+        job.request.tenant not in behind,
         must_prefill,
-        not request.is_begun,
+        not job.is_begun,
         not is_waited_for,
         order,
     )
 
 
-def _is_same_document(request: Schedulable, other: Schedulable) -> bool:
-    return bool(other.document) and (request.tenant, request.document) == (other.tenant, other.document)
+def _is_same_document(job: Schedulable, other: Schedulable) -> bool:
+    own, others = job.request, other.request
+    return bool(own.document) and (own.tenant, own.document) == (others.tenant, others.document)
 
 
 _MEMORY_S = 30.0  # work counts for about so long: after it, a third is left

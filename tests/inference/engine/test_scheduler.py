@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from inference.engine.scheduler import PrefillSpeed, Scheduler, TenantShares
 from inference.errors import OverloadedError
-from inference.protocol.completion import Priority
+from inference.protocol.completion import CompletionRequest, Priority
 from tests.support.engine_bench import Clock
 
 
@@ -23,6 +23,12 @@ class _Request:
     num_to_prefill: int = 0
     num_sequences: int = 1
     num_tokens: int = 1
+
+    @property
+    def request(self) -> CompletionRequest:
+        return CompletionRequest(
+            "", tenant=self.tenant, document=self.document, priority=self.priority, num_candidates=self.num_sequences
+        )
 
 
 def _fill(*requests: _Request) -> Scheduler[_Request]:
