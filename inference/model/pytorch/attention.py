@@ -51,13 +51,12 @@ class _DeviceSegment:
 
     def __init__(self, segment: Segment, device: torch.device) -> None:
         self.segment = segment
-        arrays = segment.new_slots, segment.key_slots, segment.positions, segment.key_positions
-        self._new_slots, key_slots, self._positions, self._key_positions = (
-            torch.from_numpy(array).to(device) for array in arrays
-        )
-        is_slice = bool((np.diff(segment.key_slots) == 1).all())  # a slice is not copied
+        arrays = segment.new_slots, segment.positions, segment.key_positions
+        self._new_slots, self._positions, self._key_positions = (torch.from_numpy(each).to(device) for each in arrays)
         first = int(segment.key_slots[0])
-        self._key_slots = slice(first, first + len(key_slots)) if is_slice else key_slots
+        self._key_slots: slice | torch.Tensor = slice(first, first + len(segment.key_slots))
+        if (np.diff(segment.key_slots) != 1).any():  # a slice is not copied
+            self._key_slots = torch.from_numpy(segment.key_slots).to(device)
         self._visible: torch.Tensor | None = None  # [num_rows, num_keys] bool; None: every row sees every key
         if segment.visible is not None:
             is_open = np.ones((segment.num_rows, segment.num_open), dtype=np.bool_)

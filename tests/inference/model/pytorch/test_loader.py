@@ -22,7 +22,7 @@ from inference.model.pytorch.loader import (
 from inference.model.pytorch.transformers_hook import ATTENTION_NAME
 from tests.inference.conftest import MakeModel
 from tests.support.tiny_families import REFUSED_BY_CONFIG, build_config
-from tests.support.toys import END, NUM_PADDING_ROWS, toy_tokenizer, write_model
+from tests.support.toys import NUM_PADDING_ROWS, toy_tokenizer, write_model
 
 
 def test_a_loaded_model_has_the_folders_vocabulary(make_model: MakeModel) -> None:
@@ -34,23 +34,6 @@ def test_a_loaded_model_has_the_folders_vocabulary(make_model: MakeModel) -> Non
     assert loaded.tokenizer.vocabulary.token_bytes == toy.vocabulary.token_bytes
     assert loaded.tokenizer.trie.num_tokens == toy.trie.num_tokens
     assert loaded.tokenizer.encoder.encode(b"def") == toy.encoder.encode(b"def")
-
-
-def test_texts_start_with_the_end_token_if_the_tokenizer_has_no_start_token(make_model: MakeModel) -> None:
-    loaded = load_torch_model(EngineConfig(make_model("qwen")))
-
-    assert loaded.tokenizer.start_ids == (loaded.tokenizer.vocabulary.special_id(END),)
-
-
-def test_texts_start_with_the_start_token_that_only_the_tokenizers_configuration_asks_for(tmp_path: Path) -> None:
-    folder = write_model(tmp_path, toy_tokenizer("qwen"))
-    start = "<|fim_prefix|>"
-    config = {"eos_token": END, "bos_token": start, "add_bos_token": True}  # as in DeepSeek-Coder and DeepSeek-V3
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
-
-    loaded = load_torch_model(EngineConfig(folder))
-
-    assert loaded.tokenizer.start_ids == (loaded.tokenizer.vocabulary.special_id(start),)
 
 
 def test_max_tokens_of_the_language_model_is_the_models_window(make_model: MakeModel) -> None:

@@ -9,12 +9,15 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from inference.config import EngineConfig
+from inference.engine.sequence_memory import SequenceMemory
 from inference.errors import ModelError, OverloadedError
+from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import Part
+from inference.model.language_model import Part, SampleRequest, SampleResult, Sampling
 from inference.model.pytorch.loader import load_torch_runner
 from inference.model.pytorch.pool import TorchSequenceCache
-from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.runner import Runner, TorchModel
+from inference.model.pytorch.sampler import build_sampler
 from tests.inference.conftest import MakeModel
 from tests.support.tiny_families import EXPERTS, KV, LATENT, LAYER_TYPES, build_config, build_model
 from tests.support.toys import toy_tokenizer, write_model
@@ -96,40 +99,6 @@ def test_each_node_gets_the_logits_of_its_own_path(family: str, make_model: Make
         assert row == len(logits)
 
 
-def test_a_context_read_in_pieces_gives_the_logits_of_one_read_at_once(make_model: MakeModel) -> None:
-    runner, plain = _load(make_model())
-    context = Random(2).choices(range(runner.vocab_size), k=300)
-    cache = runner.new_cache()
-    for start in (0, 120, 240):
-        piece = TokenTree(tuple(context[start : start + 120]))
-        logits = runner.forward([Part(cache, piece, wants_logits=start == 240)])
-        cache.keep(piece, None)
-
-    torch.testing.assert_close(logits[0], _plain_logits(plain, context), rtol=1e-4, atol=1e-4)
-
-
-def test_a_step_that_requests_no_logits_gets_none(make_model: MakeModel) -> None:
-    runner, _ = _load(make_model())
-
-    logits = runner.forward([Part(runner.new_cache(), TokenTree((1, 2)), wants_logits=False)])
-
-    assert logits.shape == (0, runner.vocab_size)
-
-
-def test_a_forked_cache_changes_independently(make_model: MakeModel) -> None:
-    runner, plain = _load(make_model())
-    cache, tree = runner.new_cache(), TokenTree((1, 2, 3))
-    runner.forward([Part(cache, tree)])
-    cache.keep(tree, None)
-    other, shorter = cache.fork(), cache.fork(2)
-
-    logits = runner.forward([Part(each, TokenTree((6 + at,))) for at, each in enumerate((cache, other, shorter))])
-
-    torch.testing.assert_close(logits[0], _plain_logits(plain, [1, 2, 3, 6]), rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(logits[1], _plain_logits(plain, [1, 2, 3, 7]), rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(logits[2], _plain_logits(plain, [1, 2, 8]), rtol=1e-4, atol=1e-4)
-
-
 class _Reader:
     """Forward passes of one model, with logits in float64 as the model computes them."""
 
@@ -162,19 +131,6 @@ class _Reader:
 @pytest.fixture
 def reader() -> _Reader:
     return _Reader()
-
-
-def test_copied_branches_are_kept_later_as_tokens(reader: _Reader) -> None:
-    cache, tree = reader.runner.new_cache(4), TokenTree((1, 2), (3, 4, 5, 6), (None, 0, None, 1))
-    reader.forward(Part(cache, tree))
-    rows = cache.copy_branches(tree)
-    cache.keep(tree, None)
-    reader.read(cache, 9, 9)  # overwrites the places of the branches
-    cache.cut(2)
-
-    cache.append([rows[0], rows[1], rows[3]])
-
-    reader.check(cache, 1, 2, 3, 4, 6)
 
 
 def test_stored_branches_are_seen_by_those_below_them_and_not_forwarded(reader: _Reader) -> None:
@@ -260,21 +216,6 @@ def test_a_copy_of_the_first_tokens_is_independent(reader: _Reader) -> None:
     reader.check(cache, 1, 6)
 
 
-def test_a_cache_without_memory_is_unchanged(reader: _Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = reader.runner.new_cache(4)
-    reader.read(cache, 1, 2, 3)
-
-    def refuse(*_args: object) -> Any:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(torch.Tensor, "new_empty", refuse)
-        with pytest.raises(OverloadedError, match="keys and values of"):
-            cache.reserve(999)
-
-    reader.check(cache, 1, 2, 3)
-
-
 def test_sequences_stay_right_while_the_pool_grows(reader: _Reader) -> None:
     caches = [reader.runner.new_cache() for _ in range(3)]
     for cache in caches:
@@ -331,3 +272,86 @@ def test_a_text_whose_logits_are_no_numbers_is_an_error_and_the_next_text_is_not
     with pytest.raises(ModelError, match="in float32, the model's logits are infinite or no numbers"):
         runner.forward([Part(runner.new_cache(), TokenTree((5, 300)))])
     assert runner.forward([Part(runner.new_cache(), TokenTree((5, 6)))]).isfinite().all()
+
+
+_GREEDY = Sampling(temperature=0.0, top_p=1.0)
+
+
+@pytest.fixture
+def runner(make_model: MakeModel) -> Runner:
+    return load_torch_runner(EngineConfig(make_model("qwen"), dtype="float64"))
+
+
+@pytest.fixture
+def model(runner: Runner) -> TorchModel:
+    toy = toy_tokenizer("qwen")
+    return TorchModel(runner, build_sampler(runner.device, runner.dtype, toy.vocabulary, toy.trie))
+
+
+def _build_part(model: TorchModel, token_ids: tuple[int, ...], wants_logits: bool = True) -> Part:
+    return Part(model.new_cache(), TokenTree(token_ids), wants_logits=wants_logits)
+
+
+def _choose(model: TorchModel, part: Part, rows: list[Any]) -> SampleResult:
+    return model.choose([SampleRequest(part.tree, (Crossing(None, b"", Rule.EXTEND),), rows, _GREEDY)])[0]
+
+
+def _fill_memory(*_args: Any, **_named: Any) -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def test_rows_are_in_the_order_of_the_parts_and_only_for_those_that_want_them(model: TorchModel) -> None:
+    ids = [(5, 6), (5,), (7, 8)]
+    together = model.forward([_build_part(model, token_ids, token_ids != (5,)) for token_ids in ids])
+
+    alone = [model.forward([_build_part(model, token_ids)])[0] for token_ids in ids]
+    assert [len(rows) for rows in together] == [1, 0, 1]
+    for index in (0, 2):
+        torch.testing.assert_close(
+            torch.from_numpy(together[index][0].logits), torch.from_numpy(alone[index][0].logits), rtol=0, atol=1e-5
+        )
+
+
+def test_a_part_gives_a_row_for_its_end_and_for_each_branch_that_is_not_stored(model: TorchModel) -> None:
+    part = Part(model.new_cache(), TokenTree((5, 6), (7, 8, 9), (None, 0, None)))
+    [rows] = model.forward([part])
+    stored = part.cache.copy_branches(part.tree)
+    part.cache.keep(part.tree, None)
+    further = Part(part.cache, TokenTree((), (7, 8, 9, 4), (None, 0, None, 1)), tuple(stored))
+    [further_rows] = model.forward([further])
+
+    assert (len(rows), part.num_new_rows) == (4, 5)
+    assert (len(further_rows), further.num_new_rows) == (1, 1)
+
+
+def test_idle_sequences_make_room_for_a_new_one(
+    model: TorchModel, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, room = SequenceMemory(model.new_cache, max_bytes=1 << 30), runner._pool.num_free
+    idle = [memory.take("tenant", (), room // 4) for _ in range(4)]
+    for sequence in idle:
+        memory.give_back(sequence)
+    del idle, sequence
+    monkeypatch.setattr(torch.Tensor, "new_empty", _fill_memory)  # the pool cannot grow
+
+    memory.take("tenant", (), room)
+
+    assert memory.num_idle_bytes == 0
+    with pytest.raises(OverloadedError, match="keys and values of"):
+        memory.take("tenant", (), room)
+
+
+def test_a_forward_pass_without_memory_is_an_overloaded_error_and_can_be_retried(
+    model: TorchModel, runner: Runner
+) -> None:
+    part, other = _build_part(model, (5, 6)), _build_part(model, (5, 6))
+    expected = _choose(model, other, model.forward([other])[0])
+    hook = runner._model.register_forward_hook(_fill_memory)
+    with pytest.raises(OverloadedError, match="a forward pass over 2 tokens"):
+        model.forward([part])
+    hook.remove()
+
+    [rows] = model.forward([part])
+
+    assert part.cache.num_tokens == 0
+    assert _choose(model, part, rows).choices == expected.choices
