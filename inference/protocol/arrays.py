@@ -67,8 +67,7 @@ def fields_from_arrays(kind: type[_Request], arrays: Mapping[str, Array], requir
     """
     fields = {field.name: field.type for field in dataclasses.fields(cast(Any, kind))}
     _check_known(arrays, fields)
-    first = next(iter(fields))
-    if first not in arrays:
+    if (first := next(iter(fields))) not in arrays:
         raise InvalidRequestError(f"{first} is missing: {required}")
     return kind(**{name: _read_field(name, array, fields[name]) for name, array in arrays.items()})
 

@@ -47,13 +47,9 @@ def test_complete_names_a_missing_line(real_server: RunningServer, source: Path)
     assert (done.returncode, done.stderr) == (1, f"midtoken: {source} has 9 lines; there is no line 99\n")
 
 
-def test_explain_shows_the_chosen_path(real_server: RunningServer, source: Path) -> None:
+def test_explain_shows_the_chosen_path_and_every_strategy(real_server: RunningServer, source: Path) -> None:
     page = _run(real_server, "explain", f"{source}:8").stdout
     assert "chosen       ·node" in page
-
-
-def test_explain_shows_every_strategy(real_server: RunningServer, source: Path) -> None:
-    page = _run(real_server, "explain", f"{source}:8").stdout
     assert all(f"│ {healing} " in page for healing in ("exact", "greedy", "single", "none"))
 
 
