@@ -9,9 +9,9 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
@@ -40,17 +40,35 @@ _NUM_LINES_BELOW = 2
 _PANEL_CELLS = 76
 
 
-class DemoEditor:
-    """One language server process with one open file."""
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """A file, and its line that is being typed."""
 
-    def __init__(self, client: LanguageClient, path: Path) -> None:
+    lines: tuple[str, ...]
+    row: int
+    num_typed: int  # the typed characters of that line
+
+    @property
+    def remaining_text(self) -> str:
+        return self.lines[self.row][self.num_typed :]
+
+
+class _Side:
+    """A language server with one open file, with or without healing, and its answers so far."""
+
+    def __init__(self, client: LanguageClient, path: Path, healing: Healing) -> None:
         """Use `start`."""
         self._client = client
         self._uri = path.as_uri()
         self._version = 0
+        is_healed = healing is Healing.EXACT
+        self.title, self.style = ("healed", "italic green") if is_healed else ("unhealed", "italic red")
+        self.ghost = ""
+        self.num_right = 0
+        self.times_ms: list[float] = []
 
     @classmethod
-    async def start(cls, path: Path, healing: Healing, server_arguments: Sequence[str]) -> "DemoEditor":
+    async def start(cls, path: Path, healing: Healing, server_arguments: Sequence[str]) -> Self:
         """Starts `midtoken lsp` with a running completion server, and opens the file."""
         client = LanguageClient("midtoken-demo", "1")
         client.feature(types.WINDOW_LOG_MESSAGE)(_ignore)
@@ -64,10 +82,10 @@ class DemoEditor:
         options: dict[str, Any] = {"healing": str(healing), "extent": "single_line"}
         await client.initialize_async(types.InitializeParams(capabilities=capabilities, initialization_options=options))
         client.initialized(types.InitializedParams())
-        editor = cls(client, path)
-        item = types.TextDocumentItem(editor._uri, "python", 0, path.read_text(encoding="utf-8"))
+        side = cls(client, path, healing)
+        item = types.TextDocumentItem(side._uri, "python", 0, path.read_text(encoding="utf-8"))
         client.text_document_did_open(types.DidOpenTextDocumentParams(item))
-        return editor
+        return side
 
     def replace(self, line: int, start: int, end: int, text: str) -> None:
         """Replaces characters `start` to `end` of a line."""
@@ -77,55 +95,25 @@ class DemoEditor:
         change = types.TextDocumentContentChangePartial(range=span, text=text)
         self._client.text_document_did_change(types.DidChangeTextDocumentParams(document, [change]))
 
-    async def ask(self, line: int, character: int) -> tuple[str | None, float]:
-        """Returns the ghost text at a position, None if there is no answer, and the time in milliseconds."""
+    async def ask(self, scene: _Scene) -> None:
+        """Asks for the ghost text at the end of what is typed, and takes the time."""
         params = types.InlineCompletionParams(
             context=types.InlineCompletionContext(types.InlineCompletionTriggerKind.Automatic),
             text_document=types.TextDocumentIdentifier(self._uri),
-            position=types.Position(line, character),
+            position=types.Position(scene.row, scene.num_typed),
         )
         started_at = time.perf_counter()
         result = await self._client.text_document_inline_completion_async(params)
-        took_ms = 1e3 * (time.perf_counter() - started_at)
-        if result is None:
-            return None, took_ms
+        self.times_ms.append(1e3 * (time.perf_counter() - started_at))
         items = result.items if isinstance(result, types.InlineCompletionList) else result
-        return (_text_after_cursor(items[0], character) if items else ""), took_ms
+        self.ghost = _find_text_after_cursor(items[0], scene.num_typed) if items else ""
+        self.num_right += _first_word(self.ghost) == _first_word(scene.remaining_text)
 
     async def close(self) -> None:
         """Ends the language server."""
         await self._client.shutdown_async(None)
         self._client.exit(None)
         await self._client.stop()  # type: ignore[no-untyped-call]
-
-
-@dataclass(slots=True)
-class _Side:
-    """One of the two language servers, and its answers so far."""
-
-    healing: Healing
-    editor: DemoEditor
-    ghost: str = ""
-    took_ms: float = 0.0
-    num_right: int = 0
-    times_ms: list[float] = field(default_factory=list)
-
-    @property
-    def title(self) -> str:
-        return "healed" if self.healing is Healing.EXACT else "unhealed"
-
-
-@dataclass(frozen=True, slots=True)
-class _Scene:
-    """A file, and its line that is being typed."""
-
-    lines: tuple[str, ...]
-    row: int
-    num_typed: int  # the typed characters of that line
-
-    @property
-    def remaining_text(self) -> str:
-        return self.lines[self.row][self.num_typed :]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -160,14 +148,14 @@ async def _play(options: argparse.Namespace) -> None:
             path = Path(folder) / _FILE
             path.write_text("\n".join(lines), encoding="utf-8")
             sides = [
-                _Side(healing, await DemoEditor.start(path, healing, build_connection_arguments(options)))
+                await _Side.start(path, healing, build_connection_arguments(options))
                 for healing in (Healing.EXACT, Healing.NONE)
             ]
             with Live(console=console, auto_refresh=False) as live:
                 for line in _LINES[: options.lines]:
                     await _type_line(tuple(lines), lines.index(line), sides, live, options.keys_per_second)
             for side in sides:
-                await side.editor.close()
+                await side.close()
     console.print(_render_summary(sides))
 
 
@@ -175,27 +163,19 @@ async def _type_line(lines: tuple[str, ...], row: int, sides: list[_Side], live:
     text = lines[row]
     start = len(text) - len(text.lstrip())
     for side in sides:
-        side.editor.replace(row, start, len(text), "")
+        side.replace(row, start, len(text), "")
     for column in range(start, len(text)):
         for side in sides:
-            side.editor.replace(row, column, column, text[column])
+            side.replace(row, column, column, text[column])
         scene = _Scene(lines, row, column + 1)
-        await _ask_sides(scene, sides)
+        for side in sides:  # one after the other: together, they would share the processor, and both would look slow
+            await side.ask(scene)
         if live.console.is_terminal:
             live.update(_render_scene(scene, sides), refresh=True)
             await asyncio.sleep(1 / keys_per_second)
         else:
-            answers = "   ".join(f"{side.title} {side.ghost!r} {side.took_ms:.0f} ms" for side in sides)
+            answers = "   ".join(f"{side.title} {side.ghost!r} {side.times_ms[-1]:.0f} ms" for side in sides)
             print(f"{text[: column + 1].strip()}▏   {answers}", flush=True)
-
-
-async def _ask_sides(scene: _Scene, sides: list[_Side]) -> None:
-    """Asks one side after the other. Together, they would share the processor, and both would look slow."""
-    for side in sides:
-        ghost, side.took_ms = await side.editor.ask(scene.row, scene.num_typed)
-        side.ghost = ghost or ""
-        side.times_ms.append(side.took_ms)
-        side.num_right += _first_word(side.ghost) == _first_word(scene.remaining_text)
 
 
 def _first_word(text: str) -> str:
@@ -215,12 +195,12 @@ def _render_side(scene: _Scene, side: _Side) -> Panel:
         if row == scene.row:
             body.append(scene.lines[row][: scene.num_typed], style="bold")
             body.append("▏")
-            body.append(side.ghost, style="italic green" if side.healing is Healing.EXACT else "italic red")
+            body.append(side.ghost, style=side.style)
         else:
             body.append(scene.lines[row], style="dim")
         body.append("\n")
     body.rstrip()
-    return Panel(body, title=side.title, subtitle=f"{side.took_ms:.0f} ms", width=_PANEL_CELLS)
+    return Panel(body, title=side.title, subtitle=f"{side.times_ms[-1]:.0f} ms", width=_PANEL_CELLS)
 
 
 def _render_summary(sides: list[_Side]) -> Group:
@@ -248,7 +228,7 @@ def _ignore(_message: types.LogMessageParams | types.ShowMessageParams) -> None:
     """Ignores a message that an editor would show, because it would disturb the drawing."""
 
 
-def _text_after_cursor(item: types.InlineCompletionItem, character: int) -> str:
+def _find_text_after_cursor(item: types.InlineCompletionItem, character: int) -> str:
     """Returns what an editor draws: the inserted text without the part that is already typed."""
     text = item.insert_text if isinstance(item.insert_text, str) else item.insert_text.value
     typed = character - item.range.start.character if item.range else 0
