@@ -143,14 +143,13 @@ def _parse_pace(text: str) -> float:
 async def _play(options: argparse.Namespace) -> None:
     console = Console()
     lines = (Path(sysconfig.get_path("stdlib")) / _FILE).read_text(encoding="utf-8").split("\n")
-    async with open_connection(options):
+    async with open_connection(options) as connection:
+        # The shared server is named, so that the two need not look for it.
+        arguments = build_connection_arguments(options) if options.server else ["--server", connection.address.url]
         with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
             path = Path(folder) / _FILE
             path.write_text("\n".join(lines), encoding="utf-8")
-            sides = [
-                await _Side.start(path, healing, build_connection_arguments(options))
-                for healing in (Healing.EXACT, Healing.NONE)
-            ]
+            sides = [await _Side.start(path, healing, arguments) for healing in (Healing.EXACT, Healing.NONE)]
             with Live(console=console, auto_refresh=False) as live:
                 for line in _LINES[: options.lines]:
                     await _type_line(tuple(lines), lines.index(line), sides, live, options.keys_per_second)
