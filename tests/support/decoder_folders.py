@@ -84,7 +84,7 @@ def load_folder(folder: Path, **settings: Any) -> OnnxModel:
     vocabulary = Vocabulary.from_tokens({row: row.to_bytes(2) for row in range(decoder.vocab_size)}, {})
     trie = Trie.build(vocabulary)
     sampler = NumpySampler(vocabulary, HotPrefixCache(trie), trie)
-    return load_decoder(EngineConfig(folder, **settings), decoder, sampler)
+    return load_decoder(EngineConfig(folder, **{"dtype": "float32"} | settings), decoder, sampler)
 
 
 class DecoderOracle:

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from inference.model.onnx.graph import Graph, build_graph
 from inference.model.onnx.graph_store import CONSTANTS_NAME, GRAPH_NAME, GraphStore, compute_key
 from inference.model.onnx.model import OnnxModel
 from inference.model.onnx.trial import check_model
-from inference.model.onnx.weights import Precision, Weights, find_weight_files, read_precision
+from inference.model.onnx.weights import Precision, Weights, find_weight_files
 from trie_cache.hot_prefixes import HotPrefixCache
 
 _FATAL_ONLY = 4  # of log levels; errors are raised
@@ -29,28 +30,21 @@ _BFLOAT16 = 16  # of onnx.TensorProto.DataType
 _log = logging.getLogger(__name__)
 
 
-def open_session(path: Path, num_threads: int) -> onnxruntime.InferenceSession:
-    """The session of a graph in a file, with its constants beside it. Raises what onnxruntime raises."""
-    return onnxruntime.InferenceSession(str(path), _build_options(num_threads), ["CPUExecutionProvider"])
-
-
-def build_session(
-    model: bytes, constants: Mapping[str, npt.NDArray[Any]], num_threads: int
+def _open_session(
+    model: str | bytes, num_threads: int, constants: Mapping[str, npt.NDArray[Any]] = MappingProxyType({})
 ) -> onnxruntime.InferenceSession:
-    """The session of a graph in memory. The arrays must exist as long as the session."""
-    options = _build_options(num_threads)
-    options.add_external_initializers(list(constants), [_to_value(array) for array in constants.values()])
-    return onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
+    """The session of a graph in a file, with its constants beside it, or of one in memory.
 
-
-def _build_options(num_threads: int) -> onnxruntime.SessionOptions:
+    The arrays must exist as long as the session. Raises what onnxruntime raises.
+    """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = num_threads
     options.inter_op_num_threads = 1
     options.enable_mem_pattern = False  # it would keep a plan for each length of a sequence
     options.log_severity_level = _FATAL_ONLY
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # the cores belong to others as well
-    return options
+    options.add_external_initializers(list(constants), [_to_value(array) for array in constants.values()])
+    return onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
 
 
 def _to_value(array: npt.NDArray[Any]) -> onnxruntime.OrtValue:
@@ -78,16 +72,16 @@ def load_onnx_model(config: EngineConfig) -> LoadedModel[OnnxModel]:
     decoder = read_decoder_config(_read_config(config.model_dir))
     tokenizer = load_tokenizer(config.model_dir, decoder.vocab_size)
     sampler = NumpySampler(tokenizer.vocabulary, HotPrefixCache(tokenizer.trie), tokenizer.trie)
-    model = load_decoder(config, decoder, sampler)
-    return LoadedModel(model, tokenizer)
+    return LoadedModel(load_decoder(config, decoder, sampler), tokenizer)
 
 
 def load_decoder(config: EngineConfig, decoder: DecoderConfig, sampler: NumpySampler) -> OnnxModel:
     """The decoder in `config.model_dir`, with a sampler for its tokens. Raises ModelError.
 
+    `config.dtype` is the name of a `Precision`; `inference.model.loader` has chosen it.
     Built graphs are kept in `config.graph_dir`; if it is None, the graph is built in memory.
     """
-    precision = read_precision(config.dtype)
+    precision = Precision(config.dtype)
     try:
         with Weights(config.model_dir, decoder) as weights:
             graph = build_graph(decoder, weights, precision, CONSTANTS_NAME)
@@ -154,11 +148,11 @@ class _Loader:
     def load_in_memory(self) -> OnnxModel:
         """Computes the constants in memory, of which that needs twice as much."""
         constants = {constant.name: value for constant, value in self.graph.iter_constants()}
-        session = build_session(self.graph.model.SerializeToString(), constants, self.num_threads)
+        session = _open_session(self.graph.model.SerializeToString(), self.num_threads, constants)
         return self._check(OnnxModel(session, self.decoder, self.sampler, constants))
 
     def _open(self, path: Path) -> OnnxModel:
-        return OnnxModel(open_session(path, self.num_threads), self.decoder, self.sampler)
+        return OnnxModel(_open_session(str(path), self.num_threads), self.decoder, self.sampler)
 
     def _check(self, model: OnnxModel) -> OnnxModel:
         check_model(model, self.weights, self.precision)

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
-from inference.config import AUTO_DTYPE
 from inference.errors import ModelError, quote
 from inference.model.onnx.decoder_config import DecoderConfig
 
@@ -42,17 +41,6 @@ class Precision(Enum):
 
     FLOAT32 = "float32"
     INT8 = "int8"  # 8 bits, a scale and a zero point for each block of a row
-
-
-def read_precision(dtype: str) -> Precision:
-    """The precision with this name; `auto` is float32 here. Raises ModelError."""
-    if dtype == AUTO_DTYPE:
-        return Precision.FLOAT32
-    try:
-        return Precision(dtype)
-    except ValueError:
-        names = " and ".join(each.value for each in Precision)
-        raise ModelError(f"without torch, models are run in {names}, not in {dtype!r}") from None
 
 
 def quantize(

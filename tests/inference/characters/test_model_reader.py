@@ -21,7 +21,7 @@ from inference.characters.worker import CharacterWorker
 from inference.config import EngineConfig
 from inference.errors import InvalidRequestError, ModelError, OverloadedError
 from inference.model.language_model import LanguageModel
-from inference.model.onnx.conversion import load_onnx_model
+from inference.model.loader import load_model
 from inference.model.pytorch.loader import load_torch_model
 from inference.model.pytorch.runner import TorchModel
 from inference.protocol.characters import Ask, CharacterRequest, CoveringKind
@@ -92,7 +92,7 @@ def test_each_string_of_a_growing_tree_gets_the_row_of_a_plain_forward_pass(
 @pytest.mark.parametrize("seed", range(5))
 def test_each_string_gets_its_row_on_onnxruntime_too(family: str, seed: int, make_model: MakeModel) -> None:
     folder = make_model(family=family, hidden_size=64, num_attention_heads=4, num_key_value_heads=2)
-    _check_growing_tree(PlainModel(folder), _new_reader(load_onnx_model(EngineConfig(folder)).model), Random(seed))
+    _check_growing_tree(PlainModel(folder), _new_reader(load_model(EngineConfig(folder)).model), Random(seed))
 
 
 def _check_growing_tree(plain: PlainModel, reader: ModelReader, random: Random) -> None:
@@ -271,7 +271,7 @@ class _StoppedWatch:
 def test_a_real_question_stops_between_two_forward_passes_and_its_states_are_freed(
     covering: str, ask: Ask, make_model: MakeModel
 ) -> None:
-    loaded = load_onnx_model(EngineConfig(make_model(hidden_size=64, num_attention_heads=4, num_key_value_heads=2)))
+    loaded = load_model(EngineConfig(make_model(hidden_size=64, num_attention_heads=4, num_key_value_heads=2)))
     sink = AnswerSink()
     readers: list[weakref.ref[ModelReader]] = []
 
