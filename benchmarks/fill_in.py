@@ -3,7 +3,7 @@
 Gaps are made in held-out files: the rest of an identifier, the rest of a line, and one to three whole lines. Every gap
 is filled with each layout, and without its suffix. Decoding is greedy.
 
-- right: the rest of the identifier, judged as in `benchmarks.accuracy`; the rest of the line; all missing lines, or the
+- right: the rest of the identifier, as in `benchmarks.accuracy`; the rest of the line; all missing lines, or the
   first of them.
 - cut: completions that the engine ended where they reached the suffix.
 - repeats: completions that still end with the beginning of the suffix (`benchmarks.corpora.cuts.Gap.is_repeated_by`).

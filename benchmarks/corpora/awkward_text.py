@@ -81,7 +81,7 @@ def _draw_text(files: Sequence[str], rng: random.Random) -> str:
         text = make_awkward_text(rng)
     else:
         text = "".join(_draw_run(rng) for _ in range(_NUM_RUNS))
-    return text.replace("▁", "_")  # SentencePiece's mark for a blank; as a character in a text it is not judged
+    return text.replace("▁", "_")  # SentencePiece's mark for a blank; as a character in a text it is not compared
 
 
 def _draw_run(rng: random.Random) -> str:

@@ -1,4 +1,4 @@
-"""Every kind of tokenizer heals right, or is refused in the words of its file. The `tokenizers` library judges.
+"""Every kind of tokenizer heals right, compared with the `tokenizers` library, or is refused in the words of its file.
 
 `make test-models` does the same with fifty times as many cuts, and with real tokenizers.
 """
