@@ -144,21 +144,6 @@ def test_a_bundle_groups_tokens_after_its_remaining_bytes_by_their_next_byte(
     assert bundle.log_end == (row[-1] if not remaining_bytes else -np.inf)
 
 
-@given(case=_opened())
-def test_narrowing_byte_by_byte_equals_opening_after_the_bytes(
-    case: tuple[SmallVocabulary, Bundle, npt.NDArray[np.float64], bytes],
-) -> None:
-    small, bundle, row, remaining_bytes = case
-    bundle.string.log_probs = row[:-1]
-
-    opened = Bundle.open(small.trie, bundle.string, remaining_bytes)
-
-    assert opened.log_interval_mass == pytest.approx(bundle.log_interval_mass, abs=1e-9)
-    np.testing.assert_array_equal(opened.children.bytes, bundle.children.bytes)
-    np.testing.assert_array_equal(opened.log_masses, bundle.log_masses)
-    assert opened.find_exact() == bundle.find_exact()
-
-
 @given(case=_opened(), limit=st.integers(1, 4))
 def test_the_most_likely_members_of_a_bundle_come_first(
     case: tuple[SmallVocabulary, Bundle, npt.NDArray[np.float64], bytes], limit: int

@@ -11,23 +11,6 @@ from tests.support.character_toys import RandomModel, ToyReader, spell_out
 _IDS = st.lists(st.integers(1, 3), max_size=6)
 
 
-@given(first=_IDS, second=_IDS)
-def test_equal_strings_are_one_object(first: list[int], second: list[int]) -> None:
-    root = TokenString((0,))
-
-    assert (root.extend(first) is root.extend(second)) == (first == second)
-
-
-@given(first=_IDS, second=_IDS)
-def test_a_string_begins_with_another_exactly_if_its_tokens_do(first: list[int], second: list[int]) -> None:
-    root = TokenString((0,))
-    longer, other = root.extend(first), root.extend(second)
-
-    assert longer.begins_with(other) == (first[: len(second)] == second)
-    if longer.begins_with(other):
-        assert longer.find_tokens_since(other) == tuple(first[len(second) :])
-
-
 @given(token_ids=_IDS, count=st.integers(0, 8))
 def test_an_ancestor_is_shorter_by_the_count_or_the_root(token_ids: list[int], count: int) -> None:
     root = TokenString((0,))
