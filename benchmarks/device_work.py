@@ -16,7 +16,7 @@ from inference.model.language_model import Part
 from inference.model.pytorch.attention import PackedPass
 from inference.model.pytorch.runner import Runner
 from inference.model.pytorch.transformers_hook import ScoreRule
-from tests.support.counting_device import DeviceTensor, count_launch, counting, find_device, move_model
+from tests.support.counting_device import DeviceTensor, count_launch, counting, move_model, register_device
 from tests.support.tiny_families import build_config, build_model
 
 _NUM_LAYERS = 28
@@ -37,7 +37,7 @@ def _count_attention(
 @torch.inference_mode()
 def main() -> None:
     model = build_model(build_config("qwen2", {"num_key_value_heads": 2, "num_hidden_layers": _NUM_LAYERS}))
-    device = find_device()
+    device = register_device()
     move_model(model)
     runners = {"one after the other": Runner(model, device), "together": Runner(model, device, _count_attention)}
     rows = [

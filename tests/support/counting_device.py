@@ -85,7 +85,7 @@ def counting() -> Iterator[Counts]:
         _counts = before
 
 
-def find_device() -> torch.device:
+def register_device() -> torch.device:
     """The device, which this adds to torch the first time."""
     if not _library:
         backend_registration._setup_privateuseone_for_python_backend(_NAME)

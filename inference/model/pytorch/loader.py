@@ -236,7 +236,7 @@ def build_torch_runner(model: Any, device: torch.device) -> Runner:  # a transfo
     Raises ModelError if it would not run correctly.
     """
     with refusing_family(model.config.model_type):
-        runner = Runner(model, device, _find_kernel(device, next(model.parameters()).dtype))
+        runner = Runner(model, device, _build_kernel(device, next(model.parameters()).dtype))
         check_forward_pass(model, runner)
         runner.max_tokens = find_max_tokens(model, runner)
     return runner
@@ -257,7 +257,7 @@ def _find_dtype(name: str) -> torch.dtype:
     return dtype
 
 
-def _find_kernel(device: torch.device, dtype: torch.dtype) -> AttentionKernel | None:
+def _build_kernel(device: torch.device, dtype: torch.dtype) -> AttentionKernel | None:
     """The kernel for the attention of all sequences together; None where each sequence has calls of its own."""
     if device.type != "cuda" or dtype == torch.float64:  # the language of the kernel has no products in float64
         return None

@@ -105,7 +105,7 @@ class TorchSampler:
         scores = find_scores(self._scorer, batch)
         _check_finite(scores.log_totals)
         for each in scored:
-            each.read(scores)
+            each.take_answers(scores)
         _sort([each for each in scored if each.needs_order], batch, self._ranks)
         return [each.build_result(scores) for each in scored]
 
@@ -202,7 +202,7 @@ class _ScoredRequest:
         self._edges[row, token_id] = len(questions.edges)
         questions.edges.append(Edge(self._places[row], token_id))
 
-    def read(self, scores: Scores) -> None:
+    def take_answers(self, scores: Scores) -> None:
         """Takes the request's answers. The rest can be asked for then."""
 
         def find_log_prob(row: int, token_id: int) -> float:

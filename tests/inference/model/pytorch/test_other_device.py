@@ -15,7 +15,7 @@ from inference.model.pytorch.position_check import find_max_tokens
 from inference.model.pytorch.runner import Runner
 from inference.model.pytorch.transformers_hook import ScoreRule
 from tests.support.attention_oracle import attend_plainly
-from tests.support.counting_device import Counts, DeviceTensor, count_launch, counting, find_device, move_model
+from tests.support.counting_device import Counts, DeviceTensor, count_launch, counting, move_model, register_device
 from tests.support.tiny_families import KV, build_config, build_model
 
 _NUM_LAYERS = 3
@@ -46,7 +46,7 @@ def _inference() -> Iterator[None]:
 
 
 def _build(kernel: bool, family: str = "qwen2") -> Runner:
-    device = find_device()
+    device = register_device()
     model = build_model(build_config(family, {**KV, "num_hidden_layers": _NUM_LAYERS}))
     move_model(model)
     return Runner(model, device, _attend_on_device if kernel else None)
@@ -109,6 +109,6 @@ def test_to_keep_and_to_copy_tokens_costs_the_device_nothing() -> None:
 
 
 def test_tensors_of_both_devices_in_one_operation_fail() -> None:
-    find_device()
+    register_device()
     with pytest.raises(RuntimeError, match="tensors on the device and on the CPU"):
         DeviceTensor(torch.ones(2)) + torch.ones(2)

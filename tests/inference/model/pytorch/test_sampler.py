@@ -9,7 +9,7 @@ from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SampleRequest, SampleResult, Sampling
 from inference.model.pytorch.sampler import TorchSampler
 from inference.model.pytorch.scoring import PlainScorer, TokenRanks
-from tests.support.counting_device import Counts, DeviceTensor, counting, find_device
+from tests.support.counting_device import Counts, DeviceTensor, counting, register_device
 from tests.support.toys import toy_tokenizer
 from trie_cache.hot_prefixes import HotPrefixCache
 
@@ -48,7 +48,7 @@ def _build_request(
 def _choose_and_count(samplings: list[tuple[Sampling, int]]) -> tuple[list[SampleResult], Counts]:
     """The results of some requests of one choice on a device, and what it had to do for them."""
     with torch.inference_mode():
-        sampler = _build_sampler(find_device())
+        sampler = _build_sampler(register_device())
         rows = [sampler.build_rows(DeviceTensor(_make_logits(seed=index))) for index in range(len(samplings))]
         requests = [
             _build_request(sampler, own, sampling, num_choices)
