@@ -216,7 +216,8 @@ class Engine:
 
     def _fail(self, job: Job, error: Exception) -> None:
         self._remove(job)
-        _fail(job.sink, to_public_error(error, _log.error))
+        public = to_public_error(error, _log.error)
+        _fail(job.sink, public.with_traceback(None))  # which refers to the candidates, and so to the sequences
 
     def _remove(self, job: Job) -> None:
         """Removes a request. Its first sequence is remembered, as far as it was forwarded."""

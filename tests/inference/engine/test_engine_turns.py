@@ -86,6 +86,22 @@ def test_a_request_with_a_long_context_does_not_block_the_others() -> None:
     assert short <= 3
 
 
+def test_a_step_prefills_no_further_context_once_it_has_a_thousand_tokens() -> None:
+    bench = build_scripted_bench(max_tokens=2048, max_context_tokens=1500, cache_tokens=10_000)
+    widths: list[int] = []
+    with closing(bench.engine):
+        _, may_go_on = hold_next_pass(bench.model)
+        long = [CompletionRequest(f"# file {number}\n" + 3 * _LINES, max_tokens=1) for number in range(4)]
+        sinks = [submit(bench.engine, request) for request in (_LONG, *long)]
+        bench.model.before_choose = lambda _: widths.append(max(bench.model.step_sizes, default=0))
+        may_go_on.set()
+        for sink in sinks[1:]:
+            sink.wait()
+        sinks[0].cancelled.set()
+
+    assert max(widths) == 4  # one that writes, and three pieces of contexts; not all four of them
+
+
 # Their room
 
 
