@@ -29,7 +29,7 @@ TRITON_LANGUAGE := 3.7.1
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock run test test-quick lint train bench-allowed-sets bench-boundary bench-accuracy bench-characters bench-fill-in bench-latency packaged-tokenizers bench-loops
+.PHONY: help setup lock run test test-quick lint train bench-allowed-sets bench-boundary bench-accuracy bench-characters bench-fill-in bench-latency packaged-tokenizers
 
 help:  ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -200,7 +200,7 @@ $(LARGE_TOKENIZER): $(LARGE_VOCABULARY)
 
 # Not part of `make bench`: that needs no GPU.
 .PHONY: bench-engine-gpu
-bench-engine-gpu: $(BENCH_READY) $(LARGE_TOKENIZER)  ## measure the engine on a GPU: completions, choices, many sequences, reading
+bench-engine-gpu: $(BENCH_READY) $(LARGE_TOKENIZER)  ## measure the engine on a GPU: right choices, then completions, trees, many sequences, reading
 	@$(BIN)/python -m benchmarks.engine_gpu
 
 .PHONY: bench-device-work
@@ -218,9 +218,6 @@ bench-accuracy: $(BENCH_READY)  ## measure how often completions are right, by h
 
 bench-fill-in: $(BENCH_READY)  ## measure which layout of a fill-in prompt completes best, and how often the suffix is repeated
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fill_in
-
-bench-loops: $(BENCH_READY)  ## measure how often completions loop, and whether the loop rule would end real code
-	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.loops
 
 bench-characters: $(BENCH_READY) $(GENLM_READY)  ## compare the character-level model with the paper's own code
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.characters

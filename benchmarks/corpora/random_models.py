@@ -49,11 +49,10 @@ SHAPES = {
     "1_5b": Shape("1_5b", 1536, 28, 12, 2, 128, 8960, 151_936, is_tied=True),
     "7b": Shape("7b", 3584, 28, 28, 4, 128, 18_944, 152_064, is_tied=False),
 }
-# For rehearsals. The rows are more than the default model's tokenizer has tokens, as in the real shapes. The first has
-# large keys and values, so that a request can be too large for a small memory.
+# For rehearsals. The rows are more than the default model's tokenizer has tokens, as in the real shapes.
 TINY = {
-    "1_5b": Shape("1_5b", 64, 3, 4, 2, 256, 128, 8_448, is_tied=True, max_tokens=32_768),
-    "7b": Shape("7b", 96, 3, 6, 2, 32, 160, 8_448, is_tied=False, max_tokens=32_768),
+    "1_5b": Shape("1_5b", 64, 3, 4, 2, 32, 128, 8_448, is_tied=True),
+    "7b": Shape("7b", 96, 3, 6, 2, 32, 160, 8_448, is_tied=False),
 }
 
 

@@ -4,16 +4,18 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import torch
 
 from benchmarks.corpora.random_models import SHAPES, TINY, Shape, load_random_model, prepare_tokenizer
-from benchmarks.corpora.repository_text import cut_text
 from inference.config import EngineConfig
 from inference.engine.assembly import build_engine
 from inference.engine.engine import Engine
 from inference.engine.sink import CompletionEngine, WaitingSink
+from inference.healing.heal_point import encode_text
+from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.model.language_model import LoadedModel
 from inference.model.pytorch.runner import TorchModel
 from inference.protocol.completion import (
@@ -31,6 +33,10 @@ Figures = dict[str, float | bool | None]
 _TYPED = "value = zqxj_wvkf_pyrg_hmbd_ctnl_uosx_ieav_qzjw_gkxy_rvpo"
 _FIRST_KEY = len("value = z")
 
+_PACKAGES = ("inference", "lsp_server", "midtoken", "trie_cache")  # whose source is the text
+_CHARS_PER_TOKEN = 6  # more than texts have
+_SHIFT = 4_999  # characters between the beginnings of two texts
+
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
@@ -43,14 +49,11 @@ class Sizes:
     num_batch_tokens: int = 64  # of each of these completions
     num_repeats: int = 30
     num_right_prompts: int = 50
-    num_requests: int = 500  # between two marks of the memory in use
     num_copy_bytes: int = 4 * 2**30
     vocab_rows: int = 151_936  # of the rows from which the sampler chooses
-    num_long: int = 24_000  # tokens of the request that has no memory
-    num_spare_mib: int = 256  # memory that is left while it is refused
 
 
-SMALL = Sizes(96, 6, 6, 4, 6, 3, 2, 16, 2**22, 8_448, 16_000, 8)
+SMALL = Sizes(96, 6, 6, 4, 6, 3, 2, 2**22, 8_448)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,28 @@ class Setting:
             torch.cuda.synchronize()
 
 
+def cut_text(tokenizer: LoadedTokenizer, num_tokens: int, index: int = 0) -> str:
+    """Source text of this repository, of about so many tokens; another one for each `index`.
+
+    Its last line is complete.
+    """
+    whole = _read_repository()
+    num_chars = _CHARS_PER_TOKEN * num_tokens
+    start = index * _SHIFT % len(whole)
+    text = (whole * (2 + num_chars // len(whole)))[start : start + num_chars]
+    ids = encode_text(tokenizer.encoder, text)[:num_tokens]
+    cut = b"".join(tokenizer.vocabulary.token_bytes[token_id] for token_id in ids).decode(errors="ignore")
+    return cut.rpartition("\n")[0] + "\n"
+
+
+@cache
+def _read_repository() -> str:
+    """The source of all packages, one file after the other."""
+    root = Path(__file__).parents[2]
+    paths = sorted(path for package in _PACKAGES for path in (root / package).rglob("*.py"))
+    return "".join(path.read_text(encoding="utf-8") for path in paths)
+
+
 @dataclass(frozen=True, slots=True)
 class RandomEngine:
     """A model with random weights, and an engine for it."""
@@ -94,7 +119,7 @@ class RandomEngine:
 
     def cut_text(self, num_tokens: int, index: int = 0) -> str:
         """A text of about so many tokens; another one for each `index`."""
-        return cut_text(self.loaded.tokenizer.encoder, self.loaded.tokenizer.vocabulary, num_tokens, index)
+        return cut_text(self.loaded.tokenizer, num_tokens, index)
 
 
 @contextmanager
@@ -109,8 +134,8 @@ def random_engine(setting: Setting, shape: Shape) -> Iterator[RandomEngine]:
             drafts=False,
             fill_in_layout="none",
             max_sequences=sizes.num_sequences,
-            max_context_tokens=max(2 * sizes.num_context, sizes.num_long),
-            cache_tokens=2 * sizes.num_sequences * (sizes.num_context + 256) + 2 * sizes.num_long,
+            max_context_tokens=2 * sizes.num_context,
+            cache_tokens=2 * sizes.num_sequences * (sizes.num_context + 256),
             memory_mib=48 * 1024,  # all that was read stays
             max_waiting=2 * sizes.num_sequences,
         )

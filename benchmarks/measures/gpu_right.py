@@ -15,8 +15,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.corpora.repository_text import cut_text
-from benchmarks.measures.gpu_engine import Figures, Setting
+from benchmarks.measures.gpu_engine import Figures, Setting, cut_text
 from inference.config import EngineConfig
 from inference.engine.prompt import PromptBuilder
 from inference.healing.covering import Crossing, Rule, find_crossing_interval
@@ -65,10 +64,7 @@ def measure_right(setting: Setting) -> Figures:
 
 def _list_texts(loaded: LoadedModel[TorchModel], num_texts: int) -> list[str]:
     lengths = itertools.islice(itertools.cycle(_CONTEXTS), num_texts)
-    cuts = (
-        cut_text(loaded.tokenizer.encoder, loaded.tokenizer.vocabulary, length, index)
-        for index, length in enumerate(lengths)
-    )
+    cuts = (cut_text(loaded.tokenizer, length, index) for index, length in enumerate(lengths))
     return [cut.rstrip()[:-_CUT_CHARS] for cut in cuts]
 
 

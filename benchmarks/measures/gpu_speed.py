@@ -7,7 +7,7 @@ context is bound by arithmetic: two operations for each weight and token, and at
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
 
 import torch
 
@@ -56,11 +56,12 @@ def count_prefill_flops(shape: Shape, num_tokens: int) -> int:
     return 2 * count_layer_weights(shape) * num_tokens + attention
 
 
-def measure_copy(setting: Setting) -> Figures:
-    """`copy_bytes_per_s`: bytes read and bytes written."""
+@cache
+def _measure_copy(setting: Setting) -> float:
+    """The speed of a copy in bytes a second: bytes read and bytes written."""
     source = torch.empty(setting.sizes.num_copy_bytes, dtype=torch.uint8, device=setting.device).random_()
     target = torch.empty_like(source)
-    return {"copy_bytes_per_s": 2 * source.nbytes / (_find_median_us(setting, lambda: target.copy_(source)) / 1e6)}
+    return 2 * source.nbytes / (_find_median_us(setting, lambda: target.copy_(source)) / 1e6)
 
 
 def measure_choice(setting: Setting) -> Figures:
@@ -95,6 +96,7 @@ def _find_median_us(setting: Setting, action: Callable[[], object]) -> float:
 def measure_warm(engine: RandomEngine) -> Figures:
     """`warm20_…` of a shape: a key in a document that the engine has read, until its completion is there.
 
+    `bound_ratio_…` is that time, relative to reading the bytes of its passes at the speed of a copy.
     Keys whose completion ended early, or was known in part because the key was guessed before, are left out and
     counted. Raises RuntimeError if no key can be counted.
     """
@@ -108,7 +110,11 @@ def measure_warm(engine: RandomEngine) -> Figures:
     num_bytes = [
         count_completion_bytes(engine.shape, each.stats.num_forwards, each.stats.num_context_tokens) for each in whole
     ]
+    copy_bytes_per_s = _measure_copy(engine.setting)
+    bound_ratios = (each.ms * copy_bytes_per_s / (1e3 * read) for each, read in zip(whole, num_bytes, strict=True))
     return {
+        "copy_bytes_per_s": copy_bytes_per_s,
+        f"bound_ratio_{name}": find_percentile(bound_ratios, 50),
         f"warm20_ms_{name}": find_percentile((each.ms for each in whole), 50),
         f"warm20_ms_p90_{name}": find_percentile((each.ms for each in whole), 90),
         f"warm20_model_ms_{name}": find_percentile((each.stats.model_ms for each in whole), 50),

@@ -10,7 +10,7 @@ before the repetition as soon as that is certain.
 
 While a repetition goes on, but is too short to be certain, what would be cut is not settled. So settled text is never
 cut. The limits are those that real code stays within: tables, rulers, closing brackets and test data repeat themselves
-too, but not so often (`benchmarks/loops.py`).
+too, but not so often.
 
 Whether a text loops depends on the text only, not on how it is split into tokens. The work for a token does not grow
 with the text.

@@ -9,7 +9,8 @@ import torch
 import transformers
 
 from benchmarks.corpora.random_models import SHAPES
-from benchmarks.engine_gpu import TARGETS, main
+from benchmarks.engine_gpu import TARGETS, Report, main
+from benchmarks.measures.gpu_engine import Figures, Setting
 from benchmarks.measures.gpu_right import DEFAULT_MODEL, find_differing_gaps, walk_reference
 from benchmarks.measures.gpu_speed import count_completion_bytes, count_layer_weights, count_prefill_flops
 from inference.config import EngineConfig
@@ -23,18 +24,23 @@ def test_the_whole_run_is_rehearsed_and_gives_all_figures(tmp_path: Path) -> Non
     assert {row["note"] for row in report["rows"]} == {""}
     assert all(report["figures"][target.figure] is not None for target in TARGETS)
     assert report["figures"]["right_wrong_float32"] == 0
-    assert report["figures"]["refusal_keeps_engine"] is True
     assert report["figures"]["is_rehearsal"] is True
     assert report["device"].startswith("REHEARSAL")
     assert {row["met"] for row in report["rows"]} == {"rehearsal"}
 
 
-def test_a_part_without_time_leaves_a_note(tmp_path: Path) -> None:
-    main(["--rehearse", "--limit", "0", "--only", "warm_7b", "--output", str(tmp_path / "report.json")])
+def test_a_part_that_fails_leaves_a_note_and_the_other_figures(tmp_path: Path) -> None:
+    def fail() -> Figures:
+        raise ValueError("no memory")
 
-    notes = {row["benchmark"]: row["note"] for row in json.loads((tmp_path / "report.json").read_text())["rows"]}
-    assert notes["warm_7b"] == "TimeoutError: no time was left"
-    assert notes["right"] == ""
+    report = Report(Setting("cpu", DEFAULT_MODEL, is_rehearsal=True), tmp_path / "report.json", "commit")
+    report.add("warm_7b", fail)
+    report.add("choice", lambda: {"choice_us_64": 1.0})
+
+    rows = json.loads((tmp_path / "report.json").read_text())["rows"]
+    found = {row["benchmark"]: (row["measured"], row["note"]) for row in rows}
+    assert found["warm_7b"] == (None, "ValueError: no memory")
+    assert found["choice"] == (1.0, "")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
