@@ -15,16 +15,15 @@ from lsp_server.backend import CompletionBackend
 from lsp_server.features import build_server
 from lsp_server.messages import serve_messages
 from lsp_server.server import MidtokenServer
-from tests.support.lsp_editor import LspEditor, build_capabilities
-from tests.support.lsp_fakes import FedBackend
+from tests.support.lsp_editor import LspEditor, build_capabilities, wait_for
+from tests.support.lsp_fakes import FedBackend, FedStream
 
 
 class InProcess:
-    """A language server, its backend, which the test feeds, and an editor. `error` makes connecting fail."""
+    """A language server, its backend, which the test feeds, and an editor."""
 
     def __init__(self, languages: tuple[str, ...] | None = None) -> None:
         self.backend = FedBackend()
-        self.error: Exception | None = None
         self.num_connects = 0
         self.server: MidtokenServer = build_server(self._connect, languages)
         self.editor = LspEditor(LanguageClient("editor", "1"))
@@ -34,6 +33,31 @@ class InProcess:
     ) -> None:
         """Initializes the server. By default, the editor draws ghost text and answers workspace/configuration."""
         await self.editor.start(capabilities or build_capabilities(), options, name)
+
+    async def start_with(self, text: str, *arguments: Any, **named: Any) -> None:
+        """Starts as `start` does, and opens a document."""
+        await self.start(*arguments, **named)
+        self.editor.open(text)
+
+    async def find_stream(self, number: int = 0) -> FedStream:
+        """Waits until the backend has this stream, counted from 0."""
+        await wait_for(lambda: len(self.backend.streams) > number)
+        return self.backend.streams[number]
+
+    async def ask_and_finish(
+        self,
+        line: int,
+        character: int,
+        text: str,
+        selected: types.SelectedCompletionInfo | None = None,
+    ) -> types.InlineCompletionList:
+        """Asks at a position, and finishes the generation that this starts. Returns the answer, which is not null."""
+        number = len(self.backend.streams)
+        answer = self.editor.ask(line, character, selected)
+        (await self.find_stream(number)).finish(text)
+        result = await answer
+        assert result is not None
+        return result
 
     async def exchange(self, request: dict[str, Any]) -> dict[str, Any]:
         """Sends a request as it is. Returns its response, also as it is; the editor's client does not get it."""
@@ -53,8 +77,6 @@ class InProcess:
 
     async def _connect(self) -> CompletionBackend:
         self.num_connects += 1
-        if self.error is not None:
-            raise self.error
         return self.backend
 
 
