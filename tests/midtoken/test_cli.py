@@ -71,10 +71,36 @@ def test_the_language_server_imports_nothing_for_its_connection() -> None:
     assert imports.isdisjoint({"numpy", "grpc", "tritonclient", "midtoken.connection", "rich"})
 
 
-def test_an_unknown_subcommand_is_named_in_the_error(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("compleet",), "invalid choice: 'compleet'"),
+        (
+            ("complete", "a:1", "--healing=magic"),
+            "invalid choice: 'magic' (choose from 'exact', 'greedy', 'single', 'none')",
+        ),
+        (("complete", "a:1", "--extent=page"), "argument --extent: invalid choice: 'page'"),
+        (("complete", "a:1", "--max-tokens=many"), "argument --max-tokens: invalid int value: 'many'"),
+        (("next-byte",), "one of the arguments TEXT --at is required"),
+        (("next-byte", "a", "--at", "b:1:1"), "not allowed with argument TEXT"),
+        (("next-byte", "a", "--top", "0"), "must be a number from 1 to 64, not '0'"),
+        (("surprisal", "a", "--plot", "a.gif"), "must end in .svg, .png or .pdf, not 'a.gif'"),
+        (("surprisal", "a", "--plot", "nowhere/a.svg"), "the folder nowhere does not exist"),
+        (("surprisal", "a", "--covering", "all"), "invalid choice: 'all'"),
+        (("serve", "--http-port=70000"), "a port is a number from 1 to 65535, not '70000'"),
+        *((("playground", f"--port={port}"), f"not '{port}'") for port in ("-1", "65536", "x")),
+        *(
+            (("complete", "a:1", f"--server={address}"), "as in 127.0.0.1:8001")
+            for address in ("localhost", "http://127.0.0.1:8001", ":8001", "127.0.0.1:", "127.0.0.1:x")
+        ),
+    ],
+)
+def test_a_wrong_argument_is_named_in_the_error(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+) -> None:
     with pytest.raises(SystemExit):
-        main(["compleet"])
-    assert "invalid choice: 'compleet'" in capsys.readouterr().err
+        main(arguments)
+    assert message in capsys.readouterr().err
 
 
 def test_our_own_error_is_one_line_and_exit_status_one(capsys: pytest.CaptureFixture[str]) -> None:

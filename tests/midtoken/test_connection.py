@@ -1,5 +1,4 @@
 import argparse
-import asyncio
 import io
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -13,42 +12,16 @@ import trustme
 from inference.errors import ServerUnreachableError
 from inference.protocol.arrays import Array, asks_for_heartbeat, heartbeat_to_arrays
 from inference.protocol.completion import CompletionRequest
-from inference.serving.endpoint import find_free_endpoint
 from midtoken.connection import Connection, show_waiting
 from midtoken.server_arguments import add_connection_arguments
-from tests.support.fake_triton import ModelCall, answer_heartbeats, build_last_chunk, run_fake_triton
+from tests.support.fake_triton import ModelCall, build_last_chunk, run_fake_triton
 from tests.support.servers import wait_until
-
-
-def _ignore(_line: str) -> None:
-    pass
 
 
 def _parse(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     add_connection_arguments(parser)
     return parser.parse_args(arguments)
-
-
-async def test_a_busy_server_is_connected_to_at_once() -> None:
-    async with run_fake_triton(answer_heartbeats) as server:  # it never answers a completion
-        async with asyncio.timeout(30):
-            connection = await Connection.open(_parse("--server", server.url), _ignore)
-        await connection.close()
-
-
-async def test_connecting_to_a_missing_server_is_an_error() -> None:
-    with pytest.raises(ServerUnreachableError, match="no server answers at"):
-        await Connection.open(_parse("--server", find_free_endpoint().grpc_url), _ignore)
-
-
-@pytest.mark.parametrize("address", ["localhost", "http://127.0.0.1:8001", ":8001", "127.0.0.1:", "127.0.0.1:x"])
-def test_an_address_without_host_and_port_is_refused(address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    parser = argparse.ArgumentParser()
-    add_connection_arguments(parser)
-    with pytest.raises(SystemExit):
-        parser.parse_args(["--server", address])
-    assert "as in 127.0.0.1:8001" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -71,7 +44,7 @@ def _build_credentials(authority: trustme.CA, name: str) -> Any:
 
 async def test_a_server_with_a_certificate_of_ones_own_is_used_over_tls(authority: trustme.CA, ca_file: Path) -> None:
     async with run_fake_triton(_complete, credentials=_build_credentials(authority, "127.0.0.1")) as server:
-        connection = await Connection.open(_parse("--server", server.url, "--tls-ca", str(ca_file)), _ignore)
+        connection = await Connection.open(_parse("--server", server.url, "--tls-ca", str(ca_file)))
         chunks = [chunk.text async for chunk in connection.stream(CompletionRequest("a"))]
         await connection.close()
     assert chunks == ["done"]
@@ -84,14 +57,14 @@ async def test_a_certificate_that_is_unknown_or_of_another_name_is_refused(
     trusted = () if name == "127.0.0.1" else ("--tls-ca", str(ca_file))
     async with run_fake_triton(_complete, credentials=_build_credentials(authority, name)) as server:
         with pytest.raises(ServerUnreachableError, match="no server answers at"):
-            await Connection.open(_parse("--server", f"grpcs://{server.url}", *trusted), _ignore)
+            await Connection.open(_parse("--server", f"grpcs://{server.url}", *trusted))
     assert server.calls == []
 
 
 async def test_nothing_is_sent_in_plain_text_to_a_server_that_should_use_tls(ca_file: Path) -> None:
     async with run_fake_triton(_complete) as server:
         with pytest.raises(ServerUnreachableError, match="no server answers at"):
-            await Connection.open(_parse("--server", server.url, "--tls-ca", str(ca_file)), _ignore)
+            await Connection.open(_parse("--server", server.url, "--tls-ca", str(ca_file)))
     assert server.calls == []
 
 

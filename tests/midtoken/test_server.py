@@ -84,7 +84,8 @@ def test_arguments_that_cannot_be_followed_are_refused(arguments: Sequence[str],
 
 
 @pytest.mark.parametrize(
-    "command", [("complete", "{0}:1"), ("explain", "{0}:1"), ("surprisal", "{0}"), ("next-byte", "a"), ("demo",)]
+    "command",
+    [("complete", "{0}:1"), ("explain", "{0}:1"), ("surprisal", "{0}"), ("next-byte", "a"), ("demo",), ("playground",)],
 )
 def test_every_command_refuses_another_machine(
     command: Sequence[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

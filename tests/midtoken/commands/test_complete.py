@@ -37,23 +37,6 @@ def test_a_number_out_of_range_is_refused() -> None:
         build_request(_parse("--max-tokens=0"), _CURSOR)
 
 
-@pytest.mark.parametrize("option", ["--healing=magic", "--extent=page", "--max-tokens=many"])
-def test_an_unknown_value_is_named_in_the_error(capsys: pytest.CaptureFixture[str], option: str) -> None:
-    with pytest.raises(SystemExit):
-        _parse(option)
-    name, _, value = option.partition("=")
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert f"argument {name}: invalid" in error
-    assert repr(value) in error
-
-
-def test_the_error_for_an_unknown_strategy_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        _parse("--healing=magic")
-    message = capsys.readouterr().err
-    assert all(str(healing) in message.rpartition("choose from")[2] for healing in Healing)
-
-
 @pytest.mark.parametrize(("is_terminal", "shown"), [(True, True), (False, False)])
 def test_dim_text_is_written_unchanged_to_a_terminal_only(
     is_terminal: bool, shown: bool, monkeypatch: pytest.MonkeyPatch

@@ -6,7 +6,6 @@ import pytest
 from rich.console import Console
 
 from inference.protocol.characters import END, CoveringMember, NextByte
-from midtoken.cli import main
 from midtoken.commands.next_byte import render
 
 
@@ -70,19 +69,3 @@ def test_an_empty_text_is_shown_as_nothing() -> None:
 
 def test_only_the_end_of_a_long_text_is_shown() -> None:
     assert _render(b"x" * 100 + b"y", {97: 1.0})[0] == "after …" + "x" * 59 + "y"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((), "one of the arguments TEXT --at is required"),
-        (("a", "--at", "b:1:1"), "not allowed with argument TEXT"),
-        (("a", "--top", "0"), "must be a number from 1 to 64, not '0'"),
-    ],
-)
-def test_a_wrong_argument_is_named_in_the_error(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
-) -> None:
-    with pytest.raises(SystemExit):
-        main(["next-byte", *arguments])
-    assert message in capsys.readouterr().err

@@ -17,12 +17,6 @@ def test_a_port_given_twice_is_a_one_line_error(arguments: list[str], capsys: py
     assert capsys.readouterr().err == expected
 
 
-def test_an_invalid_port_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main([*arguments, "--http-port=70000"])
-    assert "a port is a number from 1 to 65535, not '70000'" in capsys.readouterr().err
-
-
 def test_a_state_folder_that_cannot_be_created_is_a_one_line_error(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
