@@ -51,21 +51,21 @@ class Link:
         """`connect` finds or starts the completion server. After it failed, it is called again `retry_s` later."""
         self._connect = connect
         self._retry_s = retry_s
-        self._backend: Backend | None = None
-        self._opening: asyncio.Task[Backend] | None = None
+        self._opening: asyncio.Future[Backend] | None = None  # the attempt to connect; its result, the connection
         self._opened_s = 0.0
 
     async def get(self) -> Backend:
         """Returns the connection. Raises what `connect` raised; within `retry_s` without a new attempt."""
-        if self._opening is None or self._may_retry(self._opening):
-            self._opened_s = asyncio.get_running_loop().time()
-            self._opening = asyncio.create_task(self._open())
+        now_s = asyncio.get_running_loop().time()
+        if self._opening is None or (_has_failed(self._opening) and now_s - self._opened_s >= self._retry_s):
+            self._opened_s, self._opening = now_s, asyncio.ensure_future(self._connect())
         return await asyncio.shield(self._opening)  # a question that was superseded does not end it
 
     async def drop(self, backend: Backend) -> None:
         """Closes a connection that is lost. The next `get` connects again. Does nothing for one dropped before."""
-        if self._backend is backend:
-            self._backend = self._opening = None
+        opening = self._opening
+        if opening is not None and opening.done() and not _has_failed(opening) and opening.result() is backend:
+            self._opening = None
             await backend.close()
 
     async def close(self) -> None:
@@ -73,16 +73,12 @@ class Link:
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.wait([self._opening])
-        if self._backend is not None:
-            await self.drop(self._backend)
+            if not _has_failed(self._opening):
+                await self.drop(self._opening.result())
 
-    async def _open(self) -> Backend:
-        self._backend = await self._connect()
-        return self._backend
 
-    def _may_retry(self, opening: "asyncio.Task[Backend]") -> bool:
-        has_failed = opening.done() and (opening.cancelled() or opening.exception() is not None)
-        return has_failed and asyncio.get_running_loop().time() - self._opened_s >= self._retry_s
+def _has_failed(opening: "asyncio.Future[Backend]") -> bool:
+    return opening.done() and (opening.cancelled() or opening.exception() is not None)
 
 
 class Asker:

@@ -4,21 +4,24 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from inference.errors import LaunchError, OverloadedError, ServerUnreachableError
+from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionStats, Healing, Priority
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
 from midtoken.playground.asker import Asker, Link
 from midtoken.playground.pictures import Failure, HealingPicture, Message, NextBytePicture, Question, StrategyPicture
+from tests.support.lsp_fakes import FedStream
 from tests.support.playground_fakes import EXACT, NEXT_BYTE, FedServer
 
 
 class _Servers:
-    """Connects to a new server each time, once `is_up` is set."""
+    """Connects to a new server each time, while `is_up` is set."""
 
     def __init__(self) -> None:
         self.servers: list[FedServer] = []
         self.num_attempts = 0
         self.is_up = asyncio.Event()
+        self.is_up.set()
         self.error: Exception | None = None
 
     async def connect(self) -> FedServer:
@@ -42,47 +45,32 @@ async def link(servers: _Servers) -> AsyncIterator[Link]:
     await link.close()
 
 
-async def test_all_that_ask_share_one_connection(servers: _Servers, link: Link) -> None:
-    asked = [asyncio.create_task(link.get()) for _ in range(3)]
-    servers.is_up.set()
-    assert set(await asyncio.gather(*asked)) == {servers.servers[0]}
-    assert await link.get() is servers.servers[0]
-
-
-async def test_a_question_that_is_superseded_does_not_end_the_attempt_to_connect(servers: _Servers, link: Link) -> None:
-    asked = asyncio.create_task(link.get())
+async def test_all_share_one_attempt_to_connect_although_a_question_is_superseded(
+    servers: _Servers, link: Link
+) -> None:
+    servers.is_up.clear()
+    superseded, *asked = [asyncio.create_task(link.get()) for _ in range(3)]
     await asyncio.sleep(0)
-    asked.cancel()
-    await asyncio.wait([asked])
+    superseded.cancel()
+    await asyncio.wait([superseded])
     servers.is_up.set()
-    assert await link.get() is servers.servers[0]
+    assert [*await asyncio.gather(*asked), await link.get()] == [servers.servers[0]] * 3
     assert servers.num_attempts == 1
 
 
-async def test_a_failure_is_told_to_all_without_a_new_attempt() -> None:
-    servers = _Servers()
-    servers.is_up.set()
+@pytest.mark.parametrize(("retry_s", "num_attempts"), [(1000, 1), (0, 3)])
+async def test_a_failure_is_told_to_all_until_it_is_time_to_connect_again(
+    retry_s: float, num_attempts: int, servers: _Servers
+) -> None:
     servers.error = LaunchError("no tritonserver")
-    link = Link(servers.connect, retry_s=1000)
+    link = Link(servers.connect, retry_s)
     for _ in range(3):
         with pytest.raises(LaunchError, match="no tritonserver"):
             await link.get()
-    assert servers.num_attempts == 1
-
-
-async def test_after_a_failure_it_connects_again() -> None:
-    servers = _Servers()
-    servers.is_up.set()
-    servers.error = LaunchError("not yet")
-    link = Link(servers.connect, retry_s=0)
-    with pytest.raises(LaunchError):
-        await link.get()
-    servers.error = None
-    assert await link.get() is servers.servers[0]
+    assert servers.num_attempts == num_attempts
 
 
 async def test_a_lost_connection_is_closed_and_replaced(servers: _Servers, link: Link) -> None:
-    servers.is_up.set()
     first = await link.get()
     await link.drop(first)
     second = await link.get()
@@ -90,21 +78,17 @@ async def test_a_lost_connection_is_closed_and_replaced(servers: _Servers, link:
     await link.drop(first)  # another question notices the same loss
     assert await link.get() is second
     assert [server.is_closed for server in servers.servers] == [True, False]
+    await link.close()
+    assert servers.servers[1].is_closed
 
 
-async def test_closing_ends_an_attempt_to_connect(link: Link) -> None:
+async def test_closing_ends_an_attempt_to_connect(servers: _Servers, link: Link) -> None:
+    servers.is_up.clear()
     asked = asyncio.create_task(link.get())
     await asyncio.sleep(0)
     await link.close()
     with pytest.raises(asyncio.CancelledError):
         await asked
-
-
-async def test_closing_closes_the_connection(servers: _Servers, link: Link) -> None:
-    servers.is_up.set()
-    await link.get()
-    await link.close()
-    assert servers.servers[0].is_closed
 
 
 _QUESTION = Question(1, "def make():\n    return Nod", "\n")
@@ -113,29 +97,35 @@ _OTHER = CompletionChunk("es", stats=CompletionStats(num_forwards=3))
 
 
 class _Page:
-    """A page, its asker and the server behind it."""
+    """A page, its asker and the servers behind it."""
 
-    def __init__(self, notice_s: float = 60.0) -> None:
-        self.server = FedServer()
-        self.is_up = asyncio.Event()
-        self.is_up.set()
-        self.error: Exception | None = None
+    def __init__(self) -> None:
+        self.servers = _Servers()
         self.messages: list[Message] = []
-        self.link = Link(self._connect, retry_s=0)
-        self.asker = Asker(self.link, Guard(Policy({})), self._receive, notice_s)
+        self.link = Link(self.servers.connect, retry_s=0)
+        self.asker = Asker(self.link, Guard(Policy({})), self._receive, notice_s=60.0)
 
-    async def ask(self) -> None:
+    @property
+    def streams(self) -> list[FedStream]:
+        return [stream for server in self.servers.servers for stream in server.streams]
+
+    @property
+    def next_bytes(self) -> list[tuple[CharacterRequest, asyncio.Future[CharacterAnswer]]]:
+        return [asked for server in self.servers.servers for asked in server.asked]
+
+    async def ask(self, question: Question = _QUESTION) -> FedStream:
         """Asks, and waits until the server is asked for the exact answer."""
-        self.asker.ask(_QUESTION)
-        await self.wait_for_streams(1)
+        num_streams = len(self.streams)
+        self.asker.ask(question)
+        await wait_for(lambda: len(self.streams) > num_streams)
+        return self.streams[-1]
 
     async def answer(self) -> None:
-        """Answers the exact strategy, and waits until the next byte is asked for."""
-        self.server.streams[0].send(EXACT)
-        await wait_for(lambda: len(self.server.asked) == 1)
-
-    async def wait_for_streams(self, count: int) -> None:
-        await wait_for(lambda: len(self.server.streams) == count)
+        """Answers all strategies, and waits until the next byte is asked for."""
+        for index, chunk in enumerate((EXACT, _OTHER, _OTHER, _OTHER)):
+            await wait_for(lambda wanted=index: len(self.streams) > wanted)  # type: ignore[misc]
+            self.streams[index].send(chunk)
+        await wait_for(lambda: len(self.next_bytes) == 1)
 
     async def wait_for_messages(self, *kinds: str) -> None:
         await wait_for(lambda: [message.kind for message in self.messages] == list(kinds))
@@ -143,12 +133,6 @@ class _Page:
     async def close(self) -> None:
         await self.asker.close()
         await self.link.close()
-
-    async def _connect(self) -> FedServer:
-        await self.is_up.wait()
-        if self.error is not None:
-            raise self.error
-        return self.server
 
     async def _receive(self, message: Message) -> None:
         self.messages.append(message)
@@ -169,13 +153,8 @@ async def wait_for(condition: Callable[[], bool]) -> None:
 
 async def test_a_question_is_answered_by_the_tree_all_strategies_and_the_next_byte(page: _Page) -> None:
     await page.ask()
-    page.server.streams[0].send(EXACT)
-    await page.wait_for_messages("healing", "strategy")
-    for index in (1, 2, 3):
-        await page.wait_for_streams(index + 1)
-        page.server.streams[index].send(_OTHER)
-    await wait_for(lambda: len(page.server.asked) == 1)
-    page.server.asked[0][1].set_result(NEXT_BYTE)
+    await page.answer()
+    page.next_bytes[0][1].set_result(NEXT_BYTE)
     await wait_for(lambda: len(page.messages) == 6)
     assert isinstance(page.messages[0], HealingPicture)
     strategies = [message for message in page.messages if isinstance(message, StrategyPicture)]
@@ -191,101 +170,94 @@ async def test_a_question_is_answered_by_the_tree_all_strategies_and_the_next_by
 
 async def test_ghost_text_comes_before_the_picture_and_no_strategy_gains_from_another(page: _Page) -> None:
     await page.ask()
-    page.server.streams[0].send(EXACT)
-    await page.wait_for_streams(2)
-    requests = [stream.request for stream in page.server.streams]
-    assert [request.healing for request in requests] == [Healing.EXACT, Healing.GREEDY]
-    assert [request.explain for request in requests] == [True, False]
+    await page.answer()
+    requests = [stream.request for stream in page.streams]
+    assert [request.healing for request in requests] == [*Healing]
+    assert [request.explain for request in requests] == [True, False, False, False]
     assert {request.priority for request in requests} == {Priority.PREFETCH}
     assert {(request.prefix, request.suffix) for request in requests} == {(_QUESTION.prefix, _QUESTION.suffix)}
-    assert len({request.tenant for request in requests}) == 2
+    assert len({request.tenant for request in requests}) == 4
 
 
 async def test_the_next_byte_is_asked_after_the_cursors_line_with_the_lines_before_as_context(page: _Page) -> None:
     await page.ask()
     await page.answer()
-    request = page.server.asked[0][0]
+    request = page.next_bytes[0][0]
     assert (request.text, request.context) == (b"    return Nod", b"def make():\n")
 
 
 async def test_a_secret_is_not_sent(page: _Page) -> None:
-    page.asker.ask(Question(1, f'KEY = "{_SECRET}"\nreturn Nod', ""))
-    await page.wait_for_streams(1)
+    exact = await page.ask(Question(1, f'KEY = "{_SECRET}"\nreturn Nod', ""))
     await page.answer()
-    assert _SECRET not in page.server.streams[0].request.prefix
-    assert _SECRET.encode() not in page.server.asked[0][0].context
+    assert _SECRET not in exact.request.prefix
+    assert _SECRET.encode() not in page.next_bytes[0][0].context
 
 
 async def test_in_a_secret_nothing_is_asked(page: _Page) -> None:
     page.asker.ask(Question(1, f'KEY = "{_SECRET}', '"\n'))
     await page.wait_for_messages("failure")
     assert page.messages == [Failure(1, "healing", "the cursor is in a secret, which is not sent")]
-    assert page.server.streams == []
+    assert page.servers.num_attempts == 0
 
 
 async def test_a_new_question_cancels_what_is_asked_for_the_old_one(page: _Page) -> None:
-    await page.ask()
-    page.asker.ask(Question(2, "return Node", ""))
-    await page.wait_for_streams(2)
-    assert page.server.streams[0].is_cancelled
-    page.server.streams[1].send(EXACT)
+    old, new = await page.ask(), await page.ask(Question(2, "return Node", ""))
+    assert old.is_cancelled
+    new.send(EXACT)
     await page.wait_for_messages("healing", "strategy")
     assert {message.number for message in page.messages} == {2}
 
 
 async def test_a_page_that_waits_for_the_server_is_told(page: _Page) -> None:
     page.asker._notice_s = 0
-    page.is_up.clear()
+    page.servers.is_up.clear()
     page.asker.ask(_QUESTION)
     await page.wait_for_messages("waiting")
-    page.is_up.set()
-    await page.wait_for_streams(1)
+    page.servers.is_up.set()
+    await wait_for(lambda: len(page.streams) == 1)
 
 
 async def test_a_server_that_cannot_be_started_is_told_with_its_reason(page: _Page) -> None:
-    page.error = LaunchError("no tritonserver; install it")
+    page.servers.error = LaunchError("no tritonserver; install it")
     page.asker.ask(_QUESTION)
     await page.wait_for_messages("failure")
     assert page.messages == [Failure(1, "connection", "no tritonserver; install it")]
 
 
-async def test_a_busy_server_is_told_with_its_own_words_and_nothing_more_is_asked(page: _Page) -> None:
-    await page.ask()
-    page.server.streams[0].fail(OverloadedError("64 requests are waiting; try again later"))
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (OverloadedError("64 requests are waiting; try again later"), "64 requests are waiting; try again later"),
+        (KeyError("source text"), "unexpected KeyError at "),
+    ],
+)
+async def test_an_error_is_told_in_its_own_words_or_without_its_text_and_nothing_more_is_asked(
+    error: Exception, text: str, page: _Page
+) -> None:
+    (await page.ask()).fail(error)
     await page.wait_for_messages("failure")
-    assert page.messages == [Failure(1, "healing", "64 requests are waiting; try again later")]
-    assert len(page.server.streams) == 1
-    assert page.server.asked == []
+    (message,) = page.messages
+    assert isinstance(message, Failure)
+    assert (message.part, message.text[: len(text)]) == ("healing", text)
+    assert "source text" not in message.text
+    assert (len(page.streams), page.next_bytes) == (1, [])
 
 
 async def test_the_strategies_are_shown_although_the_next_byte_fails(page: _Page) -> None:
     await page.ask()
+    page.streams[0].send(EXACT)
+    await wait_for(lambda: len(page.next_bytes) == 1)
+    page.next_bytes[0][1].set_exception(OverloadedError("busy"))
     await page.answer()
-    page.server.asked[0][1].set_exception(OverloadedError("busy"))
-    for index in (1, 2, 3):
-        await page.wait_for_streams(index + 1)
-        page.server.streams[index].send(_OTHER)
     await wait_for(lambda: len(page.messages) == 6)
     assert Failure(1, "next_byte", "busy") in page.messages
 
 
 async def test_after_a_lost_connection_the_next_question_connects_again(page: _Page) -> None:
+    (await page.ask()).fail(ServerUnreachableError("no server answers at 127.0.0.1:8001"))
+    await wait_for(lambda: page.servers.servers[0].is_closed)
     await page.ask()
-    lost = page.server
-    page.server = FedServer()
-    lost.streams[0].fail(ServerUnreachableError("no server answers at 127.0.0.1:8001"))
-    await wait_for(lambda: lost.is_closed)
-    await page.ask()
-
-
-async def test_a_defect_is_told_without_its_text(page: _Page) -> None:
-    await page.ask()
-    page.server.streams[0].fail(KeyError("source text"))
-    await page.wait_for_messages("failure")
-    (message,) = page.messages
-    assert isinstance(message, Failure)
-    assert message.text.startswith("unexpected KeyError at ")
-    assert "source text" not in message.text
+    assert page.servers.num_attempts == 2
 
 
 @pytest.mark.parametrize("num_questions", [0, 1])
@@ -293,4 +265,4 @@ async def test_closing_cancels_what_is_asked(num_questions: int, page: _Page) ->
     for _ in range(num_questions):
         await page.ask()
     await page.close()
-    assert all(stream.is_cancelled for stream in page.server.streams)
+    assert all(stream.is_cancelled for stream in page.streams)
