@@ -6,15 +6,6 @@ from midtoken.playground.sockets import LanguageServerProcess
 _IGNORES_ITS_INPUT = "import time; time.sleep(1000)"
 
 
-async def test_messages_keep_their_order_and_bytes() -> None:
-    server = await LanguageServerProcess.start(("cat",))
-    bodies = [b"{}", '{"text": "日本 😀"}'.encode(), b'{"a": "' + b"x" * 300_000 + b'"}']
-    for body in bodies:
-        await server.send(body)
-    assert [await server.read() for _ in bodies] == bodies
-    await server.close()
-
-
 async def test_the_end_of_the_process_is_the_end_of_the_messages() -> None:
     server = await LanguageServerProcess.start(("true",))
     assert await server.read() is None
@@ -27,12 +18,6 @@ async def test_a_message_that_breaks_off_is_the_end() -> None:
     server = await LanguageServerProcess.start(("printf", "Content-Length: 10\r\n\r\n{"))
     assert await server.read() is None
     await server.close()
-
-
-async def test_closing_ends_the_process() -> None:
-    server = await LanguageServerProcess.start(("cat",))
-    await server.close()
-    assert await server.read() is None
 
 
 async def test_a_process_that_does_not_end_is_killed() -> None:
