@@ -1,4 +1,3 @@
-import argparse
 import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from midtoken.checks import Check, Mark, check_document, check_model_folder, che
 from midtoken.installed import find_default_model
 from midtoken.server_arguments import add_connection_arguments
 from tests.support.fake_triton import Answer, ModelCall, build_last_chunk, run_fake_triton
+from tests.support.options import parse_options
 
 
 def test_only_the_tested_python_is_good() -> None:
@@ -47,9 +47,7 @@ def test_every_part_of_the_weights_is_needed(tmp_path: Path) -> None:
 
 
 async def _check(*arguments: str) -> list[Check]:
-    parser = argparse.ArgumentParser()
-    add_connection_arguments(parser)
-    return [check async for check in check_server(parser.parse_args(arguments))]
+    return [check async for check in check_server(parse_options(add_connection_arguments, *arguments))]
 
 
 async def _complete(call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
@@ -95,42 +93,37 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path.resolve()
 
 
-def _check_file(path: Path, languages: tuple[str, ...] | None = ("python",)) -> tuple[Mark, str]:
-    check = check_document(path, {}, languages)
-    return check.mark, check.what
+@pytest.mark.parametrize(
+    ("name", "content", "languages", "mark", "what"),
+    [
+        ("a.py", b"x = 1\n", ("python",), Mark.GOOD, "a.py gets suggestions, unless"),
+        ("a.rs", b"fn main() {}\n", None, Mark.GOOD, "a.rs gets suggestions, unless"),
+        ("a.rs", b"fn main() {}\n", ("python",), Mark.WRONG, "the default model knows only python"),
+        ("a.py", b"x" * (MAX_CHARS + 1), ("python",), Mark.WRONG, "a.py gets no suggestions (too_large)"),
+        ("a.py", b"\xff\xfe", ("python",), Mark.WRONG, "a.py is not UTF-8"),
+        (
+            "excluded.py",
+            b"x = 1\n",
+            ("python",),
+            Mark.WRONG,
+            "excluded.py gets no suggestions (excluded): nothing of "
+            "this file is sent: `.midtokenignore` line 1: `excluded.py`",
+        ),
+    ],
+)
+def test_a_file_gets_suggestions_or_there_is_a_reason(
+    name: str, content: bytes, languages: tuple[str, ...] | None, mark: Mark, what: str, folder: Path
+) -> None:
+    (folder / ".midtokenignore").write_text("excluded.py\n")
+    (folder / name).write_bytes(content)
+    check = check_document(folder / name, {}, languages)
+    assert (check.mark, what in check.what) == (mark, True)
 
 
-def test_an_ordinary_file_gets_suggestions(folder: Path) -> None:
-    (folder / "a.py").write_text("x = 1\n")
-    assert _check_file(folder / "a.py")[0] is Mark.GOOD
-
-
-def test_an_excluded_file_gets_none_and_the_rule_is_named(folder: Path) -> None:
-    (folder / "a.py").write_text("x = 1\n")
-    (folder / ".midtokenignore").write_text("a.py\n")
-    rule = "nothing of this file is sent: `.midtokenignore` line 1: `a.py`"
-    assert _check_file(folder / "a.py") == (Mark.WRONG, f"{folder / 'a.py'} gets no suggestions (excluded): {rule}")
-
-
-def test_a_file_of_another_language_gets_none_from_a_model_that_does_not_know_it(folder: Path) -> None:
-    (folder / "a.rs").write_text("fn main() {}\n")
-    mark, what = _check_file(folder / "a.rs")
-    assert (mark, "the default model knows only python" in what) == (Mark.WRONG, True)
-    assert _check_file(folder / "a.rs", languages=None)[0] is Mark.GOOD
-
-
-def test_a_file_that_is_too_large_gets_none(folder: Path) -> None:
-    (folder / "a.py").write_text("x" * (MAX_CHARS + 1))
-    mark, what = _check_file(folder / "a.py")
-    assert (mark, "gets no suggestions (too_large)" in what) == (Mark.WRONG, True)
-
-
-def test_a_file_that_is_no_text_gets_none(folder: Path) -> None:
-    (folder / "a.py").write_bytes(b"\xff\xfe")
-    assert _check_file(folder / "a.py")[0] is Mark.WRONG
-    (folder / "b.py").mkdir()
-    assert _check_file(folder / "b.py") == (Mark.WRONG, f"{folder / 'b.py'} cannot be read: Is a directory")
+def test_a_folder_cannot_be_completed(folder: Path) -> None:
+    check = check_document(folder, {}, ("python",))
+    assert (check.mark, check.what) == (Mark.WRONG, f"{folder} cannot be read: Is a directory")
 
 
 def test_a_file_that_does_not_exist_yet_is_a_note(folder: Path) -> None:
-    assert _check_file(folder / "a.py")[0] is Mark.NOTE
+    assert check_document(folder / "a.py", {}, ("python",)).mark is Mark.NOTE

@@ -1,4 +1,3 @@
-import argparse
 import io
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -15,13 +14,8 @@ from inference.protocol.completion import CompletionRequest
 from midtoken.connection import Connection, show_waiting
 from midtoken.server_arguments import add_connection_arguments
 from tests.support.fake_triton import ModelCall, build_last_chunk, run_fake_triton
+from tests.support.options import parse_options
 from tests.support.servers import wait_until
-
-
-def _parse(*arguments: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    add_connection_arguments(parser)
-    return parser.parse_args(arguments)
 
 
 @pytest.fixture
@@ -44,7 +38,9 @@ def _build_credentials(authority: trustme.CA, name: str) -> Any:
 
 async def test_a_server_with_a_certificate_of_ones_own_is_used_over_tls(authority: trustme.CA, ca_file: Path) -> None:
     async with run_fake_triton(_complete, credentials=_build_credentials(authority, "127.0.0.1")) as server:
-        connection = await Connection.open(_parse("--server", server.url, "--tls-ca", str(ca_file)))
+        connection = await Connection.open(
+            parse_options(add_connection_arguments, "--server", server.url, "--tls-ca", str(ca_file))
+        )
         chunks = [chunk.text async for chunk in connection.stream(CompletionRequest("a"))]
         await connection.close()
     assert chunks == ["done"]
@@ -57,14 +53,18 @@ async def test_a_certificate_that_is_unknown_or_of_another_name_is_refused(
     trusted = () if name == "127.0.0.1" else ("--tls-ca", str(ca_file))
     async with run_fake_triton(_complete, credentials=_build_credentials(authority, name)) as server:
         with pytest.raises(ServerUnreachableError, match="no server answers at"):
-            await Connection.open(_parse("--server", f"grpcs://{server.url}", *trusted))
+            await Connection.open(
+                parse_options(add_connection_arguments, "--server", f"grpcs://{server.url}", *trusted)
+            )
     assert server.calls == []
 
 
 async def test_nothing_is_sent_in_plain_text_to_a_server_that_should_use_tls(ca_file: Path) -> None:
     async with run_fake_triton(_complete) as server:
         with pytest.raises(ServerUnreachableError, match="no server answers at"):
-            await Connection.open(_parse("--server", server.url, "--tls-ca", str(ca_file)))
+            await Connection.open(
+                parse_options(add_connection_arguments, "--server", server.url, "--tls-ca", str(ca_file))
+            )
     assert server.calls == []
 
 

@@ -42,48 +42,65 @@ def test_without_editors_there_is_one_note(tmp_path: Path) -> None:
     assert advice
 
 
+def _neovim(version: str, plugin: str) -> dict[str, str]:
+    return {"--version": f"NVIM v{version}\nBuild type: Release", "--headless": plugin}
+
+
+_LISTED = {"--version": "1.139.0\nabc", "--list": "other.midtoken@2\nmidtoken.midtoken@0.1.0"}
+_NOT_LISTED = {"--version": "1.139.0", "--list": "other.midtoken@2"}
+
+
 @pytest.mark.parametrize(
-    ("version", "plugin", "mark", "what"),
+    ("name", "outputs", "status", "mark", "what"),
     [
-        ("0.12.1", "found", Mark.GOOD, "Neovim 0.12.1 with the plug-in; :checkhealth midtoken says more"),
-        ("1.0.0", "found", Mark.GOOD, "Neovim 1.0.0 with the plug-in; :checkhealth midtoken says more"),
-        ("0.12.0-dev", "missing", Mark.NOTE, "Neovim 0.12.0-dev without the plug-in, or it is loaded later"),
-        ("0.11.5", "found", Mark.NOTE, "Neovim 0.11.5"),
+        (
+            "nvim",
+            _neovim("0.12.1", "found"),
+            0,
+            Mark.GOOD,
+            "Neovim 0.12.1 with the plug-in; :checkhealth midtoken says more",
+        ),
+        (
+            "nvim",
+            _neovim("1.0.0", "found"),
+            0,
+            Mark.GOOD,
+            "Neovim 1.0.0 with the plug-in; :checkhealth midtoken says more",
+        ),
+        (
+            "nvim",
+            _neovim("0.12.0-dev", "missing"),
+            0,
+            Mark.NOTE,
+            "Neovim 0.12.0-dev without the plug-in, or it is loaded later",
+        ),
+        ("nvim", _neovim("0.11.5", "found"), 0, Mark.NOTE, "Neovim 0.11.5"),
+        ("code", _LISTED, 0, Mark.GOOD, "VS Code 1.139.0 (code) with the extension 0.1.0"),
+        ("code-server", _LISTED, 0, Mark.GOOD, "VS Code 1.139.0 (code-server) with the extension 0.1.0"),
+        ("code", _NOT_LISTED, 0, Mark.NOTE, "VS Code 1.139.0 (code) without the extension"),
+        ("code", {}, 3, Mark.NOTE, "VS Code of an unknown version (code): it does not list its extensions"),
+        ("hx", {"--version": "helix 25.07.1 (a05c151b)"}, 0, Mark.NOTE, "Helix 25.07.1 without midtoken"),
+        (
+            "emacs",
+            {"--version": "GNU Emacs 30.1"},
+            0,
+            Mark.GOOD,
+            "Emacs 30.1: any LSP client can start `midtoken lsp`; its set-up is not checked",
+        ),
     ],
 )
-def test_neovim_needs_its_version_and_the_plugin(
-    version: str, plugin: str, mark: Mark, what: str, tmp_path: Path
+def test_an_editor_is_shown_with_its_version_and_what_it_lacks(
+    name: str, outputs: Mapping[str, str], status: int, mark: Mark, what: str, tmp_path: Path
 ) -> None:
-    _make_program(
-        tmp_path / "bin", "nvim", {"--version": f"NVIM v{version}\nBuild type: Release", "--headless": plugin}
-    )
+    _make_program(tmp_path / "bin", name, outputs, status)
     [check] = _check(tmp_path)
     assert check[:2] == (mark, what)
     assert bool(check[2]) == (mark is not Mark.GOOD)
 
 
-@pytest.mark.parametrize("name", ["code", "code-server"])
-def test_vscode_needs_the_extension(name: str, tmp_path: Path) -> None:
-    _make_program(
-        tmp_path / "bin", name, {"--version": "1.139.0\nabc", "--list": "other.midtoken@2\nmidtoken.midtoken@0.1.0"}
-    )
-    assert _check(tmp_path) == [(Mark.GOOD, f"VS Code 1.139.0 ({name}) with the extension 0.1.0", "")]
-    _make_program(tmp_path / "bin", name, {"--version": "1.139.0", "--list": "other.midtoken@2"})
-    [check] = _check(tmp_path)
-    assert check[:2] == (Mark.NOTE, f"VS Code 1.139.0 ({name}) without the extension")
-
-
-def test_a_program_that_fails_is_a_note(tmp_path: Path) -> None:
-    _make_program(tmp_path / "bin", "code", {}, status=3)
-    [check] = _check(tmp_path)
-    assert check[:2] == (Mark.NOTE, "VS Code of an unknown version (code): it does not list its extensions")
-
-
 @pytest.mark.parametrize("file", [".config/helix/languages.toml", ".helix/languages.toml"])
 def test_helix_needs_a_language_that_uses_the_server(file: str, tmp_path: Path) -> None:
     _make_program(tmp_path / "bin", "hx", {"--version": "helix 25.07.1 (a05c151b)"})
-    [check] = _check(tmp_path)
-    assert check[:2] == (Mark.NOTE, "Helix 25.07.1 without midtoken")
     (tmp_path / file).parent.mkdir(parents=True)
     (tmp_path / file).write_text(_HELIX_SETTINGS)
     assert _check(tmp_path) == [(Mark.GOOD, f"Helix 25.07.1 with midtoken for python, in {tmp_path / file}", "")]
@@ -97,9 +114,3 @@ def test_helix_settings_that_cannot_be_read_are_a_note(text: str, tmp_path: Path
     [check] = _check(tmp_path)
     assert check[0] is Mark.NOTE
     assert "languages.toml cannot be read" in check[1]
-
-
-def test_emacs_is_named(tmp_path: Path) -> None:
-    _make_program(tmp_path / "bin", "emacs", {"--version": "GNU Emacs 30.1"})
-    [(mark, what, _)] = _check(tmp_path)
-    assert (mark, what.partition(":")[0]) == (Mark.GOOD, "Emacs 30.1")

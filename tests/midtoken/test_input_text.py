@@ -1,4 +1,3 @@
-import argparse
 import io
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ from midtoken.input_text import (
     split_pieces,
     split_tail,
 )
+from tests.support.options import parse_options
 
 
 def test_the_bytes_of_the_file_are_returned(tmp_path: Path) -> None:
@@ -123,27 +123,28 @@ def test_the_tail_of_a_short_text_is_the_whole_text() -> None:
     assert (piece.context, piece.text) == (b"", b"ab")
 
 
-def _parse(*arguments: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    add_character_arguments(parser)
-    return parser.parse_args(arguments)
-
-
 def test_without_arguments_the_request_has_the_protocols_defaults() -> None:
-    assert build_request(_parse(), b"text") == CharacterRequest(b"text")
+    assert build_request(parse_options(add_character_arguments), b"text") == CharacterRequest(b"text")
 
 
 def test_each_argument_is_in_the_request() -> None:
-    request = build_request(_parse("--covering", "beam", "--width", "3", "--threshold", "0.5"), b"a", num_members=2)
+    request = build_request(
+        parse_options(add_character_arguments, "--covering", "beam", "--width", "3", "--threshold", "0.5"),
+        b"a",
+        num_members=2,
+    )
     assert request == CharacterRequest(b"a", covering=CoveringKind.BEAM, width=3, threshold=0.5, num_members=2)
 
 
 @pytest.mark.parametrize("kind", CoveringKind)
 def test_each_covering_can_be_chosen(kind: CoveringKind) -> None:
-    assert build_request(_parse("--covering", str(kind)), b"a").covering is kind
+    assert build_request(parse_options(add_character_arguments, "--covering", str(kind)), b"a").covering is kind
 
 
 def test_the_context_is_the_file_that_is_named(tmp_path: Path) -> None:
     path = tmp_path / "context"
     path.write_bytes(b"\xff before")
-    assert (read_context(_parse("--context", str(path))), read_context(_parse())) == (b"\xff before", b"")
+    assert (
+        read_context(parse_options(add_character_arguments, "--context", str(path))),
+        read_context(parse_options(add_character_arguments)),
+    ) == (b"\xff before", b"")

@@ -1,4 +1,3 @@
-import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,8 @@ from inference.serving.calls import Tls
 from midtoken.cli import main
 from midtoken.errors import UsageError
 from midtoken.server import ServerAddress, ServerArguments
-from midtoken.server_arguments import add_connection_arguments, add_server_arguments
+from midtoken.server_arguments import add_connection_arguments
+from tests.support.options import parse_options
 
 _NAMES = {"here": ["127.0.0.1", "::1"], "both": ["127.0.0.1", "192.0.2.7"], "there": ["192.0.2.7"]}
 
@@ -22,9 +22,7 @@ def _resolve(name: str) -> Sequence[str]:
 
 
 def _read(*arguments: str) -> ServerAddress | None:
-    parser = argparse.ArgumentParser()
-    add_connection_arguments(parser)
-    return ServerAddress.from_options(parser.parse_args(arguments), _resolve)
+    return ServerAddress.from_options(parse_options(add_connection_arguments, *arguments), _resolve)
 
 
 def test_without_a_server_there_is_no_address() -> None:
@@ -97,10 +95,7 @@ def test_every_command_refuses_another_machine(
 
 
 def _parse(*arguments: str) -> ServerArguments:
-    parser = argparse.ArgumentParser()
-    add_server_arguments(parser)
-    parser.add_argument("--server")
-    return ServerArguments.from_options(parser.parse_args(arguments))
+    return ServerArguments.from_options(parse_options(add_connection_arguments, *arguments))
 
 
 @pytest.fixture
@@ -141,11 +136,6 @@ def test_the_layout_of_fill_in_prompts_is_taken_from_the_environment(
     assert _parse(*options) == default
 
 
-def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
-    with pytest.raises(LaunchError, match=r"is not a model folder: it has no config\.json"):
-        _parse("--model", str(tmp_path))
-
-
 @pytest.mark.parametrize("threads", ["0", "1000000"])
 def test_a_number_of_threads_out_of_range_is_named(model_dir: Path, threads: str) -> None:
     with pytest.raises((LaunchError, ModelError), match="threads"):
@@ -160,11 +150,6 @@ def test_a_wrong_model_folder_is_one_sentence_on_the_command_line(
     assert main(["complete", f"{file}:1", "--model", str(tmp_path)]) == 1
     [line] = capsys.readouterr().err.splitlines()
     assert line == f"midtoken: {tmp_path} is not a model folder: it has no config.json"
-
-
-def test_others_than_the_user_have_no_access_to_the_entry(model_dir: Path, tmp_path: Path) -> None:
-    folder = _parse("--model", str(model_dir), "--state-dir", str(tmp_path / "state")).entry.folder
-    assert folder.stat().st_mode & 0o077 == 0
 
 
 @pytest.fixture

@@ -3,12 +3,7 @@ import argparse
 import pytest
 
 from midtoken.server_arguments import add_connection_arguments, build_connection_arguments
-
-
-def _parse(*arguments: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    add_connection_arguments(parser)
-    return parser.parse_args(arguments)
+from tests.support.options import parse_options
 
 
 @pytest.mark.parametrize(
@@ -23,10 +18,10 @@ def _parse(*arguments: str) -> argparse.Namespace:
     ],
 )
 def test_another_process_gets_the_same_options(arguments: tuple[str, ...]) -> None:
-    options = _parse(*arguments)
-    assert _parse(*build_connection_arguments(options)) == options
+    options = parse_options(add_connection_arguments, *arguments)
+    assert parse_options(add_connection_arguments, *build_connection_arguments(options)) == options
 
 
 def test_every_argument_is_passed_on() -> None:
-    options = argparse.Namespace(**dict.fromkeys(vars(_parse()), "x"))
+    options = argparse.Namespace(**dict.fromkeys(vars(parse_options(add_connection_arguments)), "x"))
     assert len(build_connection_arguments(options)) == len(vars(options))

@@ -10,14 +10,13 @@ from inference.errors import InvalidRequestError
 from inference.protocol.completion import CompletionRequest, Extent, Healing
 from midtoken.commands.complete import add_arguments, build_request, print_dim
 from midtoken.input_text import Cursor
+from tests.support.options import parse_options
 
 _CURSOR = Cursor(Path("app.py"), "return Nod", "\nrest")
 
 
 def _parse(*arguments: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    return parser.parse_args(["app.py:1", *arguments])
+    return parse_options(add_arguments, "app.py:1", *arguments)
 
 
 def test_without_options_the_request_has_the_text_around_the_cursor() -> None:

@@ -81,6 +81,7 @@ def test_each_crossing_is_a_path_with_its_share_and_the_end_of_its_best_token() 
     assert [path.next_token for path in paths] == ["e", "es", "al"]
     assert [path.share for path in paths] == pytest.approx([0.6, 0.3, 0.1])
     assert [path.is_chosen for path in paths] == [True, False, False]
+    assert [path.num_shared for path in paths] == [0, 0, 1]  # an earlier path has `N` too
 
 
 def test_the_share_of_a_path_is_divided_among_the_tokens_that_may_come_next() -> None:
@@ -91,10 +92,6 @@ def test_the_share_of_a_path_is_divided_among_the_tokens_that_may_come_next() ->
     paths = _draw("ab", 2, *nodes, chosen=("a", "bc")).paths
     assert [path.share for path in paths] == pytest.approx([0.6, 0.4])
     assert [path.best_share for path in paths] == pytest.approx([0.2, 0.4])
-
-
-def test_a_token_that_an_earlier_path_has_too_is_shared() -> None:
-    assert [path.num_shared for path in draw_healing(_QUESTION, Answer("e", EXACT)).paths] == [0, 0, 1]
 
 
 def test_a_node_that_no_token_continues_has_no_path() -> None:
@@ -109,43 +106,38 @@ def test_a_node_that_no_token_continues_has_no_path() -> None:
     assert (path.token_cells, path.num_shared, path.next_token, path.is_chosen) == ((1,), 0, "c", True)
 
 
-def test_a_tree_without_a_crossing_has_no_paths() -> None:
-    assert _draw("ab", 2, ExplainedNode(None, "", 0, None, None, None)).paths == ()
+_CHAR = ExplainedNode(None, "", 0, math.log(0.9), "é!", math.log(0.9))
+_HALF_CHAR = ExplainedNode(0, "\\xc3", 1, math.log(0.1), "\\xa9\\xc3", math.log(0.1))
 
 
-def test_without_healed_bytes_any_token_follows_the_cursor() -> None:
-    picture = _draw("ab", 0, ExplainedNode(None, "", 0, 0.0, " c", 0.0), chosen=(" c",))
-    assert picture.cells == ()
-    assert [path.next_token for path in picture.paths] == ["·c"]
+@pytest.mark.parametrize(
+    ("prefix", "num_healed_bytes", "nodes", "cells", "next_tokens"),
+    [
+        ("ab", 2, [ExplainedNode(None, "", 0, None, None, None)], [Cell("a", 1), Cell("b", 1)], []),
+        ("ab", 0, [ExplainedNode(None, "", 0, 0.0, " c", 0.0)], [], ["·c"]),  # any token follows the cursor
+        ("é", 2, [_CHAR, _HALF_CHAR], [Cell("\\xc3", 4), Cell("\\xa9", 4)], ["!", "\\xc3"]),
+        ("日é", 5, [ExplainedNode(None, "", 0, 0.0, "日é。", 0.0)], [Cell("日", 2), Cell("é", 1)], ["。"]),
+        (
+            "\u202ea",
+            4,
+            [ExplainedNode(None, "", 0, 0.0, "\u202ea\x1b", 0.0)],
+            [Cell("\\u202e", 6), Cell("a", 1)],
+            ["␛"],
+        ),
+    ],
+    ids=["no crossing", "nothing healed", "divided character", "whole characters", "control characters"],
+)
+def test_the_healed_bytes_are_shown_by_characters_where_no_token_divides_them(
+    prefix: str, num_healed_bytes: int, nodes: list[ExplainedNode], cells: list[Cell], next_tokens: list[str]
+) -> None:
+    picture = _draw(prefix, num_healed_bytes, *nodes)
+    assert list(picture.cells) == cells
+    assert [path.next_token for path in picture.paths] == next_tokens
 
 
-def test_a_character_that_tokens_divide_is_shown_as_its_bytes() -> None:
-    picture = _draw(
-        "é",
-        2,
-        ExplainedNode(None, "", 0, math.log(0.9), "é!", math.log(0.9)),
-        ExplainedNode(0, "\\xc3", 1, math.log(0.1), "\\xa9\\xc3", math.log(0.1)),
-        chosen=("é!",),
-    )
-    assert picture.cells == (Cell("\\xc3", 4), Cell("\\xa9", 4))
-    assert [path.next_token for path in picture.paths] == ["!", "\\xc3"]
-
-
-def test_a_character_that_no_token_divides_is_one_cell() -> None:
-    picture = _draw("日é", 5, ExplainedNode(None, "", 0, 0.0, "日é。", 0.0), chosen=("日é。",))
-    assert picture.cells == (Cell("日", 2), Cell("é", 1))
-    assert [path.next_token for path in picture.paths] == ["。"]
-
-
-def test_control_and_bidirectional_characters_are_marks() -> None:
-    picture = _draw("\u202ea", 4, ExplainedNode(None, "", 0, 0.0, "\u202ea\x1b", 0.0))
-    assert picture.cells == (Cell("\\u202e", 6), Cell("a", 1))
-    assert picture.paths[0].next_token == "␛"
-    assert picture.typed == "\\u202ea"
-
-
-def test_only_the_end_of_a_long_line_is_typed() -> None:
-    assert _draw("x" * 30, 0, ExplainedNode(None, "", 0, 0.0, "y", 0.0)).typed == "…" + "x" * 14
+@pytest.mark.parametrize(("prefix", "typed"), [("x" * 30, "…" + "x" * 14), ("\u202ea", "\\u202ea")])
+def test_the_end_of_the_line_is_typed_in_printable_form(prefix: str, typed: str) -> None:
+    assert _draw(prefix, 0, ExplainedNode(None, "", 0, 0.0, "y", 0.0)).typed == typed
 
 
 def test_an_answer_without_an_explanation_is_an_error() -> None:
