@@ -17,11 +17,20 @@ from inference.model.language_model import CrossingScores, Part, SampleRequest, 
 from inference.model.pytorch.loader import load_torch_runner
 from inference.protocol.completion import CompletionRequest
 from tests.inference.conftest import MakeModel
-from tests.support.samplers import SAMPLERS, AnySampler, build_rows, build_sampler
-from tests.support.toys import KINDS, ToyTokenizer, build_prompts, texts, toy_tokenizer
+from tests.support.samplers import (
+    GREEDY,
+    SAMPLERS,
+    AnySampler,
+    both_samplers,
+    build_rows,
+    build_sampler,
+    find_log_probs,
+    may_follow,
+)
+from tests.support.toys import END, KINDS, ToyTokenizer, build_prompts, texts, toy_tokenizer
 
-_GREEDY = Sampling(temperature=0.0, top_p=1.0)
 _EXACT = Sampling(temperature=1.0, top_p=1.0)
+_ANY = Crossing(None, b"", Rule.EXTEND)
 _PREFIXES = (
     "class Node:\n    def next(self) -> Nod",
     "x = text.expandt",
@@ -42,28 +51,11 @@ class _Member:
     log_prob: float
 
 
-both_samplers = pytest.mark.parametrize("name", SAMPLERS)
-
-
-def _may_follow(toy: ToyTokenizer, token_id: int, crossing: Crossing) -> bool:
-    """Applies the rules to one token."""
-    token = toy.vocabulary.token_bytes[token_id]
-    if not crossing.remaining_bytes:
-        return bool(token) or token_id in toy.vocabulary.special_ids
-    if crossing.rule is Rule.CROSS:
-        return token.startswith(crossing.remaining_bytes) and token != crossing.remaining_bytes
-    begins = bool(token) and crossing.remaining_bytes.startswith(token) and crossing.rule is Rule.SPELL
-    return token.startswith(crossing.remaining_bytes) or begins
-
-
 def _score_all(
     toy: ToyTokenizer, tree: TokenTree, crossings: tuple[Crossing, ...], logits: torch.Tensor
 ) -> list[_Member]:
     """Returns every member of the covering, scored. `logits` are the rows of the tree."""
-    is_row_known = torch.tensor(
-        [_may_follow(toy, token_id, Crossing(None, b"", Rule.EXTEND)) for token_id in range(toy.num_rows)]
-    )
-    rows = torch.log_softmax(logits.double().masked_fill(~is_row_known, -torch.inf), dim=-1).tolist()
+    rows = find_log_probs(toy, logits).tolist()
     members = []
     for index, crossing in enumerate(crossings):
         path_log_prob, row = 0.0, 0
@@ -73,14 +65,17 @@ def _score_all(
         members += [
             _Member(index, token_id, path_log_prob + rows[row][token_id])
             for token_id in range(toy.num_rows)
-            if _may_follow(toy, token_id, crossing)
+            if may_follow(toy, token_id, crossing)
         ]
     return members
 
 
 def _random_logits(toy: ToyTokenizer, tree: TokenTree, seed: int) -> torch.Tensor:
+    """Padding rows are likelier than all tokens."""
     num_rows = 1 + len(tree.branch_ids)
-    return 3 * torch.randn(num_rows, toy.num_rows, generator=torch.Generator().manual_seed(seed))
+    logits = 3 * torch.randn(num_rows, toy.num_rows, generator=torch.Generator().manual_seed(seed))
+    logits[:, [token_id for token_id in range(toy.num_rows) if not may_follow(toy, token_id, _ANY)]] = 100.0
+    return logits
 
 
 def _covering(toy: ToyTokenizer, prefix: str) -> tuple[TokenTree, tuple[Crossing, ...]]:
@@ -92,7 +87,7 @@ def _choose(
     sampler: AnySampler,
     covering: tuple[TokenTree, tuple[Crossing, ...]],
     logits: torch.Tensor,
-    sampling: Sampling = _GREEDY,
+    sampling: Sampling = GREEDY,
     num_choices: int = 1,
     seed: int = 0,
 ) -> SampleResult:
@@ -104,7 +99,7 @@ def _build_request(
     sampler: AnySampler,
     covering: tuple[TokenTree, tuple[Crossing, ...]],
     logits: torch.Tensor,
-    sampling: Sampling = _GREEDY,
+    sampling: Sampling = GREEDY,
     num_choices: int = 1,
     seed: int = 0,
 ) -> SampleRequest:
@@ -122,9 +117,12 @@ def _assert_agrees(result: SampleResult, members: list[_Member], crossings: tupl
     """Checks masses, best members and the greedy choice against members that are scored one by one."""
     scores = _get_scores(result)
     for index in range(len(crossings)):
-        here = [member.log_prob for member in members if member.crossing == index]
-        assert scores.log_masses[index] == pytest.approx(torch.logsumexp(torch.tensor(here), 0).item(), abs=1e-3)
-        assert scores.best_log_probs[index] == pytest.approx(max(here), abs=1e-3)
+        here = [member for member in members if member.crossing == index]
+        log_probs = torch.tensor([member.log_prob for member in here])
+        best = max(here, key=lambda member: member.log_prob)
+        assert scores.log_masses[index] == pytest.approx(torch.logsumexp(log_probs, 0).item(), abs=1e-3)
+        assert scores.best_log_probs[index] == pytest.approx(best.log_prob, abs=1e-3)
+        assert scores.best_ids[index] == best.token_id
     best = max(members, key=lambda member: member.log_prob)
     [choice] = result.choices
     assert (crossings.index(choice.crossing), choice.token_id) == (best.crossing, best.token_id)
@@ -171,21 +169,29 @@ def test_the_exact_choice_equals_that_of_members_run_through_the_model_alone(
 
 @both_samplers
 @pytest.mark.parametrize("rule", Rule)
+@pytest.mark.parametrize(
+    ("scale", "end_shift", "allowed_shift"),
+    [(1.0, 0.0, 0.0), (0.0, 0.0, 0.0), (1.0, 50.0, 0.0), (1.0, 0.0, -60.0)],
+    ids=["random", "equal", "likely end", "rare"],
+)
 @given(data=st.data(), seed=st.integers(0, 1000))
 def test_under_every_rule_the_choice_is_the_best_allowed_token(
-    name: str, rule: Rule, data: st.DataObject, seed: int
+    name: str, rule: Rule, scale: float, end_shift: float, allowed_shift: float, data: st.DataObject, seed: int
 ) -> None:
+    """Of equally likely ones the smallest id. A difference of cumulative sums would lose the mass of rare ones."""
     toy = toy_tokenizer("qwen")
     token = data.draw(st.sampled_from([token for token in toy.vocabulary.token_bytes if token]))
-    crossings = (Crossing(None, token[: data.draw(st.integers(0, len(token)))], rule),)
+    crossing = Crossing(None, token[: data.draw(st.integers(0, len(token)))], rule)
     tree = TokenTree((1,))
-    logits = _random_logits(toy, tree, seed)
-    members = _score_all(toy, tree, crossings, logits)
+    logits = scale * _random_logits(toy, tree, seed)
+    logits[:, toy.vocabulary.special_tokens[END]] += end_shift
+    logits[:, [token_id for token_id in range(toy.num_rows) if may_follow(toy, token_id, crossing)]] += allowed_shift
+    members = _score_all(toy, tree, (crossing,), logits)
     assume(members)
 
-    result = _choose(build_sampler(name, toy), (tree, crossings), logits)
+    result = _choose(build_sampler(name, toy), (tree, (crossing,)), logits)
 
-    _assert_agrees(result, members, crossings)
+    _assert_agrees(result, members, (crossing,))
 
 
 @both_samplers
@@ -279,61 +285,22 @@ def test_the_same_seed_draws_the_same(name: str) -> None:
 
 
 @both_samplers
-def test_greedy_candidates_are_the_best_members_in_order(name: str) -> None:
-    toy = toy_tokenizer("qwen")
-    tree, crossings = _covering(toy, "x = tex")
-    logits = _random_logits(toy, tree, 0)
-    members = sorted(_score_all(toy, tree, crossings, logits), key=lambda member: -member.log_prob)
+@given(scale=st.sampled_from([0.0, 1.0]), num_choices=st.integers(2, 200), seed=st.integers(0, 1000), data=st.data())
+def test_greedy_candidates_are_the_most_likely_members_then_the_first(
+    name: str, scale: float, num_choices: int, seed: int, data: st.DataObject
+) -> None:
+    toy, tree = toy_tokenizer("qwen"), TokenTree((4,))
+    crossings = tuple(Crossing(None, remaining_bytes, Rule.SPELL) for remaining_bytes in (b"te", b"re"))
+    logits = scale * _random_logits(toy, tree, seed)
+    logits[:, data.draw(st.lists(st.integers(0, toy.num_rows - 1)))] = -torch.inf
+    members = [member for member in _score_all(toy, tree, crossings, logits) if member.log_prob > -math.inf]
+    members.sort(key=lambda member: -member.log_prob)
 
-    result = _choose(build_sampler(name, toy), (tree, crossings), logits, num_choices=5)
+    result = _choose(build_sampler(name, toy), (tree, crossings), logits, num_choices=num_choices)
 
     assert [(crossings.index(choice.crossing), choice.token_id) for choice in result.choices] == [
-        (member.crossing, member.token_id) for member in members[:5]
+        (member.crossing, member.token_id) for member in members[:num_choices]
     ]
-
-
-@both_samplers
-@pytest.mark.parametrize("rule", Rule)
-@pytest.mark.parametrize("remaining_bytes", [b"", b"t", b"te"])
-def test_of_equally_likely_tokens_the_smallest_id_is_chosen(name: str, rule: Rule, remaining_bytes: bytes) -> None:
-    toy = toy_tokenizer("qwen")
-    tree, crossing = TokenTree((4,)), Crossing(None, remaining_bytes, rule)
-    smallest = min(token_id for token_id in range(toy.num_rows) if _may_follow(toy, token_id, crossing))
-
-    result = _choose(build_sampler(name, toy), (tree, (crossing,)), torch.zeros(1, toy.num_rows))
-
-    assert [choice.token_id for choice in result.choices] == _get_scores(result).best_ids.tolist() == [smallest]
-
-
-@both_samplers
-def test_equally_likely_candidates_are_in_the_order_of_crossings_then_of_ids(name: str) -> None:
-    toy = toy_tokenizer("qwen")
-    crossings = tuple(Crossing(None, remaining_bytes, Rule.SPELL) for remaining_bytes in (b"te", b"re"))
-    expected = [
-        (crossing, token_id)
-        for crossing in crossings
-        for token_id in range(toy.num_rows)
-        if _may_follow(toy, token_id, crossing)
-    ]
-
-    logits = torch.zeros(1, toy.num_rows)
-    result = _choose(build_sampler(name, toy), (TokenTree((4,)), crossings), logits, num_choices=len(expected) + 3)
-
-    assert [(choice.crossing, choice.token_id) for choice in result.choices] == expected
-
-
-@both_samplers
-def test_tokens_without_probability_are_no_candidates(name: str) -> None:
-    toy = toy_tokenizer("qwen")
-    tree, crossing = TokenTree((4,)), Crossing(None, b"t", Rule.EXTEND)
-    allowed = [token_id for token_id in range(toy.num_rows) if _may_follow(toy, token_id, crossing)]
-    logits = _random_logits(toy, tree, 0)
-    logits[:, allowed[3:]] = -torch.inf
-
-    result = _choose(build_sampler(name, toy), (tree, (crossing,)), logits, num_choices=8)
-
-    assert len(allowed) > 8
-    assert {choice.token_id for choice in result.choices} == set(allowed[:3])
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64], ids=str)
@@ -358,7 +325,7 @@ def test_both_samplers_have_the_same_masses_and_choices(
 
 
 @both_samplers
-@pytest.mark.parametrize("sampling", [_GREEDY, _EXACT])
+@pytest.mark.parametrize("sampling", [GREEDY, _EXACT])
 def test_every_candidate_is_an_allowed_token_even_if_few_are_allowed(name: str, sampling: Sampling) -> None:
     toy = toy_tokenizer("qwen")
     remaining_bytes = max(toy.vocabulary.token_bytes, key=len)
@@ -368,53 +335,6 @@ def test_every_candidate_is_an_allowed_token_even_if_few_are_allowed(name: str, 
     result = _choose(sampler, (tree, crossings), _random_logits(toy, tree, 0), sampling, num_choices=8)
 
     assert {toy.vocabulary.token_bytes[choice.token_id] for choice in result.choices} == {remaining_bytes}
-
-
-@both_samplers
-@pytest.mark.parametrize("remaining_bytes", [b"", b"t"])
-def test_padding_rows_are_never_chosen_however_likely(name: str, remaining_bytes: bytes) -> None:
-    toy = toy_tokenizer("qwen")
-    tree, crossings = TokenTree((4,)), (Crossing(None, remaining_bytes, Rule.SPELL),)
-    logits = _random_logits(toy, tree, 0)
-    logits[:, -7:] = 100.0
-
-    result = _choose(build_sampler(name, toy), (tree, crossings), logits)
-
-    assert toy.vocabulary.token_bytes[result.choices[0].token_id].startswith(remaining_bytes)
-    assert _get_scores(result).log_masses[0] > -20
-
-
-@both_samplers
-def test_a_special_token_is_chosen_only_once_the_remaining_bytes_are_spelled(name: str) -> None:
-    toy = toy_tokenizer("qwen")
-    end_id = toy.vocabulary.special_tokens["<|endoftext|>"]
-    logits = _random_logits(toy, TokenTree((4,)), 0)
-    logits[:, end_id] = 50.0
-    sampler, tree = build_sampler(name, toy), TokenTree((4,))
-
-    chosen = [
-        _choose(sampler, (tree, (Crossing(None, remaining_bytes, rule),)), logits).choices[0].token_id == end_id
-        for remaining_bytes in (b"", b"t")
-        for rule in Rule
-    ]
-
-    assert chosen == [True] * 3 + [False] * 3
-
-
-@both_samplers
-def test_a_rare_prefix_keeps_its_mass(name: str) -> None:
-    """The allowed tokens have e^-60 of the mass, which a difference of cumulative sums would lose."""
-    toy = toy_tokenizer("qwen")
-    tree, crossings = TokenTree((4,)), (Crossing(None, b"tex", Rule.EXTEND),)
-    logits = _random_logits(toy, tree, 0)
-    lo, hi = toy.trie.find_interval(b"tex")
-    logits[:, toy.trie.order[lo:hi].tolist()] -= 60.0
-
-    result = _choose(build_sampler(name, toy), (tree, crossings), logits)
-
-    members = _score_all(toy, tree, crossings, logits)
-    assert members
-    _assert_agrees(result, members, crossings)
 
 
 @both_samplers
