@@ -143,7 +143,7 @@ class CanonicalStrings:
         """[257]: log probabilities of the next byte and of the end, over the members that continue in valid UTF-8."""
         masses = self.find_masses(data)
         for byte in range(256):
-            if not _can_be_text(data + bytes([byte])):
+            if not can_be_text(data + bytes([byte])):
                 masses[byte] = -np.inf
         if not is_text(data):
             masses[END] = -np.inf
@@ -210,7 +210,7 @@ def is_text(data: bytes) -> bool:
     return True
 
 
-def _can_be_text(data: bytes) -> bool:
+def can_be_text(data: bytes) -> bool:
     """True if up to three more bytes make it complete UTF-8."""
     if is_text(data):
         return True

@@ -1,5 +1,6 @@
-"""The paper's own examples, sampling, and the coverings as a caller sees them."""
+"""The paper's own examples, sampling, the coverings as a caller sees them, and contexts far longer than the window."""
 
+import tracemalloc
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
@@ -8,28 +9,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from inference.characters.model import CoveringSettings
+from inference.characters.model import CoveringSettings, cut_context
+from inference.characters.token_string import TokenString
 from inference.errors import InvalidRequestError
-from inference.protocol.characters import CoveringKind
+from inference.protocol.characters import MAX_CONTEXT_BYTES, CoveringKind
 from tests.support.character_oracles import EveryString, find_all_texts
 from tests.support.character_toys import (
     START,
     CorpusModel,
     RandomModel,
     SmallVocabulary,
-    TokenIds,
     ToyReader,
     find_start_ids,
     merge_by_hand,
     open_toy,
     random_models,
     small_vocabularies,
+    spell_out,
     train_on,
 )
-from tests.support.toys import ToyTokenizer, narrow_tokenizer, train, wrap
+from tests.support.toys import KINDS, ToyTokenizer, narrow_tokenizer, toy_tokenizer, train, wrap
 from trie_cache.vocabulary import Vocabulary
 
 _CANONICAL = CoveringSettings()
@@ -148,53 +150,40 @@ _VOCABULARY = SmallVocabulary(
 )
 _NUM_TOKENS = 4  # the start token and three more; then the text ends
 _SHORT = RandomModel(6, seed=5, sharpness=1.0, num_tokens_at_most=_NUM_TOKENS)
-_NUM_SAMPLES = {"by bytes": 250, "by tokens": 1500}
 
 
-@pytest.mark.parametrize("prefix", [b"", b"a", b"ab", b"abab"])
-def test_completion_by_tokens_agrees_with_rejection_sampling(prefix: bytes) -> None:
-    """The algorithm of the paper's section 3.4, compared with the rejection sampling that it must agree with."""
-    characters = _VOCABULARY.open_model(_SHORT)
-    state = characters.open(prefix, _ALL)
-    rng = np.random.default_rng(1)
-
-    completed = Counter(prefix + characters.complete(state, rng, 10) for _ in range(1500))
-
-    accepted = Counter(_sample_by_rejection(prefix, np.random.default_rng(2), 1500))
-    texts = sorted(completed | accepted)
-    ours, theirs = (np.array([counts[text] for text in texts]) for counts in (completed, accepted))
-    _assert_agree(ours, theirs, (ours + theirs) / 2, num_samples=2)
-
-
-@pytest.mark.parametrize("prefix", [b"", b"ab"])
-@pytest.mark.parametrize("method", ["by bytes", "by tokens"])
-def test_samples_follow_the_probabilities_of_the_texts(method: str, prefix: bytes) -> None:
+@pytest.mark.parametrize("prefix", [b"", b"a", b"ab", b"abb", b"abab"])
+@pytest.mark.parametrize(
+    ("method", "covering", "num_samples"),
+    [("by bytes", _ALL, 250), ("by tokens", _ALL, 1500), ("by tokens", _BEAM, 1500)],
+)
+def test_samples_follow_the_probabilities_of_the_texts(
+    method: str, covering: CoveringSettings, num_samples: int, prefix: bytes
+) -> None:
+    """The algorithm of the paper's section 3.4, and sampling byte by byte. All texts are known."""
     exact = find_all_texts(_SHORT, _VOCABULARY.trie, (START,), _NUM_TOKENS)
     exact = {text: probability for text, probability in exact.items() if text.startswith(prefix)}
     characters = _VOCABULARY.open_model(_SHORT)
-    state = characters.open(prefix, _ALL)
+    state = characters.open(prefix, covering)
     draw = characters.sample if method == "by bytes" else characters.complete
     rng = np.random.default_rng(3)
 
-    found = Counter(prefix + draw(state, rng, 50) for _ in range(_NUM_SAMPLES[method]))
+    found = Counter(prefix + draw(state, rng, 50) for _ in range(num_samples))
 
     assert set(found) <= set(exact)
-    expected = _NUM_SAMPLES[method] * np.array(list(exact.values())) / sum(exact.values())
-    _assert_agree(np.array([found[text] for text in exact]), expected, expected, num_samples=1)
+    expected = num_samples * np.array(list(exact.values())) / sum(exact.values())
+    _assert_follows(np.array([found[text] for text in exact]), expected)
 
 
-def _assert_agree(
-    ours: npt.NDArray[np.float64], theirs: npt.NDArray[np.float64], expected: npt.NDArray[np.float64], num_samples: int
-) -> None:
+def _assert_follows(found: npt.NDArray[np.float64], expected: npt.NDArray[np.float64]) -> None:
     """A chi-squared test, with rare texts combined. It rejects a correct sampler once in 10,000 times."""
     rare = expected < 10
-    gap = np.append((ours - theirs)[~rare], (ours - theirs)[rare].sum())
+    gap = np.append((found - expected)[~rare], (found - expected)[rare].sum())
     weight = np.append(expected[~rare], max(expected[rare].sum(), 1.0))
     freedom = len(gap) - 1
     assert freedom >= 5, "a test of nothing"
-    statistic = (gap**2 / weight).sum() / num_samples
     critical = freedom * (1 - 2 / (9 * freedom) + 3.719 * np.sqrt(2 / (9 * freedom))) ** 3  # Wilson and Hilferty
-    assert statistic < critical
+    assert (gap**2 / weight).sum() < critical
 
 
 def test_a_completion_continues_beyond_the_window_and_keeps_one_row() -> None:
@@ -210,16 +199,6 @@ def test_a_completion_continues_beyond_the_window_and_keeps_one_row() -> None:
 
         assert len(longest) > 3 * 16
         assert state.reader.most_rows_held == 1
-
-
-def test_completions_begin_exactly_at_the_end_of_the_states_text() -> None:
-    characters = _VOCABULARY.open_model(_SHORT)
-    texts = find_all_texts(_SHORT, _VOCABULARY.trie, (START,), _NUM_TOKENS)
-    rng = np.random.default_rng(4)
-    for prefix in (b"a", b"b", b"abb"):
-        for covering in (_ALL, _BEAM):
-            state = characters.open(prefix, covering)
-            assert all(prefix + characters.complete(state, rng, 10) in texts for _ in range(40))
 
 
 @pytest.mark.parametrize("covering", _EVERY_KIND, ids=list(CoveringKind))
@@ -273,22 +252,84 @@ def test_settings_out_of_range_are_refused(wrong: dict[str, Any], message: str) 
         CoveringSettings(CoveringKind.BEAM, **wrong)
 
 
-def _sample_by_rejection(prefix: bytes, rng: np.random.Generator, count: int) -> list[bytes]:
-    """`while True: sample a token string; if it begins with the prefix: accept`."""
-    accepted: list[bytes] = []
-    while len(accepted) < count:
-        text = _sample_text(rng)
-        if text.startswith(prefix):
-            accepted.append(text)
-    return accepted
+_MAX_TOKENS = 64
+_WORDS = ["as", "a1", "s", "'s", "\n", "1", "é", "as\n  ", "sas1"]
+_window_coverings = pytest.mark.parametrize(
+    "covering", [_CANONICAL, _SINGLE, CoveringSettings(CoveringKind.BEAM, width=2)], ids=lambda covering: covering.kind
+)
 
 
-def _sample_text(rng: np.random.Generator) -> bytes:
-    trie = _VOCABULARY.trie
-    ids: TokenIds = (START,)
-    while True:
-        probs = np.exp(_SHORT.find_log_probs(ids))
-        rank = int(rng.choice(len(probs), p=probs))
-        if rank == trie.num_tokens:
-            return b"".join(map(trie.spell, ids))
-        ids += (int(trie.order[rank]),)
+@_window_coverings
+@pytest.mark.parametrize("kind", ["qwen", "llama2"])
+def test_of_a_long_context_little_is_tokenized_and_nothing_stays_in_memory(
+    kind: str, covering: CoveringSettings
+) -> None:
+    toy = narrow_tokenizer(kind)
+    characters = open_toy(toy, RandomModel(toy.trie.num_tokens, num_tokens_seen=2), _MAX_TOKENS)
+    characters.open(b"as", covering)
+    line = b"as a1 's sas\n"
+    context = line * (MAX_CONTEXT_BYTES // len(line))
+    tracemalloc.start()
+
+    for number in range(4):
+        characters.open(context + b"%d" % number, covering)
+
+    num_bytes, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert num_bytes < 1_000_000
+    assert peak_bytes < 2 * len(context) + 200_000  # the context itself, and with a dummy prefix
+
+
+@_window_coverings
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=10)
+@given(words=st.lists(st.sampled_from(_WORDS), min_size=1, max_size=8), count=st.integers(1, 300))
+def test_cutting_a_context_first_gives_the_same_state(
+    kind: str, covering: CoveringSettings, words: list[str], count: int
+) -> None:
+    """Within the window nothing is cut. Beyond it, the remaining tokens are those of the whole context."""
+    toy = narrow_tokenizer(kind)
+    context = (
+        " ".join(["as", *words, ""]) * count
+    ).encode()  # with a letter, because blanks alone are one very long pre-token
+    model = RandomModel(toy.trie.num_tokens)
+
+    characters = open_toy(toy, model, _MAX_TOKENS)
+    root = TokenString(find_start_ids(toy))
+    root.log_mass = 0.0
+    whole = toy.encoder.find_dummy_prefix("").encode() + context
+
+    ours = characters.open(context, covering)
+
+    other = characters._build_covering(covering).open(ToyReader(model, _MAX_TOKENS), root, whole)
+    assert [spell_out(bundle.string) for bundle in ours.bundles] == [spell_out(each.string) for each in other.bundles]
+    np.testing.assert_allclose(ours.next_log_probs, other.next_log_probs, rtol=0, atol=1e-9)
+
+
+@given(words=st.lists(st.sampled_from([*_WORDS, "中文"]), max_size=60), max_bytes=st.integers(1, 60))
+def test_a_cut_keeps_at_least_the_requested_end_of_the_context(words: list[str], max_bytes: int) -> None:
+    context = "".join(words).encode()
+
+    kept = cut_context(context, max_bytes)
+
+    assert context.endswith(kept)
+    assert min(len(context), max_bytes) <= len(kept) <= max_bytes + max(max_bytes // 8, 3)
+    kept.decode()
+
+
+def test_a_cut_is_at_the_start_of_a_line_if_there_is_one() -> None:
+    assert cut_context(b"a" * 50 + b"\n" + b"b" * 84, 80) == b"b" * 84
+
+
+def test_refusing_a_long_word_takes_little_memory() -> None:
+    toy = toy_tokenizer("gpt2")
+    word = b"xqzj" * 2_000
+    characters = open_toy(toy, RandomModel(toy.trie.num_tokens), max_tokens=600)
+    tracemalloc.start()
+
+    with pytest.raises(InvalidRequestError, match="longer than the model's window"):
+        characters.open(word)
+
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 20_000_000

@@ -11,6 +11,7 @@ from inference.errors import InvalidRequestError
 from inference.protocol.characters import (
     END,
     Ask,
+    CharacterAnswer,
     CharacterRequest,
     CoveringKind,
     CoveringMember,
@@ -39,28 +40,31 @@ def test_the_next_byte_is_a_distribution_over_bytes_and_the_end(service: Charact
     assert (answer.probabilities[ord("l")], answer.probabilities[END]) == pytest.approx((0.75, 0.25))
 
 
-def test_members_are_texts_with_the_bytes_ahead(service: CharacterService) -> None:
-    answer = service.answer(CharacterRequest(b"Hel", num_members=5))
+@pytest.mark.parametrize("num_members", [1, 5])
+def test_members_are_texts_with_the_bytes_ahead(service: CharacterService, num_members: int) -> None:
+    answer = service.answer(CharacterRequest(b"Hel", num_members=num_members))
     assert isinstance(answer, NextByte)
-    assert answer.members == (
-        CoveringMember(("He", "llo"), "o", 0.75),
-        CoveringMember(("He", "l", "\\xc3"), "", 0.25),
-    )
+    members = (CoveringMember(("He", "llo"), "o", 0.75), CoveringMember(("He", "l", "\\xc3"), "", 0.25))
+    assert answer.members == members[:num_members]
 
 
-def test_only_the_requested_number_of_members_is_returned(service: CharacterService) -> None:
-    answer = service.answer(CharacterRequest(b"Hel", num_members=1))
-    assert isinstance(answer, NextByte)
-    assert [member.probability for member in answer.members] == [0.75]
+_IMPOSSIBLE = TextProbability(-math.inf, -math.inf, -math.inf, -math.inf)
 
 
-def test_surprisals_have_their_mean(service: CharacterService) -> None:
-    assert service.answer(CharacterRequest(b"\x01\x02", ask=Ask.SURPRISAL)) == Surprisals((1.0, 2.0), 1.5)
-
-
-def test_surprisal_is_infinite_from_an_impossible_byte_on(service: CharacterService) -> None:
-    answer = service.answer(CharacterRequest(b"\x01\x00\x01", ask=Ask.SURPRISAL))
-    assert answer == Surprisals((1.0, math.inf, math.inf), math.inf)
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        (CharacterRequest(b"\x01\x02", ask=Ask.SURPRISAL), Surprisals((1.0, 2.0), 1.5)),
+        (CharacterRequest(b"\x01\x00\x01", ask=Ask.SURPRISAL), Surprisals((1.0, math.inf, math.inf), math.inf)),
+        (CharacterRequest(b"\0", ask=Ask.PROBABILITY), _IMPOSSIBLE),
+        (CharacterRequest(b"def", b"abc", ask=Ask.GREEDY, max_bytes=4), Generated(b"fedc")),
+    ],
+    ids=["surprisals", "from an impossible byte on", "an impossible text", "greedy to its limit"],
+)
+def test_the_answer_is_what_the_model_says(
+    service: CharacterService, request_: CharacterRequest, answer: CharacterAnswer
+) -> None:
+    assert service.answer(request_) == answer
 
 
 def test_probabilities_are_base_two_logarithms(service: CharacterService) -> None:
@@ -75,20 +79,10 @@ def test_an_unknown_upper_bound_is_absent(service: CharacterService) -> None:
     assert answer.log2_at_most is None
 
 
-def test_an_impossible_text_has_a_probability_of_zero(service: CharacterService) -> None:
-    answer = service.answer(CharacterRequest(b"\0", ask=Ask.PROBABILITY))
-    assert answer == TextProbability(-math.inf, -math.inf, -math.inf, -math.inf)
-
-
 @pytest.mark.parametrize("ask", [Ask.SAMPLE, Ask.COMPLETE])
 def test_a_seed_repeats_a_sample(service: CharacterService, ask: Ask) -> None:
     answers = [service.answer(CharacterRequest(b"a", ask=ask, seed=seed)) for seed in (1, 1, 2)]
     assert answers[0] == answers[1] != answers[2]
-
-
-def test_greedy_continues_to_its_limit(service: CharacterService) -> None:
-    answer = service.answer(CharacterRequest(b"def", b"abc", ask=Ask.GREEDY, max_bytes=4))
-    assert answer == Generated(b"fedc")
 
 
 def test_a_growing_text_is_not_read_again(service: CharacterService, model: ScriptedCharacterModel) -> None:
