@@ -1,6 +1,5 @@
 """The container's file says nothing that the repository or tritonserver does not know. No container is built here."""
 
-import ast
 import re
 import subprocess
 import tomllib
@@ -128,18 +127,6 @@ def test_tritonserver_knows_each_argument(tmp_path: Path) -> None:
     arguments = {argument.partition("=")[0] for argument in read_command()[1:]}
     assert len(arguments) > 10
     assert arguments <= known
-
-
-def test_no_module_that_python_3_12_has_removed_is_imported() -> None:
-    removed = {"asynchat", "asyncore", "distutils", "imp", "smtpd"}
-    paths = [path for package in ("inference", "trie_cache") for path in (IMPORT_ROOT / package).rglob("*.py")]
-    trees = [ast.parse(path.read_text()) for path in (*paths, *(IMPORT_ROOT / "model_repository").rglob("*.py"))]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    imported |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
-
-    assert "numpy" in imported
-    assert {name.partition(".")[0] for name in imported}.isdisjoint(removed)
 
 
 def test_the_page_builds_and_runs_the_file_with_two_commands() -> None:

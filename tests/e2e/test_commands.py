@@ -42,11 +42,6 @@ def test_complete_prints_the_completion(real_server: RunningServer, source: Path
     assert _run(real_server, "complete", f"{source}:8").stdout == "e\n"
 
 
-def test_complete_names_a_missing_line(real_server: RunningServer, source: Path) -> None:
-    done = _run(real_server, "complete", f"{source}:99:1")
-    assert (done.returncode, done.stderr) == (1, f"midtoken: {source} has 9 lines; there is no line 99\n")
-
-
 def test_explain_shows_the_chosen_path_and_every_strategy(real_server: RunningServer, source: Path) -> None:
     page = _run(real_server, "explain", f"{source}:8").stdout
     assert "chosen       ·node" in page
@@ -122,10 +117,3 @@ def test_the_demo_is_right_more_often_with_healing(real_server: RunningServer) -
         next(line for line in lines if line.startswith(f"│ {side} ")) for side in ("healed", "unhealed")
     )
     assert int(healed.split()[3]) > int(unhealed.split()[3])
-
-
-def test_a_missing_server_is_named_in_the_error(source: Path) -> None:
-    command = [sys.executable, "-m", "midtoken", "complete", f"{source}:8", "--server", "127.0.0.1:9"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1
-    assert done.stderr.startswith("midtoken: no server answers at 127.0.0.1:9: Connection refused")

@@ -3,13 +3,11 @@
 The packages are links to those of this environment, and only those that the file installs; nothing is downloaded.
 """
 
-import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +22,9 @@ from inference.serving.endpoint import Endpoint, find_free_endpoint
 from inference.serving.triton_installation import build_environment, link_bundled_installation
 from tests.support.dockerfile import HOME, copy_files, read_command, read_environment
 from tests.support.installations import build_wheel, install_wheel
+from tests.support.servers import find_processes, wait_until
 
 pytestmark = pytest.mark.e2e
-
-_START_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +84,8 @@ def _build_arguments(home: Path, endpoint: Endpoint) -> list[str]:
 
 
 def _wait_until_ready(container: _Container, process: "subprocess.Popen[bytes]") -> None:
-    ends_at = time.monotonic() + _START_S
-    while container.check_health().returncode != 0:
-        assert process.poll() is None, container.log.read_text(errors="replace")[-3000:]
-        assert time.monotonic() < ends_at, container.log.read_text(errors="replace")[-3000:]
-        time.sleep(0.3)
+    wait_until(lambda: container.check_health().returncode == 0 or process.poll() is not None)
+    assert process.poll() is None, container.log.read_text(errors="replace")[-3000:]
 
 
 async def test_a_completion_comes_from_the_files_of_the_container(container: _Container) -> None:
@@ -116,11 +110,6 @@ def test_the_health_check_fails_when_the_process_of_a_model_has_ended(container:
 
 def _find_stub(container: _Container) -> int:
     """The process that runs the completion model of this server."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            words = path.read_bytes().split(b"\0")
-            if b"stub" in words[0] and any(
-                bytes(container.home / "model_repository" / "completion") in word for word in words
-            ):
-                return int(path.parent.name)
-    raise AssertionError("the completion model has no process")
+    commands = find_processes(container.home / "model_repository" / "completion")
+    (stub,) = (pid for pid, command in commands.items() if "stub" in command.partition(" ")[0])
+    return stub

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from inference.serving.client import Client
 from inference.serving.endpoint import ADDRESS, Endpoint
 from inference.serving.shared_server import ServerEntry
 from tests.support.other_user import NOBODY, can_other_user_listen
-from tests.support.servers import find_processes, make_scripted, run_server, wait_until
+from tests.support.servers import RunningServer, find_processes, make_scripted, run_server, wait_until
 
 pytestmark = [
     pytest.mark.e2e,
@@ -29,17 +28,9 @@ pytestmark = [
 _PASSWORD = "hunter2-hunter2"
 
 
-@dataclass(frozen=True, slots=True)
-class _Watched:
-    """A server that has completed a text which contains a password, and the folder with all its files."""
-
-    folder: Path
-    endpoint: Endpoint
-
-
 @pytest.fixture(scope="module")
-def server() -> Iterator[_Watched]:
-    """A server in a folder that everybody may enter, like many home folders."""
+def server() -> Iterator[RunningServer]:
+    """A server that completes texts with a password, in a folder that everybody may enter, like many home folders."""
     folder = Path(tempfile.mkdtemp(prefix="midtoken-test-"))
     folder.chmod(0o755)
     process = None
@@ -50,12 +41,14 @@ def server() -> Iterator[_Watched]:
         runtime_dir.mkdir(mode=0o700)  # as the specification of XDG_RUNTIME_DIR requires
         state_home.mkdir()
         places = {"XDG_RUNTIME_DIR": str(runtime_dir), "XDG_STATE_HOME": str(state_home)}
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, **places}, umask=0o022)
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, env={**os.environ, **places}, text=True, umask=0o022
+        )
         entry = ServerEntry.create(runtime_dir / "midtoken", EngineConfig(served.model_dir.resolve()))
         wait_until(lambda: entry.find() is not None or process.poll() is not None)
         endpoint = entry.find()
         assert endpoint is not None, "midtoken serve ended while starting"
-        yield _Watched(folder, endpoint)
+        yield RunningServer(process, endpoint, served, folder)
     finally:
         if process is not None:
             process.terminate()
@@ -63,34 +56,34 @@ def server() -> Iterator[_Watched]:
         shutil.rmtree(folder)
 
 
-async def test_other_users_cannot_read_source_text_in_shared_memory(server: _Watched) -> None:
+async def test_other_users_cannot_read_source_text_in_shared_memory(server: RunningServer) -> None:
     client = Client(server.endpoint.grpc_url)
     async for _ in client.stream(CompletionRequest(f"password = '{_PASSWORD}'\n" * 100)):
         pass
     await client.close()
-    regions = _find_regions(server)
+    regions = server.find_regions()
     # The secret is in the memory: the text, or the completion, which is the text reversed.
     secrets = (_PASSWORD.encode(), _PASSWORD[::-1].encode())
     assert any(secret in region.read_bytes() for region in regions for secret in secrets)
     assert [region for region in regions if _read_as_nobody(region) is not None] == []
 
 
-def test_other_users_cannot_read_logs_and_locks(server: _Watched) -> None:
-    kept = [path for name in ("runtime", "state") for path in (server.folder / name).rglob("*") if path.is_file()]
+def test_other_users_cannot_read_logs_and_locks(server: RunningServer) -> None:
+    kept = [path for name in ("runtime", "state") for path in (server.state_dir / name).rglob("*") if path.is_file()]
     assert {"tritonserver.log", "server.json"} <= {path.name for path in kept}
     installed = {path for path in kept if path.is_symlink()}  # links to the installed server
     assert [path for path in set(kept) - installed if _read_as_nobody(path) is not None] == []
 
 
-def test_the_visible_arguments_open_no_closed_api(server: _Watched) -> None:
-    pairs = {pair for pid in find_processes(server.folder) for pair in _find_headers(_read_command_as_nobody(pid))}
+def test_the_visible_arguments_open_no_closed_api(server: RunningServer) -> None:
+    pairs = {pair for pid in find_processes(server.state_dir) for pair in _find_headers(_read_command_as_nobody(pid))}
     assert pairs, "the arguments that close the APIs are not there"
     for name, value in [*pairs, *((name.strip(), value.strip()) for name, value in pairs)]:
         assert _ask_http(server.endpoint, name.encode() + b": " + value.encode()) != 200
         assert "READY" not in _ask_grpc(server.endpoint, f"triton-grpc-protocol-{name}".encode(), value.encode())
 
 
-def test_a_closed_api_exists_and_refuses_requests(server: _Watched) -> None:
+def test_a_closed_api_exists_and_refuses_requests(server: RunningServer) -> None:
     assert _ask_http(server.endpoint, b"a: b") == 403
     assert "This protocol is restricted" in _ask_grpc(server.endpoint, b"a", b"b")
 
@@ -107,13 +100,6 @@ def test_while_a_server_is_started_again_nobody_else_can_take_its_ports(tmp_path
 
         wait_until(is_started_again)
         assert not taken
-
-
-def _find_regions(server: _Watched) -> list[Path]:
-    """Returns the server's shared memory. The number after the namespace is the process id of its guard."""
-    owners = {str(pid) for pid in find_processes(server.folder)}
-    regions = Path("/dev/shm").glob("triton_python_backend_shm_region_midtoken_*")
-    return [path for path in regions if path.name.split("_")[7] in owners]
 
 
 def _read_as_nobody(path: Path) -> bytes | None:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -98,13 +97,3 @@ async def test_a_failed_start_says_why(tmp_path: Path) -> None:
     (served.repository / "completion" / "1" / "model.py").write_text("raise RuntimeError('no such model')")
     with pytest.raises(LaunchError, match="no such model"):
         await lease_server(served.entry(tmp_path / "state"), served.command(tmp_path / "state"), lambda _: None)
-
-
-def test_a_port_in_use_is_named_in_the_error(scripted_server: RunningServer, tmp_path: Path) -> None:
-    taken = scripted_server.endpoint
-    command = scripted_server.served.command(tmp_path)
-    command.remove("--free-ports")
-    ports = (f"--http-port={taken.http_port}", f"--grpc-port={taken.grpc_port}", f"--metrics-port={taken.metrics_port}")
-    result = subprocess.run([*command, *ports], capture_output=True, text=True, timeout=60, check=False)
-    assert result.returncode == 1
-    assert f"port {taken.http_port} on 127.0.0.1 cannot be used: Address already in use" in result.stderr

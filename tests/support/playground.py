@@ -93,10 +93,9 @@ class Page:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._act("screenshot", str(path))
 
-    def find_overflow(self, width: int) -> int:
+    def find_overflow(self, width: int) -> Any:
         """Returns by how many pixels the page is wider than a window of this width."""
-        overflow: int = self._act("overflow", str(width))
-        return overflow
+        return self._act("overflow", str(width))
 
     @property
     def ghost(self) -> Any:
@@ -104,33 +103,28 @@ class Page:
         return self._act("ghost")
 
     @property
-    def lines(self) -> list[str]:
+    def lines(self) -> Any:
         """The lines of the editor, with the ghost text."""
-        lines: list[str] = self._act("lines")
-        return lines
+        return self._act("lines")
 
     @property
-    def text(self) -> str:
+    def text(self) -> Any:
         """The text of the pictures."""
-        text: str = self._act("text")
-        return text
+        return self._act("text")
 
     @property
-    def tone(self) -> str:
+    def tone(self) -> Any:
         """How good the state is: good, busy or bad."""
-        tone: str = self._act("status")["tone"]
-        return tone
+        return self._act("status")["tone"]
 
     @property
-    def status(self) -> str:
-        text: str = self._act("status")["text"]
-        return text
+    def status(self) -> Any:
+        return self._act("status")["text"]
 
     @property
-    def problems(self) -> list[str]:
+    def problems(self) -> Any:
         """The errors that the browser has logged, and the requests that a page should not send."""
-        problems: list[str] = self._act("problems")
-        return problems
+        return self._act("problems")
 
     def wait_for_pictures(self) -> Any:
         """Waits until all about the newest text is shown, and returns it."""
