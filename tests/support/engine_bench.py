@@ -142,11 +142,11 @@ class ScriptedBench:
 
 
 def build_scripted_bench(
-    max_tokens: int = 512, kind: str = "qwen", clock: Clock | None = None, **settings: Any
+    max_tokens: int = 512, kind: str = "qwen", runs_together: bool = True, **settings: Any
 ) -> ScriptedBench:
     """Builds a ScriptedBench. `max_tokens` is the model's window."""
-    toy, clock = toy_tokenizer(kind), clock or Clock()
-    model = ScriptedModel(toy, max_tokens)
+    toy, clock = toy_tokenizer(kind), Clock()
+    model = ScriptedModel(toy, max_tokens, runs_together)
     engine = Engine(EngineConfig(Path("model"), **settings), model, build_prompts(toy), clock)
     return ScriptedBench(model, engine, clock)
 

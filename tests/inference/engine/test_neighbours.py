@@ -72,29 +72,24 @@ class _ScheduledModel(OnnxModel):
         return super().forward(parts)
 
 
-@dataclasses.dataclass
-class _Bench:
-    model: _ScheduledModel
-    engine: Engine
-
-
-@pytest.fixture(scope="module")
-def bench() -> Iterator[_Bench]:
-    """An engine with the default model on onnxruntime."""
+@pytest.fixture(scope="module", params=[False, True], ids=["one after the other", "together"])
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """An engine with the default model on onnxruntime, which steps its requests in one way or the other."""
     loaded = load_model(_CONFIG)
     assert isinstance(loaded.model, OnnxModel)
     model = _ScheduledModel(loaded.model._session, loaded.model.config, loaded.model._sampler)
+    model.runs_together = request.param  # the engine reads it once
     fill_in = find_fill_in(_CONFIG, loaded)
     with closing(Engine(_CONFIG, model, PromptBuilder(loaded.tokenizer, fill_in))) as engine:
-        yield _Bench(model, engine)
+        yield engine
 
 
 class _Trial:
     """One request, and others that come and go."""
 
-    def __init__(self, bench: _Bench, own: _Arrival, others: Sequence[_Arrival] = ()) -> None:
+    def __init__(self, engine: Engine, own: _Arrival, others: Sequence[_Arrival] = ()) -> None:
         self.had_company = False  # whether another request was begun while it was
-        self._bench = bench
+        self._engine = engine
         self._own = own
         self._sink = CollectingSink(self._look)
         self._submitted: list[CollectingSink] = []
@@ -102,7 +97,8 @@ class _Trial:
         self._waiting = sorted([own, *others], key=lambda arrival: arrival.moment)
         self._cancelled_at: list[tuple[int, CollectingSink]] = []
         self._outcome: _Outcome | None = None
-        bench.model.before_pass = self._begin_pass
+        assert isinstance(engine._parts.model, _ScheduledModel)
+        engine._parts.model.before_pass = self._begin_pass
 
     def run(self) -> _Outcome:
         """What the request gets. Those that wait for a pass that never comes are submitted when all others are done."""
@@ -119,10 +115,10 @@ class _Trial:
         self._submitted.append(sink)
         if arrival.cancelled_after is not None:
             self._cancelled_at.append((self._num_passes + arrival.cancelled_after, sink))
-        self._bench.engine.submit(arrival.request, sink)
+        self._engine.submit(arrival.request, sink)
 
     def _begin_pass(self) -> None:
-        begun = [job.sink is self._sink for job in self._bench.engine._scheduler if job.is_begun]
+        begun = [job.sink is self._sink for job in self._engine._scheduler if job.is_begun]
         self.had_company |= len(begun) > 1 and any(begun)
         while self._waiting and self._waiting[0].moment <= self._num_passes:
             self._submit(self._waiting.pop(0))
@@ -134,7 +130,7 @@ class _Trial:
     def _look(self) -> None:
         """Looks at the request's sequence before others can have it."""
         if self._sink.chunks[-1].is_last:
-            [job] = [job for job in self._bench.engine._scheduler if job.sink is self._sink]
+            [job] = [job for job in self._engine._scheduler if job.sink is self._sink]
             reasons = [(chunk.candidate, chunk.finish_reason) for chunk in self._sink.chunks if chunk.finish_reason]
             self._outcome = _Outcome(
                 self._sink.texts,
@@ -177,22 +173,20 @@ def _draw_neighbour(random: Random) -> _Arrival:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("runs_together", [False, True], ids=["one after the other", "together"])
-def test_a_request_gets_the_same_bits_among_any_neighbours_as_alone(bench: _Bench, runs_together: bool) -> None:
+def test_a_request_gets_the_same_bits_among_any_neighbours_as_alone(engine: Engine) -> None:
     """1,000 trials in a full run. Nothing is remembered of the request's tenant, which is a new one each time.
 
     The runner is served one request after the other; some give way to others before they end. In other trials all step
     together, as the engine does it with a runner that gains from company.
     """
-    bench.model.runs_together = runs_together
-    num_trials = (2 if runs_together else 10) * settings().max_examples
+    num_trials = (2 if engine._parts.model.runs_together else 10) * settings().max_examples
     num_with_company = 0
     for number in range(num_trials):
         random = Random(number)
         request, moment = _draw_request(random, "", ""), random.randrange(3)
         neighbours = [_draw_neighbour(random) for _ in range(random.randint(1, 3))]
-        alone = _Trial(bench, _Arrival(0, dataclasses.replace(request, tenant=f"alone {number}"))).run()
-        trial = _Trial(bench, _Arrival(moment, dataclasses.replace(request, tenant=f"among {number}")), neighbours)
+        alone = _Trial(engine, _Arrival(0, dataclasses.replace(request, tenant=f"alone {number}"))).run()
+        trial = _Trial(engine, _Arrival(moment, dataclasses.replace(request, tenant=f"among {number}")), neighbours)
 
         among = trial.run()
 
