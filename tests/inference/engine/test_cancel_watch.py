@@ -24,18 +24,10 @@ class _Request:
         return False
 
 
-def test_requests_are_asked_for_until_they_are_done_or_cannot_be_asked() -> None:
+def test_requests_are_asked_for_until_they_are_done_or_cannot_be_asked_and_those_after_a_pause_too() -> None:
     with closing(CancelWatch()) as watch:
-        requests = [_Request(1, is_broken=True), _Request(2), _Request(4)]
-        for request in requests:
-            watch.add(request)
-        for request in requests:
-            assert_soon(request.is_done)
-
-
-def test_a_request_that_comes_after_a_pause_is_asked_for() -> None:
-    with closing(CancelWatch()) as watch:
-        for _ in range(2):
-            request = _Request(1)
-            watch.add(request)
-            assert_soon(request.is_done)
+        for requests in ([_Request(1, is_broken=True), _Request(2), _Request(4)], [_Request(1)], [_Request(1)]):
+            for request in requests:
+                watch.add(request)
+            for request in requests:
+                assert_soon(request.is_done)

@@ -43,7 +43,6 @@ class SequenceMemories(RuleBasedStateMachine):
         self.memory = SequenceMemory(self.model.new_cache, _MAX_BYTES)
         self.in_use: list[tuple[str, TokenSequence, tuple[int, ...]]] = []
         self.read_by: dict[str, set[tuple[int, ...]]] = {}
-        self.was_given_back = False
 
     @rule(tenant=st.sampled_from("abc"), context_ids=st.sampled_from(_TEXTS), failure=st.integers(0, 5))
     def take(self, tenant: str, context_ids: tuple[int, ...], failure: int) -> None:
@@ -55,7 +54,6 @@ class SequenceMemories(RuleBasedStateMachine):
             return
         finally:
             self._fail_next(0)
-        self.was_given_back = False
         assert all(sequence is not other for _, other, _ in self.in_use)
         num_common = sequence.count_common(list(context_ids))
         assert any(num_common == 0 or text[:num_common] == context_ids[:num_common] for text in self._texts_of(tenant))
@@ -76,7 +74,6 @@ class SequenceMemories(RuleBasedStateMachine):
         _, sequence, _ = self.in_use.pop(data.draw(st.integers(0, len(self.in_use) - 1)))
         self.memory.give_back(sequence)
         assert self.memory.num_idle_bytes <= _MAX_BYTES
-        self.was_given_back = True
 
     @rule()
     def release(self) -> None:
@@ -128,55 +125,48 @@ def memory(model: ScriptedModel) -> SequenceMemory:
     return SequenceMemory(model.new_cache, 10**6)
 
 
-def _remember(memory: SequenceMemory, context_ids: tuple[int, ...], room: int | None = None) -> TokenSequence:
-    sequence = memory.take("a", context_ids, room or len(context_ids) + 4)
+def _remember(memory: SequenceMemory, context_ids: tuple[int, ...]) -> TokenSequence:
+    sequence = memory.take("a", context_ids, len(context_ids) + 4)
     _read(sequence, context_ids)
     memory.give_back(sequence)
     return sequence
 
 
 @pytest.mark.parametrize(
-    ("room", "tenant", "context_ids", "num_tokens", "is_same", "num_known"),
+    ("room", "tenant", "context_ids", "num_tokens", "is_same", "num_known", "is_idle"),
     [
-        pytest.param(24, "a", (*range(15), 99), 20, True, 20, id="taken and not copied"),
-        pytest.param(24, "b", tuple(range(20)), 20, False, 0, id="not another tenant's"),
-        pytest.param(24, "a", (*range(_NUM_SHARED - 1), 99), 24, False, 0, id="a few common tokens are worth no copy"),
-        pytest.param(24, "a", (*range(9), 99), 24, False, 9, id="copied if most would be lost"),
-        pytest.param(200, "a", tuple(range(20)), 99, False, 20, id="copied if it has more than twice the room"),
-        pytest.param(200, "a", tuple(range(20)), 100, True, 20, id="not if it has twice the room"),
+        pytest.param(200, "a", (*range(12), 99), 24, False, 12, False, id="copied if it is in use"),
+        pytest.param(24, "a", (*range(15), 99), 20, True, 20, True, id="taken and not copied"),
+        pytest.param(24, "b", tuple(range(20)), 20, False, 0, True, id="not another tenant's"),
+        pytest.param(
+            24, "a", (*range(_NUM_SHARED - 1), 99), 24, False, 0, True, id="a few common tokens are worth no copy"
+        ),
+        pytest.param(24, "a", (*range(9), 99), 24, False, 9, True, id="copied if most would be lost"),
+        pytest.param(200, "a", tuple(range(20)), 99, False, 20, True, id="copied if it has more than twice the room"),
+        pytest.param(200, "a", tuple(range(20)), 100, True, 20, True, id="not if it has twice the room"),
     ],
 )
-def test_an_idle_sequence_is_taken_if_the_next_request_begins_alike_and_needs_most_of_it(
+def test_a_sequence_is_taken_if_it_is_idle_and_the_next_request_begins_alike_and_needs_most_of_it(
     room: int,
     tenant: str,
     context_ids: tuple[int, ...],
     num_tokens: int,
     is_same: bool,
     num_known: int,
+    is_idle: bool,
     memory: SequenceMemory,
 ) -> None:
-    idle = _remember(memory, tuple(range(20)), room)
+    first = memory.take("a", tuple(range(20)), room)
+    _read(first, tuple(range(20)))
+    if is_idle:
+        memory.give_back(first)
 
     taken = memory.take(tenant, context_ids, num_tokens)
 
-    assert (taken is idle, taken.num_tokens) == (is_same, num_known)
-    assert idle.token_ids == list(range(20))
+    assert (taken is first, taken.num_tokens) == (is_same, num_known)
+    assert first.token_ids == list(range(20))
     assert taken.cache.capacity == (room if is_same else num_tokens)
     assert taken.fork().cache.capacity == max(num_tokens, num_known)  # for another candidate of the same request
-
-
-def test_a_sequence_in_use_is_copied_with_the_room_of_the_next_request_and_the_copy_is_independent(
-    memory: SequenceMemory,
-) -> None:
-    first = memory.take("a", tuple(range(20)), 200)
-    _read(first, tuple(range(20)))
-
-    second = memory.take("a", (*range(12), 99), 24)
-    assert (second.token_ids, second.cache.capacity) == (list(range(12)), 24)
-    _read(second, (*range(12), 99))
-
-    assert (first.token_ids, _held(first)) == (list(range(20)),) * 2
-    assert (second.token_ids, _held(second)) == ([*range(12), 99],) * 2
 
 
 def test_logits_are_dropped_before_sequences_even_of_the_only_one(model: ScriptedModel) -> None:
@@ -193,16 +183,21 @@ def test_logits_are_dropped_before_sequences_even_of_the_only_one(model: Scripte
     assert sequence.recall_rows(TokenTree(())) == [None]
 
 
-def test_the_sequences_that_were_used_longest_ago_are_dropped_first(model: ScriptedModel) -> None:
-    texts = [tuple(range(start, start + 20)) for start in (0, 100, 200)]
-    memory = SequenceMemory(model.new_cache, 2 * (8 * 24 + 5 * _ROW_BYTES))
-    first, second = (_remember(memory, text) for text in texts[:2])
+def test_of_those_used_longest_ago_the_logits_are_dropped_then_the_sequences_before_the_logits_of_the_last_four(
+    model: ScriptedModel,
+) -> None:
+    """The first of six sequences is used once more. They are seven rows of logits too many; two have three each."""
+    memory = SequenceMemory(model.new_cache, 6 * 8 * 24 + (6 * 5 - 7) * _ROW_BYTES)
+    texts = [tuple(range(start, start + 20)) for start in range(0, 600, 100)]
+    sequences = [_remember(memory, text) for text in texts[:-1]]
     memory.give_back(memory.take("a", texts[0], 24))
+    sequences.append(_remember(memory, texts[-1]))
 
-    third = _remember(memory, texts[2])
+    taken = [memory.take("a", text, 24) for text in texts]
 
-    assert [memory.take("a", text, 24) for text in (texts[0], texts[2])] == [first, third]
-    assert memory.take("a", texts[1], 24) is not second
+    assert [own is other for own, other in zip(taken, sequences, strict=True)] == [True, False, True, True, True, True]
+    has_logits = [sequence.recall_rows(TokenTree(())) != [None] for sequence in taken]
+    assert has_logits == [True, False, False, True, True, True]
 
 
 @pytest.mark.parametrize(("hook", "context_ids"), [("before_new_cache", (99,) * 9), ("before_fork", tuple(range(9)))])
