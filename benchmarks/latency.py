@@ -6,7 +6,6 @@ tokens.
 - cold: one token, for a text that was not read before. This reads the whole context.
 - again: the same request once more.
 - token: what each further token of the same completion costs, up to 32 of them.
-- first text, line: a single-line completion at other cursors, also not read before: its first text, and the whole.
 
 Healing is measured by itself too, with a vocabulary of 151,643 tokens and a text of 36,000 tokens: for keys whose text
 was seen one key ago, and for a text of which nothing is remembered.
@@ -35,13 +34,13 @@ from benchmarks.corpora.sized_files import find_sized_files
 from benchmarks.measures.report import Row, Value, find_mean, find_percentile, print_rows, write_report
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
-from inference.engine.sink import CompletionEngine, WaitingSink, complete
+from inference.engine.sink import CompletionEngine, complete
 from inference.healing.covering import build_covering
 from inference.healing.heal_memory import HealMemory
 from inference.healing.loaded_tokenizer import build_text_encoder
 from inference.healing.text_encoder import TextEncoder
 from inference.healing.tokenizer_file import read_tokenizer_file
-from inference.protocol.completion import Chunks, CompletionChunk, CompletionRequest, CompletionStats, Extent
+from inference.protocol.completion import Chunks, CompletionRequest, CompletionStats, Extent
 from models.training.corpus import iter_held_out
 from trie_cache.trie import Trie
 
@@ -49,7 +48,6 @@ _CONTEXTS = (16, 500, 1_000)
 _MAX_CONTEXT_TOKENS = 1_100  # whatever the model's folder names, and room for what is never cut
 _NUM_FURTHER = 32
 _MIN_FURTHER = 8  # a completion that ends earlier does not tell what a token costs
-_MAX_LINE_TOKENS = 64
 _CUT_CHARS = 8_000  # more than the longest context
 
 _HEALED_TOKENS = 36_000
@@ -73,30 +71,10 @@ class Cursor:
         return self.text[self.token_starts[-num_tokens] :]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A completion, and when it came."""
-
-    first_text_ms: float  # until the first chunk that has text; until the end if none has
-    total_ms: float
-    stats: CompletionStats
-
-
-class _TimedSink(WaitingSink):
-    """Also notes when the first text came."""
-
-    first_text_at: float | None = None
-
-    def send(self, chunk: CompletionChunk) -> None:
-        if self.first_text_at is None and chunk.text:
-            self.first_text_at = time.perf_counter()
-        super().send(chunk)
-
-
 def main() -> None:
     options = _parse_options()
     healing_rows, healing_figures = _measure_healing()
-    cursors = _draw_cursors(options.model, 2 * options.cursors, options.seed)
+    cursors = _draw_cursors(options.model, options.cursors, options.seed)
     config = EngineConfig(
         options.model.resolve(),
         num_threads=options.threads,
@@ -104,8 +82,8 @@ def main() -> None:
         max_context_tokens=_MAX_CONTEXT_TOKENS,
     )
     with closing(load_engine(config)) as engine:
-        _ask(engine, "a = b", 2, Extent.BLOCK)  # the first pass is slow
-        rows = [_measure(engine, num_context, cursors[::2], cursors[1::2]) for num_context in _CONTEXTS]
+        _ask(engine, "a = b", 2)  # the first pass is slow
+        rows = [_measure(engine, num_context, cursors) for num_context in _CONTEXTS]
     print_rows(f"Medians over {options.cursors} cursors", rows)
     figures = _build_figures(rows) | healing_figures | _measure_drafts(options)
     write_report("latency", [*rows, *healing_rows], figures)
@@ -113,7 +91,7 @@ def main() -> None:
 
 def _build_figures(rows: Sequence[Row]) -> dict[str, Value]:
     """The times by context."""
-    names = {"decode": "token ms", "prefill": "cold ms", "engine_first_text": "first text ms", "engine_line": "line ms"}
+    names = {"decode": "token ms", "prefill": "cold ms"}
     return {f"{figure}_ms_{row['context']}": row[name] for row in rows for figure, name in names.items()}
 
 
@@ -141,49 +119,38 @@ def _draw_cursors(model: Path, num_cursors: int, seed: int) -> list[Cursor]:
     return cursors[:num_cursors]
 
 
-def _measure(
-    engine: CompletionEngine, num_context: int, cursors: Sequence[Cursor], line_cursors: Sequence[Cursor]
-) -> Row:
+def _measure(engine: CompletionEngine, num_context: int, cursors: Sequence[Cursor]) -> Row:
     """The medians at contexts of one length."""
-    cold, again, further, lines = [], [], [], []
-    pairs = list(zip(cursors, line_cursors, strict=True))
-    for cursor, line_cursor in track(pairs, f"{num_context} tokens"):
+    cold, again, further = [], [], []
+    for cursor in track(cursors, f"{num_context} tokens"):
         prefix = cursor.find_prefix(num_context)
-        cold.append(_ask(engine, prefix, 1, Extent.BLOCK))
-        again.append(_ask(engine, prefix, 1, Extent.BLOCK))
-        further.append(_ask(engine, prefix, 1 + _NUM_FURTHER, Extent.BLOCK))
-        lines.append(_ask(engine, line_cursor.find_prefix(num_context), _MAX_LINE_TOKENS, Extent.SINGLE_LINE))
+        cold.append(_ask(engine, prefix, 1))
+        again.append(_ask(engine, prefix, 1))
+        further.append(_ask(engine, prefix, 1 + _NUM_FURTHER))
     return {
         "way": "engine",
         "context": num_context,
         "cold ms": find_percentile((each.total_ms for each in cold), 50),
         "again ms": find_percentile((each.total_ms for each in again), 50),
         "token ms": find_percentile(_find_ms_per_token(again, further), 50),
-        "first text ms": find_percentile((each.first_text_ms for each in lines), 50),
-        "line ms": find_percentile((each.total_ms for each in lines), 50),
-        "line tokens": find_mean(each.stats.num_tokens for each in lines),
-        "tokens/pass": find_mean(each.stats.num_tokens / each.stats.num_forwards for each in further),
-        "tokens read": find_mean(each.stats.num_context_tokens for each in cold),
+        "tokens/pass": find_mean(each.num_tokens / each.num_forwards for each in further),
+        "tokens read": find_mean(each.num_context_tokens for each in cold),
     }
 
 
-def _find_ms_per_token(again: Sequence[Answer], further: Sequence[Answer]) -> list[float]:
+def _find_ms_per_token(again: Sequence[CompletionStats], further: Sequence[CompletionStats]) -> list[float]:
     """What a further token costs, at each cursor where the completion goes on for long enough."""
     return [
-        (more.total_ms - one.total_ms) / (more.stats.num_tokens - one.stats.num_tokens)
+        (more.total_ms - one.total_ms) / (more.num_tokens - one.num_tokens)
         for one, more in zip(again, further, strict=True)
-        if more.stats.num_tokens - one.stats.num_tokens >= _MIN_FURTHER
+        if more.num_tokens - one.num_tokens >= _MIN_FURTHER
     ]
 
 
-def _ask(engine: CompletionEngine, prefix: str, max_tokens: int, extent: Extent) -> Answer:
-    """Asks for text that is sent as it is generated."""
-    sink = _TimedSink()
-    sent_at = time.perf_counter()
-    engine.submit(CompletionRequest(prefix, max_tokens=max_tokens, extent=extent, chunks=Chunks.TOKENS), sink)
-    _, stats = sink.wait()
-    ended_at = time.perf_counter()
-    return Answer(1e3 * ((sink.first_text_at or ended_at) - sent_at), 1e3 * (ended_at - sent_at), stats)
+def _ask(engine: CompletionEngine, prefix: str, max_tokens: int) -> CompletionStats:
+    """The statistics of a completion that is sent as it is generated."""
+    request = CompletionRequest(prefix, max_tokens=max_tokens, extent=Extent.BLOCK, chunks=Chunks.TOKENS)
+    return complete(engine, request)[1]
 
 
 def _measure_healing() -> tuple[list[Row], dict[str, Value]]:

@@ -12,13 +12,11 @@ phase ends are not counted.
 1. Capacity: editors in a closed loop. Each sends its next request when the last one is answered, and never cancels. The
    completed answers a second of all editors are the capacity. Those of one editor are shown beside it; other editors
    type other texts, so they are no measure of how it grows.
-2. At once: every editor sends one request at the same moment, `--rounds` times. `at_once_lost` counts those that are
-   not completed; `at_once_ratio` is the slowest first text relative to the median one, in the worst round.
-3. Open loop at 1, 1.3 and 3 times the capacity: all editors type at recorded times, scaled to that rate together,
+2. Open loop at 1, 1.3 and 3 times the capacity: all editors type at recorded times, scaled to that rate together,
    whatever the server does. `goodput_1`, `goodput_1_3` and `goodput_3` are the completed answers a second relative to
    the capacity. `least_share` is the least editor's number of completed answers relative to the mean of all editors,
    the lower one of 1.3 and 3 × capacity.
-4. Patient clients at 3 times the capacity. They name no document and cancel nothing, so that the queue of the server
+3. Patient clients at 3 times the capacity. They name no document and cancel nothing, so that the queue of the server
    fills up. `refused_ms_p99` is how long it then takes to be refused.
 
 All files are long enough to fill the prompt, so that no editor's requests are cheaper than another's.
@@ -26,11 +24,9 @@ All files are long enough to fill the prompt, so that no editor's requests are c
 
 import argparse
 import asyncio
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks.corpora.sent_requests import identify, iter_requests
@@ -49,19 +45,18 @@ _PATIENT_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """All phases: closed loops, the last one of all editors; rounds of all editors at once; open loops at 1,
-    1.3 and 3 times the capacity; and patient clients at 3 times the capacity.
+    """All phases: closed loops, the last one of all editors; open loops at 1, 1.3 and 3 times the capacity; and
+    patient clients at 3 times the capacity.
     """
 
     closed: Sequence[PhaseResult]
-    at_once: Sequence[PhaseResult]
     open: tuple[PhaseResult, PhaseResult, PhaseResult]
     patient: PhaseResult
 
     @property
     def phases(self) -> list[PhaseResult]:
         """All of them, in their order."""
-        return [*self.closed, *self.at_once, *self.open, self.patient]
+        return [*self.closed, *self.open, self.patient]
 
     @property
     def capacity_per_s(self) -> float:
@@ -81,14 +76,7 @@ class LoadResult:
             "num_refused": len(refused_ms),
             "refused_ms_p99": find_percentile(refused_ms, 99),
             "num_failed": sum(phase.count(Outcome.FAILED) for phase in self.phases),
-            "at_once_editors": len(self.at_once[0].by_editor),
-            "at_once_lost": sum(len(phase.by_editor) - phase.count(Outcome.COMPLETED) for phase in self.at_once),
-            "at_once_ratio": max(_find_slowest_ratio(phase) for phase in self.at_once),
         }
-
-
-def _find_slowest_ratio(phase: PhaseResult) -> float:
-    return max(phase.first_text_ms) / median(phase.first_text_ms) if phase.first_text_ms else math.inf
 
 
 def main() -> None:
@@ -109,7 +97,6 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--keys", type=int, default=600, help="recorded for each editor (default: %(default)s)")
     parser.add_argument("--closed-seconds", type=float, default=20.0, help="of each closed loop (default: %(default)s)")
     parser.add_argument("--open-seconds", type=float, default=40.0, help="of each open loop (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="of all editors at once (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()
 
@@ -128,13 +115,12 @@ async def _measure(options: argparse.Namespace, scripts: Sequence[Sequence[Timed
     async with run_triton(model) as endpoint, run_editors(endpoint.grpc_url, scripts) as editors:
         closed = [await editors.play_closed(number, options.closed_seconds) for number in (1, len(editors))]
         capacity_per_s = closed[-1].completed_per_s
-        at_once = [await editors.play_at_once(f"at once, {number}") for number in range(1, options.rounds + 1)]
         at_capacity, above, far_above = [
             await editors.play_open(f"{load:g} × capacity", load * capacity_per_s, options.open_seconds)
             for load in (1.0, 1.3, 3.0)
         ]
         patient = await editors.play_open("3 ×, patient", 3 * capacity_per_s, _PATIENT_SECONDS, is_patient=True)
-    return LoadResult(closed, at_once, (at_capacity, above, far_above), patient)
+    return LoadResult(closed, (at_capacity, above, far_above), patient)
 
 
 def _draw(result: LoadResult) -> "Figure":

@@ -23,7 +23,6 @@ from inference.serving.client import Client
 from lsp_server.backend import CompletionBackend
 
 _LEAD_S = 2.0  # until a phase begins, so that all editors begin at once, after the cancelled requests have ended
-_MAX_AT_ONCE_S = 60.0
 
 
 class Outcome(enum.StrEnum):
@@ -255,13 +254,6 @@ class LoadEditors:
         """All editors together send so many requests a second on average. Patient ones let all of them end."""
         gap_scale = len(self) / (keys_per_s * self._mean_gap_s)
         return await self._play(name, len(self), Phase(_find_start(), duration_s, gap_scale, is_patient=is_patient))
-
-    async def play_at_once(self, name: str) -> PhaseResult:
-        """All editors send one request at the same moment."""
-        phase = Phase(_find_start(), _MAX_AT_ONCE_S, gap_scale=None, max_requests=1)
-        result = await self._play(name, len(self), phase)
-        last_at = max((attempt.ended_at for attempt in result.attempts), default=phase.end_at)
-        return PhaseResult(name, last_at - phase.start_at, result.by_editor)
 
     async def _play(self, name: str, num_editors: int, phase: Phase) -> PhaseResult:
         playing = self._connections[:num_editors]
