@@ -24,9 +24,15 @@ from pathlib import Path
 import torch
 import transformers
 
-from benchmarks.corpora.tiny_config import MAX_TOKENS
 from benchmarks.corpora.tiny_folder import NUM_SPECIAL_TOKENS, write_folder, write_raw_folder
-from benchmarks.corpora.tiny_models import FAMILIES, TinyModel, build_config, list_other_folders, list_tiny_models
+from benchmarks.corpora.tiny_models import (
+    FAMILIES,
+    MAX_TOKENS,
+    TinyModel,
+    build_config,
+    list_other_folders,
+    list_tiny_models,
+)
 from benchmarks.measures.family_check import (
     TOLERANCE,
     FamilyResult,

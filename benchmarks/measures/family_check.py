@@ -12,8 +12,7 @@ from pathlib import Path
 import torch
 import transformers
 
-from benchmarks.corpora.tiny_config import MAX_TOKENS
-from benchmarks.corpora.tiny_models import PLAIN
+from benchmarks.corpora.tiny_models import MAX_TOKENS, PLAIN
 from benchmarks.measures.packed_passes import Answer, PackedPasses
 from benchmarks.measures.report import Outcome
 from inference.config import EngineConfig

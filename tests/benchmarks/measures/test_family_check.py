@@ -7,9 +7,8 @@ import pytest
 import torch
 import transformers
 
-from benchmarks.corpora.tiny_config import MAX_TOKENS
 from benchmarks.corpora.tiny_folder import write_folder
-from benchmarks.corpora.tiny_models import PLAIN, build_changes, build_config
+from benchmarks.corpora.tiny_models import MAX_TOKENS, PLAIN, build_changes, build_config
 from benchmarks.measures.family_check import (
     FamilyResult,
     build_family_row,
