@@ -1,6 +1,7 @@
 """Adds to a parser the arguments that name a server. Imports nothing slow: the language server starts with it."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 from inference.config import EngineConfig
@@ -59,6 +60,17 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="the folder for logs and locks (default: your own state folders)",
     )
+
+
+def number_from(lowest: int, highest: int) -> Callable[[str], int]:
+    """Returns the type of an argument that is a number in this range."""
+
+    def parse(text: str) -> int:
+        if not (text.isdecimal() and lowest <= int(text) <= highest):
+            raise argparse.ArgumentTypeError(f"must be a number from {lowest} to {highest}, not {text!r}")
+        return int(text)
+
+    return parse
 
 
 def build_connection_arguments(options: argparse.Namespace) -> list[str]:

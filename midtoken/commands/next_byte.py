@@ -24,7 +24,7 @@ from midtoken.input_text import (
     read_file,
     split_tail,
 )
-from midtoken.server_arguments import add_connection_arguments
+from midtoken.server_arguments import add_connection_arguments, number_from
 
 _BAR_CELLS = 24
 _NUM_CHARS_SHOWN = 60
@@ -38,7 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--at", metavar="FILE:LINE:COL", help="use the text before this cursor; lines and columns count from 1"
     )
-    parser.add_argument("--top", type=_parse_count, default=8, help="the rows of each table (default: %(default)s)")
+    parser.add_argument(
+        "--top", type=number_from(1, MAX_MEMBERS), default=8, help="the rows of each table (default: %(default)s)"
+    )
     parser.add_argument(
         "--json", action="store_true", help="print the probabilities of the 256 bytes and the end of text as JSON"
     )
@@ -71,12 +73,6 @@ def render(text: bytes, answer: NextByte, num_rows: int) -> Group:
         title = "The tokenizations that predict it, from the first token that may still change"
         parts += [Text(), Text(title, style="dim"), _render_members(answer.members)]
     return Group(*parts)
-
-
-def _parse_count(text: str) -> int:
-    if not (text.isdecimal() and 1 <= int(text) <= MAX_MEMBERS):
-        raise argparse.ArgumentTypeError(f"must be a number from 1 to {MAX_MEMBERS}, not {text!r}")
-    return int(text)
 
 
 def _read_piece(options: argparse.Namespace) -> TextPiece:

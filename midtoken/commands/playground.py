@@ -16,12 +16,14 @@ from midtoken.cli import run_until_signal
 from midtoken.connection import Connection
 from midtoken.installed import find_playground_page, require_packages
 from midtoken.server import ServerAddress, ServerArguments
-from midtoken.server_arguments import add_connection_arguments, build_connection_arguments
+from midtoken.server_arguments import add_connection_arguments, build_connection_arguments, number_from
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
-    parser.add_argument("--port", type=_parse_port, default=0, help="the port of the page (default: any free one)")
+    parser.add_argument(
+        "--port", type=number_from(0, 65_535), default=0, help="the port of the page (default: any free one)"
+    )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     add_connection_arguments(parser)
 
@@ -61,9 +63,3 @@ def _listen(port: int) -> socket.socket:
         return socket.create_server((ADDRESS, port))
     except OSError as error:
         raise LaunchError(f"cannot listen on {ADDRESS}:{port}: {error.strerror}") from None
-
-
-def _parse_port(text: str) -> int:
-    if not (text.isdecimal() and int(text) <= 65_535):
-        raise argparse.ArgumentTypeError(f"a port is a number from 0 (any free one) to 65535, not {text!r}")
-    return int(text)

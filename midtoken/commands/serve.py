@@ -14,7 +14,7 @@ from inference.serving.shared_server import Registration
 from inference.serving.supervisor import RestartPolicy, keep_running
 from midtoken.cli import run_until_signal
 from midtoken.server import ServerArguments
-from midtoken.server_arguments import add_server_arguments
+from midtoken.server_arguments import add_server_arguments, number_from
 
 _DEFAULT_POLICY = RestartPolicy()
 
@@ -22,15 +22,14 @@ _DEFAULT_POLICY = RestartPolicy()
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
     add_server_arguments(parser)
-    parser.add_argument(
-        "--http-port", type=_parse_port, metavar="PORT", default=8000, help="HTTP port (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--grpc-port", type=_parse_port, metavar="PORT", default=8001, help="gRPC port (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--metrics-port", type=_parse_port, metavar="PORT", default=8002, help="metrics port (default: %(default)s)"
-    )
+    for port, service in ((8000, "HTTP"), (8001, "gRPC"), (8002, "metrics")):
+        parser.add_argument(
+            f"--{service.lower()}-port",
+            type=number_from(1, 65_535),
+            metavar="PORT",
+            default=port,
+            help=f"{service} port (default: %(default)s)",
+        )
     parser.add_argument("--free-ports", action="store_true", help="use any free ports instead of these three")
     parser.add_argument(
         "--until-idle", type=float, metavar="SECONDS", help="exit when no client has been connected for this time"
@@ -87,12 +86,6 @@ async def _run(
 
 async def _start(options: ServerOptions) -> TritonServer:
     return await TritonServer.start(options, os.environ, _say)
-
-
-def _parse_port(text: str) -> int:
-    if not (text.isdecimal() and 1 <= int(text) <= 65_535):
-        raise argparse.ArgumentTypeError(f"a port is a number from 1 to 65535, not {text!r}")
-    return int(text)
 
 
 def _describe(endpoint: Endpoint) -> str:
