@@ -18,76 +18,48 @@ _FIND_PLUGIN = "lua io.stdout:write(pcall(require, 'midtoken') and 'found' or 'm
 _NOT_AS_EXPECTED = (AttributeError, KeyError, TypeError)  # for TOML with other things in it than Helix has
 
 
-class Programs:
-    """The programs on the path of an environment."""
-
-    def __init__(self, environment: Mapping[str, str], timeout_s: float = _TIMEOUT_S) -> None:
-        self._environment = dict(environment)
-        self._timeout_s = timeout_s
-
-    def find(self, name: str) -> str | None:
-        """Returns where a program is."""
-        return shutil.which(name, path=self._environment.get("PATH", ""))
-
-    def read_output(self, command: Sequence[str]) -> str | None:
-        """Returns what a command prints; None if it fails or takes too long."""
-        try:
-            done = subprocess.run(
-                command,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=self._timeout_s,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return done.stdout if done.returncode == 0 else None
-
-
 _EXTENSION = re.compile(r"(?m)^midtoken\.midtoken(?:@(\S+))?$")
 
 
-def check_editors(programs: Programs, environment: Mapping[str, str], folder: Path) -> Iterator[Check]:
+def check_editors(environment: Mapping[str, str], folder: Path) -> Iterator[Check]:
     """Checks each editor that is found. `folder`: the current one, where Helix may have settings of a project."""
+    find = partial(shutil.which, path=environment.get("PATH", ""))
     helix = partial(_check_helix, folders=[_find_helix_folder(environment), folder / ".helix"])
-    editors: dict[str, Callable[[Programs, str], Check]] = {
+    editors: dict[str, Callable[[Mapping[str, str], str], Check]] = {
         "nvim": _check_neovim,
         "code": _check_vscode,
         "code-server": _check_vscode,
-        "hx" if programs.find("hx") else "helix": helix,
+        "hx" if find("hx") else "helix": helix,
         "emacs": _check_emacs,
     }
-    found = {path: check for name, check in editors.items() if (path := programs.find(name)) is not None}
+    found = {path: check for name, check in editors.items() if (path := find(name)) is not None}
     for path, check in found.items():
-        yield check(programs, path)
+        yield check(environment, path)
     if not found:
         advice = "Put nvim, hx, code or code-server on the path if you use one of them."
         yield note("no editor that is known here is on the path", advice)
 
 
-def _check_emacs(programs: Programs, path: str) -> Check:
-    shown = _read_version(programs, path, r"GNU Emacs (\S+)")
+def _check_emacs(environment: Mapping[str, str], path: str) -> Check:
+    shown = _read_version(environment, path, r"GNU Emacs (\S+)")
     return good(f"Emacs {shown}: any LSP client can start `midtoken lsp`; its set-up is not checked")
 
 
-def _check_neovim(programs: Programs, path: str) -> Check:
-    shown = _read_version(programs, path, r"NVIM v(\S+)")
+def _check_neovim(environment: Mapping[str, str], path: str) -> Check:
+    shown = _read_version(environment, path, r"NVIM v(\S+)")
     numbers = tuple(int(number) for number in re.findall(r"\d+", shown)[:2])
     if numbers < _OLDEST_NEOVIM:
         return note(f"Neovim {shown}", "Ghost text needs Neovim 0.12 or newer, so please update it.")
-    answer = programs.read_output([path, "--headless", "-c", _FIND_PLUGIN, "-c", "qa!"])
+    answer = _read_output(environment, [path, "--headless", "-c", _FIND_PLUGIN, "-c", "qa!"])
     if answer is not None and answer.strip().endswith("found"):
         return good(f"Neovim {shown} with the plug-in; :checkhealth midtoken says more")
     missing = f"Add the plug-in to its configuration: {_GUIDE.format('neovim')}."
     return note(f"Neovim {shown} without the plug-in, or it is loaded later", missing)
 
 
-def _check_vscode(programs: Programs, path: str) -> Check:
-    shown = _read_version(programs, path, r"^(\d\S*)")
-    listed = programs.read_output([path, "--list-extensions", "--show-versions"])
+def _check_vscode(environment: Mapping[str, str], path: str) -> Check:
+    shown = _read_version(environment, path, r"^(\d\S*)")
+    listed = _read_output(environment, [path, "--list-extensions", "--show-versions"])
     name = f"VS Code {shown} ({Path(path).name})"
     if listed is None:
         return note(f"{name}: it does not list its extensions", f"Try `{Path(path).name} --list-extensions` yourself.")
@@ -98,8 +70,8 @@ def _check_vscode(programs: Programs, path: str) -> Check:
     return good(f"{name} with the extension {extension[1] or ''}".rstrip())
 
 
-def _check_helix(programs: Programs, path: str, folders: list[Path]) -> Check:
-    shown = _read_version(programs, path, r"helix (\S+)")
+def _check_helix(environment: Mapping[str, str], path: str, folders: list[Path]) -> Check:
+    shown = _read_version(environment, path, r"helix (\S+)")
     for file in (folder / "languages.toml" for folder in folders):
         try:
             languages = _find_languages(tomllib.loads(file.read_text(encoding="utf-8")))
@@ -130,6 +102,24 @@ def _find_helix_folder(environment: Mapping[str, str]) -> Path:
     return Path(home, "helix")
 
 
-def _read_version(programs: Programs, path: str, pattern: str) -> str:
-    found = re.search(pattern, programs.read_output([path, "--version"]) or "", re.MULTILINE)
+def _read_version(environment: Mapping[str, str], path: str, pattern: str) -> str:
+    found = re.search(pattern, _read_output(environment, [path, "--version"]) or "", re.MULTILINE)
     return found[1] if found else "of an unknown version"
+
+
+def _read_output(environment: Mapping[str, str], command: Sequence[str]) -> str | None:
+    """Returns what a command prints; None if it fails or takes too long."""
+    try:
+        done = subprocess.run(
+            command,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from midtoken.checks import Check, Mark, check_document, check_packages, check_python, check_server
-from midtoken.editor_checks import Programs, check_editors
+from midtoken.editor_checks import check_editors
 from midtoken.installed import DEFAULT_MODEL_LANGUAGES
 from midtoken.server_arguments import add_connection_arguments
 
@@ -51,7 +51,7 @@ async def _check_all(options: argparse.Namespace) -> AsyncIterator[Check]:
     with Console(stderr=True).status(_WAITING):
         async for check in check_server(options):
             yield check
-    for check in check_editors(Programs(os.environ), os.environ, Path.cwd()):
+    for check in check_editors(os.environ, Path.cwd()):
         yield check
     if options.file is not None:
         uses_default_model = options.model is None and options.server is None

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from midtoken.checks import Mark
-from midtoken.editor_checks import Programs, check_editors
+from midtoken.editor_checks import check_editors
 
 _HELIX_SETTINGS = """
 [language-server.ours]
@@ -32,8 +32,7 @@ def _make_program(folder: Path, name: str, outputs: Mapping[str, str], status: i
 
 def _check(folder: Path) -> list[tuple[Mark, str, str]]:
     environment = {"PATH": str(folder / "bin"), "HOME": str(folder)}
-    programs = Programs(environment, timeout_s=10.0)
-    return [(check.mark, check.what, check.advice) for check in check_editors(programs, environment, folder)]
+    return [(check.mark, check.what, check.advice) for check in check_editors(environment, folder)]
 
 
 def test_without_editors_there_is_one_note(tmp_path: Path) -> None:
