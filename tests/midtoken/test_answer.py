@@ -3,43 +3,20 @@ import math
 
 import pytest
 
-from inference.errors import OverloadedError
 from inference.protocol.characters import END
 from inference.protocol.completion import CompletionRequest, ExplainedNode
-from midtoken.answer import Answer, find_shares, rank_bytes, read_answer
+from midtoken.answer import find_shares, rank_bytes, read_answer
 from tests.support.lsp_fakes import FedBackend
-
-
-async def _start(backend: FedBackend) -> "asyncio.Task[Answer]":
-    task = asyncio.create_task(read_answer(backend.stream(CompletionRequest("return Nod"))))
-    while not backend.streams:
-        await asyncio.sleep(0)
-    return task
 
 
 async def test_the_texts_of_all_chunks_are_joined() -> None:
     backend = FedBackend()
-    task = await _start(backend)
+    task = asyncio.create_task(read_answer(backend.stream(CompletionRequest("return Nod"))))
+    await asyncio.sleep(0)
     backend.streams[0].feed("e")
     backend.streams[0].finish("()")
     answer = await task
     assert (answer.text, answer.last.is_last) == ("e()", True)
-
-
-async def test_cancelling_the_call_ends_the_stream() -> None:
-    backend = FedBackend()
-    task = await _start(backend)
-    task.cancel()
-    await asyncio.wait([task])
-    assert backend.streams[0].is_cancelled
-
-
-async def test_an_error_of_the_server_is_raised() -> None:
-    backend = FedBackend()
-    task = await _start(backend)
-    backend.streams[0].fail(OverloadedError("busy"))
-    with pytest.raises(OverloadedError):
-        await task
 
 
 @pytest.mark.parametrize(
