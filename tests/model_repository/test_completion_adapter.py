@@ -1,41 +1,25 @@
 """The completion adapter between a fake Triton and a scripted engine."""
 
-import importlib.util
-import json
-import re
-import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from inference import config
-from inference.config import EngineConfig
-from inference.errors import InvalidRequestError, MidtokenError, ModelError
+from inference.errors import InvalidRequestError, MidtokenError
 from inference.protocol import completion_arrays
 from inference.protocol.arrays import (
     HEARTBEAT,
     HEARTBEAT_ANSWER,
-    HEARTBEAT_ANSWER_TYPES,
-    HEARTBEAT_TYPES,
     Array,
     heartbeat_from_arrays,
 )
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
-from midtoken.installed import find_model_repository
+from tests.support.adapters import load_adapter
 from tests.support.fakes import ChunkSink, FakeRequest, FakeTriton
 from tests.support.servers import wait_until
 
-_FOLDER = find_model_repository() / "completion"
-_PARAMETERS = dict(
-    re.findall(
-        r'parameters \{ key: "(\w+)", value \{ string_value: "(.*)" \} \}', (_FOLDER / "config.pbtxt").read_text()
-    )
-)
-_TYPES = {"BYTES": "TYPE_STRING"}
 _LAST = CompletionChunk("x", finish_reason=FinishReason.END, stats=CompletionStats(num_tokens=1, num_hot_hits=3))
 
 
@@ -57,23 +41,8 @@ class _Engine:
         self.is_closed = True
 
 
-@pytest.fixture(autouse=True)
-def triton(monkeypatch: pytest.MonkeyPatch) -> FakeTriton:
-    fake = FakeTriton()
-    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", fake)  # exists only inside Triton's stub
-    return fake
-
-
 def _make_model(act: Callable[[CompletionRequest, ChunkSink], None]) -> Any:
-    spec = importlib.util.spec_from_file_location("completion_model", _FOLDER / "1" / "model.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    model = module.TritonPythonModel(lambda _: _Engine(act))
-    parameters = {name: {"string_value": value} for name, value in (_PARAMETERS | {"model_dir": "m"}).items()}
-    model.initialize({"model_config": json.dumps({"parameters": parameters})})
-    return model
+    return load_adapter("completion", lambda _: _Engine(act))
 
 
 def _execute(act: Callable[[CompletionRequest, ChunkSink], None], request: FakeRequest) -> list[Any]:
@@ -263,31 +232,3 @@ def test_finalize_closes_the_engine() -> None:
     model = _make_model(lambda *_: None)
     model.finalize()
     assert model._engine.is_closed
-
-
-def test_the_configuration_has_the_tensors_of_the_protocol() -> None:
-    text = (_FOLDER / "config.pbtxt").read_text()
-    inputs, outputs = text.split("output [")
-    row = r'name: "(\w+)", data_type: (\w+), dims: \[ (-?1) \](, optional: true)? \}'
-    assert re.findall(row, inputs) == [
-        (
-            name,
-            _TYPES.get(kind, f"TYPE_{kind}"),
-            "-1" if name == "stop" else "1",
-            "" if name == "prefix" else ", optional: true",
-        )
-        for name, (kind, _) in (completion_arrays.REQUEST_TYPES | HEARTBEAT_TYPES).items()
-    ]
-    assert re.findall(row, outputs) == [
-        (name, _TYPES.get(kind, f"TYPE_{kind}"), "1", "")
-        for name, (kind, _) in (HEARTBEAT_ANSWER_TYPES | completion_arrays.CHUNK_TYPES).items()
-    ]
-
-
-def test_the_configuration_has_the_default_settings() -> None:
-    assert config.config_from_strings(_PARAMETERS | {"model_dir": "m"}) == EngineConfig(Path("m"))
-
-
-def test_without_a_model_folder_the_error_says_where_to_give_it() -> None:
-    with pytest.raises(ModelError, match=r"model_dir is not set: give it in config\.pbtxt or as MIDTOKEN_MODEL_DIR"):
-        config.config_from_strings(_PARAMETERS)

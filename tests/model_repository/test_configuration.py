@@ -1,0 +1,52 @@
+"""The config.pbtxt of both models."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inference.config import EngineConfig, config_from_strings
+from inference.errors import ModelError
+from inference.protocol import characters, completion_arrays
+from inference.protocol.arrays import HEARTBEAT_ANSWER_TYPES, HEARTBEAT_TYPES
+from tests.support.adapters import find_parameters, read_configuration
+
+_ROW = r'name: "(\w+)", data_type: TYPE_(\w+), dims: \[ (-?\d+) \](, optional: true)? \}'
+
+
+@pytest.mark.parametrize(
+    ("name", "request_types", "answer_types", "dims"),
+    [
+        ("completion", completion_arrays.REQUEST_TYPES, completion_arrays.CHUNK_TYPES, {"stop": "-1"}),
+        (
+            "characters",
+            characters.REQUEST_TYPES,
+            characters.ANSWER_TYPES,
+            {"probabilities": "257", "surprisals": "-1", "generated_bytes": "-1"},
+        ),
+    ],
+    ids=["completion", "characters"],
+)
+def test_the_configuration_has_the_tensors_of_the_protocol(
+    name: str, request_types: dict[str, Any], answer_types: dict[str, Any], dims: dict[str, str]
+) -> None:
+    inputs, outputs = read_configuration(name).split("output [")
+    kinds = {"BYTES": "STRING"}
+    cases = ((inputs, request_types | HEARTBEAT_TYPES), (outputs, HEARTBEAT_ANSWER_TYPES | answer_types))
+    for text, types in cases:
+        is_optional = [text is inputs and each not in ("prefix", "text") for each in types]
+        assert re.findall(_ROW, text) == [
+            (each, kinds.get(kind, kind), dims.get(each, "1"), ", optional: true" if optional else "")
+            for (each, (kind, _)), optional in zip(types.items(), is_optional, strict=True)
+        ]
+
+
+@pytest.mark.parametrize("name", ["completion", "characters"])
+def test_the_configuration_has_the_default_settings(name: str) -> None:
+    assert config_from_strings(find_parameters(name) | {"model_dir": "m"}) == EngineConfig(Path("m"))
+
+
+def test_without_a_model_folder_the_error_says_where_to_give_it() -> None:
+    with pytest.raises(ModelError, match=r"model_dir is not set: give it in config\.pbtxt or as MIDTOKEN_MODEL_DIR"):
+        config_from_strings(find_parameters("completion"))
