@@ -56,14 +56,8 @@ class BeamCovering:
         totals = Totals(0.0, state.totals.log_dropped)  # probabilities are relative to the context
         return State(self, reader, state.bundles, state.open_texts, totals, unread=state.unread)
 
-    def walk(self, state: State, data: bytes) -> Iterator[State]:
-        """The states after each of the bytes. Raises InvalidRequestError if `enumerate` has too many strings."""
-        for index, byte in enumerate(data):
-            state = self._advance_by(state, byte, data[index + 1 : index + 1 + _NUM_BYTES_AHEAD])
-            yield state
-
-    def _advance_by(self, state: State, byte: int, following: bytes) -> State:
-        """The state after one more byte; `following`: the known bytes after it."""
+    def advance(self, state: State, byte: int, following: bytes) -> State:
+        """The state after one more byte. Raises InvalidRequestError if `enumerate` has too many strings."""
         log_prob = float(state.next_log_probs[byte])
         needed = [string for string in state.unread if string.get_log_mass() >= state.log_mass + log_prob]
         read_all(state.reader, needed)
@@ -76,7 +70,7 @@ class BeamCovering:
             likely = [self._spell(state.reader, kept[0])]
         drafted = state.drafted
         if any(string.log_probs is None for string in likely):
-            drafted = self._read_ahead(state.reader, likely, kept, following)
+            drafted = self._read_ahead(state.reader, likely, kept, following[:_NUM_BYTES_AHEAD])
         continuing = [bundle for bundle in kept if bundle.can_continue]
         new = continuing + [Bundle.open(self._trie, string) for string in likely]
         totals = state.totals.add(log_prob, log_dropped)

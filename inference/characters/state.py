@@ -23,6 +23,7 @@ from trie_cache.trie import Children, Interval, Trie
 
 END = 256  # the index of the end of the text, after the 256 bytes
 NUM_OUTCOMES = 257  # one more byte, or the end of the text
+MAX_BYTES_AT_ONCE = 64  # known bytes that a covering may read in one forward pass; each may need several rows
 
 
 class Bundle:
@@ -207,8 +208,11 @@ class Covering(Protocol):
         """The state after `root` and the context."""
         ...
 
-    def walk(self, state: "State", data: bytes) -> "Iterator[State]":
-        """The states after each of the bytes."""
+    def advance(self, state: "State", byte: int, following: bytes) -> "State":
+        """The state after one more byte. `following`: the known bytes after it, up to 63.
+
+        Raises InvalidRequestError if the covering does not support the text.
+        """
         ...
 
 
@@ -237,7 +241,10 @@ class State:
 
     def walk(self, data: bytes) -> "Iterator[State]":
         """The states after each of the bytes. Faster than one `advance` per byte, since the next bytes are known."""
-        return self.covering.walk(self, data)
+        state = self
+        for index, byte in enumerate(data):
+            state = self.covering.advance(state, byte, data[index + 1 : index + MAX_BYTES_AT_ONCE])
+            yield state
 
     @cached_property
     def next_log_probs(self) -> npt.NDArray[np.float64]:

@@ -23,13 +23,21 @@ from heapq import nlargest
 import numpy as np
 
 from inference.characters.open_paths import OpenPathsCache, find_possible, split_text
-from inference.characters.state import Bundle, OpenText, State, Totals, find_draft, narrow_all, sum_all
+from inference.characters.state import (
+    MAX_BYTES_AT_ONCE,
+    Bundle,
+    OpenText,
+    State,
+    Totals,
+    find_draft,
+    narrow_all,
+    sum_all,
+)
 from inference.characters.token_string import TokenReader, TokenString, read_all
 from inference.errors import InvalidRequestError
 from trie_cache.trie import Trie
 
 _MAX_OPEN_TEXTS = 64
-_MAX_BYTES_AT_ONCE = 64  # known bytes in one forward pass; each may need a row of the vocabulary's size
 _MAX_DRAFT_BYTES = 16  # some tokens are sixty dashes
 _TOO_LONG = "the text ends in a word or a run of blanks that is longer than the model's window"
 
@@ -69,15 +77,9 @@ class TextCovering:
         totals = Totals(0.0, -np.inf if self._is_nested else None)
         return self._open_at(reader, OpenText(base, context[open_paths.num_stable_bytes :]), totals, is_first=True)
 
-    def walk(self, state: State, data: bytes) -> Iterator[State]:
-        """The states after each of the bytes. Raises InvalidRequestError if they are not UTF-8."""
-        num_bytes = _num_bytes_at_once(state.reader)
-        for index, byte in enumerate(data):
-            state = self._advance_by(state, byte, data[index + 1 : index + num_bytes])
-            yield state
-
-    def _advance_by(self, state: State, byte: int, following: bytes) -> State:
-        """The state after one more byte; `following`: the known bytes after it."""
+    def advance(self, state: State, byte: int, following: bytes) -> State:
+        """The state after one more byte. Raises InvalidRequestError if the text is not UTF-8."""
+        following = following[: _num_bytes_at_once(state.reader) - 1]
         extensions = [self._extend(open_text.extend(byte)) for open_text in state.open_texts]
         if extensions[0].num_tokens > state.reader.max_tokens:
             state = self._move_window(state, extensions[0].num_tokens - state.open_texts[0].base.num_tokens)
@@ -179,18 +181,14 @@ class TextCovering:
         fresh = {string: None for extension in extensions for string in extension.strings if string not in existing}
         for extension in extensions:
             with contextlib.suppress(InvalidRequestError):  # a draft need not be UTF-8
-                for later in self._iter_extensions(extension.open_text, data):
+                later = extension
+                for byte in data:
+                    later = self._extend(later.open_text.extend(byte))
                     if later.num_tokens > reader.max_tokens:
                         break
                     fresh |= {string: None for string in later.strings if string not in existing}
         read_all(reader, fresh)
         return tuple(fresh)
-
-    def _iter_extensions(self, open_text: OpenText, data: bytes) -> Iterator[_Extension]:
-        for byte in data:
-            extension = self._extend(open_text.extend(byte))
-            open_text = extension.open_text
-            yield extension
 
     def _open_at(self, reader: TokenReader, open_text: OpenText, totals: Totals, is_first: bool = False) -> State:
         """The state after the open text, computed from the mass of its base alone.
@@ -248,4 +246,4 @@ class TextCovering:
 
 
 def _num_bytes_at_once(reader: TokenReader) -> int:
-    return min(_MAX_BYTES_AT_ONCE, reader.max_tokens // 4)
+    return min(MAX_BYTES_AT_ONCE, reader.max_tokens // 4)

@@ -222,19 +222,29 @@ def _find_size_obstacle(content: Mapping[str, Any]) -> str | None:
             continue
         if type(value) is not int or value < 1:
             return f"{name} in its config.json must be a positive whole number, not {_show(value)}"
-    if content["model_type"] != "llama" and "num_key_value_heads" not in content:
-        return "its config.json does not say num_key_value_heads"
-    num_heads, head_dim = content["num_attention_heads"], _find_head_dim(content)
-    if num_heads % (content.get("num_key_value_heads") or num_heads):
-        return "its num_attention_heads is not a multiple of num_key_value_heads"
-    if content.get("head_dim") is None and content["hidden_size"] % num_heads:
-        return "its hidden_size is not a multiple of num_attention_heads"
-    if head_dim % _HEAD_DIM_UNIT:
-        return f"its heads have {head_dim} numbers, which is not a multiple of {_HEAD_DIM_UNIT}"
-    epsilon = content.get("rms_norm_eps")
-    if not isinstance(epsilon, float) or not 0 < epsilon < 1:
-        return f"rms_norm_eps in its config.json must be a number between 0 and 1, not {_show(epsilon)}"
-    return None
+    num_heads, head_dim, epsilon = content["num_attention_heads"], _find_head_dim(content), content.get("rms_norm_eps")
+    return _find_first(
+        (
+            content["model_type"] != "llama" and "num_key_value_heads" not in content,
+            "its config.json does not say num_key_value_heads",
+        ),
+        (
+            num_heads % (content.get("num_key_value_heads") or num_heads) != 0,
+            "its num_attention_heads is not a multiple of num_key_value_heads",
+        ),
+        (
+            content.get("head_dim") is None and content["hidden_size"] % num_heads != 0,
+            "its hidden_size is not a multiple of num_attention_heads",
+        ),
+        (
+            head_dim % _HEAD_DIM_UNIT != 0,
+            f"its heads have {head_dim} numbers, which is not a multiple of {_HEAD_DIM_UNIT}",
+        ),
+        (
+            not isinstance(epsilon, float) or not 0 < epsilon < 1,
+            f"rms_norm_eps in its config.json must be a number between 0 and 1, not {_show(epsilon)}",
+        ),
+    )
 
 
 def _find_head_dim(content: Mapping[str, Any]) -> int:
@@ -255,16 +265,30 @@ def _find_switch_obstacle(content: Mapping[str, Any]) -> str | None:
 
 def _find_window(content: Mapping[str, Any]) -> str | None:
     """The window of attention, if there is one: it is not supported."""
-    layer_types = content.get("layer_types")
-    if layer_types is not None and layer_types != ["full_attention"] * content["num_hidden_layers"]:
-        return f"its layers have the types {_show(layer_types)}, and only full_attention runs without torch"
-    if content.get("use_sliding_window", False):
-        return "its attention has a sliding window (use_sliding_window), which does not run without torch"
-    if content["model_type"] == "mistral" and "sliding_window" not in content:
-        return "its config.json does not say whether its attention has a sliding window (sliding_window)"
-    if content.get("sliding_window") is not None and content["model_type"] != "qwen2":
-        return "its attention has a sliding window (sliding_window), which does not run without torch"
-    return None
+    family, layer_types = content["model_type"], content.get("layer_types")
+    return _find_first(
+        (
+            layer_types is not None and layer_types != ["full_attention"] * content["num_hidden_layers"],
+            f"its layers have the types {_show(layer_types)}, and only full_attention runs without torch",
+        ),
+        (
+            content.get("use_sliding_window", False),
+            "its attention has a sliding window (use_sliding_window), which does not run without torch",
+        ),
+        (
+            family == "mistral" and "sliding_window" not in content,
+            "its config.json does not say whether its attention has a sliding window (sliding_window)",
+        ),
+        (
+            content.get("sliding_window") is not None and family != "qwen2",
+            "its attention has a sliding window (sliding_window), which does not run without torch",
+        ),
+    )
+
+
+def _find_first(*refusals: tuple[bool, str]) -> str | None:
+    """The reason of the first refusal that holds."""
+    return next((reason for holds, reason in refusals if holds), None)
 
 
 def _show(value: object) -> str:
