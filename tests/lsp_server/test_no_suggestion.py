@@ -11,7 +11,7 @@ from lsp_server.errors import OutOfStepError, TooLargeError, UnexpectedError
 from lsp_server.no_suggestion import Reason, find_disturbance, is_paste, to_no_suggestion
 from lsp_server.settings import Settings
 from tests.support.lsp_editor import URI, wait_for
-from tests.support.lsp_in_process import run_in_process
+from tests.support.lsp_in_process import InProcess, run_in_process
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,9 @@ _NOTHING = types.InlineCompletionList(())
 
 async def test_another_language_than_the_models_is_said_once() -> None:
     async with run_in_process(languages=("python",)) as both:
-        await both.start()
         both.editor.language_id = "rust"
-        both.editor.open("fn main")
-        assert await both.editor.ask(0, 7) == _NOTHING
-        assert await both.editor.ask(0, 7) == _NOTHING
+        await both.start_with("fn main")
+        assert [await both.editor.ask(0, 7), await both.editor.ask(0, 7)] == [_NOTHING] * 2
         (report,) = both.editor.reports
         assert report[:3] == (URI, "off", "other_language")
         (message,) = both.editor.shown
@@ -55,8 +53,7 @@ async def test_another_language_than_the_models_is_said_once() -> None:
         both.editor.close()
         both.editor.open("fn other")
         await wait_for(lambda: len(both.editor.reports) == 2)
-        assert len(both.editor.shown) == 1
-        assert both.num_connects == 0
+        assert (len(both.editor.shown), both.num_connects) == (1, 0)
 
 
 async def test_the_setting_languages_decides_for_any_model() -> None:
@@ -75,58 +72,43 @@ async def test_the_setting_languages_decides_for_any_model() -> None:
         assert both.editor.reports[2][:3] == (URI, "ready", "ready")
 
 
-async def test_a_document_that_is_too_large_gets_no_suggestions_until_it_is_smaller() -> None:
-    async with run_in_process() as both:
-        await both.start()
-        both.editor.open("x" * (MAX_CHARS + 1))
-        assert await both.editor.ask(0, 1) == _NOTHING
-        assert both.editor.reports[0][:3] == (URI, "off", "too_large")
-        assert both.editor.shown == [
-            "midtoken: the document has more than 10 million characters, so it gets no suggestions"
-        ]
-        both.editor.edit(0, 0, "y")
-        both.editor.replace_all("x = ")
-        await wait_for(lambda: len(both.editor.reports) > 1)
-        assert both.editor.reports[1][:2] == (URI, "ready")
-        answer = both.editor.ask(0, 4)
-        await wait_for(lambda: both.backend.streams != [])
-        assert both.backend.streams[0].request.prefix == "x = "
-        both.backend.streams[0].finish("1")
-        assert await answer != _NOTHING
+async def test_a_document_that_is_too_large_gets_no_suggestions_until_it_is_smaller(both: InProcess) -> None:
+    await both.start_with("x" * (MAX_CHARS + 1))
+    assert await both.editor.ask(0, 1) == _NOTHING
+    assert both.editor.reports[0][:3] == (URI, "off", "too_large")
+    assert both.editor.shown == [
+        "midtoken: the document has more than 10 million characters, so it gets no suggestions"
+    ]
+    both.editor.edit(0, 0, "y")
+    both.editor.replace_all("x = ")
+    await wait_for(lambda: len(both.editor.reports) > 1)
+    assert both.editor.reports[1][:2] == (URI, "ready")
+    assert (await both.ask_and_finish(0, 4, "1")).items
+    assert both.backend.streams[0].request.prefix == "x = "
 
 
-async def test_a_document_that_grows_too_large_loses_its_suggestions() -> None:
-    async with run_in_process() as both:
-        await both.start()
-        both.editor.open("")
-        both.editor.edit(0, 0, "x" * (MAX_CHARS + 1))
-        await wait_for(lambda: both.editor.reports != [] and both.editor.reports[-1][1] == "off")
-        assert both.editor.reports[-1][2] == "too_large"
+async def test_a_document_that_grows_too_large_loses_its_suggestions(both: InProcess) -> None:
+    await both.start_with("")
+    both.editor.edit(0, 0, "x" * (MAX_CHARS + 1))
+    await wait_for(lambda: [report[1:3] for report in both.editor.reports][-1:] == [("off", "too_large")])
 
 
-async def test_each_request_without_a_suggestion_has_its_reason_in_the_log() -> None:
-    async with run_in_process() as both:
-        await both.start()
-        both.editor.open("value")
-        await both.editor.ask(0, 2)
-        answer = both.editor.ask(0, 5)
-        await wait_for(lambda: both.backend.streams != [])
-        both.backend.streams[0].finish("")
-        await answer
-        assert [line for line in both.editor.logged if "no suggestion" in line] == [
-            "no suggestion (inside_word)",
-            "no suggestion (nothing)",
-        ]
+async def test_each_request_without_a_suggestion_has_its_reason_in_the_log(both: InProcess) -> None:
+    await both.start_with("value")
+    await both.editor.ask(0, 2)
+    assert await both.ask_and_finish(0, 5, "") == _NOTHING
+    assert [line for line in both.editor.logged if "no suggestion" in line] == [
+        "no suggestion (inside_word)",
+        "no suggestion (nothing)",
+    ]
 
 
-async def test_who_asks_in_a_document_without_suggestions_is_told_why() -> None:
-    async with run_in_process() as both:
-        await both.start(options={"enabled": False})
-        both.editor.open("x")
-        await both.editor.ask(0, 1)
-        assert both.editor.shown == []
-        await both.editor.ask(0, 1, is_invoked=True)
-        assert both.editor.shown == ["midtoken: no suggestion: the setting enabled is false"]
+async def test_who_asks_in_a_document_without_suggestions_is_told_why(both: InProcess) -> None:
+    await both.start_with("x", options={"enabled": False})
+    await both.editor.ask(0, 1)
+    assert both.editor.shown == []
+    await both.editor.ask(0, 1, is_invoked=True)
+    assert both.editor.shown == ["midtoken: no suggestion: the setting enabled is false"]
 
 
 def _find(document: Document, line: int, character: int, offered: frozenset[str] = frozenset()) -> Reason | None:
@@ -148,17 +130,14 @@ def _insert(document: Document, line: int, character: int, *texts: str) -> None:
 
 def test_inside_a_word_that_was_not_edited_nothing_is_offered() -> None:
     document = _open("value")
-    assert _find(document, 0, 3) is Reason.INSIDE_WORD
-    assert _find(document, 0, 5) is None
-    assert _find(document, 0, 0) is None
+    assert [_find(document, 0, at) for at in (3, 5, 0)] == [Reason.INSIDE_WORD, None, None]
 
 
 def test_inside_a_word_that_is_being_edited_something_is_offered() -> None:
     document = _open("one\nvalue")
     _insert(document, 1, 2, "x")
-    assert _find(document, 1, 3) is None
-    assert _find(document, 1, 4) is Reason.INSIDE_WORD
-    assert _find(document, 0, 2) is Reason.INSIDE_WORD
+    found = [_find(document, *place) for place in ((1, 3), (1, 4), (0, 2))]
+    assert found == [None, Reason.INSIDE_WORD, Reason.INSIDE_WORD]
 
 
 def test_after_edits_at_several_places_any_of_them_may_be_the_cursors() -> None:
@@ -184,19 +163,15 @@ def test_pasted_text_is_no_reason_elsewhere() -> None:
 
 
 @pytest.mark.parametrize(
-    "inserted", ["f(x):\r\n    return x", "(x):\n    return x", "    return x\n    # and more than forty chars"]
+    "text",
+    [
+        *("f(x):\r\n    return x", "(x):\n    return x", "    return x\n    # and more than forty chars"),  # accepted
+        *("\n    ", "self.value = value", "()"),  # typed by the editor
+    ],
 )
-def test_an_accepted_suggestion_is_not_pasted_text(inserted: str) -> None:
-    document = _open("")
-    _insert(document, 0, 0, inserted)
-    line, before, _ = document.split_at(Position(9, 0))
-    offered = frozenset({"def f(x):\n    return x\n    # and more than forty chars"})
-    assert _find(document, line, len(before), offered) is None
-
-
-@pytest.mark.parametrize("text", ["\n    ", "self.value = value", "()"])
-def test_what_an_editor_types_is_not_pasted(text: str) -> None:
+def test_what_an_editor_types_and_an_accepted_suggestion_are_not_pasted(text: str) -> None:
     document = _open("")
     _insert(document, 0, 0, text)
     line, before, _ = document.split_at(Position(9, 0))
-    assert _find(document, line, len(before)) is None
+    offered = frozenset({"def f(x):\n    return x\n    # and more than forty chars"})
+    assert _find(document, line, len(before), offered) is None

@@ -1,7 +1,7 @@
 """The changes to pygls's behaviour."""
 
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,13 +10,7 @@ from lsprotocol import types
 from lsp_server.errors import EditorError
 from lsp_server.protocol import keep_text_out_of_logs
 from tests.support.lsp_editor import URI, build_capabilities, wait_for
-from tests.support.lsp_in_process import InProcess, run_in_process
-
-
-@pytest.fixture
-async def both() -> AsyncIterator[InProcess]:
-    async with run_in_process() as both:
-        yield both
+from tests.support.lsp_in_process import InProcess
 
 
 async def wait_for_text(both: InProcess, text: str) -> None:
