@@ -1,12 +1,9 @@
 """What the user sees at the cursor in an editor with inline completion."""
 
-import asyncio
-
 import pytest
 from lsprotocol.types import Position, Range
-from pygls.exceptions import JsonRpcRequestCancelled
 
-from tests.support.lsp_editor import StartEditor, WriteScript, build_capabilities, wait_for
+from tests.support.lsp_editor import StartEditor, WriteScript, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -19,28 +16,6 @@ async def test_the_rest_of_the_word_is_suggested_in_the_middle_of_a_token(
     editor.edit(3, 7, "Nod")
     item = await editor.ghost(3, 10)
     assert (item.insert_text, item.range) == ("Node", Range(Position(3, 7), Position(3, 10)))
-
-
-async def test_wide_characters_before_the_cursor_do_not_shift_the_suggestion(
-    start_editor: StartEditor, write_script: WriteScript
-) -> None:
-    script = write_script({"ends_with": '"😀" + Nod', "texts": ["e"]})
-    editor = await start_editor(script, build_capabilities("utf-8"))
-    editor.open('"😀" + N')
-    end = len('"😀" + N'.encode())
-    editor.edit(0, end, "od")
-    item = await editor.ghost(0, end + 2)
-    assert (item.insert_text, item.range) == ("Node", Range(Position(0, end - 1), Position(0, end + 2)))
-
-
-async def test_form_feeds_and_unicode_separators_do_not_shift_the_text(
-    start_editor: StartEditor, write_script: WriteScript
-) -> None:
-    script = write_script({"ends_with": "\x0cb\u2028c\x85\nNod", "texts": ["e"]})
-    editor = await start_editor(script)
-    editor.open("a\n\x0cb\u2028c\x85\nN")
-    editor.edit(2, 1, "od")
-    assert (await editor.ghost(2, 3)).insert_text == "Node"
 
 
 async def test_typing_the_suggested_text_starts_no_new_generation(
@@ -83,33 +58,3 @@ async def test_further_typing_supersedes_the_request_and_cancels_its_generation(
     assert (await editor.ghost(0, 2)).insert_text == "abc"
     assert await older is None  # null, so the editor keeps its ghost text
     assert script.count("cancelled") == 1
-
-
-async def test_a_request_that_the_editor_cancels_cancels_its_generation(
-    start_editor: StartEditor, write_script: WriteScript
-) -> None:
-    script = write_script({"ends_with": "a", "texts": ["never"], "delay_s": 60})
-    editor = await start_editor(script)
-    editor.open("a")
-    asking = editor.ask(0, 1)
-    await wait_for(lambda: script.count("started") == 1)
-    await asyncio.sleep(0)
-    editor.cancel_last_request()
-    with pytest.raises(JsonRpcRequestCancelled):
-        await asking
-    assert script.count("cancelled") == 1
-
-
-async def test_the_text_after_the_cursor_is_not_repeated(start_editor: StartEditor, write_script: WriteScript) -> None:
-    editor = await start_editor(write_script({"ends_with": "print(na", "texts": ["me)"]}))
-    editor.open("print(na)")
-    item = await editor.ghost(0, 8)
-    assert (item.insert_text, item.range) == ("me", Range(Position(0, 8), Position(0, 8)))
-
-
-async def test_crlf_line_ends_are_sent_as_lf(start_editor: StartEditor, write_script: WriteScript) -> None:
-    script = write_script()
-    editor = await start_editor(script)
-    editor.open("a\r\nb\r\nc")
-    await editor.ask(1, 1)
-    assert (script.events[0]["prefix"], script.events[0]["suffix"]) == ("a\nb", "\nc")

@@ -61,21 +61,6 @@ async def test_a_bad_setting_is_reported_and_the_others_are_used(
     assert editor.shown[1].startswith("midtoken: setting extent must be one of")
 
 
-async def test_an_impossible_edit_is_reported_once_and_reopening_recovers(
-    start_editor: StartEditor, write_script: WriteScript
-) -> None:
-    editor = await start_editor(write_script({"ends_with": "a", "texts": ["b"]}))
-    editor.open("a")
-    editor.edit(0, 1, "x", end=(0, 0))
-    for _ in range(3):
-        editor.edit(0, 0, "y")
-        assert await editor.ask(0, 1) is None
-    assert len(editor.shown) == 1
-    assert "opened again" in editor.shown[0]
-    editor.open("a")
-    assert (await editor.ghost(0, 1)).insert_text == "ab"
-
-
 async def test_the_log_of_the_process_contains_no_source_text(
     start_editor: StartEditor, write_script: WriteScript
 ) -> None:
