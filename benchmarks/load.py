@@ -25,11 +25,11 @@ All files are long enough to fill the prompt, so that no editor's requests are c
 import argparse
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.corpora.sent_requests import identify, iter_requests
+from benchmarks.corpora.sent_requests import iter_requests
 from benchmarks.corpora.typist import draw_typing
 from benchmarks.measures.load_editors import Outcome, PhaseResult, TimedRequest, run_editors
 from benchmarks.measures.report import find_percentile, print_rows, write_report
@@ -105,7 +105,7 @@ def _record(model: Path, num_keys: int, seed: int, editor: int) -> list[TimedReq
     """The requests of one editor."""
     session = draw_typing(model, num_keys, seed, _MIN_FILE_TOKENS)
     return [
-        TimedRequest(moment.key.gap_s, identify(request, f"editor {editor}", str(moment.key.document)))
+        TimedRequest(moment.key.gap_s, replace(request, tenant=f"editor {editor}", document=str(moment.key.document)))
         for moment, request in zip(session.iter_asking(), iter_requests(session), strict=True)
     ]
 

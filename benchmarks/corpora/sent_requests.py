@@ -1,8 +1,6 @@
 """The requests that the language server would send for a session, if it asked the server at each key."""
 
-import dataclasses
 from collections.abc import Iterator
-from typing import Any
 
 from lsprotocol.types import (
     Position,
@@ -45,13 +43,6 @@ def iter_requests(session: Session) -> Iterator[CompletionRequest]:
             extent=settings.extent,
             chunks=Chunks.LINES,
         )
-
-
-def identify(request: CompletionRequest, tenant: str, document: str) -> CompletionRequest:
-    """Says whose request it is, and for which document, to an engine that asks for that."""
-    known = {field.name for field in dataclasses.fields(request)}
-    identity: dict[str, Any] = {"tenant": tenant, "document": document}
-    return dataclasses.replace(request, **{name: value for name, value in identity.items() if name in known})
 
 
 def find_position(text: str, offset: int) -> Position:

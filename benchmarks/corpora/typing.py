@@ -3,7 +3,6 @@
 `benchmarks.corpora.typist` draws them from files that the default model was not trained on.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -93,8 +92,3 @@ class Session:
     def iter_asking(self) -> Iterator[Moment]:
         """Yields the moments at which the editor asks for a completion."""
         return (moment for moment in self.iter_moments() if moment.key.asks)
-
-    def find_shares(self) -> dict[KeyKind, float]:
-        """The share of each kind among the keys."""
-        counts = Counter(key.kind for key in self.keys)
-        return {kind: counts[kind] / len(self.keys) for kind in KeyKind}
