@@ -72,29 +72,20 @@ def _with_dummy_prefix(toy: ToyTokenizer, text: bytes) -> bytes:
 @kinds
 @_few
 @given(data=_data, text=_cut_bytes())
-def test_canonical_gives_each_byte_its_share_of_the_canonical_strings(
+def test_canonical_has_the_mass_of_the_canonical_strings_and_gives_each_byte_its_share(
     kind: str, data: st.DataObject, text: bytes
 ) -> None:
     toy = _draw_toy(data, kind)
     model = _draw_model(data, toy)
-    oracle = CanonicalStrings(toy, model, find_start_ids(toy))
+    oracle, whole = CanonicalStrings(toy, model, find_start_ids(toy)), _with_dummy_prefix(toy, text)
     characters = open_toy(toy, model)
 
-    for state in (characters.open(text, _CANONICAL), characters.open(b"", _CANONICAL).advance(text)):
-        _assert_close(state.next_log_probs, oracle.find_next(_with_dummy_prefix(toy, text)))
+    opened, advanced = characters.open(text, _CANONICAL), characters.open(b"", _CANONICAL).advance(text)
 
-
-@kinds
-@_few
-@given(data=_data, text=_cut_bytes())
-def test_canonical_has_the_mass_of_the_canonical_strings(kind: str, data: st.DataObject, text: bytes) -> None:
-    toy = _draw_toy(data, kind)
-    model = _draw_model(data, toy)
-
-    state = open_toy(toy, model).open(b"", _CANONICAL).advance(text)
-
-    masses = CanonicalStrings(toy, model, find_start_ids(toy)).find_masses(_with_dummy_prefix(toy, text))
-    _assert_close(state.log_mass, logsumexp(list(masses)))
+    expected = oracle.find_next(whole)
+    _assert_close(opened.next_log_probs, expected)
+    _assert_close(advanced.next_log_probs, expected)
+    _assert_close(advanced.log_mass, logsumexp(list(oracle.find_masses(whole))))
 
 
 @kinds

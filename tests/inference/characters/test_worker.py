@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,16 +13,6 @@ from inference.characters.worker import CharacterWorker
 from inference.errors import InvalidRequestError, ModelError, OverloadedError
 from inference.protocol.characters import CharacterAnswer, CharacterRequest, Generated
 from tests.support.answer_sink import AnswerSink, wait_until_soon
-
-
-class _Clock:
-    """A clock that changes only when the test sets it."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class _Service:
@@ -77,8 +68,9 @@ def service() -> _Service:
 
 
 @pytest.fixture
-def clock() -> _Clock:
-    return _Clock()
+def clock() -> SimpleNamespace:
+    """A clock that changes only when the test sets it."""
+    return SimpleNamespace(now=100.0)
 
 
 @pytest.fixture
@@ -90,8 +82,8 @@ def worker(service: _Service) -> Iterator[CharacterWorker]:
 
 
 @pytest.fixture
-def timed_worker(service: _Service, clock: _Clock) -> Iterator[CharacterWorker]:
-    worker = CharacterWorker(service.load, clock=clock)
+def timed_worker(service: _Service, clock: SimpleNamespace) -> Iterator[CharacterWorker]:
+    worker = CharacterWorker(service.load, clock=lambda: clock.now)
     yield worker
     service.release.set()
     worker.close()
@@ -121,7 +113,7 @@ def test_questions_are_answered_in_order_of_arrival(worker: CharacterWorker, ser
 
 
 def test_a_running_question_ends_at_its_deadline(
-    timed_worker: CharacterWorker, service: _Service, clock: _Clock
+    timed_worker: CharacterWorker, service: _Service, clock: SimpleNamespace
 ) -> None:
     sink = _submit(timed_worker, b"run", deadline_ms=500)
     assert service.has_passed.wait(30)
@@ -147,7 +139,7 @@ def test_a_waiting_question_that_is_cancelled_ends_at_once_and_never_starts(
 
 
 def test_a_waiting_question_ends_at_its_deadline_and_never_starts(
-    timed_worker: CharacterWorker, service: _Service, clock: _Clock
+    timed_worker: CharacterWorker, service: _Service, clock: SimpleNamespace
 ) -> None:
     running = _submit_running(timed_worker, service)
     waiting = _submit(timed_worker, b"next", deadline_ms=500)
@@ -245,7 +237,7 @@ def test_the_model_is_loaded_with_the_first_question_and_again_only_if_that_fail
     worker.close()
 
 
-def test_an_idle_worker_has_a_heartbeat_of_zero(timed_worker: CharacterWorker, clock: _Clock) -> None:
+def test_an_idle_worker_has_a_heartbeat_of_zero(timed_worker: CharacterWorker, clock: SimpleNamespace) -> None:
     clock.now += 60
     assert timed_worker.measure_heartbeat_ms() == 0
 
@@ -255,7 +247,7 @@ def test_an_idle_worker_has_a_heartbeat_of_zero(timed_worker: CharacterWorker, c
 
 
 def test_the_heartbeat_of_a_hung_forward_pass_grows(
-    timed_worker: CharacterWorker, service: _Service, clock: _Clock
+    timed_worker: CharacterWorker, service: _Service, clock: SimpleNamespace
 ) -> None:
     clock.now += 60  # idle until now
     _submit_running(timed_worker, service, b"hang")
@@ -266,7 +258,7 @@ def test_the_heartbeat_of_a_hung_forward_pass_grows(
 
 
 def test_the_heartbeat_of_a_long_question_that_makes_progress_stays_low(
-    timed_worker: CharacterWorker, service: _Service, clock: _Clock
+    timed_worker: CharacterWorker, service: _Service, clock: SimpleNamespace
 ) -> None:
     running = _submit_running(timed_worker, service)
     for _ in range(3):
@@ -275,7 +267,9 @@ def test_the_heartbeat_of_a_long_question_that_makes_progress_stays_low(
     running.cancelled = True
 
 
-def test_loading_the_model_counts_as_progress(timed_worker: CharacterWorker, service: _Service, clock: _Clock) -> None:
+def test_loading_the_model_counts_as_progress(
+    timed_worker: CharacterWorker, service: _Service, clock: SimpleNamespace
+) -> None:
     service.may_load.clear()
     first = _submit(timed_worker, b"hang")
     wait_until_soon(lambda: service.num_loads == 1)
