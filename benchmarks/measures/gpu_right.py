@@ -73,7 +73,7 @@ def walk_reference(loaded: LoadedModel[TorchModel], text: str, num_tokens: int) 
     prompts = PromptBuilder(loaded.tokenizer)
     prompt = prompts.build(CompletionRequest(text), loaded.model.runner.max_tokens - num_tokens)
     cache = loaded.model.runner.new_cache(len(prompt.context_ids) + num_tokens)
-    tree, crossings = prompt.covering.build_tree(prompt.context_ids), prompt.covering.crossings
+    tree, crossings = prompt.covering.tree.with_chain(prompt.context_ids), prompt.covering.crossings
     steps: list[RightStep] = []
     while len(steps) < num_tokens:
         logits = loaded.model.runner.forward([Part(cache, tree)])

@@ -136,7 +136,7 @@ def measure_tree(engine: RandomEngine) -> Figures:
     cache = _read_text(engine, prompts)
     covering = prompts.build(CompletionRequest(f"x = {_WORD}"), 64).covering
     decode = TokenTree((17,)), (Crossing(None, b"", Rule.EXTEND),)
-    kinds = {"decode": decode, "tree": (covering.build_tree((17,)), covering.crossings)}
+    kinds = {"decode": decode, "tree": (covering.tree.with_chain((17,)), covering.crossings)}
 
     def step(tree: TokenTree, crossings: tuple[Crossing, ...]) -> None:
         length = cache.num_tokens

@@ -109,7 +109,7 @@ def heal(tokenizer: LoadedTwice, typed: str) -> Healed:
     encoder, trie = tokenizer.loaded.encoder, tokenizer.loaded.trie
     point = find_heal_point(encoder, typed)
     covering = build_covering(encoder, trie, point)
-    tree = covering.build_tree((0,))
+    tree = covering.tree.with_chain((0,))
     paths = [tree.find_path(crossing.node) for crossing in covering.crossings]
     common_ids: tuple[int, ...] = covering.common_ids
     return Healed(

@@ -22,9 +22,7 @@ from inference.protocol.completion import CompletionRequest, FinishReason
 _log = logging.getLogger(__name__)
 
 _MAX_PREFILL_TOKENS = 1024  # of new contexts, in one step of many requests
-_WORK_PER_ROW = (
-    1 / 64
-)  # beside that of a pass. A row of a long pass takes more, but a jump in a file must not cost so much
+_WORK_PER_ROW = 1 / 64  # in passes. It costs more, but nobody is to lose their turn by one jump in a file
 
 
 class Engine:
@@ -144,7 +142,10 @@ class Engine:
                 self._predict_lateness(job, now)
 
     def _prepare_first(self) -> None:
-        """Sees to it that the first request in the order has a prompt: only this tells how much there is to prefill."""
+        """Sees to it that the first request in the order has a prompt: only this tells how much there is to prefill.
+
+        One whose prompt cannot be built is removed, so this ends.
+        """
         while (ordered := self._scheduler.sort()) and not ordered[0].is_prepared:
             self._prepare(ordered[0])
 
@@ -217,7 +218,7 @@ class Engine:
     def _fail(self, job: Job, error: Exception) -> None:
         self._remove(job)
         public = to_public_error(error, _log.error)
-        _fail(job.sink, public.with_traceback(None))  # which refers to the candidates, and so to the sequences
+        _fail_sink(job.sink, public.with_traceback(None))  # which refers to the candidates, and so to the sequences
 
     def _remove(self, job: Job) -> None:
         """Removes a request. Its first sequence is remembered, as far as it was forwarded."""
@@ -232,13 +233,13 @@ class Engine:
         with self._submit_lock:
             self._has_stopped = True
         for job in self._scheduler:
-            _fail(job.sink, error)
+            _fail_sink(job.sink, error)
         while not self._inbox.empty():
             if (queued := self._inbox.get()) is not None:
-                _fail(queued.sink, error)
+                _fail_sink(queued.sink, error)
 
 
-def _fail(sink: ChunkSink, error: MidtokenError) -> None:
+def _fail_sink(sink: ChunkSink, error: MidtokenError) -> None:
     try:
         sink.fail(error)
     except BaseException as raised:  # a sink that raises must not affect other requests

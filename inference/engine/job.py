@@ -38,6 +38,7 @@ from inference.protocol.completion import (
     Explanation,
     FinishReason,
 )
+from trie_cache.vocabulary import Vocabulary
 
 _PREFILL_TOKENS = 512  # of a context, in one step; limits the delay for other requests
 
@@ -51,6 +52,11 @@ class EngineParts:
     max_context_tokens: int
     clock: Callable[[], float]  # seconds
     drafter: Drafter | None = None  # None: no drafts
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The model's tokens."""
+        return self.prompts.tokenizer.vocabulary
 
 
 @dataclass(slots=True)
@@ -123,8 +129,8 @@ class Job:
 
     @property
     def is_finished(self) -> bool:
-        """True when every candidate has ended."""
-        return all(candidate.answer.finish_reason for candidate in self.candidates)
+        """True when every candidate has ended, once there are any."""
+        return bool(self.candidates) and all(candidate.answer.finish_reason for candidate in self.candidates)
 
     def is_late(self, now: float) -> bool:
         """True if its deadline has passed at that time."""
@@ -302,7 +308,7 @@ class Candidate:
 
     def take(self, choice: Choice) -> None:
         """Adds the path to the crossing and the token that was chosen there."""
-        vocabulary, tree = self.job.parts.prompts.tokenizer.vocabulary, self.tree
+        vocabulary, tree = self.job.parts.vocabulary, self.tree
         path = tuple(tree.branch_ids[branch] for branch in tree.find_path(choice.crossing.node))
         new_ids = (*self.sequence.append_known(path), choice.token_id)  # a path may lack its keys and values
         token_bytes = vocabulary.token_bytes
@@ -363,7 +369,7 @@ class Candidate:
         """How many of the tokens belong to the line, if the candidate ends there; else all."""
         if not isinstance(self.answer.limits.extent, LineRule):
             return len(token_ids)
-        token_bytes = self.job.parts.prompts.tokenizer.vocabulary.token_bytes
+        token_bytes = self.job.parts.vocabulary.token_bytes
         ends = (count for count, token_id in enumerate(token_ids, 1) if b"\n" in token_bytes[token_id])
         return next(ends, len(token_ids))
 

@@ -9,7 +9,6 @@ room. If they do not, the suffix is shortened first, if necessary to nothing. Th
 The start tokens and the healed bytes are never cut: a request whose healed bytes do not fit is refused.
 """
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -35,12 +34,16 @@ class Prompt:
 
     context_ids: tuple[int, ...]  # never empty
     covering: CoveringTree
-    tree: TokenTree  # that of the covering, with `context_ids` as its chain
     kept_ids: tuple[int, ...]  # the part of `context_ids` that comes from the text before the cursor
     healed: bytes
     num_healed_bytes: int  # without the dummy prefix, which was not typed
     num_spelling_tokens: int  # the most tokens that spell only healed bytes
     reads_suffix: bool = False  # whether `context_ids` has text after the cursor
+
+    @property
+    def tree(self) -> TokenTree:
+        """That of the covering, below the context."""
+        return self.covering.tree.with_chain(self.context_ids)
 
 
 class PromptBuilder:
@@ -60,8 +63,7 @@ class PromptBuilder:
         """
         prefix = _cut_front(request.prefix, max_tokens * _MAX_CHARS_PER_TOKEN)
         kept, healed, covering = self._heal(prefix, request)
-        tree = covering.build_tree(())
-        num_spelling = _count_spelling_tokens(covering.crossings, tree.find_depths())
+        num_spelling = _count_spelling_tokens(covering)
         room = max_tokens - len(self.tokenizer.start_ids) - max(num_spelling, min(_MIN_SPELLING_ROOM, max_tokens // 4))
         if room < 0:
             raise InvalidRequestError(
@@ -79,7 +81,6 @@ class PromptBuilder:
         return Prompt(
             context_ids,
             covering,
-            tree.with_chain(context_ids),
             kept,
             healed,
             num_healed_bytes,
@@ -116,12 +117,13 @@ class PromptBuilder:
         return self.fill_in.lay_out(kept, suffix_ids, healed, self.tokenizer.vocabulary.token_bytes, num_open)
 
 
-def _count_spelling_tokens(crossings: Iterable[Crossing], depths: Sequence[int]) -> int:
+def _count_spelling_tokens(covering: CoveringTree) -> int:
     """The most tokens that spell only healed bytes: those of a path, and those for its remaining bytes."""
+    depths = covering.tree.find_depths()
     return max(
         (
             (0 if crossing.node is None else depths[crossing.node]) + _count_spelling_tokens_at(crossing)
-            for crossing in crossings
+            for crossing in covering.crossings
         ),
         default=0,
     )

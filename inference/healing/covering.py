@@ -50,14 +50,10 @@ class Crossing:
 class CoveringTree:
     """The covering: branches below the kept tokens, and the nodes that the next token may follow."""
 
-    branches: TreeBuilder
+    tree: TokenTree  # without a chain: its branches stand below the last of the kept tokens
     crossings: tuple[Crossing, ...]
     common_ids: tuple[int, ...] = ()  # the tokens that all paths begin with: the last of the kept tokens
     num_common_bytes: int = 0  # the number of bytes that they spell, the first of the healed bytes
-
-    def build_tree(self, chain_ids: tuple[int, ...]) -> TokenTree:
-        """The token tree with the branches below `chain_ids`."""
-        return self.branches.build(chain_ids)
 
 
 def build_covering(encoder: TextEncoder, trie: Trie, heal_point: HealPoint) -> CoveringTree:
@@ -68,7 +64,7 @@ def build_covering(encoder: TextEncoder, trie: Trie, heal_point: HealPoint) -> C
     crossings: dict[Crossing, None] = {}
     for path, remaining_bytes in paths.items():
         crossings[Crossing(branches.add_path(path[len(common_ids) :]), remaining_bytes, Rule.CROSS)] = None
-    return CoveringTree(branches, tuple(crossings), common_ids, sum(map(len, map(trie.spell, common_ids))))
+    return CoveringTree(branches.build(()), tuple(crossings), common_ids, sum(map(len, map(trie.spell, common_ids))))
 
 
 def _find_common(trie: Trie, paths: Iterable[tuple[int, ...]], max_bytes: int) -> tuple[int, ...]:
@@ -122,4 +118,4 @@ def find_crossing_interval(trie: Trie, remaining_bytes: bytes) -> Interval:
 
 def build_root_covering(remaining_bytes: bytes, rule: Rule) -> CoveringTree:
     """A covering without branches: the next token follows the kept tokens directly, under `rule`."""
-    return CoveringTree(TreeBuilder(), (Crossing(None, remaining_bytes, rule),))
+    return CoveringTree(TokenTree(()), (Crossing(None, remaining_bytes, rule),))

@@ -112,7 +112,9 @@ class CompletionStats:
     total_ms: float = 0.0
     num_tokens: int = 0
     num_forwards: int = 0
-    num_healing_forwards: int = 0  # passes until all candidates have spelled the healed bytes; 1 with exact healing
+    num_healing_forwards: int = (
+        0  # passes until all candidates have spelled the healed bytes; at most 1 with exact healing
+    )
     num_context_tokens: int = 0
     num_tree_nodes: int = 0
     num_read_tokens: int = 0  # context tokens that were forwarded, and not remembered

@@ -35,7 +35,7 @@ def _plain_model(folder: Path) -> transformers.PreTrainedModel:
 def _complete_slowly(toy: ToyTokenizer, plain: transformers.PreTrainedModel, request: CompletionRequest) -> str:
     """The best token of the best path, from a plain pass of transformers for each; then its `generate`."""
     prompt = build_prompts(toy).build(request, 1024)
-    tree = prompt.covering.build_tree(prompt.context_ids)
+    tree = prompt.covering.tree.with_chain(prompt.context_ids)
     is_text = torch.tensor([bool(token) for token in toy.vocabulary.token_bytes])
     is_text[sorted(toy.vocabulary.special_ids)] = True
 

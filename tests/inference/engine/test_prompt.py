@@ -101,7 +101,7 @@ def _count_tokens_that_spell(toy: ToyTokenizer, data: bytes) -> int:
 
 def _count_spelling_slowly(toy: ToyTokenizer, covering: CoveringTree) -> int:
     """Returns the largest number of tokens that can spell only healed bytes: on a path, and for its remaining bytes."""
-    tree = covering.build_tree((0,))
+    tree = covering.tree.with_chain((0,))
     counts = [0]
     for crossing in covering.crossings:
         num_on_path = len(tree.find_path(crossing.node))

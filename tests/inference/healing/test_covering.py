@@ -54,7 +54,7 @@ def _find_member(toy: ToyTokenizer, point: HealPoint, ids: tuple[int, ...]) -> M
 
 
 def _iter_paths(covering: CoveringTree) -> Iterator[tuple[int, ...]]:
-    tree = covering.build_tree((0,))
+    tree = covering.tree.with_chain((0,))
     for crossing in covering.crossings:
         yield tuple(tree.branch_ids[branch] for branch in tree.find_path(crossing.node))
 
@@ -204,7 +204,7 @@ def test_a_word_that_its_next_letter_tokenizes_differently_is_covered() -> None:
 def test_a_root_covering_has_one_crossing_and_no_branches() -> None:
     covering = build_root_covering(b"ab", Rule.SPELL)
 
-    assert covering.build_tree((5,)).branch_ids == ()
+    assert covering.tree.with_chain((5,)).branch_ids == ()
     assert [(crossing.node, crossing.remaining_bytes, crossing.rule) for crossing in covering.crossings] == [
         (None, b"ab", Rule.SPELL)
     ]
@@ -219,7 +219,7 @@ def test_a_very_long_pre_token_has_a_small_covering_tree(kind: str, text: str) -
 
     for continuation in ("x", " x", "e", "=", "文a", ";if(e)"):
         assert _allows(toy, covering, _find_member(toy, point, toy.encode(text + continuation))), continuation
-    assert len(covering.build_tree((0,)).branch_ids) < 800
+    assert len(covering.tree.with_chain((0,)).branch_ids) < 800
 
 
 def test_a_pre_token_that_no_merge_makes_is_covered_as_one_token_and_as_its_parts() -> None:

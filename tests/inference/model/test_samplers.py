@@ -80,7 +80,7 @@ def _random_logits(toy: ToyTokenizer, tree: TokenTree, seed: int) -> torch.Tenso
 
 def _covering(toy: ToyTokenizer, prefix: str) -> tuple[TokenTree, tuple[Crossing, ...]]:
     prompt = build_prompts(toy).build(CompletionRequest(prefix), 256)
-    return prompt.covering.build_tree(prompt.context_ids), prompt.covering.crossings
+    return prompt.covering.tree.with_chain(prompt.context_ids), prompt.covering.crossings
 
 
 def _choose(
