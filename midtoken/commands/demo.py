@@ -48,10 +48,6 @@ class _Scene:
     row: int
     num_typed: int  # the typed characters of that line
 
-    @property
-    def remaining_text(self) -> str:
-        return self.lines[self.row][self.num_typed :]
-
 
 class _Side:
     """A language server with one open file, with or without healing, and its answers so far."""
@@ -107,7 +103,7 @@ class _Side:
         self.times_ms.append(1e3 * (time.perf_counter() - started_at))
         items = result.items if isinstance(result, types.InlineCompletionList) else result
         self.ghost = _find_text_after_cursor(items[0], scene.num_typed) if items else ""
-        self.num_right += _first_word(self.ghost) == _first_word(scene.remaining_text)
+        self.num_right += _first_word(self.ghost) == _first_word(scene.lines[scene.row][scene.num_typed :])
 
     async def close(self) -> None:
         """Ends the language server."""
@@ -170,7 +166,7 @@ async def _type_line(lines: tuple[str, ...], row: int, sides: list[_Side], live:
         for side in sides:  # one after the other: together, they would share the processor, and both would look slow
             await side.ask(scene)
         if live.console.is_terminal:
-            live.update(_render_scene(scene, sides), refresh=True)
+            live.update(Columns([_render_side(scene, side) for side in sides], padding=(0, 1)), refresh=True)
             await asyncio.sleep(1 / keys_per_second)
         else:
             answers = "   ".join(f"{side.title} {side.ghost!r} {side.times_ms[-1]:.0f} ms" for side in sides)
@@ -180,10 +176,6 @@ async def _type_line(lines: tuple[str, ...], row: int, sides: list[_Side], live:
 def _first_word(text: str) -> str:
     """Returns the word at the beginning of the text; empty if there is none."""
     return re.split(r"\W", text, maxsplit=1)[0]
-
-
-def _render_scene(scene: _Scene, sides: list[_Side]) -> Columns:
-    return Columns([_render_side(scene, side) for side in sides], padding=(0, 1))
 
 
 def _render_side(scene: _Scene, side: _Side) -> Panel:

@@ -3,12 +3,13 @@
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
 from inference.errors import ServerUnreachableError
 from inference.protocol.characters import CharacterAnswer, CharacterRequest, NextByte
-from inference.protocol.completion import CompletionChunk, CompletionRequest, Extent, Healing, Priority
+from inference.protocol.completion import CompletionRequest, Extent, Healing, Priority
+from lsp_server.backend import CompletionBackend
 from lsp_server.context import Context
 from lsp_server.errors import to_connect_error, to_midtoken_error
 from lsp_server.privacy.guard import Guard
@@ -31,17 +32,11 @@ _OTHER_STRATEGIES = (Healing.GREEDY, Healing.SINGLE, Healing.NONE)
 _Part = Literal["connection", "healing", "strategy", "next_byte"]
 
 
-class Backend(Protocol):
-    """Answers completion requests and requests to the character-level model: `midtoken.connection.Connection`."""
-
-    def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
-        """Yields the chunks of the completion."""
+class Backend(CompletionBackend, Protocol):
+    """Answers requests to the character-level model too: `midtoken.connection.Connection`."""
 
     async def ask(self, request: CharacterRequest) -> CharacterAnswer:
         """Returns the character-level model's answer."""
-
-    async def close(self) -> None:
-        """Closes the connection."""
 
 
 class Link:
