@@ -9,11 +9,6 @@ from midtoken.errors import MissingPackagesError, MissingResourceError
 from midtoken.installed import BUNDLED_SERVER, check_page, find_default_model, find_model_repository, require_packages
 
 
-def test_no_error_if_everything_is_installed() -> None:
-    for extra in ("server", "plot", "playground"):
-        require_packages(extra, "this needs", more=BUNDLED_SERVER)
-
-
 def test_only_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("onnxruntime", "pytriton"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -4,6 +4,7 @@ import io
 import math
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from inference.protocol.completion import CompletionChunk, CompletionStats, ExplainedNode, Explanation, Healing
@@ -34,23 +35,16 @@ def _render() -> str:
     return console.export_text()
 
 
-def test_each_node_shows_its_share_of_the_mass() -> None:
-    assert "75.00 %" in _render()
-
-
-def test_the_cursor_line_shows_the_completion_in_place() -> None:
-    assert "  return Node:" in _render()
-
-
-def test_blanks_in_tokens_are_visible() -> None:
-    assert "·Node" in _render()
-
-
-def test_a_node_that_no_token_continues_is_marked() -> None:
-    assert "no token of the vocabulary continues from here" in _render()
-
-
-def test_each_strategy_is_shown_with_its_completion_and_cost() -> None:
-    page = _render()
-    assert "1 pass " in page
-    assert "3 passes, 12 ms" in page
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "75.00 %",  # the share of a node in the mass
+        "  return Node:",  # the completion in its place
+        "·Node",  # a blank in a token
+        "no token of the vocabulary continues from here",
+        "1 pass ",  # of the strategy none
+        "3 passes, 12 ms",  # of the strategy exact
+    ],
+)
+def test_the_page_shows_the_tree_the_completion_and_what_each_strategy_costs(shown: str) -> None:
+    assert shown in _render()

@@ -2,10 +2,9 @@
 
 import io
 
-import pytest
 from rich.console import Console
 
-from inference.protocol.characters import END, CoveringMember, NextByte
+from inference.protocol.characters import CoveringMember, NextByte
 from midtoken.commands.next_byte import render
 
 
@@ -25,29 +24,8 @@ def test_the_likeliest_byte_comes_first() -> None:
     ]
 
 
-def test_impossible_bytes_have_no_row() -> None:
-    assert len(_render(b"a", {ord("d"): 1.0})) == 4
-
-
 def test_a_small_probability_is_not_shown_as_zero() -> None:
     assert _render(b"a", {ord("d"): 0.00002})[3] == "2e-05 d 0x64"
-
-
-@pytest.mark.parametrize(
-    ("text", "byte", "row"),
-    [
-        (b"a", END, "end of text"),
-        (b"a", ord(" "), "· 0x20"),
-        (b"a", ord("\n"), "⏎ 0x0a"),
-        (b"a", 0x1B, "␛ 0x1b"),
-        (b"a", 0xC3, "\\xc3 0xc3, byte 1 of a character"),
-        (b"caf\xc3", 0xA9, "é 0xa9, the last of 2 bytes"),
-        (b"\xe6\x97", 0xA5, "日 0xa5, the last of 3 bytes"),
-        (b"\xe6", 0x97, "\\x97 0x97, byte 2 of a character"),
-    ],
-)
-def test_each_byte_is_shown_in_readable_form(text: bytes, byte: int, row: str) -> None:
-    assert _render(text, {byte: 0.01})[3] == f"1.00 % {row}"
 
 
 def test_a_tokenization_is_shown_with_its_tokens_and_the_bytes_ahead() -> None:
