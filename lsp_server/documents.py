@@ -54,35 +54,21 @@ class Document:
     one line.
     """
 
-    __slots__ = (
-        "_encoding",
-        "_lines",
-        "_num_chars",
-        "_problem",
-        "_was_edited",
-        "anchor_line",
-        "language_id",
-        "last_edit",
-        "uri",
-        "version",
-        "was_pasted",
-    )
-
     def __init__(self, item: TextDocumentItem, encoding: PositionEncodingKind) -> None:
         self.uri = item.uri
         self.language_id = item.language_id
         self.version = item.version
-        # The number of the line at which the sent prefix starts (lsp_server.text.context). Edits above the line change
+        # The number of the line at which the sent prefix starts (lsp_server.context). Edits above the line change
         # the number, so that it stays the same line of the text.
         self.anchor_line = 0
         # None before the first edit, and after edits of the whole text or of several places.
         self.last_edit: Edit | None = None
-        self.was_pasted = False  # what the last edit inserted (lsp_server.disturbance)
+        self.was_pasted = False  # what the last edit inserted (lsp_server.no_suggestion)
         self._encoding = encoding
         self._lines: list[str] = [""]
-        self._num_chars = 0
+        self.num_chars = 0  # the length of the text
         self._was_edited = False
-        self._problem: EditorError | None = None  # why the text is not known
+        self.problem: EditorError | None = None  # why the text is not known; None if it is
         self._replace_all(item.text)
 
     @property
@@ -95,16 +81,6 @@ class Document:
     def text(self) -> str:
         """The whole text; for tests and small documents. Raises OutOfStepError, TooLargeError."""
         return "".join(self.lines)
-
-    @property
-    def num_chars(self) -> int:
-        """The length of the text."""
-        return self._num_chars
-
-    @property
-    def problem(self) -> EditorError | None:
-        """Why the text is not known; None if it is."""
-        return self._problem
 
     def apply(self, version: int, changes: Sequence[Change]) -> None:
         """Applies the edits of one notification in order, each to the result of the one before.
@@ -123,16 +99,16 @@ class Document:
         for change in changes:
             if isinstance(change, TextDocumentContentChangeWholeDocument):
                 self._replace_all(change.text)
-            elif self._problem is None:
+            elif self.problem is None:
                 self._replace(change.range, change.text)
         if len(changes) > 1:
             self.last_edit = None
 
     def lose_text(self, problem: str) -> None:
         """Makes the text unknown until a change contains all of it. Raises OutOfStepError, if it was known."""
-        if self._problem is None:
+        if self.problem is None:
             error = OutOfStepError(f"{problem}; there are no suggestions for this document until it is opened again")
-            self._problem = error
+            self.problem = error
             self.version = INTEGER_MIN_VALUE
             raise error
 
@@ -176,7 +152,7 @@ class Document:
             before = self._lines[first]
         removed = sum(map(len, self._lines[first : last + 1]))
         lines = _splice(before, text, after)
-        self._num_chars += sum(map(len, lines)) - removed
+        self.num_chars += sum(map(len, lines)) - removed
         if last < len(self._lines) - 1 and len(lines) > 1 and not lines[-1]:
             lines.pop()  # `after` has a line end, and the line that follows it is in the document already
         self._lines[first : last + 1] = lines
@@ -187,14 +163,14 @@ class Document:
 
     def _replace_all(self, text: str) -> None:
         self._lines = split_lines(text) if len(text) <= MAX_CHARS else [""]
-        self._num_chars = len(text)
-        self._problem = None
+        self.num_chars = len(text)
+        self.problem = None
         self.anchor_line = min(self.anchor_line, len(self._lines) - 1)
         self._check_size()
 
     def _check_size(self) -> None:
-        if self._num_chars > MAX_CHARS:
-            self._problem = TooLargeError(
+        if self.num_chars > MAX_CHARS:
+            self.problem = TooLargeError(
                 f"the document has more than {MAX_CHARS // 1_000_000} million characters, so it gets no suggestions"
             )
             self._lines, self.anchor_line, self.last_edit = [""], 0, None
@@ -206,8 +182,8 @@ class Document:
             self.anchor_line = first
 
     def _check_known(self) -> None:
-        if self._problem is not None:
-            raise self._problem
+        if self.problem is not None:
+            raise self.problem
 
 
 class Documents:

@@ -147,7 +147,7 @@ class MidtokenProtocol(LanguageServerProtocol):
         """LSP initialized. pygls's own method raises an exception if its feature is cancelled by a shutdown."""
         await self.fm.features[types.INITIALIZED](params)
 
-    # pygls's own methods first update its copy of the text (see lsp_server.text.documents). These are plain functions,
+    # pygls's own methods first update its copy of the text (see lsp_server.documents). These are plain functions,
     # because pygls never releases the future of a notification that a generator handles.
 
     @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)

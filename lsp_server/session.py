@@ -162,7 +162,8 @@ class Session:
 
     def _answer_waiting(self, answer: str | NoAnswer | NoSuggestion) -> None:
         if self._waiting is not None:
-            self._waiting.resolve(answer)
+            if not self._waiting.answer.done():  # the editor may have cancelled it
+                self._waiting.answer.set_result(answer)
             self._waiting = None
 
     def _stop(self) -> None:
@@ -177,10 +178,6 @@ class _Waiting:
 
     question: Question
     answer: "asyncio.Future[str | NoAnswer | NoSuggestion]"
-
-    def resolve(self, answer: str | NoAnswer | NoSuggestion) -> None:
-        if not self.answer.done():  # the editor may have cancelled it
-            self.answer.set_result(answer)
 
 
 _NUM_DRAWN = 4  # of which some are equal

@@ -151,8 +151,9 @@ class Status:
         name = unquote(uri.rpartition("/")[2]) if "/" in uri else "a document"  # what is no URI may be anything
         self._window.log(f"{found.reason}: {name} gets no suggestions: {found.message}")
         self._window.report(StatusReport(uri, State.OFF, found.reason, found.message))
-        if found.reason in (Reason.TOO_LARGE, Reason.OTHER_LANGUAGE):
-            self._show_once(found.message)
+        if found.reason in (Reason.TOO_LARGE, Reason.OTHER_LANGUAGE) and found.message not in self._shown_infos:
+            self._shown_infos.add(found.message)
+            self._window.show_info(f"midtoken: {found.message}")
 
     def forget(self, uri: str) -> None:
         """A document was closed."""
@@ -174,11 +175,6 @@ class Status:
             self._window.show_error(f"midtoken: {text}")
             if is_general:
                 self._window.report(StatusReport(None, State.ERROR, reason, text))
-
-    def _show_once(self, text: str) -> None:
-        if text not in self._shown_infos:
-            self._shown_infos.add(text)
-            self._window.show_info(f"midtoken: {text}")
 
 
 @dataclass(slots=True)

@@ -92,13 +92,6 @@ def test_prefix_start_moves_in_large_blocks_while_lines_are_typed() -> None:
     assert num_moves <= len(starts) / (256 // 4 // len("0123456789\n"))
 
 
-def test_the_prefix_is_at_least_half_full_after_a_jump() -> None:
-    document = open_document("0123456789\n" * 1000)
-    for line in (900, 100, 500):
-        context = cut_context(document, Position(line, 0), _SMALL)
-        assert len(context.prefix) >= _SMALL.max_prefix_bytes / 2
-
-
 def test_a_very_long_line_is_cut_at_the_same_place_for_many_keystrokes() -> None:
     text = "".join(chr(ord("a") + number % 26) for number in range(3000))
     starts = set()

@@ -155,14 +155,6 @@ def test_an_older_version_is_ignored() -> None:
     assert (document.text, document.version) == ("new", 5)
 
 
-def test_a_position_after_the_text_means_its_end() -> None:
-    assert open_document("a\nb").split_at(Position(9, 9)) == (1, "b", "")
-
-
-def test_a_position_inside_a_code_point_means_its_start() -> None:
-    assert open_document("a😀b", UTF8).split_at(Position(0, 3)) == (0, "a", "😀b")
-
-
 @given(st.text("a\n\ré😀", max_size=12), st.sampled_from([UTF8, UTF16, UTF32]), st.integers(0, 9), st.integers(0, 9))
 @example("a😀b", UTF16, 0, 2)
 @example("a", UTF16, 2**31 - 1, 2**31 - 1)
