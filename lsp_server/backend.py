@@ -14,7 +14,7 @@ class CompletionBackend(Protocol):
     """Answers completion requests. `inference.serving.client.Client` implements it."""
 
     def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
-        """Yields the chunks of the answer. `aclose`, or cancelling the task that iterates, frees the sequence.
+        """Yields the chunks of the answer. `aclose`, or cancelling the task that iterates, ends it in the model too.
 
         Raises MidtokenError. A ServerUnreachableError means that the connection is lost. Any other error concerns only
         this request.

@@ -41,3 +41,17 @@ def test_every_package_is_on_the_page() -> None:
     assert {
         package for package in packages if f"`{package}/`" not in _PAGE and f"`{package.name}/`" not in _PAGE
     } == set()
+
+
+def test_the_modules_and_names_in_docstrings_and_comments_exist() -> None:
+    pattern = rf"`((?:{'|'.join(_PACKAGES)})(?:\.\w+)+)`"
+    named = {name for path in _SOURCES for name in re.findall(pattern, path.read_text())}
+    missing = set()
+    for name in named - {"midtoken.json", "midtoken.counters"}:
+        module, _, attribute = name.rpartition(".")
+        if not any((_ROOT / name.replace(".", "/")).with_suffix(suffix).exists() for suffix in ("", ".py")):
+            path = (_ROOT / module.replace(".", "/")).with_suffix(".py")
+            if not path.exists() or not re.search(rf"\b{attribute}\b", path.read_text()):
+                missing.add(name)
+    assert named
+    assert missing == set()
