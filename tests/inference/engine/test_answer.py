@@ -177,34 +177,25 @@ def test_a_rule_ends_the_text_with_the_last_token(
 
 
 @pytest.mark.parametrize(
-    ("reason", "kept"),
+    ("reason", "reads_suffix", "kept", "text"),
     [
-        (FinishReason.LENGTH, FinishReason.SUFFIX),
-        (FinishReason.END, FinishReason.SUFFIX),
-        (FinishReason.DEADLINE, FinishReason.DEADLINE),
-        (FinishReason.CANCELLED, FinishReason.CANCELLED),
+        (FinishReason.LENGTH, True, FinishReason.SUFFIX, "a"),
+        (FinishReason.END, False, FinishReason.SUFFIX, "a"),
+        (FinishReason.END, True, FinishReason.END, "a\nb"),  # a model that read the suffix may say the same line
+        (FinishReason.DEADLINE, True, FinishReason.DEADLINE, "a"),
+        (FinishReason.CANCELLED, True, FinishReason.CANCELLED, "a"),
     ],
 )
 def test_however_it_ends_the_suffix_is_cut_and_the_first_reason_is_kept(
-    reason: FinishReason, kept: FinishReason
+    reason: FinishReason, reads_suffix: bool, kept: FinishReason, text: str
 ) -> None:
-    answer = Answer(_limits_before(")\n"))
-    answer.add(b"ab)")
+    answer = Answer(_limits_before("\nb\n", reads_suffix=reads_suffix))
+    answer.add(b"a\nb")
 
     answer.finish(reason)
     answer.finish(FinishReason.STOP)
 
-    assert (answer.finish_reason, answer.take_text(Chunks.LINES)) == (kept, "ab")
-
-
-@pytest.mark.parametrize(("reads_suffix", "text"), [(True, "a\nb"), (False, "a")])
-def test_a_model_that_read_the_suffix_may_end_with_the_same_line(reads_suffix: bool, text: str) -> None:
-    answer = Answer(_limits_before("\nb\n", reads_suffix=reads_suffix))
-    answer.add(b"a\nb")
-
-    answer.finish(FinishReason.END)
-
-    assert answer.take_text(Chunks.LINES) == text
+    assert (answer.finish_reason, answer.take_text(Chunks.LINES)) == (kept, text)
 
 
 def test_healed_bytes_are_not_sent_and_not_counted() -> None:

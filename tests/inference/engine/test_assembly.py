@@ -19,24 +19,12 @@ from tests.support.sinks import complete
 from tests.support.toys import KINDS, toy_tokenizer
 
 
-def _count_engine_threads() -> int:
-    return sum(thread.name == "midtoken-engine" for thread in threading.enumerate())
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_engine_loaded_from_a_folder_completes_like_its_parts(kind: str, make_model: MakeModel) -> None:
     folder, request = make_model(kind), CompletionRequest("x = tex", "\n", max_tokens=4)
     bench = build_bench(folder, kind, dtype="float32")
     with closing(bench.engine), closing(load_engine(EngineConfig(folder))) as engine:
         assert complete(engine, request).text == complete(bench.engine, request).text
-
-
-def test_a_folder_with_mismatched_parts_is_a_model_error(make_model: MakeModel, tmp_path: Path) -> None:
-    shutil.copytree(make_model("qwen"), tmp_path / "model")
-    (tmp_path / "model" / "tokenizer.json").unlink()
-
-    with pytest.raises(ModelError):
-        load_engine(EngineConfig(tmp_path / "model"))
 
 
 @pytest.mark.parametrize(
@@ -54,16 +42,6 @@ def test_a_model_that_was_not_trained_on_its_markers_reads_suffixes_only_if_the_
     [record] = caplog.records
     assert "fill-in markers, but it does not end its text where the suffix begins" in record.getMessage()
     assert record.getMessage().endswith(f"so it was not trained on them; {outcome}")
-
-
-def test_a_layout_that_the_folder_names_and_the_model_does_not_know_is_refused(
-    make_model: MakeModel, tmp_path: Path
-) -> None:
-    shutil.copytree(make_model("qwen"), tmp_path / "model")
-    (tmp_path / "model" / "midtoken.json").write_text('{"fill_in": {"layout": "psm"}}')
-
-    with pytest.raises(ModelError, match=r"midtoken\.json names the layout psm, but the model does not profit"):
-        load_engine(EngineConfig(tmp_path / "model"))
 
 
 @pytest.mark.parametrize(("name", "layout"), [("memorised", Layout.PSM_LINE), ("models/default", Layout.SPM)])
@@ -89,10 +67,26 @@ def test_a_model_that_fails_in_the_check_is_a_model_error(make_model: MakeModel)
         find_fill_in(config, loaded)
 
 
-def test_a_model_that_cannot_step_is_refused_while_loading_and_leaves_no_thread(make_model: MakeModel) -> None:
-    num_before = _count_engine_threads()
+@pytest.mark.parametrize(
+    ("family", "name", "content", "message"),
+    [
+        ("llama", "tokenizer.json", "{}", "tokenizer"),
+        (
+            "llama",
+            "midtoken.json",
+            '{"fill_in": {"layout": "psm"}}',
+            r"midtoken\.json names the layout psm, but the model does not profit",
+        ),
+        ("bloom", "midtoken.json", "{}", "attention"),
+    ],
+)
+def test_a_folder_that_cannot_be_served_is_refused_and_leaves_no_thread(
+    family: str, name: str, content: str, message: str, make_model: MakeModel, tmp_path: Path
+) -> None:
+    folder, threads = shutil.copytree(make_model("qwen", family), tmp_path / "model"), threading.enumerate()
+    (folder / name).write_text(content)
 
-    with pytest.raises(ModelError, match="attention"):
-        load_engine(EngineConfig(make_model("qwen", "bloom")))
+    with pytest.raises(ModelError, match=message):
+        load_engine(EngineConfig(folder))
 
-    assert _count_engine_threads() == num_before
+    assert {thread for thread in threading.enumerate() if thread.name == "midtoken-engine"} <= set(threads)

@@ -142,9 +142,9 @@ def _spelled(toy: ToyTokenizer, token_ids: Sequence[int]) -> bytes:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("kind", ["qwen", "gpt2", "llama3", "llama2", "metaspace"])
+@pytest.mark.parametrize("kind", ["qwen", "llama2"])
 def test_a_completion_always_continues_exactly_the_typed_bytes(kind: str, make_model: MakeModel) -> None:
-    """10,000 documents and cursors in a full run: five kinds of tokenizer, all strategies, twenty requests at a time.
+    """4,000 documents and cursors in a full run: two kinds of tokenizer, all strategies, twenty requests at a time.
 
     The tokens of the prompt and of the completion spell the typed bytes first. The bytes after them are the text that
     was sent, in one or more chunks.

@@ -1,14 +1,13 @@
 import math
 import re
 
-import numpy as np
 import pytest
 import torch
 
 from inference.engine.explanation import build_explanation
 from inference.engine.prompt import Prompt
 from inference.healing.heal_point import encode_text
-from inference.model.language_model import Choice, CrossingScores, SampleRequest, SampleResult, Sampling
+from inference.model.language_model import CrossingScores, SampleRequest, Sampling
 from inference.protocol.completion import CompletionRequest, Explanation, Healing
 from tests.support.samplers import build_rows, build_sampler
 from tests.support.toys import KINDS, build_prompts, toy_tokenizer
@@ -20,8 +19,8 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 
 def _explain(
     kind: str, prefix: str = _PREFIX, healing: Healing = Healing.EXACT, likely: str | None = None
-) -> tuple[Prompt, Explanation]:
-    """A prompt and the explanation of a choice by random logits. `likely`: a special token that is chosen for sure."""
+) -> tuple[Prompt, CrossingScores, Explanation]:
+    """A prompt, scores by random logits, and their explanation. `likely`: a special token that is chosen for sure."""
     toy = toy_tokenizer(kind)
     prompts = build_prompts(toy)
     prompt = prompts.build(CompletionRequest(prefix, healing=healing), 256)
@@ -32,7 +31,8 @@ def _explain(
     sampler = build_sampler("numpy", toy)
     rows, sampling = build_rows(sampler, logits), Sampling(0.0, 1.0)
     [result] = sampler.choose([SampleRequest(tree, prompt.covering.crossings, rows, sampling, wants_scores=True)])
-    return prompt, build_explanation(prompts.tokenizer, prompt, result)
+    assert result.scores is not None
+    return prompt, result.scores, build_explanation(prompts.tokenizer, prompt, result)
 
 
 def _unescape(*shown: str) -> bytes:
@@ -45,7 +45,7 @@ def _unescape(*shown: str) -> bytes:
 @pytest.mark.parametrize("prefix", ["", "é", "x = '😀", _PREFIX])
 def test_the_tokens_spell_the_text_whatever_was_healed(kind: str, healing: Healing, prefix: str) -> None:
     """The dummy prefix is not shown: it was not typed."""
-    prompt, explanation = _explain(kind, prefix, healing)
+    prompt, _, explanation = _explain(kind, prefix, healing)
 
     healed = prefix.encode()[len(prefix.encode()) - prompt.num_healed_bytes :]
     assert _unescape(explanation.healed_bytes) == healed
@@ -61,7 +61,7 @@ def test_the_unhealed_tokens_are_those_of_the_text_after_the_kept_ones(kind: str
     """Even where the healed bytes begin inside a word."""
     toy = toy_tokenizer(kind)
     for end in range(4, len(_PREFIX) + 1):
-        prompt, explanation = _explain(kind, _PREFIX[:end])
+        prompt, _, explanation = _explain(kind, _PREFIX[:end])
 
         unhealed = encode_text(toy.encoder, _PREFIX[:end])[len(prompt.kept_ids) :]
 
@@ -70,10 +70,10 @@ def test_the_unhealed_tokens_are_those_of_the_text_after_the_kept_ones(kind: str
 
 @kinds
 @pytest.mark.parametrize("healing", Healing)
-def test_the_nodes_are_the_tree_with_shares_of_one_whole_and_the_choice_is_the_best(
+def test_the_nodes_are_the_tree_with_the_scores_of_their_crossings_and_the_choice_is_the_best(
     kind: str, healing: Healing
 ) -> None:
-    prompt, explanation = _explain(kind, healing=healing)
+    prompt, scores, explanation = _explain(kind, healing=healing)
 
     nodes = explanation.nodes
     assert len(nodes) == 1 + len(prompt.tree.branch_ids)
@@ -81,35 +81,20 @@ def test_the_nodes_are_the_tree_with_shares_of_one_whole_and_the_choice_is_the_b
     for node in nodes[1:]:
         assert node.parent is not None
         assert node.num_covered_bytes == nodes[node.parent].num_covered_bytes + len(node.token.encode())
-    for node in nodes:
-        assert (node.log_mass is None) == (node.best_token is None) == (node.best_log_prob is None)
+    crossed = {}
+    for crossing, token_id, *numbers in zip(
+        prompt.covering.crossings, scores.best_ids, scores.log_masses, scores.best_log_probs, strict=True
+    ):
+        token = toy_tokenizer(kind).vocabulary.token_bytes[token_id].decode(errors="backslashreplace")
+        crossed[0 if crossing.node is None else crossing.node + 1] = (token, *numbers)
+    for index, node in enumerate(nodes):
+        assert (node.best_token, node.log_mass, node.best_log_prob) == crossed.get(index, (None, None, None))
     assert 0 < sum(math.exp(node.log_mass) for node in nodes if node.log_mass is not None) < 1.001
     best = max(nodes, key=lambda node: -math.inf if node.best_log_prob is None else node.best_log_prob)
     assert explanation.chosen_tokens[-1] == best.best_token
 
 
 def test_special_tokens_are_shown_by_name() -> None:
-    _, explanation = _explain("qwen", "x", Healing.NONE, likely="<|endoftext|>")
+    _, _, explanation = _explain("qwen", "x", Healing.NONE, likely="<|endoftext|>")
 
     assert explanation.chosen_tokens == ("<|endoftext|>",)
-
-
-@kinds
-def test_each_node_shows_the_best_token_of_its_own_crossing(kind: str) -> None:
-    toy = toy_tokenizer(kind)
-    prompts = build_prompts(toy)
-    prompt = prompts.build(CompletionRequest(_PREFIX), 256)
-    crossings = prompt.covering.crossings
-    first_text_id = next(token_id for token_id, token in enumerate(toy.vocabulary.token_bytes) if token.isalpha())
-    ids = np.arange(first_text_id, first_text_id + len(crossings))
-    log_probs = -1.0 - np.arange(len(crossings))
-    scores = CrossingScores(log_probs + 0.5, ids, log_probs)
-    result = SampleResult((Choice(crossings[0], int(ids[0])),), scores=scores)
-
-    explanation = build_explanation(prompts.tokenizer, prompt, result)
-
-    assert len(crossings) > 1
-    for crossing, token_id, log_prob in zip(crossings, ids, log_probs, strict=True):
-        node = explanation.nodes[0 if crossing.node is None else crossing.node + 1]
-        assert node.best_token == toy.vocabulary.token_bytes[token_id].decode(errors="backslashreplace")
-        assert (node.best_log_prob, node.log_mass) == (log_prob, log_prob + 0.5)

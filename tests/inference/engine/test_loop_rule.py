@@ -9,29 +9,27 @@ from hypothesis import strategies as st
 from inference.engine.loop_rule import LoopRule
 
 
-def _cut(text: str, line_before: str = "") -> str:
-    return text[: LoopRule(line_before).add(text)]
-
-
 @pytest.mark.parametrize(
-    ("text", "left"),
+    ("line_before", "text", "left"),
     [
-        ("a\nx = 1\nx = 1\nx = 1\nx = 1\n", "a\nx = 1"),
-        ("a\nx = 1\r\nx = 1\r\nx = 1\r\nx = 1\r\n", "a\nx = 1"),
-        ("a\n  x = 1\n  x = 1 \n  x = 1\n  x = 1\n", "a\n  x = 1"),
-        ("a\nb\nc\nb\nc\nb\nc\n", "a\nb\nc"),
-        ("a\nb\n\nb\n\nb\n\n", "a\nb"),
-        ("a\nb\nc\nd\nc\nb\nc\nd\nc\nb\nc\nd\nc\n", "a\nb\nc\nd\nc"),
-        ("a\n" + "\n" * 7, "a"),
-        ("a \n" + " \n" * 7, "a "),
-        ("\n" * 7, ""),
-        ("x" + " and x" * 40, "x and " * 4),
-        ("[" + "(" * 140, "[" + "(" * 17),
-        ("b = a." + "a_long_name_of_a_thing." * 7, "b = a" + ".a_long_name_of_a_thing" * 2),
+        ("  x = ", "1\n  x = 1\n  x = 1\n  x = 1\n", "1"),
+        ("", "1\n  x = 1\n  x = 1\n  x = 1\n", "1\n  x = 1\n  x = 1\n  x = 1\n"),
+        ("", "a\nx = 1\nx = 1\nx = 1\nx = 1\n", "a\nx = 1"),
+        ("", "a\nx = 1\r\nx = 1\r\nx = 1\r\nx = 1\r\n", "a\nx = 1"),
+        ("", "a\n  x = 1\n  x = 1 \n  x = 1\n  x = 1\n", "a\n  x = 1"),
+        ("", "a\nb\nc\nb\nc\nb\nc\n", "a\nb\nc"),
+        ("", "a\nb\n\nb\n\nb\n\n", "a\nb"),
+        ("", "a\nb\nc\nd\nc\nb\nc\nd\nc\nb\nc\nd\nc\n", "a\nb\nc\nd\nc"),
+        ("", "a\n" + "\n" * 7, "a"),
+        ("", "a \n" + " \n" * 7, "a "),
+        ("", "\n" * 7, ""),
+        ("", "x" + " and x" * 40, "x and " * 4),
+        ("", "[" + "(" * 140, "[" + "(" * 17),
+        ("", "b = a." + "a_long_name_of_a_thing." * 7, "b = a" + ".a_long_name_of_a_thing" * 2),
     ],
 )
-def test_a_loop_is_cut_before_the_repetition(text: str, left: str) -> None:
-    assert _cut(text) == left
+def test_a_loop_is_cut_before_the_repetition(line_before: str, text: str, left: str) -> None:
+    assert text[: LoopRule(line_before).add(text)] == left
 
 
 @pytest.mark.parametrize(
@@ -52,12 +50,7 @@ def test_a_loop_is_cut_before_the_repetition(text: str, left: str) -> None:
     ],
 )
 def test_ordinary_code_is_no_loop(text: str) -> None:
-    assert _cut(text) == text
-
-
-def test_the_first_line_begins_before_the_cursor() -> None:
-    assert _cut("1\n  x = 1\n  x = 1\n  x = 1\n", "  x = ") == "1"
-    assert _cut("1\n  x = 1\n  x = 1\n  x = 1\n") != "1"
+    assert LoopRule().add(text) is None
 
 
 _units = st.lists(st.sampled_from(["a", "b", " ", "\n", "\r\n", "\n\n", "ab", "é", " \n", "()"]), max_size=5).map(

@@ -17,81 +17,63 @@ def _build(around: str) -> SuffixRule:
     return rule
 
 
-def _cut(around: str, text: str, ending: Ending) -> str:
-    return text[: _build(around).find_end(text, ending)]
-
-
 @pytest.mark.parametrize(
-    ("around", "text", "left"),
+    ("ending", "around", "text", "left"),
     [
-        ("print(|)", "name)", "name"),
-        ("print(|)\n", "name)", "name"),
-        ("print(|)\r\nmore()\r\n", "name)\r", "name"),
-        ("print(|)", "len(name)", "len(name)"),  # a bracket that the text itself opens
-        ("print(|)", "len(name))", "len(name)"),
-        ("f(g(|)", "x)", "x)"),  # a bracket that the text before the cursor opens
-        ("f(g(|)", "x))", "x)"),
-        ("f(\n    g(|)\n)\n", "x)", "x"),  # the outer bracket is closed below
-        ("f(\n    g(|)\n", "x)", "x)"),
-        ("f(|)", "x))", "x"),  # several surplus ones
-        ('print("|")', 'hello")', "hello"),
-        ('s = "|"', 'hello"', "hello"),
-        ('co| = """\n    more\n', 'de = """', "de"),
-        ('print(|, "x")', '"hello", "x")', '"hello"'),
-        ("print(|, b)", "a,", "a,"),  # not the whole rest of the line
-        ("my_|value", "new_value", "new_"),
-        ("x = |  # größe\n", "1  # größe", "1"),
-        ("\tif |:\n\t\tpass\n", "x == y:", "x == y"),
-        ("if |:\n", "x:\n    f(y:\n", "x"),  # the first line decides
-        ("f(|)\ng()\n", "\n    a,\n    b(c),\n)\ng()", "\n    a,\n    b(c),\n"),
-        ("f(|)\ng()\n", "\n    a,\n    b(c)\n)", "\n    a,\n    b(c)\n"),
-        ("    retu|\n    return 1\n", "rn 1", ""),
-        ("    retu|\n    return 10\n", "rn 1", "rn 1"),
-        ("    f(|\n    f(a)\n", "a)", ""),
-        ("    pass|\n    pass\nx\n", "\nx", "\nx"),  # the cursor's line was the same before
-        ("    retu|\n        return 1\n", "rn 1", "rn 1"),  # indented differently
-        ("if a:\n    |\n    b = 2\n", "a = 1\n    b = 2", "a = 1"),
-        ("if a:\n    |\r\n\r\n    b = 2\r\n", "a = 1\r\n\r\n    b = 2\r\n    ", "a = 1"),
-        ("if a:\n    |\n\tb = 2\n", "a = 1\n    b = 2", "a = 1\n    b = 2"),  # a tab is not four blanks
-        ("def f():\n    |\n    pass\n", "x()\n    pass\n    pass\n    pass", "x()"),
-        ("def f():\n    |\n    pass", "pass\n\n\ndef g():\n    pass", "pass\n\n\ndef g():"),
-        ("if (a) {\n    |\n}\n", "b\n}", "b"),
-        ("f(\n    x, y|)\n", ", g(z)", ", g(z)"),  # the rest closes the outer bracket
-        ('s = "("\nf(|)\n', "x)", "x"),  # the first bracket is none
-        ("|\nα\nβ\nγ\n", "ω\nα\nβ\nγ\nω\n", "ω"),
+        # It ends where it reaches the suffix, or its limit.
+        (LIMITED, "print(|)", "name)", "name"),
+        (LIMITED, "print(|)\n", "name)", "name"),
+        (LIMITED, "print(|)\r\nmore()\r\n", "name)\r", "name"),
+        (LIMITED, "print(|)", "len(name)", "len(name)"),  # a bracket that the text itself opens
+        (LIMITED, "print(|)", "len(name))", "len(name)"),
+        (LIMITED, "f(g(|)", "x)", "x)"),  # a bracket that the text before the cursor opens
+        (LIMITED, "f(g(|)", "x))", "x)"),
+        (LIMITED, "f(\n    g(|)\n)\n", "x)", "x"),  # the outer bracket is closed below
+        (LIMITED, "f(\n    g(|)\n", "x)", "x)"),
+        (LIMITED, "f(|)", "x))", "x"),  # several surplus ones
+        (LIMITED, 'print("|")', 'hello")', "hello"),
+        (LIMITED, 's = "|"', 'hello"', "hello"),
+        (LIMITED, 'co| = """\n    more\n', 'de = """', "de"),
+        (LIMITED, 'print(|, "x")', '"hello", "x")', '"hello"'),
+        (LIMITED, "print(|, b)", "a,", "a,"),  # not the whole rest of the line
+        (LIMITED, "my_|value", "new_value", "new_"),
+        (LIMITED, "x = |  # größe\n", "1  # größe", "1"),
+        (LIMITED, "\tif |:\n\t\tpass\n", "x == y:", "x == y"),
+        (LIMITED, "if |:\n", "x:\n    f(y:\n", "x"),  # the first line decides
+        (LIMITED, "f(|)\ng()\n", "\n    a,\n    b(c),\n)\ng()", "\n    a,\n    b(c),\n"),
+        (LIMITED, "f(|)\ng()\n", "\n    a,\n    b(c)\n)", "\n    a,\n    b(c)\n"),
+        (LIMITED, "    retu|\n    return 1\n", "rn 1", ""),
+        (LIMITED, "    retu|\n    return 10\n", "rn 1", "rn 1"),
+        (LIMITED, "    f(|\n    f(a)\n", "a)", ""),
+        (LIMITED, "    pass|\n    pass\nx\n", "\nx", "\nx"),  # the cursor's line was the same before
+        (LIMITED, "    retu|\n        return 1\n", "rn 1", "rn 1"),  # indented differently
+        (LIMITED, "if a:\n    |\n    b = 2\n", "a = 1\n    b = 2", "a = 1"),
+        (LIMITED, "if a:\n    |\r\n\r\n    b = 2\r\n", "a = 1\r\n\r\n    b = 2\r\n    ", "a = 1"),
+        (LIMITED, "if a:\n    |\n\tb = 2\n", "a = 1\n    b = 2", "a = 1\n    b = 2"),  # a tab is not four blanks
+        (LIMITED, "def f():\n    |\n    pass\n", "x()\n    pass\n    pass\n    pass", "x()"),
+        (LIMITED, "def f():\n    |\n    pass", "pass\n\n\ndef g():\n    pass", "pass\n\n\ndef g():"),
+        (LIMITED, "if (a) {\n    |\n}\n", "b\n}", "b"),
+        (LIMITED, "f(\n    x, y|)\n", ", g(z)", ", g(z)"),  # the rest closes the outer bracket
+        (LIMITED, 's = "("\nf(|)\n', "x)", "x"),  # the first bracket is none
+        (LIMITED, "|\nα\nβ\nγ\n", "ω\nα\nβ\nγ\nω\n", "ω"),
+        (LIMITED, "def f():\n    |\n    x.append(1)\n    return x\n", "x.append(1)\n    x.append(1)", ""),
+        # The model ended it: it is cut only if it cannot stand there.
+        (CHOSEN, "print(|)", "name)", "name"),  # one bracket too many
+        (CHOSEN, 's = "|"', 'hello"', "hello"),  # one quote too many
+        (CHOSEN, "f(g(|)", "x)", "x)"),
+        (CHOSEN, "f(|, x)", "a, g(b, x)", "a, g(b, x)"),
+        (CHOSEN, "f.re|()", "ad()", "ad"),
+        (CHOSEN, "def f():\n    |\n    return x\n", "if a:\n    return x", "if a:\n    return x"),
+        # It is not finished: it ends once that is certain.
+        (OPEN, "print(|)", "name)", "name)"),  # it may go on
+        (OPEN, "print(|)", "name)\n", "name"),
+        (OPEN, "|\na\nb\nc\nd\n", "x\na\nb\n", "x\na\nb\n"),
+        (OPEN, "|\na\nb\nc\nd\n", "x\na\nb\nc\n", "x"),
+        (OPEN, "|\na\nb\nc\nd\n", "x\na\nb\nd\n", "x\na\nb\nd\n"),
     ],
 )
-def test_a_limited_text_ends_where_it_reaches_the_suffix(around: str, text: str, left: str) -> None:
-    assert _cut(around, text, LIMITED) == left
-
-
-@pytest.mark.parametrize(
-    ("around", "text", "left"),
-    [
-        ("print(|)", "name)", "name"),  # one bracket too many
-        ('s = "|"', 'hello"', "hello"),  # one quote too many
-        ("f(g(|)", "x)", "x)"),
-        ("f(|, x)", "a, g(b, x)", "a, g(b, x)"),
-        ("f.re|()", "ad()", "ad"),
-        ("def f():\n    |\n    return x\n", "if a:\n    return x", "if a:\n    return x"),
-    ],
-)
-def test_a_text_that_the_model_ended_is_cut_only_if_it_cannot_stand_there(around: str, text: str, left: str) -> None:
-    assert _cut(around, text, CHOSEN) == left
-
-
-@pytest.mark.parametrize(
-    ("around", "text", "left"),
-    [
-        ("print(|)", "name)", "name)"),  # it may go on
-        ("print(|)", "name)\n", "name"),
-        ("|\na\nb\nc\nd\n", "x\na\nb\n", "x\na\nb\n"),
-        ("|\na\nb\nc\nd\n", "x\na\nb\nc\n", "x"),
-        ("|\na\nb\nc\nd\n", "x\na\nb\nd\n", "x\na\nb\nd\n"),
-    ],
-)
-def test_an_unfinished_text_ends_once_it_is_certain(around: str, text: str, left: str) -> None:
-    assert _cut(around, text, OPEN) == left
+def test_a_text_ends_where_it_reaches_the_suffix(ending: Ending, around: str, text: str, left: str) -> None:
+    assert text[: _build(around).find_end(text, ending)] == left
 
 
 @pytest.mark.parametrize("suffix", ["", " \n\t\n"])
@@ -162,13 +144,6 @@ def test_settled_lines_are_never_cut(suffix: str, text: str, size: int, ending: 
     end = None if rule is None else rule.find_end(text, ending)
     if rule is not None and end is not None:
         assert rule.count_settled(text[:size]) <= end
-
-
-def test_an_unfinished_line_may_become_the_line_below_once_more() -> None:
-    rule = _build("def f():\n    |\n    x.append(1)\n    return x\n")
-
-    assert rule.count_settled("x.append(1)\n    x.app") == 0
-    assert rule.find_end("x.append(1)\n    x.append(1)", LIMITED) == 0
 
 
 @settings(max_examples=10 * settings().max_examples)
@@ -268,6 +243,7 @@ def test_settled_text_may_end_inside_a_line(before: str, rest: str, below: str, 
         ("x = |\n    y = 1\n", "1\n    y = 1 ", "1"),
         ("    y|\n    y = 1\n", " = ", ""),
         ("    y|\n    y = 1\n", " + ", " +"),
+        ("def f():\n    |\n    x.append(1)\n    return x\n", "x.append(1)\n    x.app", ""),  # a line twice
     ],
 )
 def test_what_may_become_the_suffix_is_not_settled(around: str, text: str, settled: str) -> None:
