@@ -67,7 +67,7 @@ class Document:
         self._encoding = encoding
         self._lines: list[str] = [""]
         self.num_chars = 0  # the length of the text
-        self._was_edited = False
+        self.num_edits = 0  # grows with each notification of an edit, also under one version
         self.problem: EditorError | None = None  # why the text is not known; None if it is
         self._replace_all(item.text)
 
@@ -95,7 +95,7 @@ class Document:
         self.version = version
         self.last_edit = None
         self.was_pasted = False
-        self._was_edited = True
+        self.num_edits += 1
         for change in changes:
             if isinstance(change, TextDocumentContentChangeWholeDocument):
                 self._replace_all(change.text)
@@ -138,7 +138,7 @@ class Document:
     def was_edited_at(self, position: Position) -> bool:
         """True if the last edit ended at `position`, or if it is not known where it ended. Raises like `lines`."""
         if self.last_edit is None:
-            return self._was_edited
+            return self.num_edits > 0
         number, before, _ = self.split_at(position)
         return (self.last_edit.line, self.last_edit.before) == (number, before)
 

@@ -205,13 +205,13 @@ class _Index:
     """The declarations of each document, read again when its text has changed."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, tuple[int, list[Declaration]]] = {}
+        self._entries: dict[str, tuple[tuple[int, int], list[Declaration]]] = {}
 
     def read(self, document: Document) -> list[Declaration]:
         """Returns the declarations of a document; none if its text is unknown or long."""
-        entry = self._entries.get(document.uri)
-        if entry is None or entry[0] != document.version:
-            entry = self._entries[document.uri] = (document.version, _read(document))
+        entry, state = self._entries.get(document.uri), (document.version, document.num_edits)
+        if entry is None or entry[0] != state:
+            entry = self._entries[document.uri] = (state, _read(document))
         return entry[1]
 
     def forget(self, uri: str) -> None:

@@ -1,7 +1,7 @@
 """Declarations are found in texts of many languages."""
 
 import pytest
-from lsprotocol.types import PositionEncodingKind, TextDocumentItem
+from lsprotocol.types import PositionEncodingKind, TextDocumentContentChangeWholeDocument, TextDocumentItem
 
 from lsp_server.context import Context
 from lsp_server.documents import Document, split_lines
@@ -54,6 +54,16 @@ def _document(name: str, text: str, language: str = "python") -> Document:
 
 def _add(related: RelatedText, prefix: str, *others: Document, language: str = "python") -> str:
     return related.add(Context(prefix, ""), _document("a", "", language), others)
+
+
+def test_an_edit_under_the_same_version_changes_the_declarations() -> None:
+    """Neovim sends an undo of several edits so."""
+    related, other = RelatedText(), _document("b", "class NodeA:\n    pass\n")
+    _add(related, "y = Nod", other)
+
+    other.apply(1, [TextDocumentContentChangeWholeDocument("class NodeB:\n    pass\n")])
+
+    assert "NodeB" in _add(related, "x = 1\ny = Nod", other)
 
 
 def test_declarations_whose_names_begin_with_the_typed_word_are_added() -> None:
