@@ -8,6 +8,8 @@ of many sequences: a token of each, or three tokens and a healing tree of five b
 The numbers depend on no clock and no machine.
 """
 
+from functools import partial
+
 import torch
 
 from benchmarks.measures.report import Row, print_rows, write_report
@@ -16,7 +18,7 @@ from inference.model.language_model import Part
 from inference.model.pytorch.attention import PackedPass
 from inference.model.pytorch.runner import Runner
 from inference.model.pytorch.transformers_hook import ScoreRule
-from tests.support.counting_device import DeviceTensor, count_launch, counting, move_model, register_device
+from tests.support.counting_device import counting, move_model, register_device, run_kernel
 from tests.support.tiny_families import build_config, build_model
 
 _NUM_LAYERS = 28
@@ -25,13 +27,14 @@ _CONTEXT = TokenTree(tuple(range(20)))
 _STEPS = {"token": TokenTree((3,)), "healing": TokenTree((1, 2, 3), (5, 6, 7, 8, 9), (None, 0, 1, None, 3))}
 
 
-def _count_attention(
+def _skip_attention(
     _packed: PackedPass, _keys: torch.Tensor, values: torch.Tensor, query: torch.Tensor, _rule: ScoreRule
 ) -> torch.Tensor:
-    """Two launches in each layer, as of the kernel for GPUs: one for the shares of the keys, one that adds them up."""
-    count_launch("attention")
-    count_launch("attention")
-    return DeviceTensor(torch.zeros(query.shape[1], query.shape[0], values.shape[2], dtype=query.dtype))
+    return torch.zeros(query.shape[1], query.shape[0], values.shape[2], dtype=query.dtype)
+
+
+# In each layer, one launch for the shares of the keys, and one that adds them up.
+_count_attention = partial(run_kernel, "attention", _skip_attention)
 
 
 @torch.inference_mode()

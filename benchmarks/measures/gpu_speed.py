@@ -19,10 +19,8 @@ from inference.healing.covering import Crossing, Rule
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part, SampleRequest, Sampling, SequenceCache
-from inference.model.pytorch.sampler import TorchSampler, build_scorer
-from inference.model.pytorch.scoring import TokenRanks
+from inference.model.pytorch.sampler import build_sampler
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason
-from trie_cache.hot_prefixes import HotPrefixCache
 
 _NUM_BYTES = 2  # of a bfloat16
 _DENSE_BF16_FLOPS = 989e12  # of an H200 SXM, by its datasheet, without sparsity
@@ -69,9 +67,7 @@ def measure_choice(setting: Setting) -> Figures:
     with ExitStack() as owner:
         tokenizer = load_tokenizer(prepare_tokenizer(setting.tokenizer, owner), setting.sizes.vocab_rows)
     device = torch.device(setting.device)
-    ranks = TokenRanks(tokenizer.vocabulary, tokenizer.trie, device)
-    scorer = build_scorer(ranks, torch.bfloat16)
-    sampler = TorchSampler(tokenizer.trie, HotPrefixCache(tokenizer.trie), ranks, scorer)
+    sampler = build_sampler(device, torch.bfloat16, tokenizer.vocabulary, tokenizer.trie)
     shape = setting.sizes.num_sequences, setting.sizes.vocab_rows
     logits = 3 * torch.randn(shape, device=device, dtype=torch.bfloat16)
     requests = [

@@ -1,16 +1,15 @@
-"""Both samplers behind one interface, so that each test runs with both."""
+"""Both samplers, so that each test runs with both, and a scorer that needs no GPU."""
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+import dataclasses
 
+import numpy as np
 import pytest
 import torch
 
 from inference.healing.covering import Crossing, Rule
-from inference.model.language_model import RandomSource, SampleRequest, SampleResult, Sampling
-from inference.model.numpy_sampler import NumpySampler
-from inference.model.pytorch.sampler import TorchSampler
-from inference.model.pytorch.scoring import PlainScorer, TokenRanks
+from inference.model.language_model import Sampling
+from inference.model.pytorch.sampler import HostSampler, Sampler, TorchSampler
+from inference.model.pytorch.scoring import Batch, TokenRanks, compute_scores
 from tests.support.toys import ToyTokenizer
 from trie_cache.hot_prefixes import HotPrefixCache
 
@@ -20,29 +19,29 @@ GREEDY = Sampling(temperature=0.0, top_p=1.0)
 both_samplers = pytest.mark.parametrize("name", SAMPLERS)
 
 
-class AnySampler(Protocol):
-    """What both samplers have."""
+class NumpyScorer:
+    """Answers as the kernels, and draws by noise for every token."""
 
-    def new_random_source(self, seed: int | None) -> RandomSource: ...
+    def __init__(self, ranks: TokenRanks) -> None:
+        self._ranks = ranks
 
-    def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]: ...
+    def score(self, batch: Batch) -> torch.Tensor:
+        with np.errstate(invalid="ignore"):  # logits that are no numbers
+            scores, weights = compute_scores(batch, self._ranks)
+        for index, (question, *numbers, _) in enumerate(batch.draws.tolist()):
+            noisy = weights[question] + np.random.default_rng(numbers).gumbel(size=weights.shape[1])
+            scores.draw_scores[index] = noisy.max()
+            scores.drawn_ids[index] = -1 if noisy.max() == -np.inf else noisy.argmax()
+        return torch.from_numpy(np.concatenate(dataclasses.astuple(scores)))
 
 
-def build_sampler(name: str, toy: ToyTokenizer) -> AnySampler:
+def build_sampler(name: str, toy: ToyTokenizer) -> Sampler:
     """Builds the sampler of that name on the CPU, with an empty hot-prefix cache."""
     hot_prefixes = HotPrefixCache(toy.trie)
     if name == "numpy":
-        return NumpySampler(toy.vocabulary, hot_prefixes, toy.trie)
-    ranks = TokenRanks(toy.vocabulary, toy.trie, torch.device("cpu"), chunk_size=256)
-    return TorchSampler(toy.trie, hot_prefixes, ranks, PlainScorer(ranks))
-
-
-def build_rows(sampler: AnySampler, logits: torch.Tensor) -> Sequence[Any]:
-    """Returns the sampler's rows for a copy of [num_rows, vocab_size] logits."""
-    if isinstance(sampler, NumpySampler):
-        return sampler.build_rows(logits.float().numpy().copy())
-    assert isinstance(sampler, TorchSampler)
-    return sampler.build_rows(logits)
+        return HostSampler(toy.vocabulary, hot_prefixes, toy.trie)
+    ranks = TokenRanks(toy.vocabulary, toy.trie, torch.device("cpu"))
+    return TorchSampler(toy.trie, hot_prefixes, ranks, NumpyScorer(ranks))
 
 
 def may_follow(toy: ToyTokenizer, token_id: int, crossing: Crossing) -> bool:

@@ -12,7 +12,7 @@ and noise for every token where one is drawn. Each of these steps reads or write
 The order of the tokens' bytes makes a set of allowed tokens an interval of ranks and a few ids. Ranks are read only
 where they can matter: for a limit, or in a chunk that has ids without a token.
 
-Philox's counter is (index, offset, stream, level), as in `inference.model.pytorch.scoring`.
+Philox's counter is (index, offset, stream, level).
 """
 
 from typing import Any
@@ -21,12 +21,12 @@ import torch
 import triton
 import triton.language as tl
 
-from inference.model.pytorch.scoring import Batch, Draw, Edge, Level, PackedQuestion, TokenRanks
+from inference.model.pytorch.scoring import Batch, Draw, Edge, PackedQuestion, TokenRanks
 
 # The columns of the arrays of a batch.
 _ROW, _LO, _HI, _FIRST_MORE, _END_MORE, _SCALE_BITS = map(tl.constexpr, range(len(PackedQuestion._fields)))
 _QUESTION_FIELDS = tl.constexpr(len(PackedQuestion._fields))
-_QUESTION, _SEED, _OFFSET, _STREAM = map(tl.constexpr, range(len(Draw._fields)))
+_QUESTION, _SEED, _OFFSET, _STREAM, _HEAD = map(tl.constexpr, range(len(Draw._fields)))
 _DRAW_FIELDS = tl.constexpr(len(Draw._fields))
 _EDGE_ROW, _EDGE_TOKEN = map(tl.constexpr, range(len(Edge._fields)))
 _EDGE_FIELDS = tl.constexpr(len(Edge._fields))
@@ -36,8 +36,8 @@ _EDGE_FIELDS = tl.constexpr(len(Edge._fields))
 _TOP, _TOTAL, _BEST, _MASS, _BEST_ID, _DRAWN_MASS = map(tl.constexpr, range(6))
 _NUM_PARTS = tl.constexpr(6)
 
-_CHUNK_LEVEL = tl.constexpr(int(Level.CHUNK))
-_TOKEN_LEVEL = tl.constexpr(int(Level.TOKEN))
+# What a random number decides: in which chunk of a row the drawn token is, and which token of the chunk it is.
+_CHUNK_LEVEL, _TOKEN_LEVEL = map(tl.constexpr, range(2))
 
 # They change from batch to batch, or from model to model. A kernel must not be compiled for each of them.
 _INTEGERS = ("num_questions", "num_draws", "num_edges", "num_logits", "num_leading", "num_text_tokens", "num_chunks")

@@ -46,3 +46,8 @@ def copy_together(arrays: Sequence[npt.NDArray[np.int64]], device: torch.device)
     together = copy_to_device(np.concatenate(padded), device)
     parts = torch.split(together, [each.size for each in padded])
     return [part[: array.size].view(array.shape) for part, array in zip(parts, arrays, strict=True)]
+
+
+def can_run_kernels(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether the kernels of the Triton language run there. They have no products of float64."""
+    return device.type == "cuda" and dtype != torch.float64  # for torch, ROCm is cuda too

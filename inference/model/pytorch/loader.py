@@ -21,7 +21,7 @@ from inference.errors import MidtokenError, ModelError
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.language_model import LoadedModel
 from inference.model.pytorch.attention import AttentionKernel
-from inference.model.pytorch.device import is_out_of_memory, refusing_when_out_of_memory
+from inference.model.pytorch.device import can_run_kernels, is_out_of_memory, refusing_when_out_of_memory
 from inference.model.pytorch.forward_check import check_forward_pass
 from inference.model.pytorch.position_check import find_max_tokens
 from inference.model.pytorch.runner import Runner, TorchModel
@@ -259,7 +259,7 @@ def _find_dtype(name: str) -> torch.dtype:
 
 def _build_kernel(device: torch.device, dtype: torch.dtype) -> AttentionKernel | None:
     """The kernel for the attention of all sequences together; None where each sequence has calls of its own."""
-    if device.type != "cuda" or dtype == torch.float64:  # the language of the kernel has no products in float64
+    if not can_run_kernels(device, dtype):
         return None
     from inference.model.pytorch.attention_kernel import TreeAttentionKernel  # here: not all builds of torch
 

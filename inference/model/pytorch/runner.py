@@ -83,8 +83,8 @@ class Runner:
             segments.append(part.cache.build_segment(part.tree, part.stored))
             ids += [*part.tree.chain_ids, *part.tree.branch_ids[len(part.stored) :]]
             wanted_rows += range(len(ids) - part.num_logit_rows, len(ids))
-        # On other devices, to look at the logits is to wait for them. The sampler finds these numbers in its scores.
-        return self.forward_segments(ids, segments, wanted_rows, is_checked=self.device.type == "cpu")
+        # On a GPU, to look at the logits is to wait for them. The sampler finds these numbers in its scores.
+        return self.forward_segments(ids, segments, wanted_rows, is_checked=self._kernel is None)
 
     @torch.inference_mode()
     def forward_segments(

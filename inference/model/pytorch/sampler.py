@@ -14,7 +14,8 @@ import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from random import Random
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,21 +23,18 @@ import torch
 
 from inference.errors import MidtokenError, ModelError
 from inference.healing.covering import Crossing, Rule, find_crossing_interval
-from inference.model.language_model import Choice, CrossingScores, RandomSource, SampleRequest, SampleResult
+from inference.model.language_model import Choice, CrossingScores, SampleRequest, SampleResult
 from inference.model.numpy_sampler import NumpySampler, find_needed, find_row, weigh_nodes
-from inference.model.pytorch.device import refusing_when_out_of_memory
+from inference.model.pytorch.device import can_run_kernels, refusing_when_out_of_memory
 from inference.model.pytorch.scoring import (
     Batch,
     Draw,
     Edge,
-    Level,
-    PlainScorer,
     Question,
     Scorer,
     Scores,
     TokenRanks,
     build_batch,
-    build_uniforms,
     check_scorer,
     find_scores,
 )
@@ -187,7 +185,7 @@ class _ScoredRequest:
         sampling, question = self.request.sampling, len(questions.questions)
         if not sampling.is_greedy:
             questions.draws.extend(
-                Draw(question, seed, offset, stream) for seed, offset in _list_draws(self.request.random_sources)
+                Draw(question, seed, offset, stream, head) for seed, offset, head in _list_draws(self.request)
             )
         self._totals[row] = question
         scale = 0.0 if sampling.is_greedy else 1.0 / sampling.temperature
@@ -256,13 +254,15 @@ class _ScoredRequest:
         )
 
 
-def _list_draws(sources: Sequence[RandomSource | None]) -> Iterator[tuple[int, int]]:
-    """The seed and the number of the next draw of each source. A source may be there several times."""
+def _list_draws(request: SampleRequest) -> Iterator[tuple[int, int, int]]:
+    """The seed and the number of the next draw of each source, which may be there several times, and `Draw.head`."""
     counts: Counter[int] = Counter()
-    for source in sources:
+    for source in request.random_sources:
         assert isinstance(source, DrawSource), "TorchSampler.new_random_source made it"
-        yield source.seed, source.num_draws + counts[id(source)]
+        offset = source.num_draws + counts[id(source)]
         counts[id(source)] += 1
+        is_sorted = not math.isclose(request.sampling.top_p, 1.0)
+        yield source.seed, offset, Random(source.seed << 64 | offset).getrandbits(52) if is_sorted else 0
 
 
 def _sort(requests: Sequence[_ScoredRequest], batch: Batch, ranks: TokenRanks) -> None:
@@ -313,71 +313,39 @@ def _draw(scores: torch.Tensor, top_p: float, draws: torch.Tensor) -> torch.Tens
     probs, order = torch.softmax(scores, dim=0).sort(descending=True, stable=True)
     totals = probs.cumsum(0)
     totals = probs.masked_fill(totals - probs >= top_p, 0.0).cumsum(0)
-    _, seeds, offsets, _ = draws.T
-    uniforms = build_uniforms(seeds, torch.zeros_like(seeds), offsets, torch.zeros_like(seeds), Level.HEAD)
-    places = torch.searchsorted(totals, uniforms.to(totals) * totals[-1])
-    return order[places]
+    uniforms = (draws[:, -1].to(totals) + 0.5) * 2.0**-52
+    return order[torch.searchsorted(totals, uniforms * totals[-1])]
 
 
-class Sampler(Protocol):
-    """Chooses tokens from rows that it has built."""
-
-    def new_random_source(self, seed: int | None) -> RandomSource:
-        """A random source for one candidate. `None` seeds it from the system."""
-        ...
-
-    def build_rows(self, logits: torch.Tensor) -> Sequence[Any]:
-        """A row for each line of `logits`, [num_rows, vocab_size], device."""
-        ...
-
-    def copy_logits(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:
-        """The logits of some rows on the host, [num_rows, vocab_size]."""
-        ...
-
-    def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
-        """One result for each request."""
-        ...
-
-
-class _HostSampler(NumpySampler):
-    """Chooses with NumPy, from tensors of the CPU."""
+class HostSampler(NumpySampler):
+    """Chooses with NumPy, from rows that are copied to the host."""
 
     def build_rows(self, logits: torch.Tensor) -> Sequence[Any]:  # type: ignore[override]  # here they are tensors
-        return super().build_rows(logits.float().numpy())
+        """A row for each line of `logits`, [num_rows, vocab_size], device."""
+        return super().build_rows(logits.float().cpu().numpy())
+
+
+Sampler = TorchSampler | HostSampler
 
 
 def build_sampler(device: torch.device, dtype: torch.dtype, vocabulary: Vocabulary, trie: Trie) -> Sampler:
-    """The sampler for logits of the type `dtype` on a device: NumPy on the CPU.
+    """The sampler for logits of the type `dtype` on a device: on the host where there are no kernels that choose.
 
-    Raises ModelError if the kernels that choose tokens on the device do not work.
+    Raises ModelError if the device's kernels cannot be used or give other answers than NumPy, and OverloadedError.
     """
     hot_prefixes = HotPrefixCache(trie)
-    if device.type == "cpu":
-        return _HostSampler(vocabulary, hot_prefixes, trie)
+    if not can_run_kernels(device, dtype):
+        return HostSampler(vocabulary, hot_prefixes, trie)
     ranks = TokenRanks(vocabulary, trie, device)
-    return TorchSampler(trie, hot_prefixes, ranks, build_scorer(ranks, dtype))
-
-
-def build_scorer(ranks: TokenRanks, dtype: torch.dtype) -> Scorer:
-    """The scorer for rows of the type `dtype`, on the device of `ranks`.
-
-    Raises ModelError if the device's kernels cannot be used or give other answers than torch's own operations, and
-    OverloadedError.
-    """
-    plain = PlainScorer(ranks)
-    if ranks.device.type != "cuda" or dtype == torch.float64:  # for torch, ROCm is cuda too
-        return plain
     try:
         # Here, because the packages of torch for other devices come without triton.
         from inference.model.pytorch.choice_kernel import KernelScorer
 
-        kernel = KernelScorer(ranks)
+        scorer = KernelScorer(ranks)
         with refusing_when_out_of_memory("a check of the kernels that choose tokens"):
-            check_scorer(kernel, plain, ranks, dtype)
+            check_scorer(scorer, ranks, dtype)
     except MidtokenError:
         raise
     except Exception as error:  # the compiler of kernels raises undocumented exceptions
-        raise ModelError(
-            f"the kernels score_chunks and merge_chunks cannot be used on {ranks.device}: {error}"
-        ) from error
-    return kernel
+        raise ModelError(f"the kernels score_chunks and merge_chunks cannot be used on {device}: {error}") from error
+    return TorchSampler(trie, hot_prefixes, ranks, scorer)

@@ -1,22 +1,20 @@
 """What a choice must know of rows of logits, and how it is computed. Nothing is chosen here.
 
 The questions of one choice are packed: one copy takes them to the device, and one brings all answers to the host.
-`PlainScorer` answers them with torch's own operations, on any device; the kernels of `choice_kernel` are the fast way,
-and `check_scorer` compares both when a model is loaded.
+The kernels of `choice_kernel` answer them on a GPU; `compute_scores` says with NumPy what the answers must be, and
+`check_scorer` compares both when a model is loaded.
 
 A draw has two steps. Gumbel noise for every token of the vocabulary would cost more than to read it:
 
 1. Draw a chunk of the row, in proportion to the mass of its allowed tokens.
 2. Draw an allowed token of this chunk.
 
-The numbers that draws use are counter-based, so that they need no state on the device and are the same on every device:
-Philox 4x32 with ten rounds (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"), computed with 64-bit
-integers. The kernels compute the same numbers.
+The numbers that draws use are counter-based, so that they need no state on the device: Philox 4x32 with ten rounds
+(Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -65,56 +63,6 @@ class TokenRanks:
         return torch.cat([more_ids.long(), self._order[interval.lo : interval.hi].long()]).sort().values
 
 
-_NUM_ROUNDS = 10
-_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
-_LOW = 0xFFFFFFFF  # 32 bits
-
-
-class Level(IntEnum):
-    """What a number decides. Each level has numbers of its own."""
-
-    CHUNK = 0  # in which chunk of a row the drawn token is
-    TOKEN = 1  # which token of the chunk it is
-    HEAD = 2  # which of the sorted tokens it is, where only the likeliest may be drawn
-
-
-def build_uniforms(
-    seeds: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, streams: torch.Tensor, level: Level
-) -> torch.Tensor:
-    """Numbers in (0, 1], float32. The arguments are int64, and broadcast."""
-    words = _build_words(seeds, indices, offsets, streams, level)
-    return words.float() * 2.0**-32 + 2.0**-33
-
-
-def build_gumbels(
-    seeds: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, streams: torch.Tensor, level: Level
-) -> torch.Tensor:
-    """Standard Gumbel noise, float32: of log-weights plus this noise, the greatest is drawn in proportion to weight."""
-    # log1p keeps the digits of small numbers, which are those that win.
-    return -torch.log(-torch.log1p(-build_uniforms(seeds, indices, offsets, streams, level)))
-
-
-def _build_words(
-    seeds: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, streams: torch.Tensor, level: Level
-) -> torch.Tensor:
-    """The first 32-bit word of each block, as int64."""
-    c0, c1, c2, c3 = indices & _LOW, offsets & _LOW, streams & _LOW, torch.full_like(indices, level)
-    k0, k1 = seeds & _LOW, (seeds >> 32) & _LOW
-    for _ in range(_NUM_ROUNDS):
-        high0, low0 = _multiply(c0, _MULTIPLIERS[0])
-        high2, low2 = _multiply(c2, _MULTIPLIERS[1])
-        c0, c1, c2, c3 = high2 ^ c1 ^ k0, low2, high0 ^ c3 ^ k1, low0
-        k0, k1 = (k0 + _KEY_STEPS[0]) & _LOW, (k1 + _KEY_STEPS[1]) & _LOW
-    return c0
-
-
-def _multiply(word: torch.Tensor, factor: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The high and the low 32 bits of a product. It may overflow into the sign, which the mask removes."""
-    product = word * factor
-    return (product >> 32) & _LOW, product & _LOW
-
-
 _Floats = npt.NDArray[np.float64]
 
 
@@ -135,6 +83,7 @@ class Draw(NamedTuple):
     seed: int  # 63 bits
     offset: int  # the number of the draw, among those with this seed
     stream: int  # the number of the question, among those that this draw is repeated for
+    head: int = 0  # of 2**52: where among the sorted tokens it is, if only the likeliest may be drawn
 
 
 class Edge(NamedTuple):
@@ -164,7 +113,6 @@ class Batch:
     addresses: torch.Tensor  # [num_rows] int64, of the rows' memory, for kernels
     packed_questions: torch.Tensor  # [num_questions, len(PackedQuestion._fields)] int64
     more_ids: torch.Tensor  # [num_more] int64: the ids that questions allow beside their intervals
-    more_questions: torch.Tensor  # [num_more] int64: the question that allows each of them
     draws: torch.Tensor  # [num_draws, len(Draw._fields)] int64
     edges: torch.Tensor  # [num_edges, len(Edge._fields)] int64
 
@@ -213,16 +161,14 @@ def build_batch(
     """Packs questions and copies them to the device."""
     packed: list[PackedQuestion] = []
     more_ids: list[int] = []
-    more_questions: list[int] = []
-    for index, (row, (lo, hi), further, inverse_temperature) in enumerate(questions):
+    for row, (lo, hi), further, inverse_temperature in questions:
         start = len(more_ids)
         more_ids += further
-        more_questions += [index] * len(further)
         scale_bits = int(np.float32(inverse_temperature).view(np.int32))
         packed.append(PackedQuestion(row, lo, hi, start, len(more_ids), scale_bits))
     addresses = [row.data_ptr() for row in rows]
-    arrays = [np.array(values, np.int64) for values in (addresses, packed, more_ids, more_questions)]
-    arrays += [np.array(values, np.int64).reshape(-1, width) for values, width in ((draws, 4), (edges, 2))]
+    arrays = [np.array(values, np.int64) for values in (addresses, packed, more_ids)]
+    arrays += [np.array(values, np.int64).reshape(-1, width) for values, width in ((draws, 5), (edges, 2))]
     return Batch(tuple(rows), tuple(questions), *copy_together(arrays, device))
 
 
@@ -235,81 +181,48 @@ def find_scores(scorer: Scorer, batch: Batch) -> Scores:
     return Scores(totals, masses, best_logits, ids, draw_scores, drawn, edge_logits)
 
 
-_NUM_DRAWS = 256  # computed together
+def compute_scores(batch: Batch, ranks: TokenRanks) -> tuple[Scores, _Floats]:
+    """The answers by NumPy in float64, and the log-weights of tokens in draws, relative to the best: -inf if forbidden.
+
+    Weights are [num_questions, num_logits]. A draw has the best token, and a score without noise.
+    """
+    of_ids = ranks.ranks.cpu().numpy()[: ranks.num_logits]
+    rows = torch.stack(batch.rows).double().cpu().numpy()
+    logits = np.where(of_ids < 0, -np.inf, rows)[[question.row for question in batch.questions]]
+    allowed = np.full_like(logits, -np.inf)
+    for line, own, (_, (lo, hi), more_ids, _) in zip(allowed, logits, batch.questions, strict=True):
+        may_follow = (lo <= of_ids) & (of_ids < hi)
+        may_follow[list(more_ids)] = True
+        line[may_follow] = own[may_follow]
+    bests = allowed.max(axis=1)
+    best_ids = np.where(bests == -np.inf, -1, allowed.argmax(axis=1))
+    scales = np.array([question.inverse_temperature or 1.0 for question in batch.questions])
+    weights = (allowed - np.where(bests == -np.inf, 0.0, bests)[:, None]) * scales[:, None]
+    drawn_from = batch.draws[:, 0].cpu().numpy()
+    edge_rows, token_ids = batch.edges.cpu().numpy().T
+    totals, masses, draw_masses = (np.logaddexp.reduce(each, axis=1) for each in (logits, allowed, weights))
+    draws = draw_masses[drawn_from], best_ids[drawn_from]
+    return Scores(totals, masses, bests, best_ids, *draws, rows[edge_rows, token_ids]), weights
 
 
-class PlainScorer:
-    """The answers with torch's own operations. Rows of float64 are computed in float64, all others in float32."""
-
-    def __init__(self, ranks: TokenRanks) -> None:
-        self._ranks = ranks
-
-    @torch.inference_mode()
-    def score(self, batch: Batch) -> torch.Tensor:
-        """The answers to a batch."""
-        rows = torch.stack(batch.rows)
-        rows = rows if rows.dtype == torch.float64 else rows.float()
-        places, los, his, _, _, scale_bits = batch.packed_questions.T[:, :, None]
-        ranks = self._ranks.ranks[: self._ranks.num_logits]
-        logits = rows.masked_fill(ranks < 0, -torch.inf)[places[:, 0]]
-        may_follow = (ranks >= los) & (ranks < his)
-        may_follow[batch.more_questions, batch.more_ids] = True
-        allowed = logits.masked_fill(~may_follow, -torch.inf)
-        best_logits, best_ids = allowed.max(dim=-1)  # of equal ones, the smallest id
-        best_ids = best_ids.masked_fill(best_logits == -torch.inf, -1)
-        answers = [logits.logsumexp(dim=-1), allowed.logsumexp(dim=-1), best_logits, best_ids.to(logits)]
-        if len(batch.draws):
-            bests = best_logits.masked_fill(best_logits == -torch.inf, 0.0)
-            answers += self._draw(batch.draws, allowed - bests[:, None], scale_bits.int().view(torch.float32))
-        edge_rows, token_ids = batch.edges.T
-        return torch.cat([*answers, rows[edge_rows, token_ids]])
-
-    def _draw(self, draws: torch.Tensor, allowed: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-        """The score and the id of each draw: [2, num_draws].
-
-        `allowed`: [num_questions, vocab_size] logits relative to the best of them, -inf for other tokens; `scales`:
-        [num_questions, 1].
-        """
-        weights = (allowed * scales).masked_fill(allowed == -torch.inf, -torch.inf)
-        num_missing = self._ranks.num_chunks * self._ranks.chunk_size - weights.shape[1]
-        weights = torch.nn.functional.pad(weights, (0, num_missing), value=-torch.inf)
-        chunks = weights.view(len(weights), self._ranks.num_chunks, self._ranks.chunk_size)
-        masses = chunks.logsumexp(dim=-1)
-        return torch.cat([_draw_some(some, chunks, masses) for some in torch.split(draws, _NUM_DRAWS)], dim=1)
-
-
-def _draw_some(draws: torch.Tensor, chunks: torch.Tensor, masses: torch.Tensor) -> torch.Tensor:
-    """`chunks`: [num_questions, num_chunks, chunk_size] log-weights. `masses`: [num_questions, num_chunks]."""
-    questions, seeds, offsets, streams = draws.T[:, :, None]
-    indices = torch.arange(masses.shape[1], device=masses.device)
-    noisy = masses[questions[:, 0]] + build_gumbels(seeds, indices, offsets, streams, Level.CHUNK)
-    scores, drawn = noisy.max(dim=1)
-    ids = drawn[:, None] * chunks.shape[2] + torch.arange(chunks.shape[2], device=masses.device)
-    noisy = chunks[questions[:, 0], drawn] + build_gumbels(seeds, ids, offsets, streams, Level.TOKEN)
-    drawn_ids = ids.gather(1, noisy.argmax(dim=1, keepdim=True))[:, 0].masked_fill(scores == -torch.inf, -1)
-    return torch.stack([scores, drawn_ids.to(scores)])
-
-
+_LEAST_LOG_PROB = -1e9  # in place of -inf, which has no product with 0
 _NUM_ROWS = 3
-_NUM_TRIAL_DRAWS = 8  # for each question
+_NUM_TRIAL_DRAWS = 16  # for each question; all of them are repeated once
 _SPREAD = 4.0  # standard deviation of the logits; real ones have 2 to 5
-# In float32. Sums in another order differ by some 1e-6. Scores of draws have the noise of approximate logarithms too.
-_TOLERANCE = 1e-3
+_TOLERANCE = 1e-3  # in float32. Sums in another order differ by some 1e-6
+_NOISE_TOLERANCE, _LAW_TOLERANCE = 0.5, 0.75  # of the means of all draws: five times their standard deviation
 
 
-def check_scorer(scorer: Scorer, expected: Scorer, ranks: TokenRanks, dtype: torch.dtype) -> None:
-    """Compares the answers to some questions about random rows. Raises ModelError if they differ."""
+def check_scorer(scorer: Scorer, ranks: TokenRanks, dtype: torch.dtype) -> None:
+    """Compares the answers to some questions about random rows with NumPy's. Raises ModelError if they differ."""
     batch = _build_trial(ranks, dtype)
-    answers, others = find_scores(scorer, batch), find_scores(expected, batch)
+    answers, (expected, weights) = find_scores(scorer, batch), compute_scores(batch, ranks)
     faults = []
-    for name in ("log_totals", "log_masses", "best_logits", "best_ids", "edge_logits", "draw_scores"):
-        difference = _find_difference(getattr(answers, name), getattr(others, name))
+    for name in ("log_totals", "log_masses", "best_logits", "best_ids", "edge_logits"):
+        difference = _find_difference(getattr(answers, name), getattr(expected, name))
         if not difference <= _TOLERANCE:  # so for NaN too
-            faults.append(f"its {name} differ by {difference:.1g} from those of torch's operations")
-    # A rounding error may change a draw, but not most of them.
-    num_draws, num_equal = len(others.drawn_ids), int((answers.drawn_ids == others.drawn_ids).sum())
-    if num_equal < num_draws / 2:
-        faults.append(f"only {num_equal} of its {num_draws} draws are those of torch's operations")
+            faults.append(f"its {name} differ by {difference:.1g} from those of NumPy")
+    faults += _find_draw_faults(answers, expected, weights)
     if faults:
         name = str(dtype).removeprefix("torch.")
         raise ModelError(
@@ -321,6 +234,27 @@ def _find_difference(answers: npt.NDArray[Any], expected: npt.NDArray[Any]) -> f
     """The greatest difference; infinite if only one is infinite, NaN if one is no number."""
     same = answers == expected  # infinite ones too
     return float(np.abs(np.where(same, 0.0, answers) - np.where(same, 0.0, expected)).max(initial=0.0))
+
+
+def _find_draw_faults(answers: Scores, expected: Scores, weights: _Floats) -> Iterator[str]:
+    """What is wrong with the draws of the trial: forbidden tokens, or another law than that of the weights."""
+    num_draws = len(answers.drawn_ids)
+    chosen = weights[np.arange(num_draws) // _NUM_TRIAL_DRAWS % len(weights), answers.drawn_ids]
+    is_possible = expected.drawn_ids >= 0
+    is_right = np.where(is_possible, (answers.drawn_ids >= 0) & (chosen > -np.inf), answers.drawn_ids == -1)
+    if not is_right.all():
+        yield f"only {is_right.sum()} of its {num_draws} draws are allowed tokens"
+    masses = expected.draw_scores[is_possible]
+    noise = answers.draw_scores[is_possible] - masses
+    if not abs(noise.mean() - np.euler_gamma) <= _NOISE_TOLERANCE or len(np.unique(noise)) < len(noise) / 4:
+        yield "its draw_scores have no Gumbel noise"
+    of_questions = slice(None, num_draws // 2, _NUM_TRIAL_DRAWS)
+    log_probs = weights[is_possible[of_questions]] - masses[: len(masses) // 2 : _NUM_TRIAL_DRAWS, None]
+    expected_mean = (np.exp(log_probs) * np.maximum(log_probs, _LEAST_LOG_PROB)).sum(axis=1).mean()
+    if not abs((chosen[is_possible] - masses).mean() - expected_mean) <= _LAW_TOLERANCE:
+        yield "its draws do not follow the weights of the tokens"
+    if not np.array_equal(*np.split(answers.draw_scores, 2)):
+        yield "the same draws have other scores when they are repeated"
 
 
 def _build_trial(ranks: TokenRanks, dtype: torch.dtype) -> Batch:
@@ -345,7 +279,7 @@ def _build_trial(ranks: TokenRanks, dtype: torch.dtype) -> Batch:
         Draw(question, 2**40 + draw, draw, question)
         for question in range(len(questions))
         for draw in range(_NUM_TRIAL_DRAWS)
-    ]
+    ] * 2
     edges = [
         Edge(row, token_id) for row in range(_NUM_ROWS) for token_id in (0, ranks.num_logits // 2, ranks.num_logits - 1)
     ]

@@ -13,12 +13,13 @@ from inference.engine.engine import Engine
 from inference.model.pytorch.attention import AttentionKernel
 from inference.model.pytorch.runner import Runner, TorchModel
 from inference.model.pytorch.sampler import TorchSampler, build_sampler
-from inference.model.pytorch.scoring import PlainScorer, Scorer, TokenRanks
+from inference.model.pytorch.scoring import Scorer, TokenRanks
 from inference.protocol.completion import CompletionRequest, Healing
 from tests.inference.conftest import MakeModel
 from tests.support.attention_oracle import attend_plainly
 from tests.support.engine_bench import UNBOUNDED, load_model_once
 from tests.support.kernels import interpreted
+from tests.support.samplers import NumpyScorer
 from tests.support.sinks import submit
 from tests.support.toys import build_prompts, toy_tokenizer
 from trie_cache.hot_prefixes import HotPrefixCache
@@ -55,7 +56,7 @@ def _complete_all(folder: Path, kernel: AttentionKernel | None, build_scorer: Bu
 def test_what_a_gpu_does_in_plain_torch_gives_the_same_answers(make_model: MakeModel) -> None:
     folder = make_model("qwen")
 
-    assert _complete_all(folder, attend_plainly, PlainScorer) == _complete_all(folder, None)
+    assert _complete_all(folder, attend_plainly, NumpyScorer) == _complete_all(folder, None)
 
 
 def test_all_slots_are_free_when_the_engine_and_its_answers_are_gone(make_model: MakeModel) -> None:

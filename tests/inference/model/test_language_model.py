@@ -13,11 +13,10 @@ from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SampleRequest, SampleResult, Sampling
 from inference.model.numpy_sampler import find_row
+from inference.model.pytorch.sampler import Sampler
 from tests.support.samplers import (
     GREEDY,
-    AnySampler,
     both_samplers,
-    build_rows,
     build_sampler,
     find_log_probs,
     may_follow,
@@ -63,8 +62,8 @@ def _crossings(node: int | None) -> st.SearchStrategy[Crossing]:
     )
 
 
-def _choose(sampler: AnySampler, case: _Case, forwarded: frozenset[int], **fields: Any) -> SampleResult:
-    rows = build_rows(sampler, case.logits)
+def _choose(sampler: Sampler, case: _Case, forwarded: frozenset[int], **fields: Any) -> SampleResult:
+    rows = sampler.build_rows(case.logits)
     known = [rows[0], *(row if branch in forwarded else None for branch, row in enumerate(rows[1:]))]
     return sampler.choose([SampleRequest(case.tree, case.crossings, known, **{"sampling": GREEDY, **fields})])[0]
 

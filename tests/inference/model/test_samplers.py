@@ -15,14 +15,13 @@ from inference.healing.covering import Crossing, Rule, build_root_covering
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import CrossingScores, Part, SampleRequest, SampleResult, Sampling
 from inference.model.pytorch.loader import load_torch_runner
+from inference.model.pytorch.sampler import Sampler
 from inference.protocol.completion import CompletionRequest
 from tests.inference.conftest import MakeModel
 from tests.support.samplers import (
     GREEDY,
     SAMPLERS,
-    AnySampler,
     both_samplers,
-    build_rows,
     build_sampler,
     find_log_probs,
     may_follow,
@@ -84,7 +83,7 @@ def _covering(toy: ToyTokenizer, prefix: str) -> tuple[TokenTree, tuple[Crossing
 
 
 def _choose(
-    sampler: AnySampler,
+    sampler: Sampler,
     covering: tuple[TokenTree, tuple[Crossing, ...]],
     logits: torch.Tensor,
     sampling: Sampling = GREEDY,
@@ -96,7 +95,7 @@ def _choose(
 
 
 def _build_request(
-    sampler: AnySampler,
+    sampler: Sampler,
     covering: tuple[TokenTree, tuple[Crossing, ...]],
     logits: torch.Tensor,
     sampling: Sampling = GREEDY,
@@ -104,7 +103,7 @@ def _build_request(
     seed: int = 0,
 ) -> SampleRequest:
     source = None if sampling.is_greedy else sampler.new_random_source(seed)
-    rows = build_rows(sampler, logits)
+    rows = sampler.build_rows(logits)
     return SampleRequest(*covering, rows, sampling, (source,) * num_choices, wants_scores=True)
 
 
@@ -216,7 +215,7 @@ def test_a_row_that_outlives_its_neighbours_takes_no_more_memory_than_it_counts(
     toy = toy_tokenizer("qwen")
     sampler = build_sampler(name, toy)
 
-    for row in build_rows(sampler, _random_logits(toy, TokenTree((4,), (5, 6), (None, 0)), 0)):
+    for row in sampler.build_rows(_random_logits(toy, TokenTree((4,), (5, 6), (None, 0)), 0)):
         held = row.untyped_storage().nbytes() if isinstance(row, torch.Tensor) else row.logits.nbytes
         assert row.nbytes == held == 4 * toy.num_rows
         assert isinstance(row, torch.Tensor) or row.logits.base is None

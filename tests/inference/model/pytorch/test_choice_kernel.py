@@ -1,16 +1,27 @@
-"""The kernels of a choice beside torch's operations, and what the compiler makes of them for a GPU.
+"""The kernels of a choice in the interpreter of their language, and what the compiler makes of them for a GPU."""
 
-`test_scoring.py` compares both with brute force.
-"""
+import dataclasses
+from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
 
-from inference.model.pytorch.scoring import PlainScorer, Question, TokenRanks, build_batch, check_scorer
+from inference.model.pytorch.scoring import (
+    Edge,
+    Question,
+    TokenRanks,
+    build_batch,
+    check_scorer,
+    find_scores,
+)
 from tests.support.choice_cases import (
     KERNEL_TYPES,
-    assert_draws_agree,
+    ChoiceCase,
+    assert_draws_follow_weights,
+    assert_right,
     build_case,
+    choice_cases,
     make_draws,
     make_rows,
     make_vocabulary,
@@ -23,39 +34,80 @@ _NUM_LOGITS = 151_936
 
 pytestmark = [  # of the interpreter, which computes with NumPy
     pytest.mark.filterwarnings("ignore:divide by zero encountered in log:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning"),
     pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0:DeprecationWarning"),
 ]
 of_each_type = pytest.mark.parametrize("dtype", KERNEL_TYPES, ids=str)
 
 
-@interpreted
-@of_each_type
-def test_rows_of_real_length_have_the_answers_of_torchs_operations(dtype: torch.dtype) -> None:
+def _build_scorer(ranks: TokenRanks) -> Any:
     from inference.model.pytorch.choice_kernel import KernelScorer
 
+    return KernelScorer(ranks)
+
+
+@interpreted
+@given(case=choice_cases(KERNEL_TYPES))
+def test_all_answers_are_right(case: ChoiceCase) -> None:
+    assert_right(case, _build_scorer(case.ranks))
+
+
+@interpreted
+@of_each_type
+def test_many_edges_and_tokens_beside_an_interval_have_their_answers(dtype: torch.dtype) -> None:
+    case = build_case(dtype, 300)
+    question = Question(0, case.trie.find_interval(b"abca"), case.trie.find_ancestors(b"abca"))
+    edges = [Edge(row, token_id) for row in range(2) for token_id in range(100)]
+    case = dataclasses.replace(case, questions=[question, question._replace(row=1)], edges=edges)
+    assert len(question.more_ids) > 2
+    assert_right(case, _build_scorer(case.ranks))
+
+
+@interpreted
+@of_each_type
+def test_rows_of_real_length_pass_the_check_when_a_model_is_loaded(dtype: torch.dtype) -> None:
     ranks = TokenRanks(*make_vocabulary(_NUM_LOGITS), torch.device("cpu"))
-    check_scorer(KernelScorer(ranks), PlainScorer(ranks), ranks, dtype)
+    check_scorer(_build_scorer(ranks), ranks, dtype)
 
 
 @interpreted
-@of_each_type
-def test_draws_are_those_of_torchs_operations(dtype: torch.dtype) -> None:
-    from inference.model.pytorch.choice_kernel import KernelScorer
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_draws_follow_the_weights_of_the_allowed_tokens(temperature: float) -> None:
+    case = build_case(torch.bfloat16)
+    case = make_draws(dataclasses.replace(case, questions=case.questions[1:]), 700, temperature)
+    assert_draws_follow_weights(case, _build_scorer(case.ranks))
 
-    case = make_draws(build_case(dtype, 200, 64), 100, 0.7, seed=2**62 + 11)
-    assert_draws_agree(case, KernelScorer(case.ranks), PlainScorer(case.ranks))
+
+@interpreted
+def test_a_logit_that_is_no_number_makes_the_total_no_number() -> None:
+    """The sampler refuses such rows."""
+    case = build_case(torch.bfloat16)
+    case.rows[1][13] = torch.nan
+    case.rows[0][40] = torch.inf
+    assert not torch.from_numpy(find_scores(_build_scorer(case.ranks), case.batch).log_totals).isfinite().any()
+
+
+@interpreted
+def test_the_same_seed_offset_and_stream_draw_the_same_and_others_differ() -> None:
+    """The greatest score is an exact draw of a question only if the scores of all questions are independent."""
+    case = build_case(torch.float32)
+    case = dataclasses.replace(case, questions=case.questions[:1] * 2)
+    one, again, other = (
+        find_scores(_build_scorer(case.ranks), make_draws(case, num_draws, 1.0, seed).batch).draw_scores
+        for num_draws, seed in ((40, 3), (20, 3), (40, 3 + 2**40))
+    )
+    assert one[:20].tolist() == again[:20].tolist()
+    assert len({*one, *other}) == 160
 
 
 @compiled
 @of_each_type
 def test_the_kernels_fit_on_a_processor_and_read_sixteen_bytes_at_once(dtype: torch.dtype) -> None:
     """No register is spilled. Five programs that read logits fit: fewer would not hide the memory's latency."""
-    from inference.model.pytorch.choice_kernel import KernelScorer
-
     ranks = TokenRanks(*make_vocabulary(_NUM_LOGITS), torch.device("cpu"))
     batch = build_batch(make_rows(1, _NUM_LOGITS, dtype, 1.0), [Question(0, ranks.all_tokens)], device=ranks.device)
     with compiling() as driver:
-        KernelScorer(ranks).score(batch)
+        _build_scorer(ranks).score(batch)
 
     score, merge = driver.launches
     assert (score.kernel, merge.kernel) == ("score_chunks", "merge_chunks")

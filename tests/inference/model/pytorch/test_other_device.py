@@ -1,42 +1,23 @@
 """The runner on a device that is not the CPU: nothing is on the wrong one, and work does not grow with sequences."""
 
-import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
 
 import pytest
 import torch
 
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
-from inference.model.pytorch.attention import PackedPass
 from inference.model.pytorch.forward_check import check_forward_pass
 from inference.model.pytorch.position_check import find_max_tokens
 from inference.model.pytorch.runner import Runner
-from inference.model.pytorch.transformers_hook import ScoreRule
 from tests.support.attention_oracle import attend_plainly
-from tests.support.counting_device import Counts, DeviceTensor, count_launch, counting, move_model, register_device
+from tests.support.counting_device import Counts, DeviceTensor, counting, move_model, register_device, run_kernel
 from tests.support.tiny_families import KV, build_config, build_model
 
 _NUM_LAYERS = 3
 _TREE = TokenTree((1, 2, 3), (4, 5, 6), (None, 0, None))
-
-
-def _attend_on_device(
-    packed: PackedPass, keys: torch.Tensor, values: torch.Tensor, query: torch.Tensor, rule: ScoreRule
-) -> torch.Tensor:
-    """A kernel of the device: as on a GPU, two launches at most, and no tensor of the CPU."""
-    count_launch("attention")
-    count_launch("attention")
-    tensors = {name: getattr(packed, name) for name in PackedPass.__slots__}
-    on_cpu: Any = {name: _find_data(each) for name, each in tensors.items() if isinstance(each, torch.Tensor)}
-    states = _find_data(keys), _find_data(values), _find_data(query)
-    return DeviceTensor(attend_plainly(dataclasses.replace(packed, **on_cpu), *states, rule))
-
-
-def _find_data(tensor: torch.Tensor) -> torch.Tensor:
-    assert isinstance(tensor, DeviceTensor)
-    return tensor.data_on_cpu
+_attend_on_device = partial(run_kernel, "attention", attend_plainly)
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,9 @@ from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SampleRequest, SampleResult, Sampling
 from inference.model.pytorch.sampler import TorchSampler
-from inference.model.pytorch.scoring import PlainScorer, TokenRanks
-from tests.support.counting_device import Counts, DeviceTensor, counting, register_device
+from inference.model.pytorch.scoring import Batch, TokenRanks
+from tests.support.counting_device import Counts, DeviceTensor, counting, register_device, run_kernel
+from tests.support.samplers import NumpyScorer
 from tests.support.toys import toy_tokenizer
 from trie_cache.hot_prefixes import HotPrefixCache
 
@@ -27,10 +28,21 @@ _CROSSINGS = (
 )
 
 
+class _DeviceScorer:
+    """The kernels of the device, or of the CPU."""
+
+    def score(self, batch: Batch) -> torch.Tensor:
+        toy = toy_tokenizer("qwen")
+        score = NumpyScorer(TokenRanks(toy.vocabulary, toy.trie, _CPU)).score
+        is_on_cpu = batch.addresses.device == _CPU
+        return score(batch) if is_on_cpu else run_kernel("choice", score, batch)
+
+
 def _build_sampler(device: torch.device = _CPU) -> TorchSampler:
     toy = toy_tokenizer("qwen")
-    ranks = TokenRanks(toy.vocabulary, toy.trie, device, chunk_size=256)
-    return TorchSampler(toy.trie, HotPrefixCache(toy.trie), ranks, PlainScorer(ranks))
+    return TorchSampler(
+        toy.trie, HotPrefixCache(toy.trie), TokenRanks(toy.vocabulary, toy.trie, device), _DeviceScorer()
+    )
 
 
 def _make_logits(num_rows: int = 4, dtype: torch.dtype = torch.bfloat16, seed: int = 0) -> torch.Tensor:
