@@ -9,7 +9,7 @@ transformers_hook  the attention function that transformers calls in each layer
 attention          the attention of a pass, on any device
 attention_kernel   the same on a GPU, in the Triton language
 sampler            the next token on a GPU
-scoring            what a choice must know of rows of logits, on any device
-choice_kernel      the same on a GPU, in the Triton language
+scoring            what a choice must know of rows of logits, and the check of what answers it
+choice_kernel      the answers on a GPU, in the Triton language
 device             copies to a device, and failed allocations
 """

@@ -253,7 +253,7 @@ def _find_draw_faults(answers: Scores, expected: Scores, weights: _Floats) -> It
     expected_mean = (np.exp(log_probs) * np.maximum(log_probs, _LEAST_LOG_PROB)).sum(axis=1).mean()
     if not abs((chosen[is_possible] - masses).mean() - expected_mean) <= _LAW_TOLERANCE:
         yield "its draws do not follow the weights of the tokens"
-    if not np.array_equal(*np.split(answers.draw_scores, 2)):
+    if not np.array_equal(answers.draw_scores[: num_draws // 2], answers.draw_scores[num_draws // 2 :]):
         yield "the same draws have other scores when they are repeated"
 
 
