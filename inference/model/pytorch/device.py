@@ -29,22 +29,16 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(sign in str(error) for sign in _SIGNS)
 
 
-def copy_to_device(array: npt.NDArray[np.int64], device: torch.device) -> torch.Tensor:
-    """The array on the device. The host does not wait for the copy."""
-    host = torch.from_numpy(array)
-    if device.type == "cuda":
-        host = host.pin_memory()  # or the host would wait
-    return host.to(device, non_blocking=True)
-
-
 def copy_together(arrays: Sequence[npt.NDArray[np.int64]], device: torch.device) -> list[torch.Tensor]:
-    """The arrays on the device, by a single copy.
+    """The arrays on the device, by a single copy, for which the host does not wait.
 
     Each begins at a multiple of 16 bytes: a kernel is compiled once more for pointers that do not.
     """
     padded = [np.append(array, np.zeros(array.size % 2, dtype=np.int64)) for array in arrays]
-    together = copy_to_device(np.concatenate(padded), device)
-    parts = torch.split(together, [each.size for each in padded])
+    host = torch.from_numpy(np.concatenate(padded))
+    if device.type == "cuda":
+        host = host.pin_memory()  # or the host would wait
+    parts = torch.split(host.to(device, non_blocking=True), [each.size for each in padded])
     return [part[: array.size].view(array.shape) for part, array in zip(parts, arrays, strict=True)]
 
 

@@ -112,11 +112,6 @@ class _Reader:
         self.runner.forward(parts)
         return self._found[-1]
 
-    def read(self, cache: TorchSequenceCache, *token_ids: int) -> None:
-        tree = TokenTree(token_ids)
-        self.forward(Part(cache, tree, wants_logits=False))
-        cache.keep(tree, None)
-
     def read_plainly(self, *token_ids: int) -> torch.Tensor:
         return self.forward(Part(self.runner.new_cache(), TokenTree(token_ids)))[-1]
 
@@ -138,7 +133,9 @@ def test_stored_branches_are_seen_by_those_below_them_and_not_forwarded(reader: 
     reader.forward(Part(cache, tree))
     rows = cache.copy_branches(tree)
     cache.keep(tree, None)
-    reader.read(cache, 9, 9, 9)
+    others = TokenTree((9, 9, 9))
+    reader.forward(Part(cache, others, wants_logits=False))
+    cache.keep(others, None)
     cache.cut(2)
     further = TokenTree((), (3, 5, 4, 6, 6, 6), (None, None, 0, 0, 2, 1))
     part = Part(cache, further, (rows[0], rows[2], rows[1]))
@@ -186,43 +183,6 @@ def test_several_parts_with_stored_branches_in_one_pass_do_not_see_each_other(re
     torch.testing.assert_close(
         logits, torch.stack([*expected, reader.read_plainly(21, 22, 3, 4, 5)]), rtol=0, atol=1e-9
     )
-
-
-def test_copied_tokens_are_kept_again_and_by_other_caches(reader: _Reader) -> None:
-    cache, other = reader.runner.new_cache(4), reader.runner.new_cache(4)
-    reader.read(cache, 1, 2, 3, 4, 5, 6)
-    rows = cache.copy_tokens(2)
-    reader.read(other, 1, 2)
-    cache.cut(1)
-    reader.read(cache, 2)
-
-    cache.append(rows[:2])
-    other.append(rows)
-    other.append([])
-
-    reader.check(cache, 1, 2, 3, 4)
-    reader.check(other, 1, 2, 3, 4, 5, 6)
-
-
-def test_a_copy_of_the_first_tokens_is_independent(reader: _Reader) -> None:
-    cache = reader.runner.new_cache(4)
-    reader.read(cache, 1, 2, 3, 4, 5)
-    copy = cache.fork(3)
-    reader.read(copy, 9)
-    cache.cut(1)
-    reader.read(cache, 6)
-
-    reader.check(copy, 1, 2, 3, 9)
-    reader.check(cache, 1, 6)
-
-
-def test_sequences_stay_right_while_the_pool_grows(reader: _Reader) -> None:
-    caches = [reader.runner.new_cache() for _ in range(3)]
-    for cache in caches:
-        reader.read(cache, *range(1, 120))
-
-    reader.check(caches[0], *range(1, 120))
-    assert reader.runner._pool.capacity > 256
 
 
 @pytest.mark.parametrize(("dtype", "of_logits"), [("bfloat16", torch.bfloat16), ("float64", torch.float32)])
@@ -310,18 +270,6 @@ def test_rows_are_in_the_order_of_the_parts_and_only_for_those_that_want_them(mo
         torch.testing.assert_close(
             torch.from_numpy(together[index][0].logits), torch.from_numpy(alone[index][0].logits), rtol=0, atol=1e-5
         )
-
-
-def test_a_part_gives_a_row_for_its_end_and_for_each_branch_that_is_not_stored(model: TorchModel) -> None:
-    part = Part(model.new_cache(), TokenTree((5, 6), (7, 8, 9), (None, 0, None)))
-    [rows] = model.forward([part])
-    stored = part.cache.copy_branches(part.tree)
-    part.cache.keep(part.tree, None)
-    further = Part(part.cache, TokenTree((), (7, 8, 9, 4), (None, 0, None, 1)), tuple(stored))
-    [further_rows] = model.forward([further])
-
-    assert (len(rows), part.num_new_rows) == (4, 5)
-    assert (len(further_rows), further.num_new_rows) == (1, 1)
 
 
 def test_idle_sequences_make_room_for_a_new_one(
