@@ -127,7 +127,7 @@ $(KERNELS)/.ready: | $(READY)
 
 .PHONY: test-kernels
 test-kernels: $(READY) $(KERNELS)/.ready  ## run the kernels for GPUs in an interpreter, and compile them for a GPU, without one
-	@TRITON_INTERPRET=1 PYTHONPATH=$(KERNELS) $(PYTEST) --dist worksteal -rf tests/inference/model/pytorch/test_attention_kernel.py tests/inference/model/pytorch/test_choice_kernel.py tests/inference/model/pytorch/test_scoring.py tests/inference/engine/test_engine_together.py
+	@TRITON_INTERPRET=1 PYTHONPATH=$(KERNELS) $(PYTEST) --dist worksteal -rf --hypothesis-profile=quick tests/inference/model/pytorch/test_attention_kernel.py tests/inference/model/pytorch/test_choice_kernel.py tests/inference/model/pytorch/test_scoring.py tests/inference/engine/test_engine_together.py
 	@TRITON_CACHE_DIR=$(CURDIR)/$(KERNELS)/.compiled PYTHONPATH=$(KERNELS) $(PYTEST) --dist worksteal -rf tests/inference/model/pytorch/test_attention_kernel.py tests/inference/model/pytorch/test_choice_kernel.py
 
 .PHONY: test-models

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -177,6 +177,7 @@ def test_a_pool_that_cannot_double_grows_by_what_is_missing(monkeypatch: pytest.
     assert {plane.shape[1] for layer in range(3) for plane in pool.find(layer)} == {110}
 
 
+@settings(max_examples=max(12, settings().max_examples // 3))
 @given(
     data=st.data(),
     actions=st.lists(st.sampled_from(["step", "fork", "cut", "copy", "append", "drop", "forget"]), max_size=25),
