@@ -56,18 +56,18 @@ class Policy:
 
     def find_exclusions(self, uris: Iterable[str]) -> dict[str, str | None]:
         """Returns for each document why it is excluded, or None. Git is asked about all of them at once."""
-        judged = {uri: self._judge(uri) for uri in uris}
-        ignored = self._git.find_reasons(path for each in judged.values() if not isinstance(each, str) for path in each)
+        by_uri = {uri: self._find_reason_or_paths(uri) for uri in uris}
+        ignored = self._git.find_reasons(path for each in by_uri.values() if not isinstance(each, str) for path in each)
         return {
             uri: found if isinstance(found, str) else next((ignored[path] for path in found if path in ignored), None)
-            for uri, found in judged.items()
+            for uri, found in by_uri.items()
         }
 
     def close(self) -> None:
         """Ends what runs. May be called in another thread."""
         self._git.close()
 
-    def _judge(self, uri: str) -> str | list[str]:
+    def _find_reason_or_paths(self, uri: str) -> str | list[str]:
         """Returns why a document is excluded, or the paths that Git must be asked about."""
         place, names = read_uri(uri), self._names
         if names.refused is not None:

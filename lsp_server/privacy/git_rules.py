@@ -92,7 +92,12 @@ class GitRules:
     def _check(self, top: str, paths: Sequence[str]) -> dict[str, Rule]:
         """Asks Git. None of the paths is behind a symbolic link."""
         asked = b"".join(b"." + os.fsencode(path[len(top.rstrip("/")) :]) + b"\0" for path in paths)
-        fields = self._run(top, _CHECK, asked).split(b"\0")
+        said = self._run(top, _CHECK, asked)
+        if said is None:
+            return {}
+        fields = said.split(b"\0")
+        if fields[3::4] != asked.split(b"\0")[:-1] or not all(line.isdigit() or not line for line in fields[1::4]):
+            raise _build_error("its answer is not one for each path")
         records = zip(paths, fields[0::4], fields[1::4], fields[2::4], strict=False)
         return {
             path: Rule(os.path.basename(os.fsdecode(source)), int(line), text.decode("latin-1"))
@@ -110,7 +115,8 @@ class GitRules:
         return find_rule(path, top, find_lists)
 
     def _find_user_file(self, top: str) -> str | None:
-        value = os.fsdecode(self._run(top, ("config", "--path", "--get", "core.excludesFile"), b"").removesuffix(b"\n"))
+        said = self._run(top, ("config", "--path", "--get", "core.excludesFile"), b"") or b""
+        value = os.fsdecode(said.removesuffix(b"\n"))
         return os.path.join(top, value) if value else self._default_user_file
 
     @property
@@ -119,8 +125,8 @@ class GitRules:
         folder = self._environment.get("XDG_CONFIG_HOME") or (home and os.path.join(home, ".config"))
         return os.path.join(folder, "git", "ignore") if folder else None
 
-    def _run(self, top: str, arguments: Sequence[str], data: bytes) -> bytes:
-        """Returns what Git says; nothing outside a repository. Raises UnreadableRulesError, _NoGitError."""
+    def _run(self, top: str, arguments: Sequence[str], data: bytes) -> bytes | None:
+        """Returns what Git says; None outside a repository. Raises UnreadableRulesError, _NoGitError."""
         if self._now_s() < self._silent_until_s.get(top, 0.0):
             raise _build_error("it does not answer in time")
         try:
@@ -136,7 +142,7 @@ class GitRules:
             process.communicate()
             raise _build_error("it does not answer in time") from None
         if b"not a git repository" in problem:
-            return b""
+            return None
         if b"must be run in a work tree" in problem:  # `core.bare` is set, and files are beside `.git` all the same
             raise _NoGitError
         if problem or process.returncode not in (0, 1):  # Git only warns of ignore files that it cannot read

@@ -151,3 +151,17 @@ def _has_ended(process_id: int) -> bool:
             return True
         time.sleep(0.01)
     return False
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "yes | head -c 1000", "printf '.gitignore\\0001\\0x'", "printf '\\0\\0\\0./other\\0'"]
+)
+def test_a_git_that_does_not_answer_for_each_path_excludes(answer: str, folder: Path, tmp_path: Path) -> None:
+    program = tmp_path / "programs" / "git"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{answer}\n")
+    program.chmod(0o755)
+
+    found = _find(folder / "a.py", PATH=f"{program.parent}:{_PATH}")
+
+    assert found == "Git does not say whether it ignores it: its answer is not one for each path"
