@@ -7,13 +7,14 @@ from typing import Protocol
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from lsp_server.errors import to_connect_error, to_midtoken_error
 from lsp_server.no_suggestion import NoSuggestion, Reason
+from lsp_server.privacy.guard import Cleared
 from lsp_server.status import Status
 
 
 class CompletionBackend(Protocol):
-    """Answers completion requests. `inference.serving.client.Client` implements it."""
+    """Answers completion requests. `midtoken.connection.Connection` implements it."""
 
-    def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
+    def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
         """Yields the chunks of the answer. `aclose`, or cancelling the task that iterates, ends it in the model too.
 
         Raises MidtokenError. A ServerUnreachableError means that the connection is lost. Any other error concerns only

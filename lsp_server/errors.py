@@ -6,6 +6,9 @@ MidtokenError (inference.errors)
 │   ├── OutOfStepError        the text is no longer known; the document has to be opened again
 │   ├── TooLargeError         the document is too large for suggestions
 │   └── BrokenInputError      the input is not LSP, so nothing more can be read from it
+├── NotSentError              the rules on what may be sent refuse a text
+│   ├── ExcludedError         it is of an excluded document
+│   └── InSecretError         the cursor is in a secret
 ├── ConnectError              an error of the operating system while connecting to the completion server
 └── UnexpectedError           a defect of the language server
 """
@@ -33,6 +36,24 @@ class TooLargeError(EditorError):
 
 class BrokenInputError(EditorError):
     """The input is not LSP, or ended too early. Where the next message would begin is unknown."""
+
+
+class NotSentError(MidtokenError):
+    """The rules on what may be sent refuse a text."""
+
+
+class ExcludedError(NotSentError):
+    """The text is of an excluded document. The message names the rule."""
+
+    def __init__(self, exclusion: str) -> None:
+        super().__init__(f"nothing of this file is sent: {exclusion}")
+
+
+class InSecretError(NotSentError):
+    """The cursor is in a secret."""
+
+    def __init__(self) -> None:
+        super().__init__("the cursor is in a secret, which is not sent")
 
 
 class ConnectError(MidtokenError):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
 from lsp_server.brackets import CLOSERS
 from lsp_server.no_suggestion import NoSuggestion
+from lsp_server.privacy.guard import Cleared
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class Question:
 
     prefix: str
     suffix: str
-    request: CompletionRequest
+    request: Cleared[CompletionRequest]
 
 
 _CUTS = (FinishReason.DEADLINE, FinishReason.CANCELLED, FinishReason.SUPERSEDED)
@@ -86,8 +87,8 @@ class Generation:
         return not self.is_finished and self.task is not None and self.task.done()
 
     def _has_settings_of(self, question: Question) -> bool:
-        own = self.question.request
-        return dataclasses.replace(question.request, prefix=own.prefix, suffix=own.suffix) == own
+        own = self.question.request.value
+        return dataclasses.replace(question.request.value, prefix=own.prefix, suffix=own.suffix) == own
 
 
 def _differ_by_closers(suffix: str, other: str) -> bool:

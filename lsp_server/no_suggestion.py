@@ -6,7 +6,7 @@ from enum import StrEnum
 from inference.errors import MidtokenError, OverloadedError, ServerUnreachableError
 from lsp_server.context import Context
 from lsp_server.documents import Document, Edit, Place
-from lsp_server.errors import OutOfStepError, TooLargeError, UnexpectedError
+from lsp_server.errors import ExcludedError, InSecretError, OutOfStepError, TooLargeError, UnexpectedError
 from lsp_server.filters import is_word
 from lsp_server.settings import ANY_LANGUAGE, Settings
 
@@ -86,6 +86,8 @@ _REASONS = {
     OutOfStepError: Reason.OUT_OF_STEP,
     TooLargeError: Reason.TOO_LARGE,
     UnexpectedError: Reason.FAILED,
+    ExcludedError: Reason.EXCLUDED,
+    InSecretError: Reason.IN_SECRET,
     OverloadedError: Reason.BUSY,
     ServerUnreachableError: Reason.UNREACHABLE,
 }
@@ -103,7 +105,7 @@ def find_document_reason(
     if document.problem is not None:
         return to_no_suggestion(document.problem)
     if exclusion is not None:
-        return NoSuggestion(Reason.EXCLUDED, f"nothing of this file is sent: {exclusion}")
+        return to_no_suggestion(ExcludedError(exclusion))
     languages = model_languages if settings.languages is None else settings.languages
     if languages is None or document.language_id in languages or ANY_LANGUAGE in languages:
         return None

@@ -15,7 +15,7 @@ from lsp_server.backend import BackendFactory, BackendStarter
 from lsp_server.context import Context, cut_context
 from lsp_server.documents import Document, Documents, Place
 from lsp_server.editor_process import EditorProcess
-from lsp_server.errors import EditorError, OutOfStepError, to_midtoken_error
+from lsp_server.errors import EditorError, NotSentError, OutOfStepError, to_midtoken_error
 from lsp_server.filters import Insertion, fit
 from lsp_server.generation import Question
 from lsp_server.no_suggestion import (
@@ -29,7 +29,7 @@ from lsp_server.no_suggestion import (
 )
 from lsp_server.positions import replace_surrogates
 from lsp_server.privacy.exclusion import Policy
-from lsp_server.privacy.guard import Guard
+from lsp_server.privacy.guard import Cleared, Guard
 from lsp_server.privacy.redaction import cut_excerpt
 from lsp_server.protocol import MidtokenProtocol, build_strict_converter
 from lsp_server.related import RelatedText
@@ -70,7 +70,7 @@ class MidtokenServer(LanguageServer):
         self.counters = Counters()
         self._languages = languages
         self._guard = Guard(policy or Policy({}))
-        self._related = RelatedText(self._guard.redact)
+        self._related = RelatedText(lambda text: self._guard.clear(None, text).value)
         self._offered: dict[str, frozenset[str]] = {}  # the texts that were suggested last, by URI
         self._status = Status(Window(self))
         self._starter = BackendStarter(connect, self._status)
@@ -205,9 +205,10 @@ class MidtokenServer(LanguageServer):
             found = find_disturbance(document, place, context)
             if found is not None:
                 return found
-        sent = self._guard.redact_excerpt(cut_excerpt(document, place.position, context))
-        if sent is None:
-            return NoSuggestion(Reason.IN_SECRET, "the cursor is in a secret, which is not sent")
+        try:
+            sent = self._guard.clear_excerpt(document.uri, cut_excerpt(document, place.position, context))
+        except NotSentError as error:
+            return to_no_suggestion(error)
         question = Question(context.prefix, context.suffix, self._build_request(document, near, sent))
         session = self._sessions[document.uri]
         answer = await session.complete(question)
@@ -275,18 +276,22 @@ class MidtokenServer(LanguageServer):
         self._configure_guard()
         self._check_soon(self.documents.get_all())
 
-    def _build_request(self, document: Document, others: list[Document], sent: Context) -> CompletionRequest:
+    def _build_request(
+        self, document: Document, others: list[Document], sent: Cleared[Context]
+    ) -> Cleared[CompletionRequest]:
         others = [each for each in others if self._find_reason(each) is None]
-        return CompletionRequest(
-            prefix=self._related.add(sent, document, others),
-            suffix=sent.suffix,
-            max_tokens=self.settings.max_tokens,
-            healing=self.settings.healing,
-            extent=self.settings.extent,
-            deadline_ms=self.settings.deadline_ms,
-            chunks=Chunks.LINES,
-            tenant=self._tenant,
-            document=uuid.uuid5(uuid.NAMESPACE_URL, replace_surrogates(document.uri)).hex,  # no path leaves the editor
+        return sent.map(
+            lambda context: CompletionRequest(
+                prefix=self._related.add(context, document, others),
+                suffix=context.suffix,
+                max_tokens=self.settings.max_tokens,
+                healing=self.settings.healing,
+                extent=self.settings.extent,
+                deadline_ms=self.settings.deadline_ms,
+                chunks=Chunks.LINES,
+                tenant=self._tenant,
+                document=uuid.uuid5(uuid.NAMESPACE_URL, replace_surrogates(document.uri)).hex,  # no path is sent
+            )
         )
 
 

@@ -12,6 +12,7 @@ from lsp_server.backend import BackendStarter, CompletionBackend
 from lsp_server.errors import to_midtoken_error
 from lsp_server.generation import Generation, NoAnswer, Question
 from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, to_no_suggestion
+from lsp_server.privacy.guard import Cleared
 from lsp_server.status import Status
 
 _MAX_REMEMBERED = 16
@@ -186,20 +187,12 @@ _SEED = 7  # the same cursor has the same alternatives
 _DEADLINE_MS = 1500
 
 
-async def draw_alternatives(backend: CompletionBackend, request: CompletionRequest) -> list[str]:
+async def draw_alternatives(backend: CompletionBackend, request: Cleared[CompletionRequest]) -> list[str]:
     """Returns texts that are drawn at random by their probability; none if the server has no room for that.
 
     They are drawn beside the request for the best text, which they must not supersede.
     """
-    drawn = dataclasses.replace(
-        request,
-        num_candidates=_NUM_DRAWN,
-        temperature=_TEMPERATURE,
-        seed=_SEED,
-        deadline_ms=min(request.deadline_ms or _DEADLINE_MS, _DEADLINE_MS),
-        chunks=Chunks.TOKENS,
-        document="",
-    )
+    drawn = request.map(_draw)
     texts = [""] * _NUM_DRAWN
     try:
         async with aclosing(backend.stream(drawn)) as chunks:
@@ -208,3 +201,15 @@ async def draw_alternatives(backend: CompletionBackend, request: CompletionReque
     except MidtokenError:  # the best text is there, and a lost connection shows at the next request for it
         return []
     return texts
+
+
+def _draw(request: CompletionRequest) -> CompletionRequest:
+    return dataclasses.replace(
+        request,
+        num_candidates=_NUM_DRAWN,
+        temperature=_TEMPERATURE,
+        seed=_SEED,
+        deadline_ms=min(request.deadline_ms or _DEADLINE_MS, _DEADLINE_MS),
+        chunks=Chunks.TOKENS,
+        document="",
+    )

@@ -20,6 +20,7 @@ from inference.protocol.completion import CompletionRequest, Extent
 from lsp_server.documents import Document
 from lsp_server.no_suggestion import find_document_reason
 from lsp_server.privacy.exclusion import Policy
+from lsp_server.privacy.guard import Guard
 from lsp_server.settings import Settings
 from midtoken.connection import Connection
 from midtoken.errors import MissingPackagesError, UsageError
@@ -176,8 +177,9 @@ async def _describe_server(connection: Connection, took_s: float) -> str:
 
 
 async def _check_completion(connection: Connection, is_default: bool) -> Check:
+    prefix = Guard(Policy({})).clear(None, _PREFIX)
+    request = prefix.map(partial(CompletionRequest, max_tokens=8, extent=Extent.SINGLE_LINE))
     started_at = time.perf_counter()
-    request = CompletionRequest(_PREFIX, max_tokens=8, extent=Extent.SINGLE_LINE)
     text = "".join([chunk.text async for chunk in connection.stream(request)])
     took_ms = 1e3 * (time.perf_counter() - started_at)
     what = f"a completion in the middle of a token: `return Nod` goes on with `{text}` after {took_ms:.0f} ms"

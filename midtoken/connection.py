@@ -1,28 +1,36 @@
-"""The connection of a subcommand to a completion server: the one that `--server` names, or the user's shared server."""
+"""The connection of a subcommand to a completion server: the one that `--server` names, or the user's shared server.
+
+An import contract gives no other module a client, so that all text that leaves the process is `Cleared`.
+"""
 
 import argparse
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Self
 
+from inference.protocol.characters import CharacterAnswer, CharacterRequest
+from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.serving.client import Client
 from inference.serving.shared_server import ServerLease, lease_server
+from lsp_server.privacy.guard import Cleared
 from midtoken.server import ServerAddress, ServerArguments
 
 _WAITING = "waiting for the completion server (its first start takes some seconds) …"
 _IDLE_S = 900.0  # the shared server runs this long without clients, in case an editor is opened again
 
 
-class Connection(Client):
-    """A client of the server, with the lease that keeps a shared server running."""
+class Connection:
+    """A client of the server that sends only what is cleared, with the lease that keeps a shared server running."""
 
     def __init__(self, address: ServerAddress, lease: ServerLease | None) -> None:
         """Use `open`."""
-        super().__init__(address.url, address.tls)
         self.address = address
+        self._client = Client(address.url, address.tls)
         self._lease = lease
+        self.read_heartbeat_ms = self._client.read_heartbeat_ms
+        self.read_server_version = self._client.read_server_version
 
     @classmethod
     async def open(cls, options: argparse.Namespace, on_progress: Callable[[str], None] = lambda _line: None) -> Self:
@@ -45,9 +53,17 @@ class Connection(Client):
             raise
         return connection
 
+    def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
+        """See `Client.stream`."""
+        return self._client.stream(request.value)
+
+    async def ask(self, request: Cleared[CharacterRequest]) -> CharacterAnswer:
+        """See `Client.ask`."""
+        return await self._client.ask(request.value)
+
     async def close(self) -> None:
         """Closes the connection and ends the lease."""
-        await super().close()
+        await self._client.close()
         if self._lease is not None:
             self._lease.close()
 
@@ -69,5 +85,7 @@ async def open_connection(options: argparse.Namespace) -> AsyncIterator[Connecti
     """Opens a connection for one command. A terminal shows when it waits for the server."""
     with show_waiting():
         connection = await Connection.open(options)
-    async with connection:
+    try:
         yield connection
+    finally:
+        await connection.close()

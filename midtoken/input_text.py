@@ -10,7 +10,6 @@ from typing import Any
 from inference.protocol.characters import CharacterRequest, CoveringKind
 from midtoken.errors import UsageError
 
-_NEAR_CHARS = 1_000_000  # more than the window of most models
 # The slowest covering takes some seconds for a piece. Each request reads the context of its piece again.
 _PIECE_BYTES = 1024
 _CONTEXT_BYTES = 64 * 1024  # more than fits into the window of the default model
@@ -18,38 +17,31 @@ _CONTEXT_BYTES = 64 * 1024  # more than fits into the window of the default mode
 
 def read_file(name: str) -> bytes:
     """Returns the bytes of the file; of standard input if the name is `-`. Raises UsageError."""
-    return sys.stdin.buffer.read() if name == "-" else _read(Path(name))
+    try:
+        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {name}: {error.strerror}") from None
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A cursor, and the text of its file before and after it, as much as a request needs."""
+    """A cursor, and the text of its file before and after it."""
 
     path: Path
     prefix: str
     suffix: str
 
-    @property
-    def line_before(self) -> str:
-        """The cursor's line up to the cursor."""
-        return self.prefix[self.prefix.rfind("\n") + 1 :]
 
-    @property
-    def line_after(self) -> str:
-        """The cursor's line after the cursor."""
-        return self.suffix.partition("\n")[0]
-
-
-def read_cursor(text: str) -> Cursor:
+def read_cursor(text: str, from_stdin: bool = False) -> Cursor:
     """Reads the file and the cursor that `FILE:LINE:COLUMN` names. Lines and columns count from 1.
 
     Columns are characters; column 1 is before the first one. Without a column, the cursor is at the end of the line.
-    Raises UsageError.
+    `from_stdin`: standard input has the text of the file. Raises UsageError.
     """
     name, line, column = _split(text)
     path = Path(name)
     try:
-        content = _read(path).decode()
+        content = read_file("-" if from_stdin else name).decode()
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 at byte {error.start}") from None
     lines = content.split("\n")
@@ -63,14 +55,7 @@ def read_cursor(text: str) -> Cursor:
             f"line {line} of {path} has {length} characters; the column must be between 1 and {length + 1}"
         )
     at = sum(len(before) + 1 for before in lines[: line - 1]) + column - 1
-    return Cursor(path, content[max(at - _NEAR_CHARS, 0) : at], content[at : at + _NEAR_CHARS])
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    return Cursor(path, content[:at], content[at:])
 
 
 def _split(text: str) -> tuple[str, int, int | None]:
@@ -155,12 +140,13 @@ def add_character_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def build_request(options: argparse.Namespace, text: bytes, **fields: Any) -> CharacterRequest:
-    """Builds the request for `text` with the covering that the options choose. Raises InvalidRequestError."""
-    covering = CoveringKind(options.covering)
-    return CharacterRequest(text, covering=covering, width=options.width, threshold=options.threshold, **fields)
-
-
-def read_context(options: argparse.Namespace) -> bytes:
-    """Returns the content of the file that `--context` names; empty without the option. Raises UsageError."""
-    return b"" if options.context is None else read_file(options.context)
+def build_request(options: argparse.Namespace, piece: TextPiece, **fields: Any) -> CharacterRequest:
+    """Builds the request for a piece with the covering that the options choose. Raises InvalidRequestError."""
+    return CharacterRequest(
+        piece.text,
+        piece.context,
+        covering=CoveringKind(options.covering),
+        width=options.width,
+        threshold=options.threshold,
+        **fields,
+    )

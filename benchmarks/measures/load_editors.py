@@ -10,7 +10,7 @@ import dataclasses
 import enum
 import multiprocessing
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -18,9 +18,10 @@ from multiprocessing.connection import Connection
 
 from benchmarks.measures.report import Row, find_percentile
 from inference.errors import MidtokenError, OverloadedError
-from inference.protocol.completion import CompletionRequest
+from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.serving.client import Client
-from lsp_server.backend import CompletionBackend
+
+_Stream = Callable[[CompletionRequest], AsyncGenerator[CompletionChunk, None]]
 
 _LEAD_S = 2.0  # until a phase begins, so that all editors begin at once, after the cancelled requests have ended
 
@@ -85,14 +86,14 @@ async def _work(connection: Connection, server: str, requests: Sequence[TimedReq
     recorded = cycle(requests)  # a phase goes on where the one before ended
     try:
         while (phase := await asyncio.to_thread(connection.recv)) is not None:
-            connection.send(await play(client, recorded, phase))
+            connection.send(await play(client.stream, recorded, phase))
     finally:
         await client.close()
 
 
-async def play(client: CompletionBackend, requests: Iterator[TimedRequest], phase: Phase) -> list[Attempt]:
+async def play(stream: _Stream, requests: Iterator[TimedRequest], phase: Phase) -> list[Attempt]:
     """Plays one phase. Requests that have not ended at its end are cancelled, and are in no attempt."""
-    editor = _Editor(client)
+    editor = _Editor(stream)
     await _sleep_until(phase.start_at)
     with contextlib.suppress(TimeoutError):  # the phase is over
         async with asyncio.timeout(phase.end_at - time.perf_counter()):
@@ -103,8 +104,8 @@ async def play(client: CompletionBackend, requests: Iterator[TimedRequest], phas
 class _Editor:
     """Sends one request after the other."""
 
-    def __init__(self, client: CompletionBackend) -> None:
-        self._client = client
+    def __init__(self, stream: _Stream) -> None:
+        self._stream = stream
         self._sent: list[_Running] = []
 
     async def play(self, requests: Iterator[TimedRequest], phase: Phase) -> None:
@@ -122,7 +123,7 @@ class _Editor:
                 request = dataclasses.replace(request, document="")
             elif self._sent:
                 self._sent[-1].supersede()
-            self._sent.append(_Running(self._client, request))
+            self._sent.append(_Running(self._stream, request))
             if phase.gap_scale is None:
                 await self._sent[-1].task
         await asyncio.wait([self._sent[-1].task])
@@ -139,11 +140,11 @@ class _Editor:
 class _Running:
     """A request that has been sent."""
 
-    def __init__(self, client: CompletionBackend, request: CompletionRequest) -> None:
+    def __init__(self, stream: _Stream, request: CompletionRequest) -> None:
         self.outcome: Outcome | None = None
         self._sent_at = self._ended_at = time.perf_counter()
         self._first_text_at: float | None = None
-        self.task = asyncio.create_task(self._run(client, request))
+        self.task = asyncio.create_task(self._run(stream, request))
 
     def supersede(self) -> None:
         """Cancels it if it has not ended."""
@@ -158,10 +159,10 @@ class _Running:
         assert self.outcome is not None, "it has ended"
         return Attempt(self._sent_at, self._first_text_at, self._ended_at, self.outcome)
 
-    async def _run(self, client: CompletionBackend, request: CompletionRequest) -> None:
+    async def _run(self, stream: _Stream, request: CompletionRequest) -> None:
         reason = ""
         try:
-            async with aclosing(client.stream(request)) as chunks:
+            async with aclosing(stream(request)) as chunks:
                 async for chunk in chunks:
                     if self._first_text_at is None and chunk.text:
                         self._first_text_at = time.perf_counter()

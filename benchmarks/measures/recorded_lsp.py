@@ -18,6 +18,7 @@ from typing import NoReturn
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.serving.client import Client
 from lsp_server.backend import CompletionBackend
+from lsp_server.privacy.guard import Cleared
 from lsp_server.stdio import serve_stdio
 
 NUM_KNOWN_CHARS = 64
@@ -41,17 +42,17 @@ class RequestRecord:
 class RecordingBackend:
     """Records what passes through a connection."""
 
-    def __init__(self, backend: CompletionBackend, path: Path) -> None:
-        self._backend = backend
+    def __init__(self, client: Client, path: Path) -> None:
+        self._client = client
         self._path = path
         self._records: list[RequestRecord] = []
 
-    async def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
+    async def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
         """See `CompletionBackend.stream`."""
-        prefix_end, suffix_start = request.prefix[-NUM_KNOWN_CHARS:], request.suffix[:NUM_KNOWN_CHARS]
+        prefix_end, suffix_start = request.value.prefix[-NUM_KNOWN_CHARS:], request.value.suffix[:NUM_KNOWN_CHARS]
         record = RequestRecord(prefix_end, suffix_start, time.perf_counter())
         self._records.append(record)
-        async with aclosing(self._backend.stream(request)) as chunks:
+        async with aclosing(self._client.stream(request.value)) as chunks:
             async for chunk in chunks:
                 record.chunks_at.append(time.perf_counter())
                 if chunk.stats is not None:
@@ -61,7 +62,7 @@ class RecordingBackend:
     async def close(self) -> None:
         """Writes the record and closes the connection, in this order, because nobody waits long for the second."""
         self._path.write_text(json.dumps([asdict(record) for record in self._records]))
-        await self._backend.close()
+        await self._client.close()
 
 
 def read_records(path: Path) -> list[RequestRecord]:

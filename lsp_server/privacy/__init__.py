@@ -1,6 +1,6 @@
 """What may leave the process: which documents are excluded, and which parts of the others are replaced.
 
-guard          what `lsp_server.server` asks before it sends anything; the policy runs in a thread of it
+guard          the gate that all text passes before it is sent; the policy runs in a thread of it
 exclusion      the policy: why a document is excluded
 paths          the paths of a document, each with one symbolic link less
 credentials    names of files that hold credentials

@@ -1,17 +1,47 @@
-"""What a language server asks before it sends text: whether the document is excluded, and the text without secrets."""
+"""The gate that all text passes before it is sent: not of excluded documents, and without secrets.
+
+Only `midtoken.connection` has a client of the completion server, as an import contract says, and it sends nothing but
+what is `Cleared`.
+"""
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from lsp_server.context import Context
+from lsp_server.errors import ExcludedError, InSecretError
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.redaction import Excerpt, Redactor
 
 _VALID_S = 1.0  # an edit of an ignore file counts after this time
 _UNKNOWN = "whether a rule excludes it is not known yet"
+
+
+_Content = TypeVar("_Content")
+_Built = TypeVar("_Built")
+
+
+class _Seal:
+    """What no other module has, so that only `Guard` clears text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared(Generic[_Content]):
+    """What may be sent. `Guard` makes it of text; what is built of that alone may be sent, too."""
+
+    value: _Content
+    _seal: _Seal
+
+    def map(self, build: Callable[[_Content], _Built]) -> "Cleared[_Built]":
+        """Returns what `build` makes of the value."""
+        return Cleared(build(self.value), self._seal)
+
+    def split(self, divide: Callable[[_Content], Iterable[_Built]]) -> "Iterator[Cleared[_Built]]":
+        """Yields the parts that `divide` makes of the value."""
+        return (Cleared(part, self._seal) for part in divide(self.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +114,26 @@ class Guard:
         self._policy.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def redact(self, text: str) -> str:
-        """Returns whole lines of a document without secrets. See `Redactor.redact`."""
-        return self._find_redactor().redact(text) if self._redacts else text
+    def clear(self, uri: str | None, text: str) -> Cleared[str]:
+        """Returns whole lines of a document without secrets. See `Redactor.redact`. Raises ExcludedError.
 
-    def redact_excerpt(self, excerpt: Excerpt) -> Context | None:
-        """Returns the context to send; None if the cursor is in a secret."""
-        return excerpt.redact(self._find_redactor()) if self._redacts else excerpt.context
+        `uri`: None for text that is of no document.
+        """
+        self._refuse_excluded(uri)
+        return Cleared(self._find_redactor().redact(text) if self._redacts else text, _Seal())
+
+    def clear_excerpt(self, uri: str | None, excerpt: Excerpt) -> Cleared[Context]:
+        """Returns the context without secrets. Raises ExcludedError; InSecretError if the cursor is in one."""
+        self._refuse_excluded(uri)
+        context = excerpt.redact(self._find_redactor()) if self._redacts else excerpt.context
+        if context is None:
+            raise InSecretError
+        return Cleared(context, _Seal())
+
+    def _refuse_excluded(self, uri: str | None) -> None:
+        exclusion = None if uri is None else self.find_exclusion(uri)
+        if exclusion is not None:
+            raise ExcludedError(exclusion)
 
     def _is_valid(self, uri: str, max_age_s: float) -> bool:
         answer = self._answers.get(uri)

@@ -25,14 +25,15 @@ class Redactor:
         self._scanner = LineScanner()
 
     def redact(self, text: str) -> str:
-        r"""Returns a text with its secrets replaced. A block of several lines becomes one word.
+        """Returns a text with its secrets replaced. A block of several lines becomes one word.
 
-        Pass whole documents or whole lines: the half of a secret is not recognised. Lines end with \n.
+        Pass whole documents or whole lines: the half of a secret is not recognised.
         """
         return replace_spans(text, self.find_spans(text))
 
     def find_spans(self, text: str) -> list[Span]:
         """Returns where the secrets are, in order. No two of them touch."""
+        text = text.replace("\r\n", " \n").replace("\r", "\n")  # of the same length
         spans = list(find_blocks(text))
         at = 0
         for line in text.split("\n"):

@@ -6,8 +6,10 @@ import sys
 from typing import TextIO
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, Extent, Healing
+from lsp_server.context import Context
+from lsp_server.privacy.guard import Cleared
+from midtoken.cleared_text import ClearedText, add_rule_arguments
 from midtoken.connection import open_connection
-from midtoken.input_text import Cursor, read_cursor
 from midtoken.server_arguments import add_connection_arguments
 
 
@@ -30,14 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--max-tokens", type=int, default=64, help="generate at most this many (default: %(default)s)")
     parser.add_argument("--ignore-suffix", action="store_true", help="do not send the text after the cursor")
+    add_rule_arguments(parser)
     add_connection_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the completion on stdout as it arrives. A terminal also shows the line before it and the statistics."""
-    cursor = read_cursor(options.cursor)
-    request = build_request(options, cursor)
-    last = asyncio.run(_print_stream(options, request, cursor))
+    cursor = ClearedText(options).read_cursor(options.cursor)
+    request = cursor.map(lambda context: build_request(options, context))
+    last = asyncio.run(_print_stream(options, request, cursor.value.line_before))
     if last.stats is not None:
         statistics = (
             f"{last.stats.num_tokens} tokens, {last.stats.num_forwards} forward passes, {last.healed_bytes} bytes "
@@ -47,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def build_request(options: argparse.Namespace, cursor: Cursor) -> CompletionRequest:
+def build_request(options: argparse.Namespace, cursor: Context) -> CompletionRequest:
     """Builds the request for a completion at the cursor. Raises InvalidRequestError."""
     return CompletionRequest(
         cursor.prefix,
@@ -58,9 +61,11 @@ def build_request(options: argparse.Namespace, cursor: Cursor) -> CompletionRequ
     )
 
 
-async def _print_stream(options: argparse.Namespace, request: CompletionRequest, cursor: Cursor) -> CompletionChunk:
+async def _print_stream(
+    options: argparse.Namespace, request: Cleared[CompletionRequest], line_before: str
+) -> CompletionChunk:
     async with open_connection(options) as connection:
-        print_dim(cursor.line_before, sys.stdout)  # not earlier: the notice of waiting clears its line when it ends
+        print_dim(line_before, sys.stdout)  # not earlier: the notice of waiting clears its line when it ends
         async for chunk in connection.stream(request):
             print(chunk.text, end="", flush=True)
     print()

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+from dataclasses import replace
 
 from rich.console import Console, Group
 from rich.rule import Rule
@@ -16,10 +17,12 @@ from inference.protocol.completion import (
     Extent,
     Healing,
 )
+from lsp_server.context import Context
+from lsp_server.privacy.guard import Cleared
 from midtoken.answer import Answer, find_shares, read_answer
+from midtoken.cleared_text import ClearedText, add_rule_arguments
 from midtoken.connection import Connection, open_connection
 from midtoken.graphemes import mark_blanks
-from midtoken.input_text import Cursor, read_cursor
 from midtoken.server_arguments import add_connection_arguments
 
 _TOKEN_STYLES = ("black on bright_blue", "black on bright_cyan")
@@ -30,26 +33,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
     parser.add_argument("cursor", metavar="FILE:LINE:COL", help="the cursor; lines and columns count from 1")
     parser.add_argument("--ignore-suffix", action="store_true", help="do not send the text after the cursor")
+    parser.add_argument(
+        "--stdin", action="store_true", help="read the text from standard input, as an editor has it, not from FILE"
+    )
+    add_rule_arguments(parser)
     add_connection_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the explanation."""
-    cursor = read_cursor(options.cursor)
-    suffix = "" if options.ignore_suffix else cursor.suffix
-    answers = asyncio.run(_ask_all(options, cursor.prefix, suffix))
-    Console().print(render(cursor, answers))
+    cursor = ClearedText(options).read_cursor(options.cursor, options.stdin)
+    answers = asyncio.run(_ask_all(options, cursor))
+    Console().print(render(options.cursor, cursor.value, answers))
     return 0
 
 
-def render(cursor: Cursor, answers: dict[Healing, Answer]) -> Group:
+def render(title: str, cursor: Context, answers: dict[Healing, Answer]) -> Group:
     """Returns the page: the cursor's line, the tokens, the covering tree with probabilities, and all strategies."""
     exact = answers[Healing.EXACT]
     explanation = exact.last.explanation
     if explanation is None or exact.last.stats is None:
         raise ValueError("the request for the exact answer did not set `explain`")
     return Group(
-        Rule(f"{cursor.path}", align="left", style="dim"),
+        Rule(Text(title), align="left", style="dim"),
         _render_line(cursor, exact.text),
         Text(),
         _label("last kept", _tokens(explanation.kept_tail) if explanation.kept_tail else Text("none")),
@@ -64,19 +70,22 @@ def render(cursor: Cursor, answers: dict[Healing, Answer]) -> Group:
     )
 
 
-async def _ask_all(options: argparse.Namespace, prefix: str, suffix: str) -> dict[Healing, Answer]:
+async def _ask_all(options: argparse.Namespace, cursor: Cleared[Context]) -> dict[Healing, Answer]:
+    def build(context: Context) -> CompletionRequest:
+        suffix = "" if options.ignore_suffix else context.suffix
+        return CompletionRequest(context.prefix, suffix=suffix, extent=Extent.SINGLE_LINE)
+
+    request = cursor.map(build)
     async with open_connection(options) as connection:
-        return {healing: await _ask(connection, prefix, suffix, healing) for healing in Healing}
+        return {healing: await _ask(connection, request, healing) for healing in Healing}
 
 
-async def _ask(connection: Connection, prefix: str, suffix: str, healing: Healing) -> Answer:
-    request = CompletionRequest(
-        prefix, suffix=suffix, healing=healing, extent=Extent.SINGLE_LINE, explain=healing is Healing.EXACT
-    )
-    return await read_answer(connection.stream(request))
+async def _ask(connection: Connection, request: Cleared[CompletionRequest], healing: Healing) -> Answer:
+    asked = request.map(lambda each: replace(each, healing=healing, explain=healing is Healing.EXACT))
+    return await read_answer(connection.stream(asked))
 
 
-def _render_line(cursor: Cursor, completion: str) -> Text:
+def _render_line(cursor: Context, completion: str) -> Text:
     line = Text(cursor.line_before, style="bold")
     line.append(completion or "▏", style="green")
     return line.append(cursor.line_after, style="dim")

@@ -4,26 +4,21 @@ import argparse
 import asyncio
 import dataclasses
 import json
-import os
 from collections.abc import Sequence
+from functools import partial
 
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
 from inference.protocol.characters import MAX_MEMBERS, CoveringMember, NextByte
+from lsp_server.context import Context
+from lsp_server.privacy.guard import Cleared
 from midtoken.answer import check_kind, rank_bytes
+from midtoken.cleared_text import ClearedText, add_rule_arguments
 from midtoken.connection import open_connection
 from midtoken.graphemes import mark_blanks
-from midtoken.input_text import (
-    TextPiece,
-    add_character_arguments,
-    build_request,
-    read_context,
-    read_cursor,
-    read_file,
-    split_tail,
-)
+from midtoken.input_text import TextPiece, add_character_arguments, build_request, split_tail
 from midtoken.server_arguments import add_connection_arguments, number_from
 
 _BAR_CELLS = 24
@@ -45,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--json", action="store_true", help="print the probabilities of the 256 bytes and the end of text as JSON"
     )
     add_character_arguments(parser)
+    add_rule_arguments(parser)
     add_connection_arguments(parser)
 
 
@@ -55,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(dataclasses.asdict(answer)))
     else:
-        Console(highlight=False).print(render(piece.text or piece.context, answer, options.top))
+        Console(highlight=False).print(render(piece.value.text or piece.value.context, answer, options.top))
     return 0
 
 
@@ -75,19 +71,22 @@ def render(text: bytes, answer: NextByte, num_rows: int) -> Group:
     return Group(*parts)
 
 
-def _read_piece(options: argparse.Namespace) -> TextPiece:
+def _read_piece(options: argparse.Namespace) -> Cleared[TextPiece]:
     """Returns the text before the byte and its context. The text is the cursor's line, or the end of a long text."""
-    context = read_context(options)
+    cleared = ClearedText(options)
+    context = cleared.read_file(options.context)
     if options.at is not None:
-        cursor = read_cursor(options.at)
-        line = cursor.line_before
-        return split_tail(line.encode(), context + cursor.prefix[: len(cursor.prefix) - len(line)].encode())
-    text = read_file("-") if options.text == "-" else os.fsencode(options.text)
-    return split_tail(text, context)
+        return cleared.read_cursor(options.at).map(lambda cursor: _split_line(cursor, context.value))
+    return cleared.read_end(options.text).map(lambda text: split_tail(text, context.value))
 
 
-async def _ask(options: argparse.Namespace, piece: TextPiece) -> NextByte:
-    request = build_request(options, piece.text, context=piece.context, num_members=options.top)
+def _split_line(cursor: Context, context: bytes) -> TextPiece:
+    line = cursor.line_before
+    return split_tail(line.encode(), context + cursor.prefix[: len(cursor.prefix) - len(line)].encode())
+
+
+async def _ask(options: argparse.Namespace, piece: Cleared[TextPiece]) -> NextByte:
+    request = piece.map(partial(build_request, options, num_members=options.top))
     async with open_connection(options) as connection:
         answer = await connection.ask(request)
     return check_kind(answer, NextByte)

@@ -7,11 +7,15 @@ import argparse
 import asyncio
 import socket
 import sys
+import tempfile
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from inference.errors import LaunchError
 from inference.serving.endpoint import ADDRESS
+from inference.serving.private_files import open_private
 from midtoken.cli import run_until_signal
 from midtoken.connection import Connection
 from midtoken.installed import find_playground_page, require_packages
@@ -48,14 +52,30 @@ async def _serve(options: argparse.Namespace, page: Path) -> None:
     gate = Gate.create(listener.getsockname()[1])
     link = Link(lambda: Connection.open(options))
     language_server = (sys.executable, "-m", "midtoken", "lsp", *build_connection_arguments(options))
-    app = await start_app(gate, page, link, language_server, listener)
+    is_shown = asyncio.Event()
+    app = await start_app(gate, page, link, language_server, listener, is_shown.set)
     try:
         print(f"The playground is at\n\n  {gate.url}\n\nCtrl-C ends it.", flush=True)
         if options.open:
-            await asyncio.to_thread(webbrowser.open, gate.url)
+            with write_redirect(gate.url) as address:
+                await asyncio.to_thread(webbrowser.open, address)
+                await is_shown.wait()
         await asyncio.Event().wait()
     finally:
         await app.cleanup()
+
+
+@contextmanager
+def write_redirect(url: str) -> Iterator[str]:
+    """Yields the address of a page that leads to `url`. It is a file, which only this user can read.
+
+    The arguments of a browser are not: every local user sees them in /proc.
+    """
+    with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:  # closed to others, too
+        path = Path(folder, "playground.html")
+        with open_private(path, "w") as file:
+            file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={url}"><a href="{url}">{url}</a>\n')
+        yield path.as_uri()
 
 
 def _listen(port: int) -> socket.socket:

@@ -14,9 +14,11 @@ from rich.console import Console
 
 from inference.errors import InvalidRequestError
 from inference.protocol.characters import Ask, Surprisals
+from lsp_server.privacy.guard import Cleared
 from midtoken.answer import check_kind
+from midtoken.cleared_text import ClearedText, add_rule_arguments
 from midtoken.connection import open_connection
-from midtoken.input_text import add_character_arguments, build_request, read_context, read_file, split_pieces
+from midtoken.input_text import add_character_arguments, build_request, split_pieces
 from midtoken.installed import require_packages
 from midtoken.scored_text import ScoredText, build_legend, paint_line
 from midtoken.server_arguments import add_connection_arguments
@@ -38,16 +40,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--plot", type=_parse_picture, metavar="PICTURE", help="also write a picture: a .svg, .png or .pdf file"
     )
     add_character_arguments(parser)
+    add_rule_arguments(parser)
     add_connection_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the text in colour, or as lines for other programs."""
     draw = _load_plotter() if options.plot else None
-    text, context = read_file(options.file), read_context(options)
-    if not text:
+    cleared = ClearedText(options)
+    text, context = cleared.read_file(options.file), cleared.read_file(options.context)
+    if not text.value:
         raise InvalidRequestError(f"{options.file} is empty; there is no surprisal to show")
-    scored = ScoredText(options.file, text, asyncio.run(_ask(options, text, context)))
+    scored = ScoredText(options.file, text.value, asyncio.run(_ask(options, text, context)))
     if options.json:
         print(json.dumps(_describe(options, scored)))
     else:
@@ -80,17 +84,16 @@ def _load_plotter() -> Callable[[ScoredText, Path], None]:
     return draw_surprisals
 
 
-async def _ask(options: argparse.Namespace, text: bytes, context: bytes) -> tuple[float, ...]:
-    requests = (
-        build_request(options, piece.text, context=piece.context, ask=Ask.SURPRISAL)
-        for piece in split_pieces(text, context)
+async def _ask(options: argparse.Namespace, text: Cleared[bytes], context: Cleared[bytes]) -> tuple[float, ...]:
+    requests = text.split(
+        lambda text: (build_request(options, each, ask=Ask.SURPRISAL) for each in split_pieces(text, context.value))
     )
     first = next(requests)  # refuses an invalid request before a server is started
     surprisals: list[float] = []
     async with open_connection(options) as connection:
         with Console(stderr=True).status("") as status:
             for request in chain([first], requests):
-                status.update(f"{len(surprisals):,} of {len(text):,} bytes read …")
+                status.update(f"{len(surprisals):,} of {len(text.value):,} bytes read …")
                 surprisals += check_kind(await connection.ask(request), Surprisals).surprisals
     return tuple(surprisals)
 

@@ -10,7 +10,7 @@ things tell them apart:
 
 import secrets
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -79,15 +79,22 @@ class Gate:
 
 
 async def start_app(
-    gate: Gate, page: Path, link: Link, language_server: Sequence[str], listener: socket.socket
+    gate: Gate,
+    page: Path,
+    link: Link,
+    language_server: Sequence[str],
+    listener: socket.socket,
+    on_page: Callable[[], None] = lambda: None,
 ) -> web.AppRunner:
     """Serves the playground on a socket that listens. `cleanup` of the result ends all that the pages use.
 
-    `page`: the folder of the built page. `language_server`: the command that starts one.
+    `page`: the folder of the built page. `language_server`: the command that starts one. `on_page` is called when a
+    browser requests the page.
     """
     sockets = PageSockets(link, language_server)
 
     async def show_page(_request: web.Request) -> web.FileResponse:
+        on_page()
         return web.FileResponse(page / "index.html")
 
     async def close(_app: web.Application) -> None:

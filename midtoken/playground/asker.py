@@ -11,8 +11,8 @@ from inference.protocol.characters import CharacterAnswer, CharacterRequest, Nex
 from inference.protocol.completion import CompletionRequest, Extent, Healing, Priority
 from lsp_server.backend import CompletionBackend
 from lsp_server.context import Context
-from lsp_server.errors import to_connect_error, to_midtoken_error
-from lsp_server.privacy.guard import Guard
+from lsp_server.errors import InSecretError, to_connect_error, to_midtoken_error
+from lsp_server.privacy.guard import Cleared, Guard
 from lsp_server.privacy.redaction import Excerpt
 from midtoken.answer import Answer, check_kind, read_answer
 from midtoken.input_text import split_tail
@@ -35,7 +35,7 @@ _Part = Literal["connection", "healing", "strategy", "next_byte"]
 class Backend(CompletionBackend, Protocol):
     """Answers requests to the character-level model too: `midtoken.connection.Connection`."""
 
-    async def ask(self, request: CharacterRequest) -> CharacterAnswer:
+    async def ask(self, request: Cleared[CharacterRequest]) -> CharacterAnswer:
         """Returns the character-level model's answer."""
 
 
@@ -103,11 +103,13 @@ class Asker:
             await asyncio.wait([self._task])
 
     async def _answer(self, asked: Question) -> None:
-        await asyncio.to_thread(self._guard.redact, "")  # loads the rules for secrets the first time
-        question = self._redact(asked)
-        if question is None:
-            await self._send(Failure(asked.number, "healing", "the cursor is in a secret, which is not sent"))
+        await asyncio.to_thread(self._guard.clear, None, "")  # loads the rules for secrets the first time
+        try:
+            context = self._guard.clear_excerpt(None, Excerpt("", Context(asked.prefix, asked.suffix), ""))
+        except InSecretError as error:
+            await self._send(Failure(asked.number, "healing", str(error)))
             return
+        question = context.map(lambda each: Question(asked.number, each.prefix, each.suffix))
         backend = await self._connect(question)
         if backend is None:
             return
@@ -116,69 +118,69 @@ class Asker:
                 group.create_task(self._try(question, backend, "strategy", self._ask_others))
                 group.create_task(self._try(question, backend, "next_byte", self._ask_next_byte))
 
-    def _redact(self, asked: Question) -> Question | None:
-        """Returns the question without secrets, as the language server sends it; None if the cursor is in one."""
-        context = self._guard.redact_excerpt(Excerpt("", Context(asked.prefix, asked.suffix), ""))
-        return None if context is None else Question(asked.number, context.prefix, context.suffix)
-
-    async def _connect(self, question: Question) -> Backend | None:
+    async def _connect(self, question: Cleared[Question]) -> Backend | None:
         opening = asyncio.ensure_future(self._link.get())
         try:
             done, _ = await asyncio.wait({opening}, timeout=self._notice_s)
             if not done:
-                await self._send(Waiting(question.number))
+                await self._send(Waiting(question.value.number))
             return await opening
         except Exception as error:  # of the operating system too
-            await self._send(Failure(question.number, "connection", str(to_connect_error(error))))
+            await self._send(Failure(question.value.number, "connection", str(to_connect_error(error))))
             return None
         finally:
             opening.cancel()
 
     async def _try(
         self,
-        question: Question,
+        question: Cleared[Question],
         backend: Backend,
         part: _Part,
-        ask: Callable[[Question, Backend], Awaitable[None]],
+        ask: Callable[[Cleared[Question], Backend], Awaitable[None]],
     ) -> bool:
         """Returns whether the part was answered; the page is told why it was not."""
         try:
             await ask(question, backend)
         except Exception as error:  # nobody awaits this task's result
-            await self._send(Failure(question.number, part, str(to_midtoken_error(error))))
+            await self._send(Failure(question.value.number, part, str(to_midtoken_error(error))))
             if isinstance(error, ServerUnreachableError):
                 await self._link.drop(backend)
             return False
         return True
 
-    async def _ask_exact(self, question: Question, backend: Backend) -> None:
+    async def _ask_exact(self, question: Cleared[Question], backend: Backend) -> None:
         answer = await self._complete(question, backend, Healing.EXACT)
-        await self._send(draw_healing(question, answer))
-        await self._send(draw_strategy(question, Healing.EXACT, answer))
+        await self._send(draw_healing(question.value, answer))
+        await self._send(draw_strategy(question.value, Healing.EXACT, answer))
 
-    async def _ask_others(self, question: Question, backend: Backend) -> None:
+    async def _ask_others(self, question: Cleared[Question], backend: Backend) -> None:
         for healing in _OTHER_STRATEGIES:
             answer = await self._complete(question, backend, healing)
-            await self._send(draw_strategy(question, healing, answer))
+            await self._send(draw_strategy(question.value, healing, answer))
 
-    async def _complete(self, question: Question, backend: Backend, healing: Healing) -> Answer:
+    async def _complete(self, question: Cleared[Question], backend: Backend, healing: Healing) -> Answer:
         """Each strategy is a tenant, so that none gains from what another has read. Ghost text comes first."""
-        request = CompletionRequest(
-            question.prefix,
-            suffix=question.suffix,
-            max_tokens=_MAX_TOKENS,
-            healing=healing,
-            extent=Extent.SINGLE_LINE,
-            explain=healing is Healing.EXACT,
-            tenant=f"{self._page}-{healing}",
-            priority=Priority.PREFETCH,
+        request = question.map(
+            lambda each: CompletionRequest(
+                each.prefix,
+                suffix=each.suffix,
+                max_tokens=_MAX_TOKENS,
+                healing=healing,
+                extent=Extent.SINGLE_LINE,
+                explain=healing is Healing.EXACT,
+                tenant=f"{self._page}-{healing}",
+                priority=Priority.PREFETCH,
+            )
         )
         return await read_answer(backend.stream(request))
 
-    async def _ask_next_byte(self, question: Question, backend: Backend) -> None:
-        before, line_end, line = question.prefix.rpartition("\n")
-        piece = split_tail(line.encode(), (before + line_end).encode())
-        request = CharacterRequest(piece.text, piece.context, num_members=_NUM_TOKENIZATIONS)
+    async def _ask_next_byte(self, question: Cleared[Question], backend: Backend) -> None:
         started_s = time.perf_counter()
-        answer = check_kind(await backend.ask(request), NextByte)
-        await self._send(draw_next_byte(question, answer, 1e3 * (time.perf_counter() - started_s)))
+        answer = check_kind(await backend.ask(question.map(_build_next_byte)), NextByte)
+        await self._send(draw_next_byte(question.value, answer, 1e3 * (time.perf_counter() - started_s)))
+
+
+def _build_next_byte(question: Question) -> CharacterRequest:
+    before, line_end, line = question.prefix.rpartition("\n")
+    piece = split_tail(line.encode(), (before + line_end).encode())
+    return CharacterRequest(piece.text, piece.context, num_members=_NUM_TOKENIZATIONS)

@@ -13,7 +13,7 @@ from lsp_server.generation import Question
 from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason
 from lsp_server.session import Session
 from lsp_server.status import Status
-from tests.support.lsp_fakes import FedBackend, FedStream, RecordingWindow
+from tests.support.lsp_fakes import FedBackend, FedStream, RecordingWindow, clear
 
 
 class Bench:
@@ -69,7 +69,7 @@ class Bench:
 
 async def complete(session: Session, request: CompletionRequest) -> str | Reason:
     """Returns the text to suggest, or the code of why there is none."""
-    answer = await session.complete(Question(request.prefix, request.suffix, request))
+    answer = await session.complete(Question(request.prefix, request.suffix, clear(request)))
     return answer.reason if isinstance(answer, NoSuggestion) else answer
 
 
@@ -103,7 +103,7 @@ async def test_what_its_deadline_has_cut_is_suggested_while_it_is_typed(bench: B
 async def test_no_more_texts_are_drawn_after_an_edit_while_it_connects(bench: Bench) -> None:
     assert await bench.finish("return ", "x") == "x"
     bench.starter.drop(bench.backend)
-    request = CompletionRequest("return ")
+    request = clear(CompletionRequest("return "))
     drawing = asyncio.create_task(bench.session.draw_alternatives(Question("return ", "", request)))
     await asyncio.sleep(0)
     bench.session.supersede()
@@ -156,11 +156,11 @@ async def test_other_text_starts_a_new_generation(bench: Bench, known: Any, pref
 
 
 async def test_what_is_sent_may_differ_from_the_text_that_answers_are_compared_with(bench: Bench) -> None:
-    first = asyncio.create_task(bench.session.complete(Question("ret", "", CompletionRequest("# more\nret"))))
+    first = asyncio.create_task(bench.session.complete(Question("ret", "", clear(CompletionRequest("# more\nret")))))
     await settle()
     bench.stream.finish("urn")
     assert await first == "urn"
-    assert await bench.session.complete(Question("retu", "", CompletionRequest("# yet more\nretu"))) == "rn"
+    assert await bench.session.complete(Question("retu", "", clear(CompletionRequest("# yet more\nretu")))) == "rn"
 
 
 @pytest.mark.parametrize("prefix", ["b", "ab"])

@@ -6,12 +6,12 @@ import pytest
 from inference.protocol.characters import END
 from inference.protocol.completion import CompletionRequest, ExplainedNode
 from midtoken.answer import find_shares, rank_bytes, read_answer
-from tests.support.lsp_fakes import FedBackend
+from tests.support.lsp_fakes import FedBackend, clear
 
 
 async def test_the_texts_of_all_chunks_are_joined() -> None:
     backend = FedBackend()
-    task = asyncio.create_task(read_answer(backend.stream(CompletionRequest("return Nod"))))
+    task = asyncio.create_task(read_answer(backend.stream(clear(CompletionRequest("return Nod")))))
     await asyncio.sleep(0)
     backend.streams[0].feed("e")
     backend.streams[0].finish("()")

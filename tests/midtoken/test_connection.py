@@ -14,6 +14,7 @@ from inference.protocol.completion import CompletionRequest
 from midtoken.connection import Connection, show_waiting
 from midtoken.server_arguments import add_connection_arguments
 from tests.support.fake_triton import ModelCall, build_last_chunk, run_fake_triton
+from tests.support.lsp_fakes import clear
 from tests.support.options import parse_options
 from tests.support.servers import wait_until
 
@@ -41,7 +42,7 @@ async def test_a_server_with_a_certificate_of_ones_own_is_used_over_tls(authorit
         connection = await Connection.open(
             parse_options(add_connection_arguments, "--server", server.url, "--tls-ca", str(ca_file))
         )
-        chunks = [chunk.text async for chunk in connection.stream(CompletionRequest("a"))]
+        chunks = [chunk.text async for chunk in connection.stream(clear(CompletionRequest("a")))]
         await connection.close()
     assert chunks == ["done"]
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from inference.protocol.characters import CharacterRequest, CoveringKind
 from midtoken.errors import UsageError
 from midtoken.input_text import (
+    TextPiece,
     add_character_arguments,
     build_request,
-    read_context,
     read_cursor,
     read_file,
     split_pieces,
@@ -44,19 +44,12 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("place", "prefix", "line_before", "line_after"),
-    [
-        ("2:1", "first\r\n", "", "zwei é"),
-        ("2:7", "first\r\nzwei é", "zwei é", ""),
-        ("1", "first", "first", "\r"),
-        ("3:3", "first\r\nzwei é\n\tt", "\tt", "hird"),
-    ],
+    ("place", "prefix"),
+    [("2:1", "first\r\n"), ("2:7", "first\r\nzwei é"), ("1", "first"), ("3:3", "first\r\nzwei é\n\tt")],
 )
-def test_lines_and_columns_count_characters_from_one(
-    place: str, prefix: str, line_before: str, line_after: str, source: Path
-) -> None:
+def test_lines_and_columns_count_characters_from_one(place: str, prefix: str, source: Path) -> None:
     cursor = read_cursor(f"{source}:{place}")
-    assert (cursor.prefix, cursor.line_before, cursor.line_after) == (prefix, line_before, line_after)
+    assert cursor.prefix == prefix
     assert (cursor.prefix + cursor.suffix).encode() == source.read_bytes()
 
 
@@ -124,13 +117,14 @@ def test_the_tail_of_a_short_text_is_the_whole_text() -> None:
 
 
 def test_without_arguments_the_request_has_the_protocols_defaults() -> None:
-    assert build_request(parse_options(add_character_arguments), b"text") == CharacterRequest(b"text")
+    built = build_request(parse_options(add_character_arguments), TextPiece(b"before", b"text"))
+    assert built == CharacterRequest(b"text", b"before")
 
 
 def test_each_argument_is_in_the_request() -> None:
     request = build_request(
         parse_options(add_character_arguments, "--covering", "beam", "--width", "3", "--threshold", "0.5"),
-        b"a",
+        TextPiece(b"", b"a"),
         num_members=2,
     )
     assert request == CharacterRequest(b"a", covering=CoveringKind.BEAM, width=3, threshold=0.5, num_members=2)
@@ -138,13 +132,5 @@ def test_each_argument_is_in_the_request() -> None:
 
 @pytest.mark.parametrize("kind", CoveringKind)
 def test_each_covering_can_be_chosen(kind: CoveringKind) -> None:
-    assert build_request(parse_options(add_character_arguments, "--covering", str(kind)), b"a").covering is kind
-
-
-def test_the_context_is_the_file_that_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "context"
-    path.write_bytes(b"\xff before")
-    assert (
-        read_context(parse_options(add_character_arguments, "--context", str(path))),
-        read_context(parse_options(add_character_arguments)),
-    ) == (b"\xff before", b"")
+    options = parse_options(add_character_arguments, "--covering", str(kind))
+    assert build_request(options, TextPiece(b"", b"a")).covering is kind

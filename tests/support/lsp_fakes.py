@@ -5,9 +5,18 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
+from lsp_server.privacy.guard import Cleared, _Seal
 from lsp_server.status import StatusReport, Window
+
+_Value = TypeVar("_Value")
+
+
+def clear(value: _Value) -> Cleared[_Value]:
+    """Returns what the guard has cleared."""
+    return Cleared(value, _Seal())
 
 
 class FedStream:
@@ -63,10 +72,10 @@ class FedBackend:
         self.is_closed = False
         self.close_error: Exception | None = None
 
-    async def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
+    async def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
         if self.is_closed:
             raise RuntimeError("the channel is closed")
-        stream = FedStream(request)
+        stream = FedStream(request.value)
         self.streams.append(stream)
         async for chunk in stream.iterate():
             yield chunk
@@ -95,18 +104,18 @@ class ScriptedBackend:
         self._rules = rules
         self._log = log
 
-    async def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
-        self._write("started", request)
+    async def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
+        self._write("started", request.value)
         outcome = "cancelled"
         try:
-            rule = next((rule for rule in self._rules if request.prefix.endswith(rule.ends_with)), Rule("", ()))
+            rule = next((rule for rule in self._rules if request.value.prefix.endswith(rule.ends_with)), Rule("", ()))
             for text in rule.texts:
                 await asyncio.sleep(rule.delay_s)
                 yield CompletionChunk(text)
             yield CompletionChunk("", finish_reason=FinishReason.EXTENT, stats=CompletionStats())
             outcome = "finished"
         finally:
-            self._write(outcome, request)
+            self._write(outcome, request.value)
 
     async def close(self) -> None:
         self._write("closed", None)

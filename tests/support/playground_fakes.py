@@ -11,6 +11,7 @@ from inference.protocol.completion import (
     Explanation,
     FinishReason,
 )
+from lsp_server.privacy.guard import Cleared
 from tests.support.lsp_fakes import FedBackend
 
 # `return Nod` of the README, with rounder numbers.
@@ -45,7 +46,7 @@ class FedServer(FedBackend):
         super().__init__()
         self.asked: list[tuple[CharacterRequest, asyncio.Future[CharacterAnswer]]] = []
 
-    async def ask(self, request: CharacterRequest) -> CharacterAnswer:
+    async def ask(self, request: Cleared[CharacterRequest]) -> CharacterAnswer:
         answer: asyncio.Future[CharacterAnswer] = asyncio.get_running_loop().create_future()
-        self.asked.append((request, answer))
+        self.asked.append((request.value, answer))
         return await answer

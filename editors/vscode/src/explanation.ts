@@ -1,34 +1,31 @@
 /** Runs `midtoken explain` at the cursor and shows its page in a terminal, since colours separate the tokens. */
 
-import { spawn } from "node:child_process";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { basename, join } from "node:path";
-import { EventEmitter, type Pseudoterminal, type TerminalDimensions, type TextEditor, window } from "vscode";
+import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
+import { homedir } from "node:os";
+import { basename } from "node:path";
+import { EventEmitter, type Pseudoterminal, type TerminalDimensions, type TextEditor, window, workspace } from "vscode";
 
 import type { Command } from "./command.ts";
 import { formatCursor } from "./cursor.ts";
 
 const DEFAULT_COLUMNS = 100;
 
-/** Opens a terminal with the explanation. The text of the editor counts, saved or not. */
-export function showExplanation(editor: TextEditor, command: Command, serverArguments: readonly string[]): void {
+/**
+ * Opens a terminal with the explanation. The text of the editor counts, saved or not, and the rules for its file: an
+ * untitled one is judged as one of the workspace folder.
+ */
+export function showExplanation(editor: TextEditor, command: Command, moreArguments: readonly string[]): void {
   const { document, selection } = editor;
   const { line, character } = selection.active;
-  const file = basename(document.fileName) || "untitled";
-  const cursor = formatCursor(file, line, document.lineAt(line).text, character);
-  const text = document.getText();
-  const explain = [...command.firstArguments, "explain", cursor, ...serverArguments];
-  const pty = new ExplanationTerminal(async (columns, write, signal) => {
-    const folder = await mkdtemp(join(tmpdir(), "midtoken-")); // readable by this user only
-    try {
-      await writeFile(join(folder, file), text);
-      await run(command.program, explain, folder, columns, write, signal);
-    } finally {
-      await rm(folder, { recursive: true, force: true });
-    }
+  const cursor = formatCursor(document.fileName, line, document.lineAt(line).text, character);
+  const explain = [...command.firstArguments, "explain", cursor, "--stdin", ...moreArguments];
+  const folder = workspace.getWorkspaceFolder(document.uri) ?? workspace.workspaceFolders?.[0];
+  const pty = new ExplanationTerminal((columns, write, signal) => {
+    const environment = { ...process.env, COLUMNS: String(columns), FORCE_COLOR: "1", TERM: "xterm-256color" };
+    const options = { cwd: folder?.uri.fsPath ?? homedir(), env: environment, signal };
+    return run(spawn(command.program, explain, options), document.getText(), write);
   });
-  window.createTerminal({ name: `midtoken: ${file}`, pty }).show();
+  window.createTerminal({ name: `midtoken: ${basename(document.fileName)}`, pty }).show();
 }
 
 type Job = (columns: number, write: (text: string) => void, signal: AbortSignal) => Promise<void>;
@@ -59,16 +56,9 @@ class ExplanationTerminal implements Pseudoterminal {
   }
 }
 
-function run(
-  program: string,
-  programArguments: readonly string[],
-  folder: string,
-  columns: number,
-  write: (text: string) => void,
-  signal: AbortSignal,
-): Promise<void> {
-  const environment = { ...process.env, COLUMNS: String(columns), FORCE_COLOR: "1", TERM: "xterm-256color" };
-  const child = spawn(program, programArguments, { cwd: folder, env: environment, signal });
+function run(child: ChildProcessWithoutNullStreams, input: string, write: (text: string) => void): Promise<void> {
+  child.stdin.on("error", () => undefined); // it may end before it has read all
+  child.stdin.end(input);
   child.stdout.setEncoding("utf8").on("data", write);
   child.stderr.setEncoding("utf8").on("data", write);
   return new Promise((resolve, reject) => {

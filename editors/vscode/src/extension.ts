@@ -17,6 +17,7 @@ import { LanguageServer, type Launch } from "./languageServer.ts";
 import { showMenu } from "./menu.ts";
 import { SelectedEnvironment } from "./selectedEnvironment.ts";
 import {
+  buildRuleArguments,
   readCommand,
   readEnabled,
   readLanguages,
@@ -158,9 +159,14 @@ class Extension {
     if (editor === undefined) {
       return;
     }
+    const exclusion = this.#server.findExclusion(editor.document.uri.toString());
+    if (exclusion !== undefined) {
+      void window.showWarningMessage(`midtoken: ${exclusion}.`);
+      return;
+    }
     try {
       const { command, serverArguments } = await this.#buildLaunch();
-      showExplanation(editor, command, serverArguments);
+      showExplanation(editor, command, [...buildRuleArguments(readForLanguageServer()), ...serverArguments]);
     } catch (error) {
       this.#shownError = undefined; // the user asked, so the answer is shown again
       this.#report(error);

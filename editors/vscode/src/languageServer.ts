@@ -48,6 +48,11 @@ export class LanguageServer {
     return this.#tracker.findState(uri);
   }
 
+  /** Returns why nothing of a document is sent; undefined if nothing is known of it. */
+  findExclusion(uri: string): string | undefined {
+    return this.#tracker.findExclusion(uri);
+  }
+
   /** Shows an error in the state. The caller has told the user. */
   fail(why: string): void {
     this.#tracker.fails(why);

@@ -58,6 +58,18 @@ export function readServerArguments(read: ReadValue): readonly string[] {
   return ["--server", value];
 }
 
+/**
+ * Returns the arguments by which a command follows the settings on what may be sent, which are among those of the
+ * language server. Throws SettingError.
+ */
+export function buildRuleArguments({ exclude, redactSecrets }: Record<string, unknown>): readonly string[] {
+  if (!isAbsent(exclude) && !isListOfTexts(exclude)) {
+    throw new SettingError("the setting midtoken.exclude must be a list of patterns");
+  }
+  const patterns = (exclude ?? []).map((pattern) => `--exclude=${pattern}`);
+  return redactSecrets === false ? [...patterns, "--send-secrets"] : patterns;
+}
+
 function isAbsent(value: unknown): value is null | undefined {
   return value === null || value === undefined;
 }

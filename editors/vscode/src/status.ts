@@ -126,6 +126,12 @@ export class StateTracker {
     const told = uri === undefined ? undefined : this.#documents.get(uri);
     return told === undefined ? { kind: "ready" } : toState(told);
   }
+
+  /** Returns why nothing of a document is sent, as the server told; undefined if it has not. */
+  findExclusion(uri: string): string | undefined {
+    const told = this.#documents.get(uri);
+    return told?.code === "excluded" ? told.message : undefined;
+  }
 }
 
 function toState({ state, message }: ToldStatus): ServerState {

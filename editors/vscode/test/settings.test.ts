@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import {
+  buildRuleArguments,
   readCommand,
   readEnabled,
   readLanguages,
@@ -65,5 +66,18 @@ test("languages are a list of texts", () => {
   assert.throws(() => readLanguages(values({ languages: "python" })), {
     constructor: SettingError,
     message: /midtoken\.languages/,
+  });
+});
+
+test("a command follows the settings on what may be sent, and a wrong one is no reason to send", () => {
+  assert.deepEqual(buildRuleArguments({ exclude: ["a*", "b/"], redactSecrets: true }), [
+    "--exclude=a*",
+    "--exclude=b/",
+  ]);
+  assert.deepEqual(buildRuleArguments({ exclude: null, redactSecrets: false }), ["--send-secrets"]);
+  assert.deepEqual(buildRuleArguments({ redactSecrets: "no" }), []);
+  assert.throws(() => buildRuleArguments({ exclude: "a*" }), {
+    constructor: SettingError,
+    message: /midtoken\.exclude/,
   });
 });

@@ -69,6 +69,16 @@ test("a server tells its state, and that of a file, which comes second", () => {
   assert.deepEqual(tracker.findState("file:///a"), { kind: "ready" });
 });
 
+test("only what a rule excludes is known not to be sent", () => {
+  const tracker = track(starts, runs);
+  const told = { uri: "file:///a", state: "off", message: "a rule" } as const;
+  tracker.told({ ...told, code: "other_language" });
+  assert.equal(tracker.findExclusion("file:///a"), undefined);
+  tracker.told({ ...told, code: "excluded" });
+  assert.equal(tracker.findExclusion("file:///a"), "a rule");
+  assert.equal(tracker.findExclusion("file:///b"), undefined);
+});
+
 test("an error is gone when the language server is started again", () => {
   assert.deepEqual(track(starts, runs, fails, starts, runs).findState(undefined), { kind: "ready" });
 });

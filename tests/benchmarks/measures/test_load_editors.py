@@ -33,8 +33,6 @@ class _Backend:
             case _:
                 yield CompletionChunk("text", finish_reason=FinishReason.END, stats=CompletionStats())
 
-    async def close(self) -> None: ...
-
 
 @pytest.mark.parametrize(
     ("prefixes", "gap_scale", "is_patient", "outcomes", "num_cancelled"),
@@ -54,7 +52,7 @@ async def test_requests_are_cancelled_and_counted_as_the_phase_says(
     requests = [TimedRequest(0.0, CompletionRequest(prefix)) for prefix in prefixes]
 
     attempts = await play(
-        backend, iter(requests + late), Phase(time.perf_counter(), 0.4, gap_scale, is_patient=is_patient)
+        backend.stream, iter(requests + late), Phase(time.perf_counter(), 0.4, gap_scale, is_patient=is_patient)
     )
 
     assert [str(attempt.outcome) for attempt in attempts] == outcomes
@@ -64,7 +62,7 @@ async def test_requests_are_cancelled_and_counted_as_the_phase_says(
 async def test_recorded_gaps_are_scaled() -> None:
     requests = iter([TimedRequest(gap_s, CompletionRequest("a")) for gap_s in (0.1, 0.3)])
 
-    first, second = await play(_Backend(), requests, Phase(time.perf_counter(), 60.0, gap_scale=0.5))
+    first, second = await play(_Backend().stream, requests, Phase(time.perf_counter(), 60.0, gap_scale=0.5))
 
     assert second.sent_at - first.sent_at >= 0.14
 

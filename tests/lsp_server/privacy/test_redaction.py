@@ -20,12 +20,16 @@ def redactor() -> Redactor:
     return Redactor()
 
 
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"], ids=ascii)
 @pytest.mark.parametrize("secret", SECRETS, ids=lambda secret: secret.form)
-def test_a_known_form_is_replaced_and_the_code_around_it_stays(secret: Secret, redactor: Redactor) -> None:
-    text = redactor.redact(f"import os\n{secret.text}value = 1\n")
-    assert count_secret_bytes([text], [secret.secret], min_chars=4) == 0
-    assert text.startswith("import os\n")
-    assert text.endswith("value = 1\n")
+def test_a_known_form_is_replaced_and_the_code_around_it_stays(
+    secret: Secret, line_end: str, redactor: Redactor
+) -> None:
+    around = f"value = 1{line_end}" * 40
+    text = redactor.redact(around + secret.text.replace("\n", line_end) + around)
+    assert count_secret_bytes([text], secret.secret.split("\n"), min_chars=4) == 0
+    assert text.startswith(around)
+    assert text.endswith(around)
     assert text.count('"') == secret.text.count('"') or "key in strings" in secret.form
 
 

@@ -8,6 +8,7 @@ import pytest
 from lsprotocol import types
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
+from lsp_server.privacy.guard import Cleared
 from tests.support.lsp_editor import build_capabilities
 from tests.support.lsp_fakes import FedBackend
 from tests.support.lsp_in_process import InProcess, run_in_process
@@ -23,8 +24,8 @@ class _RecordingBackend(FedBackend):
         super().__init__()
         self.sent: list[str] = []
 
-    async def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
-        self.sent.append(f"{request.prefix}|{request.suffix}")
+    async def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
+        self.sent.append(f"{request.value.prefix}|{request.value.suffix}")
         yield CompletionChunk("x", finish_reason=FinishReason.EXTENT, stats=CompletionStats())
 
 

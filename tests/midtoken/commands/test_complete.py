@@ -2,17 +2,16 @@
 
 import argparse
 import io
-from pathlib import Path
 
 import pytest
 
 from inference.errors import InvalidRequestError
 from inference.protocol.completion import CompletionRequest, Extent, Healing
+from lsp_server.context import Context
 from midtoken.commands.complete import add_arguments, build_request, print_dim
-from midtoken.input_text import Cursor
 from tests.support.options import parse_options
 
-_CURSOR = Cursor(Path("app.py"), "return Nod", "\nrest")
+_CURSOR = Context("return Nod", "\nrest")
 
 
 def _parse(*arguments: str) -> argparse.Namespace:

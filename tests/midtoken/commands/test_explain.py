@@ -2,15 +2,14 @@
 
 import io
 import math
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from inference.protocol.completion import CompletionChunk, CompletionStats, ExplainedNode, Explanation, Healing
+from lsp_server.context import Context
 from midtoken.answer import Answer
 from midtoken.commands.explain import render
-from midtoken.input_text import Cursor
 
 _EXPLANATION = Explanation(
     kept_tail=("class", " Node", "\n"),
@@ -31,7 +30,7 @@ def _render() -> str:
     none = CompletionChunk("", stats=CompletionStats(num_forwards=1))
     answers = {Healing.EXACT: Answer("e:", exact), Healing.NONE: Answer(":", none)}
     console = Console(width=120, record=True, file=io.StringIO())
-    console.print(render(Cursor(Path("app.py"), "class Node\n  return Nod", "\nrest"), answers))
+    console.print(render("app.py:2", Context("class Node\n  return Nod", "\nrest"), answers))
     return console.export_text()
 
 

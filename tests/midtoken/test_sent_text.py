@@ -1,0 +1,151 @@
+"""What the commands send of excluded files and of secrets, to a server that records what it receives."""
+
+import asyncio
+import io
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from inference.protocol.arrays import Array, asks_for_heartbeat, heartbeat_to_arrays
+from inference.protocol.characters import CharacterRequest
+from inference.protocol.completion import CompletionRequest
+from lsp_server.privacy.guard import Cleared
+from midtoken.cli import main
+from midtoken.connection import Connection
+from midtoken.server import ServerAddress
+from tests.support.fake_triton import ModelCall, run_fake_triton
+from tests.support.private_files import EXCLUDED_FILES, SECRETS, ExcludedFile, count_secret_bytes
+
+
+async def _refuse(call: ModelCall) -> AsyncIterator[Mapping[str, Array] | str]:
+    yield heartbeat_to_arrays(0.0) if asks_for_heartbeat(call.arrays) else "a test: it answers nothing"
+
+
+async def _find_sent(*arguments: str) -> list[str]:
+    """Runs a command, and returns the texts that the server has received."""
+    async with run_fake_triton(_refuse) as server:
+        assert await asyncio.to_thread(main, [*arguments, "--server", server.url]) == 1
+    values = [value for call in server.calls for array in call.arrays.values() for value in array.reshape(-1)]
+    return [os.fsdecode(value) for value in values if isinstance(value, bytes) and value]
+
+
+_OPEN = "before = 1\n"
+# Each way in which a command reads a file.
+_READERS: Mapping[str, tuple[str, ...]] = {
+    "complete": ("complete", "{file}:1"),
+    "explain": ("explain", "{file}:1"),
+    "explain, as an editor has it": ("explain", "{file}:1", "--stdin"),
+    "surprisal": ("surprisal", "{file}"),
+    "surprisal, context": ("surprisal", "{open}", "--context", "{file}"),
+    "next-byte": ("next-byte", "--at", "{file}:1"),
+    "next-byte, context": ("next-byte", "a = 1", "--context", "{file}"),
+}
+_UNNAMED = {
+    "surprisal, standard input": ("surprisal", "-"),
+    "next-byte, standard input": ("next-byte", "-"),
+    "next-byte": ("next-byte", "{text}"),
+}
+
+
+@pytest.fixture(params=_READERS)
+def reader(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    return _READERS[request.param]
+
+
+class _Folder:
+    """The current folder, with a file beside the one to read."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path = folder
+        self._monkeypatch = monkeypatch
+        (folder / "beside.py").write_text(_OPEN)
+
+    async def send(self, reader: tuple[str, ...], path: Path, text: str, *options: str) -> list[str]:
+        """Runs a command that reads the file, or the same text on standard input."""
+        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(os.fsencode(text))))
+        names = {"file": path, "open": self.path / "beside.py", "text": text}
+        return await _find_sent(*(argument.format(**names) for argument in reader), *options)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Folder:
+    monkeypatch.chdir(tmp_path)
+    return _Folder(tmp_path, monkeypatch)
+
+
+async def test_an_excluded_file_is_refused_with_its_rule_unless_an_option_says_so(
+    reader: tuple[str, ...], folder: _Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder.path / "mine.py"
+    path.write_text("marker_7fd1 = 1\n")
+    (folder.path / ".midtokenignore").write_text("mine.py\n")
+    assert await folder.send(reader, path, path.read_text()) == []
+    reason = "nothing of this file is sent: `.midtokenignore` line 1: `mine.py`; --send-excluded sends it all the same"
+    assert capsys.readouterr().err == f"midtoken: {path}: {reason}\n"
+    assert "marker_7fd1" in "".join(await folder.send(reader, path, path.read_text(), "--send-excluded"))
+
+
+@pytest.mark.parametrize("case", EXCLUDED_FILES, ids=lambda case: case.name)
+async def test_no_byte_of_an_excluded_file_is_sent(
+    case: ExcludedFile, folder: _Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = case.build(folder.path / "case")
+    monkeypatch.chdir(folder.path / "case")
+    patterns = [f"--exclude={pattern}" for pattern in case.setting]
+    assert await folder.send(("complete", "{file}:1"), Path(case.path), path.read_text(), *patterns) == []
+    assert await folder.send(("complete", "{file}:1"), Path(case.harmless), "", *patterns) != []
+
+
+async def test_secrets_are_replaced_unless_an_option_says_so(
+    reader: tuple[str, ...], folder: _Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secrets = [each.secret for each in SECRETS]
+    path = folder.path / "app.py"
+    path.write_text(_OPEN + "".join(each.text for each in SECRETS) + "after = 1\n")
+    reader = tuple(argument.replace(":1", f":{path.read_text().count(chr(10))}") for argument in reader)
+    sent = await folder.send(reader, path, path.read_text())
+    told = capsys.readouterr().err
+    assert "before = 1" in "".join(sent)
+    assert count_secret_bytes(sent, secrets) == 0
+    assert told.startswith("midtoken: REDACTED is sent for each secret; --send-secrets sends them\n")
+    sent = await folder.send(reader, path, path.read_text(), "--send-secrets")
+    assert count_secret_bytes(sent, secrets) > 0
+    assert "REDACTED" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line_end", ["\r\n", " \udcff\n"], ids=ascii)
+@pytest.mark.parametrize("reader", _UNNAMED.values(), ids=_UNNAMED)
+async def test_text_of_no_file_has_its_secrets_replaced_whatever_its_bytes_are(
+    reader: tuple[str, ...], line_end: str, folder: _Folder
+) -> None:
+    text = "".join(each.text for each in SECRETS).replace("\n", line_end) + "after = 1"
+    sent = await folder.send(reader, Path(), text)
+    assert count_secret_bytes(sent, [each.secret.replace("\n", line_end) for each in SECRETS]) == 0
+    assert "after = 1" in "".join(sent)
+
+
+@pytest.mark.parametrize("reader", [("complete", "{file}:1"), ("next-byte", "{text}")], ids=str)
+async def test_with_the_cursor_in_a_secret_nothing_is_sent(
+    reader: tuple[str, ...], folder: _Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder.path / "app.py"
+    path.write_text(f'key = "{SECRETS[0].secret}')
+    assert await folder.send(reader, path, path.read_text()) == []
+    reason = "the cursor is in a secret, which is not sent; --send-secrets sends it all the same"
+    assert capsys.readouterr().err == f"midtoken: {reason}\n"
+
+
+async def test_a_connection_sends_only_what_is_cleared() -> None:
+    async with run_fake_triton(_refuse) as server:
+        connection = Connection(ServerAddress(server.url, None), None)
+        with pytest.raises(AttributeError):
+            connection.stream(CompletionRequest("a"))  # type: ignore[arg-type]
+        with pytest.raises(AttributeError):
+            await connection.ask(CharacterRequest(b"a"))  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            Cleared(CompletionRequest("a"))  # type: ignore[call-arg]
+        await connection.close()
+    assert server.calls == []
