@@ -1,7 +1,6 @@
 """The checks of `midtoken doctor`: each returns what it found, and what to do where something is wrong."""
 
 import argparse
-import json
 import platform
 import sys
 import time
@@ -15,7 +14,7 @@ from pathlib import Path
 from lsprotocol.types import PositionEncodingKind, TextDocumentItem
 from packaging.requirements import Requirement
 
-from inference.errors import LaunchError, MidtokenError, ServerUnreachableError
+from inference.errors import LaunchError, MidtokenError, ModelError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest, Extent
 from lsp_server.documents import Document
 from lsp_server.no_suggestion import find_document_reason
@@ -32,12 +31,10 @@ _PURPOSES = {
     "torch": "GPUs and more model families",
     "plot": "midtoken surprisal --plot",
 }
-_MODEL_FILES = ("config.json", "tokenizer.json")
-_INDEX = "model.safetensors.index.json"
 # The example of the README. Its cursor is in the middle of a token.
 _PREFIX = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
 _REST = "e"
-_WITH_ADVICE = (LaunchError, MissingPackagesError, UsageError)
+_WITH_ADVICE = (LaunchError, MissingPackagesError, ModelError, UsageError)
 _LANGUAGES = {".py": "python", ".pyi": "python"}  # the identifiers that editors give files with these endings
 
 
@@ -116,26 +113,6 @@ def _find_version(name: str) -> str | None:
         return None
 
 
-def check_model_folder(folder: Path) -> Check:
-    """Checks that the files of a model are there. Whether it can be served, its first completion says."""
-    missing = [name for name in _MODEL_FILES if not (folder / name).is_file()]
-    try:
-        missing += [name for name in _list_weights(folder) if not (folder / name).is_file()]
-    except (OSError, ValueError, AttributeError, KeyError, TypeError):  # not JSON, or not that of an index
-        missing.append(f"a readable {_INDEX}")
-    if missing:
-        advice = "Install midtoken again, or name a complete model folder in Hugging Face layout with --model."
-        return wrong(f"model {folder}: {', '.join(missing)} missing", advice)
-    num_bytes = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
-    return good(f"model {folder}, {num_bytes / 1e6:,.0f} MB")
-
-
-def _list_weights(folder: Path) -> list[str]:
-    if (folder / _INDEX).is_file():
-        return sorted(set(json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
-    return [] if any(folder.glob("*.safetensors")) or any(folder.glob("*.bin")) else ["*.safetensors"]
-
-
 async def check_server(options: argparse.Namespace) -> AsyncIterator[Check]:
     """Checks the model, finds or starts the server, and asks for a completion."""
     if options.server is None:
@@ -166,7 +143,11 @@ def _check_model(options: argparse.Namespace) -> list[Check]:
     except MidtokenError as error:
         return [_describe_failure("completion server", error)]
     state = "is running already" if was_running else "is not running, so it is started now"
-    return [check_model_folder(arguments.model.model_dir), good(f"your shared server {state}")]
+    num_bytes = sum(file.stat().st_size for file in arguments.model.model_dir.iterdir() if file.is_file())
+    return [
+        good(f"model {arguments.model.model_dir}, {num_bytes / 1e6:,.0f} MB"),
+        good(f"your shared server {state}"),
+    ]
 
 
 async def _describe_server(connection: Connection, took_s: float) -> str:

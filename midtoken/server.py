@@ -17,6 +17,7 @@ import platformdirs
 
 from inference.config import EngineConfig, strings_from_environment
 from inference.errors import LaunchError
+from inference.model_folder import check_model_folder
 from inference.serving.calls import Tls
 from inference.serving.launcher import ServerOptions
 from inference.serving.shared_server import ServerEntry
@@ -128,7 +129,10 @@ class ServerArguments:
 
     @classmethod
     def from_options(cls, options: argparse.Namespace) -> Self:
-        """Builds it from the parsed arguments of `add_server_arguments`. Raises MissingPackagesError or LaunchError."""
+        """Builds it from the parsed arguments of `add_server_arguments`.
+
+        Raises MissingPackagesError, ModelError or LaunchError.
+        """
         require_packages(
             "server",
             "a completion server cannot run here without",
@@ -136,8 +140,7 @@ class ServerArguments:
             other_way=", or name a running server with --server HOST:PORT" if "server" in options else "",
         )
         model_dir = (options.model or find_default_model()).resolve()
-        if not (model_dir / "config.json").is_file():
-            raise LaunchError(f"{model_dir} is not a model folder: it has no config.json")
+        check_model_folder(model_dir)
         if options.threads < 1:
             raise LaunchError(f"--threads must be 1 or more, not {options.threads}")
         model = EngineConfig(

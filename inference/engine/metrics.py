@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from inference.errors import InvalidRequestError, MidtokenError, OverloadedError
+from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, describe_failure
 from inference.protocol.completion import CompletionChunk, FinishReason
 
 
@@ -94,9 +94,11 @@ _DELAY_S = 0.25
 class LateObservations:
     """Observations that were not written yet."""
 
-    def __init__(self, write: Callable[[Observation], None]) -> None:
-        """Starts the thread, the only one that calls `write`."""
+    def __init__(self, write: Callable[[Observation], None], log: Callable[[str], object]) -> None:
+        """Starts the thread, the only one that calls `write`. What cannot be written is lost; the first is logged."""
         self._write = write
+        self._log = log
+        self._has_failed = False
         self._queue: queue.SimpleQueue[Observation | None] = queue.SimpleQueue()
         self._is_closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="midtoken-metrics", daemon=True)
@@ -120,9 +122,17 @@ class LateObservations:
             while not self._queue.empty() and (more := self._queue.get()) is not None:
                 observations.append(more)
             for observation in _add_up(observations):
-                self._write(observation)
+                self._write_or_log(observation)
             if self._is_closed.is_set() and self._queue.empty():
                 return
+
+    def _write_or_log(self, observation: Observation) -> None:
+        try:
+            self._write(observation)
+        except Exception as error:  # of any kind: nobody else reads the queue
+            if not self._has_failed:
+                self._log(f"metrics are incomplete from now on: {describe_failure(error)}")
+            self._has_failed = True
 
 
 def _add_up(observations: Iterable[Observation]) -> list[Observation]:

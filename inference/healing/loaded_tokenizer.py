@@ -5,14 +5,16 @@ the `tokenizers` library, their bytes join to the text, and the kept tokens of i
 the whole. And no continuation moves boundaries between pre-tokens in a way that the heal point does not foresee. It
 tries some forty continuations, which is enough for the patterns in use, but a pattern may look further ahead, or join
 what is further back: `\\w+(?=\\()` splits a word when a parenthesis follows later letters, and `"[^"]*"` joins
-everything since the opening quote.
+everything since the opening quote. `\\breturn\\b` or `-{3,}` wait for one word or run, so texts that the patterns match
+are written and cut everywhere, too.
 
 Two differences are intended. Text that looks like a control token is text: the library encodes it here without control
 marks. And a typed U+2581 remains one in SentencePiece: it is not in the sample.
 """
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, product
 from pathlib import Path
@@ -55,6 +57,19 @@ _BEGUN = (  # texts that end inside a construct which some pattern might close
     "  \t\n \n   ",
 )
 _PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+_BEFORE_EXAMPLE, _AFTER_EXAMPLE = ("", "a", " ", "a ("), ("", "a", " ", ".", ") a")
+_PATTERN_PART = re.compile(
+    r"\(\?<?[:=!>]|\(\?\w+:|\)[?*+]*(?:\{\d+,?\d*\})?|[(^$|]|\\[bBAzZ]"  # what matches no character
+    r"|(?P<text>\\[pP]\{[^}]*\}|\\.|\[\^?\]?(?:\\[pP]\{[^}]*\}|\\.|\[:\w+:\]|[^\]\\])*\]|.)"
+    r"(?:\{(?P<count>\d+)(?P<more>,\d*)?\}|[?*]|(?P<plus>\+))?[?+]?",
+    re.DOTALL,
+)
+_ESCAPED_OR_ONE = re.compile(r"\\[pP]\{[^}]*\}|\\.|.", re.DOTALL)
+_ANY = "a( 1"
+_OF_CLASS = {
+    r"\s": " ", r"\S": "a(1", r"\d": "1", r"\D": "a( ", r"\w": "a1", r"\W": ".( ", r"\n": "\n", r"\r": "\r",
+    r"\t": "\t", r"\p{N": "1", r"\p{P": ".(", r"\p{S": "+", r"\p{Z": " ", r"\p": "a", r"\P": "1(", ".": _ANY,
+}  # fmt: skip
 _CONTINUATIONS = ["".join(parts) for parts in product(("", "a"), _PUNCTUATION, ("", "a"))]
 
 
@@ -79,7 +94,7 @@ def load_tokenizer(model_dir: Path, num_rows: int | None = None) -> LoadedTokeni
         encoder = build_text_encoder(file)
         vocabulary = Vocabulary.from_folder(model_dir, num_rows)
         _check_sample(file, encoder, vocabulary)
-        _check_boundaries(encoder)
+        _check_boundaries(encoder, file.patterns)
     start_ids = find_start_ids(encoder.start_ids, model_dir, vocabulary)
     return LoadedTokenizer(encoder, vocabulary, Trie.build(vocabulary), start_ids)
 
@@ -179,20 +194,54 @@ def _show(tokenizer: Tokenizer, ids: tuple[int, ...]) -> str:
     return ", ".join(shown) or "nothing"
 
 
-def _check_boundaries(encoder: TextEncoder) -> None:
+def _check_boundaries(encoder: TextEncoder, patterns: tuple[str, ...]) -> None:
     """Raises ModelError if a continuation moves boundaries in another way than the heal point foresees."""
-    for begun in _BEGUN:
-        point = find_heal_point(encoder, begun)
-        text = encoder.find_dummy_prefix(begun) + begun
-        start = len(text.encode()) - len(point.healed)
-        kept = tuple(piece.end for piece in encoder.split(text) if piece.end <= start)
-        for more in _CONTINUATIONS:
-            ends = tuple([piece.end for piece in encoder.split(text + more)])
-            if tuple([end for end in ends if end <= start]) != kept or not _is_foreseen(point, start, ends):
-                raise ModelError(
-                    f"pre_tokenizer: {more!r} after {begun!r} moves the boundaries of pre-tokens in a way "
-                    "that midtoken does not foresee, so it is not supported"
-                )
+    examples = list(dict.fromkeys(example for pattern in patterns for example in _write_examples(pattern)))
+    continuations = {begun: [*_CONTINUATIONS, *examples] for begun in _BEGUN}
+    for before, example in product(_BEFORE_EXAMPLE, examples):
+        for cut in range(1, len(example) + 1):
+            rests = [example[cut:] + more for more in _AFTER_EXAMPLE]
+            begun = before + example[:cut]
+            continuations[begun] = [*continuations.get(begun, examples), *rests]
+    for begun, others in continuations.items():
+        _check_continuations(encoder, begun, others)
+
+
+def _check_continuations(encoder: TextEncoder, begun: str, continuations: Iterable[str]) -> None:
+    point = find_heal_point(encoder, begun)
+    text = encoder.find_dummy_prefix(begun) + begun
+    start = len(text.encode()) - len(point.healed)
+    kept = tuple(piece.end for piece in encoder.split(text) if piece.end <= start)
+    for more in continuations:
+        ends = tuple([piece.end for piece in encoder.split(text + more)])
+        if tuple([end for end in ends if end <= start]) != kept or not _is_foreseen(point, start, ends):
+            raise ModelError(
+                f"pre_tokenizer: {more!r} after {begun!r} moves the boundaries of pre-tokens in a way "
+                "that midtoken does not foresee, so it is not supported"
+            )
+
+
+def _write_examples(pattern: str) -> Iterator[str]:
+    """Texts that the alternatives of a pattern match, or nearly so: with few repetitions, and with one more.
+
+    Groups and what they look at are written like all else.
+    """
+    alternative: list[tuple[str, int, bool]] = []  # characters in turn, how many, whether there may be more
+    for part in [*_PATTERN_PART.finditer(pattern), None]:
+        if part is not None and part["text"]:
+            has_more = part["more"] is not None or part["plus"] is not None
+            alternative.append((_find_characters(part["text"]), int(part["count"] or 1), has_more))
+        elif part is None or part[0] == "|":
+            yield "".join([(chars * count)[:count] for chars, count, _ in alternative])
+            yield "".join([(chars * (count + 1))[: None if more else count] for chars, count, more in alternative])
+            alternative = []
+
+
+def _find_characters(part: str) -> str:
+    """Some characters that a part of a pattern matches."""
+    if part.startswith("["):
+        return _ANY if part[1] == "^" else _find_characters(_ESCAPED_OR_ONE.findall(part[1:])[0])
+    return _OF_CLASS.get(part[:4], _OF_CLASS.get(part[:2], part[-1]))
 
 
 def _is_foreseen(point: HealPoint, start: int, ends: tuple[int, ...]) -> bool:

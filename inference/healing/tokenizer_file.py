@@ -17,6 +17,7 @@ from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer
 
 from inference.errors import ModelError
+from inference.model_folder import find_tokenizer_file
 from trie_cache.vocabulary import AddedToken, VocabularyError, iter_steps, read_added_tokens
 
 BLANK_MARK = "▁"  # SentencePiece's mark for a blank
@@ -28,17 +29,6 @@ _MARK_STEPS = (  # of normalizers: they write blanks as marks, and one before th
 _Json = Any  # the content of the file, whose parts have many shapes
 
 _DROPPING_STEPS = ("Whitespace", "WhitespaceSplit", "BertPreTokenizer", "CharDelimiterSplit")
-_CONVERT = "save one with AutoTokenizer.from_pretrained(folder).save_pretrained(folder) of transformers"
-_NO_PATTERN = "does not say how text is split into pre-tokens; use a tokenizer.json from the model's publisher"
-_OTHER_FILES = {  # what a folder may have in place of a tokenizer.json
-    "tekken.json": "Mistral's format is not supported; use a tokenizer.json from the model's publisher",
-    "tokenizer.model": f"SentencePiece's format is not supported; {_CONVERT}, with the package sentencepiece installed",
-    "spiece.model": f"SentencePiece's format is not supported; {_CONVERT}, with the package sentencepiece installed",
-    "tiktoken.model": f"tiktoken's format {_NO_PATTERN}",
-    "*.tiktoken": f"tiktoken's format {_NO_PATTERN}",
-    "vocab.json": f"a vocabulary alone {_NO_PATTERN}",
-    "vocab.txt": f"a vocabulary alone {_NO_PATTERN}",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +41,7 @@ class TokenizerFile:
     splitter: PreTokenizer | None  # its steps before a last one that only writes bytes as characters, if it has them
     added_texts: tuple[tuple[AddedToken, ...], ...]  # found in the text one tuple after the other
     control_ids: frozenset[int]  # of control tokens that the model's own vocabulary contains
+    patterns: tuple[str, ...]  # of the steps that split the text
     merges: Sequence[Sequence[str]]  # pairs; none for byte-level BPE, which needs no look at them
     is_sentencepiece: bool
 
@@ -78,7 +69,7 @@ class TokenizerFile:
 
 def read_tokenizer_file(model_dir: Path) -> TokenizerFile:
     """The folder's `tokenizer.json`. Raises ModelError if it cannot be read or exact healing does not support it."""
-    path = _find_file(model_dir)
+    path = find_tokenizer_file(model_dir)
     try:
         content = path.read_text(encoding="utf-8")
         spec = json.loads(content)
@@ -128,6 +119,7 @@ def parse_tokenizer_file(spec: _Json, content: str | None = None) -> TokenizerFi
         splitter,
         _group_added_texts(spec, added, is_sentencepiece),
         frozenset(token.token_id for token in added if token.is_control and vocab.get(token.content) == token.token_id),
+        tuple([str(pattern) for step in iter_steps(spec.get("pre_tokenizer")) for pattern in _find_pattern(step)]),
         [merge.split(" ") if isinstance(merge, str) else merge for merge in merges],
         is_sentencepiece,
     )
@@ -140,16 +132,6 @@ def _adds_blank(spec: _Json) -> bool:
         for part in ("normalizer", "pre_tokenizer")
         for step in iter_steps(spec.get(part))
     )
-
-
-def _find_file(model_dir: Path) -> Path:
-    path = model_dir / "tokenizer.json"
-    if not path.exists():
-        for pattern, what in _OTHER_FILES.items():
-            if found := sorted(model_dir.glob(pattern)):
-                raise ModelError(f"{model_dir} has no tokenizer.json, but {found[0].name}: {what}")
-        raise ModelError(f"cannot read {path}: the model folder has no tokenizer.json")
-    return path
 
 
 def _build(content: str) -> Tokenizer:
@@ -264,6 +246,10 @@ def _drop_byte_step(pre_tokenizer: _Json) -> _Json:
     return before if only_writes_bytes and all(step["type"] != "ByteLevel" for step in iter_steps(before)) else None
 
 
+def _find_pattern(step: _Json) -> list[str]:
+    """The pattern of a step in a list, which is empty if it has none."""
+    return list((step.get("pattern") or {}).values())
+
+
 def _describe(step: _Json) -> str:
-    pattern = step.get("pattern")
-    return f"{step['type']} of {next(iter(pattern.values()))!r}" if pattern else str(step["type"])
+    return " of ".join([str(step["type"]), *map(repr, _find_pattern(step))])

@@ -13,6 +13,7 @@ from inference.model.folder_file import read_folder_file
 from inference.model.language_model import LanguageModel, LoadedModel
 from inference.model.onnx.conversion import find_folder_obstacle, load_onnx_model
 from inference.model.onnx.weights import Precision
+from inference.model_folder import check_model_folder
 
 _EXACT_DTYPE = "float32"
 _TORCH_PACKAGES = ("torch", "transformers")
@@ -20,8 +21,7 @@ _TORCH_PACKAGES = ("torch", "transformers")
 
 def load_model(config: EngineConfig) -> LoadedModel[LanguageModel]:
     """The model in `config.model_dir`, ready on its device. Raises ModelError if it would not run correctly."""
-    if not (config.model_dir / "config.json").is_file():
-        raise ModelError(f"{config.model_dir} is not a model folder: it has no config.json")
+    check_model_folder(config.model_dir)
     config = dataclasses.replace(config, dtype=_choose_dtype(config))
     obstacle = find_obstacle(config)
     if obstacle is None:

@@ -102,7 +102,8 @@ def _parse(*arguments: str) -> ServerArguments:
 def model_dir(tmp_path: Path) -> Path:
     folder = tmp_path / "a model"
     folder.mkdir()
-    (folder / "config.json").write_text("{}")
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        (folder / name).write_text("{}")
     return folder
 
 

@@ -22,7 +22,8 @@ from inference.model.onnx.graph import Graph, build_graph
 from inference.model.onnx.graph_store import CONSTANTS_NAME, GRAPH_NAME, GraphStore, compute_key
 from inference.model.onnx.model import OnnxModel
 from inference.model.onnx.trial import check_model
-from inference.model.onnx.weights import Precision, Weights, find_weight_files
+from inference.model.onnx.weights import Precision, Weights
+from inference.model_folder import find_weight_files
 from trie_cache.hot_prefixes import HotPrefixCache
 
 _FATAL_ONLY = 4  # of log levels; errors are raised
@@ -55,10 +56,9 @@ def _to_value(array: npt.NDArray[Any]) -> onnxruntime.OrtValue:
 
 def find_folder_obstacle(folder: Path) -> str | None:
     """Why the model in `folder` cannot be run on onnxruntime, as far as names and config.json tell; None if it can."""
-    if (folder / "adapter_config.json").exists():
-        return "it has an adapter (adapter_config.json), which changes the weights"
     try:
-        find_weight_files(folder)
+        if any(path.suffix != ".safetensors" for path in find_weight_files(folder)):
+            return "its weights are not in safetensors files"
         return find_obstacle(_read_config(folder))
     except ModelError as error:
         return str(error)

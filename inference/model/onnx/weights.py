@@ -1,6 +1,5 @@
 """The tensors of a model folder's safetensors files, checked against the configuration, and their form of 8 bits."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -13,20 +12,18 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
-from inference.errors import ModelError, quote
+from inference.errors import ModelError
 from inference.model.onnx.decoder_config import DecoderConfig
+from inference.model_folder import find_weight_files
 
 BLOCK_SIZE = 32  # weights that share a scale
 _MAX_CODE = 255
-_SINGLE = "model.safetensors"
-_INDEX = "model.safetensors.index.json"
 _DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype(np.float32),
     "F16": np.dtype(np.float16),
     "BF16": np.dtype(ml_dtypes.bfloat16),
 }
 _BUFFER = re.compile(r"(.*\.)?rotary_emb\.inv_freq")  # in old files; computed from the configuration
-_POINTER = b"version https://git-lfs"
 _NUM_NAMED = 3  # tensors in a message
 
 EMBEDDINGS = "model.embed_tokens"
@@ -166,34 +163,10 @@ def _iter_linear(path: str, rows: int, columns: int, *, has_bias: bool) -> Itera
         yield f"{path}.bias", (rows,)
 
 
-def find_weight_files(folder: Path) -> tuple[Path, ...]:
-    """The safetensors files of a model folder. Raises ModelError if there are none, or some are missing."""
-    if (folder / _SINGLE).exists():
-        return (folder / _SINGLE,)
-    if not (folder / _INDEX).exists():
-        raise ModelError(f"it has no weights ({_SINGLE})")
-    try:
-        names = set(json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"].values())
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        raise ModelError(f"its {_INDEX} cannot be read") from None
-    for name in names:
-        if not isinstance(name, str) or Path(name).name != name:
-            raise ModelError(f"its {_INDEX} names a file outside of the folder: {quote(str(name))}")
-        if not (folder / name).exists():
-            raise ModelError(f"{name}, which its {_INDEX} names, is missing; download the model again")
-    return tuple(folder / name for name in sorted(names))
-
-
 def _open(path: Path) -> Any:  # safetensors has no types
     try:
         return safe_open(path, "numpy")
     except (SafetensorError, OSError):
-        with path.open("rb") as file:
-            is_pointer = file.read(len(_POINTER)) == _POINTER
-        if is_pointer:
-            raise ModelError(
-                f"{path.name} is a Git LFS pointer in place of the weights; run 'git lfs pull' in the folder"
-            ) from None
         raise ModelError(f"{path.name} is damaged; download the model again") from None
 
 

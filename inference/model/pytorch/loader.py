@@ -127,8 +127,6 @@ def _refuse(family: str, reason: str) -> ModelError:
 _log = logging.getLogger(__name__)
 
 _NUM_NAMED = 3  # weights in a message
-_OTHER_WEIGHTS = ("*.gguf", "*.pth", "*.pt", "*.onnx", "*.npz", "*.h5", "*.msgpack")
-_POINTER = b"version https://git-lfs"
 _LAYER = re.compile(r".*?\.\d+(?=\.)")
 
 
@@ -154,27 +152,6 @@ def check_weights(  # `model`: of transformers, which has no types
         )
     if unused:
         _log.warning("weights in the model folder that the model does not use: %s", _name(sorted(unused)))
-
-
-def explain_unread(folder: Path) -> str:
-    """Why transformers cannot read the weights in `folder`."""
-    files = sorted(path for pattern in ("*.safetensors", "*.bin") for path in folder.glob(pattern))
-    if not files:
-        others = sorted(path.name for pattern in _OTHER_WEIGHTS for path in folder.glob(pattern))
-        beside = f", and {others[0]} is in a format that is not supported" if others else ""
-        return f"it has no weights (model.safetensors){beside}"
-    for path in files:
-        if _is_pointer(path):
-            return f"{path.name} is a Git LFS pointer in place of the weights; run 'git lfs pull' in the folder"
-    return "its weights are missing or damaged, or do not fit its config.json"
-
-
-def _is_pointer(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_POINTER)) == _POINTER
-    except OSError:
-        return False
 
 
 def _is_of_layer(name: str, modules: dict[str, torch.nn.Module]) -> bool:
@@ -283,6 +260,6 @@ def _load_weights(folder: Path, config: Any, dtype: torch.dtype) -> Any:  # tran
     except Exception as error:  # the readers of the file formats raise undocumented exceptions
         if is_out_of_memory(error):
             raise
-        raise ModelError(explain_unread(folder)) from error
+        raise ModelError("its weights are damaged, or do not fit its config.json") from error
     check_weights(model, report["missing_keys"], report["unexpected_keys"])
     return model

@@ -52,7 +52,7 @@ class TritonPythonModel:
         parameters = json.loads(args["model_config"])["parameters"]
         strings = {name: value["string_value"] for name, value in parameters.items()}
         self._engine = self._load_engine(config_from_strings(strings | strings_from_environment(os.environ)))
-        self._metrics = LateObservations(_Metrics().write)
+        self._metrics = LateObservations(_Metrics().write, pb_utils.Logger.log_error)
         self._cancels = CancelWatch()
 
     def execute(self, requests: Iterable[Any]) -> None:

@@ -70,7 +70,7 @@ _BY_OUTCOME, _COUNT, _TIME = METRICS[:3]
 
 def test_close_writes_what_is_left_with_counts_added_up() -> None:
     written: list[Observation] = []
-    observations = LateObservations(written.append)
+    observations = LateObservations(written.append, pytest.fail)
     for _ in range(3):
         observations.add([Observation(_COUNT, 2), Observation(_TIME, 5.0)])
     observations.add([Observation(_BY_OUTCOME, 1, Outcome.FAILED), Observation(_BY_OUTCOME, 1, Outcome.COMPLETED)])
@@ -83,7 +83,24 @@ def test_close_writes_what_is_left_with_counts_added_up() -> None:
 
 def test_observations_are_written_while_more_may_come() -> None:
     is_written = threading.Event()
-    observations = LateObservations(lambda _: is_written.set())
+    observations = LateObservations(lambda _: is_written.set(), pytest.fail)
     observations.add([Observation(_COUNT, 1)])
     assert is_written.wait(30)
     observations.close()
+
+
+def test_what_cannot_be_written_is_logged_once_and_does_not_end_the_others() -> None:
+    written: list[Observation] = []
+    logged: list[str] = []
+
+    def write(observation: Observation) -> None:
+        if observation.value == 7:
+            raise RuntimeError("no")
+        written.append(observation)
+
+    observations = LateObservations(write, logged.append)
+    observations.add([Observation(_TIME, value) for value in (7, 5, 7, 6)])
+    observations.close()
+
+    assert [seen.value for seen in written] == [5, 6]
+    assert [text.partition(":")[0] for text in logged] == ["metrics are incomplete from now on"]

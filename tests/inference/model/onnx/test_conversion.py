@@ -18,14 +18,12 @@ _DEFAULT_MODEL = Path(__file__).parents[4] / "models/default"
     [
         (lambda folder: change_config(folder, model_type="mixtral"), "its family is 'mixtral'"),
         (lambda folder: change_config(folder, logits_scaling=2), "the field 'logits_scaling'"),
-        (lambda folder: (folder / "model.safetensors").unlink(), "it has no weights"),
-        (lambda folder: (folder / "adapter_config.json").write_text("{}"), "it has an adapter"),
         (lambda folder: (folder / "config.json").write_text("{"), r"config\.json is missing or cannot be read"),
         (lambda folder: (folder / "config.json").write_text("[]"), r"config\.json is not a table"),
         (lambda folder: (folder / "config.json").write_bytes(b"\xff"), r"config\.json is missing or cannot be read"),
         (lambda folder: (folder / "config.json").unlink(), r"config\.json is missing or cannot be read"),
     ],
-    ids=["family", "field", "no weights", "adapter", "no JSON", "a list", "no text", "missing"],
+    ids=["family", "field", "no JSON", "a list", "no text", "missing"],
 )
 def test_a_folder_that_is_not_served_is_refused_with_the_reason(
     change: Callable[[Path], object], reason: str, tmp_path: Path

@@ -1,0 +1,91 @@
+"""What is no complete model is refused in one sentence, before anything is loaded; the same for all commands."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from inference.config import EngineConfig
+from inference.errors import ModelError
+from inference.model.loader import load_model
+from inference.model_folder import check_model_folder
+from midtoken.cli import main
+
+_POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+_INDEX = "model.safetensors.index.json"
+_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors")
+_Change = Callable[[Path], object]
+
+
+def _replace(name: str, **files: str) -> _Change:
+    """Another file, or several, in the place of one."""
+
+    def change(folder: Path) -> None:
+        (folder / name).unlink()
+        for other, content in files.items():
+            (folder / other.replace("__", ".")).write_text(content)
+
+    return change
+
+
+def _write(name: str, content: str) -> _Change:
+    return lambda folder: (folder / name).write_text(content)
+
+
+_FAULTS: dict[str, _Change] = {
+    "does not exist; --model is a folder with config.json": shutil.rmtree,
+    "is not a model folder: it has no config.json": _replace("config.json"),
+    "no config.json, but m.gguf, which is in a format": _replace("config.json", m__gguf="GGUF"),
+    "has an adapter (adapter_config.json)": _write("adapter_config.json", "{}"),
+    "the model folder has no tokenizer.json": _replace("tokenizer.json"),
+    "but merges.txt: vocab.json and merges.txt": _replace("tokenizer.json", merges__txt="", vocab__json="{}"),
+    "but vocab.json: a vocabulary alone": _replace("tokenizer.json", vocab__json="{}"),
+    "but tokenizer.model: SentencePiece's format": _replace("tokenizer.json", tokenizer__model=""),
+    "but qwen.tiktoken: tiktoken's format": _replace("tokenizer.json", qwen__tiktoken=""),
+    "but tekken.json: Mistral's format": _replace("tokenizer.json", tekken__json=""),
+    "/tokenizer.json is a Git LFS pointer": _write("tokenizer.json", _POINTER),
+    "/model.safetensors is a Git LFS pointer": _write("model.safetensors", _POINTER),
+    "/config.json is a Git LFS pointer": _write("config.json", _POINTER),
+    "has no weights (model.safetensors)": _replace("model.safetensors"),
+    "no weights (model.safetensors), but m.onnx, which": _replace("model.safetensors", m__onnx=""),
+    f"/{_INDEX} cannot be read": _replace("model.safetensors", **{_INDEX: "[]"}),
+    "outside of the folder: '/a'": _replace("model.safetensors", **{_INDEX: '{"weight_map": {"a": "/a"}}'}),
+    "outside of the folder: '7'": _replace("model.safetensors", **{_INDEX: '{"weight_map": {"a": 7}}'}),
+    f"b.bin, which {{}}/{_INDEX} names, is missing": _replace(
+        "model.safetensors", **{_INDEX: '{"weight_map": {"a": "b.bin"}}'}
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for name in _FILES:
+        shutil.copy(Path("models/default") / name, folder)
+    check_model_folder(folder)
+    return folder
+
+
+@pytest.mark.parametrize("words", _FAULTS)
+def test_each_fault_has_its_own_sentence_in_the_engine_and_on_the_command_line(
+    words: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _FAULTS[words](folder)
+
+    with pytest.raises(ModelError) as raised:
+        load_model(EngineConfig(folder))
+
+    assert words.format(folder) in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert str(folder) in str(raised.value)
+    assert main(["complete", f"{__file__}:1", "--model", str(folder)]) == 1
+    assert capsys.readouterr().err == f"midtoken: {raised.value}\n"
+
+
+def test_a_gguf_file_is_refused_by_its_format(tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_bytes(b"GGUF")
+
+    with pytest.raises(ModelError, match=r"m\.gguf is a GGUF file, which is not supported"):
+        check_model_folder(tmp_path / "m.gguf")
