@@ -319,3 +319,19 @@ def test_the_healing_at_the_cursor_is_explained_from_the_text_in_the_editor(
     editor.run("midtoken: Explain Healing at the Cursor")
     editor.wait_for(lambda: all(healing in editor.terminal for healing in ("exact", "greedy", "single", "none")), True)
     assert "y·=·Node" in editor.terminal  # the panel shows the end of the page
+
+
+@pytest.mark.parametrize("languages", [["python"], ["go"]], ids=["by its status", "by the command"])
+def test_an_excluded_file_is_not_explained(languages: list[str], open_editor: OpenVsCode, workspace: Path) -> None:
+    _link_real_command(workspace)
+    rule = "nothing of this file is sent: setting exclude: `hidden/*`"
+    (workspace / "hidden").mkdir()
+    is_served = languages == ["python"]
+    settings = {"server": "127.0.0.1:9", "exclude": ["hidden/*"], "languages": languages}
+    editor = open_editor(
+        "x = 1", "hidden/file.py", rule if is_served else "midtoken.languages does not contain python", **settings
+    )
+    editor.type("2")  # not saved
+    editor.run("midtoken: Explain Healing at the Cursor")
+    editor.wait_for(lambda: rule in " ".join([*editor.notifications, editor.terminal.replace("·", " ")]), True)
+    assert (rule in str(editor.terminal)) is not is_served
