@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from lsp_server.context import Context, clean
+from lsp_server.context import Context
 from lsp_server.errors import ExcludedError, InSecretError
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Cleared, Guard
@@ -56,9 +56,10 @@ class ClearedText:
 
     def read_cursor(self, place: str, from_stdin: bool = False) -> Cleared[Context]:
         """Returns the text around the cursor that `FILE:LINE:COLUMN` names. See `midtoken.input_text.read_cursor`."""
-        cursor = read_cursor(place, from_stdin)
-        context = self._clear_context(cursor.path, Context(clean(cursor.prefix), clean(cursor.suffix)))
-        return context.map(lambda each: Context(each.prefix[-_NEAR_CHARS:], each.suffix[:_NEAR_CHARS]))
+        path, context = read_cursor(place, from_stdin)
+        return self._clear_context(path, context).map(
+            lambda each: Context(each.prefix[-_NEAR_CHARS:], each.suffix[:_NEAR_CHARS])
+        )
 
     def read_end(self, text: str) -> Cleared[bytes]:
         """Returns a text that ends at the cursor; standard input if it is `-`."""

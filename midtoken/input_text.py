@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from inference.protocol.characters import CharacterRequest, CoveringKind
+from lsp_server.context import Context, clean
 from midtoken.errors import UsageError
 
 # The slowest covering takes some seconds for a piece. Each request reads the context of its piece again.
@@ -23,17 +24,8 @@ def read_file(name: str) -> bytes:
         raise UsageError(f"cannot read {name}: {error.strerror}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
-    """A cursor, and the text of its file before and after it."""
-
-    path: Path
-    prefix: str
-    suffix: str
-
-
-def read_cursor(text: str, from_stdin: bool = False) -> Cursor:
-    """Reads the file and the cursor that `FILE:LINE:COLUMN` names. Lines and columns count from 1.
+def read_cursor(text: str, from_stdin: bool = False) -> tuple[Path, Context]:
+    """Returns the file that `FILE:LINE:COLUMN` names, and the text around the cursor. Lines and columns count from 1.
 
     Columns are characters; column 1 is before the first one. Without a column, the cursor is at the end of the line.
     `from_stdin`: standard input has the text of the file. Raises UsageError.
@@ -55,7 +47,7 @@ def read_cursor(text: str, from_stdin: bool = False) -> Cursor:
             f"line {line} of {path} has {length} characters; the column must be between 1 and {length + 1}"
         )
     at = sum(len(before) + 1 for before in lines[: line - 1]) + column - 1
-    return Cursor(path, content[:at], content[at:])
+    return path, Context(clean(content[:at]), clean(content[at:]))
 
 
 def _split(text: str) -> tuple[str, int, int | None]:

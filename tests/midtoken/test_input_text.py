@@ -45,18 +45,18 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("place", "prefix"),
-    [("2:1", "first\r\n"), ("2:7", "first\r\nzwei é"), ("1", "first"), ("3:3", "first\r\nzwei é\n\tt")],
+    [("2:1", "first\n"), ("2:7", "first\nzwei é"), ("1", "first"), ("3:3", "first\nzwei é\n\tt")],
 )
 def test_lines_and_columns_count_characters_from_one(place: str, prefix: str, source: Path) -> None:
-    cursor = read_cursor(f"{source}:{place}")
-    assert cursor.prefix == prefix
-    assert (cursor.prefix + cursor.suffix).encode() == source.read_bytes()
+    path, cursor = read_cursor(f"{source}:{place}")
+    assert (path, cursor.prefix) == (source, prefix)
+    assert cursor.prefix + cursor.suffix == source.read_text()
 
 
 def test_a_file_name_can_contain_colons(tmp_path: Path) -> None:
     path = tmp_path / "a:1:b.py"
     path.write_text("x = 1")
-    assert read_cursor(f"{path}:1:2").prefix == "x"
+    assert read_cursor(f"{path}:1:2")[1].prefix == "x"
 
 
 @pytest.mark.parametrize(
