@@ -139,12 +139,12 @@ async def _measure_with_server(options: argparse.Namespace) -> Figures:
     gaps = draw_gaps(files, counts, options.seed)
     styled = [(indent_with(gap, STYLES[index % 3]), STYLES[index % 3]) for index, gap in enumerate(gaps)]
     followed = draw_gaps(files, {GapKind.IDENTIFIER: options.followed, GapKind.LINE: 0, GapKind.BLOCK: 0}, options.seed)
-    async with run_triton(EngineConfig(options.model.resolve(), num_threads=2)) as endpoint:
-        filled = await fill_gaps(endpoint.grpc_url, styled)
+    async with run_triton(EngineConfig(options.model.resolve(), num_threads=2)) as url:
+        filled = await fill_gaps(url, styled)
         with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
-            typed_ahead_share = await measure_typed_ahead(endpoint.grpc_url, followed, Path(folder))
+            typed_ahead_share = await measure_typed_ahead(url, followed, Path(folder))
         texts = [file.text for file in files[:20]]
-        memory_mb = await measure_memory_mb(endpoint.grpc_url, texts, 200, options.seed)
+        memory_mb = await measure_memory_mb(url, texts, 200, options.seed)
     print(f"{sum(bool(each.text) for each in filled)} of {len(filled)} gaps have a suggestion")
     for each in filled:
         if each.repeats_suffix or each.is_indented_otherwise:

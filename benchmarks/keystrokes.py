@@ -79,8 +79,8 @@ async def _play(options: argparse.Namespace, session: Session, max_gap_s: float 
     config = EngineConfig(options.model.resolve(), num_threads=options.threads, dtype=options.dtype)
     with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
         path = Path(folder) / "record.json"
-        async with run_triton(config) as endpoint:
-            command = [*RECORDED_LANGUAGE_SERVER, "--server", endpoint.grpc_url, "--record", str(path)]
+        async with run_triton(config) as url:
+            command = [*RECORDED_LANGUAGE_SERVER, "--server", url, "--record", str(path)]
             editor = await ReplayEditor.start(command, session)
             pressed = await editor.play(session, max_gap_s)
             await editor.leave()

@@ -112,7 +112,7 @@ def _record(model: Path, num_keys: int, seed: int, editor: int) -> list[TimedReq
 
 async def _measure(options: argparse.Namespace, scripts: Sequence[Sequence[TimedRequest]]) -> LoadResult:
     model = EngineConfig(options.model.resolve(), num_threads=options.threads, dtype=options.dtype)
-    async with run_triton(model) as endpoint, run_editors(endpoint.grpc_url, scripts) as editors:
+    async with run_triton(model) as url, run_editors(url, scripts) as editors:
         closed = [await editors.play_closed(number, options.closed_seconds) for number in (1, len(editors))]
         capacity_per_s = closed[-1].completed_per_s
         at_capacity, above, far_above = [

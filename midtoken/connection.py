@@ -27,7 +27,7 @@ class Connection:
     def __init__(self, address: ServerAddress, lease: ServerLease | None) -> None:
         """Use `open`."""
         self.address = address
-        self._client = Client(address.url, address.tls)
+        self._client = Client(address.url, address.tls, address.is_insecure)
         self._lease = lease
         self.read_heartbeat_ms = self._client.read_heartbeat_ms
         self.read_server_version = self._client.read_server_version
@@ -44,8 +44,7 @@ class Connection:
         else:
             arguments = ServerArguments.from_options(options)
             lease = await lease_server(arguments.entry, arguments.build_shared_command(_IDLE_S), on_progress)
-            url = lease.endpoint.grpc_url
-            connection = cls(ServerAddress(url, None), lease)
+            connection = cls(ServerAddress(lease.url, None), lease)
         try:
             await connection.read_heartbeat_ms()
         except BaseException:

@@ -16,7 +16,7 @@ DEFAULT_MODEL_LANGUAGES = ("python",)  # those that it was trained on, by their 
 
 # Extra -> import name -> name of the distribution.
 _PACKAGES = {
-    "server": {name: name for name in ("onnx", "onnxruntime", "safetensors", "tokenizers")},
+    "server": {name: name for name in ("onnx", "onnxruntime", "safetensors", "tokenizers", "aiohttp")},
     "plot": {"matplotlib": "matplotlib"},
     "playground": {"aiohttp": "aiohttp"},
 }

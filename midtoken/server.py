@@ -4,7 +4,6 @@ Text goes to another machine only over TLS, or where the user says that it need 
 """
 
 import argparse
-import ipaddress
 import os
 import socket
 import sys
@@ -18,8 +17,9 @@ import platformdirs
 from inference.config import EngineConfig, strings_from_environment
 from inference.errors import LaunchError
 from inference.model_folder import check_model_folder
-from inference.serving.calls import Tls
+from inference.serving.calls import SOCKET_SCHEME, Tls
 from inference.serving.launcher import ServerOptions
+from inference.serving.loopback import is_loopback
 from inference.serving.shared_server import ServerEntry
 from midtoken.errors import UsageError
 from midtoken.installed import BUNDLED_SERVER, find_default_model, find_model_repository, require_packages
@@ -35,8 +35,9 @@ _DEFAULTS = EngineConfig(Path())
 class ServerAddress:
     """Where a running server listens, and how text gets there."""
 
-    url: str  # host:port
+    url: str  # for inference.serving.client.Client
     tls: Tls | None
+    is_insecure: bool = False
 
     @classmethod
     def from_options(cls, options: argparse.Namespace, resolve: Resolve | None = None) -> Self | None:
@@ -52,18 +53,16 @@ class ServerAddress:
         url = options.server.removeprefix(TLS_SCHEME)
         if options.tls or options.tls_ca is not None or url != options.server:
             return cls(url, _read_tls(options))
-        host, _, port = url.rpartition(":")
-        addresses = _find_addresses(host, resolve or _resolve)
-        if all(_is_loopback(address) for address in addresses):
-            # The address itself, since the name might mean another machine when it is looked up again.
-            shown = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
-            return cls(f"{shown}:{port}", None)
-        if not options.insecure:
+        if url.startswith(SOCKET_SCHEME):
+            return cls(url, None)
+        host = url.rpartition(":")[0]
+        is_here = all(is_loopback(address) for address in _find_addresses(host, resolve or _resolve))
+        if not (is_here or options.insecure):
             raise UsageError(
                 f"{host} is not this machine, and text would go there unencrypted: add --tls (with --tls-ca FILE if "
                 "the server's certificate is your own), or --insecure if the connection is protected in another way"
             )
-        return cls(url, None)
+        return cls(url, None, options.insecure)
 
 
 def _refuse_without_server(options: argparse.Namespace) -> None:
@@ -112,12 +111,6 @@ def _resolve(name: str) -> Sequence[str]:
     return [str(found[4][0]) for found in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)]
 
 
-def _is_loopback(address: str) -> bool:
-    parsed = ipaddress.ip_address(address.partition("%")[0])
-    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
-    return (mapped or parsed).is_loopback
-
-
 @dataclass(frozen=True, slots=True)
 class ServerArguments:
     """The model to serve, the tritonserver that serves it, and where the server's files go."""
@@ -162,15 +155,15 @@ class ServerArguments:
 
     @property
     def server_options(self) -> ServerOptions:
-        """The options for the launcher, with any free ports. Raises LaunchError."""
+        """The options for the launcher. Raises LaunchError."""
         state_dir = (self.state_dir or _find_state_dir()) / self.entry.folder.name
         return ServerOptions(self.model, self.model_repository, state_dir, self.triton_binary)
 
     def build_shared_command(self, idle_s: float) -> list[str]:
-        """Returns the command for `inference.serving.shared_server.lease_server`: `midtoken serve` on free ports."""
+        """Returns the command for `inference.serving.shared_server.lease_server`: `midtoken serve` without ports."""
         optional = {"--triton-binary": self.triton_binary, "--state-dir": self.state_dir}
         return [
-            *(sys.executable, "-m", "midtoken", "serve", "--free-ports", f"--until-idle={idle_s}"),
+            *(sys.executable, "-m", "midtoken", "serve", "--no-ports", f"--until-idle={idle_s}"),
             *(f"--model={self.model.model_dir}", f"--model-repository={self.model_repository}"),
             *(f"--device={self.model.device}", f"--dtype={self.model.dtype}", f"--threads={self.model.num_threads}"),
             *(f"{name}={path}" for name, path in optional.items() if path),

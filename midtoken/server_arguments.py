@@ -19,14 +19,17 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
         "--server",
         type=_parse_address,
         metavar="HOST:PORT",
-        help="use the running completion server at this gRPC address; start none. On another machine it needs --tls",
+        help="use the running completion server at this gRPC address, or at unix:PATH; start none. "
+        "On another machine it needs --tls",
     )
     parser.add_argument("--tls", action="store_true", help="encrypt the connection to --server; grpcs:// does it too")
     parser.add_argument(
         "--tls-ca", type=Path, metavar="FILE", help="trust the certificates in this PEM file instead; implies --tls"
     )
     parser.add_argument(
-        "--insecure", action="store_true", help="send text to a --server on another machine unencrypted"
+        "--insecure",
+        action="store_true",
+        help="send text unencrypted to a --server on another machine, or to one here whoever's it is",
     )
     add_server_arguments(parser)
 
@@ -87,6 +90,8 @@ def build_connection_arguments(options: argparse.Namespace) -> list[str]:
 
 def _parse_address(text: str) -> str:
     host, _, port = text.removeprefix("grpcs://").rpartition(":")
+    if text.startswith("unix:/"):
+        return text
     if not host or "/" in host or not port.isdecimal():
         raise argparse.ArgumentTypeError(f"a host and the server's gRPC port, as in 127.0.0.1:8001, not {text!r}")
     return text

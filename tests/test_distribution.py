@@ -92,7 +92,7 @@ def test_a_light_installation_says_which_packages_a_server_needs(
     assert done.returncode == 1
     assert done.stderr == (
         "midtoken: a completion server cannot run here without onnx, onnxruntime, safetensors, tokenizers, "
-        f"nvidia-pytriton: run {light_installation.python} -m pip install 'midtoken[server]'{other_way}\n"
+        f"aiohttp, nvidia-pytriton: run {light_installation.python} -m pip install 'midtoken[server]'{other_way}\n"
     )
 
 

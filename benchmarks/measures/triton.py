@@ -7,18 +7,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from inference.config import EngineConfig
-from inference.serving.endpoint import Endpoint
 from inference.serving.launcher import ServerOptions, TritonServer
 from midtoken.installed import find_model_repository
 
 
 @asynccontextmanager
-async def run_triton(model: EngineConfig) -> AsyncIterator[Endpoint]:
-    """Runs a server of its own inside the block."""
+async def run_triton(model: EngineConfig) -> AsyncIterator[str]:
+    """Runs a server of its own inside the block, and yields its URL."""
     with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
         options = ServerOptions(model, find_model_repository().resolve(), Path(folder) / "server")
         server = await TritonServer.start(options, os.environ, print)
         try:
-            yield server.endpoint
+            yield options.url
         finally:
             await server.stop(may_drain=False)

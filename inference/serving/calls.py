@@ -1,5 +1,8 @@
 """The gRPC channel to a server, and its calls: one for each request, and the next one opened before it is needed.
 
+gRPC connects again by itself when a connection is lost, and another user may listen there by then. So a channel without
+TLS leads to a socket in a private folder, or through a gate that checks each new connection to a port.
+
 To open a call takes as long as to answer a heartbeat. So while somebody types, one is always open. It is closed when
 it was not needed for a while, because Triton waits for open calls when it shuts down.
 
@@ -8,11 +11,19 @@ between two requests, Triton 2.51 keeps a reference to the model; its shutdown t
 """
 
 import asyncio
+import contextlib
+import errno
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any  # grpc has no types
+from pathlib import Path
+from typing import Any  # grpc has no types, and a pair of streams is passed as two arguments
 
 import grpc
+
+from inference.errors import MidtokenError
+from inference.serving.loopback import SOCKET_TABLE, UNKNOWN_USER, Streams, connect, pass_on
+from inference.serving.private_files import open_folder
 
 _KEPT_S = 2.0  # without a request; longer than somebody who types takes for a key
 _OPTIONS = (
@@ -24,6 +35,8 @@ _OPTIONS = (
 # A proxy of the environment would read what is sent in plain text, even to loopback.
 _NO_PROXY = ("grpc.enable_http_proxy", 0)
 
+SOCKET_SCHEME = "unix:"
+
 
 @dataclass(frozen=True, slots=True)
 class Tls:
@@ -32,11 +45,58 @@ class Tls:
     ca_certificates: bytes | None = None  # whose certificates are trusted, in PEM; None: gRPC's own list
 
 
-def open_channel(url: str, tls: Tls | None) -> Any:
-    """Returns an asynchronous channel to `url`, a "host:port". It connects when it is used. None: plain text."""
-    if tls is None:
-        return grpc.aio.insecure_channel(url, options=(*_OPTIONS, _NO_PROXY))
-    return grpc.aio.secure_channel(url, grpc.ssl_channel_credentials(tls.ca_certificates), options=_OPTIONS)
+class Channel:
+    """An asynchronous gRPC channel. It connects when it is used."""
+
+    def __init__(self, url: str, tls: Tls | None, is_insecure: bool) -> None:
+        """`url`: "host:port", or "unix:" and the path of a socket. Raises OSError.
+
+        Without TLS, the host must be this machine and the port one of this user or of root, unless `is_insecure`.
+        """
+        self.problem = ""  # why the last connection was not made, where gRPC does not know it
+        self._target = url
+        self._resources = contextlib.ExitStack()
+        if tls is not None:
+            credentials = grpc.ssl_channel_credentials(tls.ca_certificates)
+            self.grpc = grpc.aio.secure_channel(url, credentials, options=_OPTIONS)
+            return
+        if url.startswith(SOCKET_SCHEME):
+            path = Path(url.removeprefix(SOCKET_SCHEME))
+            url = f"{SOCKET_SCHEME}{self._resources.enter_context(open_folder(path.parent)) / path.name}"
+        elif not is_insecure:
+            url = self._open_gate()
+        self.grpc = grpc.aio.insecure_channel(url, options=(*_OPTIONS, _NO_PROXY))
+
+    async def close(self) -> None:
+        """Ends its connections."""
+        await self.grpc.close()
+        self._resources.close()
+
+    def _open_gate(self) -> str:
+        """Returns the URL of a socket of this process, which passes on what it gets.
+
+        gRPC would not say when it connects again, nor wait until the other side is checked.
+        """
+        if not SOCKET_TABLE.exists():
+            raise OSError(errno.ENOTSUP, UNKNOWN_USER)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind("")  # Linux chooses a name, which is in no folder
+        listener.listen()
+        starting = asyncio.ensure_future(asyncio.start_unix_server(self._pass_on, sock=listener))
+        self._resources.callback(starting.add_done_callback, lambda started: started.result().close())
+        return f"unix-abstract:{listener.getsockname()[1:].decode()}"
+
+    async def _pass_on(self, *client: Any) -> None:
+        try:
+            await pass_on(client, self._reach)
+        except (OSError, MidtokenError) as error:
+            self.problem = str(error)
+
+    async def _reach(self) -> Streams:
+        host, _, port = self._target.rpartition(":")
+        streams = await connect(host.strip("[]"), int(port))
+        self.problem = ""
+        return streams
 
 
 class CallOpener:

@@ -28,7 +28,7 @@ from inference.protocol.arrays import (
 )
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest
-from inference.serving.calls import CallOpener, Tls, open_channel
+from inference.serving.calls import CallOpener, Channel, Tls
 
 COMPLETION, CHARACTERS = "completion", "characters"  # the names of the models
 _REQUIRED_INPUTS = {COMPLETION: "prefix", CHARACTERS: "text"}
@@ -48,7 +48,7 @@ _Response = TypeVar("_Response")
 
 
 class Client:
-    """A client of the server at `url`, a "host:port" that speaks Triton's gRPC protocol.
+    """A client of the server at `url`, which speaks Triton's gRPC protocol; `Channel` says what a URL may be.
 
     As a context manager it closes itself. Its methods raise ServerUnreachableError or ServerError; the two that ask a
     model also InvalidRequestError and OverloadedError.
@@ -58,17 +58,21 @@ class Client:
         self,
         url: str,
         tls: Tls | None = None,
+        is_insecure: bool = False,
         idle_timeout_s: float = _IDLE_TIMEOUT_S,
         answer_timeout_s: float = _ANSWER_TIMEOUT_S,
     ) -> None:
         """Opens no connection yet; the first call does. Must be called in the event loop that will use the client.
 
+        Without TLS, nothing is sent to another machine or to a port of another user, unless `is_insecure`.
+
         A completion without a chunk within `idle_timeout_s` fails with a ServerError, and so does a request to the
         character-level model without an answer within `answer_timeout_s`.
         """
         self._url, self._idle_timeout_s, self._answer_timeout_s = url, idle_timeout_s, answer_timeout_s
-        self._channel = open_channel(url, tls)
-        self._server = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        with self._translate_errors():
+            self._channel = Channel(url, tls, is_insecure)
+        self._server = service_pb2_grpc.GRPCInferenceServiceStub(self._channel.grpc)
         self._calls = CallOpener(self._server.ModelStreamInfer)
         self._endings: set[asyncio.Task[None]] = set()
 
@@ -205,10 +209,13 @@ class Client:
     def _translate_errors(self) -> Iterator[None]:
         try:
             yield
+        except OSError as error:  # the folder of its socket is not there
+            raise ServerUnreachableError(f"no server answers at {self._url}: {error.strerror}") from None
         except grpc.RpcError as error:
             code, details = error.code(), error.details()
-            if code is grpc.StatusCode.UNAVAILABLE:
-                reason = details.rpartition(": ")[2]  # gRPC puts what it tried before it, address by address
+            if self._channel.problem or code is grpc.StatusCode.UNAVAILABLE:
+                # gRPC puts what it tried before the reason, address by address.
+                reason = self._channel.problem or details.rpartition(": ")[2]
                 raise ServerUnreachableError(f"no server answers at {self._url}: {reason}") from None
             raise ServerError(f"the server at {self._url} failed ({code.name}): {details}") from None
 

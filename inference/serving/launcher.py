@@ -1,4 +1,4 @@
-"""Starts tritonserver on loopback, waits for a first completion, and stops the server.
+"""Starts tritonserver, waits for a first completion, and stops the server.
 
 After the stop, no process and no shared memory of the server remain; see process_guard.py.
 """
@@ -6,7 +6,9 @@ After the stop, no process and no shared memory of the server remain; see proces
 import asyncio
 import contextlib
 import json
+import os
 import re
+import socket
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,10 +18,17 @@ from typing import Self
 from inference.config import EngineConfig
 from inference.errors import LaunchError, ServerError, ServerUnreachableError
 from inference.serving import process_guard
+from inference.serving.calls import SOCKET_SCHEME
 from inference.serving.client import CHARACTERS, COMPLETION, Client
-from inference.serving.endpoint import Endpoint, check_endpoint, find_free_endpoint, is_listening
-from inference.serving.private_files import make_private_folder, open_private
-from inference.serving.triton_installation import build_command, build_environment, find_installation, to_shell_path
+from inference.serving.private_files import make_private_folder, open_folder, open_private
+from inference.serving.triton_installation import (
+    GRPC,
+    SOCKETS,
+    build_command,
+    build_environment,
+    find_installation,
+    to_shell_path,
+)
 
 Progress = Callable[[str], None]  # takes one line for the user
 
@@ -40,9 +49,8 @@ class ServerOptions:
 
     model: EngineConfig
     model_repository: Path
-    state_dir: Path  # this server's log, and links to the bundled backend
+    state_dir: Path  # this server's log and sockets, and links to the bundled backend
     triton_binary: Path | None = None  # None: the one in the nvidia-pytriton wheel
-    endpoint: Endpoint | None = None  # None: any free ports
     start_timeout_s: float = 600.0  # large models load slowly
     max_stall_s: float = MAX_STALL_S
 
@@ -51,23 +59,34 @@ class ServerOptions:
         """The output of tritonserver and the models. The previous run's log is beside it, as `.log.1`."""
         return self.state_dir / "tritonserver.log"
 
+    @property
+    def url(self) -> str:
+        """The `url` argument of Client."""
+        return f"{SOCKET_SCHEME}{self.find_socket(GRPC)}"
+
+    @property
+    def socket_prefix(self) -> str:
+        """Begins the names of the server's sockets; that of another process with the same folder has other ones."""
+        return f"{os.getpid()}-"
+
+    def find_socket(self, name: str) -> Path:
+        """Returns where the server listens, for one of `SOCKETS`."""
+        return self.state_dir / f"{self.socket_prefix}{name}"
+
 
 class TritonServer:
     """A running tritonserver. It is stopped when this process ends, even if this process is killed."""
 
-    def __init__(self, process: asyncio.subprocess.Process, endpoint: Endpoint, options: ServerOptions) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, options: ServerOptions) -> None:
         """Use `start`."""
-        self.endpoint = endpoint
         self._process = process  # the process guard
         self._options = options
 
     @classmethod
     async def start(cls, options: ServerOptions, environment: Mapping[str, str], on_progress: Progress) -> Self:
         """Starts a server and waits for a first completion. Raises LaunchError with the end of the server's log."""
-        endpoint = options.endpoint or find_free_endpoint()
-        check_endpoint(endpoint)
         on_progress(f"starting tritonserver, log in {options.log_path}")
-        server = cls(await _spawn(options, endpoint, environment), endpoint, options)
+        server = cls(await _spawn(options, environment), options)
         try:
             async with asyncio.timeout(options.start_timeout_s):
                 await server._wait_until_it_answers(on_progress)
@@ -87,7 +106,7 @@ class TritonServer:
         if self._process.returncode is not None:
             raise ServerUnreachableError(f"tritonserver has ended; its log is {self._options.log_path}")
         max_stall_s = self._options.max_stall_s
-        async with Client(self.endpoint.grpc_url) as client:
+        async with Client(self._options.url) as client:
             for model_name in (COMPLETION, CHARACTERS):
                 stall_ms = await client.read_heartbeat_ms(model_name, max_stall_s)
                 if stall_ms > max_stall_s * 1000:
@@ -115,13 +134,13 @@ class TritonServer:
 
     async def _wait_until_it_answers(self, on_progress: Progress) -> None:
         on_progress(f"loading the model {self._options.model.model_dir}")
-        for port in self.endpoint.ports:  # they open one after the other, once the model is loaded
-            while not is_listening(port):
+        for name in SOCKETS:  # they open one after the other, once the model is loaded
+            while not _is_listening(self._options.find_socket(name)):
                 if self._process.returncode is not None:
                     raise self._error("tritonserver could not start")
                 await asyncio.sleep(0.05)
         try:
-            async with Client(self.endpoint.grpc_url) as client:
+            async with Client(self._options.url) as client:
                 await client.probe()
             await self.probe()
         except ServerError as error:
@@ -141,9 +160,7 @@ class TritonServer:
         return LaunchError(f"{what}. The log is {path}; it says:\n{tail}")
 
 
-async def _spawn(
-    options: ServerOptions, endpoint: Endpoint, environment: Mapping[str, str]
-) -> asyncio.subprocess.Process:
+async def _spawn(options: ServerOptions, environment: Mapping[str, str]) -> asyncio.subprocess.Process:
     make_private_folder(options.state_dir)
     try:
         installation = find_installation(options.triton_binary, options.state_dir / "backends")
@@ -154,8 +171,8 @@ async def _spawn(
             options.log_path.replace(options.log_path.with_suffix(".log.1"))
         with open_private(options.log_path, "wb") as log:
             return await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", process_guard.__file__, str(_DRAIN_S)),
-                *build_command(installation, repository, endpoint, _DRAIN_S),
+                *(sys.executable, "-I", "-S", process_guard.__file__, str(_DRAIN_S), options.socket_prefix),
+                *build_command(installation, repository, options.socket_prefix, _DRAIN_S),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -167,3 +184,9 @@ async def _spawn(
         raise LaunchError(
             f"cannot start tritonserver with its files in {options.state_dir}: {error.strerror}"
         ) from None
+
+
+def _is_listening(path: Path) -> bool:
+    with open_folder(path.parent) as folder, socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(1.0)  # of a process that hangs, the queue may be full
+        return client.connect_ex(str(folder / path.name)) == 0

@@ -1,11 +1,16 @@
 """Folders, files and locks that only their owner can open. Logs and locks may show what is being edited."""
 
+import contextlib
+import errno
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Self
 
 from inference.errors import LaunchError
+
+_OTHERS_WRITE = 0o022
 
 
 def make_private_folder(folder: Path) -> None:
@@ -19,6 +24,23 @@ def make_private_folder(folder: Path) -> None:
         raise LaunchError(f"cannot make {folder}: {error.strerror}; choose another with --state-dir") from None
     if not is_ours:
         raise LaunchError(f"{folder} belongs to another user; choose another folder with --state-dir")
+
+
+@contextlib.contextmanager
+def open_folder(folder: Path) -> Iterator[Path]:
+    """Yields a short path to the folder, because that of a socket may have 107 bytes only.
+
+    Inside, it leads to the same folder even if another one takes its name. Raises OSError, also for a folder in which
+    other users than root could put a socket.
+    """
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid not in (0, os.geteuid()) or status.st_mode & _OTHERS_WRITE:
+            raise OSError(errno.EPERM, "other users can write in its folder")
+        yield Path(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
 
 
 def open_private(path: Path, mode: str) -> IO[Any]:

@@ -1,15 +1,15 @@
 """The process guard: the parent process of tritonserver. It stops the server when the launcher's process ends.
 
-It is run by path (`python -I -S process_guard.py GRACE_S COMMAND...`) and imports the standard library only. Its
-standard input is a pipe whose other end the launcher holds.
+It is run by path (`python -I -S process_guard.py GRACE_S SOCKET_PREFIX COMMAND...`) and imports the standard library
+only. Its standard input is a pipe whose other end the launcher holds.
 
 - If the pipe closes, the guard sends SIGTERM, waits up to GRACE_S for the running streams, and kills the server's
   process group. The launcher closes the pipe to stop the server; the kernel closes it when the launcher's process ends.
 - If a byte arrives, the guard kills the process group at once.
 - If the guard itself is killed, the kernel sends SIGTERM to the server (PR_SET_PDEATHSIG).
 
-After the server has ended, the guard removes its shared memory. When a guard starts, it removes the shared memory of
-servers whose guard was killed.
+After the server has ended, the guard removes its shared memory, and its sockets in the working folder. When a guard
+starts, it removes the shared memory of servers whose guard was killed.
 
 Requests pass through that memory, so other users must not read it. A umask is not enough: the library that creates the
 memory (Boost) sets mode 0644 on each region with fchmod. So the server runs under a seccomp filter that rejects an
@@ -37,8 +37,9 @@ _FCHMOD = {"x86_64": (0xC000003E, 91), "aarch64": (0xC00000B7, 52)}  # machine: 
 
 def main(arguments: list[str]) -> int:
     """Runs the command until it ends or the pipe closes, and returns its exit status."""
-    grace_s, command = float(arguments[0]), arguments[1:]
+    grace_s, socket_prefix, command = float(arguments[0]), arguments[1], arguments[2:]
     _remove_stale_regions()
+    _remove(Path(), socket_prefix)  # of a server whose guard was killed
     _keep_files_private()
     prefix = f"{_region_prefix()}{os.getpid()}_"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -53,8 +54,8 @@ def main(arguments: list[str]) -> int:
         may_drain = _wait_for_stop(server)
     finally:
         _end_server(server, grace_s if may_drain else 0.0)
-        for region in _SHARED_MEMORY.glob(f"{prefix}*"):
-            region.unlink(missing_ok=True)
+        _remove(_SHARED_MEMORY, prefix)
+        _remove(Path(), socket_prefix)
     return server.returncode
 
 
@@ -126,6 +127,11 @@ def _region_prefix() -> str:
     """The prefix contains the PID namespace, because containers can share /dev/shm without sharing process ids."""
     namespace = "".join(re.findall(r"\d+", os.readlink("/proc/self/ns/pid")))
     return f"triton_python_backend_shm_region_midtoken_{namespace}_"
+
+
+def _remove(folder: Path, prefix: str) -> None:
+    for each in folder.glob(f"{prefix}*"):
+        each.unlink(missing_ok=True)
 
 
 def _remove_stale_regions() -> None:

@@ -3,7 +3,7 @@
 Each model has its own folder with these files:
 - `server.lock`: the serving process holds it exclusively until it ends. If it is free, no server is running, even if
   the last one was killed.
-- `server.json`: the server's ports. It exists once the server answers.
+- `server.url`: where its socket is. It exists once the server answers.
 - `clients.lock`: every client holds it shared. If it can be acquired exclusively, there are no clients. A server that
   a client started ends when there have been none for some time.
 - `start.lock`: the client that is starting a server holds it exclusively.
@@ -11,12 +11,12 @@ Each model has its own folder with these files:
 
 import asyncio
 import hashlib
-import json
+import os
 import platform
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -24,7 +24,6 @@ from inference.config import EngineConfig
 from inference.errors import LaunchError
 from inference.protocol import characters
 from inference.protocol.completion_arrays import CHUNK_TYPES, REQUEST_TYPES
-from inference.serving.endpoint import Endpoint
 from inference.serving.private_files import FileLock, make_private_folder, open_private
 from inference.serving.triton_installation import IMPORT_ROOT, is_checkout
 
@@ -46,7 +45,7 @@ class ServerEntry:
         model_dir = model.model_dir.resolve()
         tensors = [REQUEST_TYPES, CHUNK_TYPES, characters.REQUEST_TYPES, characters.ANSWER_TYPES]
         settings = replace(model, graph_dir=None)  # where converted models are kept makes no difference
-        identity = f"{platform.node()} {settings} {[list(types) for types in tensors]}"
+        identity = f"{platform.node()} sockets {settings} {[list(types) for types in tensors]}"
         digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
         folder = runtime_dir / f"{model_dir.name[:_MAX_NAME_CHARS]}-{digest}"
         make_private_folder(folder)
@@ -57,9 +56,9 @@ class ServerEntry:
         """The output of a server that was started by a client."""
         return self.folder / "serve.log"
 
-    def find(self) -> Endpoint | None:
-        """Returns where the server listens; None if there is none or it is still starting. Raises LaunchError."""
-        return _read_endpoint(self._json_path) if self.is_served() else None
+    def find(self) -> str | None:
+        """Returns the server's URL; None if there is none or it is still starting. Raises LaunchError."""
+        return _read_url(self._url_path) if self.is_served() else None
 
     def is_served(self) -> bool:
         """True while a process serves this entry or is starting to. Raises LaunchError."""
@@ -80,8 +79,8 @@ class ServerEntry:
         return None
 
     @property
-    def _json_path(self) -> Path:
-        return self.folder / "server.json"
+    def _url_path(self) -> Path:
+        return self.folder / "server.url"
 
 
 class Registration:
@@ -93,13 +92,13 @@ class Registration:
         self._lock = lock
         self._withdraw()  # a killed server leaves its file behind
 
-    def publish(self, endpoint: Endpoint) -> None:
-        """Writes where the server listens, for clients to find. Raises LaunchError, for example if the disk is full."""
-        path = self._entry._json_path
+    def publish(self, url: str) -> None:
+        """Writes the server's URL, for clients to find. Raises LaunchError, for example if the disk is full."""
+        path = self._entry._url_path
         fresh = path.with_suffix(".new")
         try:
-            with open_private(fresh, "w") as file:
-                file.write(json.dumps(asdict(endpoint)))
+            with open_private(fresh, "wb") as file:
+                file.write(os.fsencode(url))
             fresh.replace(path)
         except OSError as error:
             raise LaunchError(f"cannot write {path}, where clients find the server: {error.strerror}") from None
@@ -129,7 +128,7 @@ class Registration:
             self._lock.close()
 
     def _withdraw(self) -> None:
-        path = self._entry._json_path
+        path = self._entry._url_path
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
@@ -139,9 +138,9 @@ class Registration:
 class ServerLease:
     """A client's use of a shared server. The server keeps running while any lease is open."""
 
-    def __init__(self, endpoint: Endpoint, lock: FileLock) -> None:
+    def __init__(self, url: str, lock: FileLock) -> None:
         """Use `lease_server`."""
-        self.endpoint = endpoint
+        self.url = url
         self._lock = lock
 
     def close(self) -> None:
@@ -159,14 +158,14 @@ async def lease_server(entry: ServerEntry, command: Sequence[str], on_progress: 
     try:
         while not clients.try_acquire(shared=True):
             await asyncio.sleep(_POLL_S)
-        while (endpoint := entry.find()) is None:
+        while (url := entry.find()) is None:
             if not entry.is_served():
                 await _start_or_wait(entry, command, on_progress)
             await asyncio.sleep(_POLL_S)
     except BaseException:
         clients.close()
         raise
-    return ServerLease(endpoint, clients)
+    return ServerLease(url, clients)
 
 
 async def _start_or_wait(entry: ServerEntry, command: Sequence[str], on_progress: Callable[[str], None]) -> None:
@@ -211,15 +210,11 @@ def _start_detached(entry: ServerEntry, command: Sequence[str]) -> "subprocess.P
     return process
 
 
-def _read_endpoint(path: Path) -> Endpoint | None:
-    """Returns None for a file that is missing or is not what `publish` writes."""
+def _read_url(path: Path) -> str | None:
+    """Returns None for a file that is missing, or empty after a crash of the machine."""
     try:
-        ports = json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):
+        return os.fsdecode(path.read_bytes()) or None
+    except FileNotFoundError:
         return None
     except OSError as error:
         raise LaunchError(f"cannot read {path}: {error.strerror}") from None
-    names = Endpoint.__dataclass_fields__.keys()
-    if not isinstance(ports, dict) or ports.keys() != names or not all(type(port) is int for port in ports.values()):
-        return None
-    return Endpoint(**ports)

@@ -14,7 +14,6 @@ from pathlib import Path
 import inference
 from inference.config import EngineConfig, config_to_environment
 from inference.errors import LaunchError
-from inference.serving.endpoint import ADDRESS, Endpoint
 
 # The folder from which `import inference` works. Processes that midtoken starts must import the same code.
 IMPORT_ROOT = Path(inference.__file__).resolve().parents[1]
@@ -24,6 +23,9 @@ IMPORT_ROOT = Path(inference.__file__).resolve().parents[1]
 # header's name contains a line break, which neither HTTP nor gRPC can transmit.
 _CLOSED_APIS = "shared-memory,model-repository,model-config,trace,logging,statistics"
 _IMPOSSIBLE_HEADER = "none\n=none\n"
+
+# Files in tritonserver's working folder. It appends a port to the one of gRPC.
+SOCKETS = HTTP, GRPC, _METRICS = "http", "grpc:8001", "metrics"
 
 _SHELL_WORD = re.compile(r"[\w/.,:@%+=-]+")
 
@@ -80,20 +82,19 @@ def link_bundled_installation(links_dir: Path) -> TritonInstallation:
 
 
 def build_command(
-    installation: TritonInstallation, model_repository: Path, endpoint: Endpoint, drain_s: int
+    installation: TritonInstallation, model_repository: Path, socket_prefix: str, drain_s: int
 ) -> list[str]:
-    """Returns the command line. On SIGTERM, the server waits up to `drain_s` for its streams."""
+    """Returns the command line. On SIGTERM, the server waits up to `drain_s` for its streams.
+
+    It listens on `SOCKETS` in its working folder, whose names get the prefix, and on no port.
+    """
     cache = [f"--cache-directory={installation.cache_dir}"] if installation.cache_dir else []
     return [
         str(installation.binary),
         f"--model-repository={model_repository}",
         f"--backend-directory={installation.backends_dir}",
         *cache,
-        *(f"--{service}-address={ADDRESS}" for service in ("http", "grpc", "metrics")),
-        f"--http-port={endpoint.http_port}",
-        f"--grpc-port={endpoint.grpc_port}",
-        f"--metrics-port={endpoint.metrics_port}",
-        *(f"--reuse-{service}-port=true" for service in ("http", "grpc")),  # shared with endpoint.reserve_endpoint
+        *(f"--{name}-address=unix:{socket_prefix}{name}" for name in ("http", "grpc", "metrics")),
         f"--http-restricted-api={_CLOSED_APIS}:{_IMPOSSIBLE_HEADER}",
         f"--grpc-restricted-protocol={_CLOSED_APIS}:{_IMPOSSIBLE_HEADER}",
         "--model-control-mode=none",

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from inference.errors import LaunchError
-from inference.serving.endpoint import ADDRESS
+from inference.serving.loopback import ADDRESS
 from inference.serving.private_files import open_private
 from midtoken.cli import run_until_signal
 from midtoken.connection import Connection

@@ -6,10 +6,11 @@ The server is restarted when it fails. It ends when this process ends.
 import argparse
 import asyncio
 import os
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
-from inference.serving.endpoint import ADDRESS, Endpoint, find_free_endpoint, reserve_endpoint
 from inference.serving.launcher import MAX_STALL_S, ServerOptions, TritonServer
+from inference.serving.loopback import ADDRESS
 from inference.serving.shared_server import Registration
 from inference.serving.supervisor import RestartPolicy, keep_running
 from midtoken.cli import run_until_signal
@@ -25,12 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for port, service in ((8000, "HTTP"), (8001, "gRPC"), (8002, "metrics")):
         parser.add_argument(
             f"--{service.lower()}-port",
-            type=number_from(1, 65_535),
+            type=number_from(0, 65_535),
             metavar="PORT",
             default=port,
-            help=f"{service} port (default: %(default)s)",
+            help=f"{service} port, or 0 for any that is free (default: %(default)s)",
         )
-    parser.add_argument("--free-ports", action="store_true", help="use any free ports instead of these three")
+    parser.add_argument("--no-ports", action="store_true", help="open none of these; your own editors need none")
     parser.add_argument(
         "--until-idle", type=float, metavar="SECONDS", help="exit when no client has been connected for this time"
     )
@@ -48,30 +49,36 @@ def run(options: argparse.Namespace) -> int:
 
 async def _serve(options: argparse.Namespace) -> None:
     arguments = ServerArguments.from_options(options)
-    ports = options.http_port, options.grpc_port, options.metrics_port
-    endpoint = find_free_endpoint() if options.free_ports else Endpoint(*ports)
-    server = replace(arguments.server_options, endpoint=endpoint, max_stall_s=options.max_stall)
     registration = await arguments.entry.register()
     if registration is None and options.until_idle is not None:
         return _say("another process already serves this model")
-    try:
-        with reserve_endpoint(endpoint):
-            await _run(server, RestartPolicy(options.probe_interval), registration, options.until_idle)
-    finally:
+    server = replace(arguments.server_options, max_stall_s=options.max_stall)
+    async with AsyncExitStack() as stack:
         if registration is not None:
-            registration.close()
+            stack.callback(registration.close)
+        shown = "Serving your editors; Ctrl-C ends it."
+        if not options.no_ports:
+            from inference.serving.ports import open_ports  # here, because aiohttp takes 15 MB
+
+            ports = options.http_port, options.grpc_port, options.metrics_port
+            shown = _describe(*await stack.enter_async_context(open_ports(ports, server)))
+        await _run(server, shown, RestartPolicy(options.probe_interval), registration, options.until_idle)
 
 
 async def _run(
-    options: ServerOptions, policy: RestartPolicy, registration: Registration | None, until_idle_s: float | None
+    options: ServerOptions,
+    shown: str,
+    policy: RestartPolicy,
+    registration: Registration | None,
+    until_idle_s: float | None,
 ) -> None:
     """Returns when the server has been idle for `until_idle_s`. Raises LaunchError if it cannot be started again."""
     server = await _start(options)
-    _say(_describe(server.endpoint))
+    _say(shown)
     watched = [asyncio.ensure_future(keep_running(server, lambda: _start(options), _say, policy))]
     try:
         if registration is not None:
-            registration.publish(server.endpoint)
+            registration.publish(options.url)
             if until_idle_s is not None:
                 watched.append(asyncio.ensure_future(registration.withdraw_when_idle(until_idle_s)))
         done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
@@ -88,14 +95,14 @@ async def _start(options: ServerOptions) -> TritonServer:
     return await TritonServer.start(options, os.environ, _say)
 
 
-def _describe(endpoint: Endpoint) -> str:
+def _describe(http: int, grpc: int, metrics: int) -> str:
     return f"""
 Serving completions on {ADDRESS}; Ctrl-C ends it.
-  HTTP     {endpoint.http_url}
-  gRPC     {endpoint.grpc_url}
-  metrics  {endpoint.metrics_url}
+  HTTP     http://{ADDRESS}:{http}
+  gRPC     {ADDRESS}:{grpc}
+  metrics  http://{ADDRESS}:{metrics}/metrics
 Try:
-  curl -s {endpoint.http_url}/v2/models/completion/generate_stream \\
+  curl -s http://{ADDRESS}:{http}/v2/models/completion/generate_stream \\
     -H 'Content-Type: application/json' \\
     -d '{{"prefix": "class Node:\\n    pass\\n\\nreturn Nod"}}'
 """

@@ -18,7 +18,7 @@ from typing import Self
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from inference.serving.endpoint import ADDRESS
+from inference.serving.loopback import ADDRESS, find_stranger
 from midtoken.playground.asker import Link
 from midtoken.playground.sockets import PageSockets
 
@@ -65,13 +65,10 @@ class Gate:
 
         `needs_origin`: the request opens a WebSocket, for which browsers always send an Origin.
         """
-        host, origin = headers.get("Host"), headers.get("Origin")
-        if host not in (f"{ADDRESS}:{self.port}", f"localhost:{self.port}"):
-            return f"The playground answers only at {ADDRESS}:{self.port} and localhost:{self.port}."
-        if origin is None and needs_origin:
+        if stranger := find_stranger(headers, self.port):
+            return stranger
+        if needs_origin and "Origin" not in headers:
             return "The playground opens a WebSocket only for its own page."
-        if origin is not None and origin != f"http://{host}":
-            return "The playground answers only its own page, not another site."
         first = path.split("/")[1] if path.count("/") >= 2 else ""
         if not secrets.compare_digest(first.encode(errors="surrogateescape"), self.token.encode()):
             return "This address has no valid token. Open the address that `midtoken playground` has printed."

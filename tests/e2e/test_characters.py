@@ -23,7 +23,7 @@ from inference.protocol.characters import (
     TextProbability,
 )
 from inference.serving.client import Client
-from inference.serving.endpoint import ADDRESS
+from inference.serving.loopback import ADDRESS
 from tests.support.servers import RunningServer, wait_until
 
 pytestmark = pytest.mark.e2e
@@ -148,11 +148,12 @@ def test_the_server_survives_a_connection_dropped_during_an_answer(scripted_serv
     _post(scripted_server, {"text": "a"})
     stubs = scripted_server.find_stubs()
     body = json.dumps({"text": "a", "context": "slow", "ask": "surprisal"})
-    head = f"POST /v2/models/characters/generate HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    port = scripted_server.endpoint.http_port
+    head = f"POST /v2/models/characters/generate HTTP/1.1\r\nHost: {ADDRESS}:{port}\r\nContent-Length: {len(body)}\r\n"
     for _ in range(2):
         num_slow = _count_begun(scripted_server, "slow")
-        with socket.create_connection((ADDRESS, scripted_server.endpoint.http_port)) as connection:
-            connection.sendall((head + body).encode())
+        with socket.create_connection((ADDRESS, port)) as connection:
+            connection.sendall(f"{head}Content-Type: application/json\r\n\r\n{body}".encode())
             wait_until(lambda begun=num_slow: _count_begun(scripted_server, "slow") > begun)  # type: ignore[misc]
     assert sum(_post(scripted_server, {"text": "a"})["probabilities"]) == pytest.approx(1)
     assert scripted_server.find_stubs() == stubs

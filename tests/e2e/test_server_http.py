@@ -79,6 +79,26 @@ def test_a_dropped_connection_cancels_on_the_server(scripted_server: RunningServ
     wait_until(lambda: "cancelled dropped" in scripted_server.events)
 
 
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("application/json", b"[" * 300_000),
+        ("application/json", b'{"prefix": "a", "stop": ' + b"[" * 300_000),
+        ("text/plain", b"[" * 300_000),
+        ("application/x-www-form-urlencoded", b"a=" + b"b" * 9_000_000),
+    ],
+)
+def test_what_would_end_tritonserver_is_refused(scripted_server: RunningServer, kind: str, body: bytes) -> None:
+    processes = scripted_server.find_processes()
+    for url in (scripted_server.endpoint.http_url, scripted_server.endpoint.metrics_url):
+        request = urllib.request.Request(f"{url}/v2/models/completion/generate", body, {"Content-Type": kind})
+        with pytest.raises(urllib.error.HTTPError, match=r"4\d\d") as caught:
+            urllib.request.urlopen(request)
+        caught.value.close()
+    assert list(_post(scripted_server, b'{"prefix": "a"}'))
+    assert scripted_server.find_processes() == processes
+
+
 def test_apis_that_completions_do_not_need_are_closed(server: RunningServer) -> None:
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(f"{server.endpoint.http_url}/v2/systemsharedmemory/status")

@@ -7,9 +7,10 @@ request and never answers later ones. Its heartbeats are 0, or FAKE_HEARTBEAT_MS
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any  # tritonclient has no types
 
 import grpc
@@ -47,14 +48,16 @@ def build_last_chunk(text: str) -> dict[str, Array]:
 
 
 @asynccontextmanager
-async def run_fake_triton(answer: Answer, port: int = 0, credentials: Any = None) -> AsyncGenerator["FakeTriton", None]:
-    """Runs the server inside the block, on the given port or a free one; over TLS with grpc's server credentials."""
+async def run_fake_triton(
+    answer: Answer, address: str = "127.0.0.1:0", credentials: Any = None
+) -> AsyncGenerator["FakeTriton", None]:
+    """Runs the server inside the block, on a free port or at the address; over TLS with grpc's server credentials."""
     fake = FakeTriton(answer)
     server = grpc.aio.server()
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(fake, server)
-    address = f"127.0.0.1:{port}"
     bound = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
-    fake.url = f"127.0.0.1:{bound}"
+    fake.url = address.replace(":0", f":{bound}")
+    fake.stop = partial(server.stop, 0)
     await server.start()
     try:
         yield fake
@@ -67,6 +70,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
 
     def __init__(self, answer: Answer) -> None:
         self.url = ""
+        self.stop: Callable[[], Awaitable[None]]
         self.calls: list[ModelCall] = []
         self.num_opened = 0  # calls, with those that had no request
         self.cancelled = asyncio.Event()
@@ -117,11 +121,7 @@ def _to_response(response: Mapping[str, Array] | str) -> Any:
 
 
 async def _serve_as_a_program(arguments: list[str]) -> None:
-    ports = {
-        name: int(value)
-        for name, _, value in (each.partition("=") for each in arguments)
-        if value.isdecimal() and name.endswith("-port")
-    }
+    http, grpc, metrics = (each.partition("=unix:")[2] for each in arguments if "-address=unix:" in each)
     heartbeat_ms = float(os.environ.get("FAKE_HEARTBEAT_MS", "0"))
     is_first = True
 
@@ -134,9 +134,9 @@ async def _serve_as_a_program(arguments: list[str]) -> None:
             async for response in answer_heartbeats(call, heartbeat_ms):
                 yield response
 
-    async with run_fake_triton(answer, ports["--grpc-port"]):
-        for name in ("--http-port", "--metrics-port"):
-            await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", ports[name])
+    async with run_fake_triton(answer, f"unix:{grpc}:8001"):
+        for path in (http, metrics):
+            await asyncio.start_unix_server(lambda _reader, writer: writer.close(), path)
         await asyncio.Event().wait()
 
 

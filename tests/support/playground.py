@@ -21,15 +21,16 @@ from typing import Any
 from tests.support.servers import find_real, run_server
 
 _ROOT = Path(__file__).parents[2]
-_NODE = _ROOT / "build/editors/node/bin/node"
+NODE = _ROOT / "build/editors/node/bin/node"
 _DRIVER = _ROOT / "editors/playground/test/e2e/driver.ts"
 _PAGE = _ROOT / "editors/playground/dist/index.html"
-_LIBRARY = _ROOT / "editors/playground/node_modules/puppeteer-core"
+LIBRARY = _ROOT / "editors/playground/node_modules/puppeteer-core"
+CHROMIUM = os.environ.get("MIDTOKEN_CHROMIUM", "chromium")
 
 
 def find_missing() -> str | None:
     """Returns what is missing for `open_page`, in words; None if all is there."""
-    missing = [str(path) for path in (_NODE, _PAGE, _LIBRARY) if not path.exists()]
+    missing = [str(path) for path in (NODE, _PAGE, LIBRARY) if not path.exists()]
     if _find_chromium() is None:
         missing.append("chromium")
     return f"{', '.join(missing)} missing; `make test-playground` builds and tests" if missing else None
@@ -153,7 +154,7 @@ def open_page(url: str) -> Iterator[Page]:
     """Opens the page inside the block."""
     chromium = _find_chromium()
     assert chromium is not None
-    with _run((_NODE, _DRIVER, chromium, url)) as driver:
+    with _run((NODE, _DRIVER, chromium, url)) as driver:
         _read_result(driver)
         yield Page(driver)
         assert driver.stdin is not None
@@ -184,7 +185,7 @@ def _read_result(driver: "subprocess.Popen[str]") -> Any:
 
 
 def _find_chromium() -> str | None:
-    return shutil.which(os.environ.get("MIDTOKEN_CHROMIUM", "chromium"))
+    return shutil.which(CHROMIUM)
 
 
 def _draw(path: Path) -> None:

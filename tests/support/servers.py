@@ -5,17 +5,18 @@ import ctypes
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from inference.config import EngineConfig
 from inference.errors import LaunchError
-from inference.serving.endpoint import Endpoint
+from inference.serving.loopback import ADDRESS
 from inference.serving.shared_server import ServerEntry
 from inference.serving.triton_installation import IMPORT_ROOT
 from midtoken.installed import find_default_model, find_model_repository
@@ -55,15 +56,52 @@ class Served:
     repository: Path
 
     def command(self, state_dir: Path, *arguments: str) -> list[str]:
-        """The command line of `midtoken serve` on free ports."""
+        """The command line of `midtoken serve`."""
         return [
-            *(sys.executable, "-m", "midtoken", "serve", "--free-ports", f"--state-dir={state_dir}"),
+            *(sys.executable, "-m", "midtoken", "serve", f"--state-dir={state_dir}"),
             *(f"--model={self.model_dir}", f"--model-repository={self.repository}", *arguments),
         ]
 
     def entry(self, state_dir: Path) -> ServerEntry:
         """The entry with which `command` registers."""
         return ServerEntry.create(state_dir, EngineConfig(self.model_dir.resolve()))
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The ports of a server."""
+
+    http_port: int
+    grpc_port: int
+    metrics_port: int
+
+    @property
+    def arguments(self) -> list[str]:
+        """With which `midtoken serve` listens on them."""
+        ports = {"http": self.http_port, "grpc": self.grpc_port, "metrics": self.metrics_port}
+        return [f"--{service}-port={port}" for service, port in ports.items()]
+
+    @property
+    def http_url(self) -> str:
+        """The base URL of the HTTP API."""
+        return f"http://{ADDRESS}:{self.http_port}"
+
+    @property
+    def grpc_url(self) -> str:
+        """The `url` argument of Client."""
+        return f"{ADDRESS}:{self.grpc_port}"
+
+    @property
+    def metrics_url(self) -> str:
+        """The URL that Prometheus scrapes."""
+        return f"http://{ADDRESS}:{self.metrics_port}/metrics"
+
+
+def find_free_endpoint() -> Endpoint:
+    """Returns three different ports that nothing listens on now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server((ADDRESS, 0))) for _ in range(3)]
+        return Endpoint(*(each.getsockname()[1] for each in sockets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +152,14 @@ def make_scripted(folder: Path) -> Served:
     _script(repository / "characters", "character_fakes.py", _SCRIPTED_CHARACTERS)
     model_dir = folder / "model"
     model_dir.mkdir()
-    (model_dir / "config.json").write_text("{}")  # identifies a model folder
+    write_model_files(model_dir)
     return Served(model_dir, repository)
+
+
+def write_model_files(folder: Path) -> None:
+    """Makes the folder look like a model."""
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        (folder / name).write_text("{}")
 
 
 def _script(model_folder: Path, fakes: str, model: str) -> None:
@@ -137,14 +181,14 @@ def find_real() -> Served | None:
 
 @contextlib.contextmanager
 def run_server(served: Served, state_dir: Path, *arguments: str) -> Iterator[RunningServer]:
-    """Runs a server inside the block, and stops it afterwards if it has not ended yet."""
-    command = served.command(state_dir, *arguments)
+    """Runs a server with free ports inside the block, and stops it afterwards if it has not ended yet."""
+    endpoint = find_free_endpoint()
+    command = served.command(state_dir, *endpoint.arguments, *arguments)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True, preexec_fn=_end_with_parent)
     try:
         entry = served.entry(state_dir)
         wait_until(lambda: entry.find() is not None or process.poll() is not None)
-        endpoint = entry.find()
-        assert endpoint is not None, "midtoken serve ended while starting"
+        assert entry.find() is not None, "midtoken serve ended while starting"
         yield RunningServer(process, endpoint, served, state_dir)
     finally:
         process.terminate()
@@ -162,6 +206,14 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.05)
+
+
+def find_ports(pids: Iterable[int]) -> set[int]:
+    """Returns the TCP ports on which the processes listen."""
+    files = [file for pid in pids for file in Path(f"/proc/{pid}/fd").glob("*")]
+    held = {os.readlink(file) for file in files}
+    lines = [line.split() for name in ("tcp", "tcp6") for line in Path("/proc/net", name).read_text().splitlines()[1:]]
+    return {int(line[1].rpartition(":")[2], 16) for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in held}
 
 
 def find_processes(folder: Path) -> dict[int, str]:

@@ -90,7 +90,8 @@ def _run_server(model_dir: Path, num_threads: int) -> Iterator[str]:
     """Runs a server on free ports inside the block. Yields the address of its gRPC port."""
     with tempfile.TemporaryDirectory() as state_dir:
         command = [
-            *(sys.executable, "-m", "midtoken", "serve", "--free-ports", f"--state-dir={state_dir}"),
+            *(sys.executable, "-m", "midtoken", "serve", f"--state-dir={state_dir}"),
+            *(f"--{service}-port=0" for service in ("http", "grpc", "metrics")),
             *(f"--model={model_dir}", f"--threads={num_threads}"),
         ]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)

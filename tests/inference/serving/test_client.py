@@ -1,5 +1,8 @@
 import asyncio
+import os
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +14,9 @@ from inference.protocol.characters import Ask, CharacterRequest, Surprisals, ans
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.protocol.completion_arrays import chunk_to_arrays
 from inference.serving.client import CHARACTERS, COMPLETION, Client
-from inference.serving.endpoint import find_free_endpoint
 from tests.support.fake_triton import ModelCall, answer_heartbeats, build_last_chunk, run_fake_triton
+from tests.support.other_user import NOBODY, as_nobody, needs_other_user
+from tests.support.servers import find_free_endpoint
 
 _REQUEST = CompletionRequest("é")
 
@@ -96,6 +100,15 @@ async def test_an_address_without_a_server_raises_unreachable() -> None:
         await _complete(find_free_endpoint().grpc_url)
 
 
+async def test_a_system_that_does_not_say_whose_a_port_is_gets_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with run_fake_triton(_answer_two_chunks) as server:
+        monkeypatch.setattr(Path, "exists", lambda _path: False)  # as without Linux's /proc
+        with pytest.raises(ServerUnreachableError, match="this system does not say whose it is; --insecure"):
+            Client(server.url)
+        async with Client(server.url, is_insecure=True) as client:
+            assert len([chunk async for chunk in client.stream(_REQUEST)]) == 2
+
+
 async def test_ask_returns_the_answer_of_the_character_level_model() -> None:
     expected = Surprisals((1.0, 2.5), 1.75)
 
@@ -163,3 +176,49 @@ async def test_an_overloaded_server_passes_the_probe() -> None:
 
     async with run_fake_triton(answer) as server, Client(server.url) as client:
         await client.probe()
+
+
+@needs_other_user
+async def test_a_connection_that_is_made_again_is_checked_again() -> None:
+    async with run_fake_triton(_answer_two_chunks) as server, Client(server.url) as client:
+        assert len([chunk async for chunk in client.stream(_REQUEST)]) == 2
+        await server.stop()
+        for is_stranger in (True, False):
+            async with AsyncExitStack() as stack:
+                with as_nobody() if is_stranger else nullcontext():
+                    other = await stack.enter_async_context(run_fake_triton(_answer_two_chunks, server.url))
+                await _wait_for_an_answer(client, "belongs to the user nobody" if is_stranger else None)
+                assert bool(other.num_opened) is not is_stranger
+
+
+async def _wait_for_an_answer(client: Client, wanted: str | None) -> None:
+    """Asks until the error, or the absence of one, is the wanted one: gRPC waits before it connects again."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                error = ""
+                async for _ in client.stream(_REQUEST):
+                    pass
+            except ServerError as raised:  # the first may be one of the connection that was lost
+                error = str(raised)
+            if wanted in error if wanted else not error:
+                return
+            await asyncio.sleep(0.05)
+
+
+@needs_other_user
+@pytest.mark.parametrize(("user", "mode"), [(NOBODY, 0o700), (0, 0o720), (0, 0o1702)])
+async def test_a_socket_in_a_folder_of_others_is_not_used(user: int, mode: int, tmp_path: Path) -> None:
+    tmp_path.chmod(mode)
+    os.chown(tmp_path, user, user)
+    async with run_fake_triton(_answer_two_chunks, f"unix:{tmp_path}/grpc") as server:
+        with pytest.raises(ServerUnreachableError, match="other users can write in its folder"):
+            await _complete(server.url)
+        tmp_path.chmod(0o755)
+        os.chown(tmp_path, 0, 0)
+        assert len(await _complete(server.url)) == 2
+
+
+async def test_a_socket_whose_folder_is_not_there_raises_unreachable() -> None:
+    with pytest.raises(ServerUnreachableError, match="no server answers at unix:/no/grpc: No such file"):
+        Client("unix:/no/grpc")

@@ -12,7 +12,6 @@ from inference.config import EngineConfig
 from inference.errors import LaunchError, ServerError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest
 from inference.serving.client import Client
-from inference.serving.endpoint import Endpoint
 from inference.serving.launcher import ServerOptions, TritonServer
 from inference.serving.triton_installation import IMPORT_ROOT
 
@@ -49,8 +48,8 @@ async def server(options: ServerOptions) -> AsyncIterator[TritonServer]:
     await server.stop(may_drain=False)
 
 
-async def test_a_busy_server_passes_the_probe(server: TritonServer) -> None:
-    async with Client(server.endpoint.grpc_url) as client:
+async def test_a_busy_server_passes_the_probe(server: TritonServer, options: ServerOptions) -> None:
+    async with Client(options.url) as client:
         waiting = asyncio.ensure_future(anext(client.stream(CompletionRequest("a"))))
         await asyncio.wait_for(server.probe(), 30)
         assert not waiting.done()
@@ -131,12 +130,6 @@ def _names(process: Path, text: str) -> bool:
         return text in (process / "cmdline").read_text()
     except OSError:  # it has ended
         return False
-
-
-async def test_a_port_given_twice_is_refused(options: ServerOptions) -> None:
-    twice = dataclasses.replace(options, endpoint=Endpoint(8000, 8000, 8002))
-    with pytest.raises(LaunchError, match="port 8000 is given twice"):
-        await _start(twice)
 
 
 async def test_a_log_that_cannot_be_written_is_a_launch_error(options: ServerOptions) -> None:

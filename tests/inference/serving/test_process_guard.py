@@ -21,7 +21,7 @@ while true; do sleep 0.05; done
 @pytest.fixture
 def running() -> Iterator["subprocess.Popen[str]"]:
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", process_guard.__file__, "5", "bash", "-c", _SERVER],
+        [sys.executable, "-I", "-S", process_guard.__file__, "5", "none-", "bash", "-c", _SERVER],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -90,7 +90,7 @@ try:
 except PermissionError:
     os.fchmod(file, 0o700)  # what stays within the owner is allowed
 """
-    guard = [sys.executable, "-I", "-S", process_guard.__file__, "5", sys.executable, "-c", create]
+    guard = [sys.executable, "-I", "-S", process_guard.__file__, "5", "none-", sys.executable, "-c", create]
     with subprocess.Popen(guard, stdin=subprocess.PIPE) as process:
         process.wait(30)
     assert file.stat().st_mode & 0o777 == 0o700

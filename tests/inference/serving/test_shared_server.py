@@ -1,4 +1,5 @@
 import asyncio
+import os
 import resource
 import signal
 import subprocess
@@ -11,12 +12,11 @@ import pytest
 
 from inference.config import EngineConfig
 from inference.errors import LaunchError
-from inference.serving.endpoint import Endpoint
 from inference.serving.shared_server import Registration, ServerEntry, ServerLease, lease_server
 from inference.serving.triton_installation import IMPORT_ROOT
 from tests.support.servers import wait_until
 
-_ENDPOINT = Endpoint(1, 2, 3)
+_URL = "unix:/a folder \udcff/grpc"
 
 
 @pytest.fixture
@@ -37,14 +37,14 @@ async def _lease(entry: ServerEntry, *command: str) -> ServerLease:
 
 
 async def test_a_server_is_found_while_it_is_registered(entry: ServerEntry, registration: Registration) -> None:
-    registration.publish(_ENDPOINT)
-    assert entry.find() == _ENDPOINT
+    registration.publish(_URL)
+    assert entry.find() == _URL
     registration.close()
     assert entry.find() is None
 
 
 async def test_the_file_of_a_killed_server_is_ignored(entry: ServerEntry) -> None:
-    (entry.folder / "server.json").write_text('{"http_port": 1, "grpc_port": 2, "metrics_port": 3}')
+    (entry.folder / "server.url").write_bytes(os.fsencode(_URL))
     assert entry.find() is None
 
 
@@ -73,9 +73,9 @@ def test_an_entry_is_accessible_to_its_owner_only(entry: ServerEntry) -> None:
 
 
 async def test_clients_share_the_running_server(entry: ServerEntry, registration: Registration) -> None:
-    registration.publish(_ENDPOINT)
+    registration.publish(_URL)
     leases = [await _lease(entry) for _ in range(2)]
-    assert [lease.endpoint for lease in leases] == [_ENDPOINT, _ENDPOINT]
+    assert [lease.url for lease in leases] == [_URL, _URL]
     for lease in leases:
         lease.close()
 
@@ -84,14 +84,14 @@ async def test_a_client_waits_for_a_starting_server(entry: ServerEntry, registra
     waiting = asyncio.create_task(_lease(entry))
     await asyncio.sleep(0.3)
     assert not waiting.done()
-    registration.publish(_ENDPOINT)
+    registration.publish(_URL)
     (await waiting).close()
 
 
 async def test_a_server_is_withdrawn_after_its_last_client_closes(
     entry: ServerEntry, registration: Registration
 ) -> None:
-    registration.publish(_ENDPOINT)
+    registration.publish(_URL)
     lease = await _lease(entry)
     idle = asyncio.create_task(registration.withdraw_when_idle(0.1))
     await asyncio.sleep(0.5)
@@ -114,10 +114,9 @@ async def test_a_failed_start_says_why(entry: ServerEntry, script: str, message:
         await _lease(entry, "sh", "-c", script)
 
 
-@pytest.mark.parametrize("text", ["", '{"http_port": 1, "grpc', "[1, 2, 3]", '{"http_port": 1}', "\udcff"])
 @pytest.mark.usefixtures("registration")
-async def test_an_incomplete_address_file_is_ignored(entry: ServerEntry, text: str) -> None:
-    (entry.folder / "server.json").write_text(text, errors="surrogateescape")
+async def test_an_empty_address_file_is_ignored(entry: ServerEntry) -> None:
+    (entry.folder / "server.url").touch()
     assert entry.find() is None
 
 
@@ -125,8 +124,8 @@ async def test_an_address_file_that_cannot_be_written_is_a_launch_error(registra
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))  # makes writes fail, as on a full disk
     try:
-        with pytest.raises(LaunchError, match=r"cannot write .*server\.json, where clients .*: File too large"):
-            registration.publish(_ENDPOINT)
+        with pytest.raises(LaunchError, match=r"cannot write .*server\.url, where clients .*: File too large"):
+            registration.publish(_URL)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
@@ -140,13 +139,12 @@ async def test_a_missing_program_is_a_launch_error(entry: ServerEntry) -> None:
 _SERVER = """
 import asyncio, sys
 from pathlib import Path
-from inference.serving.endpoint import Endpoint
 from inference.serving.shared_server import ServerEntry
 
 async def main():
     entry = ServerEntry(Path(sys.argv[1]))
     registration = await entry.register()
-    registration.publish(Endpoint(1, 2, 3))
+    registration.publish("unix:/grpc")
     while not (entry.folder / "end").exists():
         await asyncio.sleep(0.05)
     registration.close()
@@ -186,7 +184,7 @@ def test_a_server_outlives_the_process_that_started_it(entry: ServerEntry, numbe
             starter.send_signal(number)
         starter.communicate()
         time.sleep(0.5)  # a server that was killed would need a moment to end
-        assert entry.find() == _ENDPOINT
+        assert entry.find() == "unix:/grpc"
     finally:
         (entry.folder / "end").touch()
         wait_until(lambda: not entry.is_served())

@@ -1,0 +1,95 @@
+"""The ports of a server that a person starts. What arrives there is passed on to the sockets of tritonserver.
+
+tritonserver has no ports itself. So nobody can take one while it is started again, and what would end it does not reach
+it: any user of the machine, and any web page in a browser, can send requests to a port on loopback.
+"""
+
+import asyncio
+import contextlib
+import io
+import re
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from pathlib import Path
+from socket import socket
+from typing import Any  # a pair of streams is passed as two arguments
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, web
+
+from inference.serving.launcher import ServerOptions
+from inference.serving.loopback import find_stranger, listen, pass_on
+from inference.serving.private_files import make_private_folder, open_folder
+from inference.serving.triton_installation import SOCKETS
+
+_MAX_BODY_BYTES = 64 * 2**20  # a text of 8 MiB, with each character as \uXXXX
+_MAX_BRACKETS = 1000  # tritonserver 2.51 ends at a body that is nested too deep; a request has one, and one for `stop`
+_JSON_STRING = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
+_JSON = "application/json"
+
+
+@contextlib.asynccontextmanager
+async def open_ports(ports: Sequence[int], options: ServerOptions) -> AsyncIterator[list[int]]:
+    """Listens on the ports inside the block, and yields them; for 0, a free one. They are for HTTP, gRPC and metrics.
+
+    Raises LaunchError.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        make_private_folder(options.state_dir)
+        folder = stack.enter_context(open_folder(options.state_dir))
+        listeners = [stack.enter_context(listen(port)) for port in ports]
+        paths = [folder / options.find_socket(name).name for name in SOCKETS]
+        http, grpc, metrics = zip(listeners, paths, strict=True)
+        for pair in (http, metrics):
+            await stack.enter_async_context(_serve_http(*pair))
+        server = await asyncio.start_server(partial(_pass_on, grpc[1]), sock=grpc[0])
+        stack.callback(server.close)
+        yield [each.getsockname()[1] for each in listeners]
+
+
+async def _pass_on(path: Path, *client: Any) -> None:
+    with contextlib.suppress(OSError):  # tritonserver is being started again
+        await pass_on(client, partial(asyncio.open_unix_connection, path))
+
+
+@contextlib.asynccontextmanager
+async def _serve_http(listener: socket, path: Path) -> AsyncIterator[None]:
+    async with ClientSession("http://localhost", connector=UnixConnector(str(path)), timeout=ClientTimeout()) as triton:
+        app = web.Application(client_max_size=_MAX_BODY_BYTES)
+        app.router.add_route("*", "/{path:.*}", partial(_answer, triton, listener.getsockname()[1]))
+        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0)
+        await runner.setup()
+        try:
+            await web.SockSite(runner, listener).start()
+            yield
+        finally:
+            await runner.cleanup()
+
+
+async def _answer(triton: ClientSession, port: int, request: web.Request) -> web.StreamResponse:
+    if stranger := find_stranger(request.headers, port):
+        return _refuse(403, stranger)
+    body = await request.read()
+    if request.method == "POST" and request.content_type != _JSON:
+        return _refuse(415, f"Send JSON, with the header Content-Type: {_JSON}.")
+    if sum(map(_JSON_STRING.sub(b"", body).count, (b"[", b"{"))) > _MAX_BRACKETS:
+        return _refuse(400, f"The JSON text has more than {_MAX_BRACKETS} opening brackets.")
+    return await _forward(triton, request, body)
+
+
+async def _forward(triton: ClientSession, request: web.Request, body: bytes) -> web.StreamResponse:
+    """Passes on the method, the path and the body, but no headers: Triton 2.51 ends at some forms, for example."""
+    headers = {"Content-Type": _JSON, "Accept-Encoding": "identity"}
+    try:
+        answer = await triton.request(request.method, request.rel_url, data=io.BytesIO(body), headers=headers)
+    except ClientError:
+        return _refuse(503, "tritonserver does not answer; it may be starting.")
+    async with answer:
+        response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
+        await response.prepare(request)
+        async for part in answer.content.iter_any():
+            await response.write(part)
+        return response
+
+
+def _refuse(status: int, reason: str) -> web.Response:
+    return web.json_response({"error": reason}, status=status)
