@@ -335,3 +335,16 @@ def test_an_excluded_file_is_not_explained(languages: list[str], open_editor: Op
     editor.run("midtoken: Explain Healing at the Cursor")
     editor.wait_for(lambda: rule in " ".join([*editor.notifications, editor.terminal.replace("·", " ")]), True)
     assert (rule in str(editor.terminal)) is not is_served
+
+
+def test_an_untitled_document_that_the_language_server_does_not_know_is_not_explained(
+    open_editor: OpenVsCode, workspace: Path
+) -> None:
+    _link_real_command(workspace)
+    editor = open_editor("", server="127.0.0.1:9", exclude=["file.py"], status="setting exclude: `file.py`")
+    editor.run("File: New Untitled Text File")
+    editor.wait_for(lambda: "does not contain plaintext" in (editor.status or ""), True)
+    editor.type("PASSWORD=abc")
+    editor.run("midtoken: Explain Healing at the Cursor")
+    editor.wait_for(lambda: "midtoken: midtoken.languages does not contain plaintext." in editor.notifications, True)
+    assert editor.terminal == ""

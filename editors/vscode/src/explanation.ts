@@ -10,10 +10,7 @@ import { formatCursor } from "./cursor.ts";
 
 const DEFAULT_COLUMNS = 100;
 
-/**
- * Opens a terminal with the explanation. The text of the editor counts, saved or not, and the rules for its file: an
- * untitled one is judged as one of the workspace folder.
- */
+/** Opens a terminal with the explanation. The text of the editor counts, saved or not, and the rules for its file. */
 export function showExplanation(editor: TextEditor, command: Command, moreArguments: readonly string[]): void {
   const { document, selection } = editor;
   const { line, character } = selection.active;

@@ -159,9 +159,11 @@ class Extension {
     if (editor === undefined) {
       return;
     }
-    const exclusion = this.#server.findExclusion(editor.document.uri.toString());
-    if (exclusion !== undefined) {
-      void window.showWarningMessage(`midtoken: ${exclusion}.`);
+    const { document } = editor;
+    const unknown = document.isUntitled ? this.#findOffReason(document) : undefined; // only the server has its rules
+    const refusal = this.#server.findExclusion(document.uri.toString()) ?? unknown;
+    if (refusal !== undefined) {
+      void window.showWarningMessage(`midtoken: ${refusal}.`);
       return;
     }
     try {
