@@ -1,26 +1,29 @@
 """One generation of the model, and what its text answers: later requests in the same text, without asking again."""
 
 import asyncio
-import dataclasses
 import enum
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
 from lsp_server.brackets import CLOSERS
 from lsp_server.no_suggestion import NoSuggestion
 from lsp_server.privacy.guard import Cleared
+from lsp_server.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A request of the editor: the text around its cursor as it is, and what is sent for it.
+    """A request of the editor: the text around its cursor as it is, and the settings.
 
     The text that is sent may differ: text of other files may stand in it, and secrets are replaced.
     """
 
     prefix: str
     suffix: str
-    request: Cleared[CompletionRequest]
+    settings: Settings
+    # Returns what to send, or why nothing is sent: also if a newer request or an edit came meanwhile.
+    build_request: Callable[[], Awaitable[Cleared[CompletionRequest] | NoSuggestion]]
 
 
 _CUTS = (FinishReason.DEADLINE, FinishReason.CANCELLED, FinishReason.SUPERSEDED)
@@ -58,7 +61,7 @@ class Generation:
 
         While more text is to come, the answer consists of whole lines.
         """
-        if self._is_dead or not self._has_settings_of(question):
+        if self._is_dead or question.settings != self.question.settings:
             return NoAnswer.MISMATCH
         prefix, suffix = self.question.prefix, self.question.suffix
         if not question.prefix.startswith(prefix) or not _differ_by_closers(question.suffix, suffix):
@@ -85,10 +88,6 @@ class Generation:
     def _is_dead(self) -> bool:
         """True if the task ended before the text was complete. The session's callback runs a moment later."""
         return not self.is_finished and self.task is not None and self.task.done()
-
-    def _has_settings_of(self, question: Question) -> bool:
-        own = self.question.request.value
-        return dataclasses.replace(question.request.value, prefix=own.prefix, suffix=own.suffix) == own
 
 
 def _differ_by_closers(suffix: str, other: str) -> bool:

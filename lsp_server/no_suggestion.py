@@ -20,6 +20,8 @@ class Reason(StrEnum):
     TOO_LARGE = "too_large"
     OTHER_LANGUAGE = "other_language"  # the model does not know it
     OUT_OF_STEP = "out_of_step"  # the editor sent an edit that could not be applied
+    # It is not known yet whether the document gets some.
+    UNKNOWN_RULES = "unknown_rules"
     # The completion server did not answer.
     STARTING = "starting"
     UNREACHABLE = "unreachable"

@@ -1,8 +1,10 @@
 """The state that the LSP features use: the documents, a session for each, the settings and the one backend."""
 
 import asyncio
+import contextlib
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -27,7 +29,6 @@ from lsp_server.no_suggestion import (
     is_paste,
     to_no_suggestion,
 )
-from lsp_server.positions import replace_surrogates
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Cleared, Guard
 from lsp_server.privacy.redaction import cut_excerpt
@@ -76,8 +77,10 @@ class MidtokenServer(LanguageServer):
         self._starter = BackendStarter(connect, self._status)
         self._sessions: dict[str, Session] = {}
         self._closing = asyncio.Lock()
-        self._checking: set[asyncio.Task[None]] = set()
+        self._checking: dict[Document, asyncio.Task[None]] = {}
         self._settings_sources = SettingsSources()
+        self._are_settings_known = False
+        self._refusal: str | None = None  # why nothing may be sent, by the settings
         self._tenant = uuid.uuid4().hex  # the server shares nothing that it remembers with other editors
 
     def initialize(self, params: types.InitializeParams) -> None:
@@ -93,16 +96,17 @@ class MidtokenServer(LanguageServer):
         self._read_settings()
 
     async def pull_settings(self) -> None:
-        """Requests the settings from the editor, if it supports that. On an error they stay unchanged."""
+        """Requests the settings from the editor, if it supports that. On an error they stay unchanged.
+
+        Until the first answer, nothing is sent.
+        """
         workspace = self.client_capabilities.workspace
-        if workspace is None or not workspace.configuration:
-            return
-        params = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
-        try:
-            answer: Any = await self.workspace_configuration_async(params)  # any JSON: see MidtokenProtocol
-        except JsonRpcException:
-            return
-        self._settings_sources.pulled = answer[0] if isinstance(answer, list) and answer else None
+        if workspace is not None and workspace.configuration:
+            params = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
+            with contextlib.suppress(JsonRpcException):
+                answer: Any = await self.workspace_configuration_async(params)  # any JSON: see MidtokenProtocol
+                self._settings_sources.pulled = answer[0] if isinstance(answer, list) and answer else None
+        self._are_settings_known = True
         self._read_settings()
 
     def open(self, item: types.TextDocumentItem) -> None:
@@ -110,7 +114,7 @@ class MidtokenServer(LanguageServer):
         self.close(item.uri)
         document = self.documents.open(item)
         self._sessions[item.uri] = Session(self._starter, self._status)
-        self._check_soon([document])
+        self._check_soon(document)
 
     def change(self, params: types.DidChangeTextDocumentParams) -> None:
         """Applies the edits of one notification. The user is told of edits that cannot be applied."""
@@ -172,6 +176,8 @@ class MidtokenServer(LanguageServer):
         async with self._closing:
             for uri in list(self._sessions):
                 self.close(uri)
+            for checking in self._checking.values():
+                checking.cancel()
             self._guard.close()
             await self._starter.close()
 
@@ -195,8 +201,7 @@ class MidtokenServer(LanguageServer):
     async def _suggest(
         self, document: Document, position: types.Position, is_invoked: bool
     ) -> Suggestion | NoSuggestion:
-        near = self.documents.get_all()[:_MAX_OTHERS]
-        found = await self._find_reason_now(document, near)
+        found = await self._find_reason_now(document)
         if found is not None:
             return found
         place = document.find_place(position)
@@ -205,12 +210,9 @@ class MidtokenServer(LanguageServer):
             found = find_disturbance(document, place, context)
             if found is not None:
                 return found
-        try:
-            sent = self._guard.clear_excerpt(document.uri, cut_excerpt(document, place.position, context))
-        except NotSentError as error:
-            return to_no_suggestion(error)
-        question = Question(context.prefix, context.suffix, self._build_request(document, near, sent))
         session = self._sessions[document.uri]
+        build_request = partial(self._build_request, session, document, place, context)
+        question = Question(context.prefix, context.suffix, self.settings, build_request)
         answer = await session.complete(question)
         if isinstance(answer, NoSuggestion):
             return answer
@@ -230,55 +232,79 @@ class MidtokenServer(LanguageServer):
         distinct = dict.fromkeys(each for each in fitted if each is not None)
         return tuple(distinct)[:_MAX_ITEMS]
 
-    def _check_soon(self, documents: list[Document]) -> None:
-        """Begins to look at the rules for documents. When they are known, the user is told what has changed."""
-        task = asyncio.create_task(self._check_now(documents))
-        self._checking.add(task)
-        task.add_done_callback(self._checking.discard)
+    def _check_soon(self, document: Document) -> None:
+        """Begins to look at the rules for a document. When they are known, the user is told what has changed."""
+        if document not in self._checking:
+            task = self._checking[document] = asyncio.create_task(self._check_now(document))
+            task.add_done_callback(lambda _: self._checking.pop(document))
 
-    async def _check_now(self, documents: list[Document]) -> None:
+    async def _check_now(self, document: Document) -> None:
         self._configure_guard()
-        await self._guard.ask(document.uri for document in documents)
-        open_documents = self.documents.get_all()
-        if any(self._check(document) is None for document in documents if document in open_documents):
+        await self._guard.wait_until_known(_list_languages([document]))
+        if document in self.documents.get_all() and self._check(document) is None:
             self._guard.prepare()
             self._starter.start()
 
-    async def _find_reason_now(self, document: Document, others: list[Document]) -> NoSuggestion | None:
-        """Returns why a document has no suggestions, by the rules of the last second, which it reads for others too."""
+    async def _find_reason_now(self, document: Document) -> NoSuggestion | None:
+        """Returns why a document has no suggestions, by the rules of the last second."""
         session = self._sessions[document.uri]
         session.supersede()
         number = session.num_requests
         self._configure_guard()
-        await self._guard.ask(each.uri for each in [document, *others])
-        return self._check(document) if number == session.num_requests else SUPERSEDED
+        await self._guard.ask(_list_languages([document]))
+        if number != session.num_requests:
+            return SUPERSEDED
+        found = self._check(document)
+        if found is not None and found.reason is Reason.UNKNOWN_RULES:
+            self._status.checked(document.uri, found)
+            self._check_soon(document)
+        return found
 
     def _check(self, document: Document) -> NoSuggestion | None:
         """Returns why a document has no suggestions, None if it has, and tells the user if that has changed."""
         found = self._find_reason(document)
-        if self._guard.is_known(document.uri) or (found is not None and found.reason is not Reason.EXCLUDED):
+        if found is None or found.reason is not Reason.UNKNOWN_RULES:
             self._status.checked(document.uri, found)
         return found
 
     def _find_reason(self, document: Document) -> NoSuggestion | None:
         exclusion = self._guard.find_exclusion(document.uri)
-        return find_document_reason(document, self.settings, self._languages, exclusion)
+        found = find_document_reason(document, self.settings, self._languages, exclusion)
+        if found is not None and found.reason is Reason.EXCLUDED and not self._guard.is_known(document.uri):
+            return NoSuggestion(Reason.UNKNOWN_RULES, found.message)
+        return found
 
     def _configure_guard(self) -> None:
         """To be called before each question, since the folders of the workspace may change at any time."""
-        self._guard.configure(self.settings.exclude, list(self.workspace.folders), self.settings.redact_secrets)
+        if self._are_settings_known:
+            self._guard.configure(self.settings, list(self.workspace.folders), self._refusal)
 
     def _read_settings(self) -> None:
         read = self._settings_sources.read()
-        self.settings = read.settings
+        self.settings, self._refusal = read.settings, read.refusal
         self._related.max_bytes = self.settings.max_related_bytes
         self._status.configured(read.problems)
         self._configure_guard()
-        self._check_soon(self.documents.get_all())
+        for document in self.documents.get_all():
+            self._check_soon(document)
 
-    def _build_request(
-        self, document: Document, others: list[Document], sent: Cleared[Context]
-    ) -> Cleared[CompletionRequest]:
+    async def _build_request(
+        self, session: Session, document: Document, place: Place, context: Context
+    ) -> Cleared[CompletionRequest] | NoSuggestion:
+        """Returns what to send for a place, by the rules of this moment, or why nothing may be sent."""
+        number = session.num_requests
+        others = [each for each in self.documents.get_all() if each.language_id == document.language_id][:_MAX_OTHERS]
+        await self._guard.load()
+        await self._guard.ask_about_others(_list_languages(others))
+        if number != session.num_requests:
+            return SUPERSEDED
+        found = self._check(document)
+        if found is not None:
+            return found
+        try:
+            sent = self._guard.clear_excerpt(document.uri, cut_excerpt(document, place.position, context))
+        except NotSentError as error:
+            return to_no_suggestion(error)
         others = [each for each in others if self._find_reason(each) is None]
         return sent.map(
             lambda context: CompletionRequest(
@@ -290,9 +316,13 @@ class MidtokenServer(LanguageServer):
                 deadline_ms=self.settings.deadline_ms,
                 chunks=Chunks.LINES,
                 tenant=self._tenant,
-                document=uuid.uuid5(uuid.NAMESPACE_URL, replace_surrogates(document.uri)).hex,  # no path is sent
+                document=session.document_id,
             )
         )
+
+
+def _list_languages(documents: list[Document]) -> dict[str, str]:
+    return {document.uri: document.language_id for document in documents}
 
 
 def _find_version() -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import uuid
 from collections import deque
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ class Session:
         self._waiting: _Waiting | None = None
         self._drawing: asyncio.Task[list[str]] | None = None
         self.num_requests = 0  # so far; an edit counts, too
+        self.document_id = uuid.uuid4().hex  # names it to the server, where its path could be guessed from a hash
 
     async def complete(self, question: Question) -> str | NoSuggestion:
         """Returns the text to suggest, which may be empty, or why there is none.
@@ -66,7 +68,10 @@ class Session:
                     break
                 if backend is None:
                     return self._starter.reason
-                self._start(question, backend)
+                request = await question.build_request()
+                if isinstance(request, NoSuggestion):
+                    return request
+                self._start(question, request, backend)
             answer = await self._wait(question)
             if number == self.num_requests and not isinstance(answer, NoAnswer):
                 return answer
@@ -75,12 +80,12 @@ class Session:
     async def draw_alternatives(self, question: Question) -> list[str] | NoSuggestion:
         """Returns more texts for a question that has an answer, in no order; none if the server is busy."""
         number = self.num_requests
-        backend = await self._starter.get()
+        backend, request = await self._starter.get(), await question.build_request()
         if number != self.num_requests:
             return SUPERSEDED
-        if backend is None:
+        if backend is None or isinstance(request, NoSuggestion):
             return []
-        drawing = self._drawing = asyncio.create_task(draw_alternatives(backend, question.request))
+        drawing = self._drawing = asyncio.create_task(draw_alternatives(backend, request))
         try:
             await asyncio.wait({drawing})
         finally:
@@ -121,15 +126,17 @@ class Session:
                 self._stop()
             raise
 
-    def _start(self, question: Question, backend: CompletionBackend) -> None:
+    def _start(self, question: Question, request: Cleared[CompletionRequest], backend: CompletionBackend) -> None:
         generation = self._generation = Generation(question)
-        generation.task = asyncio.create_task(self._generate(generation, backend))
+        generation.task = asyncio.create_task(self._generate(generation, request, backend))
         # A callback, not a `finally`: a task that is cancelled before its first step runs none of its code.
         generation.task.add_done_callback(lambda _: self._discard_unfinished(generation))
 
-    async def _generate(self, generation: Generation, backend: CompletionBackend) -> None:
+    async def _generate(
+        self, generation: Generation, request: Cleared[CompletionRequest], backend: CompletionBackend
+    ) -> None:
         try:
-            async with aclosing(backend.stream(generation.question.request)) as chunks:
+            async with aclosing(backend.stream(request)) as chunks:
                 async for chunk in chunks:
                     generation.add(chunk)
                     self._try_to_answer()

@@ -1,6 +1,7 @@
 """The user's settings, read from initializationOptions and the editor's configuration."""
 
 import dataclasses
+import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,15 +35,17 @@ class ReadSettings:
 
     settings: Settings
     problems: tuple[str, ...]
+    refusal: str | None = None  # why nothing may be sent: what was rejected may have limited that
 
 
 @dataclass(slots=True)
 class SettingsSources:
     """The latest values of each source of settings: any JSON that the editor sent, hence Any.
 
-    A source overrides those above it. The settings are computed from all sources each time, so a setting that the
+    A source overrides those above it, but what protects adds up: each pattern of `exclude` counts, and `redactSecrets`
+    is false only where no source says true. The settings are computed from all sources each time, so a setting that the
     editor's configuration no longer has returns to its default. initializationOptions are sent only once. They are what
-    the configuration was then, so they no longer count for a setting that the configuration has had since.
+    the configuration was then, so they no longer override a setting that the configuration has had since.
     """
 
     initialization_options: Any = None  # our settings, or an object with them under "midtoken"
@@ -58,39 +61,53 @@ class SettingsSources:
             if isinstance(values, Mapping):
                 self._configured |= values.keys()
         if isinstance(options, Mapping):
-            options = {name: value for name, value in options.items() if name not in self._configured}
-        settings, problems = Settings(), []
-        for values in (options, pushed, pulled):
-            read = read_settings(values, settings)
-            settings = read.settings
-            problems += [problem for problem in read.problems if problem not in problems]
-        return ReadSettings(settings, tuple(problems))
+            options = {name: value for name, value in options.items() if name not in self._configured - _ADDED_UP}
+        sources = (options, pushed, pulled)
+        settings, problems, refusals = Settings(), dict[str, None](), list[str]()
+        for values in sources:
+            read = read_settings(values, dataclasses.replace(settings, exclude=()))
+            settings = dataclasses.replace(read.settings, exclude=settings.exclude + read.settings.exclude)
+            problems |= dict.fromkeys(read.problems)
+            refusals += [read.refusal] if read.refusal is not None else []
+        redacts = [values.get("redactSecrets") for values in sources if isinstance(values, Mapping)]
+        settings = dataclasses.replace(settings, redact_secrets=True in redacts or False not in redacts)
+        return ReadSettings(settings, tuple(problems), next(iter(refusals), None))
 
 
 def read_settings(values: Any, base: Settings) -> ReadSettings:
     """Returns `base` changed by `values`, an object of settings or null. Never raises.
 
-    A setting whose value is null or rejected keeps its value in `base`. Names that are those of other servers are
-    ignored, since some editors send all they have. `values` is any JSON that the editor sent, hence Any.
+    A setting whose value is null or rejected keeps its value in `base`. If it limits what is sent, or its name is like
+    that of one that does, nothing may be sent. Names that are those of other servers are ignored, since some editors
+    send all they have. `values` is any JSON that the editor sent, hence Any.
     """
     if values is None or values == []:  # Lua's empty table arrives as an empty list
         return ReadSettings(base, ())
     if not isinstance(values, Mapping):
-        return ReadSettings(base, (f"settings must be an object of names and values, not {_show(values)}",))
-    fields, problems = {}, []
+        problem = f"settings must be an object of names and values, not {_show(values)}"
+        return ReadSettings(base, (problem,), problem)
+    fields, problems, refusals = {}, list[str](), list[str]()
     for name, value in values.items():
         setting = _SETTINGS.get(name)
         if value is None or (setting is None and _is_foreign(name, value)):
             continue
         if setting is None:
             problems.append(f"unknown setting {_show(name)}; known are {', '.join(_SETTINGS)}")
+            refusals += [f"unknown setting {_show(name)}, which may mean {meant}" for meant in _find_meant(name)]
             continue
         try:
             fields[setting.field] = setting.read(value)
         except ValueError as error:
-            kept = getattr(base, setting.field)
-            problems.append(f"setting {name} must be {error}, not {_show(value)}; it stays {_show(kept)}")
-    return ReadSettings(dataclasses.replace(base, **fields), tuple(problems))
+            problem = f"setting {name} must be {error}, not {_show(value)}"
+            refusals += [problem] if name in _LIMITS else []
+            kept = "nothing is sent" if name in _LIMITS else f"it stays {_show(getattr(base, setting.field))}"
+            problems.append(f"{problem}; {kept}")
+    return ReadSettings(dataclasses.replace(base, **fields), tuple(problems), next(iter(refusals), None))
+
+
+def _find_meant(name: str) -> list[str]:
+    """Returns the setting that limits what is sent, if one has a name like this."""
+    return difflib.get_close_matches(name.replace("_", "").lower(), _LIMITS, 1, 0.7)
 
 
 def _is_foreign(name: str, value: Any) -> bool:
@@ -160,3 +177,5 @@ _SETTINGS: Mapping[str, _Setting] = {
     "redactSecrets": _Setting("redact_secrets", _read_bool),
     "languages": _Setting("languages", _read_texts),
 }
+_LIMITS = {"enabled", "maxPrefixBytes", "maxSuffixBytes", "maxRelatedBytes", "exclude", "redactSecrets", "languages"}
+_ADDED_UP = {"exclude", "redactSecrets"}

@@ -150,7 +150,8 @@ class Status:
         self._off[uri] = found
         name = unquote(uri.rpartition("/")[2]) if "/" in uri else "a document"  # what is no URI may be anything
         self._window.log(f"{found.reason}: {name} gets no suggestions: {found.message}")
-        self._window.report(StatusReport(uri, State.OFF, found.reason, found.message))
+        state = State.STARTING if found.reason is Reason.UNKNOWN_RULES else State.OFF
+        self._window.report(StatusReport(uri, state, found.reason, found.message))
         if found.reason in (Reason.TOO_LARGE, Reason.OTHER_LANGUAGE) and found.message not in self._shown_infos:
             self._shown_infos.add(found.message)
             self._window.show_info(f"midtoken: {found.message}")

@@ -28,6 +28,7 @@ def serve_stdio(connect: BackendFactory, languages: tuple[str, ...] | None = Non
 
 
 async def _serve(server: MidtokenServer) -> NoReturn:
+    sys.setswitchinterval(0.001)  # a thread that parses rules must not hold up a key for 5 ms at each of its steps
     gc.freeze()  # what the imports have made stays; to look at it again and again would delay keys by 10 ms
     server.protocol.set_writer(StdoutWriter(sys.stdout.buffer))
     reader = open_descriptor(sys.stdin.fileno())

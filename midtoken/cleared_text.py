@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from lsp_server.errors import ExcludedError, InSecretError
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Cleared, Guard
 from lsp_server.privacy.redaction import PLACEHOLDER, Excerpt
+from lsp_server.settings import Settings
 from midtoken.errors import UsageError
 from midtoken.input_text import read_cursor, read_file
 
@@ -45,8 +47,9 @@ class ClearedText:
     def __init__(self, options: argparse.Namespace) -> None:
         """`options`: the parsed arguments of `add_rule_arguments`."""
         self._sends_excluded = options.send_excluded
-        self._guard = Guard(Policy(os.environ), wait_s=_WAIT_S)
-        self._guard.configure(options.exclude, [Path.cwd().as_uri()], redacts_secrets=not options.send_secrets)
+        self._guard = Guard(Policy(os.environ))
+        settings = Settings(exclude=tuple(options.exclude), redact_secrets=not options.send_secrets)
+        self._guard.configure(settings, [Path.cwd().as_uri()])
 
     def read_file(self, name: str | None) -> Cleared[bytes]:
         """Returns the content of the file; of standard input if the name is `-`; nothing if there is no name."""
@@ -74,7 +77,8 @@ class ClearedText:
     ) -> Cleared[_Content]:
         uri = None if path is None or self._sends_excluded else path.absolute().as_uri()
         try:
-            asyncio.run(self._guard.ask([] if uri is None else [uri]))
+            with contextlib.suppress(TimeoutError):
+                asyncio.run(asyncio.wait_for(self._guard.wait_until_known({} if uri is None else {uri: ""}), _WAIT_S))
             cleared = clear(uri)
         except ExcludedError as error:
             raise UsageError(f"{path}: {error}; --send-excluded sends it all the same") from None

@@ -47,10 +47,18 @@ class LspClient:
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
-    async def start(cls, command: Sequence[str], settings: Mapping[str, Any] | None = None) -> Self:
+    async def start(
+        cls,
+        command: Sequence[str],
+        settings: Mapping[str, Any] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Self:
         """Starts the language server, and waits until it has answered `initialize`."""
         pipe = asyncio.subprocess.PIPE
-        client = cls(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, limit=_LINE_BYTES))
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=pipe, stdout=pipe, limit=_LINE_BYTES, env=environment
+        )
+        client = cls(process)
         await client._ask("initialize", {**_INITIALIZE, "initializationOptions": settings})
         client.write(build_message("initialized", {}))
         return client

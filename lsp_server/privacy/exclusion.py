@@ -2,13 +2,15 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
-from lsp_server.privacy.credentials import build_credential_rules
+from lsp_server.privacy.credentials import find_credential_rule
 from lsp_server.privacy.git_rules import GitRules
-from lsp_server.privacy.paths import LinkLoopError, iter_spellings, read_uri
+from lsp_server.privacy.paths import Disk, LinkLoopError, iter_spellings, read_uri
 from lsp_server.privacy.patterns import (
+    Patterns,
     Rule,
     RuleFiles,
     RuleList,
@@ -16,7 +18,6 @@ from lsp_server.privacy.patterns import (
     find_rule,
     is_refused,
     list_folders,
-    parse_patterns,
     show_pattern,
     to_latin1,
 )
@@ -39,25 +40,26 @@ class Policy:
     def __init__(self, environment: Mapping[str, str], now_s: Callable[[], float] = time.monotonic) -> None:
         """`environment`: that of the process, for Git."""
         self._files = RuleFiles()
-        self._git = GitRules(self._files, environment, now_s)
-        self._names = _NameRules((), ())
+        self._git = GitRules(environment, now_s)
+        self._read_names = lru_cache(2)(_NameRules)
 
-    def configure(self, patterns: Sequence[str], folder_uris: Sequence[str] = ()) -> None:
-        """Sets the setting `exclude` and the workspace's folders.
-
-        A pattern is compared with the whole path and, in a workspace folder, with the path from that folder on. While
-        one of them can match nothing, all documents are excluded.
-        """
-        self._names = _NameRules(patterns, [path for uri in folder_uris for path in read_uri(uri).paths[:1]])
-
-    def find_exclusion(self, uri: str) -> str | None:
+    def find_exclusion(self, uri: str, exclude: Sequence[str] = (), folder_uris: Sequence[str] = ()) -> str | None:
         """Returns why a document is excluded, in one phrase that names the rule; None if it is not."""
-        return self.find_exclusions([uri])[uri]
+        return self.find_exclusions({uri: ""}, exclude, folder_uris)[uri]
 
-    def find_exclusions(self, uris: Iterable[str]) -> dict[str, str | None]:
-        """Returns for each document why it is excluded, or None. Git is asked about all of them at once."""
-        by_uri = {uri: self._find_reason_or_paths(uri) for uri in uris}
-        ignored = self._git.find_reasons(path for each in by_uri.values() if not isinstance(each, str) for path in each)
+    def find_exclusions(
+        self, languages: Mapping[str, str], exclude: Sequence[str] = (), folder_uris: Sequence[str] = ()
+    ) -> dict[str, str | None]:
+        """Returns for each document why it is excluded, or None. Git is asked about all of them at once.
+
+        `languages`: those of the documents, by URI. `exclude`: the patterns of that setting. A pattern is compared with
+        the whole path and, in a workspace folder, with the path from that folder on. While one of them can match
+        nothing, all documents are excluded. May be called in several threads.
+        """
+        look = _Look(self._read_names(tuple(exclude), tuple(folder_uris)), Disk(self._files), self._git)
+        by_uri = {uri: look.find_reason_or_paths(uri, language) for uri, language in languages.items()}
+        paths = [path for each in by_uri.values() if not isinstance(each, str) for path in each]
+        ignored = self._git.find_reasons(paths, look.disk)
         return {
             uri: found if isinstance(found, str) else next((ignored[path] for path in found if path in ignored), None)
             for uri, found in by_uri.items()
@@ -67,21 +69,31 @@ class Policy:
         """Ends what runs. May be called in another thread."""
         self._git.close()
 
-    def _find_reason_or_paths(self, uri: str) -> str | list[str]:
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One look at the rules: the settings, and what is on the disk now."""
+
+    names: "_NameRules"
+    disk: Disk
+    git: GitRules
+
+    def find_reason_or_paths(self, uri: str, language_id: str) -> str | list[str]:
         """Returns why a document is excluded, or the paths that Git must be asked about."""
-        place, names = read_uri(uri), self._names
-        if names.refused is not None:
-            shown = show_pattern(names.refused)
+        place = read_uri(uri)
+        paths = place.paths if place.is_file else self._list_possible_paths(place.paths, language_id)
+        if self.names.refused is not None:
+            shown = show_pattern(self.names.refused)
             return f"setting exclude: {shown} is a pattern that can match nothing, so please correct it"
-        if any("\0" in path for path in place.paths):
+        if any("\0" in path for path in paths):
             return "its path has a NUL byte, and no file has such a path"
-        reason = next(filter(None, map(names.find_reason, place.paths)), None)
+        reason = next(filter(None, map(self.names.find_reason, paths)), None)
         if reason is not None:
             return reason
         if place.elsewhere is not None:
             return f"it is on {place.elsewhere}, where its ignore files cannot be read"
         try:
-            spellings = [each for path in place.paths if path.startswith("/") for each in iter_spellings(path)]
+            spellings = [each for path in paths if path.startswith("/") for each in iter_spellings(path, self.disk)]
             return next(filter(None, map(self._find_own_reason, spellings)), spellings)
         except UnreadableRulesError as error:
             return str(error)
@@ -90,31 +102,51 @@ class Policy:
         except OSError as error:
             return f"its path cannot be followed: {error.strerror}"
 
-    def _find_own_reason(self, path: str) -> str | None:
-        rule = find_rule(path, "/", self._find_own_lists)
-        return self._names.find_reason(path) if rule is None else str(rule)
+    def _list_possible_paths(self, names: Sequence[str], language_id: str) -> list[str]:
+        """Returns where a document without a file may be stored: at the top of the workspace, under its language."""
+        endings = ("", f".{language_id}", f".{_ENDINGS.get(language_id, language_id)}")
+        spelled = [name + ending for name in names or ["untitled"] for ending in endings]
+        return [*spelled, *(os.path.join(folder, name) for folder in self.names.folders for name in spelled)]
 
-    def _find_own_lists(self, folder: str) -> list[RuleList]:
-        return [self._files.read(os.path.join(each, IGNORE_FILE), each) for each in list_folders(folder, "/")]
+    def _find_own_reason(self, path: str) -> str | None:
+        reason = self._find_own_rule(path, ignores_case=False)
+        if reason is not None:
+            return reason
+        reason = self._find_own_rule(path, ignores_case=True)
+        is_same = reason is not None and (self.disk.ignores_case(path) or self.git.ignores_case(path, self.disk))
+        return reason if is_same else None
+
+    def _find_own_rule(self, path: str, ignores_case: bool) -> str | None:
+        def find_lists(folder: str) -> list[RuleList]:
+            folders = list_folders(folder, "/")
+            return [self.disk.read_rules(os.path.join(each, IGNORE_FILE), each, ignores_case) for each in folders]
+
+        rule = find_rule(path, "/", find_lists)
+        return str(rule) if rule is not None else self.names.find_reason(path, ignores_case)
 
 
 class _NameRules:
     """The rules that need no look at files: names of credential files, and the setting `exclude`."""
 
-    def __init__(self, patterns: Sequence[str], folders: Sequence[str]) -> None:
+    def __init__(self, patterns: Sequence[str], folder_uris: Sequence[str]) -> None:
+        self.folders = [os.path.normpath(path) for uri in folder_uris for path in read_uri(uri).paths[:1]]
         self.refused = next(filter(is_refused, patterns), None)  # the first pattern that is none
         self.find_reason = lru_cache(_MAX_NAMES)(self._find_reason)
-        parsed = () if self.refused is not None else parse_patterns(map(to_latin1, patterns))
-        roots = dict.fromkeys(["/", *(os.path.normpath(folder) for folder in folders), *map(os.path.realpath, folders)])
-        self._setting = [RuleList("setting exclude", root, parsed) for root in roots]
+        lines = [] if self.refused is not None else [to_latin1(pattern) for pattern in patterns]
+        roots = dict.fromkeys(["/", *self.folders, *map(os.path.realpath, self.folders)])
+        parsed = {ignores_case: Patterns(lines, ignores_case) for ignores_case in (False, True)}
+        self._setting = {
+            ignores_case: [RuleList("setting exclude", root, patterns) for root in roots]
+            for ignores_case, patterns in parsed.items()
+        }
 
-    def _find_reason(self, path: str) -> str | None:
+    def _find_reason(self, path: str, ignores_case: bool = False) -> str | None:
         """Judges a path by itself. It need not be one of this machine."""
         path = "/" + path.lstrip("/")
-        rule = find_rule(path.lower(), "/", lambda _: [build_credential_rules()])
+        rule = find_credential_rule(path.lower())
         if rule is not None:
             return f"it looks like a credentials file (`{rule.text}`)"
-        rule = next(filter(None, (_find_below(path, rules) for rules in self._setting)), None)
+        rule = next(filter(None, (_find_below(path, rules) for rules in self._setting[ignores_case])), None)
         return None if rule is None else f"setting exclude: {rule.shown}"
 
 
@@ -122,3 +154,11 @@ def _find_below(path: str, rules: RuleList) -> Rule | None:
     """Returns the rule in one list that excludes a path, if it is below the list's folder."""
     is_below = path.startswith(rules.folder.rstrip("/") + "/")
     return find_rule(path, rules.folder, lambda _: [rules]) if is_below else None
+
+
+# The endings of files in a language (LSP, TextDocumentItem.languageId), beside its own name.
+_ENDINGS = {
+    **{"python": "py", "javascript": "js", "javascriptreact": "jsx", "typescript": "ts", "typescriptreact": "tsx"},
+    **{"ruby": "rb", "rust": "rs", "csharp": "cs", "kotlin": "kt", "perl": "pl", "shellscript": "sh", "yaml": "yml"},
+    **{"markdown": "md", "dotenv": "env", "terraform": "tf", "terraform-vars": "tfvars", "plaintext": "txt"},
+}

@@ -20,7 +20,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from lsp_server.privacy.patterns import Rule, RuleFiles, RuleList, UnreadableRulesError, find_rule, list_folders
+from lsp_server.privacy.paths import Disk
+from lsp_server.privacy.patterns import Rule, RuleList, UnreadableRulesError, find_rule, list_folders
 
 _PAUSE_S = 30.0  # in which a repository is not asked about again, when Git did not answer in time
 _OPTIONS = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false", "--no-optional-locks")
@@ -35,14 +36,9 @@ class GitRules:
     """Finds the rules by which Git ignores paths. That may take `time_limit_s` for each repository."""
 
     def __init__(
-        self,
-        files: RuleFiles,
-        environment: Mapping[str, str],
-        now_s: Callable[[], float] = time.monotonic,
-        time_limit_s: float = 2.0,
+        self, environment: Mapping[str, str], now_s: Callable[[], float] = time.monotonic, time_limit_s: float = 2.0
     ) -> None:
         """`environment`: that of the process. What it says of one repository is ignored."""
-        self._files = files
         self._environment = {
             name: value
             for name, value in environment.items()
@@ -51,42 +47,54 @@ class GitRules:
         self._now_s = now_s
         self._time_limit_s = time_limit_s
         self._silent_until_s: dict[str, float] = {}  # repositories for which Git did not answer in time
-        self._process: subprocess.Popen[bytes] | None = None  # the last one
-        self._lock = threading.Lock()  # of the process
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._lock = threading.Lock()  # of the processes
         self._is_closed = False
 
-    def find_reasons(self, paths: Iterable[str]) -> dict[str, str]:
+    def find_reasons(self, paths: Iterable[str], disk: Disk) -> dict[str, str]:
         """Returns for those absolute paths that Git ignores which rule says so, and where it does not say, why not."""
         by_top: dict[str, list[str]] = {}
         for path in paths:
-            top = _find_top(path)
+            top = _find_top(path, disk)
             if top is not None:
                 by_top.setdefault(top, []).append(path)
         found: dict[str, str] = {}
         for top, below in by_top.items():
             try:
-                rules = self._find_in_repository(top, below)
+                rules = self._find_in_repository(top, below, disk)
                 found |= {path: f"git ignores it ({rule})" for path, rule in rules.items()}
             except UnreadableRulesError as error:
                 found |= dict.fromkeys(below, str(error))
         return found
 
+    def ignores_case(self, path: str, disk: Disk) -> bool:
+        """Returns `core.ignorecase` of the repository of a path. Raises UnreadableRulesError."""
+        top = _find_top(path, disk)
+        try:
+            return top is not None and self._ignores_case(top)
+        except _NoGitError:
+            return False
+
+    def _ignores_case(self, top: str) -> bool:
+        return self._read_setting(top, "bool", "core.ignorecase") == "true"
+
     def close(self) -> None:
         """Ends Git, if it runs, and starts it no more. May be called in another thread than `find_reasons`."""
         with self._lock:
             self._is_closed = True
-            if self._process is not None:
-                _kill(self._process)
+            for process in self._running:
+                _kill(process)
 
-    def _find_in_repository(self, top: str, paths: Sequence[str]) -> dict[str, Rule]:
-        links = {path: _find_link(path, top) for path in paths}
+    def _find_in_repository(self, top: str, paths: Sequence[str], disk: Disk) -> dict[str, Rule]:
+        links = {path: _find_link(path, top, disk) for path in paths}
         try:
             found = self._check(top, list(dict.fromkeys(links.values())))
             behind = [path for path, link in links.items() if link != path]
             user_file = self._find_user_file(top) if behind else None
+            ignores_case = behind != [] and self._ignores_case(top)
         except _NoGitError:
-            found, behind, user_file = {}, list(paths), self._default_user_file
-        own = {path: self._find_own_rule(path, top, user_file) for path in behind}
+            found, behind, user_file, ignores_case = {}, list(paths), self._default_user_file, disk.ignores_case(top)
+        own = {path: self._find_own_rule(path, top, user_file, ignores_case, disk) for path in behind}
         return {path: rule for path in paths if (rule := own.get(path) or found.get(links[path])) is not None}
 
     def _check(self, top: str, paths: Sequence[str]) -> dict[str, Rule]:
@@ -105,19 +113,23 @@ class GitRules:
             if source and not text.startswith(b"!")
         }
 
-    def _find_own_rule(self, path: str, top: str, user_file: str | None) -> Rule | None:
+    def _find_own_rule(self, path: str, top: str, user_file: str | None, ignores_case: bool, disk: Disk) -> Rule | None:
         others = [os.path.join(top, ".git", "info", "exclude"), *([user_file] if user_file else [])]
 
         def find_lists(folder: str) -> Sequence[RuleList]:
-            lists = [self._files.read(os.path.join(each, ".gitignore"), each) for each in list_folders(folder, top)]
-            return lists + [self._files.read(file, top) for file in others]
+            own = [(os.path.join(each, ".gitignore"), each) for each in list_folders(folder, top)]
+            return [disk.read_rules(file, each, ignores_case) for file, each in own + [(file, top) for file in others]]
 
         return find_rule(path, top, find_lists)
 
     def _find_user_file(self, top: str) -> str | None:
-        said = self._run(top, ("config", "--path", "--get", "core.excludesFile"), b"") or b""
-        value = os.fsdecode(said.removesuffix(b"\n"))
+        value = self._read_setting(top, "path", "core.excludesFile")
         return os.path.join(top, value) if value else self._default_user_file
+
+    def _read_setting(self, top: str, kind: str, name: str) -> str:
+        """Returns what a configuration says, an empty text if nothing."""
+        said = self._run(top, ("config", f"--type={kind}", "--get", name), b"") or b""
+        return os.fsdecode(said.removesuffix(b"\n"))
 
     @property
     def _default_user_file(self) -> str | None:
@@ -131,15 +143,14 @@ class GitRules:
             raise _build_error("it does not answer in time")
         try:
             process = self._start(["git", *_OPTIONS, "-C", top, *arguments])
-            said, problem = process.communicate(data, self._time_limit_s)
         except FileNotFoundError:
             raise _NoGitError from None
         except OSError as error:
             raise _build_error(f"it cannot be run: {error.strerror}") from None
+        try:
+            said, problem = self._talk(process, data)
         except subprocess.TimeoutExpired:
             self._silent_until_s[top] = self._now_s() + _PAUSE_S
-            _kill(process)
-            process.communicate()
             raise _build_error("it does not answer in time") from None
         if b"not a git repository" in problem:
             return None
@@ -153,7 +164,7 @@ class GitRules:
         with self._lock:
             if self._is_closed:
                 raise _build_error("the language server ends")
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 command,
                 cwd="/",
                 env=self._environment,
@@ -162,7 +173,17 @@ class GitRules:
                 stderr=subprocess.PIPE,
                 start_new_session=True,  # so that what Git has started is ended with it
             )
-            return self._process
+            self._running.add(process)
+            return process
+
+    def _talk(self, process: "subprocess.Popen[bytes]", data: bytes) -> tuple[bytes, bytes]:
+        with process:
+            try:
+                return process.communicate(data, self._time_limit_s)
+            finally:
+                with self._lock:
+                    self._running.remove(process)
+                    _kill(process)
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
@@ -175,16 +196,15 @@ def _build_error(reason: str) -> UnreadableRulesError:
     return UnreadableRulesError(f"Git does not say whether it ignores it: {' '.join(reason.split())}")
 
 
-def _find_top(path: str) -> str | None:
+def _find_top(path: str, disk: Disk) -> str | None:
     """Returns the folder to ask Git in: the nearest with a `.git`; None if there is none.
 
     If that is no repository, Git looks further up by itself.
     """
     folders = list_folders(os.path.dirname(path), "/")
-    return next((folder for folder in folders if os.path.lexists(os.path.join(folder, ".git"))), None)
+    return next((folder for folder in folders if disk.find_status(os.path.join(folder, ".git")) is not None), None)
 
 
-def _find_link(path: str, top: str) -> str:
+def _find_link(path: str, top: str, disk: Disk) -> str:
     """Returns the first symbolic link below `top` on the way to a path; the path itself if there is none."""
-    folders = reversed(list_folders(path, top)[:-1])
-    return next((folder for folder in folders if os.path.islink(folder)), path)
+    return next(filter(disk.is_link, reversed(list_folders(path, top)[:-1])), path)

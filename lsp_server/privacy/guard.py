@@ -5,18 +5,22 @@ what is `Cleared`.
 """
 
 import asyncio
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, TypeVar
 
 from lsp_server.context import Context
 from lsp_server.errors import ExcludedError, InSecretError
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.redaction import Excerpt, Redactor
+from lsp_server.settings import Settings
 
 _VALID_S = 1.0  # an edit of an ignore file counts after this time
+_PROMPT_S = 0.1  # if the last answer took longer, nobody waits for one about a document that was known before
 _UNKNOWN = "whether a rule excludes it is not known yet"
 
 
@@ -50,35 +54,50 @@ class _Answer:
     at_s: float
 
 
+@dataclass(slots=True, eq=False)
+class _Lane:
+    """A thread in which the policy is asked, about all documents at once that were wanted meanwhile."""
+
+    thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "midtoken-rules"))
+    wanted: dict[str, str] = field(default_factory=dict)  # the languages by URI
+    asking: asyncio.Task[None] | None = None
+    took_s: float = 0.0  # the last answer; infinite if somebody has waited for it in vain
+
+
 class Guard:
     """Applies the settings `exclude` and `redactSecrets`.
 
-    The policy looks at files and asks Git, which may take long, so it runs in a thread of its own. What it said that a
-    document may be sent is valid for a second, and is asked again after half of it. A document that it excluded stays
-    excluded until it says otherwise. While nothing is known or valid, nothing may be sent.
+    The policy looks at files and asks Git, which may take long, so it runs in threads: one for the document at hand,
+    and one for the others. What it said that a document may be sent is valid for a second, and is asked again after
+    half of it. A document that it excluded stays excluded until it says otherwise. While nothing is known or valid,
+    nothing may be sent.
     """
 
     def __init__(self, policy: Policy, now_s: Callable[[], float] = time.monotonic, wait_s: float = 0.5) -> None:
-        """`wait_s`: how long to wait for rules that are not known."""
+        """`wait_s`: how long to wait for an answer about the document at hand."""
         self._policy = policy
         self._now_s = now_s
         self._wait_s = wait_s
-        self._rules: object = ()  # the settings that answers follow
+        self._rules: tuple[Sequence[str], Sequence[str]] | None = None  # that answers follow; None: not known
+        self._refusal: str | None = None  # why nothing may be sent
         self._answers: dict[str, _Answer] = {}  # by URI
-        self._wanted: dict[str, None] = {}
-        self._asking: asyncio.Task[None] | None = None
-        self._thread = ThreadPoolExecutor(1, "midtoken-rules")
+        self._waiting: list[asyncio.Future[None]] = []  # for the next answer
+        self._own, self._others = _Lane(), _Lane()
         self._redacts = True
         self._redactor: Future[Redactor] | None = None
 
-    def configure(self, exclude: Sequence[str], folder_uris: Sequence[str], redacts_secrets: bool) -> None:
-        """Sets the two settings and the URIs of the workspace's folders."""
-        self._redacts = redacts_secrets
-        rules = (tuple(exclude), tuple(folder_uris))
+    def configure(self, settings: Settings, folder_uris: Sequence[str], refusal: str | None = None) -> None:
+        """Sets the settings and the URIs of the workspace's folders. Before that, nothing may be sent.
+
+        `refusal`: why the settings say nothing that can be relied on, so that nothing may be sent.
+        """
+        self._redacts, self._refusal = settings.redact_secrets, refusal
+        rules = (settings.exclude, tuple(folder_uris))
         if rules != self._rules:
             self._rules = rules
             self._answers.clear()
-            self._thread.submit(self._policy.configure, *rules)
+            self._begin(self._own)
+            self._begin(self._others)
 
     def prepare(self) -> None:
         """Begins to load the rules for secrets in a thread. That takes a quarter of a second."""
@@ -87,22 +106,38 @@ class Guard:
             self._redactor = executor.submit(Redactor)
             executor.shutdown(wait=False)
 
-    async def ask(self, uris: Iterable[str]) -> None:
-        """Has the policy asked about documents, and waits a moment for those of which nothing valid is known."""
-        uris = list(uris)
-        self._wanted |= {uri: None for uri in uris if not self._is_valid(uri, _VALID_S / 2)}
-        if self._wanted and self._asking is None:
-            self._asking = asyncio.create_task(self._ask_policy())
-        if self._asking is not None and not all(map(self.is_known, uris)):
-            await asyncio.wait({self._asking}, timeout=self._wait_s)
+    async def load(self) -> None:
+        """Waits until the rules for secrets are loaded."""
+        self.prepare()
+        if self._redactor is not None and not self._redactor.done():
+            await asyncio.wait({asyncio.wrap_future(self._redactor)})
+
+    async def ask(self, languages: Mapping[str, str]) -> None:
+        """Has the policy asked about the document at hand, and waits a moment if nothing valid is known about it.
+
+        `languages`: those of the documents, by URI.
+        """
+        await self._ask(self._own, languages, self._wait_s)
+
+    async def ask_about_others(self, languages: Mapping[str, str]) -> None:
+        """Does the same for other documents, but waits only a few hundredths of a second."""
+        await self._ask(self._others, languages, self._wait_s / 20)
+
+    async def wait_until_known(self, languages: Mapping[str, str]) -> None:
+        """Has the policy asked about documents, and waits until it has answered."""
+        await self._ask(self._others, languages, None)
 
     def is_known(self, uri: str) -> bool:
         """False while nothing valid is known about a document."""
         answer = self._answers.get(uri)
-        return answer is not None and (answer.exclusion is not None or self._is_valid(uri, _VALID_S))
+        return self._refusal is not None or (
+            answer is not None and (answer.exclusion is not None or self._is_valid(uri, _VALID_S))
+        )
 
     def find_exclusion(self, uri: str) -> str | None:
         """Returns why nothing of a document may be sent; None if it may. See `Policy.find_exclusion`."""
+        if self._refusal is not None:
+            return self._refusal
         return self._answers[uri].exclusion if self.is_known(uri) else _UNKNOWN
 
     def forget(self, uri: str) -> None:
@@ -112,7 +147,8 @@ class Guard:
     def close(self) -> None:
         """Ends what the policy has started."""
         self._policy.close()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        for lane in (self._own, self._others):
+            lane.thread.shutdown(wait=False, cancel_futures=True)
 
     def clear(self, uri: str | None, text: str) -> Cleared[str]:
         """Returns whole lines of a document without secrets. See `Redactor.redact`. Raises ExcludedError.
@@ -139,20 +175,48 @@ class Guard:
         answer = self._answers.get(uri)
         return answer is not None and self._now_s() - answer.at_s < max_age_s
 
-    async def _ask_policy(self) -> None:
-        """Asks until nothing is wanted. An answer that follows other settings than the present ones is dropped."""
+    async def _ask(self, lane: _Lane, languages: Mapping[str, str], wait_s: float | None) -> None:
+        lane.wanted |= {uri: name for uri, name in languages.items() if not self._is_valid(uri, _VALID_S / 2)}
+        self._begin(lane)
+        is_new = not languages.keys() <= self._answers.keys()
         try:
-            while self._wanted:
-                uris, rules = list(self._wanted), self._rules
-                self._wanted.clear()
-                asked = asyncio.get_running_loop().run_in_executor(self._thread, self._policy.find_exclusions, uris)
-                found = await asked
+            if wait_s is None or lane.took_s <= (wait_s if is_new else _PROMPT_S):
+                async with asyncio.timeout(wait_s):
+                    await self._wait(languages)
+        except TimeoutError:
+            lane.took_s = math.inf
+
+    async def _wait(self, uris: Iterable[str]) -> None:
+        while not all(map(self.is_known, uris)):
+            answer = asyncio.get_running_loop().create_future()
+            self._waiting.append(answer)
+            await answer
+
+    def _begin(self, lane: _Lane) -> None:
+        if self._rules is not None and lane.wanted and lane.asking is None:
+            lane.asking = asyncio.create_task(self._ask_policy(lane))
+
+    async def _ask_policy(self, lane: _Lane) -> None:
+        """Asks until nothing is wanted. An answer that follows other rules than the present ones is dropped."""
+        try:
+            while lane.wanted and (rules := self._rules) is not None:
+                wanted, lane.wanted, began_s = lane.wanted, {}, self._now_s()
+                look = partial(self._policy.find_exclusions, wanted, *rules)
+                found = await asyncio.get_running_loop().run_in_executor(lane.thread, look)
+                lane.took_s = self._now_s() - began_s
                 if rules is self._rules:
                     self._answers |= {uri: _Answer(exclusion, self._now_s()) for uri, exclusion in found.items()}
                 else:
-                    self._wanted |= dict.fromkeys(uris)
+                    lane.wanted |= wanted
+                self._tell_waiting()
         finally:
-            self._asking = None
+            lane.asking = None
+
+    def _tell_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for answer in waiting:
+            if not answer.done():
+                answer.set_result(None)
 
     def _find_redactor(self) -> Redactor:
         self.prepare()

@@ -2,9 +2,13 @@
 
 import os
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from urllib.parse import unquote_to_bytes
+
+from lsp_server.privacy.patterns import RuleFiles, list_folders
 
 _DRIVE = re.compile(r"/*([A-Za-z]):(?=[/\\]|$)")
 
@@ -15,6 +19,11 @@ class UriPath:
 
     paths: tuple[str, ...] = ()  # `?` and `#` may end a path or be a part of it, so both readings count
     elsewhere: str | None = None  # the machine or drive, if the paths are not those of this machine
+
+    @property
+    def is_file(self) -> bool:
+        """False for a document that is in no folder yet."""
+        return self.elsewhere is not None or any(path.startswith("/") for path in self.paths)
 
 
 def read_uri(uri: str) -> UriPath:
@@ -45,6 +54,37 @@ def _decode(text: str) -> str:
     return os.fsdecode(unquote_to_bytes(text.encode("utf-8", "surrogatepass")))
 
 
+class Disk:
+    """What is on the disk at one moment: each path is looked at once, because that may take milliseconds."""
+
+    def __init__(self, files: RuleFiles) -> None:
+        """`files`: those that were read before."""
+        self.read_rules = cache(files.read)
+        self.find_status = cache(_find_status)
+
+    def is_link(self, path: str) -> bool:
+        status = self.find_status(path)
+        return status is not None and stat.S_ISLNK(status.st_mode)
+
+    def ignores_case(self, path: str) -> bool:
+        """True where a name is the same file in the other case, as on most disks of macOS and Windows."""
+        for each in list_folders(path, "/"):
+            folder, slash, name = each.rpartition("/")
+            status, other = self.find_status(each), f"{folder}{slash}{name.swapcase()}"
+            if status is not None and other != each:
+                status_of_other = self.find_status(other)
+                return status_of_other is not None and os.path.samestat(status, status_of_other)
+        return False
+
+
+def _find_status(path: str) -> os.stat_result | None:
+    """Returns the status of what is at a path, also of a symbolic link; None if there is nothing."""
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None
+
+
 _MAX_LINKS = 40  # as Linux
 
 
@@ -52,21 +92,21 @@ class LinkLoopError(Exception):
     """The path leads through more symbolic links than the system follows."""
 
 
-def iter_spellings(path: str) -> Iterator[str]:
+def iter_spellings(path: str, disk: Disk) -> Iterator[str]:
     """Yields absolute paths. The file need not exist. Raises LinkLoopError, or OSError for a link that is unreadable.
 
     All of them count: a link may lead into an excluded folder and out of it again.
     """
     for _ in range(_MAX_LINKS):
         yield "/" + os.path.normpath(path).lstrip("/")  # POSIX lets a path begin with two slashes
-        followed = _follow_first_link(path)
+        followed = _follow_first_link(path, disk)
         if followed is None:
             return
         path = followed
     raise LinkLoopError
 
 
-def _follow_first_link(path: str) -> str | None:
+def _follow_first_link(path: str, disk: Disk) -> str | None:
     """Returns the path with its first symbolic link replaced by the link's target; None if there is no link.
 
     `..` goes to the parent of the folder that the path before it leads to, so a link before `..` must be followed.
@@ -78,7 +118,7 @@ def _follow_first_link(path: str) -> str | None:
             done = done[:-1]
             continue
         here = "/" + "/".join([*done, part])
-        if os.path.islink(here):
+        if disk.is_link(here):
             target = os.readlink(here)
             folder = "" if target.startswith("/") else "/" + "/".join(done)
             return "/".join([folder, target, *parts[index + 1 :]])

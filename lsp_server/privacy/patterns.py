@@ -14,8 +14,12 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import lru_cache
+from operator import attrgetter
 
 _MAX_SHOWN = 60  # characters of a pattern
+_MAX_BYTES = 10 * 2**20  # of an ignore file
+_MAX_FOUND = 1000  # paths for which a list remembers what decides
 _BYTE_ORDER_MARK = "\xef\xbb\xbf"
 _TRAILING_BLANKS = re.compile(r"((?:\\.|[^\\])*?) *", re.DOTALL)
 _WILDCARD = re.compile(r"[*?\[\\]")
@@ -63,6 +67,8 @@ class Pattern:
         if self.needs_folder and not is_folder:
             return False
         name = path if self.is_anchored else path.rpartition("/")[2]
+        if isinstance(last := self.pieces[-1], str) and not name.endswith(last):
+            return False
         ends = {0}
         for piece in self.pieces:
             ends = _find_ends(piece, name, ends)
@@ -71,13 +77,47 @@ class Pattern:
         return len(name) in ends
 
 
+class Patterns:
+    """Patterns in order. The last one that matches a path decides about it.
+
+    Those without wildcards are found by their text, and what was found is remembered, so that thousands cost little.
+    """
+
+    def __init__(self, lines: Iterable[str], ignores_case: bool = False) -> None:
+        """Reads the lines of an ignore file. Comments, and lines that cannot match, are left out.
+
+        `ignores_case`: as Git with `core.ignorecase`.
+        """
+        self._ignores_case = ignores_case
+        numbered = (parse_pattern(line, number, ignores_case) for number, line in enumerate(lines, 1))
+        self._plain: dict[tuple[bool, str], list[Pattern]] = {}  # by whether they are anchored, and their text
+        self._wild: dict[str, list[Pattern]] = {}  # by the character that they end with, if it is one
+        for pattern in filter(None, numbered):
+            last = pattern.pieces[-1]
+            if isinstance(last, str) and len(pattern.pieces) == 1:
+                self._plain.setdefault((pattern.is_anchored, last), []).append(pattern)
+            else:
+                self._wild.setdefault(last[-1] if isinstance(last, str) else "", []).append(pattern)
+        self.find_deciding = lru_cache(_MAX_FOUND)(self._find_deciding)
+
+    def _find_deciding(self, path: str, is_folder: bool) -> Pattern | None:
+        """Returns the pattern that decides about a path relative to the folder of the ignore file."""
+        path = _to_lower(path) if self._ignores_case else path
+        plain = [(True, path), (False, path.rpartition("/")[2])]
+        kinds = [*(self._plain.get(key, ()) for key in plain), *(self._wild.get(key, ()) for key in ("", path[-1:]))]
+        last_of_each = (
+            next((each for each in reversed(kind) if each.matches(path, is_folder)), None) for kind in kinds
+        )
+        return max(filter(None, last_of_each), key=attrgetter("line"), default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class RuleList:
-    """Patterns in order. The last one that matches a path decides about it."""
+    """Patterns, and where they come from."""
 
     source: str  # what the user is told
     folder: str  # the patterns are relative to it
-    patterns: tuple[Pattern, ...]
+    patterns: Patterns
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,29 +145,49 @@ class RuleFiles:
     """Reads ignore files, and each of them again when it has changed."""
 
     def __init__(self) -> None:
-        self._read: dict[str, tuple[tuple[int, ...], tuple[Pattern, ...]]] = {}  # path -> its stamp, its patterns
+        # By path and whether case is ignored: its stamp, its patterns.
+        self._read: dict[tuple[str, bool], tuple[tuple[int, ...], Patterns]] = {}
 
-    def read(self, path: str, folder: str) -> RuleList:
+    def read(self, path: str, folder: str, ignores_case: bool = False) -> RuleList:
         """Returns the patterns of a file, none if there is no such file. Raises UnreadableRulesError."""
-        patterns: tuple[Pattern, ...] = ()
         try:
-            status = os.stat(path)
-            if not stat.S_ISDIR(status.st_mode):
-                patterns = self._read_changed(path, status)
-        except (FileNotFoundError, NotADirectoryError):
-            pass
+            patterns = self._read_file(path, ignores_case)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            patterns = _NO_PATTERNS
         except OSError as error:
             raise UnreadableRulesError(f"`{path}` cannot be read: {error.strerror}") from None
         return RuleList(os.path.basename(path), folder, patterns)
 
-    def _read_changed(self, path: str, status: os.stat_result) -> tuple[Pattern, ...]:
-        if not stat.S_ISREG(status.st_mode):  # to open a pipe may take for ever
-            raise UnreadableRulesError(f"`{path}` cannot be read: it is not a file")
+    def _read_file(self, path: str, ignores_case: bool) -> Patterns:
+        status = os.stat(path)
+        _check(path, status)
         stamp = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        if self._read.get(path, ((),))[0] != stamp:
-            with open(path, encoding="latin-1", newline="") as file:
-                self._read[path] = (stamp, parse_patterns(file.read().removeprefix(_BYTE_ORDER_MARK).split("\n")))
-        return self._read[path][1]
+        known = self._read.get((path, ignores_case))
+        if known is None or known[0] != stamp:
+            lines = _read_text(path).removeprefix(_BYTE_ORDER_MARK).split("\n")
+            known = self._read[path, ignores_case] = (stamp, Patterns(lines, ignores_case))
+        return known[1]
+
+
+def _read_text(path: str) -> str:
+    """What was a file a moment ago may be a pipe now, and to open that or to read it may take for ever."""
+    with open(
+        path, encoding="latin-1", newline="", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)
+    ) as file:
+        _check(path, os.fstat(file.fileno()))
+        return file.read()
+
+
+def _check(path: str, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError
+    if not stat.S_ISREG(status.st_mode):
+        raise UnreadableRulesError(f"`{path}` cannot be read: it is not a file")
+    if status.st_size > _MAX_BYTES:
+        raise UnreadableRulesError(f"`{path}` cannot be read: it has more than {_MAX_BYTES // 2**20} MiB")
+
+
+_NO_PATTERNS = Patterns(())
 
 
 def find_rule(path: str, top: str, find_lists: Callable[[str], Sequence[RuleList]]) -> Rule | None:
@@ -152,13 +212,7 @@ def list_folders(folder: str, top: str) -> list[str]:
     return folders
 
 
-def parse_patterns(lines: Iterable[str]) -> tuple[Pattern, ...]:
-    """Returns the patterns of the lines of an ignore file. Comments, and lines that cannot match, are left out."""
-    numbered = enumerate(lines, 1)
-    return tuple(pattern for number, line in numbered if (pattern := parse_pattern(line, number)) is not None)
-
-
-def parse_pattern(line: str, number: int = 1) -> Pattern | None:
+def parse_pattern(line: str, number: int = 1, ignores_case: bool = False) -> Pattern | None:
     """Returns the pattern of a line; None for a comment, a blank line and a pattern that can match nothing."""
     text = line.removesuffix("\r")
     trimmed = _TRAILING_BLANKS.fullmatch(text)
@@ -167,8 +221,8 @@ def parse_pattern(line: str, number: int = 1) -> Pattern | None:
         return None
     named = text.removeprefix("!")
     bare = named.removesuffix("/")
-    pieces = _read_pieces(bare.removeprefix("/")) if bare else None
-    if pieces is None:
+    pieces = _read_pieces(bare.removeprefix("/"), ignores_case) if bare else None
+    if not pieces:
         return None
     return Pattern(text, number, named != text, bare != named, "/" in bare, pieces)
 
@@ -197,10 +251,17 @@ def _find_deciding(path: str, is_folder: bool, lists: Iterable[RuleList]) -> Rul
     """Returns the rule that decides about a path, if it excludes it."""
     for rules in lists:
         relative = to_latin1(path[len(rules.folder) :].lstrip("/"))
-        match = next((pattern for pattern in reversed(rules.patterns) if pattern.matches(relative, is_folder)), None)
+        match = rules.patterns.find_deciding(relative, is_folder)
         if match is not None:
             return None if match.is_negated else Rule(rules.source, match.line, match.text)
     return None
+
+
+def _to_lower(text: str) -> str:
+    """`text`: UTF-8 as Latin-1."""
+    if text.isascii():
+        return text.lower()
+    return to_latin1(os.fsdecode(text.encode("latin-1")).lower())
 
 
 def _list_ends(path: str, top: str) -> list[int]:
@@ -227,7 +288,7 @@ def _find_ends(piece: _Piece, path: str, starts: set[int]) -> set[int]:
     return ends
 
 
-def _read_pieces(glob: str) -> tuple[_Piece, ...] | None:
+def _read_pieces(glob: str, ignores_case: bool) -> tuple[_Piece, ...] | None:
     """Returns the pieces of a pattern without `!` and slash around it; None if it can match nothing.
 
     Git compares what is before the first wildcard by itself. So `a**/b` is like `a`, then `**/b`.
@@ -248,7 +309,7 @@ def _read_pieces(glob: str) -> tuple[_Piece, ...] | None:
         elif char == "?":
             pieces.append(_NO_SLASH)
         elif char == "[":
-            read = _read_set(glob, at)
+            read = _read_set(glob, at, ignores_case)
             if read is None:
                 return None
             at = read[1]
@@ -257,8 +318,13 @@ def _read_pieces(glob: str) -> tuple[_Piece, ...] | None:
             return None
         else:
             at += char == "\\"
-            pieces.append(glob[at - 1])
-    return tuple(pieces)
+            _add_text(pieces, glob[at - 1])
+    return tuple(_to_lower(piece) if ignores_case and isinstance(piece, str) else piece for piece in pieces)
+
+
+def _add_text(pieces: list[_Piece], text: str) -> None:
+    before = pieces.pop() if pieces and isinstance(pieces[-1], str) else ""
+    pieces.append(f"{before}{text}")
 
 
 def _find_kind(is_deep: bool, rest: str) -> _Stars:
@@ -268,10 +334,11 @@ def _find_kind(is_deep: bool, rest: str) -> _Stars:
     return _Stars.ANYTHING if is_deep and rest[:2] in ("", "\\/") else _Stars.NAME
 
 
-def _read_set(text: str, at: int) -> tuple[frozenset[str], int] | None:
+def _read_set(text: str, at: int, ignores_case: bool) -> tuple[frozenset[str], int] | None:
     """Returns the characters of a set whose `[` is before `at`, and the place after its `]`; None if it is invalid.
 
-    A set never contains `/`.
+    A set never contains `/`. Where case is ignored, ranges and names have small letters for large ones, but single
+    characters do not.
     """
     is_negated = text[at : at + 1] in ("!", "^")
     at += is_negated
@@ -285,8 +352,10 @@ def _read_set(text: str, at: int) -> tuple[frozenset[str], int] | None:
         if name is not None and name not in _NAMED_SETS:
             return None
         if name is not None:
-            chars |= {char for char in _BYTES[:128] if _NAMED_SETS[name](char)}
+            found = {char for char in _BYTES[:128] if _NAMED_SETS[name](char)}
         else:
-            chars |= {char for char in _BYTES if low <= char <= (high or low)} | {low}
+            found = {char for char in _BYTES if low <= char <= (high or low)} | {low}
+        is_many = name is not None or high is not None
+        chars |= found | ({char.lower() for char in found if char.isascii()} if ignores_case and is_many else set())
         at = item.end()
     return (_NO_SLASH - chars if is_negated else _NO_SLASH & chars), at + 1

@@ -170,3 +170,22 @@ def test_after_enter_no_suggestion_stays_on_the_line_above(open_editor: OpenEdit
     editor.wait_for_ghost("e(value)")
     editor.type_and_wait("<CR>")
     assert editor.ghost is None
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ({"exclude": ["a"]}, {"exclude": []}, {"exclude": ["a"]}),
+        ({"exclude": ["a"], "maxTokens": 3}, {"redactSecrets": False}, {"exclude": ["a"], "redactSecrets": True}),
+        ({"exclude": ["a"], "redactSecrets": False}, {"exclude": ["b"]}, {"exclude": ["a", "b"]}),
+        ({"exclude": "a"}, {"exclude": ["b"]}, {"exclude": "a"}),
+        ({"redactSecrets": False}, {"redactSecrets": False}, {"redactSecrets": False}),
+    ],
+)
+def test_a_later_setup_takes_no_protection_away(
+    first: object, second: object, expected: object, open_editor: OpenEditor, write_script: WriteScript
+) -> None:
+    editor = open_editor(write_script().command, [])
+    editor.lua("package.loaded['midtoken.options'] = nil; require('midtoken.options').set({ settings = ... })", first)
+    found = editor.lua("return require('midtoken.options').set({ settings = ... }).settings", second)
+    assert found == expected

@@ -135,8 +135,9 @@ def test_helix(real_server: RunningServer, save: Save, tmp_path: Path) -> None:
 @pytest.mark.skipif(find_missing() is not None, reason=str(find_missing()))
 def test_vscode(real_server: RunningServer, save: Save, tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
-    file, command = workspace / "stack.py", workspace / ".venv/bin/midtoken"
-    command.parent.mkdir(parents=True)
+    file, command = workspace / "stack.py", tmp_path / "bin/midtoken"
+    workspace.mkdir()
+    command.parent.mkdir()
     command.symlink_to(Path(sys.executable).with_name("midtoken"))
     file.write_text(_TEXT)
     install_extension(tmp_path / "extensions")
@@ -154,7 +155,7 @@ def test_vscode(real_server: RunningServer, save: Save, tmp_path: Path) -> None:
         "editor.hideCursorInOverviewRuler": True,
         "editor.overviewRulerBorder": False,
     }
-    environment = {"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path)}
+    environment = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path)}
     with open_vscode(tmp_path / "extensions", workspace, file, environment, settings) as editor:
         editor.wait_for(lambda: editor.status, "midtoken: ready")
         editor.press("Control+b")  # hides the side bar

@@ -1,5 +1,6 @@
 """What the user sees in a real VS Code with the extension in editors/vscode."""
 
+import json
 import shlex
 import signal
 import subprocess
@@ -51,14 +52,14 @@ def workspace(tmp_path: Path) -> Path:
 def open_editor(extensions: Path, workspace: Path, tmp_path: Path) -> Iterator[OpenVsCode]:
     """A function that opens a file of the workspace with the given text, and puts the cursor at its end.
 
-    It waits for a status that contains `status`.
+    It waits for a status that contains `status`. The command `midtoken` is beside the workspace.
     """
     with ExitStack() as stack:
 
         def open_editor(text: str, name: str = "file.py", status: str = "ready", **settings: Any) -> VsCode:
             file = workspace / name
             file.write_text(text)
-            environment = {"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path)}
+            environment = {"PATH": f"{workspace.parent}/bin:/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path)}
             named = {f"midtoken.{setting}": value for setting, value in settings.items()}
             editor = stack.enter_context(open_vscode(extensions, workspace, file, environment, named))
             editor.wait_for(lambda: status in (editor.status or ""), True)
@@ -75,12 +76,12 @@ def _write_command(path: Path, folder: Path, command: Sequence[str]) -> None:
     path.chmod(0o755)
 
 
-def _write_venv(workspace: Path, script: Script) -> None:
-    _write_command(workspace / ".venv/bin/midtoken", script.folder, script.command)
+def _write_midtoken(workspace: Path, script: Script) -> None:
+    _write_command(workspace.parent / "bin/midtoken", script.folder, script.command)
 
 
 def _link_real_command(workspace: Path) -> None:
-    link = workspace / ".venv/bin/midtoken"
+    link = workspace.parent / "bin/midtoken"
     link.parent.mkdir(parents=True)
     link.symlink_to(Path(sys.executable).with_name("midtoken"))
 
@@ -88,7 +89,7 @@ def _link_real_command(workspace: Path) -> None:
 def test_typing_half_a_word_shows_the_rest_and_tab_accepts_it(
     open_editor: OpenVsCode, workspace: Path, write_script: WriteScript
 ) -> None:
-    _write_venv(workspace, write_script({"ends_with": "-> Nod", "texts": ["e:"]}))
+    _write_midtoken(workspace, write_script({"ends_with": "-> Nod", "texts": ["e:"]}))
     editor = open_editor(_NODE)
     editor.type("def first() -> Nod")
     editor.wait_for_ghost("e:")
@@ -99,7 +100,7 @@ def test_typing_half_a_word_shows_the_rest_and_tab_accepts_it(
 def test_words_and_lines_can_be_accepted_one_by_one(
     open_editor: OpenVsCode, workspace: Path, write_script: WriteScript
 ) -> None:
-    _write_venv(workspace, write_script({"ends_with": "if Nod", "texts": ["e is None:\n    a = 1\n    b = 2"]}))
+    _write_midtoken(workspace, write_script({"ends_with": "if Nod", "texts": ["e is None:\n    a = 1\n    b = 2"]}))
     editor = open_editor("")
     editor.type("if Nod")
     editor.wait_for(lambda: "e is None:" in (editor.ghost or ""), True)
@@ -113,7 +114,7 @@ def test_after_the_first_line_is_accepted_the_other_lines_are_shown(
     open_editor: OpenVsCode, workspace: Path, write_script: WriteScript
 ) -> None:
     texts = ["\n    a = 1\n", "    b = 2\n    c = 3"]
-    _write_venv(workspace, write_script({"ends_with": "if x:", "texts": texts, "delay_s": 0.1}))
+    _write_midtoken(workspace, write_script({"ends_with": "if x:", "texts": texts, "delay_s": 0.1}))
     editor = open_editor("")
     editor.type("if x:")
     editor.wait_for(lambda: "a = 1" in (editor.ghost or ""), True)
@@ -124,7 +125,7 @@ def test_after_the_first_line_is_accepted_the_other_lines_are_shown(
 
 
 def test_the_status_says_that_all_is_well(open_editor: OpenVsCode, workspace: Path, write_script: WriteScript) -> None:
-    _write_venv(workspace, write_script({"ends_with": "x", "texts": ["y"]}, start_s=3))
+    _write_midtoken(workspace, write_script({"ends_with": "x", "texts": ["y"]}, start_s=3))
     editor = open_editor("", status="starting the completion server")
     editor.wait_for(lambda: editor.status, "midtoken: ready")
     assert editor.notifications == []
@@ -134,7 +135,7 @@ def test_a_file_of_another_language_is_off_and_can_be_switched_on(
     open_editor: OpenVsCode, workspace: Path, write_script: WriteScript
 ) -> None:
     script = write_script({"ends_with": "Nod", "texts": ["e"]})
-    _write_venv(workspace, script)
+    _write_midtoken(workspace, script)
     reason = "midtoken: off for this file: midtoken.languages does not contain javascript"
     editor = open_editor("", "file.js", status=reason)
     editor.type("Nod")
@@ -147,7 +148,7 @@ def test_a_file_of_another_language_is_off_and_can_be_switched_on(
 
 def test_suggestions_can_be_disabled(open_editor: OpenVsCode, workspace: Path, write_script: WriteScript) -> None:
     script = write_script({"ends_with": "Nod", "texts": ["e"]})
-    _write_venv(workspace, script)
+    _write_midtoken(workspace, script)
     editor = open_editor("")
     editor.type("Nod")
     editor.wait_for_ghost("e")
@@ -167,7 +168,7 @@ def test_the_settings_page_decides_what_is_sent(
     open_editor: OpenVsCode, workspace: Path, write_script: WriteScript
 ) -> None:
     script = write_script({"ends_with": "Nod", "texts": ["e"]})
-    _write_venv(workspace, script)
+    _write_midtoken(workspace, script)
     editor = open_editor("# a line\n" * 200, maxPrefixBytes=300)
     editor.type("Nod")
     editor.wait_for_ghost("e")
@@ -184,6 +185,31 @@ def test_a_command_can_be_named_with_arguments(
     editor.wait_for_ghost("e")
 
 
+@pytest.mark.parametrize("name", ["file.py", "private.py"])
+def test_a_trusted_workspace_takes_no_protection_away_and_runs_no_program(
+    name: str, open_editor: OpenVsCode, workspace: Path, write_script: WriteScript, tmp_path: Path
+) -> None:
+    script = write_script({"ends_with": "Nod", "texts": ["e"]})
+    _write_midtoken(workspace, script)
+    for path in (workspace / ".venv/bin/midtoken", workspace / "own/midtoken"):
+        _write_command(path, tmp_path, ["touch", str(tmp_path / "ran")])
+    settings = {"exclude": [], "redactSecrets": False, "command": "own/midtoken", "server": "127.0.0.1:1"}
+    (workspace / ".vscode").mkdir()
+    (workspace / ".vscode/settings.json").write_text(
+        json.dumps({f"midtoken.{setting}": value for setting, value in settings.items()})
+    )
+    secret = "ghp" + "_q7Rk2mZx9Lw4Tn8Vb3Yc6Hd1Jf5Gs0PaEuQi"
+    status = "ready" if name == "file.py" else "setting exclude: `private.*`"
+    editor = open_editor(f'token = "{secret}"\n', name, status, exclude=["private.*"])
+    editor.type("Nod")
+    if name == "file.py":
+        editor.wait_for_ghost("e")
+    editor.save()
+    sent = [event["prefix"] for event in script.events if "prefix" in event] if script.log.exists() else []
+    assert (len(sent) > 0, secret in "".join(sent)) == (name == "file.py", False)
+    assert not (tmp_path / "ran").exists()
+
+
 def test_without_a_command_one_message_says_what_to_do(open_editor: OpenVsCode) -> None:
     editor = open_editor("", status="there is no command midtoken")
     editor.wait_for(lambda: len(editor.notifications), 1)
@@ -196,7 +222,7 @@ def test_without_a_command_one_message_says_what_to_do(open_editor: OpenVsCode) 
 def test_an_error_of_the_server_is_shown_once_and_stays_in_the_status(
     open_editor: OpenVsCode, workspace: Path, write_script: WriteScript
 ) -> None:
-    _write_venv(workspace, write_script(start_error="no tritonserver found"))
+    _write_midtoken(workspace, write_script(start_error="no tritonserver found"))
     editor = open_editor("", status="midtoken: no tritonserver found")
     editor.type("Nod")
     editor.save()
@@ -206,7 +232,7 @@ def test_an_error_of_the_server_is_shown_once_and_stays_in_the_status(
 def test_a_language_server_that_is_killed_is_started_again(
     open_editor: OpenVsCode, workspace: Path, write_script: WriteScript, tmp_path: Path
 ) -> None:
-    _write_venv(workspace, write_script({"ends_with": "Nod", "texts": ["e"]}))
+    _write_midtoken(workspace, write_script({"ends_with": "Nod", "texts": ["e"]}))
     editor = open_editor("")
     editor.type("Nod")
     editor.wait_for_ghost("e")
@@ -233,7 +259,7 @@ def test_the_language_server_can_be_restarted(
     open_editor: OpenVsCode, workspace: Path, write_script: WriteScript, tmp_path: Path
 ) -> None:
     script = write_script({"ends_with": "Nod", "texts": ["e"]})
-    _write_venv(workspace, script)
+    _write_midtoken(workspace, script)
     editor = open_editor("")
     editor.type("Nod")
     editor.wait_for_ghost("e")
@@ -247,7 +273,7 @@ def test_the_language_server_can_be_restarted(
 
 
 def test_no_log_contains_text_of_the_file(open_editor: OpenVsCode, workspace: Path, write_script: WriteScript) -> None:
-    _write_venv(workspace, write_script({"ends_with": "secret", "texts": ["answer"]}))
+    _write_midtoken(workspace, write_script({"ends_with": "secret", "texts": ["answer"]}))
     editor = open_editor("")
     editor.type("secret")
     editor.wait_for_ghost("answer")
@@ -258,15 +284,15 @@ def test_no_log_contains_text_of_the_file(open_editor: OpenVsCode, workspace: Pa
     assert "answer" not in written
 
 
-def _write_telling_venv(workspace: Path, record: Path) -> None:
+def _write_telling_midtoken(workspace: Path, record: Path) -> None:
     command = [sys.executable, "-m", "tests.support.telling_server", str(record)]
-    _write_command(workspace / ".venv/bin/midtoken", _ROOT, command)
+    _write_command(workspace.parent / "bin/midtoken", _ROOT, command)
 
 
 def test_the_status_of_a_file_is_what_the_language_server_tells(
     open_editor: OpenVsCode, workspace: Path, tmp_path: Path
 ) -> None:
-    _write_telling_venv(workspace, tmp_path / "record")
+    _write_telling_midtoken(workspace, tmp_path / "record")
     tell = 'status {{"uri": {}, "state": "{}", "code": "x", "message": "this file is excluded"}}\n'
     editor = open_editor(tell.format('"here"', "off"), status="midtoken: off for this file: this file is excluded")
     editor.file.write_text(tell.format('"here"', "ready"))  # VS Code reads it again
@@ -279,7 +305,7 @@ def test_an_accepted_suggestion_is_told_to_the_language_server(
     open_editor: OpenVsCode, workspace: Path, tmp_path: Path
 ) -> None:
     record = tmp_path / "record"
-    _write_telling_venv(workspace, record)
+    _write_telling_midtoken(workspace, record)
     editor = open_editor("")
     editor.type("f")
     editor.wait_for_ghost("(one 😀)")
@@ -291,7 +317,7 @@ def test_an_accepted_suggestion_is_told_to_the_language_server(
 def test_text_that_was_typed_before_the_server_was_ready_gets_its_suggestion(
     open_editor: OpenVsCode, workspace: Path, tmp_path: Path
 ) -> None:
-    _write_telling_venv(workspace, tmp_path / "record")
+    _write_telling_midtoken(workspace, tmp_path / "record")
     editor = open_editor("silent\n")
     ready = 'status {"uri": null, "state": "ready", "code": "x", "message": "", "after_s": 4}'
     editor.type(ready + "\nif")

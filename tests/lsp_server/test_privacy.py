@@ -1,9 +1,14 @@
 """What the user sees of excluded files and secrets, with a real LSP client and a backend that the test feeds."""
 
+import asyncio
+import sys
+from pathlib import Path
+
 from lsprotocol.types import InlineCompletionList
 
 from lsp_server.privacy.redaction import PLACEHOLDER
-from tests.support.lsp_in_process import InProcess
+from tests.support.lsp_editor import wait_for
+from tests.support.lsp_in_process import InProcess, run_in_process
 from tests.support.private_files import SECRETS
 
 _NOTHING = InlineCompletionList(())
@@ -11,7 +16,8 @@ _SECRET = next(secret for secret in SECRETS if secret.form == "GitHub")
 
 
 async def test_an_excluded_document_is_logged_once_and_gets_suggestions_when_the_rule_is_gone(both: InProcess) -> None:
-    await both.start_with("x", options={"exclude": ["/project/*.py"]})
+    await both.start_with("x")
+    both.editor.push_settings({"midtoken": {"exclude": ["/project/*.py"]}})
     assert [await both.editor.ask(0, 1) for _ in range(3)] == [_NOTHING] * 3
     told = "excluded: file.py gets no suggestions: nothing of this file is sent: setting exclude: `/project/*.py`"
     assert (both.editor.logged.count(told), both.editor.shown) == (1, [])
@@ -46,3 +52,42 @@ async def test_secrets_are_sent_where_the_setting_says_so(both: InProcess) -> No
     await both.start_with(f"{_SECRET.text}x", options={"redactSecrets": False})
     both.editor.ask(1, 1)
     assert (await both.find_stream()).request.prefix == f"{_SECRET.text}x"
+
+
+async def test_a_key_that_follows_the_suggestion_asks_no_policy_and_reads_no_other_text(both: InProcess) -> None:
+    await both.start_with("def first(): pass\nx = ")
+    assert (await both.ask_and_finish(1, 4, "value")).items
+    called: set[tuple[str, str]] = set()
+    sys.setprofile(lambda frame, *_: called.add((Path(frame.f_code.co_filename).stem, frame.f_code.co_name)))
+    try:
+        for version, typed in enumerate("valu", 4):
+            both.editor.edit(1, version, typed)
+            assert (await both.editor.ghost(1, version + 1)).insert_text == "value"
+    finally:
+        sys.setprofile(None)
+    assert ("generation", "find_answer") in called
+    assert ("guard", "_ask_policy") not in called
+    assert not {"redaction", "detectors", "related"} & {module for module, _ in called}
+
+
+async def test_nothing_is_sent_until_the_editor_has_answered_what_the_settings_are(both: InProcess) -> None:
+    answer = asyncio.get_running_loop().create_future()
+    both.editor.answer_configuration = lambda: answer
+    await both.start_with("x")
+    assert await both.editor.ask(0, 1) is None
+    assert both.backend.streams == []
+    assert both.editor.reports[-1][1:3] == ("starting", "unknown_rules")
+    answer.set_result([{"exclude": ["/project/*.py"]}])
+    await wait_for(lambda: both.editor.reports[-1][1:3] == ("off", "excluded"))
+    assert await both.editor.ask(0, 1) == _NOTHING
+    assert both.backend.streams == []
+
+
+async def test_a_document_has_an_id_that_its_path_does_not_tell(both: InProcess) -> None:
+    ids = []
+    async with run_in_process() as other:
+        for each in (both, other):
+            await each.start_with("x")
+            each.editor.ask(0, 1)
+            ids.append((await each.find_stream()).request.document)
+    assert len({*ids, ""}) == 3

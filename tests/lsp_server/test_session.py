@@ -11,7 +11,9 @@ from inference.protocol.completion import CompletionRequest, FinishReason
 from lsp_server.backend import BackendStarter
 from lsp_server.generation import Question
 from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason
+from lsp_server.privacy.guard import Cleared
 from lsp_server.session import Session
+from lsp_server.settings import Settings
 from lsp_server.status import Status
 from tests.support.lsp_fakes import FedBackend, FedStream, RecordingWindow, clear
 
@@ -67,9 +69,18 @@ class Bench:
         return [stream.request.prefix for stream in self.backend.streams]
 
 
+def build_question(prefix: str, suffix: str, request: CompletionRequest) -> Question:
+    """A question for which this request is sent."""
+
+    async def build_request() -> Cleared[CompletionRequest]:
+        return clear(request)
+
+    return Question(prefix, suffix, Settings(), build_request)
+
+
 async def complete(session: Session, request: CompletionRequest) -> str | Reason:
     """Returns the text to suggest, or the code of why there is none."""
-    answer = await session.complete(Question(request.prefix, request.suffix, clear(request)))
+    answer = await session.complete(build_question(request.prefix, request.suffix, request))
     return answer.reason if isinstance(answer, NoSuggestion) else answer
 
 
@@ -103,8 +114,8 @@ async def test_what_its_deadline_has_cut_is_suggested_while_it_is_typed(bench: B
 async def test_no_more_texts_are_drawn_after_an_edit_while_it_connects(bench: Bench) -> None:
     assert await bench.finish("return ", "x") == "x"
     bench.starter.drop(bench.backend)
-    request = clear(CompletionRequest("return "))
-    drawing = asyncio.create_task(bench.session.draw_alternatives(Question("return ", "", request)))
+    request = CompletionRequest("return ")
+    drawing = asyncio.create_task(bench.session.draw_alternatives(build_question("return ", "", request)))
     await asyncio.sleep(0)
     bench.session.supersede()
     assert await asyncio.wait_for(drawing, 5) is SUPERSEDED
@@ -156,11 +167,12 @@ async def test_other_text_starts_a_new_generation(bench: Bench, known: Any, pref
 
 
 async def test_what_is_sent_may_differ_from_the_text_that_answers_are_compared_with(bench: Bench) -> None:
-    first = asyncio.create_task(bench.session.complete(Question("ret", "", clear(CompletionRequest("# more\nret")))))
+    first = asyncio.create_task(bench.session.complete(build_question("ret", "", CompletionRequest("# more\nret"))))
     await settle()
     bench.stream.finish("urn")
     assert await first == "urn"
-    assert await bench.session.complete(Question("retu", "", clear(CompletionRequest("# yet more\nretu")))) == "rn"
+    second = build_question("retu", "", CompletionRequest("# yet more\nretu"))
+    assert await bench.session.complete(second) == "rn"
 
 
 @pytest.mark.parametrize("prefix", ["b", "ab"])

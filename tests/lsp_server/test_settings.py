@@ -41,7 +41,6 @@ def test_a_whole_float_is_accepted_as_an_integer() -> None:
         ("maxTokens", "x", "setting maxTokens must be a whole number from 1 to 4096, not 'x'; it stays 64"),
         ("maxTokens", True, "setting maxTokens must be a whole number from 1 to 4096, not True; it stays 64"),
         ("maxTokens", 0, "setting maxTokens must be a whole number from 1 to 4096, not 0; it stays 64"),
-        ("enabled", 1, "setting enabled must be true or false, not 1; it stays True"),
         ("extent", "page", "setting extent must be one of single_line, block, auto, not 'page'; it stays 'auto'"),
         ("extent", [], "setting extent must be one of single_line, block, auto, not []; it stays 'auto'"),
     ],
@@ -50,6 +49,68 @@ def test_a_bad_value_is_reported_and_ignored(name: str, value: object, problem: 
     read = read_settings({name: value, "deadlineMs": 9}, _DEFAULTS)
     assert read.problems == (problem,)
     assert read.settings == Settings(deadline_ms=9)
+
+
+@pytest.mark.parametrize(
+    ("values", "refusal"),
+    [
+        ({"exclude": "secret.py"}, "setting exclude must be a list of texts, not 'secret.py'"),
+        ({"exclude": ["a", 7]}, "setting exclude must be a list of texts, not ['a', 7]"),
+        ({"redactSecrets": "no"}, "setting redactSecrets must be true or false, not 'no'"),
+        ({"enabled": 0}, "setting enabled must be true or false, not 0"),
+        ({"maxRelatedBytes": "0"}, "setting maxRelatedBytes must be a whole number from 0 to 65536, not '0'"),
+        ({"languages": "python"}, "setting languages must be a list of texts, not 'python'"),
+        ({"exlude": ["a"]}, "unknown setting 'exlude', which may mean exclude"),
+        ({"redact_secrets": True}, "unknown setting 'redact_secrets', which may mean redactSecrets"),
+        (["exclude"], "settings must be an object of names and values, not ['exclude']"),
+        ({"maxTokens": "x", "maxTokenz": 1}, None),  # nothing that protects
+    ],
+)
+def test_a_wrong_value_of_what_limits_the_text_that_is_sent_lets_nothing_be_sent(
+    values: object, refusal: str | None
+) -> None:
+    for sources in (
+        SettingsSources(values),
+        SettingsSources(pushed={"midtoken": values}),
+        SettingsSources(pulled=values),
+    ):
+        read = sources.read()
+        assert read.refusal == refusal
+        assert len(read.problems) > 0
+
+
+def test_a_right_value_elsewhere_does_not_stand_for_a_wrong_one() -> None:
+    read = SettingsSources({"exclude": "secret.py"}, pulled={"exclude": ["a"]}).read()
+    assert (read.refusal, read.settings.exclude) == ("setting exclude must be a list of texts, not 'secret.py'", ("a",))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([["a"], ["b"], ["c"]], ("a", "b", "c")),
+        ([["a"], [], []], ("a",)),
+        ([None, ["b"], []], ("b",)),
+        ([None, None, None], ()),
+    ],
+)
+def test_the_patterns_of_all_sources_count(values: list[list[str] | None], expected: tuple[str, ...]) -> None:
+    options, pushed, pulled = ({"exclude": value} for value in values)
+    assert SettingsSources(options, {"midtoken": pushed}, pulled).read().settings.exclude == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([None, None, None], True),
+        ([False, None, None], False),
+        ([None, None, False], False),
+        ([True, None, False], True),
+        ([False, True, False], True),
+    ],
+)
+def test_secrets_are_sent_only_where_no_source_forbids_it(values: list[bool | None], expected: bool) -> None:
+    options, pushed, pulled = ({"redactSecrets": value} for value in values)
+    assert SettingsSources(options, {"midtoken": pushed}, pulled).read().settings.redact_secrets is expected
 
 
 def test_an_unknown_name_is_reported_with_the_known_names() -> None:

@@ -156,9 +156,10 @@ class LspEditor:
         def create_progress(_: types.WorkDoneProgressCreateParams) -> None:
             self.progress.append("create")
 
-        def configure(_: types.ConfigurationParams) -> Any:
+        async def configure(_: types.ConfigurationParams) -> Any:
             self.num_configuration_requests += 1
-            return self.answer_configuration()
+            answer = self.answer_configuration()
+            return await answer if isinstance(answer, asyncio.Future) else answer
 
         def take_report(params: Any) -> None:
             self.reports.append((params.uri, params.state, params.code, params.message))

@@ -30,8 +30,8 @@ export function findCommand(sources: CommandSources, isProgram: (path: string) =
   const program = findCandidates(sources).find(isProgram);
   if (program === undefined) {
     throw new CommandNotFoundError(
-      "there is no command midtoken in the selected Python environment, in .venv of the workspace or on the PATH. " +
-        "Install it with pip, or name it in the setting midtoken.command",
+      "there is no command midtoken in the selected Python environment or on the PATH, outside the workspace. " +
+        "Install it with pip, or name it in your setting midtoken.command",
     );
   }
   return { program, firstArguments: [] };
@@ -62,12 +62,10 @@ function findPlaces(name: string, workspaceFolders: readonly string[], searchPat
   return name.includes("/") ? workspaceFolders.map((folder) => join(folder, name)) : findOnPath(name, searchPath);
 }
 
+/** A workspace must not decide what runs, so its own programs are used only if the setting names them. */
 function findCandidates({ pythonEnvironment, workspaceFolders, searchPath }: CommandSources): string[] {
-  return [
-    ...findInEnvironment(pythonEnvironment),
-    ...workspaceFolders.map((folder) => join(folder, ".venv", "bin", PROGRAM)),
-    ...findOnPath(PROGRAM, searchPath),
-  ];
+  const candidates = [...findInEnvironment(pythonEnvironment), ...findOnPath(PROGRAM, searchPath)];
+  return candidates.filter((path) => !workspaceFolders.some((folder) => path.startsWith(join(folder, "/"))));
 }
 
 /** The Python extension names an environment by its interpreter or by its folder; without a selection, by `python`. */

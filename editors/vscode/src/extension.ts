@@ -18,6 +18,7 @@ import { showMenu } from "./menu.ts";
 import { SelectedEnvironment } from "./selectedEnvironment.ts";
 import {
   buildRuleArguments,
+  type Levels,
   readCommand,
   readEnabled,
   readLanguages,
@@ -31,7 +32,14 @@ import { StatusItem } from "./statusItem.ts";
 
 const read: ReadValue = (name) => workspace.getConfiguration(SECTION).get(name);
 const readForLanguageServer = () =>
-  selectLanguageServerSettings(workspace.getConfiguration().get<Record<string, unknown>>(SECTION) ?? {});
+  selectLanguageServerSettings(workspace.getConfiguration().get<Record<string, unknown>>(SECTION) ?? {}, inspect);
+
+function inspect(name: string): Levels {
+  const found = workspace.getConfiguration(SECTION, null).inspect(name);
+  const folders = (workspace.workspaceFolders ?? []).map(({ uri }) => workspace.getConfiguration(SECTION, uri));
+  const inFolders = folders.map((folder) => folder.inspect(name)?.workspaceFolderValue);
+  return { user: found?.globalValue, workspace: [found?.workspaceValue, ...inFolders] };
+}
 
 let extension: Extension | undefined;
 

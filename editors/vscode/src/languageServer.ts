@@ -121,7 +121,6 @@ export class LanguageServer {
   #buildOptions(languages: readonly string[]): LanguageClientOptions {
     return {
       documentSelector: languages.flatMap((language) => SCHEMES.map((scheme) => ({ language, scheme }))),
-      initializationOptions: this.#readSettings,
       outputChannel: this.#log,
       revealOutputChannelOn: RevealOutputChannelOn.Never,
       middleware: {

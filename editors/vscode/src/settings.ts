@@ -8,13 +8,41 @@ export type ReadValue = (name: string) => unknown;
 /** A setting of the extension has a value that it cannot have. The message says which, and what it must be. */
 export class SettingError extends Error {}
 
+/** The values of a setting: the user's own, and those of the workspace and its folders. `undefined` where it is not set. */
+export interface Levels {
+  readonly user: unknown;
+  readonly workspace: readonly unknown[];
+}
+
 /**
  * Returns what the language server gets of the section: all but the settings of the extension itself. It checks names
  * and values, and reports those that it does not know.
+ *
+ * What protects adds up over all levels: a workspace can exclude more, and have secrets replaced, but not less.
  */
-export function selectLanguageServerSettings(section: Record<string, unknown>): Record<string, unknown> {
+export function selectLanguageServerSettings(
+  section: Record<string, unknown>,
+  inspect: (name: string) => Levels,
+): Record<string, unknown> {
   const own = ["command", "server"];
-  return Object.fromEntries(Object.entries(section).filter(([name]) => !own.includes(name)));
+  return {
+    ...Object.fromEntries(Object.entries(section).filter(([name]) => !own.includes(name))),
+    exclude: addUpPatterns(inspect("exclude")),
+    redactSecrets: addUpRedaction(inspect("redactSecrets")),
+  };
+}
+
+/** Returns the patterns of all levels, or a value that is no list of texts, which the language server rejects. */
+function addUpPatterns({ user, workspace }: Levels): unknown {
+  const values = [user, ...workspace].filter((value) => !isAbsent(value));
+  return values.every(isListOfTexts) ? [...new Set(values.flat())] : values.find((value) => !isListOfTexts(value));
+}
+
+/** Returns false if only the user says so, or a value that is neither true nor false, which the language server rejects. */
+function addUpRedaction({ user, workspace }: Levels): unknown {
+  const values = [user, ...workspace].filter((value) => !isAbsent(value));
+  const wrong = values.find((value) => typeof value !== "boolean");
+  return wrong ?? (user !== false || values.includes(true));
 }
 
 /** Returns whether suggestions are enabled. Only `false` disables them, as in the language server. */

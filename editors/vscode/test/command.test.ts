@@ -18,14 +18,17 @@ function find(changes: Partial<CommandSources>, ...programs: string[]): string {
   return findCommand({ ...SOURCES, ...changes }, (path) => programs.includes(path)).program;
 }
 
-test("the selected Python environment comes before the workspace, and the workspace before the PATH", () => {
-  const places = [
-    "/envs/chosen/bin/midtoken",
-    "/projects/one/.venv/bin/midtoken",
-    "/projects/two/.venv/bin/midtoken",
-    "/usr/local/bin/midtoken",
-    "/usr/bin/midtoken",
-  ];
+test("a program of the workspace is not used unless the setting names it", () => {
+  const program = "/projects/two/.venv/bin/midtoken";
+  for (const pythonEnvironment of [undefined, "/projects/two/.venv", "/projects/two/.venv/bin/python"]) {
+    const sources = { pythonEnvironment, searchPath: "/projects/two/.venv/bin" };
+    assert.throws(() => find(sources, program), CommandNotFoundError);
+    assert.equal(find({ ...sources, setting: [".venv/bin/midtoken"] }, program), program);
+  }
+});
+
+test("the selected Python environment comes before the PATH", () => {
+  const places = ["/envs/chosen/bin/midtoken", "/usr/local/bin/midtoken", "/usr/bin/midtoken"];
   for (let first = 0; first < places.length; first++) {
     assert.equal(find({}, ...places.slice(first)), places[first]);
   }

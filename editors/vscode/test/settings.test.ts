@@ -3,6 +3,7 @@ import { test } from "node:test";
 
 import {
   buildRuleArguments,
+  type Levels,
   readCommand,
   readEnabled,
   readLanguages,
@@ -13,10 +14,40 @@ import {
 
 const values = (settings: Record<string, unknown>) => (name: string) => settings[name];
 
+const UNSET: Levels = { user: undefined, workspace: [undefined, undefined] };
+
 test("the language server gets all settings, right or wrong, but those of the extension", () => {
   const settings = { maxTokens: 12, extent: 7, deadlineMs: null, another: [] };
   const section = { ...settings, command: "midtoken", server: "127.0.0.1:1" };
-  assert.deepEqual(selectLanguageServerSettings(section), settings);
+  const protecting = { exclude: [], redactSecrets: true };
+  assert.deepEqual(
+    selectLanguageServerSettings(section, () => UNSET),
+    { ...settings, ...protecting },
+  );
+});
+
+/** Returns what the language server gets for a setting with these values, which VS Code merges to `merged`. */
+function addUp(name: string, user: unknown, ...workspace: unknown[]): unknown {
+  const merged = { [name]: workspace.at(-1) ?? user };
+  return selectLanguageServerSettings(merged, (asked) => (asked === name ? { user, workspace } : UNSET))[name];
+}
+
+test("the patterns of all levels count, and a wrong value of one level is passed on", () => {
+  assert.deepEqual(addUp("exclude", ["a"], []), ["a"]);
+  assert.deepEqual(addUp("exclude", ["a"], ["b"], ["c", "a"]), ["a", "b", "c"]);
+  assert.deepEqual(addUp("exclude", undefined, null, ["c"]), ["c"]);
+  assert.equal(addUp("exclude", "secret.py", []), "secret.py");
+  assert.equal(addUp("exclude", ["a"], "b"), "b");
+});
+
+test("only the user lets secrets be sent", () => {
+  assert.equal(addUp("redactSecrets", undefined, false), true);
+  assert.equal(addUp("redactSecrets", true, false), true);
+  assert.equal(addUp("redactSecrets", false, undefined), false);
+  assert.equal(addUp("redactSecrets", false, false), false);
+  assert.equal(addUp("redactSecrets", false, undefined, true), true);
+  assert.equal(addUp("redactSecrets", "no", true), "no");
+  assert.equal(addUp("redactSecrets", false, "no"), "no");
 });
 
 test("only false disables suggestions", () => {

@@ -1,11 +1,12 @@
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from lsp_server.privacy.exclusion import Policy
+from lsp_server.privacy.patterns import UnreadableRulesError, _read_text
 from tests.support.private_files import EXCLUDED_FILES, ExcludedFile
 
 _PATH = os.environ["PATH"]
@@ -18,8 +19,7 @@ def folder(tmp_path: Path) -> Path:
 
 def _find(path: Path, exclude: Sequence[str] = (), folders: Sequence[Path] = (), home: str = "/nowhere") -> str | None:
     policy = Policy({"PATH": _PATH, "HOME": home, "GIT_CONFIG_NOSYSTEM": "1"})
-    policy.configure(exclude, [each.as_uri() for each in folders])
-    return policy.find_exclusion(path.as_uri())
+    return policy.find_exclusion(path.as_uri(), exclude, [each.as_uri() for each in folders])
 
 
 def _make_repository(folder: Path) -> None:
@@ -43,9 +43,37 @@ def test_the_reason_names_the_rule(folder: Path) -> None:
     assert _find(folder / "private" / "x.py", ["**/private/**"]) == "setting exclude: `**/private/**`"
 
 
-@pytest.mark.parametrize("name", ["keys.py", "credentials.py", "credentials/a.py", "env.py", "id_rsa_key.py"])
-def test_code_about_credentials_is_not_excluded(name: str, folder: Path) -> None:
-    assert _find(folder / name) is None
+# In the order of `lsp_server.privacy.credentials`, then copies of such files.
+_CREDENTIALS = """
+    prod.env docker.env secrets.env prod.env.local .env credentials application_default_credentials.json .secrets.toml
+    secret.yaml secrets.prod.yaml db-secret.yml app.secrets.json run/secrets/db chap-secrets passwords.txt api_key.txt
+    .netrc .npmrc .git/config .m2/settings.xml .config/gh/hosts.yml .htpasswd .pgpass wp-config.php
+    etc/wireguard/wg0.conf sftp-config.json .aws/config .config/gcloud/access_tokens.db serviceAccountKey.json
+    my-service-account.json a-firebase-adminsdk-b1.json token.json kaggle.json kubeconfig prod.kubeconfig .kube/config
+    kubeconfig-prod.yaml prod.tfvars.json terraform.tfstate.backup terraform.tfstate.1700000000.backup .vault_pass
+    vault-password.txt .bash_history fish_history users_dump.sql a.kdbx id_ed25519_sk ssh_host_rsa_key deploy_rsa
+    a.keystore key.properties a.keytab private_key.txt privkey1 server.pem.bak .netrc.bak .netrc~ .netrc.swp
+    .kaggle.json.swp #.netrc# .#.netrc .netrc.orig .netrc_old .netrc.save .netrc.20240101 .netrc.2024-01-01 .netrc.~1~
+    kaggle.json.bak2 kaggle%20(1).json kaggle%20copy.json .ssh.bak/a .pgpass.bak.old KAGGLE.JSON.OLD
+"""
+_CODE = """
+    keys.py credentials.py credentials/a.py env.py id_rsa_key.py environment.py env.d.ts vite-env.d.ts src/app.env.ts
+    secrets.py secret.py kubeconfig.go kubeconfig/loader.go update-kubeconfig/a.rst private_key.rs private_keys/a.go
+    vault_pass.py passwords/models.py order_history.py order_history/a.py my-secrets/a.py crypto_rsa/lib.rs token.py
+    tokens.json environment.yml environments/prod.ts dotenv/main.py main.py~ a.old settings.py data.env/a.py
+"""
+
+
+def _judge(names: str) -> dict[str, str | None]:
+    return {name: Policy({}).find_exclusion(f"file:///nowhere/{name.replace('#', '%23')}") for name in names.split()}
+
+
+def test_files_with_credentials_are_known_by_their_names_and_so_are_copies_of_them() -> None:
+    assert [name for name, reason in _judge(_CREDENTIALS).items() if reason is None] == []
+
+
+def test_code_about_credentials_is_not_excluded() -> None:
+    assert {name: reason for name, reason in _judge(_CODE).items() if reason is not None} == {}
 
 
 def test_a_users_own_ignore_file_counts(folder: Path) -> None:
@@ -94,10 +122,25 @@ def test_a_worktree_has_the_rules_of_its_repository(folder: Path) -> None:
     assert _find(folder / "wt" / "mine.py") == "git ignores it (`exclude` line 1: `mine.py`)"
 
 
-def test_an_unreadable_ignore_file_excludes(folder: Path) -> None:
-    (folder / ".midtokenignore").symlink_to(".midtokenignore")
-    reason = _find(folder / "a.py")
-    assert reason == f"`{folder}/.midtokenignore` cannot be read: Too many levels of symbolic links"
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda path: path.symlink_to(".midtokenignore"), "Too many levels of symbolic links"),
+        (os.mkfifo, "it is not a file"),
+        (lambda path: path.symlink_to("/dev/zero"), "it is not a file"),
+        (lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 11 * 2**20), "it has more than 10 MiB"),
+    ],
+    ids=["loop", "pipe", "device", "size"],
+)
+def test_an_unreadable_ignore_file_excludes(make: Callable[[Path], None], problem: str, folder: Path) -> None:
+    make(folder / ".midtokenignore")
+    assert _find(folder / "a.py") == f"`{folder}/.midtokenignore` cannot be read: {problem}"
+
+
+def test_what_has_just_become_a_pipe_is_not_waited_for(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(UnreadableRulesError, match="it is not a file"):
+        _read_text(str(folder / "pipe"))
 
 
 @pytest.mark.parametrize(
@@ -115,12 +158,59 @@ def test_other_addresses_are_judged_as_far_as_they_can_be(uri: str, reason: str)
     assert Policy({}).find_exclusion(uri) == reason
 
 
+def _find_without_file(uri: str, language: str, exclude: Sequence[str], *folders: Path) -> str | None:
+    folder_uris = [each.as_uri() for each in folders]
+    return Policy({"PATH": _PATH, "HOME": "/nowhere"}).find_exclusions({uri: language}, exclude, folder_uris)[uri]
+
+
+@pytest.mark.parametrize("uri", ["untitled:Untitled-1", "file://", ""])
+def test_a_document_without_a_file_has_the_rules_of_its_language_and_workspace(uri: str, folder: Path) -> None:
+    assert _find_without_file(uri, "python", ["*.py"]) == "setting exclude: `*.py`"
+    assert _find_without_file(uri, "dotenv", []) == "it looks like a credentials file (`*.env`)"
+    assert _find_without_file(uri, "yaml", ["src/*.yml"]) is None
+    assert _find_without_file(uri, "python", [], folder) is None
+    (folder / ".midtokenignore").write_text("*.rs\n")
+    _make_repository(folder / "inner")
+    (folder / "inner" / ".gitignore").write_text("*\n")
+    found = [_find_without_file(uri, language, [], folder) for language in ("rust", "go")]
+    assert found == ["`.midtokenignore` line 1: `*.rs`", None]
+    assert _find_without_file(uri, "", [], folder, folder / "inner") == "git ignores it (`.gitignore` line 1: `*`)"
+
+
+@pytest.mark.parametrize("is_by_git", [True, False], ids=["core.ignorecase", "the disk"])
+def test_where_case_does_not_count_rules_of_other_case_exclude(is_by_git: bool, folder: Path) -> None:
+    _make_repository(folder)
+    for name in ("secret.py", "other.py"):
+        (folder / name).touch()
+    (folder / ".midtokenignore").write_text("SECRET.PY\n")
+    assert _find(folder / "secret.py", ["OTHER.*"]) is None
+    if is_by_git:
+        subprocess.run(["git", "-C", str(folder), "config", "core.ignorecase", "true"], check=True)
+    else:  # what such a disk shows
+        for name in ("secret.py", "other.py"):
+            os.link(folder / name, folder / name.swapcase())
+    assert _find(folder / "secret.py") == "`.midtokenignore` line 1: `SECRET.PY`"
+    assert _find(folder / "other.py", ["OTHER.*"]) == "setting exclude: `OTHER.*`"
+
+
+@pytest.mark.parametrize("rule", ["HIDDEN/", "/Hidden/*.PY", "secret.PY"])
+def test_behind_a_link_case_counts_as_for_git(rule: str, folder: Path) -> None:
+    _make_repository(folder)
+    (folder / "real").mkdir()
+    (folder / "hidden").symlink_to("real")
+    (folder / ".gitignore").write_text(f"{rule}\n")
+    document = folder / "hidden" / "Secret.py"
+    assert _find(document) is None
+    subprocess.run(["git", "-C", str(folder), "config", "core.ignorecase", "true"], check=True)
+    assert _find(document) == f"git ignores it (`.gitignore` line 1: `{rule}`)"
+
+
 def test_a_path_that_begins_with_two_slashes_is_the_same(folder: Path) -> None:
     (folder / ".midtokenignore").write_text("a.py\n")
     assert Policy({}).find_exclusion(f"file:///{folder}/a.py") is not None
 
 
-@pytest.mark.parametrize("uri", ["untitled:Untitled-1", "file://", "file:///nowhere/new/folder/a.py", "xy:z", ""])
+@pytest.mark.parametrize("uri", ["untitled:Untitled-1", "file:///nowhere/new/folder/a.py", "xy:z"])
 def test_a_document_without_a_rule_is_not_excluded(uri: str) -> None:
     assert Policy({}).find_exclusion(uri) is None
 
@@ -131,9 +221,6 @@ def test_a_pattern_of_the_setting_that_can_match_nothing_excludes_everything(fol
 
 
 def test_a_removed_pattern_of_the_setting_counts_no_longer(folder: Path) -> None:
-    policy = Policy({})
-    uri = (folder / "a.py").as_uri()
-    policy.configure(["a.py"])
-    assert policy.find_exclusion(uri) is not None
-    policy.configure([])
-    assert policy.find_exclusion(uri) is None
+    policy, uri = Policy({}), (folder / "a.py").as_uri()
+    found = [policy.find_exclusion(uri, exclude) for exclude in (["a.py"], [])]
+    assert found == ["setting exclude: `a.py`", None]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lsp_server.privacy.git_rules import GitRules
+from lsp_server.privacy.paths import Disk
 from lsp_server.privacy.patterns import RuleFiles
 
 _PATH = os.environ["PATH"]
@@ -28,7 +29,7 @@ def _git(cwd: Path, *arguments: str) -> None:
 
 
 def _find(path: Path, **environment: str) -> str | None:
-    return GitRules(RuleFiles(), _ENVIRONMENT | environment).find_reasons([str(path)]).get(str(path))
+    return GitRules(_ENVIRONMENT | environment).find_reasons([str(path)], Disk(RuleFiles())).get(str(path))
 
 
 def _install_git(folder: Path, script: str) -> str:
@@ -44,7 +45,7 @@ def test_all_paths_of_a_repository_are_asked_about_at_once(folder: Path, tmp_pat
     log = tmp_path / "log"
     path = _install_git(tmp_path / "bin", f'echo "$@" >> {log}; PATH={_PATH} exec git "$@"')
     paths = [str(folder / name) for name in ("a.py", "b.py", "c/a.py")]
-    found = GitRules(RuleFiles(), _ENVIRONMENT | {"PATH": path}).find_reasons(paths)
+    found = GitRules(_ENVIRONMENT | {"PATH": path}).find_reasons(paths, Disk(RuleFiles()))
     reason = "git ignores it (`.gitignore` line 1: `a.py`)"
     assert found == {paths[0]: reason, paths[2]: reason}
     assert len(log.read_text().splitlines()) == 1
@@ -116,18 +117,18 @@ def test_a_git_that_hangs_is_ended_with_what_it_started_and_not_asked_again_at_o
 ) -> None:
     clock, log = [0.0], tmp_path / "log"
     path = _install_git(tmp_path / "bin", f"echo asked >> {log}; sleep 61 & echo $! > {tmp_path}/child; wait")
-    rules = GitRules(RuleFiles(), _ENVIRONMENT | {"PATH": path}, lambda: clock[0], time_limit_s=0.5)
+    rules = GitRules(_ENVIRONMENT | {"PATH": path}, lambda: clock[0], time_limit_s=0.5)
     asked = [str(folder / "a.py")]
     for clock[0] in (0.0, 29.0, 31.0):
-        assert rules.find_reasons(asked) == {asked[0]: _UNANSWERED}
+        assert rules.find_reasons(asked, Disk(RuleFiles())) == {asked[0]: _UNANSWERED}
     assert log.read_text() == "asked\nasked\n"
     assert _has_ended(int((tmp_path / "child").read_text()))
 
 
 def test_closing_ends_a_git_that_runs(folder: Path, tmp_path: Path) -> None:
     path = _install_git(tmp_path / "bin", f"echo $$ > {tmp_path}/pid; exec sleep 62")
-    rules = GitRules(RuleFiles(), _ENVIRONMENT | {"PATH": path}, time_limit_s=60)
-    asking = threading.Thread(target=rules.find_reasons, args=([str(folder / "a.py")],))
+    rules = GitRules(_ENVIRONMENT | {"PATH": path}, time_limit_s=60)
+    asking = threading.Thread(target=rules.find_reasons, args=([str(folder / "a.py")], Disk(RuleFiles())))
     asking.start()
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
         time.sleep(0.01)
@@ -135,7 +136,7 @@ def test_closing_ends_a_git_that_runs(folder: Path, tmp_path: Path) -> None:
     asking.join(20)
     assert not asking.is_alive()
     assert _has_ended(int((tmp_path / "pid").read_text()))
-    assert list(rules.find_reasons([str(folder / "a.py")]).values()) == [
+    assert list(rules.find_reasons([str(folder / "a.py")], Disk(RuleFiles())).values()) == [
         "Git does not say whether it ignores it: the language server ends"
     ]
 

@@ -3,13 +3,14 @@
 import asyncio
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
+from lsp_server.settings import Settings
 from tests.support.lsp_editor import wait_for
 
 _UNKNOWN = "whether a rule excludes it is not known yet"
@@ -24,10 +25,9 @@ class _SlowPolicy(Policy):
         self.may_answer = threading.Event()
         self.asked: list[list[str]] = []
 
-    def find_exclusions(self, uris: Iterable[str]) -> dict[str, str | None]:
-        asked = list(uris)
-        self.asked.append(asked)
-        found = {uri: "a rule" if uri in self.excluded else None for uri in asked}
+    def find_exclusions(self, languages: Mapping[str, str], *_: Sequence[str]) -> dict[str, str | None]:
+        self.asked.append(list(languages))
+        found = {uri: "a rule" if uri in self.excluded else None for uri in languages}
         self.may_answer.wait(20)
         return found
 
@@ -37,21 +37,22 @@ class _Bench:
         self.now_s = 0.0
         self.policy = _SlowPolicy()
         self.guard = Guard(self.policy, lambda: self.now_s, wait_s=0.01)
+        self.guard.configure(Settings(), [])
 
     async def ask(self, uri: str = "a") -> str | None:
-        await self.guard.ask([uri])
+        await self.guard.ask({uri: ""})
         return self.guard.find_exclusion(uri)
 
     async def ask_until_known(self, uri: str = "a") -> str | None:
         self.policy.may_answer.set()
-        await self.guard.ask([uri])
-        while self.guard._asking is not None:
+        await self.guard.ask({uri: ""})
+        while self.guard._own.asking is not None:
             await asyncio.sleep(0)
         return self.guard.find_exclusion(uri)
 
 
 @pytest.fixture
-def bench() -> _Bench:
+async def bench() -> _Bench:
     return _Bench()
 
 
@@ -89,26 +90,54 @@ async def test_documents_that_are_asked_about_meanwhile_are_asked_about_together
 
 async def test_an_answer_by_older_settings_does_not_count(bench: _Bench) -> None:
     await bench.ask()
-    bench.guard.configure(["a*"], [], True)
+    bench.guard.configure(Settings(exclude=("a*",)), [])
     bench.policy.excluded.add("a")
     assert await bench.ask_until_known() == "a rule"
     assert len(bench.policy.asked) == 2
 
 
+async def test_a_document_waits_for_no_others(bench: _Bench) -> None:
+    await bench.guard.ask_about_others(dict.fromkeys("bcd", ""))
+    assert await bench.ask() == _UNKNOWN
+    assert bench.policy.asked == [["b", "c", "d"], ["a"]]  # the first is not answered yet
+
+
+async def test_after_a_wait_in_vain_nobody_waits_until_the_policy_has_answered_in_time(bench: _Bench) -> None:
+    assert await bench.ask() == _UNKNOWN
+    async with asyncio.timeout(0):  # fails at anything that waits
+        for _ in range(100):
+            assert await bench.ask() == _UNKNOWN
+    assert await bench.ask_until_known() is None
+    assert await bench.ask("b") is None
+
+
+async def test_who_waits_until_it_is_known_waits_for_the_settings_too(bench: _Bench) -> None:
+    guard = Guard(bench.policy)
+    bench.policy.may_answer.set()
+    waiting = asyncio.create_task(guard.wait_until_known({"a": ""}))
+    await asyncio.sleep(0.05)
+    assert (waiting.done(), guard.find_exclusion("a")) == (False, _UNKNOWN)
+    guard.configure(Settings(), [])
+    await asyncio.wait_for(waiting, 20)
+    assert guard.find_exclusion("a") is None
+
+
+async def test_settings_that_cannot_be_relied_on_exclude_everything(bench: _Bench) -> None:
+    assert await bench.ask_until_known() is None
+    for refusal in ("setting exclude must be a list", None):
+        bench.guard.configure(Settings(), [], refusal)
+        assert (bench.guard.is_known("a"), bench.guard.find_exclusion("a")) == (True, refusal)
+
+
 async def test_changed_rules_count_within_a_second(tmp_path: Path) -> None:
     now_s = [0.0]
     guard = Guard(Policy({"PATH": os.environ["PATH"]}), lambda: now_s[0], wait_s=20)
+    guard.configure(Settings(), [])
     uri, rules = (tmp_path / "a.py").as_uri(), tmp_path.resolve() / ".midtokenignore"
     seen = []
     for text in ("b.py\n", "a.py\n"):
         rules.write_text(text)
         now_s[0] += 1.0
-        await guard.ask([uri])
+        await guard.ask({uri: ""})
         seen.append(guard.find_exclusion(uri))
     assert seen == [None, "`.midtokenignore` line 1: `a.py`"]
-
-
-async def test_a_pipe_in_place_of_an_ignore_file_is_not_opened(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / ".midtokenignore")
-    reason = Policy({}).find_exclusion((tmp_path / "a.py").as_uri())
-    assert reason == f"`{tmp_path.resolve()}/.midtokenignore` cannot be read: it is not a file"

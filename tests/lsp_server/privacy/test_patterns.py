@@ -11,17 +11,57 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lsp_server.privacy.git_rules import GitRules
+from lsp_server.privacy.paths import Disk
 from lsp_server.privacy.patterns import RuleFiles, RuleList, find_rule, list_folders, parse_pattern, to_latin1
 
 _ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C"}
 
-_names = st.sampled_from(["a", "b", "ab", "a.py", "b.py", "é", "a b", "!a", "#a", "[a]", "a ", "-", "a\\b", "A"])
+_names = st.sampled_from(
+    ["a", "b", "ab", "a.py", "b.py", "é", "a b", "!a", "#a", "[a]", "a ", "-", "a\\b", "A", "B.Py", "É"]
+)
 _paths = st.lists(_names, min_size=1, max_size=4).map("/".join)
 _pieces = st.sampled_from(
     [
-        *("a", "b", "ab", "é", "*", "**", "?", "/", "/", "/**/", "**/", "/**", "*.py", ".py", "!", "#", " ", "-"),
+        *(
+            "a",
+            "b",
+            "ab",
+            "A",
+            "B",
+            "é",
+            "*",
+            "**",
+            "?",
+            "/",
+            "/",
+            "/**/",
+            "**/",
+            "/**",
+            "*.py",
+            ".py",
+            "!",
+            "#",
+            " ",
+            "-",
+        ),
         *("[ab]", "[!a]", "[^b]", "[a-c]", "[]a]", "[!]a]", "[a\\]]", "[[:alpha:]]", "[[:digit:]a]", "[", "]"),
-        *("[z-a]", "[a-]", "[[:no:]]", "[\\a-b]", "[/a]", "\t", "\\!", "\\#", "\\", "\\ "),
+        *(
+            "[z-a]",
+            "[a-]",
+            "[A-C]",
+            "[A]",
+            "[!A]",
+            "[[:upper:]]",
+            "[[:lower:]]",
+            "[[:no:]]",
+            "[\\a-b]",
+            "[/a]",
+            "\t",
+            "\\!",
+            "\\#",
+            "\\",
+            "\\ ",
+        ),
     ]
 )
 _patterns = st.lists(_pieces, min_size=1, max_size=5).map("".join).map(lambda text: text.replace("\n", ""))
@@ -32,43 +72,47 @@ _lines = st.lists(_patterns | st.builds("!{}".format, _patterns) | st.builds("{}
     paths=st.lists(_paths, min_size=1, max_size=12),
     ignore_files=st.dictionaries(st.sampled_from(["", "a", "a/b", "b", "ab"]), _lines, max_size=4),
     own=_lines,
+    ignores_case=st.booleans(),
 )
-@example(paths=["a/b/a.py"], ignore_files={"": ["a/**", "!a/b/"]}, own=[])
-@example(paths=["a/b", "a/a.py"], ignore_files={"": ["a/"], "a": ["!b"]}, own=[])
-@example(paths=["a/b"], ignore_files={"": ["*", "!*/"], "a": ["!b"]}, own=["b"])
-@example(paths=["axb", "a/b", "a\\b"], ignore_files={"": ["a[!c]b"]}, own=[])
-@example(paths=["a/a"], ignore_files={}, own=["a /"])
-@example(paths=["b/a"], ignore_files={}, own=["[/a]"])
-@example(paths=["a/a", "a/b/a", "ab/a"], ignore_files={}, own=["a**/a"])
-@example(paths=["a/a", "a", "b/a/a"], ignore_files={}, own=["***/a", "!b/***/a", "a****/b"])
-@example(paths=["a", "ab/a/b"], ignore_files={}, own=["a**/*"])
-@example(paths=["ab/a/b"], ignore_files={}, own=["/a**", "!/ab"])
-@example(paths=["a/a/b", "a/b"], ignore_files={}, own=["*", "!**/**/**/**/a/", "!a*b*", "**/**/**/**/b"])
-@example(paths=["aab/ab.py"], ignore_files={}, own=["a*a?/*[b]*y"])
-@example(paths=["a/b/ab"], ignore_files={"": ["/*", "!/a", "/a/*", "!/a/b"]}, own=[])
+@example(paths=["a/b/a.py"], ignore_files={"": ["a/**", "!a/b/"]}, own=[], ignores_case=False)
+@example(paths=["a/b", "a/a.py"], ignore_files={"": ["a/"], "a": ["!b"]}, own=[], ignores_case=False)
+@example(paths=["a/b"], ignore_files={"": ["*", "!*/"], "a": ["!b"]}, own=["b"], ignores_case=False)
+@example(paths=["axb", "a/b", "a\\b"], ignore_files={"": ["a[!c]b"]}, own=[], ignores_case=False)
+@example(paths=["a/a"], ignore_files={}, own=["a /"], ignores_case=False)
+@example(paths=["b/a"], ignore_files={}, own=["[/a]"], ignores_case=False)
+@example(paths=["a/a", "a/b/a", "ab/a"], ignore_files={}, own=["a**/a"], ignores_case=False)
+@example(paths=["a/a", "a", "b/a/a"], ignore_files={}, own=["***/a", "!b/***/a", "a****/b"], ignores_case=False)
+@example(paths=["a", "ab/a/b"], ignore_files={}, own=["a**/*"], ignores_case=False)
+@example(paths=["ab/a/b"], ignore_files={}, own=["/a**", "!/ab"], ignores_case=False)
+@example(
+    paths=["a/a/b", "a/b"], ignore_files={}, own=["*", "!**/**/**/**/a/", "!a*b*", "**/**/**/**/b"], ignores_case=False
+)
+@example(paths=["aab/ab.py"], ignore_files={}, own=["a*a?/*[b]*y"], ignores_case=False)
+@example(paths=["a/b/ab"], ignore_files={"": ["/*", "!/a", "/a/*", "!/a/b"]}, own=[], ignores_case=False)
 def test_a_path_is_ignored_where_git_ignores_it(
-    paths: Sequence[str], ignore_files: Mapping[str, Sequence[str]], own: Sequence[str]
+    paths: Sequence[str], ignore_files: Mapping[str, Sequence[str]], own: Sequence[str], ignores_case: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         top = Path(os.path.realpath(name))
         _git(top, "init", "--quiet")
+        _git(top, "config", "core.ignorecase", str(ignores_case))
         made = [path for path in paths if _make_file(top / path)]
         for folder, lines in ignore_files.items():
             if (top / folder).is_dir():
                 (top / folder / ".gitignore").write_text("".join(f"{line}\n" for line in lines))
         (top / ".git" / "info" / "exclude").write_text("\n".join(own))
         expected = _ask_git(top, made)
-        assert {path for path in made if _find_own_rule(top, path)} == expected
-        found = GitRules(RuleFiles(), _ENVIRONMENT).find_reasons(str(top / path) for path in made)
+        assert {path for path in made if _find_own_rule(top, path, ignores_case)} == expected
+        found = GitRules(_ENVIRONMENT).find_reasons([str(top / path) for path in made], Disk(RuleFiles()))
         assert set(found) == {str(top / path) for path in expected}
 
 
-def _find_own_rule(top: Path, path: str) -> bool:
+def _find_own_rule(top: Path, path: str, ignores_case: bool) -> bool:
     files = RuleFiles()
 
     def find_lists(folder: str) -> list[RuleList]:
-        lists = [files.read(f"{each}/.gitignore", each) for each in list_folders(folder, str(top))]
-        return [*lists, files.read(str(top / ".git" / "info" / "exclude"), str(top))]
+        lists = [files.read(f"{each}/.gitignore", each, ignores_case) for each in list_folders(folder, str(top))]
+        return [*lists, files.read(str(top / ".git" / "info" / "exclude"), str(top), ignores_case)]
 
     return find_rule(str(top / path), str(top), find_lists) is not None
 

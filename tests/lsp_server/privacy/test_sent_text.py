@@ -1,8 +1,13 @@
 """What reaches the completion server of excluded files and of secrets, and what the editor is told: nothing of them."""
 
+import asyncio
+import os
+import subprocess
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lsprotocol import types
@@ -61,9 +66,11 @@ async def _type_into(both: InProcess, path: Path, text: str) -> None:
 
 
 async def _ask(both: InProcess, uri: str, position: types.Position) -> None:
+    """Asks until there is an answer. While the rules are not known, there is none."""
     context = types.InlineCompletionContext(types.InlineCompletionTriggerKind.Automatic)
     params = types.InlineCompletionParams(context, types.TextDocumentIdentifier(uri), position)
-    await both.editor.client.text_document_inline_completion_async(params)
+    while await both.editor.client.text_document_inline_completion_async(params) is None:
+        await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("case", EXCLUDED_FILES, ids=lambda case: case.name)
@@ -79,6 +86,34 @@ async def test_no_byte_of_an_excluded_file_is_sent_or_said(case: ExcludedFile, t
         assert backend.sent, "a file beside it is not excluded"
         assert count_secret_bytes([*backend.sent, *both.said], [case.marker]) == 0
         assert any("excluded: " in message for message in both.said)
+
+
+async def test_the_thread_of_the_keys_looks_at_no_file_and_starts_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = EXCLUDED_FILES[0].build(tmp_path / "case")
+    (tmp_path / ".midtokenignore").write_text("other.py\n")
+    looked: dict[str, set[str]] = {}
+
+    def record(owner: Any, name: str) -> None:
+        function = getattr(owner, name)
+
+        def recorded(*arguments: Any, **named: Any) -> Any:
+            looked.setdefault(name, set()).add(threading.current_thread().name.partition("_")[0])
+            return function(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, recorded)
+
+    for name in ("stat", "lstat", "readlink", "open"):
+        record(os, name)
+    record(subprocess, "Popen")
+    async with _run(tmp_path / "case") as (both, backend):
+        looked.clear()  # what was for the start
+        for path in (document, document.with_name("open.py")):
+            await _type_into(both, path, "import os\nvalue = 1\n")
+    assert len(backend.sent) > 0
+    assert {"stat", "lstat", "open", "Popen"} <= looked.keys()
+    assert set().union(*looked.values()) <= {"midtoken-rules", "midtoken-secrets"}
 
 
 async def test_no_byte_of_a_secret_is_sent_or_said(tmp_path: Path) -> None:

@@ -29,10 +29,26 @@ local function extend(known, given, kind)
   return vim.tbl_extend('force', known, given)
 end
 
+--- What protects adds up: a later call, as in the .nvim.lua of a project, can exclude more, but not less. A wrong value
+--- stays, and the language server rejects it.
+local function add_up(before, given)
+  local settings = vim.tbl_extend('force', {}, given)
+  if type(before.exclude or {}) ~= 'table' then
+    settings.exclude = before.exclude
+  elseif before.exclude and type(given.exclude or {}) == 'table' then
+    settings.exclude = vim.list_extend(vim.list_slice(before.exclude), given.exclude or {})
+  end
+  if before.redactSecrets ~= false and given.redactSecrets == false then
+    settings.redactSecrets = true
+  end
+  return settings
+end
+
 --- Completes the given options with the defaults, and keeps them. Raises an error for an unknown name.
 ---@param given? table
 function M.set(given)
   local options = extend(defaults, given or {}, 'option')
+  options.settings = chosen and add_up(chosen.settings, options.settings) or options.settings
   options.keys = options.keys and extend(defaults.keys, options.keys, 'key') or {}
   chosen = options
   return options
