@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from lsprotocol.types import Position
-
-from lsp_server.documents import Document
-from lsp_server.positions import replace_surrogates
 from lsp_server.settings import Settings
+
+if TYPE_CHECKING:  # commands have no documents, and importing lsprotocol takes as long as a completion
+    from lsprotocol.types import Position
+
+    from lsp_server.documents import Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Context:
         return self.suffix.partition("\n")[0]
 
 
-def cut_context(document: Document, position: Position, settings: Settings) -> Context:
+def cut_context(document: "Document", position: "Position", settings: Settings) -> Context:
     """Returns the text to send for a completion at `position`, within the size limits of the settings.
 
     The position must be that of a Place: within the text, and not inside a code point.
@@ -43,7 +45,7 @@ def cut_context(document: Document, position: Position, settings: Settings) -> C
     return Context(clean(prefix), clean(suffix))
 
 
-def _cut_prefix(document: Document, line: int, before: str, max_bytes: int) -> str:
+def _cut_prefix(document: "Document", line: int, before: str, max_bytes: int) -> str:
     if _exceeds(before, max_bytes):
         document.anchor_line = line
         return _cut_long_line(before, max_bytes)
@@ -79,7 +81,7 @@ def _cut_long_line(before: str, max_bytes: int) -> str:
     return before[start:]
 
 
-def _cut_suffix(document: Document, line: int, after: str, max_bytes: int) -> str:
+def _cut_suffix(document: "Document", line: int, after: str, max_bytes: int) -> str:
     if _exceeds(after, max_bytes):
         return replace_surrogates(after[:max_bytes]).encode()[:max_bytes].decode("utf-8", "ignore")
     parts, remaining_bytes = [after], max_bytes - _num_bytes(after)
@@ -103,3 +105,10 @@ def _num_bytes(text: str) -> int:
 def clean(text: str) -> str:
     r"""Returns text of a document as it is sent: \n as its only line end, and no lone surrogates."""
     return replace_surrogates(text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def replace_surrogates(text: str) -> str:
+    """Returns `text` with each lone surrogate replaced by U+FFFD, so that it can be encoded as UTF-8."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

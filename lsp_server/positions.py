@@ -44,13 +44,6 @@ def join_surrogates(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
-def replace_surrogates(text: str) -> str:
-    """Returns `text` with each lone surrogate replaced by U+FFFD, so that it can be encoded as UTF-8."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
 def _count_code_points(text: str, num_bytes: int) -> int:
     """Returns how many whole code points are in the first `num_bytes` bytes of the text as UTF-8."""
     encoded = text.encode("utf-8", "surrogatepass")

@@ -8,9 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lsp_server.context import Context, clean
+from lsp_server.context import Context, clean, replace_surrogates
 from lsp_server.documents import Document
-from lsp_server.positions import replace_surrogates
 from lsp_server.privacy.detectors import begins_block, find_blocks
 from lsp_server.privacy.redaction import replace_spans
 

@@ -1,11 +1,9 @@
 """Replaces secrets in text that is sent. The same text becomes the same text each time."""
 
 from dataclasses import dataclass
-
-from lsprotocol.types import Position
+from typing import TYPE_CHECKING
 
 from lsp_server.context import Context, clean
-from lsp_server.documents import Document
 from lsp_server.privacy.detectors import (
     MAX_BLOCK_LINES,
     LineScanner,
@@ -14,6 +12,11 @@ from lsp_server.privacy.detectors import (
     find_blocks,
     merge,
 )
+
+if TYPE_CHECKING:  # as in `lsp_server.context`
+    from lsprotocol.types import Position
+
+    from lsp_server.documents import Document
 
 PLACEHOLDER = "REDACTED"  # the same for all secrets: it says nothing of their length or content
 
@@ -78,14 +81,14 @@ class Excerpt:
         return Context(_replace(text, spans, start, cursor), _replace(text, spans, cursor, end))
 
 
-def cut_excerpt(document: Document, position: Position, context: Context) -> Excerpt:
+def cut_excerpt(document: "Document", position: "Position", context: Context) -> Excerpt:
     """Returns the excerpt around `context`, which `cut_context` returned for the position. Raises OutOfStepError."""
     number, before, _ = document.split_at(position)
     head = _find_head(document, number, before, context)
     return Excerpt(head, context, _find_tail(document, number, before, context))
 
 
-def _find_head(document: Document, number: int, before: str, context: Context) -> str:
+def _find_head(document: "Document", number: int, before: str, context: Context) -> str:
     """Returns the cut part of the first line, and the lines above it from where a key block may have begun."""
     num_above = context.prefix.count("\n")
     cut = 0 if num_above else len(before) - len(context.prefix)
@@ -97,7 +100,7 @@ def _find_head(document: Document, number: int, before: str, context: Context) -
     return clean("".join(document.lines[begin:first]) + before[:cut])
 
 
-def _find_tail(document: Document, number: int, before: str, context: Context) -> str:
+def _find_tail(document: "Document", number: int, before: str, context: Context) -> str:
     """Returns the rest of the last line."""
     num_below = context.suffix.count("\n")
     shown = len(context.suffix) - (context.suffix.rfind("\n") + 1)
