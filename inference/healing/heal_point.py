@@ -138,15 +138,17 @@ def _find_open_tail(
 
 def _find_anchor(pre_tokens: list[PreToken], num_pre_tokens: int, data: bytes) -> int:
     """How many of the first pre-tokens are before the tail, which has about `num_pre_tokens` and begins a character."""
-    anchor = _skip_blanks(pre_tokens, len(pre_tokens))
-    anchor = _skip_blanks(pre_tokens, max(anchor - num_pre_tokens, 0))
+    anchor = _skip_blanks(pre_tokens, len(pre_tokens), num_pre_tokens)
+    anchor = _skip_blanks(pre_tokens, max(anchor - num_pre_tokens, 0), num_pre_tokens)
     while anchor and data[pre_tokens[anchor - 1].end] & 0xC0 == 0x80:
         anchor -= 1
     return anchor
 
 
-def _skip_blanks(pre_tokens: list[PreToken], anchor: int) -> int:
-    while anchor and pre_tokens[anchor - 1].data.decode(errors="replace").isspace():
+def _skip_blanks(pre_tokens: list[PreToken], anchor: int, limit: int) -> int:
+    """Goes back over blanks, but not over a long run of which each is a pre-token by itself."""
+    first = max(anchor - limit, 0)
+    while anchor > first and pre_tokens[anchor - 1].data.decode(errors="replace").isspace():
         anchor -= 1
     return anchor
 

@@ -236,6 +236,15 @@ def test_the_whole_text_is_split_once_and_then_only_its_end(family: str) -> None
     assert encoder.num_split_chars < 2 * len(text)
 
 
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_of_a_run_of_line_ends_only_the_last_are_split_again(line_end: str) -> None:
+    text = "x = 1" + 1000 * line_end
+    encoder = _PieceEncoder(_PRE_TOKENIZERS["deepseek-coder"])
+
+    assert find_heal_point(encoder, text).healed == b""
+    assert encoder.num_split_chars < 2 * len(text)
+
+
 _runs = st.builds(lambda count, text: "a" * count + text, st.integers(0, 300), st.text("ab", max_size=20))
 
 
