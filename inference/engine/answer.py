@@ -4,6 +4,7 @@ import codecs
 from dataclasses import dataclass
 
 from inference.engine.loop_rule import LoopRule
+from inference.engine.rest_rule import RestRule
 from inference.engine.stopping import BlockRule, LineRule, build_extent_rule, count_stable, find_stop
 from inference.engine.suffix_rule import Ending, SuffixRule, build_suffix_rule
 from inference.protocol.completion import Chunks, CompletionRequest, FinishReason
@@ -21,7 +22,8 @@ class Limits:
     extent: LineRule | BlockRule
     suffix: SuffixRule | None = None
     reads_suffix: bool = False  # whether the model read it, and so knows where to end
-    line_before: str = ""  # the cursor's line up to the cursor
+    prefix: str = ""
+    sends_lines: bool = False  # whether nothing of a line is sent before it is complete
 
 
 def build_limits(request: CompletionRequest, reads_suffix: bool) -> Limits:
@@ -32,7 +34,8 @@ def build_limits(request: CompletionRequest, reads_suffix: bool) -> Limits:
         build_extent_rule(request.extent, request.prefix, request.suffix),
         build_suffix_rule(request.prefix, request.suffix),
         reads_suffix,
-        request.prefix[request.prefix.rfind("\n") + 1 :],
+        request.prefix,
+        request.chunks is Chunks.LINES,
     )
 
 
@@ -50,7 +53,9 @@ class Answer:
         self._num_new = 0  # tokens that go beyond the healed bytes
         self._num_sent = 0  # characters of `text`
         self._num_passed = 0  # characters of `text` in which no suffix begins, however it goes on
-        self._loop = LoopRule(limits.line_before)
+        rule = limits.suffix
+        self._rest = None if rule is None else RestRule(rule.line_before, rule.remaining_line)
+        self._loop = LoopRule(limits.prefix, limits.sends_lines)
 
     @property
     def owes_last(self) -> bool:
@@ -77,6 +82,9 @@ class Answer:
         """Ends the completion, before the suffix if the text has reached it. Only the first call has an effect."""
         if self.finish_reason is not None:
             return
+        loop = self._loop.find_end_at_limit() if reason is FinishReason.LENGTH else None
+        if loop is not None:
+            self.text, reason = self.text[:loop], FinishReason.LOOP
         self.finish_reason = reason
         was_chosen = reason is FinishReason.END and self.limits.reads_suffix
         if self._cut_suffix(Ending.CHOSEN if was_chosen else Ending.LIMITED) and reason in _REPLACED_REASONS:
@@ -124,6 +132,8 @@ class Answer:
         """Cuts the text before the suffix, if it has reached it."""
         rule = self.limits.suffix
         at = None if rule is None else rule.find_end(self.text, ending, self._num_passed)
+        if at is None and self._rest is not None and ending is Ending.LIMITED:
+            at = self._rest.find_end(self.text)
         if at is None:
             return False
         self.text = self.text[:at]
@@ -144,7 +154,9 @@ class Answer:
         settled = self.limits.extent.count_settled(self.text)
         stable = self._find_stable_text()
         rule = self.limits.suffix
-        return min(settled, len(stable) if rule is None else rule.count_settled(stable, self._num_passed))
+        if rule is not None and self._rest is not None:
+            settled = min(settled, rule.count_settled(stable, self._num_passed), self._rest.count_settled(stable))
+        return min(settled, len(stable))
 
     def _find_stable_text(self) -> str:
         """The text without what a stop string or a loop may still take away."""

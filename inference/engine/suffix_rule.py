@@ -25,9 +25,9 @@ from inference.engine.stopping import find_beginning
 
 _NUM_CERTAIN_LINES = 3
 _NEAR_CHARS = 2000  # of the text before and after a place; the rest is not compared, and its brackets do not count
-_CLOSER_OF = {"(": ")", "[": "]", "{": "}"}
-_CLOSERS = frozenset(_CLOSER_OF.values())
-_QUOTES = "\"'`"
+CLOSER_OF = {"(": ")", "[": "]", "{": "}"}
+_CLOSERS = frozenset(CLOSER_OF.values())
+QUOTES = "\"'`"
 
 
 class Ending(Enum):
@@ -81,7 +81,7 @@ class SuffixRule:
     @property
     def _closes_or_opens(self) -> bool:
         """True if the rest of the line closes or opens brackets or quotes."""
-        return _count_bracket_faults(self.remaining_line) + _count_quote_faults(self.remaining_line) > 0
+        return count_bracket_faults(self.remaining_line) + count_quote_faults(self.remaining_line) > 0
 
     def find_end(self, text: str, ending: Ending, num_passed: int = 0) -> int | None:
         """Where `text` has reached the suffix, or None if it has not, or not yet for certain.
@@ -119,7 +119,7 @@ class SuffixRule:
         whole = text[line_start:].rstrip()
         if whole.endswith(rest):  # blanks may follow
             at = line_start + len(whole) - len(rest)
-        has_brackets = _CLOSERS.union(_CLOSER_OF).intersection(rest)
+        has_brackets = _CLOSERS.union(CLOSER_OF).intersection(rest)
         while has_brackets and at - len(rest) >= line_start and text.endswith(rest, line_start, at):
             at -= len(rest)
         return at
@@ -166,7 +166,7 @@ class SuffixRule:
             return self._count_faults(before + text[at:]) <= self._count_faults(before)
         whole, cut = self._count_bracket_faults(before + text[at:]), self._count_bracket_faults(before)
         if not self.remaining_line and "\n" not in text:  # without `text`, the line before the cursor is not complete
-            cut = _count_bracket_faults(self.near_prefix.removesuffix(self.line_before) + self.near_suffix)
+            cut = count_bracket_faults(self.near_prefix.removesuffix(self.line_before) + self.near_suffix)
         return whole < cut
 
     def _skip_repeats(self, text: str, line_start: int) -> int:
@@ -186,10 +186,10 @@ class SuffixRule:
     def _count_faults(self, before: str) -> int:
         """The faults of the brackets before and in the suffix, and of the quotes on the line that it continues."""
         line = before.rpartition("\n")[2] + self.remaining_line
-        return self._count_bracket_faults(before) + _count_quote_faults(line)
+        return self._count_bracket_faults(before) + count_quote_faults(line)
 
     def _count_bracket_faults(self, before: str) -> int:
-        return _count_bracket_faults(before + self.near_suffix)
+        return count_bracket_faults(before + self.near_suffix)
 
     def _compare(self, text: str, start: _Line, ending: Ending) -> _Agreement:
         """Compares the lines after `start`, the suffix's first line, with those that the suffix has there."""
@@ -239,7 +239,7 @@ def _iter_lines(text: str, start: int) -> Iterator[_Line]:
         yield _Line(start, len(text), is_complete=False)
 
 
-def _count_bracket_faults(text: str) -> int:
+def count_bracket_faults(text: str) -> int:
     """The brackets that are never closed, and those that close nothing.
 
     What is in brackets is indented more than the line where they open. So a bracket counts as never closed once a line
@@ -255,8 +255,8 @@ def _count_bracket_faults(text: str) -> int:
             lacking.pop()
             num_faults += 1
         for char in body:
-            if char in _CLOSER_OF:
-                lacking.append((_CLOSER_OF[char], indent))
+            if char in CLOSER_OF:
+                lacking.append((CLOSER_OF[char], indent))
             elif char in _CLOSERS and lacking and lacking[-1][0] == char:
                 lacking.pop()
             elif char in _CLOSERS:
@@ -264,6 +264,6 @@ def _count_bracket_faults(text: str) -> int:
     return len(lacking) + num_faults
 
 
-def _count_quote_faults(line: str) -> int:
+def count_quote_faults(line: str) -> int:
     """The kinds of quotes that are left open."""
-    return sum(line.count(quote) % 2 for quote in _QUOTES)
+    return sum(line.count(quote) % 2 for quote in QUOTES)

@@ -32,7 +32,7 @@ _STOPS = ["ab", "a\n", ")", "b:a", "\n\n"]
 _SUFFIXES = ["", ")", ")\nab\n", "\nb:\na", "\na\n\nab\n    a\nb:", "a\r\n", "\n    a\n    a", "}", "a)b", "  a"]
 _bounds = st.builds(
     lambda max_tokens, stops, extent, around, reads_suffix: Limits(
-        max_tokens, tuple(stops), extent, build_suffix_rule(*around), reads_suffix, around[0].rpartition("\n")[2]
+        max_tokens, tuple(stops), extent, build_suffix_rule(*around), reads_suffix, around[0]
     ),
     st.integers(1, 40) | st.just(400),
     st.lists(st.sampled_from(_STOPS), max_size=2),
@@ -52,6 +52,7 @@ def _split(text: str, num_bytes: int) -> list[bytes]:
 def test_streamed_pieces_joined_equal_the_text_sent_at_once(
     tokens: list[bytes], limits: Limits, chunks: Chunks, reason: FinishReason
 ) -> None:
+    limits = dataclasses.replace(limits, sends_lines=chunks is Chunks.LINES)
     streaming, at_once = Answer(limits), Answer(limits)
     streamed = []
     for token in tokens:
@@ -73,18 +74,18 @@ _MORE = ["", "z", " z", "\n", "\nz", "\n    z", "\n\n", " \nz", "\r\n", "\n a\nz
 
 def _iter_continuations(text: str, limits: Limits) -> Iterator[str]:
     """Ways to go on that may cut the text: to a stop string, to the suffix, or into a loop."""
-    cuts = list(limits.stops)
+    cuts, line_before = list(limits.stops), limits.prefix.rpartition("\n")[2]
     if limits.suffix is not None:
         below = "\n".join(limits.suffix.lines_below)
         cuts += [limits.suffix.remaining_line + end for end in ("", "\n", "\n" + below + "\n")]
-        cuts += [limits.line_before + below + "\n", "\n" + below + "\n", below + "\n"]
+        cuts += [line_before + below + "\n", "\n" + below + "\n", below + "\n"]
         cuts.append("\n" + 2 * (below.partition("\n")[0] + "\n") + below)
     rests = dict.fromkeys(each[start:] for each in cuts for start in range(len(each)))
     for rest in (*rests, ""):
         for more in ("", " ", "\n", "\nz", "z"):
             yield rest + more
             yield "\n" + rest + more
-    lines = (limits.line_before + text).split("\n")
+    lines = (line_before + text).split("\n")
     for size in range(1, len(lines)):
         unit = lines[-1 - size : -1]
         for blanks in ("", " "):
@@ -157,11 +158,32 @@ def _limits_before(suffix: str, prefix: str = "f(", stops: tuple[str, ...] = (),
             id="a stop string may bring back the suffix",
         ),
         pytest.param(
-            dataclasses.replace(_limits(), line_before="x = "),
+            dataclasses.replace(_limits(), prefix="x = "),
             ["1\n", *["x = 1\n"] * 3],
             FinishReason.LOOP,
             "1",
             id="loop",
+        ),
+        pytest.param(
+            dataclasses.replace(_limits(), prefix="f(", sends_lines=True),
+            ["aaaa, ", "aaaa, ", "aaaa, ", "aaaa, "],
+            FinishReason.LOOP,
+            "aaaa",
+            id="a loop that cuts a line",
+        ),
+        pytest.param(
+            _limits(max_tokens=3),
+            ["a = 1\na = 1\n", "a = 1\n", "a"],
+            FinishReason.LOOP,
+            "a = 1",
+            id="loop at the limit",
+        ),
+        pytest.param(
+            dataclasses.replace(_limits_before("(a, 1)", "self.asse"), extent=LineRule()),
+            ["rtEqual", "(a, 2)", "\n"],
+            FinishReason.SUFFIX,
+            "rtEqual",
+            id="the rest of the line is replaced",
         ),
     ],
 )

@@ -23,13 +23,72 @@ from inference.engine.loop_rule import LoopRule
         ("", "a\n" + "\n" * 7, "a"),
         ("", "a \n" + " \n" * 7, "a "),
         ("", "\n" * 7, ""),
-        ("", "x" + " and x" * 40, "x and " * 4),
+        ("", "x" + " and x" * 40, "x and x and x and x and "),
         ("", "[" + "(" * 140, "[" + "(" * 17),
         ("", "b = a." + "a_long_name_of_a_thing." * 7, "b = a" + ".a_long_name_of_a_thing" * 2),
+        ("# ", "-" * 140, "-" * 17),
+        ("self.b, ", "self.b, " * 9, "self.b, self.b, "),
     ],
 )
 def test_a_loop_is_cut_before_the_repetition(line_before: str, text: str, left: str) -> None:
     assert text[: LoopRule(line_before).add(text)] == left
+
+
+@pytest.mark.parametrize(
+    ("line_before", "text", "left"),
+    [
+        ('orders = [Order("joe", ', '"joe", ' * 9, '"joe"'),
+        ("def scale(a: int, b: ", "int, b: " * 9, "int"),
+        ("PRIMES = [2, 3, 5, 7, 11, ", "11, " * 9, "11"),
+        ("values = [0, 0, 0, ", "0, " * 9, "0"),
+        ("return iter((self.a, se", "lf.b, " + "self.b, " * 3, "lf.b"),
+        ("lambda x: ", "x: " * 9, "x"),
+        ("if (a == 1 and ", "b == 2 and " * 9, "b == 2"),
+        ("# Compute the mean of ", "the mean of " * 9, "the mean"),
+        ('s = "a" + "b" + ', '"b" + ' * 9, '"b"'),
+        ('print(f"{name} has {', 'name}", f"{name} has {' * 9, 'name}"'),
+        ('PATTERN = re.compile(r"', r"(?!\s+)" * 9, r"(?!\s+)"),
+        ("x = ", "os.path.join(path, " * 9, "os.path.join"),
+        ("", "a = b\nreturn aaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "a = b"),
+        ("\t", "x = aaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "x"),
+        ('assert len("abc"', " == 000000000000000000000000", ""),
+        ("# ", "-" * 140, "-" * 17),
+    ],
+)
+def test_where_whole_lines_are_sent_a_row_is_cut_after_its_first_item(line_before: str, text: str, left: str) -> None:
+    assert text[: LoopRule("a = 1\n" + line_before, sends_lines=True).add(text)] == left
+
+
+@pytest.mark.parametrize(
+    ("above", "text"),
+    [
+        ("[\n    0, 0, 0, 0, 0, 0, 0, 0,\n    ", "0, 0, 0, 0, 0, 0, 0, 0,\n]"),
+        ("next(a)\nnext(a)\nnext(a)\nnext(a)\n\n", "next(a)\nnext(a)\nnext(a)\nnext(a)\n"),
+        ("a\nb \na\nb\na\nb\n", "a\nb\na\nb\na\nb\n"),
+    ],
+)
+def test_what_stands_in_the_text_before_like_that_is_no_loop(above: str, text: str) -> None:
+    assert LoopRule(above).add(text) is None
+    assert LoopRule().add(text) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("x = 1\nx = 1\nx = 1\nx =", "x = 1"),
+        ("def a():\n    b\ndef a():\n    b\n", "def a():\n    b"),
+        ("f(a_name_of_17_char, a_name_of_17_char, ", "f(a_name_of_17_char"),
+        ("def a():\n    b\ndef c():\n", None),
+        ("x = 1\nx = 1\nx = 1\ny", None),
+        ("# " + 40 * "-", None),
+    ],
+)
+def test_at_the_limit_of_tokens_a_repetition_that_goes_on_is_a_loop(text: str, left: str | None) -> None:
+    rule = LoopRule(sends_lines=True)
+
+    assert rule.add(text) is None
+    end = rule.find_end_at_limit()
+    assert (None if end is None else text[:end]) == left
 
 
 @pytest.mark.parametrize(
@@ -40,12 +99,13 @@ def test_a_loop_is_cut_before_the_repetition(line_before: str, text: str, left: 
         "a\nb\n" * 2 + "a\n",
         "a\n" + "\n" * 6 + "b\n",
         "# " + "-" * 118 + "\n",
-        "    [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],\n    [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0],\n" * 2,
-        "0, " * 40 + "\n",
+        "    [0, 0, 0, 0, 0, 0],\n    [0, 0, 0, 0, 1, 0],\n" * 2,
+        "0, " * 6 + "\n",
+        "return 0xFFFFFFFFFFFFFFFF\n",
         "".join(f"self.a{number} = a\n" for number in range(50)),
         "".join(f"import a{number}\n" for number in range(50)),
         (80 * " ").join("abc") + "\n",
-        ("a_name_of_40_characters_in_a_long_line, " * 3),
+        ("a_name_of_40_characters_in_a_long_line, " * 2),
         " " * 24 + "}\n" + " " * 20 + "}\n" + " " * 16 + "}\n",
     ],
 )
@@ -92,7 +152,8 @@ def _find_loop_in_line(text: str) -> int | None:
         repeated = 0
         while len(line) - 1 - repeated - size >= 0 and line[-1 - repeated] == line[-1 - repeated - size]:
             repeated += 1
-        if repeated >= max(120, 3 * size):
+        is_row = any(char.isalnum() or char in "()" for char in line[-size:])
+        if repeated >= max(17 if is_row else 120, 2 * size):
             return len(text) - repeated + size * math.ceil(16 / size)
     return None
 
@@ -132,6 +193,7 @@ def test_settled_text_is_never_cut(text: str, size: int) -> None:
         ("a\n  ", "a"),
         ("a\r", "a"),
         ("# " + 30 * "-", "# " + 17 * "-"),
+        ("a_name_of_20_chars, a_name_of_20_chars, ", "a_name_of_20_chars, a_name_of_20_chars, "),
         ("# " + 30 * "-" + "\nb", "# " + 30 * "-" + "\nb"),
     ],
 )
