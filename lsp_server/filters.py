@@ -6,13 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import takewhile
 
-from lsp_server.brackets import BRACKETS, QUOTES, count_faults, match_brackets
+from lsp_server.brackets import BRACKETS, CLOSERS, QUOTES, count_faults, match_brackets
 from lsp_server.context import Context
 from lsp_server.indentation import match_indentation
 from lsp_server.privacy.redaction import PLACEHOLDER
 
-# Control characters other than \t and \n, and those that make an editor show text in another order than it is.
-_UNSAFE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# Control characters other than \t and \n, those that make an editor show text in another order than it is, and the one
+# that stands for bytes of the model that are not UTF-8.
+_UNSAFE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufffd]")
+_MAY_REPEAT = re.compile(r"\s*(?:await\s+)?[\w.:>-]+\(.*\);?|.*,")
+_LAST_WORD = re.compile(r"\w+\Z")
 
 
 def cut_at_unsafe(text: str, _context: Context) -> str:
@@ -39,13 +42,22 @@ def drop_repeated_below(text: str, context: Context) -> str:
 def drop_repeated_above(text: str, context: Context) -> str:
     """Drops a suggestion with which the cursor's line and those after it equal the lines right above.
 
-    A line without a letter or digit may be repeated: `),`.
+    Of a single line, what both lines above begin with stays: `self.` after `self.a = a` and `self.b = b`. A line
+    without a letter or digit may be repeated: `),`. So may a call and an item of a list: `step()`, `0,`.
     """
     completed = [line.rstrip() for line in (context.line_before + text.rstrip()).split("\n")]
     if not any(char.isalnum() for line in completed for char in line):
         return text
-    above = [line.rstrip() for line in context.prefix[: len(context.prefix) - len(context.line_before)].split("\n")]
-    return "" if [line for line in above if line][-len(completed) :] == completed else text
+    lines = context.prefix[: len(context.prefix) - len(context.line_before)].split("\n")
+    above = [line.rstrip() for line in lines if line.strip()]
+    if above[-len(completed) :] != completed or (len(completed) == 1 and _MAY_REPEAT.fullmatch(completed[0])):
+        return text
+    if len(completed) > 1 or len(above) < 2:
+        return ""
+    pairs = zip(above[-2], above[-1], strict=False)
+    shared = "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    begun = _LAST_WORD.sub("", shared)
+    return begun.removeprefix(context.line_before) if begun.startswith(context.line_before) else ""
 
 
 def replaces_rest(text: str, context: Context) -> bool:
@@ -65,20 +77,19 @@ def cut_to_line(text: str, context: Context) -> str:
 
 
 def trim_overlap(text: str, context: Context) -> str:
-    """In the middle of a line, removes an end of `text` that the rest of the line begins with, if one can be removed.
+    """In the middle of a line, removes brackets and quotes from the end that the rest of the line begins with.
 
-    Of several, it is the one that leaves the fewest brackets and quotes open, and of those the longest: `f(g(` needs
+    The editor may have inserted them since the request; the engine has ended the text before what stood there. Of
+    several ends, it is the one that leaves the fewest brackets and quotes open, and of those the longest: `f(g(` needs
     the bracket of `x)` before `)`, and one of `h(x))` before `))`.
     """
     line, before, after = text.rstrip(), context.line_before, context.line_after.rstrip()
     if not after or "\n" in line:
         return text
-    kept = [line]
-    for length in range(1, min(len(line), len(after)) + 1):
-        if after.startswith(line[-length:]) and not _cuts_word(line[-length:], after):
-            kept.append(line[:-length])
-    best = min(reversed(kept), key=lambda each: count_faults(before + each + after))
-    return text if best == line else best
+    num_closers = len(line) - len(line.rstrip("".join(CLOSERS)))
+    lengths = [length for length in range(num_closers + 1) if after.startswith(line[len(line) - length :])]
+    best = max(lengths, key=lambda length: (-count_faults(before + line[: len(line) - length] + after), length))
+    return line[: len(line) - best] if best else text
 
 
 def trim_blanks(text: str, context: Context) -> str:
@@ -91,11 +102,6 @@ def trim_blanks(text: str, context: Context) -> str:
 def is_word(char: str) -> bool:
     """True for a character of a name."""
     return char.isalnum() or char == "_"
-
-
-def _cuts_word(overlap: str, after: str) -> bool:
-    """True if the overlap ends inside a word of the suffix: `e` does not repeat `else`."""
-    return len(after) > len(overlap) and is_word(overlap[-1]) and is_word(after[len(overlap)])
 
 
 _FILTERS: tuple[Callable[[str, Context], str], ...] = (

@@ -20,16 +20,10 @@ from lsp_server.filters import Insertion, cut_at_placeholder, drop_repeated_abov
         ("print(|)", "len(name)", "len(name)"),  # a bracket that the text itself opens is kept
         ("print(|)", "len(name))", "len(name)"),
         ('print("|")', 'hello")', "hello"),
-        ('print(|, "x")', '"hello", "x")', '"hello"'),
-        ("foo(|, b)", "a,", "a"),
-        ("my_|value", "new_value", "new_"),
         ("return |x\n", "not ", "not "),  # the blank separates it from the word
-        ("return |x\n", "not x", "not "),
         ('input("|")\n', "Name: ", "Name: "),
         ("return |x\n", "  ", None),
         ("f(|)\n", "a, ", "a,"),
-        ("val|ue", "ue", None),
-        ("x = a|else", " + e", " + e"),  # `e` does not repeat `else`
         ("f(g(|)", "x)", "x)"),  # a bracket that the text before the cursor opens is kept
         ("f(g(|)", "x))", "x)"),
         ("f(|)", "x)", "x"),
@@ -76,7 +70,7 @@ def test_a_block_that_ends_before_the_bracket_after_the_cursor_keeps_it() -> Non
     assert fit(text, Context("def __len__(", ")\n")) == Insertion(text)
 
 
-@pytest.mark.parametrize("char", ["\x1b", "\r", "\0", "\x7f", "\x9b", "\u202a", "\u202e", "\u2066", "\u2069"])
+@pytest.mark.parametrize("char", ["\x1b", "\r", "\0", "\x7f", "\x9b", "\u202a", "\u202e", "\u2066", "\u2069", "\ufffd"])
 def test_a_suggestion_ends_before_a_control_character(char: str) -> None:
     assert fit(f"a\n\tb = {char}1", Context("", "")) == Insertion("a\n\tb =")
     assert fit(f"{char}a", Context("", "")) is None
@@ -123,32 +117,33 @@ def test_each_filter_is_counted_by_its_name(around: str, text: str, counted: str
     assert counts == {counted: 1}
 
 
-@given(st.text("ab()\"' \n\t:", max_size=30), st.text("ab()\"' \n\t:", max_size=30), st.text("ab \t:,", max_size=12))
-def test_an_insertion_never_ends_with_the_rest_of_the_line(text: str, before: str, rest: str) -> None:
-    context = Context(before, rest.strip())
-    insertion = fit(text, context)
-    assume(insertion is not None)
-    assert insertion is not None
-    assert insertion.text.strip()
-    assert len(rest.strip()) < 4 or not insertion.text.endswith(rest.strip())
-
-
 @pytest.mark.parametrize(
-    ("around", "text", "is_dropped"),
+    ("around", "text", "left"),
     [
-        ("x = 1\n|", "x = 1", True),
-        ("x = 1\nx|", " = 1", True),
-        ("x = 1\n\n|", "x = 1", True),
-        ("x = 1\n|", "x = 10", False),
-        ("    x = 1\n|", "x = 1", False),  # indented differently
-        ("a()\nb()\n|", "a()\nb()", True),
-        ("a()\nb()\n|", "b()\nc()", False),
-        ("f(\n  (1),\n  ),\n|", "  ),", False),  # no letter and no digit
-        ("|", "x = 1", False),
+        ("x = 1\n|", "x = 1", ""),
+        ("x = 1\nx|", " = 1", ""),
+        ("x = 1\n\n|", "x = 1", ""),
+        ("x = 1\n|", "x = 10", "x = 10"),
+        ("    x = 1\n|", "x = 1", "x = 1"),  # indented differently
+        ("a()\nb()\n|", "a()\nb()", ""),
+        ("a()\nb()\n|", "b()\nc()", "b()\nc()"),
+        ("f(\n  (1),\n  ),\n|", "  ),", "  ),"),  # no letter and no digit
+        ("|", "x = 1", "x = 1"),
+        ("  await asyncio.sleep(0)\n  |", "await asyncio.sleep(0)", "await asyncio.sleep(0)"),
+        ("  it->next();\n  |", "it->next();", "it->next();"),
+        ("[\n  0,\n  |", "0,", "0,"),
+        ("  x = f()\n  |", "x = f()", ""),
+        ("  return f()\n  |", "return f()", ""),
+        ("  self.a = a\n  self.b = b\n  |", "self.b = b", "self."),
+        ("  self.width = 1\n  self.wide = 2\n  se|", "lf.wide = 2", "lf."),
+        ("import os\nimport re\n|", "import re", "import "),
+        ("import os\nimport re\nimport |", "re", ""),
+        ("  x = 1\n  y = 2\n  |", "y = 2", ""),
+        ("a = 1\n\tx = 2\n\t|", "x = 2", ""),
     ],
 )
-def test_lines_right_above_are_not_repeated(around: str, text: str, is_dropped: bool) -> None:
-    assert (drop_repeated_above(text, Context(*around.split("|"))) == "") == is_dropped
+def test_lines_right_above_are_not_repeated(around: str, text: str, left: str) -> None:
+    assert drop_repeated_above(text, Context(*around.split("|"))) == left
 
 
 @pytest.mark.parametrize(
