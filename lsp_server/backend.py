@@ -14,6 +14,8 @@ from lsp_server.status import Status
 class CompletionBackend(Protocol):
     """Answers completion requests. `midtoken.connection.Connection` implements it."""
 
+    languages: tuple[str, ...] | None  # those that the model knows, by their identifiers in LSP; None: any
+
     def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
         """Yields the chunks of the answer. `aclose`, or cancelling the task that iterates, ends it in the model too.
 

@@ -3,7 +3,7 @@
 import asyncio
 import enum
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
 from lsp_server.brackets import CLOSERS
@@ -23,7 +23,7 @@ class Question:
     suffix: str
     settings: Settings
     # Returns what to send, or why nothing is sent: also if a newer request or an edit came meanwhile.
-    build_request: Callable[[], Awaitable[Cleared[CompletionRequest] | NoSuggestion]]
+    build_request: Callable[[], Awaitable[Cleared[CompletionRequest] | NoSuggestion]] = field(compare=False)
 
 
 _CUTS = (FinishReason.DEADLINE, FinishReason.CANCELLED, FinishReason.SUPERSEDED)

@@ -8,6 +8,7 @@ from lsp_server.brackets import match_brackets
 from lsp_server.context import Context
 
 _BLANKS = re.compile(r"[ \t]*")
+_TABS = re.compile(r"^\t+", re.MULTILINE)
 _TAB_COLUMNS = 4  # of a tab in the model's text, or in a line of the file that the model read
 _MAX_UNIT = 8
 _OPENERS = (":", "{")
@@ -42,6 +43,21 @@ def match_indentation(text: str, context: Context) -> str:
             break
         kept.append(written)
     return "\n".join(kept)
+
+
+def write_blanks(context: Context, language_id: str) -> Context:
+    """The text of a Python file that is indented with tabs, with four blanks for each, as most of Python is written.
+
+    Models know that better. What they write is brought back by `match_indentation`.
+    """
+    if language_id != "python" or "\n\t" not in context.prefix or find_unit(context) != "\t":
+        return context
+    rest, line_end, below = context.suffix.partition("\n")
+    return Context(_TABS.sub(_to_blanks, context.prefix), rest + line_end + _TABS.sub(_to_blanks, below))
+
+
+def _to_blanks(tabs: re.Match[str]) -> str:
+    return " " * (_TAB_COLUMNS * len(tabs[0]))
 
 
 def find_unit(context: Context) -> str | None:

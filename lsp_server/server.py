@@ -13,13 +13,14 @@ from pygls.exceptions import FeatureRequestError, JsonRpcException
 from pygls.lsp.server import LanguageServer
 
 from inference.protocol.completion import Chunks, CompletionRequest
-from lsp_server.backend import BackendFactory, BackendStarter
+from lsp_server.backend import BackendFactory, BackendStarter, CompletionBackend
 from lsp_server.context import Context, cut_context
 from lsp_server.documents import Document, Documents, Place
 from lsp_server.editor_process import EditorProcess
 from lsp_server.errors import EditorError, NotSentError, OutOfStepError, to_midtoken_error
 from lsp_server.filters import Insertion, fit
 from lsp_server.generation import Question
+from lsp_server.indentation import write_blanks
 from lsp_server.no_suggestion import (
     SUPERSEDED,
     NoSuggestion,
@@ -60,7 +61,10 @@ class MidtokenServer(LanguageServer):
     def __init__(
         self, connect: BackendFactory, languages: tuple[str, ...] | None = None, policy: Policy | None = None
     ) -> None:
-        """`languages`: the identifiers of those that the model knows (LSP, TextDocumentItem); None: any."""
+        """`languages`: the identifiers of those that the model knows (LSP, TextDocumentItem); None: any.
+
+        They hold until it has connected; then the server says which they are.
+        """
         super().__init__(
             "midtoken", _find_version(), protocol_cls=MidtokenProtocol, converter_factory=build_strict_converter
         )
@@ -74,7 +78,7 @@ class MidtokenServer(LanguageServer):
         self._related = RelatedText(lambda text: self._guard.clear(None, text).value)
         self._offered: dict[str, frozenset[str]] = {}  # the texts that were suggested last, by URI
         self._status = Status(Window(self))
-        self._starter = BackendStarter(connect, self._status)
+        self._starter = BackendStarter(partial(self._connect, connect, languages), self._status)
         self._sessions: dict[str, Session] = {}
         self._closing = asyncio.Lock()
         self._checking: dict[Document, asyncio.Task[None]] = {}
@@ -120,7 +124,7 @@ class MidtokenServer(LanguageServer):
         """Applies the edits of one notification. The user is told of edits that cannot be applied."""
         try:
             document = self.documents.get(params.text_document.uri)
-            self._sessions[document.uri].supersede()
+            self._sessions[document.uri].note_edit()
             last_edit = document.last_edit
             document.apply(params.text_document.version, params.content_changes)
             if document.last_edit is not last_edit:  # an edit of an older version is ignored
@@ -136,7 +140,7 @@ class MidtokenServer(LanguageServer):
         if uri is not None and uri not in self._sessions:  # the message was to open it
             self.open(types.TextDocumentItem(uri, "", 0, ""))
         for document in self.documents.get_all() if uri is None else [self.documents.get(uri)]:
-            self._sessions[document.uri].supersede()
+            self._sessions[document.uri].note_edit()
             try:
                 document.lose_text("the editor sent an edit that cannot be read")
             except OutOfStepError as error:
@@ -226,6 +230,13 @@ class MidtokenServer(LanguageServer):
         self.counters.suggested += 1
         return Suggestion(place, context, insertions, self.counters.suggested)
 
+    async def _connect(self, connect: BackendFactory, languages: tuple[str, ...] | None) -> CompletionBackend:
+        backend = await connect()
+        self._languages = backend.languages or languages
+        for document in self.documents.get_all():
+            self._check(document)
+        return backend
+
     def _fit(self, texts: list[str], context: Context) -> tuple[Insertion, ...]:
         """Returns what is left of the texts, without what stands there twice."""
         fitted = (fit(text, context, self.counters.filters) for text in texts)
@@ -306,7 +317,7 @@ class MidtokenServer(LanguageServer):
         except NotSentError as error:
             return to_no_suggestion(error)
         others = [each for each in others if self._find_reason(each) is None]
-        return sent.map(
+        return sent.map(partial(write_blanks, language_id=document.language_id)).map(
             lambda context: CompletionRequest(
                 prefix=self._related.add(context, document, others),
                 suffix=context.suffix,

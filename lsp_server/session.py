@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from inference.errors import MidtokenError, ServerUnreachableError
-from inference.protocol.completion import Chunks, CompletionRequest
+from inference.protocol.completion import CompletionRequest
 from lsp_server.backend import BackendStarter, CompletionBackend
 from lsp_server.errors import to_midtoken_error
 from lsp_server.generation import Generation, NoAnswer, Question
@@ -46,7 +46,8 @@ class Session:
         self._generation: Generation | None = None
         self._remembered: deque[Generation] = deque(maxlen=_MAX_REMEMBERED)  # finished ones, the newest first
         self._waiting: _Waiting | None = None
-        self._drawing: asyncio.Task[list[str]] | None = None
+        self._drawing: _Drawing | None = None
+        self._was_known = False  # whether the last answer was, so that the editor may show it already
         self.num_requests = 0  # so far; an edit counts, too
         self.document_id = uuid.uuid4().hex  # names it to the server, where its path could be guessed from a hash
 
@@ -56,7 +57,9 @@ class Session:
         The user has been told of a failure. Cancelling the call cancels the generation that it waits for.
         """
         self.supersede()
-        number = self.num_requests
+        if self._drawing is not None and self._drawing.question != question:
+            self._drawing.task.cancel()
+        number, self._was_known = self.num_requests, True
         while number == self.num_requests:
             if not self._can_answer(question):
                 self._stop()
@@ -71,6 +74,7 @@ class Session:
                 request = await question.build_request()
                 if isinstance(request, NoSuggestion):
                     return request
+                self._was_known = False
                 self._start(question, request, backend)
             answer = await self._wait(question)
             if number == self.num_requests and not isinstance(answer, NoAnswer):
@@ -78,31 +82,44 @@ class Session:
         return SUPERSEDED
 
     async def draw_alternatives(self, question: Question) -> list[str] | NoSuggestion:
-        """Returns more texts for a question that has an answer, in no order; none if the server is busy."""
+        """Returns more texts for the question that was answered last, in no order; none if the server is busy.
+
+        If that answer is new, it must not wait for them: those that take longer than a moment are there when the
+        question is asked again, as editors do to show the next suggestion.
+        """
         number = self.num_requests
-        backend, request = await self._starter.get(), await question.build_request()
-        if number != self.num_requests:
-            return SUPERSEDED
-        if backend is None or isinstance(request, NoSuggestion):
-            return []
-        drawing = self._drawing = asyncio.create_task(draw_alternatives(backend, request))
+        if self._drawing is None or self._drawing.question != question:
+            backend, request = await self._starter.get(), await question.build_request()
+            if number != self.num_requests:
+                return SUPERSEDED
+            if backend is None or isinstance(request, NoSuggestion):
+                return []
+            self._drawing = _Drawing(question, asyncio.create_task(draw_alternatives(backend, request)))
+        task = self._drawing.task
         try:
-            await asyncio.wait({drawing})
-        finally:
-            drawing.cancel()
-        is_obsolete = number != self.num_requests or drawing.cancelled()
-        return SUPERSEDED if is_obsolete else drawing.result()
+            await asyncio.wait({task}, timeout=None if self._was_known else _MOMENT_S)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if number != self.num_requests or task.cancelled():
+            return SUPERSEDED
+        return task.result() if task.done() else []
 
     def supersede(self) -> None:
-        """Ends the waiting request without a suggestion. The generation continues. To be called for each edit."""
+        """Ends the waiting request without a suggestion. The generation continues."""
         self.num_requests += 1
-        if self._drawing is not None:
-            self._drawing.cancel()
         self._answer_waiting(SUPERSEDED)
+
+    def note_edit(self) -> None:
+        """To be called for each edit. Supersedes the request, and draws no more texts for it."""
+        self.supersede()
+        if self._drawing is not None:
+            self._drawing.task.cancel()
+            self._drawing = None
 
     def close(self) -> None:
         """Cancels the generation, and ends the waiting request without a suggestion."""
-        self.supersede()
+        self.note_edit()
         self._stop()
 
     def _can_answer(self, question: Question) -> bool:
@@ -188,6 +205,15 @@ class _Waiting:
     answer: "asyncio.Future[str | NoAnswer | NoSuggestion]"
 
 
+@dataclass(frozen=True, slots=True)
+class _Drawing:
+    """More texts for a question, which are drawn at random."""
+
+    question: Question
+    task: asyncio.Task[list[str]]
+
+
+_MOMENT_S = 0.1  # nobody notices
 _NUM_DRAWN = 4  # of which some are equal
 _TEMPERATURE = 0.8
 _SEED = 7  # the same cursor has the same alternatives
@@ -217,6 +243,5 @@ def _draw(request: CompletionRequest) -> CompletionRequest:
         temperature=_TEMPERATURE,
         seed=_SEED,
         deadline_ms=min(request.deadline_ms or _DEADLINE_MS, _DEADLINE_MS),
-        chunks=Chunks.TOKENS,
         document="",
     )

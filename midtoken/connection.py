@@ -31,6 +31,7 @@ class Connection:
         self._lease = lease
         self.read_heartbeat_ms = self._client.read_heartbeat_ms
         self.read_server_version = self._client.read_server_version
+        self.languages: tuple[str, ...] | None = None  # those that the model knows; None: any
 
     @classmethod
     async def open(cls, options: argparse.Namespace, on_progress: Callable[[str], None] = lambda _line: None) -> Self:
@@ -47,6 +48,7 @@ class Connection:
             connection = cls(ServerAddress(lease.url, None), lease)
         try:
             await connection.read_heartbeat_ms()
+            connection.languages = await connection._client.read_languages()
         except BaseException:
             await connection.close()
             raise

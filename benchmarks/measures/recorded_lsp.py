@@ -44,6 +44,7 @@ class RecordingBackend:
 
     def __init__(self, client: Client, path: Path) -> None:
         self._client = client
+        self.languages: tuple[str, ...] | None = None
         self._path = path
         self._records: list[RequestRecord] = []
 

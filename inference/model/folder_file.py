@@ -1,10 +1,11 @@
 """The file `midtoken.json` of a model folder. It says what suits this model best; settings go before it.
 
-    {"fill_in": {"layout": "spm"}, "dtype": "int8", "context_tokens": 512}
+    {"fill_in": {"layout": "spm"}, "dtype": "int8", "context_tokens": 512, "languages": ["python"]}
 
 `fill_in` is how the model is given the text after the cursor (`inference.engine.fill_in`), `dtype` the
 type of numbers in which its completions were measured to be as good as in float32, and `context_tokens` the length of
-the prompt beyond which they were measured to become no better.
+the prompt beyond which they were measured to become no better. `languages` are those that the model knows, if it is not
+a model of many, by their identifiers in LSP.
 """
 
 import json
@@ -16,7 +17,7 @@ from inference.config import MIN_PROMPT_TOKENS
 from inference.errors import ModelError, quote
 
 FILE_NAME = "midtoken.json"
-_KEYS = ("fill_in", "dtype", "context_tokens")
+_KEYS = ("fill_in", "dtype", "context_tokens", "languages")
 _DTYPES = ("float32", "int8")
 
 
@@ -27,6 +28,7 @@ class FolderFile:
     fill_in: dict[str, Any] = field(default_factory=dict)
     dtype: str | None = None
     context_tokens: int | None = None
+    languages: tuple[str, ...] = ()  # empty: any
 
 
 def read_folder_file(folder: Path) -> FolderFile:
@@ -49,7 +51,10 @@ def read_folder_file(folder: Path) -> FolderFile:
     is_whole = isinstance(context_tokens, int) and not isinstance(context_tokens, bool)
     if context_tokens is not None and not (is_whole and context_tokens >= MIN_PROMPT_TOKENS):
         raise ModelError(f"{path}: context_tokens must be a whole number, at least {MIN_PROMPT_TOKENS}")
-    return FolderFile(fill_in, dtype, context_tokens)
+    languages = values.get("languages", [])
+    if not isinstance(languages, list) or not all(isinstance(each, str) and each for each in languages):
+        raise ModelError(f"{path}: languages must be a list of names")
+    return FolderFile(fill_in, dtype, context_tokens, tuple(languages))
 
 
 def check_keys(path: Path, name: str, value: Any, known: tuple[str, ...]) -> dict[str, Any]:  # Any: parsed JSON

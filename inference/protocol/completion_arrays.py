@@ -51,6 +51,10 @@ CHUNK_TYPES: FieldTypes = {
     "explanation": ("BYTES", np.object_),  # Explanation as JSON
 }
 
+# Beside the answer to a heartbeat, of shape [num_languages]: those that the model knows. Absent: any.
+LANGUAGES = "languages"
+LANGUAGES_TYPES: FieldTypes = {LANGUAGES: ("BYTES", np.object_)}
+
 
 def request_to_arrays(request: CompletionRequest) -> dict[str, Array]:
     """The array of `prefix`, and of each field that differs from its default."""
@@ -88,6 +92,16 @@ def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
         stats=CompletionStats(**json.loads(texts["stats"])) if "stats" in texts else None,
         explanation=_read_explanation(json.loads(texts["explanation"])) if "explanation" in texts else None,
     )
+
+
+def languages_to_arrays(languages: tuple[str, ...]) -> dict[str, Array]:
+    """The array of the languages that the model knows; empty: any."""
+    return {LANGUAGES: to_array(languages, np.object_)} if languages else {}
+
+
+def languages_from_arrays(arrays: Mapping[str, Array]) -> tuple[str, ...] | None:
+    """The languages in the arrays of a heartbeat; None: any."""
+    return tuple(to_text(LANGUAGES, item) for item in arrays[LANGUAGES].reshape(-1)) if LANGUAGES in arrays else None
 
 
 def _read_explanation(fields: dict[str, Any]) -> Explanation:

@@ -103,9 +103,7 @@ class Client:
         Does not wait for other requests, and does not load the character-level model. No answer within `timeout_s` is
         a ServerError.
         """
-        name = _REQUIRED_INPUTS[model_name]
-        arrays = {name: to_array(("",), np.object_), HEARTBEAT: np.array([True])}
-        message = _build_request(model_name, arrays, {name: ("BYTES", np.object_), **HEARTBEAT_TYPES})
+        message = _build_heartbeat_request(model_name)
         wait_s = first_wait_s
         while timeout_s > 0:
             try:
@@ -114,6 +112,11 @@ class Client:
             except TimeoutError:
                 timeout_s, wait_s = timeout_s - wait_s, 2 * wait_s
         raise ServerError(f"the model {model_name} at {self._url} does not answer")
+
+    async def read_languages(self) -> tuple[str, ...] | None:
+        """Returns the languages that the model knows, by their identifiers in LSP; None: any."""
+        message = _build_heartbeat_request(COMPLETION)
+        return await self._ask(message, completion_arrays.languages_from_arrays, self._idle_timeout_s)
 
     async def probe(self) -> None:
         """Requests a completion of one token and waits for it. Other requests may run first.
@@ -236,6 +239,12 @@ def _build_request(model_name: str, arrays: Mapping[str, Array], types: FieldTyp
         request.inputs.add(name=name, datatype=types[name][0], shape=array.shape)
         request.raw_input_contents.append(_pack(array))
     return request
+
+
+def _build_heartbeat_request(model_name: str) -> Any:
+    name = _REQUIRED_INPUTS[model_name]
+    arrays = {name: to_array(("",), np.object_), HEARTBEAT: np.array([True])}
+    return _build_request(model_name, arrays, {name: ("BYTES", np.object_), **HEARTBEAT_TYPES})
 
 
 def _read_outputs(response: Any) -> dict[str, Array]:

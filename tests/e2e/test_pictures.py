@@ -142,7 +142,6 @@ def test_vscode(real_server: RunningServer, save: Save, tmp_path: Path) -> None:
     file.write_text(_TEXT)
     install_extension(tmp_path / "extensions")
     settings = {
-        "midtoken.command": str(command),
         "midtoken.server": real_server.endpoint.grpc_url,
         "midtoken.extent": "block",
         "workbench.activityBar.location": "hidden",
@@ -156,7 +155,7 @@ def test_vscode(real_server: RunningServer, save: Save, tmp_path: Path) -> None:
         "editor.hideCursorInOverviewRuler": True,
         "editor.overviewRulerBorder": False,
     }
-    environment = {"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path)}
+    environment = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path)}
     with open_vscode(tmp_path / "extensions", workspace, file, environment, settings) as editor:
         editor.wait_for(lambda: editor.status, "midtoken: ready")
         editor.press("Control+b")  # hides the side bar

@@ -52,16 +52,14 @@ def workspace(tmp_path: Path) -> Path:
 def open_editor(extensions: Path, workspace: Path, tmp_path: Path) -> Iterator[OpenVsCode]:
     """A function that opens a file of the workspace with the given text, and puts the cursor at its end.
 
-    It waits for a status that contains `status`. The command `midtoken` is beside the workspace, if there is one.
+    It waits for a status that contains `status`. The command `midtoken` is beside the workspace.
     """
     with ExitStack() as stack:
 
         def open_editor(text: str, name: str = "file.py", status: str = "ready", **settings: Any) -> VsCode:
             file = workspace / name
             file.write_text(text)
-            environment = {"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path)}
-            if (program := workspace.parent / "bin/midtoken").exists():
-                settings = {"command": str(program), **settings}
+            environment = {"PATH": f"{workspace.parent}/bin:/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path)}
             named = {f"midtoken.{setting}": value for setting, value in settings.items()}
             editor = stack.enter_context(open_vscode(extensions, workspace, file, environment, named))
             editor.wait_for(lambda: status in (editor.status or ""), True)

@@ -8,40 +8,54 @@ from tests.support.lsp_fakes import FedStream
 from tests.support.lsp_in_process import InProcess
 
 
-async def _ask(both: InProcess) -> tuple["asyncio.Task[list[str] | None]", FedStream]:
-    """A person asks, and the best text is there. Returns the task of reading the answer, and the stream of others."""
+async def _ask(both: InProcess) -> list[str] | None:
+    result = await both.editor.ask(0, 7, is_invoked=True)
+    return None if result is None else [str(item.insert_text) for item in result.items]
+
+
+async def _ask_first(both: InProcess) -> FedStream:
+    """A person asks, and the best text is there. Returns the stream of the others, of which the answer has none."""
     await both.start_with("return ")
-
-    async def ask() -> list[str] | None:
-        result = await both.editor.ask(0, 7, is_invoked=True)
-        return None if result is None else [str(item.insert_text) for item in result.items]
-
-    asking = asyncio.create_task(ask())
+    asking = asyncio.create_task(_ask(both))
     (await both.find_stream()).finish("best")
-    return asking, await both.find_stream(1)
+    others = await both.find_stream(1)
+    assert await asking == ["best"]
+    return others
 
 
-async def test_the_best_one_comes_first_and_none_twice_and_its_request_is_not_superseded(both: InProcess) -> None:
-    asking, others = await _ask(both)
+async def test_the_best_one_does_not_wait_for_the_others_which_are_there_when_asked_again(both: InProcess) -> None:
+    others = await _ask_first(both)
+    again = asyncio.create_task(_ask(both))
+    await asyncio.sleep(0.3)
+    assert not again.done()
     for candidate, text in enumerate(["best", "second", "second  ", "third"]):
         others.feed(text, candidate)
     others.finish()
-    assert await asking == ["best", "second", "third"]
-    best, drawn = (stream.request for stream in both.backend.streams)
+    assert await again == ["best", "second", "third"]
+    best, drawn = (stream.request for stream in both.backend.streams)  # no request was superseded, and none repeated
     assert (best.num_candidates, best.temperature, best.document != "") == (1, 0.0, True)
     assert (drawn.num_candidates, drawn.temperature > 0, drawn.document) == (4, True, "")
 
 
+async def test_a_request_elsewhere_ends_the_request_for_others(both: InProcess) -> None:
+    others = await _ask_first(both)
+    elsewhere = both.editor.ask(0, 6)
+    await wait_for(lambda: others.is_cancelled)
+    (await both.find_stream(2)).finish("x")
+    await elsewhere
+
+
 async def test_if_the_server_is_busy_the_best_one_is_returned(both: InProcess) -> None:
-    asking, others = await _ask(both)
-    others.fail(OverloadedError("no room"))
-    assert (await asking, both.editor.shown) == (["best"], [])
+    (await _ask_first(both)).fail(OverloadedError("no room"))
+    assert (await _ask(both), both.editor.shown) == (["best"], [])
 
 
 async def test_an_edit_ends_the_request_for_others(both: InProcess) -> None:
-    asking, others = await _ask(both)
+    others = await _ask_first(both)
+    again = asyncio.create_task(_ask(both))
+    await asyncio.sleep(0.3)
     both.editor.edit(0, 7, "x")
-    assert await asking is None
+    assert await again is None
     await wait_for(lambda: others.is_cancelled)
 
 

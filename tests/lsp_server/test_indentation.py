@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lsp_server.context import Context
-from lsp_server.indentation import find_open_quotes, find_unit, match_indentation
+from lsp_server.indentation import find_open_quotes, find_unit, match_indentation, write_blanks
 
 _TABS = "class A:\n\tdef f(self):\n\t\treturn 1\n\n"
 _TWO = "class A:\n  def f(self):\n    return 1\n\n"
@@ -48,6 +48,19 @@ def test_the_unit_is_read_from_the_text_around_the_cursor(text: str, unit: str |
 )
 def test_lines_get_the_indentation_of_the_file(prefix: str, text: str, written: str) -> None:
     assert match_indentation(text, Context(prefix, "")) == written
+
+
+@pytest.mark.parametrize(
+    ("text", "language_id", "sent"),
+    [
+        (_TABS + "\tdef g(self):▏\t# a\n\t\tb\tc\n", "python", _FOUR + "    def g(self):▏\t# a\n        b\tc\n"),
+        (_TABS + "▏", "go", _TABS + "▏"),
+        (_TWO + "▏", "python", _TWO + "▏"),
+        (_FOUR + "    x = f(\n\t\t▏", "python", _FOUR + "    x = f(\n\t\t▏"),  # not indented with tabs
+    ],
+)
+def test_tabs_of_python_are_sent_as_blanks(text: str, language_id: str, sent: str) -> None:
+    assert write_blanks(Context(*text.split("▏")), language_id) == Context(*sent.split("▏"))
 
 
 _LOOP = "    for x in y:\n        if x:\n            f(x)\n    return 1"

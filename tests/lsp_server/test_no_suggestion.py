@@ -47,13 +47,22 @@ async def test_another_language_than_the_models_is_said_once() -> None:
         (report,) = both.editor.reports
         assert report[:3] == (URI, "off", "other_language")
         (message,) = both.editor.shown
-        assert message.startswith(
-            "midtoken: the default model knows only python, so there are no suggestions for rust;"
-        )
+        assert message.startswith("midtoken: the model knows only python, so there are no suggestions for rust;")
         both.editor.close()
         both.editor.open("fn other")
         await wait_for(lambda: len(both.editor.reports) == 2)
         assert (len(both.editor.shown), both.num_connects) == (1, 0)
+
+
+async def test_a_server_that_is_connected_says_which_languages_its_model_knows() -> None:
+    async with run_in_process() as both:
+        both.backend.languages = ("python",)
+        both.editor.language_id = "javascript"
+        await both.start_with("const x = ")
+        await wait_for(lambda: bool(both.editor.reports))
+        assert await both.editor.ask(0, 10) == _NOTHING
+        assert both.editor.reports[0][:3] == (URI, "off", "other_language")
+        assert both.backend.streams == []
 
 
 async def test_the_setting_languages_decides_for_any_model() -> None:

@@ -117,7 +117,7 @@ async def test_no_more_texts_are_drawn_after_an_edit_while_it_connects(bench: Be
     request = CompletionRequest("return ")
     drawing = asyncio.create_task(bench.session.draw_alternatives(build_question("return ", "", request)))
     await asyncio.sleep(0)
-    bench.session.supersede()
+    bench.session.note_edit()
     assert await asyncio.wait_for(drawing, 5) is SUPERSEDED
 
 

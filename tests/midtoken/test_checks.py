@@ -76,7 +76,7 @@ def folder(tmp_path: Path) -> Path:
     [
         ("a.py", b"x = 1\n", ("python",), Mark.GOOD, "a.py gets suggestions, unless"),
         ("a.rs", b"fn main() {}\n", None, Mark.GOOD, "a.rs gets suggestions, unless"),
-        ("a.rs", b"fn main() {}\n", ("python",), Mark.WRONG, "the default model knows only python"),
+        ("a.rs", b"fn main() {}\n", ("python",), Mark.WRONG, "the model knows only python"),
         ("a.py", b"x" * (MAX_CHARS + 1), ("python",), Mark.WRONG, "a.py gets no suggestions (too_large)"),
         ("a.py", b"\xff\xfe", ("python",), Mark.WRONG, "a.py is not UTF-8"),
         (

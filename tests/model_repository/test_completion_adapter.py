@@ -16,6 +16,8 @@ from inference.protocol.arrays import (
     heartbeat_from_arrays,
 )
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
+from inference.protocol.completion_arrays import languages_from_arrays
+from midtoken.installed import DEFAULT_MODEL_LANGUAGES, find_default_model
 from tests.support.adapters import load_adapter
 from tests.support.fakes import ChunkSink, FakeRequest, FakeTriton
 from tests.support.servers import wait_until
@@ -139,6 +141,12 @@ def test_a_heartbeat_is_answered_while_a_request_runs_and_not_counted(triton: Fa
     assert heartbeat_from_arrays(response.arrays) == 12.5
     assert list(response.arrays) == [HEARTBEAT_ANSWER]
     assert not any(triton.metrics.values())
+
+
+def test_a_heartbeat_says_which_languages_the_model_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIDTOKEN_MODEL_DIR", str(find_default_model()))
+    (response,) = _execute(lambda *_: None, _heartbeat())
+    assert languages_from_arrays(response.arrays) == DEFAULT_MODEL_LANGUAGES
 
 
 @pytest.mark.parametrize(("asks", "seen"), [(True, []), (False, [CompletionRequest("")])])

@@ -13,12 +13,13 @@ from inference.protocol.arrays import HEARTBEAT_ANSWER_TYPES, HEARTBEAT_TYPES
 from tests.support.adapters import find_parameters, read_configuration
 
 _ROW = r'name: "(\w+)", data_type: TYPE_(\w+), dims: \[ (-?\d+) \](, optional: true)? \}'
+_COMPLETION_ANSWER_TYPES = completion_arrays.LANGUAGES_TYPES | completion_arrays.CHUNK_TYPES
 
 
 @pytest.mark.parametrize(
     ("name", "request_types", "answer_types", "dims"),
     [
-        ("completion", completion_arrays.REQUEST_TYPES, completion_arrays.CHUNK_TYPES, {"stop": "-1"}),
+        ("completion", completion_arrays.REQUEST_TYPES, _COMPLETION_ANSWER_TYPES, {"stop": "-1", "languages": "-1"}),
         (
             "characters",
             characters.REQUEST_TYPES,

@@ -67,7 +67,8 @@ class FedBackend:
     After `close` it behaves like a closed gRPC channel: open streams end with CancelledError, new ones are refused.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, languages: tuple[str, ...] | None = None) -> None:
+        self.languages = languages  # that the model knows
         self.streams: list[FedStream] = []
         self.is_closed = False
         self.close_error: Exception | None = None
@@ -101,6 +102,7 @@ class ScriptedBackend:
     """A backend that answers by the first matching rule, and writes each event to a file as a line of JSON."""
 
     def __init__(self, rules: Sequence[Rule], log: Path) -> None:
+        self.languages: tuple[str, ...] | None = None
         self._rules = rules
         self._log = log
 

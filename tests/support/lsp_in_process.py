@@ -23,7 +23,7 @@ class InProcess:
     """A language server, its backend, which the test feeds, and an editor."""
 
     def __init__(self, languages: tuple[str, ...] | None = None) -> None:
-        self.backend = FedBackend()
+        self.backend = FedBackend(languages)
         self.num_connects = 0
         self.server: MidtokenServer = build_server(self._connect, languages)
         self.editor = LspEditor(LanguageClient("editor", "1"))

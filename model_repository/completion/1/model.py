@@ -19,6 +19,7 @@ from inference.config import EngineConfig, config_from_strings, strings_from_env
 from inference.engine.cancel_watch import CancelWatch
 from inference.engine.metrics import METRICS, LateObservations, Observation, Outcome, observe_end, observe_error
 from inference.errors import MidtokenError, to_public_error
+from inference.model.folder_file import read_folder_file
 from inference.protocol import completion_arrays
 from inference.protocol.arrays import (
     HEARTBEAT,
@@ -51,7 +52,9 @@ class TritonPythonModel:
         pb_utils.Logger.log_info(f"completion: inference is {inference.__file__}")
         parameters = json.loads(args["model_config"])["parameters"]
         strings = {name: value["string_value"] for name, value in parameters.items()}
-        self._engine = self._load_engine(config_from_strings(strings | strings_from_environment(os.environ)))
+        config = config_from_strings(strings | strings_from_environment(os.environ))
+        self._languages = completion_arrays.languages_to_arrays(read_folder_file(config.model_dir).languages)
+        self._engine = self._load_engine(config)
         self._metrics = LateObservations(_Metrics().write, pb_utils.Logger.log_error)
         self._cancels = CancelWatch()
 
@@ -67,7 +70,7 @@ class TritonPythonModel:
     def _take(self, request: Any, sink: "_Sink") -> None:
         arrays = read_inputs(request, pb_utils.get_input_tensor_by_name, _INPUTS)
         if asks_for_heartbeat(arrays):
-            sink.send_heartbeat(self._engine.measure_heartbeat_ms())
+            sink.send_heartbeat(heartbeat_to_arrays(self._engine.measure_heartbeat_ms()) | self._languages)
             return
         arrays.pop(HEARTBEAT, None)
         self._engine.submit(completion_arrays.request_from_arrays(arrays), sink)
@@ -95,8 +98,8 @@ class _Sink:
         elif not self._is_ended:
             self._sender.send(response)
 
-    def send_heartbeat(self, without_progress_ms: float) -> None:
-        self._end(_build_response(heartbeat_to_arrays(without_progress_ms)), ())
+    def send_heartbeat(self, arrays: dict[str, Array]) -> None:
+        self._end(_build_response(arrays), ())
 
     def fail(self, error: MidtokenError) -> None:
         text, code = error_to_response(error)

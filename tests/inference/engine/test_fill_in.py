@@ -78,6 +78,8 @@ def test_the_setting_overrides_the_folders_layout_but_not_its_markers(tmp_path: 
         ('{"fill_in": {"layout": "auto"}}', "layout must be one of none, psm"),
         ('{"fill_in": {"layout": 1}}', "layout must be a string, not '1'"),
         ('{"fill_in": {"prefix": "<before>"}}', "name both prefix and suffix, or neither"),
+        ('{"languages": "python"}', "languages must be a list of names"),
+        ('{"languages": [1]}', "languages must be a list of names"),
         ('{"fill_in": {"middle": "<hole>"}}', "name both prefix and suffix, or neither"),
         (
             '{"fill_in": {"layout": "none", "prefix": "<b>", "suffix": "<after>"}}',
