@@ -5,6 +5,10 @@
 - typed ahead: keys that follow the shown suggestion and cause no request to the completion server.
 - repeats, indentation: suggestions in seeded gaps of held-out files that repeat the text after the cursor, or whose
   lines are indented otherwise than the file: with four blanks, tabs or two blanks.
+- situations, looping: ordinary situations, and in how many of them the suggestion repeats itself; its share among them
+  and suggestions in held-out files; and the share of real code that would count as a loop.
+- rest of line: cursors inside a word of held-out files with code after it, where the suggestion is the rest of the word
+  and no more; and where the word is right.
 - right with and without context: names that another open file declares, with and without its declarations in the
   request; and names that the text before the cursor contains, which must not suffer.
 - start, memory, key: of the language server, without the completion server.
@@ -20,10 +24,12 @@ import asyncio
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 from benchmarks.corpora.cuts import GapKind, draw_gaps
+from benchmarks.measures.first_look import measure_first_look
 from benchmarks.measures.lsp_process import measure_large_file_ms, measure_memory_mb, measure_rules_ms, measure_start_s
 from benchmarks.measures.related_names import draw_related_cuts, find_right_share, measure_related
 from benchmarks.measures.report import find_percentile, print_rows, read_figures, write_report
@@ -35,6 +41,7 @@ from models.training.corpus import iter_held_out
 from tests.support.replay import helix, neovim, vscode
 from tests.support.replay.steps import Outcome, run_replays
 
+_PARTS = ("process", "rules", "server", "neovim", "helix", "vscode", "context", "first_look")
 Figures = Mapping[str, float | bool | None]
 
 _STEPS_EACH = {"neovim": 150, "helix": helix.STEPS_EACH, "vscode": vscode.STEPS_EACH}  # of a replay
@@ -49,6 +56,11 @@ _BARS = {
     "typed_ahead_share": "≥ 0.95",
     "suffix_repeats": "0",
     "indent_mismatches": "0",
+    "looping": "0",
+    "looping_share": "≤ 0.01",
+    "real_code_cut_share": "≤ 0.001",
+    "rest_of_line_cuts": "≥ 400",
+    "rest_of_line_right": "≥ 0.6",
     "right_with_context": "more than without",
     "start_s": "≤ 1",
     "memory_mb": "≤ 100",
@@ -68,6 +80,7 @@ def main() -> None:
         "helix": lambda: _replay("helix", options.helix_steps, options.seed),
         "vscode": lambda: _replay("vscode", options.vscode_steps, options.seed),
         "context": lambda: _measure_context(options),
+        "first_look": lambda: _measure_first_look(options),
     }
     figures = dict(read_figures("editors"))
     for name in options.only or parts:
@@ -88,9 +101,10 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--keys", type=int, default=300, help="keys in large files")
     parser.add_argument("--keys-beside-rules", type=int, default=1000, help="keys while rules are slow")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--only", nargs="+", choices=("process", "rules", "server", "neovim", "helix", "vscode", "context")
-    )
+    parser.add_argument("--only", nargs="+", choices=_PARTS)
+    parser.add_argument("--cursors", type=int, default=400, help="random cursors in held-out files")
+    parser.add_argument("--cuts", type=int, default=400, help="cursors inside a word with code after it")
+    parser.add_argument("--real", type=int, default=20_000, help="cursors whose real text is read")
     parser.add_argument("--new-names", type=int, default=400)
     parser.add_argument("--known-names", type=int, default=400)
     return parser.parse_args()
@@ -133,6 +147,12 @@ async def _measure_rules(options: argparse.Namespace) -> Figures:
         print(f"{name}: median {statistics.median(times_ms):.1f} ms, longest {max(times_ms):.1f} ms")
         figures[f"key_ms_{name}_p99"] = find_percentile(times_ms, 99)
     return figures
+
+
+def _measure_first_look(options: argparse.Namespace) -> Figures:
+    with closing(load_engine(EngineConfig(options.model, num_threads=1))) as engine:
+        files = list(iter_held_out())
+        return measure_first_look(engine, files, options.cursors, options.cuts, options.real, options.seed)
 
 
 def _measure_context(options: argparse.Namespace) -> Figures:
