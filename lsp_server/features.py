@@ -23,15 +23,18 @@ _TRIGGER_CHARACTERS: Sequence[str] = tuple(" .,:;=+-*/<>([{\"'@")
 
 
 def build_server(
-    connect: BackendFactory, languages: tuple[str, ...] | None = None, policy: Policy | None = None
+    connect: BackendFactory,
+    languages: tuple[str, ...] | None = None,
+    policy: Policy | None = None,
+    is_remote: bool = False,
 ) -> MidtokenServer:
     """Returns a language server. It offers each editor one of its two features: ghost text or completion menu.
 
     It calls `connect` when the first document is opened, and again after the connection is lost. `languages`: those
     that the model knows; None: any. `policy` says which documents are excluded; by default one that knows no
-    environment.
+    environment. `is_remote`: text may go to another machine, so more of it counts as secret.
     """
-    server = MidtokenServer(connect, languages, policy)
+    server = MidtokenServer(connect, languages, policy, is_remote)
     _add_lifecycle(server)
     _add_text_synchronization(server)
     add_usage_features(server)

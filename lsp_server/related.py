@@ -5,16 +5,15 @@ while somebody types.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lsp_server.context import Context, clean, replace_surrogates
+from lsp_server.context import Context, replace_surrogates
 from lsp_server.documents import Document
-from lsp_server.privacy.detectors import begins_block, find_blocks
-from lsp_server.privacy.redaction import replace_spans
+from lsp_server.privacy.detectors import looks_random
 
 _MAX_LINES = 6  # of a declaration whose brackets are closed on a later line
-_MAX_CHARS = 160  # a longer declaration ends with the line that has the last of them
+_MAX_CHARS = 160
 
 _KEYWORDS = "def|class|fn|func|function|fun|struct|enum|interface|trait|type|module|record|const|let|var|val|object"
 _MODIFIERS = "export|default|pub|public|private|protected|internal|static|final|abstract|async|unsafe|inline|open"
@@ -22,15 +21,13 @@ _DECLARATION = re.compile(
     rf"[ \t]*(?:(?:{_MODIFIERS})(?:\([a-z]+\))?[ \t]+)*(?:{_KEYWORDS})[ \t]+(?:\([^()\n]*\)[ \t]*)?([^\W\d]\w*)"
 )
 _CONSTANT = re.compile(r"([^\W\d]\w*)[ \t]*(?::[^=\n]+)?=(?!=)")  # at the start of a line
+_VALUE = re.compile(r"[=\"'`#]|//")
 _ATTRIBUTE = re.compile(r"[ \t]+(?:self|this)\.([^\W\d]\w*)[ \t]*(?::[^=\n]+)?=(?!=)")
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    r"""A name, and the lines that declare it, without the body. \n is the only line end, and not at the end.
-
-    The lines are whole, so that secrets in them are recognised.
-    """
+    r"""A name, and the lines that declare it, without body and values. \n is the only line end, and not at the end."""
 
     name: str
     text: str
@@ -39,19 +36,18 @@ class Declaration:
 def find_declarations(lines: Sequence[str]) -> list[Declaration]:
     """Returns the declarations in lines with line ends, in their order; of each name only the first.
 
-    A line of a private key may look like a declaration, but is none.
+    A name that looks random is none: a line of a private key may look like a declaration.
     """
-    lines = _drop_private_keys(lines)
     found: dict[str, Declaration] = {}
     for number, line in enumerate(lines):
         match = _DECLARATION.match(line) or _CONSTANT.match(line) or _ATTRIBUTE.match(line)
-        if match is not None and match[1] not in found:
+        if match is not None and match[1] not in found and not looks_random(match[1]):
             found[match[1]] = Declaration(match[1], _read_text(lines, number))
     return list(found.values())
 
 
 def _read_text(lines: Sequence[str], first: int) -> str:
-    """The line of a declaration, and those after it until its brackets are closed."""
+    """The line of a declaration, and those after it until its brackets are closed, up to the first value or comment."""
     parts: list[str] = []
     depth = 0
     for line in lines[first : first + _MAX_LINES]:
@@ -59,14 +55,7 @@ def _read_text(lines: Sequence[str], first: int) -> str:
         depth += sum(line.count(bracket) for bracket in "([") - sum(line.count(bracket) for bracket in ")]")
         if depth <= 0 or sum(map(len, parts)) > _MAX_CHARS:
             break
-    return replace_surrogates("\n".join(parts).rstrip())
-
-
-def _drop_private_keys(lines: Sequence[str]) -> Sequence[str]:
-    if not any(map(begins_block, lines)):
-        return lines
-    text = clean("".join(lines))
-    return replace_spans(text, list(find_blocks(text))).splitlines(keepends=True)
+    return replace_surrogates(_VALUE.split("\n".join(parts), maxsplit=1)[0][:_MAX_CHARS].rstrip())
 
 
 _MAX_LINE_CHARS = 400  # of the line that are read; it may be one of megabytes
@@ -131,7 +120,6 @@ class RelatedText:
     one is meant more often: the others would hide it, so there are none.
     """
 
-    redact: Callable[[str], str] = str  # what replaces secrets in whole lines
     max_bytes: int = 300
     _index: "_Index" = field(default_factory=lambda: _Index())
     _lines: "dict[str, _Line]" = field(default_factory=dict)  # the last line completed in each document, by URI
@@ -153,14 +141,9 @@ class RelatedText:
         if _continues_in(context, words.typed):
             words = Words("", words.called)
         same = [each for each in others if each.language_id == document.language_id and each.uri != document.uri]
-        line.choose(map(self._redact, self._find(words, same)), self.max_bytes)
+        line.choose(self._find(words, same), self.max_bytes)
         indentation = context.line_before[: len(context.line_before) - len(context.line_before.lstrip())]
         return above + line.write(f"{indentation}{marker} ") + context.line_before
-
-    def _redact(self, declaration: Declaration) -> Declaration:
-        """Returns the declaration without secrets. It is cut after that, since half a secret is not recognised."""
-        text = self.redact(declaration.text)[:_MAX_CHARS].rstrip()
-        return Declaration(declaration.name, text)
 
     def forget(self, uri: str) -> None:
         """A document was closed."""

@@ -59,7 +59,11 @@ class MidtokenServer(LanguageServer):
     protocol: MidtokenProtocol
 
     def __init__(
-        self, connect: BackendFactory, languages: tuple[str, ...] | None = None, policy: Policy | None = None
+        self,
+        connect: BackendFactory,
+        languages: tuple[str, ...] | None = None,
+        policy: Policy | None = None,
+        is_remote: bool = False,
     ) -> None:
         """`languages`: the identifiers of those that the model knows (LSP, TextDocumentItem); None: any.
 
@@ -74,8 +78,8 @@ class MidtokenServer(LanguageServer):
         self.documents = Documents(types.PositionEncodingKind.Utf16)
         self.counters = Counters()
         self._languages = languages
-        self._guard = Guard(policy or Policy({}))
-        self._related = RelatedText(lambda text: self._guard.clear(None, text).value)
+        self._guard = Guard(policy or Policy({}), is_remote=is_remote)
+        self._related = RelatedText()
         self._offered: dict[str, frozenset[str]] = {}  # the texts that were suggested last, by URI
         self._status = Status(Window(self))
         self._starter = BackendStarter(partial(self._connect, connect, languages), self._status)
@@ -253,7 +257,6 @@ class MidtokenServer(LanguageServer):
         self._configure_guard()
         await self._guard.wait_until_known(_list_languages([document]))
         if document in self.documents.get_all() and self._check(document) is None:
-            self._guard.prepare()
             self._starter.start()
 
     async def _find_reason_now(self, document: Document) -> NoSuggestion | None:
@@ -305,7 +308,6 @@ class MidtokenServer(LanguageServer):
         """Returns what to send for a place, by the rules of this moment, or why nothing may be sent."""
         number = session.num_requests
         others = [each for each in self.documents.get_all() if each.language_id == document.language_id][:_MAX_OTHERS]
-        await self._guard.load()
         await self._guard.ask_about_others(_list_languages(others))
         if number != session.num_requests:
             return SUPERSEDED

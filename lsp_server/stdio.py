@@ -17,14 +17,14 @@ from lsp_server.protocol import keep_text_out_of_logs
 from lsp_server.server import MidtokenServer
 
 
-def serve_stdio(connect: BackendFactory, languages: tuple[str, ...] | None = None) -> NoReturn:
+def serve_stdio(connect: BackendFactory, languages: tuple[str, ...] | None = None, is_remote: bool = False) -> NoReturn:
     """Serves LSP on stdin and stdout until the editor sends `exit`, closes stdin or dies, or SIGINT or SIGTERM.
 
-    Then it ends the process. The exit status is 0 only for `exit` after `shutdown`. For `connect` and
-    `languages` see `build_server`.
+    Then it ends the process. The exit status is 0 only for `exit` after `shutdown`. For the arguments see
+    `build_server`.
     """
     keep_text_out_of_logs()
-    asyncio.run(_serve(build_server(connect, languages, Policy(os.environ))))
+    asyncio.run(_serve(build_server(connect, languages, Policy(os.environ), is_remote)))
 
 
 async def _serve(server: MidtokenServer) -> NoReturn:

@@ -17,6 +17,7 @@ from lsp_server.privacy.redaction import PLACEHOLDER, Excerpt
 from lsp_server.settings import Settings
 from midtoken.errors import UsageError
 from midtoken.input_text import read_cursor, read_file
+from midtoken.server_arguments import may_be_remote
 
 _WAIT_S = 30.0  # for the rules; longer than Git is given
 _NEAR_CHARS = 1_000_000  # more than the window of most models
@@ -45,9 +46,9 @@ class ClearedText:
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
-        """`options`: the parsed arguments of `add_rule_arguments`."""
+        """`options`: the parsed arguments of `add_rule_arguments` and `add_connection_arguments`."""
         self._sends_excluded = options.send_excluded
-        self._guard = Guard(Policy(os.environ))
+        self._guard = Guard(Policy(os.environ), is_remote=may_be_remote(options))
         settings = Settings(exclude=tuple(options.exclude), redact_secrets=not options.send_secrets)
         self._guard.configure(settings, [Path.cwd().as_uri()])
 

@@ -88,6 +88,12 @@ def build_connection_arguments(options: argparse.Namespace) -> list[str]:
     return arguments
 
 
+def may_be_remote(options: argparse.Namespace) -> bool:
+    """True if the server may be on another machine: to none of those, text is sent without one of these arguments."""
+    has_scheme = options.server is not None and options.server.startswith("grpcs://")
+    return options.tls or options.tls_ca is not None or options.insecure or has_scheme
+
+
 def _parse_address(text: str) -> str:
     host, _, port = text.removeprefix("grpcs://").rpartition(":")
     if text.startswith("unix:/"):

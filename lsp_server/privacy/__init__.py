@@ -7,5 +7,6 @@ credentials    names of files that hold credentials
 patterns       ignore files, and the rule in them that excludes a path
 git_rules      which paths Git ignores
 redaction      replaces secrets in the text that is sent
-detectors      the forms of secrets: in a line, from detect-secrets, and private keys of several lines
+detectors      finds them: tokens, values of names, and private keys
+forms          how they look, as data
 """

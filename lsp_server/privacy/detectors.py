@@ -1,22 +1,18 @@
-"""The forms of secrets: those in one line, from detect-secrets, and private keys of several lines.
+"""Finds secrets in text: tokens of known forms, values that are assigned to names, and private keys.
 
-In a line, all detectors of detect-secrets are used but three. Those of high entropy also find hashes, identifiers and
-test data, and that of IP addresses finds versions. In 1.2 million lines of Python packages, those used found 33 lines
-with `user:password@` in an address, nearly all of them examples. That of keywords found 22 in 300,000 lines, most of
-them names of constants. In the files that the benchmarks complete, none finds anything. The library asks services on
-the network whether a secret is valid. That is not part of the methods used here.
-
-A key block is a private key in PEM, OpenSSH, PGP or PuTTY form, of which detect-secrets finds only the first line. It
-goes from the line that says BEGIN to the one that says END, if something between them looks like a key. Without an END,
-as while it is typed, it goes on as long as the lines look like those of a key. So code between or after texts such as
-"-----BEGIN PRIVATE KEY-----" is not part of a block.
+The expressions are RE2's: their time is linear in the length of the text, whatever it says. So a text is read as a
+whole for each key, and nothing is remembered. What a form cannot say, a rule below says of what was found: whether
+characters look random, whether a name is that of a secret, whether a value is one or is code.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any  # detect-secrets says nothing of its detectors' attributes
+from itertools import pairwise
+
+import re2
+
+from lsp_server.privacy.forms import ANY_TOKEN, BEGINNINGS, COMMON_PAIRS, PLACES, SHAPES
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -27,8 +23,130 @@ class Span:
     end: int
 
 
-def merge(spans: Iterable[Span]) -> list[Span]:
-    """Returns the spans in order, with those that overlap or touch as one, and without empty ones."""
+_REST = r"[\w.+/=~%-]"
+_BEGINNING = "(?:" + "|".join(beginning for _, beginning, _ in BEGINNINGS) + ")"
+_TOKEN = re2.compile(rf"(?:\b|_){_BEGINNING}({_REST}{{16,}})")
+_ANY_TOKEN = re2.compile(rf"\b{ANY_TOKEN}")
+_SHAPE = re2.compile(r"(?:\b|_)(?:" + "|".join(shape for _, shape, _ in SHAPES) + r")[\w-]*")
+
+# The lines of a key, and what may stand between them: line ends, quotes, comment signs.
+_AROUND = r"(?:[ \t\r\"'`#*;|>,()\\+]|//|[bfr][\"'])*"
+_BETWEEN = rf"{_AROUND}(?:(?:\n|\\[nr]){_AROUND})+"
+_HEADER = r"(?:[A-Z][A-Za-z-]*: ?[^\n\\]*(?:\n|\\n))"
+_KEY = re2.compile(
+    rf"PRIVATE KEY(?: BLOCK)?-*(?:{_BETWEEN}|{_HEADER})*[A-Za-z0-9+/=]{{16,}}(?:{_BETWEEN}[A-Za-z0-9+/=]{{16,}})*"
+    rf"(?:{_BETWEEN}[A-Za-z0-9+/]+={{1,2}})?"
+    rf"|[A-Za-z0-9+/]{{32,}}(?:{_BETWEEN}[A-Za-z0-9+/=]{{32,}})+(?:{_BETWEEN}[A-Za-z0-9+/]+={{1,2}})?"
+    rf"|[A-Za-z0-9+/=]{{8,}}{_BETWEEN}-+ ?END [A-Z0-9 ]*PRIVATE KEY"
+)
+_STRING = re2.compile(r"[\"'`]([\w+/=.~!@#$%^&*-]{16,})")
+# What is being typed at the end of a line: random characters, or a password in an address.
+_TYPED = re2.compile(r"(?:^|[\"'`=:>\s])([\w+/=.~%-]{8,})$|://[^\s/:@\"'`]*:[^\s\"'`/{$<]*[^\s\"'`/{$<\d][^\s\"'`]*$")
+_PLACES = [(name, is_quoted, re2.compile(place)) for name, is_quoted, place in PLACES]
+
+_MAX_READ_CHARS = 200  # of a name or a value: these tell what it is
+_MAX_COMMON_SHARE = 0.45
+_COMMON_PAIRS = frozenset(COMMON_PAIRS.split())
+
+# How the name of a password ends, and that of something which may be a secret if it looks random. Words after that,
+# but those of _LABEL, do not matter.
+_PASSWORD = re.compile(
+    r"(?:(?i:passw(?:or)?d|passwort|passphrase|passcode|pswd|pwd|secret|credential|(?:api|access|private)[_.-]?key"
+    r"|requirepass|(?:^|[_.-])(?:pass|pw))|[A-Z]PASS|[a-z]Pass)(?i:s?)\d*(?P<rest>[^a-z].*)?$"
+)
+_OTHER_NAME = re.compile(
+    r"(?:(?i:token|jwt|bearer|cookie|session|salt|pass)|(?:^|[_.-])(?i:key|auth|pw|sig|otp|pin|dsn)|Key|Auth)s?\d*"
+    r"(?P<rest>[^a-z].*)?$"
+)
+_LABEL = re.compile(
+    r"(?i)(?:file|path|name|dir|folder|ur[li]|endpoint|field|label|help|text|type|prefix|suffix|len|length|size|min|max"
+    r"|regex|pattern|format|policy|ids?|env|var|header|param|prompt|error|message|msg|template|column|class|changed|hash"
+    r"|expir|valid|count|index|placeholder|enable|require|hint|title|desc|scope|ttl|timeout|algo?|kind|mode|state|location)"
+)
+_TEMPLATE = re.compile(
+    r"[$#]?\{+[^{}]*\}+|^\$\w+$|\$\(\w+\)|%\(\w+\)[srd]|%[srd](?!\w)|^<.*>$|^\[.*\]$|^[*.x_#?-]+$|^\d+/.*"
+    r"|^(?i:bearer|basic|token) "
+)
+_PROSE = re.compile(r"(?i)(?:^|\s)(?:the|your?|an?|is|to|of|for|must|not|enter|and|no|or|be|at|use|with|in)(?:\s|$)")
+_PATH = re.compile(r"[.~]{0,2}/|.*://|[,;:)\] ]")
+_CODE = re.compile(
+    r".*(?:[(){}\[\],;]|:$)|[A-Z][A-Z0-9]*_[A-Z0-9_]+$"
+    r"|(?:[a-z]*(?:int|float|utf|sha|md|base|str|arg|pass\w*|secret|token|key)|[a-z])\d+\w*$"
+)
+_WORDS = re.compile(r"[A-Za-z_][A-Za-z_.]*")
+_NO_TOKEN = re.compile(r"[\s\\(){}\[\]<>,;]|^0x")
+_KIND = re.compile(
+    r"(?i)(?:yes|no|true|false|none|null|str(?:ing)?|func(?:tion)?|object|undefined|number|bool(?:ean)?)$"
+)
+
+
+def find_secrets(text: str, is_strict: bool = False) -> list[Span]:
+    r"""Returns where secrets are, in order; no two of them touch. Lines end with \n.
+
+    `is_strict`: a string that looks random is a secret, whatever its name.
+    """
+    spans = [Span(*match.span()) for match in _SHAPE.finditer(text)]
+    spans += (Span(*match.span()) for match in _TOKEN.finditer(text) if looks_random(match[1], 0))
+    tokens = (match for match in _ANY_TOKEN.finditer(text) if not match[0].startswith("sha"))  # checksums
+    spans += (Span(*match.span()) for match in tokens if _is_token(match[1]))
+    spans += (Span(*match.span()) for match in _KEY.finditer(text) if _is_key(match[0]))
+    if is_strict:
+        spans += (Span(*match.span(1)) for match in _STRING.finditer(text) if looks_random(match[1]))
+    return _merge([*spans, *_find_values(text)])
+
+
+def ends_in_secret(line: str) -> bool:
+    """True if a line ends in what may become a secret while it is typed."""
+    typed = _TYPED.search(line)
+    return typed is not None and (typed[1] is None or looks_random(typed[1]))
+
+
+def looks_random(text: str, min_changes: int = 2) -> bool:
+    """True for characters that change their kind (letters of either case, digits) and have few pairs of words."""
+    chars = "".join(filter(str.isalnum, text[:_MAX_READ_CHARS]))
+    kinds = [char.isdigit() + 2 * char.isupper() for char in chars]
+    if sum(one != other for one, other in pairwise(kinds)) < min_changes:
+        return False
+    pairs = list(map("".join, pairwise(chars.lower())))
+    return sum(pair in _COMMON_PAIRS for pair in pairs) < _MAX_COMMON_SHARE * len(pairs)
+
+
+def _is_secret(name: str, value: str, is_quoted: bool) -> bool:
+    password = _PASSWORD.search(name)
+    found = password or _OTHER_NAME.search(name)
+    if found is None or _LABEL.search(found["rest"] or ""):
+        return False
+    bare = _TEMPLATE.sub("", value)
+    if password is None or bare != value or (not is_quoted and _CODE.match(bare)):
+        return len(bare) >= 8 and not _NO_TOKEN.search(bare) and _is_token(bare)
+    if len(bare) < 3 or _keep_letters(bare) in _keep_letters(name) or _KIND.match(bare):
+        return False
+    if not is_quoted:
+        return name.isupper() or not _WORDS.fullmatch(bare)
+    return not _PROSE.search(bare) and (not _PATH.match(bare) or looks_random(bare))
+
+
+def _is_token(text: str) -> bool:
+    return looks_random(text) and (len(text) >= 20 or any(map(str.isdigit, text)))
+
+
+def _keep_letters(text: str) -> str:
+    return "".join(filter(str.isalpha, text)).lower() or "-"
+
+
+def _is_key(text: str) -> bool:
+    return looks_random(text) and any(map(str.islower, text)) and any(map(str.isupper, text))
+
+
+def _find_values(text: str) -> Iterator[Span]:
+    for name, is_quoted, place in _PLACES:
+        for match in place.finditer(text):
+            value = next(group for group in range(1 + (not name), match.re.groups + 1) if match[group] is not None)
+            if _is_secret(name or match[1][-_MAX_READ_CHARS:], match[value][:_MAX_READ_CHARS], is_quoted):
+                yield Span(*match.span(value))
+
+
+def _merge(spans: list[Span]) -> list[Span]:
     merged: list[Span] = []
     for span in sorted(span for span in spans if span.start < span.end):
         if merged and span.start <= merged[-1].end:
@@ -36,169 +154,3 @@ def merge(spans: Iterable[Span]) -> list[Span]:
         else:
             merged.append(span)
     return merged
-
-
-# Those that know a secret by its form.
-_BY_FORM = {
-    "artifactory": "ArtifactoryDetector",
-    "aws": "AWSKeyDetector",
-    "azure_storage_key": "AzureStorageKeyDetector",
-    "basic_auth": "BasicAuthDetector",
-    "discord": "DiscordBotTokenDetector",
-    "github_token": "GitHubTokenDetector",
-    "gitlab_token": "GitLabTokenDetector",
-    "jwt": "JwtTokenDetector",
-    "mailchimp": "MailchimpDetector",
-    "npm": "NpmDetector",
-    "openai": "OpenAIDetector",
-    "pypi_token": "PypiTokenDetector",
-    "sendgrid": "SendGridDetector",
-    "slack": "SlackDetector",
-    "square_oauth": "SquareOAuthDetector",
-    "stripe": "StripeDetector",
-    "telegram_token": "TelegramBotTokenDetector",
-    "twilio": "TwilioKeyDetector",
-}
-# Those that know it by the name that it is assigned to. They are slow: in a line of 10,000 characters, they need
-# milliseconds, and that of keywords some seconds in the worst case.
-_BY_NAME = {
-    "cloudant": "CloudantDetector",
-    "ibm_cloud_iam": "IbmCloudIamDetector",
-    "ibm_cos_hmac": "IbmCosHmacDetector",
-    "softlayer": "SoftlayerDetector",
-}
-_MAX_NAMED_CHARS = 300  # longer lines are searched for forms only
-# Some rules match only the beginning of a token, or as many characters of it as it had when the rule was written.
-_REST_OF_TOKEN = re.compile(r"[\w+/=~.-]*", re.ASCII)
-_BEFORE_SECRET, _AFTER_SECRET = "\"' \t:=", "\"' \t@"
-_PIECE_CHARS, _STEP_CHARS = 2048, 1024  # a longer line is searched in pieces that overlap
-_MAX_REMEMBERED_CHARS = 4_000_000
-
-
-class LineScanner:
-    """Finds secrets in lines, and remembers what it found. Slow to make: it imports detect-secrets."""
-
-    def __init__(self) -> None:
-        self._by_form = [_load(name, kind) for name, kind in _BY_FORM.items()]
-        self._by_name = [_load(name, kind) for name, kind in _BY_NAME.items()]
-        self._by_keyword = _load("keyword", "KeywordDetector")
-        self._found: dict[str, tuple[Span, ...]] = {}
-        self._num_remembered_chars = 0
-
-    def find_spans(self, line: str) -> Sequence[Span]:
-        """Returns where the secrets of a line are, in any order. They may overlap."""
-        if len(line) <= _PIECE_CHARS:
-            found = self._found.get(line)
-            return self._find_in_piece(line) if found is None else found
-        return [
-            span for start in range(0, len(line) - _STEP_CHARS, _STEP_CHARS) for span in self._find_from(line, start)
-        ]
-
-    def _find_from(self, line: str, start: int) -> Iterator[Span]:
-        for found in self._find_in_piece(line[start : start + _PIECE_CHARS]):
-            yield Span(start + found.start, _find_token_end(line, start + found.end))
-
-    def _find_in_piece(self, piece: str) -> tuple[Span, ...]:
-        found = self._found.get(piece)
-        if found is None:
-            self._num_remembered_chars += len(piece)
-            if self._num_remembered_chars > _MAX_REMEMBERED_CHARS:
-                self._found.clear()
-                self._num_remembered_chars = len(piece)
-            spans = (Span(span.start, _find_token_end(piece, span.end)) for span in self._scan(piece))
-            found = self._found[piece] = tuple(dict.fromkeys(spans))
-        return found
-
-    def _scan(self, piece: str) -> Iterator[Span]:
-        yield from _find_by_rules(self._by_form, piece)
-        if len(piece) <= _MAX_NAMED_CHARS:
-            yield from _find_by_rules(self._by_name, piece)
-            yield from _find_by_keyword(self._by_keyword, piece)
-
-
-def _load(name: str, kind: str) -> Any:
-    return getattr(import_module(f"detect_secrets.plugins.{name}"), kind)()
-
-
-def _find_token_end(text: str, end: int) -> int:
-    rest = _REST_OF_TOKEN.match(text, end)
-    return end if rest is None else rest.end()
-
-
-def _find_by_rules(detectors: Iterable[Any], text: str) -> Iterator[Span]:
-    """Yields the whole token where a detector finds something, since its own answer may be the first letters only."""
-    for detector in detectors:
-        if any(True for _ in detector.analyze_string(text)):
-            for rule in detector.denylist:
-                for match in rule.finditer(text):
-                    yield _trim(match)
-
-
-def _trim(match: "re.Match[str]") -> Span:
-    """Returns the match from its first group on, without the quotes, blanks and signs around the secret."""
-    groups = [match.start(number) for number in range(1, match.re.groups + 1) if match.group(number)]
-    start, end = min(groups, default=match.start()), match.end()
-    text = match.string[start:end]
-    return Span(end - len(text.lstrip(_BEFORE_SECRET)), start + len(text.rstrip(_AFTER_SECRET)))
-
-
-def _find_by_keyword(detector: Any, line: str) -> Iterator[Span]:
-    """Yields the values that are assigned to names such as `password`."""
-    for value in detector.analyze_string(line):
-        at = line.find(value)
-        while at >= 0:
-            yield Span(at, at + len(value))
-            at = line.find(value, at + len(value))
-
-
-_BEGIN = re.compile(r"(?:-{2,5} ?BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?|PuTTY-User-Key-File-\d)")
-_END = re.compile(r"-{2,5} ?END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?[ -]*-?|Private-MAC: *[0-9a-fA-F]+")
-_HINTS = ("PRIVATE KEY", "PuTTY-User-Key-File-")
-_ESCAPED_END = re.compile(r"\\[nr]")
-# What stands around the lines of a key in source text: quotes, comment signs, continuations.
-_AROUND = " \t\r\"'`+\\,()#/*;|>frb"
-_LONG_RUN = re.compile(r"[A-Za-z0-9+/]{32}")
-_MATERIAL = re.compile(r"[A-Za-z0-9+/=]{16,}|[A-Za-z0-9+/]*=+|[A-Z][A-Za-z-]*: ?.*")
-MAX_BLOCK_LINES = 400  # a key of 16,384 bits has some 200
-
-
-def find_blocks(text: str) -> Iterator[Span]:
-    r"""Yields where the key blocks of a text are. Its lines end with \n."""
-    if not any(hint in text for hint in _HINTS):
-        return
-    at = 0
-    while (begin := _BEGIN.search(text, at)) is not None:
-        at = _find_end(text, begin)
-        yield Span(begin.start(), at)
-
-
-def begins_block(line: str) -> bool:
-    """True for the first line of a block."""
-    return (_HINTS[0] in line or _HINTS[1] in line) and _BEGIN.search(line) is not None
-
-
-def _find_end(text: str, begin: "re.Match[str]") -> int:
-    line_end = _find_line_end(text, begin.end())
-    limit = line_end
-    for _ in range(MAX_BLOCK_LINES):
-        limit = _find_line_end(text, limit + 1)
-    end = _END.search(text, begin.end(), limit)
-    if end is not None and (end.start() < line_end or _LONG_RUN.search(text, line_end, end.start())):
-        return end.end()
-    return _find_end_of_material(text, line_end, limit)
-
-
-def _find_end_of_material(text: str, line_end: int, limit: int) -> int:
-    end_of_material = line_end
-    while line_end < limit:
-        start, line_end = line_end + 1, _find_line_end(text, line_end + 1)
-        bare = _ESCAPED_END.sub("", text[start:line_end]).strip(_AROUND)
-        if bare and not _MATERIAL.fullmatch(bare):
-            break
-        end_of_material = line_end if bare else end_of_material
-    return end_of_material
-
-
-def _find_line_end(text: str, start: int) -> int:
-    end = text.find("\n", start)
-    return len(text) if end < 0 else end

@@ -8,7 +8,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
@@ -73,8 +73,17 @@ class Guard:
     nothing may be sent.
     """
 
-    def __init__(self, policy: Policy, now_s: Callable[[], float] = time.monotonic, wait_s: float = 0.5) -> None:
-        """`wait_s`: how long to wait for an answer about the document at hand."""
+    def __init__(
+        self,
+        policy: Policy,
+        now_s: Callable[[], float] = time.monotonic,
+        wait_s: float = 0.5,
+        is_remote: bool = False,
+    ) -> None:
+        """`wait_s`: how long to wait for an answer about the document at hand.
+
+        `is_remote`: text may go to another machine.
+        """
         self._policy = policy
         self._now_s = now_s
         self._wait_s = wait_s
@@ -84,7 +93,7 @@ class Guard:
         self._waiting: list[asyncio.Future[None]] = []  # for the next answer
         self._own, self._others = _Lane(), _Lane()
         self._redacts = True
-        self._redactor: Future[Redactor] | None = None
+        self._redactor = Redactor(is_strict=is_remote)
 
     def configure(self, settings: Settings, folder_uris: Sequence[str], refusal: str | None = None) -> None:
         """Sets the settings and the URIs of the workspace's folders. Before that, nothing may be sent.
@@ -98,19 +107,6 @@ class Guard:
             self._answers.clear()
             self._begin(self._own)
             self._begin(self._others)
-
-    def prepare(self) -> None:
-        """Begins to load the rules for secrets in a thread. That takes a quarter of a second."""
-        if self._redacts and self._redactor is None:
-            executor = ThreadPoolExecutor(1, "midtoken-secrets")
-            self._redactor = executor.submit(Redactor)
-            executor.shutdown(wait=False)
-
-    async def load(self) -> None:
-        """Waits until the rules for secrets are loaded."""
-        self.prepare()
-        if self._redactor is not None and not self._redactor.done():
-            await asyncio.wait({asyncio.wrap_future(self._redactor)})
 
     async def ask(self, languages: Mapping[str, str]) -> None:
         """Has the policy asked about the document at hand, and waits a moment if nothing valid is known about it.
@@ -156,12 +152,12 @@ class Guard:
         `uri`: None for text that is of no document.
         """
         self._refuse_excluded(uri)
-        return Cleared(self._find_redactor().redact(text) if self._redacts else text, _Seal())
+        return Cleared(self._redactor.redact(text) if self._redacts else text, _Seal())
 
     def clear_excerpt(self, uri: str | None, excerpt: Excerpt) -> Cleared[Context]:
         """Returns the context without secrets. Raises ExcludedError; InSecretError if the cursor is in one."""
         self._refuse_excluded(uri)
-        context = excerpt.redact(self._find_redactor()) if self._redacts else excerpt.context
+        context = excerpt.redact(self._redactor) if self._redacts else excerpt.context
         if context is None:
             raise InSecretError
         return Cleared(context, _Seal())
@@ -217,8 +213,3 @@ class Guard:
         for answer in waiting:
             if not answer.done():
                 answer.set_result(None)
-
-    def _find_redactor(self) -> Redactor:
-        self.prepare()
-        assert self._redactor is not None, "prepared above"
-        return self._redactor.result()

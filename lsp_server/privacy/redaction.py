@@ -1,17 +1,11 @@
 """Replaces secrets in text that is sent. The same text becomes the same text each time."""
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lsp_server.context import Context, clean
-from lsp_server.privacy.detectors import (
-    MAX_BLOCK_LINES,
-    LineScanner,
-    Span,
-    begins_block,
-    find_blocks,
-    merge,
-)
+from lsp_server.privacy.detectors import Span, ends_in_secret, find_secrets
 
 if TYPE_CHECKING:  # as in `lsp_server.context`
     from lsprotocol.types import Position
@@ -19,13 +13,14 @@ if TYPE_CHECKING:  # as in `lsp_server.context`
     from lsp_server.documents import Document
 
 PLACEHOLDER = "REDACTED"  # the same for all secrets: it says nothing of their length or content
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
+@dataclass(frozen=True, slots=True)
 class Redactor:
-    """Replaces secrets. Slow to make; then a line costs tens of microseconds the first time, and then less than one."""
+    """Replaces secrets."""
 
-    def __init__(self) -> None:
-        self._scanner = LineScanner()
+    is_strict: bool = False  # a string that looks random is a secret, too
 
     def redact(self, text: str) -> str:
         """Returns a text with its secrets replaced. A block of several lines becomes one word.
@@ -37,13 +32,7 @@ class Redactor:
     def find_spans(self, text: str) -> list[Span]:
         """Returns where the secrets are, in order. No two of them touch."""
         text = text.replace("\r\n", " \n").replace("\r", "\n")  # of the same length
-        spans = list(find_blocks(text))
-        at = 0
-        for line in text.split("\n"):
-            if found := self._scanner.find_spans(line):
-                spans += [Span(at + span.start, at + span.end) for span in found]
-            at += len(line) + 1
-        return merge(spans)
+        return find_secrets(_SURROGATE.sub(" ", text), self.is_strict)
 
 
 def replace_spans(text: str, spans: list[Span]) -> str:
@@ -57,7 +46,9 @@ def replace_spans(text: str, spans: list[Span]) -> str:
     return "".join([*parts, text[at:]])
 
 
-_MARGIN_CHARS = 2048  # of a line that is cut: longer than tokens are
+# Around what is sent: longer than tokens are, and enough lines to know those of a key, or a value below its name.
+_MARGIN_LINES = 4
+_MARGIN_CHARS = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +65,8 @@ class Excerpt:
         spans = redactor.find_spans(text)
         start, cursor, end = len(self.head), len(text) - len(self.tail) - len(self.context.suffix), len(text)
         end -= len(self.tail)
-        if any(span.start <= cursor <= span.end for span in spans):
+        is_typed = ends_in_secret(self.context.line_before)
+        if is_typed or any(span.start <= cursor <= span.end for span in spans):
             return None
         if not spans:
             return self.context
@@ -89,24 +81,22 @@ def cut_excerpt(document: "Document", position: "Position", context: Context) ->
 
 
 def _find_head(document: "Document", number: int, before: str, context: Context) -> str:
-    """Returns the cut part of the first line, and the lines above it from where a key block may have begun."""
+    """Returns the cut part of the first line, and some lines above it."""
     num_above = context.prefix.count("\n")
-    cut = 0 if num_above else len(before) - len(context.prefix)
-    if cut > _MARGIN_CHARS:
-        return clean(before[cut - _MARGIN_CHARS : cut])
     first = number - num_above
-    above = range(first - 1, max(-1, first - 1 - MAX_BLOCK_LINES), -1)
-    begin = next((at for at in above if begins_block(document.lines[at])), first)
-    return clean("".join(document.lines[begin:first]) + before[:cut])
+    cut = 0 if num_above else len(before) - len(context.prefix)
+    above = document.lines[max(0, first - _MARGIN_LINES) : first]
+    return clean(("".join(above) + before[:cut])[-_MARGIN_CHARS:])
 
 
 def _find_tail(document: "Document", number: int, before: str, context: Context) -> str:
-    """Returns the rest of the last line."""
+    """Returns the rest of the last line, and some lines below it."""
     num_below = context.suffix.count("\n")
+    last = number + num_below
     shown = len(context.suffix) - (context.suffix.rfind("\n") + 1)
     start = shown if num_below else len(before) + shown
-    rest = document.lines[number + num_below][start : start + _MARGIN_CHARS]
-    return clean(rest.partition("\n")[0].partition("\r")[0])
+    below = document.lines[last + 1 : last + 1 + _MARGIN_LINES]
+    return clean((document.lines[last][start:] + "".join(below))[:_MARGIN_CHARS])
 
 
 def _replace(text: str, spans: list[Span], start: int, end: int) -> str:

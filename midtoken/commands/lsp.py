@@ -12,7 +12,7 @@ from typing import NoReturn
 from lsp_server.backend import CompletionBackend
 from lsp_server.stdio import serve_stdio
 from midtoken.installed import DEFAULT_MODEL_LANGUAGES
-from midtoken.server_arguments import add_connection_arguments
+from midtoken.server_arguments import add_connection_arguments, may_be_remote
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> NoReturn:
     """Serves one editor until it disconnects. Only LSP messages are written to standard output."""
     uses_default_model = options.model is None and options.server is None
-    serve_stdio(lambda: _connect(options), DEFAULT_MODEL_LANGUAGES if uses_default_model else None)
+    languages = DEFAULT_MODEL_LANGUAGES if uses_default_model else None
+    serve_stdio(lambda: _connect(options), languages, may_be_remote(options))
 
 
 async def _connect(options: argparse.Namespace) -> CompletionBackend:

@@ -20,7 +20,12 @@ from midtoken.cli import run_until_signal
 from midtoken.connection import Connection
 from midtoken.installed import find_playground_page, require_packages
 from midtoken.server import ServerAddress, ServerArguments
-from midtoken.server_arguments import add_connection_arguments, build_connection_arguments, number_from
+from midtoken.server_arguments import (
+    add_connection_arguments,
+    build_connection_arguments,
+    may_be_remote,
+    number_from,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +58,7 @@ async def _serve(options: argparse.Namespace, page: Path) -> None:
     link = Link(lambda: Connection.open(options))
     language_server = (sys.executable, "-m", "midtoken", "lsp", *build_connection_arguments(options))
     is_shown = asyncio.Event()
-    app = await start_app(gate, page, link, language_server, listener, is_shown.set)
+    app = await start_app(gate, page, link, language_server, listener, is_shown.set, may_be_remote(options))
     try:
         print(f"The playground is at\n\n  {gate.url}\n\nCtrl-C ends it.", flush=True)
         if options.open:

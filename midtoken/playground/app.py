@@ -82,13 +82,14 @@ async def start_app(
     language_server: Sequence[str],
     listener: socket.socket,
     on_page: Callable[[], None] = lambda: None,
+    is_remote: bool = False,
 ) -> web.AppRunner:
     """Serves the playground on a socket that listens. `cleanup` of the result ends all that the pages use.
 
     `page`: the folder of the built page. `language_server`: the command that starts one. `on_page` is called when a
-    browser requests the page.
+    browser requests the page. `is_remote`: text may go to another machine.
     """
-    sockets = PageSockets(link, language_server)
+    sockets = PageSockets(link, language_server, is_remote=is_remote)
 
     async def show_page(_request: web.Request) -> web.FileResponse:
         on_page()

@@ -103,7 +103,6 @@ class Asker:
             await asyncio.wait([self._task])
 
     async def _answer(self, asked: Question) -> None:
-        await asyncio.to_thread(self._guard.clear, None, "")  # loads the rules for secrets the first time
         try:
             context = self._guard.clear_excerpt(None, Excerpt("", Context(asked.prefix, asked.suffix), ""))
         except InSecretError as error:

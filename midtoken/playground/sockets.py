@@ -66,12 +66,15 @@ class LanguageServerProcess:
 class PageSockets:
     """Serves the WebSockets, and closes those that are open."""
 
-    def __init__(self, link: Link, language_server: Sequence[str], max_pages: int = 8) -> None:
-        """`language_server` is the command that starts one. Each of at most `max_pages` pages gets its own."""
+    def __init__(self, link: Link, language_server: Sequence[str], max_pages: int = 8, is_remote: bool = False) -> None:
+        """`language_server` is the command that starts one. Each of at most `max_pages` pages gets its own.
+
+        `is_remote`: text may go to another machine.
+        """
         self._link = link
         self._language_server = language_server
         self._max_pages = max_pages
-        self._guard = Guard(Policy({}))
+        self._guard = Guard(Policy({}), is_remote=is_remote)
         self._open: set[web.WebSocketResponse] = set()
         self._num_editors = 0
 

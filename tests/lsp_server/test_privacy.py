@@ -4,12 +4,13 @@ import asyncio
 import sys
 from pathlib import Path
 
+import pytest
 from lsprotocol.types import InlineCompletionList
 
 from lsp_server.privacy.redaction import PLACEHOLDER
 from tests.support.lsp_editor import wait_for
 from tests.support.lsp_in_process import InProcess, run_in_process
-from tests.support.private_files import SECRETS
+from tests.support.secret_forms import SECRETS, fill
 
 _NOTHING = InlineCompletionList(())
 _SECRET = next(secret for secret in SECRETS if secret.form == "GitHub")
@@ -31,7 +32,7 @@ async def test_text_typed_ahead_needs_no_request_with_a_secret_above(both: InPro
     assert (await both.ask_and_finish(1, 4, "value")).items
     both.editor.edit(1, 4, "va")
     assert (await both.editor.ghost(1, 6)).insert_text == "value"
-    assert [stream.request.prefix for stream in both.backend.streams] == [f'token = "{PLACEHOLDER}"\nx = ']
+    assert [stream.request.prefix for stream in both.backend.streams] == [f'x = "{PLACEHOLDER}"\nx = ']
 
 
 async def test_a_suggestion_replaces_the_documents_own_text(both: InProcess) -> None:
@@ -91,3 +92,12 @@ async def test_a_document_has_an_id_that_its_path_does_not_tell(both: InProcess)
             each.editor.ask(0, 1)
             ids.append((await each.find_stream()).request.document)
     assert len({*ids, ""}) == 3
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+async def test_a_string_that_looks_random_is_not_sent_to_another_machine(is_remote: bool) -> None:
+    random = fill("{A24}", "")
+    async with run_in_process(is_remote=is_remote) as both:
+        await both.start_with(f'x = "{random}"\ny')
+        both.editor.ask(1, 1)
+        assert (await both.find_stream()).request.prefix == f'x = "{PLACEHOLDER if is_remote else random}"\ny'

@@ -17,7 +17,8 @@ from midtoken.cli import main
 from midtoken.connection import Connection
 from midtoken.server import ServerAddress
 from tests.support.fake_triton import ModelCall, run_fake_triton
-from tests.support.private_files import EXCLUDED_FILES, SECRETS, ExcludedFile, count_secret_bytes
+from tests.support.private_files import EXCLUDED_FILES, ExcludedFile
+from tests.support.secret_forms import SECRETS, count_secret_bytes
 
 
 async def _refuse(call: ModelCall) -> AsyncIterator[Mapping[str, Array] | str]:
@@ -121,10 +122,10 @@ async def test_secrets_are_replaced_unless_an_option_says_so(
 async def test_text_of_no_file_has_its_secrets_replaced_whatever_its_bytes_are(
     reader: tuple[str, ...], line_end: str, folder: _Folder
 ) -> None:
-    text = "".join(each.text for each in SECRETS).replace("\n", line_end) + "after = 1"
+    text = (_OPEN + "".join(each.text for each in SECRETS)).replace("\n", line_end) + "after = 1"
     sent = await folder.send(reader, Path(), text)
     assert count_secret_bytes(sent, [each.secret.replace("\n", line_end) for each in SECRETS]) == 0
-    assert "after = 1" in "".join(sent)
+    assert "before = 1" in "".join(sent)
 
 
 @pytest.mark.parametrize("reader", [("complete", "{file}:1"), ("next-byte", "{text}")], ids=str)

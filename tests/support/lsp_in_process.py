@@ -22,10 +22,10 @@ from tests.support.lsp_fakes import FedBackend, FedStream
 class InProcess:
     """A language server, its backend, which the test feeds, and an editor."""
 
-    def __init__(self, languages: tuple[str, ...] | None = None) -> None:
+    def __init__(self, languages: tuple[str, ...] | None = None, is_remote: bool = False) -> None:
         self.backend = FedBackend(languages)
         self.num_connects = 0
-        self.server: MidtokenServer = build_server(self._connect, languages)
+        self.server: MidtokenServer = build_server(self._connect, languages, is_remote=is_remote)
         self.editor = LspEditor(LanguageClient("editor", "1"))
 
     async def start(
@@ -81,12 +81,12 @@ class InProcess:
 
 
 @asynccontextmanager
-async def run_in_process(languages: tuple[str, ...] | None = None) -> AsyncIterator[InProcess]:
+async def run_in_process(languages: tuple[str, ...] | None = None, is_remote: bool = False) -> AsyncIterator[InProcess]:
     """Connects the editor and the server inside the block. `initialize` has not been sent.
 
-    `languages`: those that the model knows; None: any.
+    `languages`: those that the model knows; None: any. `is_remote`: text may go to another machine.
     """
-    both = InProcess(languages)
+    both = InProcess(languages, is_remote)
     to_server, to_editor = asyncio.StreamReader(), asyncio.StreamReader()
     server, editor = both.server.protocol, both.editor.client.protocol
     server.set_writer(_Writer(to_editor))

@@ -1,21 +1,11 @@
-"""Files that may not leave the machine, and secrets in files that may. No secret here was ever valid.
+"""Files that may not leave the machine."""
 
-Secrets are built from parts, so that no scanner of this repository finds them.
-"""
-
-import base64
 import hashlib
-import json
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
-
-_LETTERS = "q7Rk2mZx9Lw4Tn8Vb3Yc6Hd1Jf5Gs0PaEuQi"
-_LOWER = "q7rk2mzx9lw4tn8vb3yc6hd1jf5gs0pa"
-_BASE64_LINE = "MIIEowIBAAKCAQEAx7Rk2mZx9Lw4Tn8Vb3Yc6Hd1Jf5Gs0PaEuQiTn8Vb3Yc6Hd1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +38,6 @@ class ExcludedFile:
         _write(folder / self.path, f"{self.marker} = 1\n")
         _write(folder / self.harmless, "harmless = 1\n")
         return folder / self.path
-
-
-class Secret(NamedTuple):
-    """A form of secret, and a line or block of Python that contains it."""
-
-    form: str
-    secret: str
-    template: str = 'token = "{}"\n'
-
-    @property
-    def text(self) -> str:
-        """The source text."""
-        return self.template.format(self.secret)
 
 
 def _write(path: Path, text: str) -> None:
@@ -131,59 +108,3 @@ EXCLUDED_FILES: tuple[ExcludedFile, ...] = (
         {"link.py": "hidden/through.py", "hidden/through.py": "../y.py"},
     ),
 )
-
-
-def _build_web_token() -> str:
-    parts = ({"alg": "HS256", "typ": "JWT"}, {"sub": "1234567890", "name": _LETTERS})
-    encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
-    return ".".join([*encoded, (_LETTERS * 2)[:43]])
-
-
-_KEY_BODY = "\n".join([_BASE64_LINE] * 6 + ["Tn8Vb3Yc6Hd1Jf5Gs0Pa=="])
-_KEY_BEGIN, _KEY_END = (f"-----{word} ENCRYPTED " + "PRIVATE " + "KEY-----" for word in ("BEGIN", "END"))
-_KEY_STRINGS = "".join(f'    "{line}\\n"\n' for line in [_KEY_BEGIN, *_KEY_BODY.splitlines(), _KEY_END])
-
-
-def _build_key_block(kind: str) -> Secret:
-    begin, end = (f"-----{word} {kind}" + "PRIVATE " + "KEY-----" for word in ("BEGIN", "END"))
-    return Secret(f"{kind}key block", _KEY_BODY, f'key = """{begin}\n{{}}\n{end}\n"""\n')
-
-
-SECRETS: tuple[Secret, ...] = (
-    Secret("AWS key", "AKIA" + _LETTERS[:16].upper()),
-    Secret("AWS secret", _LETTERS + "x/+9", 'aws_secret_key = "{}"\n'),
-    Secret("GitHub", "ghp" + "_" + _LETTERS),
-    Secret("GitHub, longer", "gho" + "_" + _LETTERS + "abcd"),
-    Secret("GitLab", "glpat" + "-" + _LETTERS[:20]),
-    Secret("Slack", "-".join(["xoxb", "123456789012", "123456789012", _LOWER[:24]])),
-    Secret("Slack webhook", "https://hooks." + f"slack.com/services/T{_LETTERS[:8]}/B{_LETTERS[8:16]}/{_LETTERS[:24]}"),
-    Secret("Stripe", "sk_live" + "_" + _LETTERS[:24]),
-    Secret("OpenAI", "sk-" + _LETTERS[:20] + "T3Blbk" + "FJ" + _LETTERS[:20]),
-    Secret("SendGrid", "SG" + "." + _LETTERS[:22] + "." + (_LETTERS * 2)[:43]),
-    Secret("Twilio", "SK" + _LOWER),
-    Secret("Telegram", "123456789" + ":" + _LETTERS[:35]),
-    Secret("Discord", "M" + _LETTERS[:23] + "." + _LETTERS[:6] + "." + _LETTERS[:27]),
-    Secret("Mailchimp", _LOWER + "-us12"),
-    Secret("PyPI", "pypi-" + "AgEIcHlwaS5vcmc" + (_LETTERS * 3)[:80]),
-    Secret("npm", "npm_" + _LETTERS, "# //registry.example.com/:_authToken={}\n"),
-    Secret("Azure", "AccountKey" + "=" + (_LETTERS * 3)[:86] + "=="),
-    Secret("Square", "sq0csp" + "-" + (_LETTERS * 2)[:43]),
-    Secret("Artifactory", "AKC" + _LETTERS[:20]),
-    Secret("web token", _build_web_token()),
-    Secret("address with password", _LETTERS[:12], 'url = "postgres://me:{}@db.example.com/x"\n'),
-    Secret("password", "Tr0ub4dor-" + _LETTERS[:6], 'password = "{}"\n'),
-    Secret("password in a dictionary", _LETTERS[:14], 'options = {{"password": "{}"}}\n'),
-    *map(_build_key_block, ("RSA ", "EC ", "OPENSSH ", "", "ENCRYPTED ")),
-    Secret("key in strings", _BASE64_LINE, "key = (\n" + _KEY_STRINGS + ")\n"),
-    Secret("key in one line", _BASE64_LINE, f'key = "{_KEY_BEGIN}\\n{{}}\\n{_KEY_END}"\n'),
-)
-
-
-def count_secret_bytes(sent: Sequence[str], secrets: Sequence[str], min_chars: int = 8) -> int:
-    """Returns how many bytes of secrets are in the texts: all that `min_chars` of a secret in a row show."""
-    num_bytes = 0
-    for secret in secrets:
-        pieces = {secret[at : at + min_chars] for at in range(max(1, len(secret) - min_chars + 1))}
-        pieces = {piece for piece in pieces if "\n" not in piece}
-        num_bytes += sum(len(piece.encode()) for piece in pieces for text in sent if piece in text)
-    return num_bytes

@@ -26,9 +26,11 @@ class Secret(NamedTuple):
 
 
 _ALPHABETS = {
+    "C": string.ascii_letters,
     "D": string.digits,
     "H": "0123456789abcdef",
     "L": string.ascii_lowercase + string.digits,
+    "S": string.ascii_uppercase + "234567",
     "U": string.ascii_uppercase + string.digits,
     "A": string.ascii_letters + string.digits,
     "W": string.ascii_letters + string.digits + "-_",
@@ -67,18 +69,18 @@ def _build_key_block(kind: str) -> Secret:
     return Secret(f"{kind}key block", _KEY_BODY, f'key = """{begin}\n•\n{end}\n"""\n')
 
 
-# One form a line. UUID stands for a random one.
+# One form a line. UUID stands for a random one. What is before a bar is not secret.
 _TOKENS = [
     line.split(": ", 1)
     for line in """
-AWS key: AKIA{U16}
-AWS temporary key: ASIA{U16}
+AWS key: AKIA{S16}
+AWS temporary key: ASIA{S16}
 GitHub: ghp_{A36}
 GitHub, longer: gho_{A40}
 GitHub, by an app: ghs_{A36}
 GitLab: glpat-{W20}
 Slack: xoxb-{D12}-{D12}-{A24}
-Slack webhook: https://hooks.slack.com/services/T{U8}/B{U8}/{A24}
+Slack webhook: https://hooks.slack.com/services/|T{U8}/B{U8}/{A24}
 Stripe: sk_live_{A24}
 OpenAI: sk-{A20}T3BlbkFJ{A20}
 SendGrid: SG.{W22}.{W43}
@@ -97,7 +99,9 @@ Google OAuth: ya29.{W120}
 Google OAuth client: GOCSPX-{W28}
 Google refresh: 1//0{W80}
 Hugging Face: hf_{A34}
+Hugging Face, letters: hf_{C34}
 Hugging Face organization: api_org_{A34}
+GitLab registration: GR1348941{W20}
 Vault: hvs.{W90}
 Vault batch: hvb.{W140}
 Docker: dckr_pat_{W27}
@@ -120,11 +124,10 @@ OpenAI service: sk-svcacct-{W74}T3BlbkFJ{W74}
 Anthropic admin: sk-ant-admin01-{W93}AA
 AWS Bedrock: ABSK{A109}+{A19}=
 Azure Entra: abc8Q~{A34}
-Azure SAS: sv=2022-11-02&ss=b&sig={A43}%3D
 Slack app: xapp-1-A{U10}-{D13}-{H64}
 Slack user: xoxp-{D12}-{D12}-{D12}-{H32}
 Slack refresh: xoxe.xoxp-1-{A160}
-Slack workflow: https://hooks.slack.com/workflows/T{U8}/A{U9}/{D18}/{A24}
+Slack workflow: https://hooks.slack.com/workflows/|T{U8}/A{U9}/{D18}/{A24}
 GitLab deploy: gldt-{W20}
 GitLab runner: glrt-{W20}
 GitLab trigger: glptt-{H40}
@@ -140,7 +143,7 @@ Databricks: dapi{H32}
 Doppler: dp.pt.{A43}
 Doppler service: dp.st.prd.{A43}
 Dropbox: sl.B{W130}
-Fly.io: FlyV1 fm2_{B200}
+Fly.io: fm2_{B200}
 Linear: lin_api_{A40}
 Notion: ntn_{A46}
 Notion, older: secret_{A43}
@@ -175,7 +178,7 @@ Perplexity: pplx-{A48}
 Replicate: r8_{A37}
 Tavily: tvly-dev-{A32}
 Supabase: sbp_{H40}
-Supabase secret: sb_secret_{W31}
+Supabase secret: sb_secret_|{W31}
 Vercel: vcp_{A56}
 Netlify: nfp_{A36}
 PostHog: phx_{A43}
@@ -201,11 +204,11 @@ OpenShift: sha256~{W43}
 PASETO: v2.local.{W100}
 Docker Swarm: SWMTKN-1-{L50}-{L25}
 Docker Swarm unlock: SWMKEY-1-{B43}
-NATS: SUA{U55}
+NATS: SUA{S55}
 WakaTime: waka_UUID
 Resend: re_{A8}_{A24}
 Plaid: access-production-UUID
-PayPal Braintree: access_token$production${L16}${H32}
+PayPal Braintree: access_token$production$|{L16}${H32}
 Trello: ATTA{H64}
 Buildkite: bkua_{H40}
 1Password: ops_eyJ{W250}
@@ -222,8 +225,8 @@ Apify: apify_api_{A36}
 Together: tgp_v1_{W43}
 Fireworks: fw_{A22}
 DeepSeek: sk-{H32}
-Discord webhook: https://discord.com/api/webhooks/{D18}/{W68}
-Teams webhook: https://me.webhook.office.com/webhookb2/UUID@UUID/IncomingWebhook/{H32}/UUID
+Discord webhook: https://discord.com/api/webhooks/|{D18}/{W68}
+Teams webhook: https://me.webhook.office.com/webhookb2/|UUID@UUID/IncomingWebhook/{H32}/UUID
 key in base64: LS0tLS1CRUdJTiB{A200}
 Doppler CLI: dp.ct.{A43}
 Rollbar: post_server_item_{H32}
@@ -265,6 +268,12 @@ password: Final[str] = "•"
 self._api_key = "•"
 DB_PASSWORD_PROD = "•"
 passwords = ["•"]
+passwords = ["a", "•"]
+password = ("a"⏎    "•")
+token = "Bearer •"
+password: SecretStr = SecretStr("•")
+password: str = Field(default="•")
+x = connect("dbname=db user=me password=•")
 api_key=os.environ.get("X_API_KEY") or "•"
 p.add_argument("--password", default="•")
 password: str | None = "•"
@@ -355,14 +364,18 @@ _ASSIGNED_WORDS = (  # that a person can remember
     ('passwd = "•"', "s3cr3t!"),
     ('pwd = "•"', "Winter2024!"),
     ('SECRET_KEY = "•"', "django-insecure-abc(def)#ghi$jkl%mno"),
-    ('password = "•"', 'it is \\"quoted\\" 77'),
+    ('password = "•"', 'say \\"77\\" now'),
     ("password: •", "hunter2"),
     ("DB_PASSWORD=•", "hunter"),
     ("password = •", "hunter22"),
     ('x = "redis://:•@db"', "hunter2"),
-    ('PIN = "•"', "48151623"),
     ('passphrase = "•"', "wrong donkey accu clip"),
 )
+
+
+def _read_token(form: str, notation: str) -> Secret:
+    beginning, _, rest = notation.replace("UUID", _UUID).rpartition("|")
+    return Secret(form, fill(rest, form), f'x = "{beginning}•"\n')
 
 
 def _read_assigned(table: str, secret: str) -> list[Secret]:
@@ -370,8 +383,9 @@ def _read_assigned(table: str, secret: str) -> list[Secret]:
 
 
 SECRETS: tuple[Secret, ...] = (
-    *(Secret(form, fill(token.replace("UUID", _UUID), form)) for form, token in _TOKENS),
+    *(_read_token(form, token) for form, token in _TOKENS),
     Secret("AWS secret", fill("{A36}x/+9", "AWS secret"), 'aws_secret_key = "•"\n'),
+    Secret("Azure SAS", fill("{A43}%3D", "Azure SAS"), 'x = "sv=2022-11-02&ss=b&sig=•"\n'),
     Secret("web token", _build_web_token()),
     Secret("web key", fill("{W43}", "web key"), '{"kty": "EC", "crv": "P-256", "d": "•"}\n'),
     Secret("web key of RSA", fill("{W342}", "web key"), '{"kty": "RSA",\n "d": "•",\n "e": "AQAB"}\n'),
@@ -391,7 +405,8 @@ SECRETS: tuple[Secret, ...] = (
 )
 
 # Lines that say something of secrets and contain none.
-HARMLESS = """
+HARMLESS = fill(
+    """\
 password = get_password()
 token = None
 api_key: str
@@ -422,7 +437,7 @@ CONF_PASSWORD = "password"
 AUTH_TOKEN = "auth_token"
 token_type = "bearer"
 PASSWORD_FIELD = "user_password_2"
-•_FILE = "/run/secrets/db_1"
+SECRET_FILE = "/run/secrets/db_1"
 secret_name = "prod/db-1"
 token = "NAME"
 key = "value"
@@ -438,6 +453,12 @@ password: user.password,
 String password = request.getParameter("password");
 var token = await getToken(id);
 apiKey: process.env.API_KEY,
+passes = 1000
+password = data["password"]
+password = config.get("db_password")
+token = request.headers.get("X-Auth-Token")
+f(user="me", password=password_2)
+psycopg2.connect(f"user={user} password={password}")
 tokenizer = AutoTokenizer.from_pretrained("gpt2")
 import secrets, tokenize
 sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
@@ -447,7 +468,10 @@ git clone https://github.com/me/project.git
 uuid = "123e4567-e89b-12d3-a456-426614174000"
 class PasswordResetTokenGenerator2(Base):
 assertEqual(password, expected_password1)
-"""
+"integrity": "sha512-{B86}=="
+""",
+    "harmless",
+).splitlines()
 
 
 def count_secret_bytes(sent: Sequence[str], secrets: Sequence[str], min_chars: int = 8) -> int:

@@ -1,5 +1,7 @@
 """Secrets in lines and key blocks, at the edges of what is sent, and around the cursor."""
 
+import time
+
 import pytest
 from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
 
@@ -8,111 +10,150 @@ from lsp_server.documents import Document
 from lsp_server.privacy.redaction import PLACEHOLDER, Redactor, cut_excerpt
 from lsp_server.settings import Settings
 from models.training.corpus import iter_held_out
-from tests.support.private_files import SECRETS, Secret, count_secret_bytes
+from tests.support.secret_forms import HARMLESS, SECRETS, Secret, count_secret_bytes, fill
+from tests.support.unseen_secrets import UNSEEN
 
 _SECRETS = {secret.form: secret for secret in SECRETS}
 _TOKEN = _SECRETS["GitHub"].secret
 _KEY = _SECRETS["RSA key block"]
-
-
-@pytest.fixture(scope="module")
-def redactor() -> Redactor:
-    return Redactor()
+_SHORT = [secret for secret in SECRETS if len(secret.secret) < 300]
+_CUT = [each for each in _SHORT if each.form in ("GitHub", "web token") or each.form.startswith("- name")] + [
+    _SECRETS[form] for form in ("RSA key block", "key without its lines", "key in a comment")
+]
+_ADVERSARIAL = (  # of what a long line may consist
+    *("a", " ", "\\", '"', "[", "eyJ", "a1_", "pass", "x://:", "password = (", 'password = "', 'getpassword("'),
+    *("name: key value: ", "A" * 40 + "\n", "-----BEGIN " + "PRIVATE KEY-----\n"),
+)
+_REDACTOR = Redactor()
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"], ids=ascii)
 @pytest.mark.parametrize("secret", SECRETS, ids=lambda secret: secret.form)
-def test_a_known_form_is_replaced_and_the_code_around_it_stays(
-    secret: Secret, line_end: str, redactor: Redactor
-) -> None:
-    around = f"value = 1{line_end}" * 40
-    text = redactor.redact(around + secret.text.replace("\n", line_end) + around)
+def test_a_known_form_is_replaced_and_the_code_around_it_stays(secret: Secret, line_end: str) -> None:
+    around = f"\udcff = 1{line_end}é = 2{line_end}"
+    text = _REDACTOR.redact(around + secret.text.replace("\n", line_end) + around)
     assert count_secret_bytes([text], secret.secret.split("\n"), min_chars=4) == 0
     assert text.startswith(around)
     assert text.endswith(around)
-    assert text.count('"') == secret.text.count('"') or "key in strings" in secret.form
 
 
-def test_the_replacement_says_nothing_of_the_secret(redactor: Redactor) -> None:
+def test_of_the_forms_that_no_rule_was_written_for_most_are_replaced() -> None:
+    sent = [each.form for each in UNSEEN if count_secret_bytes([_REDACTOR.redact(each.text)], [each.secret])]
+    assert len(sent) <= len(UNSEEN) * 0.1
+
+
+def test_the_replacement_says_nothing_of_the_secret() -> None:
     short, long = (f'password = "{"x7" * number}"' for number in (4, 40))
-    assert redactor.redact(short) == redactor.redact(long) == f'password = "{PLACEHOLDER}"'
+    assert _REDACTOR.redact(short) == _REDACTOR.redact(long) == f'password = "{PLACEHOLDER}"'
 
 
-def test_a_key_block_without_an_end_goes_as_far_as_it_looks_like_one(redactor: Redactor) -> None:
+@pytest.mark.parametrize("line", HARMLESS, ids=str)
+def test_a_line_about_secrets_without_one_stays(line: str) -> None:
+    assert _REDACTOR.redact(f"import os\n{line}\nvalue = 1\n") == f"import os\n{line}\nvalue = 1\n"
+
+
+def test_a_key_block_without_an_end_goes_as_far_as_it_looks_like_one() -> None:
     block = _KEY.text.partition("-----END")[0]
-    text = redactor.redact(f"{block}\ndef f():\n    return 1\n")
-    assert text == f'key = """{PLACEHOLDER}\n\ndef f():\n    return 1\n'
+    text = _REDACTOR.redact(f"{block}\ndef f():\n    return 1\n")
+    assert count_secret_bytes([text], [_KEY.secret]) == 0
+    assert text.endswith(f"{PLACEHOLDER}\n\ndef f():\n    return 1\n")
 
 
-def test_a_key_block_with_other_lines_in_it_is_replaced_up_to_its_end(redactor: Redactor) -> None:
+def test_a_key_block_with_other_lines_in_it_is_replaced() -> None:
     begin, *body, end, quotes, _ = _KEY.text.split("\n")
-    text = redactor.redact("\n".join([begin, body[0], "a remark: (the next lines ...)", *body, end, quotes]))
-    assert text == f'key = """{PLACEHOLDER}\n"""'
+    text = _REDACTOR.redact("\n".join([begin, body[0], "a remark: (the next lines ...)", *body, end, quotes]))
+    assert count_secret_bytes([text], [_KEY.secret]) == 0
 
 
-def test_code_between_the_names_of_the_lines_stays(redactor: Redactor) -> None:
+def test_code_between_the_names_of_the_lines_stays() -> None:
     lines = [f'if line == "-----{word} PRIVATE KEY-----":\n    found = True\n' for word in ("BEGIN", "END")]
-    text = redactor.redact("".join(lines))
-    assert text.count("found = True") == 2
+    assert _REDACTOR.redact("".join(lines)) == "".join(lines)
 
 
-def test_ordinary_code_stays_as_it_is(redactor: Redactor) -> None:
-    changed = [file.path for file in iter_held_out() if redactor.redact(file.text) != file.text]
-    assert changed == []
+def test_less_than_one_in_two_thousand_lines_of_ordinary_code_changes() -> None:
+    files = list(iter_held_out())
+    num_spans = sum(len(_REDACTOR.find_spans(file.text)) for file in files)
+    assert num_spans / sum(file.text.count("\n") for file in files) < 1 / 2000
 
 
-def test_a_secret_in_a_very_long_line_is_found(redactor: Redactor) -> None:
+def test_what_looks_random_is_replaced_where_the_server_is_on_another_machine() -> None:
+    text = f'x = "{fill("{A24}", "")}"\ny = "application/x-www-form-urlencoded"\n'
+    assert _REDACTOR.redact(text) == text
+    assert Redactor(is_strict=True).redact(text) == f'x = "{PLACEHOLDER}"\ny = "application/x-www-form-urlencoded"\n'
+
+
+def test_a_secret_in_a_very_long_line_is_found() -> None:
     code = next(file.text for file in iter_held_out() if len(file.text) > 10_000)[:10_000].replace("\n", " ")
-    token = next(secret for secret in SECRETS if secret.form == "GitHub").secret
     for at in (0, 1023, 1024, 2040, 2048, 9_999):
-        assert redactor.redact(f"{code[:at]} {token} {code[at:]}") == f"{code[:at]} {PLACEHOLDER} {code[at:]}"
+        assert _REDACTOR.redact(f"{code[:at]} {_TOKEN} {code[at:]}") == f"{code[:at]} {PLACEHOLDER} {code[at:]}"
 
 
-def _redact(redactor: Redactor, text: str, at: int, max_bytes: int = 8192) -> Context | None:
+@pytest.mark.parametrize("piece", _ADVERSARIAL, ids=repr)
+def test_the_time_grows_as_the_length_whatever_the_text_says(piece: str) -> None:
+    short, long = (_time_s("password = " + piece * (num_chars // len(piece))) for num_chars in (130_000, 520_000))
+    assert long < 12 * short  # 16 times as long if it grew as the square
+
+
+def _time_s(text: str) -> float:
+    times = []
+    for _ in range(2):
+        start = time.thread_time()
+        _REDACTOR.find_spans(text)
+        times.append(time.thread_time() - start)
+    return min(times)
+
+
+def _redact(text: str, at: int, max_bytes: int = 8192) -> Context | None:
     document = Document(TextDocumentItem("file:///a.py", "python", 0, text), PositionEncodingKind.Utf32)
     line_start = max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
     number = len(text[:line_start].replace("\r\n", "\n").replace("\r", "\n").split("\n")) - 1
     position = Position(number, at - line_start)
     context = cut_context(document, position, Settings(max_prefix_bytes=max_bytes, max_suffix_bytes=max_bytes))
-    return cut_excerpt(document, position, context).redact(redactor)
+    return cut_excerpt(document, position, context).redact(_REDACTOR)
 
 
-def test_text_without_secrets_stays_as_it_is(redactor: Redactor) -> None:
-    assert _redact(redactor, "a = 1\r\nb = 2\r\n", 9) == Context("a = 1\nb ", "= 2\n")
+def test_text_without_secrets_stays_as_it_is() -> None:
+    assert _redact("a = 1\r\nb = 2\r\n", 9) == Context("a = 1\nb ", "= 2\n")
 
 
-def test_secrets_on_both_sides_of_the_cursor_are_replaced(redactor: Redactor) -> None:
+def test_secrets_on_both_sides_of_the_cursor_are_replaced() -> None:
     text = f'a = "{_TOKEN}"\n\nb = "{_TOKEN}"\n'
     expected = Context(f'a = "{PLACEHOLDER}"\n', f'\nb = "{PLACEHOLDER}"\n')
-    assert _redact(redactor, text, text.index("\n") + 1) == expected
+    assert _redact(text, text.index("\n") + 1) == expected
 
 
-def test_there_is_no_suggestion_in_a_secret_or_at_its_edge(redactor: Redactor) -> None:
+def test_there_is_no_suggestion_in_a_secret_or_at_its_edge() -> None:
     text = f'f("{_TOKEN}", x)\n'
-    silent = [at for at in range(len(text)) if _redact(redactor, text, at) is None]
+    silent = [at for at in range(len(text)) if _redact(text, at) is None]
     assert silent == list(range(3, 4 + len(_TOKEN)))
 
 
-def test_there_is_no_suggestion_in_a_key_block(redactor: Redactor) -> None:
-    assert _redact(redactor, _KEY.text, _KEY.text.index("\n") + 20) is None
+def test_there_is_no_suggestion_in_a_key_block() -> None:
+    assert _redact(_KEY.text, _KEY.text.index("\n") + 20) is None
 
 
-@pytest.mark.parametrize("form", ["GitHub", "RSA key block", "web token"])
+@pytest.mark.parametrize("secret", _SHORT, ids=lambda secret: secret.form)
+def test_while_a_secret_is_typed_its_beginning_is_sent_at_most(secret: Secret) -> None:
+    start = secret.text.index(secret.secret)
+    sent = [at for at in range(1, len(secret.secret) + 1) if _redact(secret.text[: start + at], start + at) is not None]
+    assert len(sent) <= max(14, 0.75 * len(secret.secret))
+
+
+@pytest.mark.parametrize("secret", _CUT, ids=lambda secret: secret.form)
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
-def test_no_part_of_a_secret_is_left_wherever_the_text_is_cut(form: str, line_end: str, redactor: Redactor) -> None:
-    secret = _SECRETS[form]
+def test_no_part_of_a_secret_is_left_wherever_the_text_is_cut(secret: Secret, line_end: str) -> None:
     filler = "".join(f"value_{number} = {number}\n" for number in range(40))
     text = f"{filler}{secret.text}{filler}".replace("\n", line_end)
     secrets = secret.secret.split("\n")
     for at in range(0, len(text), 13):
-        context = _redact(redactor, text, at, max_bytes=256)
+        context = _redact(text, at, max_bytes=256)
         if context is not None:
             assert count_secret_bytes([context.prefix, context.suffix], secrets) == 0, at
 
 
-def test_no_part_of_a_secret_is_left_where_a_long_line_is_cut(redactor: Redactor) -> None:
+def test_no_part_of_a_secret_is_left_where_a_long_line_is_cut() -> None:
     text = "x = 1; " * 60 + f'a = "{_TOKEN}"; ' + "y = 2; " * 60
     for at in range(0, len(text), 3):
-        context = _redact(redactor, text, at, max_bytes=256)
+        context = _redact(text, at, max_bytes=256)
         if context is not None:
             assert count_secret_bytes([context.prefix, context.suffix], [_TOKEN], min_chars=6) == 0, at
