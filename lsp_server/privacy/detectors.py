@@ -117,9 +117,14 @@ def _is_secret(name: str, value: str, is_quoted: bool) -> bool:
     if found is None or _LABEL.search(found["rest"] or ""):
         return False
     bare = _TEMPLATE.sub("", value)
-    if password is None or bare != value or (not is_quoted and _CODE.match(bare)):
+    if password is None or (not is_quoted and _CODE.match(bare)):
         return len(bare) >= 8 and not _NO_TOKEN.search(bare) and _is_token(bare)
-    if len(bare) < 3 or _keep_letters(bare) in _keep_letters(name) or _KIND.match(bare):
+    if (
+        (bare != value and not any(map(str.isdigit, bare)))
+        or len(bare) < 3
+        or _keep_letters(bare) in _keep_letters(name)
+        or _KIND.match(bare)
+    ):
         return False
     if not is_quoted:
         return name.isupper() or not _WORDS.fullmatch(bare)

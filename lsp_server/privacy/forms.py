@@ -147,6 +147,10 @@ _OPEN = (
 )
 _CALL = r"(?i:get|set|env|define|option|property|attr|argument|put|fetch)\w*!?\(\s*(?:\w+\s*,\s*)?"
 _PAIR = rf"(?i:key|name)[\"']?\s*[=:]\s*[\"']?{_NAME}[\"']?,?\s+[\"']?value[\"']?\s*[=:]\s*"
+_HEADER = (
+    r"(?i:authorization|cookie|x-[\w-]*(?:key|token|secret|auth)[\w-]*|api-key)(?:[\"']\]\s*=|[\"']?\s*[:,])\s*"
+    r"[bfru]?[\"']?"
+)
 PLACES = (
     ("", True, rf"{_NAME}{_TO}{_OPEN}{_QUOTED}"),
     ("", True, rf"{_NAME}\s*[:=]\s*\[\s*[bfru]?[\"']([^\]]*)"),
@@ -158,6 +162,7 @@ PLACES = (
     ("", True, rf"(?i:set|with){_NAME}\(\s*{_QUOTED}"),
     ("", True, rf"{_NAME}[\"']?>\s*([^<>\s\"'{{(][^<>]*)</"),
     ("", True, rf"<{_NAME}\s+value={_QUOTED}"),
+    ("", True, rf"{_NAME}\"\s*\{{[^{{}}]{{0,200}}\bdefault\s*=\s*{_QUOTED}"),
     ("", True, rf"#\s*define\s+{_NAME}\s+{_QUOTED}"),
     ("", True, rf"\$\{{{_NAME}:-?([^}}\s\"'`?+-][^}}\s\"'`]*)"),
     ("", True, _PAIR + _QUOTED),
@@ -176,17 +181,13 @@ PLACES = (
     ("", False, rf"--{_NAME}[= ]([^\s\"'`=-][^\s\"'`]*)"),
     ("", False, rf"{_NAME}[\"']?:[ \t]*[|>][+-]?[ \t]*\n[ \t]+(\S+)"),
     ("", False, rf"\blogin\s+\S+\s+{_NAME}\s+(\S+)"),
-    (
-        "token",
-        False,
-        r"(?i:authorization|cookie|x-[\w-]*(?:key|token|secret|auth)[\w-]*|api-key)(?:[\"']\]\s*=|[\"']?\s*[:,])\s*"
-        r"[bfru]?[\"']?(?i:(?:bearer|basic|token|digest|apikey|key|session=)\s*)?([^\s\"'`\\]+)",
-    ),
+    ("token", False, _HEADER + r"(?i:session=)?([^\s\"'`\\]+)"),
+    ("password", True, _HEADER + r"(?i:bearer|basic|token|digest|apikey|key)\s+([^\s\"'`\\]+)"),
     ("password", True, r"(?i:password|identified by)\s+'([^'\n]*)"),
     ("password", True, rf"(?i:auth|login|credential)\w*\s*=?\s*\(\s*[bfru]?[\"'][^\"'\n]*[\"']\s*,\s*{_QUOTED}"),
     ("password", True, r"[a-zA-Z][\w+.-]*://[^\s/:@\"'`<>]*:([^\s\"'`<>]+)@"),
     ("password", True, r"jdbc:oracle:\w+:[^/\s\"']+/([^@\s\"']+)@"),
-    ("password", True, r"\bcurl\b.*\s-u\s+[^\s:]+:(\S+)"),
+    ("password", True, r"\bcurl\b.*\s(?:-u|--user)\s+[^\s:]+:(\S+)"),
     ("password", True, r"\b(?:mysql|sshpass|redis-cli)\b.*\s-[pa]\s?([^\s-]\S*)"),
 )
 

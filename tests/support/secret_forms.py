@@ -345,6 +345,18 @@ curl -H 'X-Api-Key: •' example.com
 curl -H 'Authorization: Basic •'
 Cookie: session=•
 Proxy-Authorization: Basic •
+curl --user me:• example.com
+variable "db_password" {⏎  type    = string⏎  default = "•"⏎}
+#define PASSWORD "•"
+var password string = "•"
+X=${DB_PASSWORD:-•}
+docker run -e DB_PASSWORD=• db
+password := []byte("•")
+<property name="password" value="•"/>
+{user: me, password: •}
+# the password is •
+new NetworkCredential("me", "•");
+mysql -u me -p• db
 """
 
 _HARD_PASSWORD = "p:q/7#Rk2+mZx9=4"
@@ -370,6 +382,8 @@ _ASSIGNED_WORDS = (  # that a person can remember
     ("password = •", "hunter22"),
     ('x = "redis://:•@db"', "hunter2"),
     ('passphrase = "•"', "wrong donkey accu clip"),
+    ('password = f"•{x}"', "hunter2"),
+    ("Authorization: Basic •", "dXNlcjpwYXNz"),
 )
 
 
