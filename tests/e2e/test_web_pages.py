@@ -13,7 +13,7 @@ import pytest
 
 from inference.serving.loopback import ADDRESS
 from tests.support.playground import CHROMIUM, LIBRARY, NODE
-from tests.support.servers import RunningServer, make_scripted, run_server
+from tests.support.servers import RunningServer, make_scripted, run_server, wait_until
 
 pytestmark = [
     pytest.mark.e2e,
@@ -57,6 +57,7 @@ _BODIES = """'{"prefix": "abc"}', "[".repeat(300000), "a=" + "b".repeat(9000000)
 def server(tmp_path: Path) -> Iterator[RunningServer]:
     """A server with which nothing happens during the test: no process ends, and no model is asked."""
     with run_server(make_scripted(tmp_path), tmp_path / "state", "--probe-interval=1000") as server:
+        wait_until(lambda: server.read_metric("nv_inference_request_success") == 3)  # what a start asks the models
         before = _observe(server)
         yield server
         assert _observe(server) == before
