@@ -1,6 +1,8 @@
 """The completion model in a real tritonserver, over HTTP, as with curl."""
 
 import json
+import re
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Generator
@@ -8,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from inference.serving.triton_installation import IMPORT_ROOT
 from tests.support.servers import RunningServer, wait_until
 
 pytestmark = pytest.mark.e2e
@@ -34,6 +37,16 @@ def test_a_completion_streams_as_events(server: RunningServer) -> None:
     assert len(events) > 1
     assert ["stats" in event for event in events] == [False] * (len(events) - 1) + [True]
     assert json.loads(events[-1]["stats"])["total_ms"] > 0
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/http.md", "docs/characters.md"])
+def test_each_curl_command_of_a_page_gets_an_answer(real_server: RunningServer, page: str) -> None:
+    commands = re.findall(r"^curl (?:.*\\\n)*.*", (IMPORT_ROOT / page).read_text(), re.MULTILINE)
+    assert commands
+    for command in commands:
+        own = command.replace("http://127.0.0.1:8000", real_server.endpoint.http_url)
+        answer = subprocess.run(["bash", "-c", f"{own} --fail"], capture_output=True, check=True, text=True).stdout
+        assert '"model_version":"1"' in answer
 
 
 def test_stop_accepts_several_strings(real_server: RunningServer) -> None:

@@ -52,6 +52,8 @@ Promise.all(["text/plain", "application/x-www-form-urlencoded", "application/jso
 """
 _BODIES = """'{"prefix": "abc"}', "[".repeat(300000), "a=" + "b".repeat(9000000)"""
 
+_FAILED = "TypeError: Failed to fetch"
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RunningServer]:
@@ -69,14 +71,14 @@ def _observe(server: RunningServer) -> tuple[dict[int, str], list[float]]:
 
 
 def test_a_page_of_another_site_reaches_no_model(server: RunningServer) -> None:
+    ports = server.endpoint
     with ThreadingHTTPServer((ADDRESS, 0), BaseHTTPRequestHandler) as site:
         threading.Thread(target=site.serve_forever).start()
-        for url in (server.endpoint.http_url, server.endpoint.metrics_url.removesuffix("/metrics")):
-            posts = _POSTS.replace("URL", url)
-            page = f"http://evil.test:{site.server_port}/"
-            unseen = _ask_as_page(page, posts.replace("MODE", 'mode: "no-cors",'))
-            assert 0 in unseen  # an answer that the page cannot see
-            assert set(_ask_as_page(page, posts.replace("MODE", ""))) == {"TypeError: Failed to fetch"}
+        page = f"http://evil.test:{site.server_port}/"
+        for port, sees_nothing in ((ports.http_port, 0), (ports.metrics_port, 0), (ports.grpc_port, _FAILED)):
+            posts = _POSTS.replace("URL", f"http://{ADDRESS}:{port}")
+            assert sees_nothing in _ask_as_page(page, posts.replace("MODE", 'mode: "no-cors",'))
+            assert set(_ask_as_page(page, posts.replace("MODE", ""))) == {_FAILED}
         site.shutdown()
 
 
