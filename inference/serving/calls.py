@@ -22,7 +22,7 @@ from typing import Any  # grpc has no types, and a pair of streams is passed as 
 import grpc
 
 from inference.errors import MidtokenError
-from inference.serving.loopback import SOCKET_TABLE, UNKNOWN_USER, Streams, connect, pass_on
+from inference.serving.loopback import UNKNOWN_USER, Streams, connect, pass_on
 from inference.serving.private_files import open_folder
 
 _KEPT_S = 2.0  # without a request; longer than somebody who types takes for a key
@@ -77,7 +77,7 @@ class Channel:
 
         gRPC would not say when it connects again, nor wait until the other side is checked.
         """
-        if not SOCKET_TABLE.exists():
+        if not hasattr(socket, "AF_NETLINK"):
             raise OSError(errno.ENOTSUP, UNKNOWN_USER)
         listener = socket.socket(socket.AF_UNIX)
         listener.bind("")  # Linux chooses a name, which is in no folder

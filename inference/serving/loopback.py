@@ -9,22 +9,23 @@ import contextlib
 import ipaddress
 import os
 import pwd
-import re
 import socket
-import sys
+import struct
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 
 from inference.errors import LaunchError, ServerUnreachableError
 
 ADDRESS = "127.0.0.1"
-SOCKET_TABLE = Path("/proc/net/tcp")  # only Linux has it, with one for IPv6
 UNKNOWN_USER = "this system does not say whose it is; --insecure sends text there all the same"
 
+End = tuple[str, int]  # of a connection: its IP address and port
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 _PART_BYTES = 2**16
-_LISTENS = "0A"  # TCP_LISTEN in the kernel's net/tcp_states.h
+# Linux's uapi/linux/netlink.h, sock_diag.h and inet_diag.h
+_NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, _NUM_HEADER_BYTES = 4, 20, 1, 16
+_ANY_STATE, _NO_COOKIE = 0xFFFFFFFF, -1
+_USER_AT = _NUM_HEADER_BYTES + 64  # inet_diag_msg.idiag_uid
 
 
 def listen(port: int) -> socket.socket:
@@ -54,7 +55,7 @@ async def connect(host: str, port: int) -> Streams:
             if not is_loopback(address):
                 raise OSError(f"{address} is not this machine")
             streams = await asyncio.open_connection(address, port)
-            if not (problem := await asyncio.to_thread(_find_problem, address, port)):
+            if not (problem := _find_problem(address, port, streams[1].get_extra_info("sockname")[:2])):
                 return streams
             streams[1].close()
         except OSError as error:
@@ -75,18 +76,14 @@ async def pass_on(client: Streams, reach: Callable[[], Awaitable[Streams]]) -> N
             await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
 
 
-def find_users(address: str, port: int) -> set[int]:
-    """Returns the users who have a socket at the address: those who listen there, and those who have connections."""
-    tables = "".join(table.read_text() for table in (SOCKET_TABLE, SOCKET_TABLE.with_name("tcp6")))
-    sockets = re.findall(rf"^ *\d+: (\w+):{port:04X} \S+ (\w+) \S+ \S+ \S+ +(\d+)", tables, re.MULTILINE)
-    packed = _parse(address).packed
-    mapped = bytes(10) + b"\xff\xff" + packed  # an IPv4 address as a socket of IPv6 has it
-    here = {_show(packed), _show(mapped)}
-    connected = {int(user) for place, state, user in sockets if place in here and state != _LISTENS}
-    for places in (here, {_show(bytes(len(packed)))}, {_show(bytes(16))}):  # as the kernel prefers them
-        if listening := {int(user) for place, state, user in sockets if place in places and state == _LISTENS}:
-            return connected | listening
-    return connected
+def find_users(address: str, port: int, client: End | None = None) -> set[int]:
+    """Returns whose sockets are at the address: the one that listens, and the other end of the client's connection.
+
+    It is empty where the system does not say it.
+    """
+    listening = ("::", 0)
+    found = [_find_user(address, port, each) for each in (listening, client or listening)]
+    return {user for user in found if user is not None}
 
 
 def find_stranger(headers: Mapping[str, str], port: int) -> str | None:
@@ -110,12 +107,27 @@ def is_loopback(address: str) -> bool:
     return _parse(address).is_loopback
 
 
-def _find_problem(address: str, port: int) -> str | None:
+def _find_problem(address: str, port: int, client: End) -> str | None:
     """Returns why nothing is sent to the address; None if its sockets are this user's, or root's, who can read all."""
-    users = find_users(address, port)
+    users = find_users(address, port, client)
     if strangers := users - {0, os.geteuid()}:
         return f"port {port} of {address} belongs to {_name(strangers)}, so no text is sent there"
     return None if users else f"port {port} of {address}: {UNKNOWN_USER}"
+
+
+def _find_user(address: str, port: int, client: End) -> int | None:
+    """Returns whose a TCP socket is, as Linux says (linux/inet_diag.h); None if it says nothing."""
+    ends = [_parse(each).packed for each in (address, client[0])]
+    family = socket.AF_INET if len(ends[0]) == 4 else socket.AF_INET6
+    request = struct.pack("=BBxxI", family, socket.IPPROTO_TCP, _ANY_STATE)
+    request += struct.pack("!HH16s16s", port, client[1], *ends) + struct.pack("=Iq", 0, _NO_COOKIE)
+    header = struct.pack("=IHHII", _NUM_HEADER_BYTES + len(request), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 0, 0)
+    with contextlib.suppress(OSError), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
+        kernel.send(header + request)
+        reply = kernel.recv(_PART_BYTES)
+        if struct.unpack_from("=IH", reply)[1] == _SOCK_DIAG_BY_FAMILY:
+            return int(struct.unpack_from("=I", reply, _USER_AT)[0])
+    return None
 
 
 def _describe(error: OSError) -> str:
@@ -131,11 +143,6 @@ def _parse(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     """Returns the address that is used: an IPv4 address in the form of IPv6 is the IPv4 address."""
     parsed = ipaddress.ip_address(address.partition("%")[0])
     return getattr(parsed, "ipv4_mapped", None) or parsed
-
-
-def _show(packed: bytes) -> str:
-    """The address as the kernel shows it: each four bytes as a number."""
-    return "".join(f"{int.from_bytes(packed[i : i + 4], sys.byteorder):08X}" for i in range(0, len(packed), 4))
 
 
 async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:

@@ -43,6 +43,7 @@ async def test_a_light_installation_runs_the_language_server(
 ) -> None:
     editor = await start_editor(_make_script(light_installation, "--server", real_server.endpoint.grpc_url))
     editor.open(_SOURCE[:-1])
+    await wait_for(lambda: any("completion server ready" in text for text in editor.logged))
     editor.edit(5, 9, "d")
     item = await editor.ghost(5, 10)
     assert item is not None

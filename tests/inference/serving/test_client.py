@@ -1,5 +1,6 @@
 import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, nullcontext
 from pathlib import Path
@@ -102,7 +103,7 @@ async def test_an_address_without_a_server_raises_unreachable() -> None:
 
 async def test_a_system_that_does_not_say_whose_a_port_is_gets_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     async with run_fake_triton(_answer_two_chunks) as server:
-        monkeypatch.setattr(Path, "exists", lambda _path: False)  # as without Linux's /proc
+        monkeypatch.delattr(socket, "AF_NETLINK")  # which only Linux has
         with pytest.raises(ServerUnreachableError, match="this system does not say whose it is; --insecure"):
             Client(server.url)
         async with Client(server.url, is_insecure=True) as client:

@@ -86,14 +86,16 @@ async def test_nothing_is_sent_to_another_users_server(address: str) -> None:
 
 
 @needs_other_user
-def test_a_connection_that_another_user_keeps_is_seen_after_our_server_has_taken_the_port() -> None:
+def test_a_connection_is_that_of_the_user_who_has_accepted_it() -> None:
     with _serve(ADDRESS, is_stranger=True) as stranger:
         port = _find_port(stranger)
         client = socket.create_connection((ADDRESS, port))
+        assert NOBODY in find_users(ADDRESS, port, client.getsockname())  # it is not accepted yet
         with as_nobody():
             kept, _ = stranger.accept()
     with client, kept, _serve(ADDRESS, port):
-        assert find_users(ADDRESS, port) == {0, NOBODY}
+        assert find_users(ADDRESS, port, client.getsockname()) == {0, NOBODY}
+        assert find_users(ADDRESS, port) == {0}
 
 
 @needs_other_user
@@ -120,6 +122,15 @@ def _resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
         return found if host in ("localhost", "here") else resolve(host, *others, **more)
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+
+async def test_nothing_is_sent_where_the_system_does_not_say_whose_a_port_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "AF_NETLINK", -1)
+    with (
+        _serve(ADDRESS) as listener,
+        pytest.raises(ServerUnreachableError, match="this system does not say whose it is"),
+    ):
+        await connect(ADDRESS, _find_port(listener))
 
 
 @pytest.mark.parametrize(
