@@ -85,8 +85,8 @@ def _find_head(document: "Document", number: int, before: str, context: Context)
     num_above = context.prefix.count("\n")
     first = number - num_above
     cut = 0 if num_above else len(before) - len(context.prefix)
-    above = document.lines[max(0, first - _MARGIN_LINES) : first]
-    return clean(("".join(above) + before[:cut])[-_MARGIN_CHARS:])
+    above = document.lines[max(0, first - _MARGIN_LINES) : first] if cut < _MARGIN_CHARS else []
+    return clean(("".join(above) + before[max(0, cut - _MARGIN_CHARS) : cut])[-_MARGIN_CHARS:])
 
 
 def _find_tail(document: "Document", number: int, before: str, context: Context) -> str:
@@ -96,7 +96,7 @@ def _find_tail(document: "Document", number: int, before: str, context: Context)
     shown = len(context.suffix) - (context.suffix.rfind("\n") + 1)
     start = shown if num_below else len(before) + shown
     below = document.lines[last + 1 : last + 1 + _MARGIN_LINES]
-    return clean((document.lines[last][start:] + "".join(below))[:_MARGIN_CHARS])
+    return clean((document.lines[last][start : start + _MARGIN_CHARS] + "".join(below))[:_MARGIN_CHARS])
 
 
 def _replace(text: str, spans: list[Span], start: int, end: int) -> str:
