@@ -24,6 +24,13 @@ async def opened(both: InProcess) -> InProcess:
     return both
 
 
+async def test_python_with_tabs_is_sent_with_blanks_and_completed_with_tabs(both: InProcess) -> None:
+    await both.start_with("class A:\n\tdef __init__(self, x):\n\t\tself.x = x\n\n\tdef get_x(self):")
+    result = await both.ask_and_finish(4, 17, "\n        return self.x")
+    assert [item.insert_text for item in result.items] == ["\n\t\treturn self.x"]
+    assert both.backend.streams[0].request.prefix.endswith("        self.x = x\n\n    def get_x(self):")
+
+
 async def test_a_defect_fails_one_request_and_is_reported_without_text(opened: InProcess) -> None:
     no_position: Any = None
     assert await opened.server.suggest(URI, no_position) == NoSuggestion(Reason.FAILED)

@@ -39,6 +39,11 @@ def test_a_line_ends_where_the_rest_may_go_on(around: str, text: str, left: str 
     assert (None if end is None else text[:end]) == left
 
 
+def test_blanks_before_what_may_go_on_with_the_rest_are_not_settled() -> None:
+    assert RestRule("x = ", " = b").count_settled("a  ") == 1
+    assert RestRule("x = ", "= b").count_settled("a  ") == 3
+
+
 _texts = st.text(" ab(),.'\n", max_size=12)
 
 
