@@ -25,6 +25,7 @@ _TRAILING_BLANKS = re.compile(r"((?:\\.|[^\\])*?) *", re.DOTALL)
 _WILDCARD = re.compile(r"[*?\[\\]")
 _SET_ITEM = re.compile(r"\[:([^\]]*):\]|(?:\\(.)|([^\\]))(?:-(?:\\(.)|([^\]\\])))?", re.DOTALL)
 _BYTES = [chr(code) for code in range(256)]
+_SMALL_LETTERS = {ord(char): char.lower() for char in _BYTES[:128]}
 _NAMED_SETS: dict[str, Callable[[str], bool]] = {  # those of the C locale
     "alnum": str.isalnum,
     "alpha": str.isalpha,
@@ -258,10 +259,8 @@ def _find_deciding(path: str, is_folder: bool, lists: Iterable[RuleList]) -> Rul
 
 
 def _to_lower(text: str) -> str:
-    """`text`: UTF-8 as Latin-1."""
-    if text.isascii():
-        return text.lower()
-    return to_latin1(os.fsdecode(text.encode("latin-1")).lower())
+    """Only ASCII letters, as in Git."""
+    return text.translate(_SMALL_LETTERS)
 
 
 def _list_ends(path: str, top: str) -> list[int]:
@@ -296,8 +295,9 @@ def _read_pieces(glob: str, ignores_case: bool) -> tuple[_Piece, ...] | None:
     pieces: list[_Piece] = []
     wildcard = _WILDCARD.search(glob)
     at = first = len(glob) if wildcard is None else wildcard.start()
+    to_text = _to_lower if ignores_case else str
     if at:
-        pieces.append(glob[:at])
+        pieces.append(to_text(glob[:at]))
     while at < len(glob):
         start, char = at, glob[at]
         at += 1
@@ -316,10 +316,12 @@ def _read_pieces(glob: str, ignores_case: bool) -> tuple[_Piece, ...] | None:
             pieces.append(read[0])
         elif char == "\\" and at == len(glob):
             return None
+        elif char == "\\":
+            at += 1
+            _add_text(pieces, glob[at - 1])  # its case counts, as in Git
         else:
-            at += char == "\\"
-            _add_text(pieces, glob[at - 1])
-    return tuple(_to_lower(piece) if ignores_case and isinstance(piece, str) else piece for piece in pieces)
+            _add_text(pieces, to_text(char))
+    return tuple(pieces)
 
 
 def _add_text(pieces: list[_Piece], text: str) -> None:

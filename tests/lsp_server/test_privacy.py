@@ -8,7 +8,7 @@ import pytest
 from lsprotocol.types import InlineCompletionList
 
 from lsp_server.privacy.redaction import PLACEHOLDER
-from tests.support.lsp_editor import wait_for
+from tests.support.lsp_editor import URI, wait_for
 from tests.support.lsp_in_process import InProcess, run_in_process
 from tests.support.secret_forms import SECRETS, fill
 
@@ -101,3 +101,14 @@ async def test_a_string_that_looks_random_is_not_sent_to_another_machine(is_remo
         await both.start_with(f'x = "{random}"\ny')
         both.editor.ask(1, 1)
         assert (await both.find_stream()).request.prefix == f'x = "{PLACEHOLDER if is_remote else random}"\ny'
+
+
+async def test_a_setting_of_the_wrong_kind_sends_nothing_and_the_status_says_which(both: InProcess) -> None:
+    await both.start_with("x")
+    both.editor.push_settings({"midtoken": {"exclude": "secret.py"}})
+    assert await both.editor.ask(0, 1) == _NOTHING
+    assert both.backend.streams == []
+    reason = "nothing of this file is sent: setting exclude must be a list of texts, not 'secret.py'"
+    assert both.editor.reports[-1] == (URI, "off", "excluded", reason)
+    both.editor.push_settings({"midtoken": {"exclude": ["secret.py"]}})
+    assert (await both.ask_and_finish(0, 1, "y")).items

@@ -89,6 +89,8 @@ _lines = st.lists(_patterns | st.builds("!{}".format, _patterns) | st.builds("{}
 )
 @example(paths=["aab/ab.py"], ignore_files={}, own=["a*a?/*[b]*y"], ignores_case=False)
 @example(paths=["a/b/ab"], ignore_files={"": ["/*", "!/a", "/a/*", "!/a/b"]}, own=[], ignores_case=False)
+@example(paths=["a", "A", "É"], ignore_files={"": ["[A]", "\\A", "é"]}, own=[], ignores_case=True)
+@example(paths=["a", "B"], ignore_files={"": ["[A-C]", "![[:upper:]]"]}, own=[], ignores_case=True)
 def test_a_path_is_ignored_where_git_ignores_it(
     paths: Sequence[str], ignore_files: Mapping[str, Sequence[str]], own: Sequence[str], ignores_case: bool
 ) -> None:
