@@ -55,7 +55,9 @@ async def test_secrets_are_sent_where_the_setting_says_so(both: InProcess) -> No
     assert (await both.find_stream()).request.prefix == f"{_SECRET.text}x"
 
 
-async def test_a_key_that_follows_the_suggestion_asks_no_policy_and_reads_no_other_text(both: InProcess) -> None:
+async def test_a_key_that_follows_the_suggestion_asks_about_no_other_file_and_reads_no_other_text(
+    both: InProcess,
+) -> None:
     await both.start_with("def first(): pass\nx = ")
     assert (await both.ask_and_finish(1, 4, "value")).items
     called: set[tuple[str, str]] = set()
@@ -67,7 +69,7 @@ async def test_a_key_that_follows_the_suggestion_asks_no_policy_and_reads_no_oth
     finally:
         sys.setprofile(None)
     assert ("generation", "find_answer") in called
-    assert ("guard", "_ask_policy") not in called
+    assert ("guard", "ask_about_others") not in called
     assert not {"redaction", "detectors", "related"} & {module for module, _ in called}
 
 
