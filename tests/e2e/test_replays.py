@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.replay import helix, neovim, vscode
-from tests.support.replay.steps import run_replays
+from tests.support.replay.steps import draw_seed, run_replays
 from tests.support.vscode import find_missing
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(0)]
@@ -41,11 +41,16 @@ def test_random_editing_keeps_all_in_step(
     limits: tuple[int, ...],
     end: str,
     tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
     request: pytest.FixtureRequest,
 ) -> None:
-    seed = request.config.getoption("replay_seed")
-    num_steps = request.config.getoption("replay_steps") or num_steps
-    outcome = run_replays(lambda seed, steps: play(tmp_path / str(seed), seed, steps, end), num_steps, seed, *limits)
-    print(f"from seed {seed}: {outcome.counts}")
+    long_steps, seed = request.config.getoption("replay_steps"), request.config.getoption("replay_seed")
+    if seed is None:
+        seed = draw_seed() if long_steps else 1
+    outcome = run_replays(
+        lambda seed, steps: play(tmp_path / str(seed), seed, steps, end), long_steps or num_steps, seed, *limits
+    )
+    with capsys.disabled():
+        print(f"from seed {seed}: {outcome.counts}")
     assert not outcome.mismatches, "\n\n".join(outcome.mismatches)
     assert min(vars(outcome.counts).values()) > 0, outcome.counts

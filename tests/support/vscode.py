@@ -100,10 +100,10 @@ class VsCode:
         return self._act("ghost")
 
     @property
-    def screen(self) -> tuple[list[str], bool]:
-        """The lines as they are drawn, those of the ghost text too, and whether there is ghost text."""
+    def screen(self) -> tuple[list[str], list[str], bool]:
+        """The lines as they are drawn, with and without the ghost text, and whether there is any."""
         screen = self._act("screen")
-        return screen["lines"], screen["hasGhost"]
+        return screen["lines"], screen["ownLines"], screen["hasGhost"]
 
     @property
     def status(self) -> Any:

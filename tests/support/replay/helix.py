@@ -1,6 +1,5 @@
 """Random editing in Helix: its buffer is the language server's text, and its menu is the answer for that text."""
 
-import dataclasses
 import random
 import sys
 import time
@@ -80,6 +79,7 @@ class HelixReplay:
             (3, self._accept),
             (1.5, self._accept_by_typing),
             (1, self._cycle),
+            (1, self._delete_and_accept),
             (1, self._type_and_accept),
             (1, self._dismiss),
             (1, self._ask),
@@ -140,6 +140,13 @@ class HelixReplay:
         self._press(_CONTROL_C)
         self._compare(wanted=before)
         self.counts.dismissed += 1
+
+    def _delete_and_accept(self) -> None:
+        """The menu stays open. Its entry brings the deleted text back, because Helix inserts it where it asked."""
+        self._offer()
+        self._press(_DELETE)
+        self._compare(writes=False)
+        self._accept()
 
     def _type_and_accept(self) -> None:
         """The keys come before the answer: Helix may insert the suggestion or a tab, but nothing else."""
@@ -261,16 +268,11 @@ class HelixReplay:
 
 
 def _find_valid(ask: Ask | None, text: str) -> Item | None:
-    """Returns the entry that was answered for this text. Helix keeps it when text after the cursor is deleted."""
+    """Returns the entry that was answered for this text, or before text after the cursor was deleted."""
     if ask is None or not ask.items:
         return None
-    item = ask.items[0]
-    if ask.text == text:
-        return item
-    before = ask.text[: ask.cursor]
-    is_shorter = text.startswith(before) and ask.text.endswith(text[ask.cursor :])
-    replaces_after = len(item.before) + len(item.replaced) > ask.cursor
-    return dataclasses.replace(item, after=text[ask.cursor :]) if is_shorter and not replaces_after else None
+    is_kept = text.startswith(ask.text[: ask.cursor]) and ask.text.endswith(text[ask.cursor :])
+    return ask.items[0] if is_kept else None
 
 
 def _find_menu(lines: Sequence[str]) -> str | None:

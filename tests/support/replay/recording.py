@@ -34,6 +34,7 @@ class Ask:
 
     text: str
     cursor: int
+    is_invoked: bool  # by the user, who wants all suggestions
     is_answered: bool = False
     items: list[Item] | None = None
 
@@ -81,7 +82,9 @@ class Recording:
 
     def _take_message(self, message: Mapping[str, Any], text: str | None) -> None:
         if message["method"] in _METHODS and text is not None:
-            ask = Ask(text, find_offset(text, message["params"]["position"], self._encoding))
+            params = message["params"]
+            is_invoked = params.get("context", {}).get("triggerKind") == 1
+            ask = Ask(text, find_offset(text, params["position"], self._encoding), is_invoked)
             self.asks.append(ask)
             self._by_id[message["id"]] = ask
         elif "id" not in message:

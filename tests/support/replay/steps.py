@@ -57,12 +57,17 @@ def run_steps(replay: Replay, rng: random.Random, num_steps: int) -> Outcome:
     return outcome
 
 
+def draw_seed() -> int:
+    """Returns a new seed for a long run, which prints it."""
+    return random.SystemRandom().randrange(10**6)
+
+
 def run_replays(play: Callable[[int, int], Outcome], num_steps: int, seed: int, steps_each: int = 150) -> Outcome:
     """Plays replays until all steps are done. `play` plays one with a seed and a number of steps in a fresh editor."""
     total = Outcome()
     while total.counts.steps < num_steps:
         played = play(seed, min(steps_each, num_steps - total.counts.steps))
         total.counts.add(played.counts)
-        total.mismatches += played.mismatches
+        total.mismatches += [f"seed {seed}: {mismatch}" for mismatch in played.mismatches]
         seed += 1
     return total

@@ -1,6 +1,7 @@
 """Random editing in VS Code: its buffer is the language server's text, and its screen is the answer for that text."""
 
 import random
+import re
 import shlex
 import sys
 import time
@@ -25,6 +26,7 @@ _SETTINGS = {
 _MAX_LINES = 45
 _MOVES = ("ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End", "Control+Home", "Control+End")
 _ACCEPT, _ACCEPT_WORD, _ACCEPT_LINE = "Tab", "Control+ArrowRight", "Control+Alt+ArrowRight"
+_UNDO = ("Control+z", "Control+z", "Control+y")
 _PATIENCE_S = 15.0
 
 STEPS_EACH = 60  # of a replay: the text must fit on the screen
@@ -87,17 +89,19 @@ class VsCodeReplay:
         """A character, sometimes several before the first is answered."""
         for _ in range(self.rng.choice([1, 1, 2])):
             self._input(self.rng.choice(TYPED).replace("\t", "e"))
-        self._compare()
+        self._compare(self._find_unasked)
+        self._forget_unchanged()
 
     def _type_ahead(self) -> None:
         rest = self._find_rest()
         line = rest.splitlines()[0].replace("\t", "") if rest else ""
         self._input(line[: self.rng.randint(1, 3)] or "x")
-        self._compare()
+        self._compare(self._find_unasked)
+        self._forget_unchanged()
 
     def _delete(self) -> None:
         self._press(self.rng.choice(["Backspace", "Backspace", "Delete"]))
-        self._compare()
+        self._compare(self._find_unasked)
         self._forget_unchanged()
 
     def _move(self) -> None:
@@ -129,9 +133,9 @@ class VsCodeReplay:
         self._compare()
 
     def _choose(self) -> None:
-        self._offer()
+        before = self._offer()
         self._press(self.rng.choice(["Alt+]", "Alt+["]))
-        self._compare()
+        self._compare(lambda _: self._find_unchosen(before))
 
     def _dismiss(self) -> None:
         self._offer()
@@ -141,7 +145,7 @@ class VsCodeReplay:
         self.counts.dismissed += 1
 
     def _undo(self) -> None:
-        self._press(self.rng.choice(["Control+z", "Control+z", "Control+y"]))
+        self._press(self.rng.choice(_UNDO))
         self._compare()
         self._forget_unchanged()
         self.counts.undone += 1
@@ -165,7 +169,7 @@ class VsCodeReplay:
             if self._shown is not None:
                 return self._shown
             self._input(self.rng.choice("xe=ж"))
-            self._compare()
+            self._compare(self._find_unasked)
         raise AssertionError("nothing is suggested")
 
     def _forget_unchanged(self) -> None:
@@ -179,8 +183,24 @@ class VsCodeReplay:
             return ""
         return (self._shown.before + self._shown.text)[ask.cursor :]
 
+    def _find_unasked(self, text: str) -> str | None:
+        """A key that may change the text was pressed. Returns what is still missing, in words."""
+        ask = self._recording.last
+        is_asked = text == self._text_before or (ask is not None and ask.text == text)
+        return None if is_asked else f"VS Code has not asked for {text!r}"
+
+    def _find_unchosen(self, before: Item) -> str | None:
+        """The next suggestion was asked for. Returns what is still missing, in words."""
+        ask = self._recording.last
+        if ask is None or not ask.is_invoked:
+            return "VS Code has not asked for all suggestions"
+        return f"{before} is still shown" if len(ask.items or []) > 1 and self._shown == before else None
+
     def _compare(self, find_wrong: Callable[[str], str | None] = lambda _: None) -> None:
-        """Waits until all agrees."""
+        """Waits until all agrees. A suggestion that is shown still, from before the last answer, is forgotten.
+
+        VS Code replaces it when it gets to the answer, unless a part of it was accepted or a change undone.
+        """
         deadline_s, is_saved = time.monotonic() + _PATIENCE_S, False
         while (difference := self._find_disagreement() or find_wrong(self._recording.text or "")) is not None:
             now_s = time.monotonic()
@@ -190,17 +210,22 @@ class VsCodeReplay:
                 self._editor.press("Control+s")
             time.sleep(0.01)
         self.counts.shown += self._shown is not None
+        ask = self._recording.last
+        if ask is not None and self._shown not in (ask.items or []):
+            self._shown = None
 
     def _find_disagreement(self) -> str | None:
         """Returns what does not agree, in words: the file with the text, the screen with the answer."""
         recording = self._recording
         recording.read()
-        lines, has_ghost = self._editor.screen
+        lines, own_lines, has_ghost = self._editor.screen
         text, ask, self._shown = recording.text, recording.last, None
         if not recording.is_idle or text is None:
             return "a request has no answer"
         if (saved := self._editor.file.read_bytes().decode()) != text:
             return f"the buffer is {saved!r}, the language server has {text!r}"
+        if not _is_drawn(own_lines, text):
+            return f"the screen shows {own_lines}, the language server has {text!r}"
         offered = ask.items or [] if ask is not None and ask.text == text else []
         if not has_ghost:
             if offered and len(recording.asks) > self._num_asks:
@@ -208,22 +233,23 @@ class VsCodeReplay:
             return _find_difference(lines, [text])
         if ask is None or ask.text != text:
             return f"the screen shows {lines}, and there is no answer for this text"
-        offered = [*offered, *_find_kept(ask, recording.asks[-20:])]
+        offered = [*offered, *_find_kept(ask, recording.asks[-20:], self.steps[-1] in _UNDO)]
         self._shown = next((item for item in offered if not _find_difference(lines, [item.result])), None)
         return _find_difference(lines, [item.result for item in offered])
 
 
-def _find_kept(now: Ask, asks: Sequence[Ask]) -> list[Item]:
+def _find_kept(now: Ask, asks: Sequence[Ask], is_undone: bool) -> list[Item]:
     """Returns earlier suggestions that the text agrees with. VS Code goes on showing one that still fits.
 
-    It replaces brackets and quotes that VS Code has inserted after the cursor since.
+    It replaces brackets and quotes that VS Code has inserted after the cursor since, and what an undo brought back.
     """
     before, after = now.text[: now.cursor], now.text[now.cursor :]
     earlier = [other for ask in asks for other in ask.items or []]
     return [
         other
         for other in earlier
-        if (other.before + other.text).startswith(before) and _follows_closers(after, other.after)
+        if (other.before + other.text).startswith(before)
+        and (_follows_closers(after, other.after) or (is_undone and after.endswith(other.after)))
     ]
 
 
@@ -240,6 +266,15 @@ def _find_difference(lines: Sequence[str], wanted: Sequence[str]) -> str | None:
         if shown == [expand_tabs(line).rstrip() for line in text.replace("\r\n", "\n").split("\n")]:
             return None
     return f"the screen shows {lines} instead of one of {wanted}"
+
+
+def _is_drawn(lines: Sequence[str], text: str) -> bool:
+    """Returns whether these are the lines of the text. Ghost text before a tab changes the tab's width."""
+    rows = text.replace("\r\n", "\n").split("\n")
+    patterns = [re.escape(row).replace("\\\t", " {1,4}") or " ?" for row in rows]
+    return len(rows) > _MAX_LINES or (
+        len(rows) == len(lines) and all(re.fullmatch(*pair) for pair in zip(patterns, lines, strict=True))
+    )
 
 
 def _find_wrong_part(text: str, item: Item, ask: Ask) -> str | None:

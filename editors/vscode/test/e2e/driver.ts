@@ -37,16 +37,22 @@ const ACTIONS: Readonly<Record<string, Action>> = {
       return parts.length === 0 ? null : parts.join("").replaceAll("\u00a0", " ");
     }),
 
-  /** Returns the lines of the editor from top to bottom, with those of the ghost text, and whether there is any. */
+  /** Returns the lines of the editor from top to bottom, with the ghost text and without it. */
   screen: (page) =>
     page.evaluate(() => {
-      const lines = [...document.querySelectorAll(".monaco-editor .view-line")].map((line) => ({
-        top: line.getBoundingClientRect().top,
-        text: line.textContent.replaceAll("\u00a0", " ").replaceAll("\u200b", ""),
-      }));
-      lines.sort((one, other) => one.top - other.top);
+      const read = (line: Element) => line.textContent.replaceAll("\u00a0", " ").replaceAll("\u200b", "");
+      const withoutGhost = (line: Element) => {
+        const copy = line.cloneNode(true) as Element;
+        copy.querySelectorAll("[class*=ghost-text-decoration]").forEach((part) => {
+          part.remove();
+        });
+        return copy;
+      };
+      const all = [...document.querySelectorAll(".monaco-editor .view-line")];
+      all.sort((one, other) => one.getBoundingClientRect().top - other.getBoundingClientRect().top);
+      const own = all.filter((line) => line.closest(".suggest-preview-text") === null).map(withoutGhost);
       const hasGhost = document.querySelector("[class*=ghost-text]") !== null;
-      return { lines: lines.map(({ text }) => text), hasGhost };
+      return { lines: all.map(read), ownLines: own.map(read), hasGhost };
     }),
 
   /** Returns what the status item says, or null if it is hidden. */
