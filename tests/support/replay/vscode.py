@@ -126,9 +126,12 @@ class VsCodeReplay:
         self.counts.accepted_parts += 1
 
     def _type_and_accept(self) -> None:
-        """The keys come before the answer: VS Code may insert the suggestion or a tab, but nothing else."""
+        """The keys come before the answer: VS Code may insert the suggestion or a tab, but nothing else.
+
+        Not the key for a line: without a suggestion, VS Code moves the editor into another group with it.
+        """
         self._input(self._find_rest()[:1].strip() or self.rng.choice("xe("))
-        self._press(self.rng.choice([_ACCEPT, _ACCEPT_WORD, _ACCEPT_LINE]))
+        self._press(self.rng.choice([_ACCEPT, _ACCEPT_WORD]))
         self._num_asks = sys.maxsize  # nothing needs to be shown: the key may have moved the cursor
         self._compare()
 
