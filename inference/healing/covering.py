@@ -18,12 +18,11 @@ such a token little mass. No token string is counted twice: a token that ends ex
 bytes end does not cross their end. It belongs to the longer path that it completes.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from enum import Enum, auto
-from itertools import accumulate
 
-from inference.healing.heal_point import HealPoint, count_common, encode_pieces
+from inference.healing.heal_point import HealPoint, Split, count_common, encode_pieces
 from inference.healing.text_encoder import TextEncoder
 from inference.healing.token_tree import TokenTree, TreeBuilder
 from trie_cache.trie import Interval, Trie
@@ -59,7 +58,7 @@ class CoveringTree:
 def build_covering(encoder: TextEncoder, trie: Trie, heal_point: HealPoint) -> CoveringTree:
     """The canonical covering of the healed bytes, as a tree after the kept tokens and the common ones."""
     paths = find_canonical_paths(encoder, trie, heal_point)
-    common_ids = _find_common(trie, paths, len(heal_point.healed) - heal_point.num_unsettled_bytes)
+    common_ids = _find_common([*paths, *_find_settled_paths(encoder, trie, heal_point)])
     branches = TreeBuilder()
     crossings: dict[Crossing, None] = {}
     for path, remaining_bytes in paths.items():
@@ -67,12 +66,20 @@ def build_covering(encoder: TextEncoder, trie: Trie, heal_point: HealPoint) -> C
     return CoveringTree(branches.build(()), tuple(crossings), common_ids, sum(map(len, map(trie.spell, common_ids))))
 
 
-def _find_common(trie: Trie, paths: Iterable[tuple[int, ...]], max_bytes: int) -> tuple[int, ...]:
-    """The tokens that all paths begin with, if they spell at most `max_bytes`."""
+def _find_settled_paths(encoder: TextEncoder, trie: Trie, heal_point: HealPoint) -> Iterable[tuple[int, ...]]:
+    """The paths for the bytes that no normalizer may still change, whatever it makes of the others; or none if all are
+    settled."""
+    if not heal_point.num_unsettled_bytes:
+        return ()
+    settled = heal_point.healed[: -heal_point.num_unsettled_bytes]
+    splits = {Split(opens, tuple([end for end in ends if end <= len(settled)])) for opens, ends in heal_point.splits}
+    return find_canonical_paths(encoder, trie, replace(heal_point, healed=settled, splits=tuple(splits)))
+
+
+def _find_common(paths: Collection[tuple[int, ...]]) -> tuple[int, ...]:
+    """The tokens that all paths begin with."""
     first, last = min(paths), max(paths)  # what these have in common, all have
-    common = first[: count_common(first, last)]
-    ends = accumulate(len(trie.spell(token_id)) for token_id in common)
-    return tuple([token_id for token_id, end in zip(common, ends, strict=True) if end <= max_bytes])
+    return first[: count_common(first, last)]
 
 
 def find_canonical_paths(
