@@ -56,7 +56,7 @@ _many = settings(max_examples=4 * settings().max_examples)
 @all_kinds
 @_many
 @given(cut=cut_texts())
-@example(cut=("ae", "\u0301"))  # NFC makes one character of the last two, and a token may join its first byte to the "a"
+@example(cut=("ae", "\u0301"))  # NFC joins the last two; a token may begin before them
 def test_kept_and_common_tokens_are_the_first_tokens_of_the_finished_text(kind: str, cut: tuple[str, str]) -> None:
     toy = any_tokenizer(kind)
     text, continuation = cut
