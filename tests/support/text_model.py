@@ -52,10 +52,12 @@ class TextModel:
             self._replace(self.cursor - len(before[-1].encode()), self.cursor, b"")
 
     def delete_after(self) -> None:
-        """The key Del."""
+        """The key Del. At the end of the text it changes nothing, and Neovim can undo that."""
         after = self.text[self.cursor :].decode()
         if after:
             self._replace(self.cursor, self.cursor + len(after[0].encode()), b"")
+        else:
+            self._open_block()
 
     def accept(self) -> bool:
         """Returns False if nothing is shown."""
@@ -102,12 +104,15 @@ class TextModel:
         new = old[:start] + text + old[end:]
         if new == old:
             return
-        if not self._block_is_open:
-            self._undo.append(old)
-            self._block_is_open = True
+        self._open_block()
         self.text, self.cursor = new, start + len(text)
         if self.offer is not None and not _changes_only_its_line(old, new, self.offer):
             self.offer = None
+
+    def _open_block(self) -> None:
+        if not self._block_is_open:
+            self._undo.append(self.text)
+            self._block_is_open = True
 
 
 def _changes_only_its_line(old: bytes, new: bytes, offer: Offer) -> bool:
