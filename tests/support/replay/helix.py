@@ -18,6 +18,7 @@ idle-timeout = 0
 completion-timeout = 5
 completion-trigger-len = 1
 gutters = []
+word-completion.enable = false
 [keys.insert]
 F5 = ":write!"
 """
