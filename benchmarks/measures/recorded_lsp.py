@@ -35,7 +35,7 @@ class RequestRecord:
     stats: dict[str, float] | None = None  # CompletionStats; None if the request was cancelled or failed
 
     def is_about(self, prefix: str, suffix: str) -> bool:
-        """True if the request can be one for this text. Only the text next to the cursor is compared, and before it only
+        """True if the request can be one for this text. Only the text next to the cursor is compared, before it only
         its line: above that may stand declarations of other files.
         """
         line = prefix[-NUM_KNOWN_CHARS:].rpartition("\n")[2]
