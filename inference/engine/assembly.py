@@ -42,24 +42,26 @@ def find_fill_in(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> Fi
     """How suffixes are given to the model; None if they are not.
 
     A layout that the setting names is taken as it is; one that the folder's file names if the model profits from the
-    suffix; that of its family only if the model was trained on the markers. Raises ModelError if the folder's file
-    names one that does not help, or if file or setting are wrong.
+    suffix; one of its family only if the model was trained on the markers, and of several that in which it most likely
+    ends where the suffix begins. Raises ModelError if the folder's file names one that does not help, or if file or
+    setting are wrong.
     """
     choice = choose_fill_in(config.fill_in_layout, config.model_dir, loaded.tokenizer.vocabulary)
-    if choice.fill_in is None:
+    if not choice.fill_ins:
         return None
-    measure = _measure(loaded, choice.fill_in)
+    measures = {fill_in: _measure(loaded, fill_in) for fill_in in choice.fill_ins}
+    fill_in = max(measures, key=lambda each: measures[each].log_end)
+    measure = measures[fill_in]
     if measure.is_trained or (choice.chosen_by is ChosenBy.FOLDER and measure.profits):
-        return choice.fill_in
-    layout = choice.fill_in.layout
+        return fill_in
     if choice.chosen_by is ChosenBy.FOLDER:
         raise ModelError(
-            f"{config.model_dir / FILE_NAME} names the layout {layout}, but the model does not profit from a suffix in "
-            f"it: {measure.describe()}"
+            f"{config.model_dir / FILE_NAME} names the layout {fill_in.layout}, but the model does not profit from a "
+            f"suffix in it: {measure.describe()}"
         )
     outcome = "they are given to it all the same" if choice.chosen_by is ChosenBy.SETTING else "it reads no suffixes"
     _log.warning("the model in %s has fill-in markers, but %s; %s", config.model_dir, measure.describe(), outcome)
-    return choice.fill_in if choice.chosen_by is ChosenBy.SETTING else None
+    return fill_in if choice.chosen_by is ChosenBy.SETTING else None
 
 
 def _measure(loaded: LoadedModel[LanguageModel], fill_in: FillIn) -> MarkerMeasure:

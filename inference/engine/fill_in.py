@@ -16,11 +16,15 @@ None of the known families can be measured here, so their layouts follow from wh
 - DeepSeek's coders: prefix–suffix–middle, chosen over the other order (paper of DeepSeek-Coder, section 3.1.2).
 - CodeLlama: both orders in equal parts; its tokenizer writes prefix–suffix–middle unless told otherwise.
 - Codestral: suffix, then prefix, without a third marker (Mistral's `encode_fim`).
+- Seed-Coder, and Zeta 2, which was made of it: suffix–prefix–middle (its paper, section on pre-training).
+- Mellum: suffix–prefix–middle (its model card). It has StarCoder's names, so a model with those is measured in both
+  orders.
+- aiXcoder: both orders; its prompts begin with two markers and the suffix, the prefix follows the last (its README).
 
-A model that knows prefix–suffix–middle gets `psm_line`: the same order, with the middle beginning at the start of the
-cursor's line. A middle that begins inside a word is what such models do worst (Ren et al. 2024, arXiv:2405.17103), and
-the default model completes 55 % of the identifiers rightly with `psm`, 79 % with `psm_line`. A model's folder can name
-another layout, as the default model's does.
+A model that knows prefix–suffix–middle gets `psm_line`, one that knows suffix–prefix–middle `spm_line`: the same order,
+with the middle beginning at the start of the cursor's line. A middle that begins inside a word is what such models do
+worst (Ren et al. 2024, arXiv:2405.17103), and the default model completes 55 % of the identifiers rightly with `psm`,
+79 % with `psm_line`. A model's folder can name another layout, as the default model's does.
 """
 
 from collections.abc import Collection
@@ -37,12 +41,12 @@ from trie_cache.vocabulary import Vocabulary
 
 @dataclass(frozen=True, slots=True)
 class MarkerFamily:
-    """The names of a family's markers, and its layout."""
+    """The names of a family's markers, and its layouts: that in which a model does best is taken."""
 
     prefix: str
     suffix: str
     middle: str | None
-    layout: Layout
+    layouts: tuple[Layout, ...] = (Layout.PSM_LINE,)
 
     def find_markers(self, vocabulary: Vocabulary) -> FimMarkers | None:
         """The ids of the markers, or None if the vocabulary lacks one of them."""
@@ -54,12 +58,16 @@ class MarkerFamily:
 
 
 _FAMILIES = (
-    MarkerFamily("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", Layout.PSM_LINE),  # Qwen, CodeGemma
-    MarkerFamily("<fim_prefix>", "<fim_suffix>", "<fim_middle>", Layout.PSM_LINE),  # StarCoder, Granite, StableCode
-    MarkerFamily("<fim-prefix>", "<fim-suffix>", "<fim-middle>", Layout.PSM_LINE),  # SantaCoder
-    MarkerFamily("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>", Layout.PSM_LINE),  # DeepSeek
-    MarkerFamily("▁<PRE>", "▁<SUF>", "▁<MID>", Layout.PSM_LINE),  # CodeLlama
-    MarkerFamily("[PREFIX]", "[SUFFIX]", None, Layout.SPM),  # Codestral
+    MarkerFamily("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),  # Qwen, CodeGemma
+    MarkerFamily(  # StarCoder, Granite, StableCode; Mellum
+        "<fim_prefix>", "<fim_suffix>", "<fim_middle>", (Layout.PSM_LINE, Layout.SPM_LINE)
+    ),
+    MarkerFamily("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),  # SantaCoder
+    MarkerFamily("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),  # DeepSeek
+    MarkerFamily("▁<PRE>", "▁<SUF>", "▁<MID>"),  # CodeLlama
+    MarkerFamily("<[fim-prefix]>", "<[fim-suffix]>", "<[fim-middle]>", (Layout.SPM_LINE,)),  # Seed-Coder, Zeta 2
+    MarkerFamily("▁<AIX-SPAN-PRE>", "▁<AIX-SPAN-POST>", "▁<AIX-SPAN-MIDDLE>", (Layout.SPM,)),  # aiXcoder
+    MarkerFamily("[PREFIX]", "[SUFFIX]", None, (Layout.SPM,)),  # Codestral
 )
 
 
@@ -81,9 +89,9 @@ class ChosenBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FillInChoice:
-    """How suffixes are given to a model, and who chose it. None: they are not."""
+    """How suffixes may be given to a model, and who says so. Empty: they are not."""
 
-    fill_in: FillIn | None
+    fill_ins: tuple[FillIn, ...]
     chosen_by: ChosenBy
 
 
@@ -96,13 +104,12 @@ def choose_fill_in(setting: str, folder: Path, vocabulary: Vocabulary) -> FillIn
     family = named.family or find_family(vocabulary)
     if setting != AUTO_LAYOUT:
         layout = _to_layout("fill_in_layout", setting, (AUTO_LAYOUT, *Layout))
-        return FillInChoice(_combine("fill_in_layout", layout, family, vocabulary), ChosenBy.SETTING)
-    if named.layout is not None or named.family is not None:
-        layout = named.layout or (Layout.SPM if family is not None and family.middle is None else Layout.PSM_LINE)
-        return FillInChoice(_combine(FILE_NAME, layout, family, vocabulary), ChosenBy.FOLDER)
-    if family is None:
-        return FillInChoice(None, ChosenBy.FAMILY)
-    return FillInChoice(_combine(FILE_NAME, family.layout, family, vocabulary), ChosenBy.FAMILY)
+        return FillInChoice(_combine("fill_in_layout", (layout,), family, vocabulary), ChosenBy.SETTING)
+    if named.layout is not None:
+        return FillInChoice(_combine(FILE_NAME, (named.layout,), family, vocabulary), ChosenBy.FOLDER)
+    chosen_by = ChosenBy.FAMILY if named.family is None else ChosenBy.FOLDER
+    layouts = (Layout.NONE,) if family is None else family.layouts
+    return FillInChoice(_combine(FILE_NAME, layouts, family, vocabulary), chosen_by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +131,9 @@ def _read_file(folder: Path) -> _Named:
         return _Named(layout)
     if not values.keys() >= {"prefix", "suffix"}:
         raise ModelError(f"{path}: name both prefix and suffix, or neither")
-    return _Named(layout, MarkerFamily(values["prefix"], values["suffix"], values.get("middle"), Layout.NONE))
+    middle = values.get("middle")
+    layouts = (Layout.SPM if middle is None else Layout.PSM_LINE,)
+    return _Named(layout, MarkerFamily(values["prefix"], values["suffix"], middle, layouts))
 
 
 def _to_layout(name: str, value: str, known: Collection[str]) -> Layout:
@@ -133,21 +142,25 @@ def _to_layout(name: str, value: str, known: Collection[str]) -> Layout:
     return Layout(value)
 
 
-def _combine(source: str, layout: Layout, family: MarkerFamily | None, vocabulary: Vocabulary) -> FillIn | None:
+def _combine(
+    source: str, layouts: tuple[Layout, ...], family: MarkerFamily | None, vocabulary: Vocabulary
+) -> tuple[FillIn, ...]:
     if family is None:
-        if layout is Layout.NONE:
-            return None
-        raise ModelError(f"{source} asks for the layout {layout}, but the tokenizer has no known fill-in markers")
+        if layouts == (Layout.NONE,):
+            return ()
+        raise ModelError(f"{source} asks for the layout {layouts[0]}, but the tokenizer has no known fill-in markers")
     markers = family.find_markers(vocabulary)
     if markers is None:
         names = [name for name in (family.prefix, family.suffix, family.middle) if name is not None]
         missing = next(name for name in names if vocabulary.special_id(name) is None)
         raise ModelError(f"{source}: the tokenizer has no special token {quote(missing)}")
-    if layout is Layout.NONE:
-        return None
-    if markers.middle is None and layout is not Layout.SPM:
-        raise ModelError(f"{source} asks for the layout {layout}, which needs a middle marker; without one it is spm")
+    if layouts == (Layout.NONE,):
+        return ()
+    if markers.middle is None and layouts != (Layout.SPM,):
+        raise ModelError(
+            f"{source} asks for the layout {layouts[0]}, which needs a middle marker; without one it is spm"
+        )
     ids = [marker for marker in (markers.prefix, markers.suffix, markers.middle) if marker is not None]
     if len(set(ids)) < len(ids):
         raise ModelError(f"{source}: prefix, suffix and middle must be different markers")
-    return FillIn(markers, layout)
+    return tuple([FillIn(markers, layout) for layout in layouts])

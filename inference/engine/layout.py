@@ -5,12 +5,13 @@
 | `psm` | `<prefix>` kept `<suffix>` suffix `<middle>` healed … |
 | `psm_line` | `<prefix>` lines above `<suffix>` suffix `<middle>` the cursor's line, healed … |
 | `spm` | `<prefix>` `<suffix>` suffix `<middle>` kept, healed … |
+| `spm_line` | `<suffix>` suffix `<prefix>` lines above `<middle>` the cursor's line, healed … |
 | `spm`, without a middle marker | `<suffix>` suffix `<prefix>` kept, healed … |
 | `none` | kept, healed …; the model does not read the suffix |
 
 The healed bytes always stand at the very end, where the model generates, so healing is exact in each of them. In
-`psm_line`, the prompt up to the last marker stays the same while one line is typed; in `spm` it only grows. In `psm`
-the prefix section changes with each word, and everything behind it is read again.
+`psm_line` and `spm_line`, the prompt up to the last marker stays the same while one line is typed; in `spm` it only
+grows. In `psm` the prefix section changes with each word, and everything behind it is read again.
 """
 
 from collections.abc import Sequence
@@ -40,6 +41,7 @@ class Layout(StrEnum):
     PSM = "psm"
     PSM_LINE = "psm_line"
     SPM = "spm"
+    SPM_LINE = "spm_line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,9 @@ class FillIn:
             return (markers.prefix, markers.suffix, *suffix_ids, markers.middle, *kept_ids)
         split = len(kept_ids) if self.layout is Layout.PSM else find_line_split(kept_ids, healed, token_bytes)
         split = max(min(split, len(kept_ids) - num_open), 0)  # a short window may have cut the open word's tokens
-        return (markers.prefix, *kept_ids[:split], markers.suffix, *suffix_ids, markers.middle, *kept_ids[split:])
+        before, after = (markers.prefix, *kept_ids[:split]), (markers.suffix, *suffix_ids)
+        sections = after + before if self.layout is Layout.SPM_LINE else before + after
+        return (*sections, markers.middle, *kept_ids[split:])
 
 
 def find_line_split(kept_ids: tuple[int, ...], healed: bytes, token_bytes: Sequence[bytes]) -> int:

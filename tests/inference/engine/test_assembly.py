@@ -58,6 +58,22 @@ def test_a_model_that_knows_its_markers_reads_suffixes_without_a_warning(
     assert not caplog.records
 
 
+@pytest.mark.parametrize("layout", [Layout.PSM_LINE, Layout.SPM_LINE])
+def test_of_two_layouts_with_the_same_markers_the_one_that_the_model_knows_is_taken(
+    layout: Layout, memorised: Memorised, tmp_path: Path
+) -> None:
+    """StarCoder and Mellum have the same names, and another order."""
+    folder = shutil.copytree(memorised(layout), tmp_path / "renamed")
+    file = folder / "tokenizer.json"
+    file.write_text(file.read_text().replace("<|fim_", "<fim_").replace("fix|>", "fix>").replace("middle|>", "middle>"))
+    config = EngineConfig(folder)
+
+    fill_in = find_fill_in(config, load_model(config))
+
+    assert fill_in is not None
+    assert fill_in.layout is layout
+
+
 def test_a_model_that_fails_in_the_check_is_a_model_error(make_model: MakeModel) -> None:
     config = EngineConfig(make_model("qwen"))
     model = ScriptedModel(toy_tokenizer("qwen"), before_forward=lambda _: raise_full())

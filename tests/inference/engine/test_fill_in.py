@@ -20,22 +20,24 @@ def _write(folder: Path, fill_in: object) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("names", "layout"),
+    ("names", "layouts"),
     [
-        (("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"), Layout.PSM_LINE),
-        (("<fim_prefix>", "<fim_suffix>", "<fim_middle>"), Layout.PSM_LINE),
-        (("<fim-prefix>", "<fim-suffix>", "<fim-middle>"), Layout.PSM_LINE),
-        (("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"), Layout.PSM_LINE),
-        (("▁<PRE>", "▁<SUF>", "▁<MID>"), Layout.PSM_LINE),
-        (("[PREFIX]", "[SUFFIX]"), Layout.SPM),
-        (("<fim_prefix>", "<fim_suffix>"), None),  # not all of a family's markers
-        (("<before>", "<after>", "<hole>"), None),
+        (("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"), [Layout.PSM_LINE]),
+        (("<fim_prefix>", "<fim_suffix>", "<fim_middle>"), [Layout.PSM_LINE, Layout.SPM_LINE]),
+        (("<fim-prefix>", "<fim-suffix>", "<fim-middle>"), [Layout.PSM_LINE]),
+        (("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"), [Layout.PSM_LINE]),
+        (("▁<PRE>", "▁<SUF>", "▁<MID>"), [Layout.PSM_LINE]),
+        (("<[fim-prefix]>", "<[fim-suffix]>", "<[fim-middle]>"), [Layout.SPM_LINE]),
+        (("▁<AIX-SPAN-PRE>", "▁<AIX-SPAN-POST>", "▁<AIX-SPAN-MIDDLE>"), [Layout.SPM]),
+        (("[PREFIX]", "[SUFFIX]"), [Layout.SPM]),
+        (("<fim_prefix>", "<fim_suffix>"), []),  # not all of a family's markers
+        (("<before>", "<after>", "<hole>"), []),
     ],
 )
-def test_without_a_file_the_family_decides(names: tuple[str, ...], layout: Layout | None, tmp_path: Path) -> None:
+def test_without_a_file_the_family_decides(names: tuple[str, ...], layouts: list[Layout], tmp_path: Path) -> None:
     vocabulary = Vocabulary.from_tokens({0: b"a"}, {name: 1 + index for index, name in enumerate(names)})
     markers = FimMarkers(1, 2, 3 if len(names) == 3 else None)
-    expected = None if layout is None else FillIn(markers, layout)
+    expected = tuple(FillIn(markers, layout) for layout in layouts)
 
     assert choose_fill_in("auto", tmp_path, vocabulary) == FillInChoice(expected, ChosenBy.FAMILY)
     assert markers.num_tokens == len(names)
@@ -44,15 +46,18 @@ def test_without_a_file_the_family_decides(names: tuple[str, ...], layout: Layou
 @pytest.mark.parametrize(
     ("fill_in", "expected"),
     [
-        ({"layout": "spm"}, FillIn(FimMarkers(1, 2, 3), Layout.SPM)),
-        ({"layout": "none"}, None),
-        (_OWN_NAMES, FillIn(FimMarkers(4, 5, 6), Layout.PSM_LINE)),
-        ({**_OWN_NAMES, "layout": "psm"}, FillIn(FimMarkers(4, 5, 6), Layout.PSM)),
-        ({"prefix": "<before>", "suffix": "<after>"}, FillIn(FimMarkers(4, 5, None), Layout.SPM)),
+        ({"layout": "spm"}, [FillIn(FimMarkers(1, 2, 3), Layout.SPM)]),
+        ({"layout": "spm_line"}, [FillIn(FimMarkers(1, 2, 3), Layout.SPM_LINE)]),
+        ({"layout": "none"}, []),
+        (_OWN_NAMES, [FillIn(FimMarkers(4, 5, 6), Layout.PSM_LINE)]),
+        ({**_OWN_NAMES, "layout": "psm"}, [FillIn(FimMarkers(4, 5, 6), Layout.PSM)]),
+        ({"prefix": "<before>", "suffix": "<after>"}, [FillIn(FimMarkers(4, 5, None), Layout.SPM)]),
     ],
 )
-def test_the_folders_file_names_layout_and_markers(fill_in: object, expected: FillIn | None, tmp_path: Path) -> None:
-    assert choose_fill_in("auto", _write(tmp_path, fill_in), _KNOWN) == FillInChoice(expected, ChosenBy.FOLDER)
+def test_the_folders_file_names_layout_and_markers(fill_in: object, expected: list[FillIn], tmp_path: Path) -> None:
+    choice = choose_fill_in("auto", _write(tmp_path, fill_in), _KNOWN)
+
+    assert choice == FillInChoice(tuple(expected), ChosenBy.FOLDER)
 
 
 def test_the_setting_overrides_the_folders_layout_but_not_its_markers(tmp_path: Path) -> None:
@@ -60,8 +65,8 @@ def test_the_setting_overrides_the_folders_layout_but_not_its_markers(tmp_path: 
 
     choice = choose_fill_in("spm", folder, _UNKNOWN)
 
-    assert choice == FillInChoice(FillIn(FimMarkers(4, 5, 6), Layout.SPM), ChosenBy.SETTING)
-    assert choose_fill_in("none", folder, _UNKNOWN) == FillInChoice(None, ChosenBy.SETTING)
+    assert choice == FillInChoice((FillIn(FimMarkers(4, 5, 6), Layout.SPM),), ChosenBy.SETTING)
+    assert choose_fill_in("none", folder, _UNKNOWN) == FillInChoice((), ChosenBy.SETTING)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +79,7 @@ def test_the_setting_overrides_the_folders_layout_but_not_its_markers(tmp_path: 
         ('{"fil_in": {}}', "unknown key 'fil_in' in the file; known are fill_in"),
         ('{"fill_in": "spm"}', "fill_in must be a JSON object"),
         ('{"fill_in": {"order": "spm"}}', "unknown key 'order' in fill_in; known are layout, prefix, suffix, middle"),
-        ('{"fill_in": {"layout": "mps"}}', "layout must be one of none, psm, psm_line, spm, not 'mps'"),
+        ('{"fill_in": {"layout": "mps"}}', "layout must be one of none, psm, psm_line, spm, spm_line, not 'mps'"),
         ('{"fill_in": {"layout": "auto"}}', "layout must be one of none, psm"),
         ('{"fill_in": {"layout": 1}}', "layout must be a string, not '1'"),
         ('{"fill_in": {"prefix": "<before>"}}', "name both prefix and suffix, or neither"),

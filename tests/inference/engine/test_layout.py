@@ -18,7 +18,8 @@ def _split(
     prompt = build_prompts(toy, layout).build(CompletionRequest(prefix, _SUFFIX, healing=healing), 512)
     prefix_id, middle_id, suffix_id = (toy.vocabulary.special_tokens[name] for name in FIM_NAMES)
     ids = prompt.context_ids
-    section = ids[ids.index(prefix_id) + 1 : ids.index(suffix_id)]
+    section = ids[ids.index(prefix_id) + 1 :]
+    section = section[: min(section.index(marker) for marker in (suffix_id, middle_id) if marker in section)]
     forced = ids[ids.index(middle_id) + 1 :]
     assert section + forced == prompt.kept_ids
     return toy.join(section), toy.join(forced), prompt.healed
@@ -29,6 +30,7 @@ def _split(
     [
         (Layout.PSM, b"a = 1\nb = 2\nc = foo", b".n"),  # the open word is not separated from its end
         (Layout.PSM_LINE, b"a = 1\nb = 2\n", b"c = foo.n"),
+        (Layout.SPM_LINE, b"a = 1\nb = 2\n", b"c = foo.n"),
         (Layout.SPM, b"", b"a = 1\nb = 2\nc = foo.n"),
     ],
 )
@@ -36,6 +38,18 @@ def test_each_layout_ends_the_prefix_section_elsewhere(layout: Layout, section: 
     parts = _split(toy_tokenizer("qwen"), layout, "a = 1\nb = 2\nc = foo.nex")
 
     assert parts == (section, forced, b"ex")
+
+
+def test_the_suffix_comes_first_in_spm_line() -> None:
+    toy = toy_tokenizer("qwen")
+    prefix_id, middle_id, suffix_id = (toy.vocabulary.special_tokens[name] for name in FIM_NAMES)
+
+    ids = build_prompts(toy, Layout.SPM_LINE).build(CompletionRequest("a = 1\nb = x", _SUFFIX), 512).context_ids
+
+    first, second, third = (ids.index(marker) for marker in (suffix_id, prefix_id, middle_id))
+    assert toy.join(ids[first + 1 : second]) == _SUFFIX.encode()
+    assert toy.join(ids[second + 1 : third]) == b"a = 1\n"
+    assert first == 1  # after the start token
 
 
 def test_a_line_start_among_the_healed_bytes_counts_as_one() -> None:
@@ -65,7 +79,8 @@ def test_the_split_is_the_last_boundary_before_the_line(tokens: list[bytes], hea
     assert split == max(number for number, end in enumerate(ends) if end <= start)
 
 
-def test_the_prompt_up_to_the_marker_stays_while_a_line_is_typed() -> None:
+@pytest.mark.parametrize("layout", [Layout.PSM_LINE, Layout.SPM_LINE])
+def test_the_prompt_up_to_the_marker_stays_while_a_line_is_typed(layout: Layout) -> None:
     toy = toy_tokenizer("qwen")
     middle_id = toy.vocabulary.special_tokens[FIM_NAMES[1]]
     typed = "    return node.next_one(a, b)"
@@ -73,7 +88,7 @@ def test_the_prompt_up_to_the_marker_stays_while_a_line_is_typed() -> None:
     beginnings = set()
     for end in range(5, len(typed)):
         request = CompletionRequest("def walk(node):\n" + typed[:end], _SUFFIX)
-        ids = build_prompts(toy, Layout.PSM_LINE).build(request, 256).context_ids
+        ids = build_prompts(toy, layout).build(request, 256).context_ids
         beginnings.add(ids[: ids.index(middle_id)])
 
     assert len(beginnings) == 1
