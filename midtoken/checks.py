@@ -27,7 +27,7 @@ from midtoken.server import ServerArguments
 
 _PYTHON = (3, 11)  # as in pyproject.toml
 _PURPOSES = {
-    "server": "a completion server on this machine",
+    "local": "a completion server on this machine",
     "torch": "GPUs and more model families",
     "plot": "midtoken surprisal --plot",
 }
@@ -79,7 +79,7 @@ def check_packages(needs_server: bool) -> Iterator[Check]:
         return
     yield _check_extra("", requirements, is_needed=True)
     for extra in _PURPOSES:
-        yield _check_extra(extra, requirements, is_needed=needs_server and extra == "server")
+        yield _check_extra(extra, requirements, is_needed=needs_server and extra == "local")
 
 
 def _check_extra(extra: str, requirements: list[Requirement], is_needed: bool) -> Check:
@@ -146,15 +146,20 @@ def _check_model(options: argparse.Namespace) -> list[Check]:
     num_bytes = sum(file.stat().st_size for file in arguments.model.model_dir.iterdir() if file.is_file())
     return [
         good(f"model {arguments.model.model_dir}, {num_bytes / 1e6:,.0f} MB"),
+        good(_describe_runtime(arguments.obstacle_to_triton)),
         good(f"your shared server {state}"),
     ]
+
+
+def _describe_runtime(obstacle: str | None) -> str:
+    return "runtime: Triton" if obstacle is None else f"runtime: one process without Triton ({obstacle})"
 
 
 async def _describe_server(connection: Connection, took_s: float) -> str:
     version = await connection.read_server_version()
     stalled_ms = await connection.read_heartbeat_ms()
     state = "idle" if stalled_ms == 0 else f"busy, its last step was {stalled_ms:.0f} ms ago"
-    return f"completion server at {connection.address.url}: {version}, {state}, connected in {took_s:.1f} s"
+    return f"completion server at {connection.url}: {version}, {state}, connected in {took_s:.1f} s"
 
 
 async def _check_completion(connection: Connection, is_default: bool) -> Check:

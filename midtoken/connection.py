@@ -26,8 +26,8 @@ class Connection:
 
     def __init__(self, address: ServerAddress, lease: ServerLease | None) -> None:
         """Use `open`."""
-        self.address = address
         self._client = Client(address.url, address.tls, address.is_insecure)
+        self.url = self._client.url
         self._lease = lease
         self.read_heartbeat_ms = self._client.read_heartbeat_ms
         self.read_server_version = self._client.read_server_version

@@ -16,20 +16,18 @@ DEFAULT_MODEL_LANGUAGES = ("python",)  # those that it was trained on, by their 
 
 # Extra -> import name -> name of the distribution.
 _PACKAGES = {
-    "server": {name: name for name in ("onnx", "onnxruntime", "safetensors", "tokenizers", "aiohttp")},
+    "local": {name: name for name in ("onnx", "onnxruntime", "safetensors", "tokenizers")},
     "plot": {"matplotlib": "matplotlib"},
     "playground": {"aiohttp": "aiohttp"},
 }
-BUNDLED_SERVER = {"pytriton": "nvidia-pytriton"}
 
 
-def require_packages(extra: str, purpose: str, more: dict[str, str] | None = None, other_way: str = "") -> None:
-    """Raises MissingPackagesError if this environment lacks packages of the extra, or of `more`.
+def require_packages(extra: str, purpose: str, other_way: str = "") -> None:
+    """Raises MissingPackagesError if this environment lacks packages of the extra.
 
     `purpose` begins the message, which names the missing packages next. `other_way` ends it.
     """
-    packages = _PACKAGES[extra] | (more or {})
-    missing = [name for import_name, name in packages.items() if find_spec(import_name) is None]
+    missing = [name for import_name, name in _PACKAGES[extra].items() if find_spec(import_name) is None]
     if missing:
         command = f"{sys.executable} -m pip install 'midtoken[{extra}]'"
         raise MissingPackagesError(f"{purpose} {', '.join(missing)}: run {command}{other_way}")

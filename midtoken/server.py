@@ -21,8 +21,10 @@ from inference.serving.calls import SOCKET_SCHEME, Tls
 from inference.serving.launcher import ServerOptions
 from inference.serving.loopback import is_loopback
 from inference.serving.shared_server import ServerEntry
+from inference.serving.triton_installation import find_obstacle
 from midtoken.errors import UsageError
-from midtoken.installed import BUNDLED_SERVER, find_default_model, find_model_repository, require_packages
+from midtoken.installed import find_default_model, find_model_repository, require_packages
+from midtoken.server_arguments import Runtime
 
 TLS_SCHEME = "grpcs://"
 
@@ -78,6 +80,7 @@ def _refuse_with_server(options: argparse.Namespace) -> None:
         "device": _DEFAULTS.device,
         "dtype": _DEFAULTS.dtype,
         "threads": _DEFAULTS.num_threads,
+        "runtime": Runtime.AUTO,
         "triton_binary": None,
     }
     for name, default in defaults.items():
@@ -113,9 +116,10 @@ def _resolve(name: str) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class ServerArguments:
-    """The model to serve, the tritonserver that serves it, and where the server's files go."""
+    """The model to serve, what serves it, and where the server's files go."""
 
     model: EngineConfig
+    runtime: Runtime
     triton_binary: Path | None
     model_repository: Path
     state_dir: Path | None  # None: the user's own folders
@@ -124,14 +128,17 @@ class ServerArguments:
     def from_options(cls, options: argparse.Namespace) -> Self:
         """Builds it from the parsed arguments of `add_server_arguments`.
 
-        Raises MissingPackagesError, ModelError or LaunchError.
+        Raises MissingPackagesError, UsageError, ModelError or LaunchError.
         """
         require_packages(
-            "server",
+            "local",
             "a completion server cannot run here without",
-            more=None if options.triton_binary else BUNDLED_SERVER,
             other_way=", or name a running server with --server HOST:PORT" if "server" in options else "",
         )
+        if options.triton_binary and options.runtime == Runtime.EMBEDDED:
+            raise UsageError("--runtime embedded and --triton-binary exclude each other: leave out one of the two")
+        if options.runtime == Runtime.TRITON and (obstacle := find_obstacle(options.triton_binary)):
+            raise LaunchError(obstacle)
         model_dir = (options.model or find_default_model()).resolve()
         check_model_folder(model_dir)
         if options.threads < 1:
@@ -146,12 +153,19 @@ class ServerArguments:
         )
         repository = (options.model_repository or find_model_repository()).resolve()
         binary = options.triton_binary and options.triton_binary.resolve()
-        return cls(model, binary, repository, options.state_dir and options.state_dir.resolve())
+        state_dir = options.state_dir and options.state_dir.resolve()
+        return cls(model, Runtime(options.runtime), binary, repository, state_dir)
+
+    @property
+    def obstacle_to_triton(self) -> str | None:
+        """Why the server is an embedded one; None if it is a tritonserver."""
+        return "--runtime embedded" if self.runtime is Runtime.EMBEDDED else find_obstacle(self.triton_binary)
 
     @property
     def entry(self) -> ServerEntry:
         """The entry through which other processes of this user find the server. Raises LaunchError."""
-        return ServerEntry.create(self.state_dir or _find_runtime_dir(), self.model)
+        is_embedded = self.obstacle_to_triton is not None
+        return ServerEntry.create(self.state_dir or _find_runtime_dir(), self.model, is_embedded)
 
     @property
     def server_options(self) -> ServerOptions:
@@ -165,6 +179,7 @@ class ServerArguments:
         return [
             *(sys.executable, "-m", "midtoken", "serve", "--no-ports", f"--until-idle={idle_s}"),
             *(f"--model={self.model.model_dir}", f"--model-repository={self.model_repository}"),
+            f"--runtime={self.runtime}",
             *(f"--device={self.model.device}", f"--dtype={self.model.dtype}", f"--threads={self.model.num_threads}"),
             *(f"{name}={path}" for name, path in optional.items() if path),
         ]

@@ -2,14 +2,25 @@
 
 import argparse
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 
 from inference.config import EngineConfig
 
 _DEFAULTS = EngineConfig(Path())
+
+
+class Runtime(StrEnum):
+    """What runs a model on this machine."""
+
+    AUTO = "auto"  # Triton where it is installed
+    TRITON = "triton"
+    EMBEDDED = "embedded"
+
+
 _CONNECTION_OPTIONS = (
     *("server", "tls", "tls_ca", "insecure"),
-    *("model", "device", "dtype", "threads", "triton_binary", "model_repository", "state_dir"),
+    *("model", "device", "dtype", "threads", "runtime", "triton_binary", "model_repository", "state_dir"),
 )
 
 
@@ -52,6 +63,13 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--threads", type=int, default=_DEFAULTS.num_threads, help="threads on the CPU (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--runtime",
+        choices=[*Runtime],
+        default=Runtime.AUTO,
+        help="what runs the model: triton; embedded, a single process without it; or auto, Triton where it is "
+        "installed (default: %(default)s)",
     )
     parser.add_argument(
         "--triton-binary", type=Path, metavar="PATH", help="use this tritonserver instead of the bundled one"

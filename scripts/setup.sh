@@ -37,10 +37,10 @@ if [ "${1:-}" != all ]; then
     echo "[1/2] pip and setuptools"
     "${install[@]}" --quiet --upgrade pip setuptools
     echo "[2/2] midtoken and a completion server"
-    PYTHONWARNINGS=ignore "${install[@]}" --quiet --no-build-isolation --editable '.[server,playground]'
+    PYTHONWARNINGS=ignore "${install[@]}" --quiet --no-build-isolation --editable '.[local,playground]'
 else
     echo "[1/2] torch (the largest part)"
     "${install[@]}" torch numpy
     echo "[2/2] the packages for the tests"
-    PYTHONWARNINGS=ignore "${install[@]}" --quiet --no-build-isolation --editable '.[server,torch,playground]' --group dev
+    PYTHONWARNINGS=ignore "${install[@]}" --quiet --no-build-isolation --editable '.[local,torch,playground]' --group dev
 fi

@@ -18,6 +18,6 @@ async def run_triton(model: EngineConfig) -> AsyncIterator[str]:
         options = ServerOptions(model, find_model_repository().resolve(), Path(folder) / "server")
         server = await TritonServer.start(options, os.environ, print)
         try:
-            yield options.url
+            yield server.url
         finally:
             await server.stop(may_drain=False)

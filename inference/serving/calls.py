@@ -26,9 +26,9 @@ from inference.serving.loopback import UNKNOWN_USER, Streams, connect, pass_on
 from inference.serving.private_files import open_folder
 
 _KEPT_S = 2.0  # without a request; longer than somebody who types takes for a key
+NO_LIMIT = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 _OPTIONS = (
-    ("grpc.max_send_message_length", -1),  # no limit
-    ("grpc.max_receive_message_length", -1),
+    *NO_LIMIT,
     ("grpc.keepalive_time_ms", 310_000),  # by default, Triton closes a connection that pings more often than each 300 s
     ("grpc.keepalive_timeout_ms", 20_000),
 )

@@ -6,22 +6,21 @@ Unary calls are never used for requests, because the bundled server crashes when
 """
 
 import asyncio
+import secrets
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, Self, TypeVar  # grpc and tritonclient have no types
 
 import grpc
 import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
-from tritonclient.utils import deserialize_bytes_tensor, serialize_byte_tensor, triton_to_np_dtype
 
 from inference.errors import MidtokenError, OverloadedError, ServerError, ServerUnreachableError
 from inference.protocol import characters, completion_arrays
 from inference.protocol.arrays import (
     HEARTBEAT,
-    HEARTBEAT_TYPES,
     Array,
-    FieldTypes,
     error_from_text,
     heartbeat_from_arrays,
     to_array,
@@ -29,8 +28,9 @@ from inference.protocol.arrays import (
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.serving.calls import CallOpener, Channel, Tls
+from inference.serving.secret import Secret
+from inference.serving.tensors import CHARACTERS, COMPLETION, add_tensors, read_tensors
 
-COMPLETION, CHARACTERS = "completion", "characters"  # the names of the models
 _REQUIRED_INPUTS = {COMPLETION: "prefix", CHARACTERS: "text"}
 
 _IDLE_TIMEOUT_S = 60.0  # when the server's process dies, its streams stay open and receive nothing
@@ -69,11 +69,14 @@ class Client:
         A completion without a chunk within `idle_timeout_s` fails with a ServerError, and so does a request to the
         character-level model without an answer within `answer_timeout_s`.
         """
-        self._url, self._idle_timeout_s, self._answer_timeout_s = url, idle_timeout_s, answer_timeout_s
+        self._idle_timeout_s, self._answer_timeout_s = idle_timeout_s, answer_timeout_s
+        self._secret, self._number = Secret.read(url), secrets.token_hex()
+        self._metadata = None if self._secret is None else self._secret.begin(self._number)
+        self.url = url if self._secret is None else self._secret.address  # for messages
         with self._translate_errors():
-            self._channel = Channel(url, tls, is_insecure)
+            self._channel = Channel(self.url, tls, is_insecure or self._secret is not None)
         self._server = service_pb2_grpc.GRPCInferenceServiceStub(self._channel.grpc)
-        self._calls = CallOpener(self._server.ModelStreamInfer)
+        self._calls = CallOpener(partial(self._server.ModelStreamInfer, metadata=self._metadata))
         self._endings: set[asyncio.Task[None]] = set()
 
     def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
@@ -81,15 +84,13 @@ class Client:
 
         Closing the generator or cancelling the task that reads it cancels the completion on the server.
         """
-        message = _build_request(
-            COMPLETION, completion_arrays.request_to_arrays(request), completion_arrays.REQUEST_TYPES
-        )
+        message = _build_request(COMPLETION, completion_arrays.request_to_arrays(request))
         read, timeout_s = completion_arrays.chunk_from_arrays, self._idle_timeout_s
         return self._stream(message, read, lambda chunk: chunk.is_last, timeout_s, opens_next=True)
 
     async def ask(self, request: CharacterRequest) -> CharacterAnswer:
         """Returns the character-level model's answer. Cancelling the task cancels the request on the server."""
-        message = _build_request(CHARACTERS, characters.request_to_arrays(request), characters.REQUEST_TYPES)
+        message = _build_request(CHARACTERS, characters.request_to_arrays(request))
         return await self._ask(message, characters.answer_from_arrays, self._answer_timeout_s)
 
     async def read_heartbeat_ms(
@@ -111,7 +112,7 @@ class Client:
                     return await self._ask(message, heartbeat_from_arrays, timeout_s)
             except TimeoutError:
                 timeout_s, wait_s = timeout_s - wait_s, 2 * wait_s
-        raise ServerError(f"the model {model_name} at {self._url} does not answer")
+        raise ServerError(f"the model {model_name} at {self.url} does not answer")
 
     async def read_languages(self) -> tuple[str, ...] | None:
         """Returns the languages that the model knows, by their identifiers in LSP; None: any."""
@@ -133,7 +134,7 @@ class Client:
         """Returns the name and version of the server, as it says them."""
         with self._translate_errors():
             request = service_pb2.ServerMetadataRequest()
-            answer = await self._server.ServerMetadata(request, timeout=self._idle_timeout_s)
+            answer = await self._server.ServerMetadata(request, metadata=self._metadata, timeout=self._idle_timeout_s)
         return f"{answer.name} {answer.version}"
 
     async def close(self) -> None:
@@ -170,6 +171,7 @@ class Client:
         has_ended = False
         try:
             with self._translate_errors():
+                await self._check_server(call)
                 await call.write(message)
                 await call.done_writing()
             if opens_next:
@@ -189,18 +191,29 @@ class Client:
             if not has_ended:
                 call.cancel()
 
+    async def _check_server(self, call: Any) -> None:
+        """Raises ServerUnreachableError if the server does not know the secret, if there is one."""
+        if self._secret is None:
+            return
+        metadata: dict[str, str] = {}
+        with suppress(TimeoutError):
+            metadata = dict(await asyncio.wait_for(call.initial_metadata(), self._idle_timeout_s))
+        if not self._secret.is_answer(self._number, metadata):
+            raise ServerUnreachableError(f"the server at {self.url} is not the one of this user: it has another secret")
+
     async def _receive(self, call: Any, timeout_s: float) -> Mapping[str, Array] | MidtokenError:
         try:
             async with asyncio.timeout(timeout_s):
                 with self._translate_errors():
                     response = await call.read()
         except TimeoutError:
-            raise ServerError(f"the server at {self._url} sent nothing for {timeout_s:g} s") from None
+            raise ServerError(f"the server at {self.url} sent nothing for {timeout_s:g} s") from None
         if response is grpc.aio.EOF:
-            raise ServerError(f"the server at {self._url} ended its answer before the last part")
+            raise ServerError(f"the server at {self.url} ended its answer before the last part")
         if response.error_message:
             return error_from_text(response.error_message)
-        return _read_outputs(response.infer_response)
+        answer = response.infer_response
+        return read_tensors(answer.outputs, answer.raw_output_contents)
 
     def _end(self, call: Any) -> None:
         """Lets a call end by itself, while its answer is used already."""
@@ -213,14 +226,14 @@ class Client:
         try:
             yield
         except OSError as error:  # the folder of its socket is not there
-            raise ServerUnreachableError(f"no server answers at {self._url}: {error.strerror}") from None
+            raise ServerUnreachableError(f"no server answers at {self.url}: {error.strerror}") from None
         except grpc.RpcError as error:
             code, details = error.code(), error.details()
             if self._channel.problem or code is grpc.StatusCode.UNAVAILABLE:
                 # gRPC puts what it tried before the reason, address by address.
                 reason = self._channel.problem or details.rpartition(": ")[2]
-                raise ServerUnreachableError(f"no server answers at {self._url}: {reason}") from None
-            raise ServerError(f"the server at {self._url} failed ({code.name}): {details}") from None
+                raise ServerUnreachableError(f"no server answers at {self.url}: {reason}") from None
+            raise ServerError(f"the server at {self.url} failed ({code.name}): {details}") from None
 
 
 async def _read_end(call: Any, timeout_s: float) -> None:
@@ -232,30 +245,13 @@ async def _read_end(call: Any, timeout_s: float) -> None:
         call.cancel()
 
 
-def _build_request(model_name: str, arrays: Mapping[str, Array], types: FieldTypes) -> Any:
+def _build_request(model_name: str, arrays: Mapping[str, Array]) -> Any:
     """The ModelInferRequest with these inputs. Much less work than with tritonclient's objects for them."""
     request = service_pb2.ModelInferRequest(model_name=model_name)
-    for name, array in arrays.items():
-        request.inputs.add(name=name, datatype=types[name][0], shape=array.shape)
-        request.raw_input_contents.append(_pack(array))
+    add_tensors(request.inputs, request.raw_input_contents, arrays)
     return request
 
 
 def _build_heartbeat_request(model_name: str) -> Any:
     name = _REQUIRED_INPUTS[model_name]
-    arrays = {name: to_array(("",), np.object_), HEARTBEAT: np.array([True])}
-    return _build_request(model_name, arrays, {name: ("BYTES", np.object_), **HEARTBEAT_TYPES})
-
-
-def _read_outputs(response: Any) -> dict[str, Array]:
-    """The outputs of a ModelInferResponse."""
-    pairs = zip(response.outputs, response.raw_output_contents, strict=True)
-    return {output.name: _unpack(output.datatype, raw).reshape(tuple(output.shape)) for output, raw in pairs}
-
-
-def _pack(array: Array) -> bytes:
-    return b"".join(serialize_byte_tensor(array).reshape(-1)) if array.dtype == np.object_ else array.tobytes()
-
-
-def _unpack(datatype: str, raw: bytes) -> Array:
-    return deserialize_bytes_tensor(raw) if datatype == "BYTES" else np.frombuffer(raw, triton_to_np_dtype(datatype))
+    return _build_request(model_name, {name: to_array(("",), np.object_), HEARTBEAT: np.array([True])})

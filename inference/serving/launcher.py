@@ -19,8 +19,9 @@ from inference.config import EngineConfig
 from inference.errors import LaunchError, ServerError, ServerUnreachableError
 from inference.serving import process_guard
 from inference.serving.calls import SOCKET_SCHEME
-from inference.serving.client import CHARACTERS, COMPLETION, Client
+from inference.serving.client import Client
 from inference.serving.private_files import make_private_folder, open_folder, open_private
+from inference.serving.tensors import CHARACTERS, COMPLETION
 from inference.serving.triton_installation import (
     GRPC,
     SOCKETS,
@@ -34,8 +35,8 @@ Progress = Callable[[str], None]  # takes one line for the user
 
 MAX_STALL_S = 60.0  # after so long without progress a model has failed; one step takes seconds on a slow machine
 
-_DRAIN_S = 10  # an idle server takes 3 s to end
-_END_S = 5  # the guard needs a moment more, to kill what is left
+DRAIN_S = 10  # an idle server takes 3 s to end
+END_S = 5  # the guard needs a moment more, to kill what is left
 _NUM_LOG_LINES = 15
 
 # How Triton logs a ModelError that is raised while a model is loaded: as a JSON string, followed by the calls.
@@ -60,11 +61,6 @@ class ServerOptions:
         return self.state_dir / "tritonserver.log"
 
     @property
-    def url(self) -> str:
-        """The `url` argument of Client."""
-        return f"{SOCKET_SCHEME}{self.find_socket(GRPC)}"
-
-    @property
     def socket_prefix(self) -> str:
         """Begins the names of the server's sockets; that of another process with the same folder has other ones."""
         return f"{os.getpid()}-"
@@ -79,6 +75,7 @@ class TritonServer:
 
     def __init__(self, process: asyncio.subprocess.Process, options: ServerOptions) -> None:
         """Use `start`."""
+        self.url = f"{SOCKET_SCHEME}{options.find_socket(GRPC)}"  # the `url` argument of Client
         self._process = process  # the process guard
         self._options = options
 
@@ -99,18 +96,10 @@ class TritonServer:
         return server
 
     async def probe(self) -> None:
-        """Raises ServerError if the server has ended, or a model has made no progress for `max_stall_s`.
-
-        A server that is only busy passes.
-        """
+        """Raises ServerError if the server has ended, or a model has made no progress for `max_stall_s`."""
         if self._process.returncode is not None:
             raise ServerUnreachableError(f"tritonserver has ended; its log is {self._options.log_path}")
-        max_stall_s = self._options.max_stall_s
-        async with Client(self._options.url) as client:
-            for model_name in (COMPLETION, CHARACTERS):
-                stall_ms = await client.read_heartbeat_ms(model_name, max_stall_s)
-                if stall_ms > max_stall_s * 1000:
-                    raise ServerError(f"the model {model_name} has made no progress for {stall_ms / 1000:.0f} s")
+        await check_heartbeats(self.url, self._options.max_stall_s)
 
     async def wait_until_ended(self) -> None:
         """Returns when the server's process has ended."""
@@ -126,7 +115,7 @@ class TritonServer:
                 await pipe.drain()
         pipe.close()
         try:
-            async with asyncio.timeout(_END_S + (_DRAIN_S if may_drain else 0)):
+            async with asyncio.timeout(END_S + (DRAIN_S if may_drain else 0)):
                 await asyncio.shield(self._process.wait())
         except TimeoutError:  # the guard hangs; when it is killed, the kernel ends the server
             self._process.kill()
@@ -135,13 +124,12 @@ class TritonServer:
     async def _wait_until_it_answers(self, on_progress: Progress) -> None:
         on_progress(f"loading the model {self._options.model.model_dir}")
         for name in SOCKETS:  # they open one after the other, once the model is loaded
-            while not _is_listening(self._options.find_socket(name)):
+            while not is_listening(self._options.find_socket(name)):
                 if self._process.returncode is not None:
                     raise self._error("tritonserver could not start")
                 await asyncio.sleep(0.05)
         try:
-            async with Client(self._options.url) as client:
-                await client.probe()
+            await check_completion(self.url)
             await self.probe()
         except ServerError as error:
             raise self._error(f"tritonserver started, but does not work: {error}") from error
@@ -171,8 +159,8 @@ async def _spawn(options: ServerOptions, environment: Mapping[str, str]) -> asyn
             options.log_path.replace(options.log_path.with_suffix(".log.1"))
         with open_private(options.log_path, "wb") as log:
             return await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", process_guard.__file__, str(_DRAIN_S), options.socket_prefix),
-                *build_command(installation, repository, options.socket_prefix, _DRAIN_S),
+                *(sys.executable, "-I", "-S", process_guard.__file__, str(DRAIN_S), options.socket_prefix),
+                *build_command(installation, repository, options.socket_prefix, DRAIN_S),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -186,7 +174,23 @@ async def _spawn(options: ServerOptions, environment: Mapping[str, str]) -> asyn
         ) from None
 
 
-def _is_listening(path: Path) -> bool:
+async def check_completion(url: str) -> None:
+    """Waits for a completion of one token. Raises ServerError."""
+    async with Client(url) as client:
+        await client.probe()
+
+
+async def check_heartbeats(url: str, max_stall_s: float) -> None:
+    """Raises ServerError if a model of the server has made no progress for so long. One that is only busy passes."""
+    async with Client(url) as client:
+        for model_name in (COMPLETION, CHARACTERS):
+            stall_ms = await client.read_heartbeat_ms(model_name, max_stall_s)
+            if stall_ms > max_stall_s * 1000:
+                raise ServerError(f"the model {model_name} has made no progress for {stall_ms / 1000:.0f} s")
+
+
+def is_listening(path: Path) -> bool:
+    """Returns whether a server listens on the socket."""
     with open_folder(path.parent) as folder, socket.socket(socket.AF_UNIX) as client:
         client.settimeout(1.0)  # of a process that hangs, the queue may be full
         return client.connect_ex(str(folder / path.name)) == 0

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Self
@@ -24,6 +25,11 @@ def make_private_folder(folder: Path) -> None:
         raise LaunchError(f"cannot make {folder}: {error.strerror}; choose another with --state-dir") from None
     if not is_ours:
         raise LaunchError(f"{folder} belongs to another user; choose another folder with --state-dir")
+
+
+def has_sockets() -> bool:
+    """Returns whether gRPC can listen on a socket in a folder here."""
+    return sys.platform != "win32"
 
 
 @contextlib.contextmanager

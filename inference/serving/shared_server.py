@@ -3,7 +3,7 @@
 Each model has its own folder with these files:
 - `server.lock`: the serving process holds it exclusively until it ends. If it is free, no server is running, even if
   the last one was killed.
-- `server.url`: where its socket is. It exists once the server answers.
+- `server.url`: where it listens, with the secret if it has one. It exists once the server answers.
 - `clients.lock`: every client holds it shared. If it can be acquired exclusively, there are no clients. A server that
   a client started ends when there have been none for some time.
 - `start.lock`: the client that is starting a server holds it exclusively.
@@ -40,12 +40,13 @@ class ServerEntry:
     folder: Path
 
     @classmethod
-    def create(cls, runtime_dir: Path, model: EngineConfig) -> Self:
+    def create(cls, runtime_dir: Path, model: EngineConfig, is_embedded: bool) -> Self:
         """Returns the entry for this model, these settings and this version of the protocol. Raises LaunchError."""
         model_dir = model.model_dir.resolve()
         tensors = [REQUEST_TYPES, CHUNK_TYPES, characters.REQUEST_TYPES, characters.ANSWER_TYPES]
         settings = replace(model, graph_dir=None)  # where converted models are kept makes no difference
-        identity = f"{platform.node()} sockets {settings} {[list(types) for types in tensors]}"
+        runtime = "embedded" if is_embedded else "sockets"
+        identity = f"{platform.node()} {runtime} {settings} {[list(types) for types in tensors]}"
         digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
         folder = runtime_dir / f"{model_dir.name[:_MAX_NAME_CHARS]}-{digest}"
         make_private_folder(folder)

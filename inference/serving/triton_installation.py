@@ -9,6 +9,7 @@ import sys
 import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import inference
@@ -40,6 +41,15 @@ class TritonInstallation:
     shared_library_dirs: tuple[Path, ...] = ()
 
 
+def find_obstacle(binary: Path | None) -> str | None:
+    """Returns why tritonserver cannot run here; None if it can, or if `binary` names one."""
+    try:
+        _ = binary or _find_bundle()
+    except LaunchError as error:
+        return str(error)
+    return None
+
+
 def find_installation(binary: Path | None, links_dir: Path) -> TritonInstallation:
     """Returns the installation of `binary`, laid out as in NVIDIA's container; None: the one that is bundled.
 
@@ -63,21 +73,17 @@ def link_bundled_installation(links_dir: Path) -> TritonInstallation:
     backend changes the stub's mode, which only its owner can do. Raises LaunchError, which says what to install.
     """
     bundle = _find_bundle()
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    stub = bundle / "python_backend_stubs" / version / "triton_python_backend_stub"
-    if not stub.exists():
-        raise LaunchError(f"the bundled tritonserver has no stub for Python {version}; use Python 3.11")
-    digest = hashlib.sha256(f"{bundle} {version}".encode()).hexdigest()[:12]
+    digest = hashlib.sha256(f"{bundle.folder} {bundle.stub.parent.name}".encode()).hexdigest()[:12]
     backend_dir = links_dir / digest / "python"
     backend_dir.mkdir(parents=True, exist_ok=True)
-    for file in (bundle / "backends" / "python").iterdir():
+    for file in (bundle.folder / "backends" / "python").iterdir():
         _link(backend_dir / file.name, file)
-    _copy(backend_dir / stub.name, stub)
+    _copy(backend_dir / bundle.stub.name, bundle.stub)
     return TritonInstallation(
-        binary=bundle / "bin" / "tritonserver",
+        binary=bundle.folder / "bin" / "tritonserver",
         backends_dir=backend_dir.parent,
-        cache_dir=bundle / "caches",
-        shared_library_dirs=(bundle.parents[1] / "nvidia_pytriton.libs", _find_libpython(version).parent),
+        cache_dir=bundle.folder / "caches",
+        shared_library_dirs=(bundle.folder.parents[1] / "nvidia_pytriton.libs", bundle.libpython.parent),
     )
 
 
@@ -171,17 +177,31 @@ def _stamp(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _find_bundle() -> Path:
+@dataclass(frozen=True, slots=True)
+class _Bundle:
+    """The nvidia-pytriton wheel, with what its Python backend needs for this interpreter."""
+
+    folder: Path
+    stub: Path
+    libpython: Path
+
+
+def _find_bundle() -> _Bundle:
     spec = importlib.util.find_spec("pytriton")
     if spec is None or spec.origin is None:
-        raise LaunchError(
-            "tritonserver is not installed: run `pip install nvidia-pytriton==0.7.0` or name one with --triton-binary"
-        )
-    return Path(spec.origin).parent / "tritonserver"
+        raise LaunchError("nvidia-pytriton is not installed, which has tritonserver for Python 3.11 on Linux (x86-64)")
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    folder = Path(spec.origin).parent / "tritonserver"
+    stub = folder / "python_backend_stubs" / python / "triton_python_backend_stub"
+    if not stub.exists():
+        raise LaunchError(f"the bundled tritonserver has no stub for Python {python}")
+    if int((numpy := version("numpy")).partition(".")[0]) >= 2:
+        raise LaunchError(f"the bundled tritonserver needs NumPy below 2, and NumPy {numpy} is installed")
+    return _Bundle(folder, stub, _find_libpython(python))
 
 
-def _find_libpython(version: str) -> Path:
-    name = f"libpython{version}.so.1.0"
+def _find_libpython(python: str) -> Path:
+    name = f"libpython{python}.so.1.0"
     folders = [
         sysconfig.get_config_var("LIBDIR") or "",
         f"/usr/lib/{sysconfig.get_config_var('MULTIARCH')}",
@@ -191,5 +211,5 @@ def _find_libpython(version: str) -> Path:
         if Path(folder, name).exists():
             return Path(folder, name)
     raise LaunchError(
-        f"Triton's Python backend needs {name}, which is missing; on Debian: apt install libpython{version}"
+        f"Triton's Python backend needs {name}, which is missing; on Debian: apt install libpython{python}"
     )

@@ -139,9 +139,8 @@ def _parse_pace(text: str) -> float:
 async def _play(options: argparse.Namespace) -> None:
     console = Console()
     lines = (Path(sysconfig.get_path("stdlib")) / _FILE).read_text(encoding="utf-8").split("\n")
-    async with open_connection(options) as connection:
-        # The shared server is named, so that the two need not look for it.
-        arguments = build_connection_arguments(options) if options.server else ["--server", connection.address.url]
+    async with open_connection(options):  # keeps the server that the two language servers find
+        arguments = build_connection_arguments(options)
         with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
             path = Path(folder) / _FILE
             path.write_text("\n".join(lines), encoding="utf-8")

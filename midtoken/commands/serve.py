@@ -5,31 +5,39 @@ The server is restarted when it fails. It ends when this process ends.
 
 import argparse
 import asyncio
+import faulthandler
 import os
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
+from typing import NoReturn
 
-from inference.serving.launcher import MAX_STALL_S, ServerOptions, TritonServer
+from inference.serving.embedded import EmbeddedServer, restart_process
+from inference.serving.launcher import MAX_STALL_S, TritonServer
 from inference.serving.loopback import ADDRESS
 from inference.serving.shared_server import Registration
 from inference.serving.supervisor import RestartPolicy, keep_running
 from midtoken.cli import run_until_signal
+from midtoken.errors import UsageError
 from midtoken.server import ServerArguments
 from midtoken.server_arguments import add_server_arguments, number_from
 
+Restart = Callable[[], Awaitable[TritonServer]]
+
 _DEFAULT_POLICY = RestartPolicy()
+_PORTS = {"HTTP": 8000, "gRPC": 8001, "metrics": 8002}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
     add_server_arguments(parser)
-    for port, service in ((8000, "HTTP"), (8001, "gRPC"), (8002, "metrics")):
+    for service, port in _PORTS.items():
         parser.add_argument(
             f"--{service.lower()}-port",
             type=number_from(0, 65_535),
             metavar="PORT",
-            default=port,
-            help=f"{service} port, or 0 for any that is free (default: %(default)s)",
+            help=f"{service} port of Triton, or 0 for any that is free (default: {port})",
         )
     parser.add_argument("--no-ports", action="store_true", help="open none of these; your own editors need none")
     parser.add_argument(
@@ -49,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
 
 async def _serve(options: argparse.Namespace) -> None:
     arguments = ServerArguments.from_options(options)
+    obstacle = arguments.obstacle_to_triton
+    ports = _find_ports(options, obstacle)
     registration = await arguments.entry.register()
     if registration is None and options.until_idle is not None:
         return _say("another process already serves this model")
@@ -57,30 +67,48 @@ async def _serve(options: argparse.Namespace) -> None:
         if registration is not None:
             stack.callback(registration.close)
         shown = "Serving your editors; Ctrl-C ends it."
-        if not options.no_ports:
+        if obstacle is not None:
+            _say(f"serving without Triton, and so without HTTP and metrics: {obstacle}")
+        elif ports:
             from inference.serving.ports import open_ports  # here, because aiohttp takes 15 MB
 
-            ports = options.http_port, options.grpc_port, options.metrics_port
             shown = _describe(*await stack.enter_async_context(open_ports(ports, server)))
-        await _run(server, shown, RestartPolicy(options.probe_interval), registration, options.until_idle)
+        running: TritonServer | EmbeddedServer
+        if obstacle is None:
+            restart: Restart = partial(TritonServer.start, server, os.environ, _say)
+            running = await restart()
+        else:
+            running, restart = await EmbeddedServer.start(server, _say), restart_process
+            stack.callback(asyncio.ensure_future(_end_if_stuck(options.max_stall)).cancel)
+        _say(shown)
+        await _run(running, restart, registration, options)
+
+
+def _find_ports(options: argparse.Namespace, obstacle: str | None) -> list[int]:
+    """The ports to open. Raises UsageError if some were named that only Triton has."""
+    named = {service: getattr(options, f"{service.lower()}_port") for service in _PORTS}
+    for service, port in named.items():
+        if port is not None and obstacle is not None:
+            raise UsageError(f"--{service.lower()}-port is a port of Triton, which is not used: {obstacle}")
+    if options.no_ports or obstacle is not None:
+        return []
+    return [_PORTS[service] if port is None else port for service, port in named.items()]
 
 
 async def _run(
-    options: ServerOptions,
-    shown: str,
-    policy: RestartPolicy,
+    server: TritonServer | EmbeddedServer,
+    restart: Restart,
     registration: Registration | None,
-    until_idle_s: float | None,
+    options: argparse.Namespace,
 ) -> None:
-    """Returns when the server has been idle for `until_idle_s`. Raises LaunchError if it cannot be started again."""
-    server = await _start(options)
-    _say(shown)
-    watched = [asyncio.ensure_future(keep_running(server, lambda: _start(options), _say, policy))]
+    """Returns when the server has been idle for long enough. Raises LaunchError if it cannot be started again."""
+    policy = RestartPolicy(options.probe_interval)
+    watched = [asyncio.ensure_future(keep_running(server, restart, _say, policy))]
     try:
         if registration is not None:
-            registration.publish(options.url)
-            if until_idle_s is not None:
-                watched.append(asyncio.ensure_future(registration.withdraw_when_idle(until_idle_s)))
+            registration.publish(server.url)
+            if options.until_idle is not None:
+                watched.append(asyncio.ensure_future(registration.withdraw_when_idle(options.until_idle)))
         done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
         for each in done:
             each.result()  # raises its error, if it has one
@@ -91,8 +119,11 @@ async def _run(
         _say("the server has ended")
 
 
-async def _start(options: ServerOptions) -> TritonServer:
-    return await TritonServer.start(options, os.environ, _say)
+async def _end_if_stuck(limit_s: float) -> NoReturn:
+    """Ends this process when nothing can run in it for so long; the next request of an editor starts another."""
+    while True:
+        faulthandler.dump_traceback_later(limit_s, exit=True)
+        await asyncio.sleep(limit_s / 4)
 
 
 def _describe(http: int, grpc: int, metrics: int) -> str:

@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from inference.config import EngineConfig, config_to_environment
 from inference.serving.triton_installation import (
@@ -64,12 +65,12 @@ def test_the_extras_that_are_installed_exist() -> None:
     assert '"./source[${EXTRAS}]"' in find_values("RUN")[0]
 
 
-def test_a_server_without_the_bundled_one_needs_the_same_packages() -> None:
-    extras = _PROJECT["optional-dependencies"]
-    bundled = {each for each in extras["server"] if each.startswith(("nvidia-pytriton", "numpy", "aiohttp"))}
+def test_the_container_gets_no_second_tritonserver() -> None:
+    wanted = map(Requirement, _PROJECT["optional-dependencies"]["local"])
+    image = {"sys_platform": "linux", "platform_machine": "x86_64", "python_version": "3.12"}
+    names = {each.name for each in wanted if each.marker is None or each.marker.evaluate(image)}
 
-    assert len(bundled) == 3
-    assert set(extras["server"]) - bundled == set(extras["model"])
+    assert names == {"ml-dtypes", "onnx", "onnxruntime", "safetensors", "tokenizers"}
 
 
 def test_packages_are_installed_where_the_server_looks_for_them() -> None:

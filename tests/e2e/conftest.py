@@ -1,7 +1,9 @@
 """Fixtures of the end-to-end tests.
 
-- `scripted_server`, `real_server`: servers that all tests of the session share. `server`: the test runs on both.
-- `own_server`: a scripted server for one test, which may break it.
+- `scripted_server`, `real_server`: Triton, and servers that all tests of the session share. `server`: the test runs on
+  both. `embedded_scripted_server` and `embedded_real_server` are servers without Triton.
+- `any_scripted_server`, `any_real_server`, `any_server`: the test runs on both runtimes.
+- `own_server`: a scripted server for one test, which may stop or break it. `any_own_server`: one of both runtimes.
 - `write_script`, `start_editor`: a language server with a scripted model, and an editor that is connected to it.
 - `open_editor`: a real Neovim with a language server.
 """
@@ -19,7 +21,7 @@ from pygls.lsp.client import LanguageClient
 
 from tests.support.lsp_editor import LspEditor, Script, StartEditor, WriteScript, build_capabilities
 from tests.support.neovim_editor import Editor, OpenEditor, open_file, run_neovim
-from tests.support.servers import RunningServer, find_real, make_scripted, run_server
+from tests.support.servers import EMBEDDED, TRITON, RunningServer, find_real, make_scripted, run_server
 
 _ROOT = Path(__file__).parents[2]
 
@@ -96,9 +98,52 @@ def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSer
         yield server
 
 
+@pytest.fixture(scope="session")
+def embedded_scripted_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """As `scripted_server`, without Triton."""
+    folder = tmp_path_factory.mktemp("embedded")
+    with run_server(make_scripted(folder), folder / "state", runtime=EMBEDDED) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def embedded_real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """As `real_server`, without Triton."""
+    served = find_real()
+    assert served is not None, "the default model is missing"
+    with run_server(served, tmp_path_factory.mktemp("embedded_real"), runtime=EMBEDDED) as server:
+        yield server
+
+
+_SCRIPTED = ["scripted_server", "embedded_scripted_server"]
+_REAL = ["real_server", "embedded_real_server"]
+
+
 @pytest.fixture(params=["scripted_server", "real_server"])
 def server(request: pytest.FixtureRequest) -> RunningServer:
-    """The test runs twice: on the scripted server and on the real one."""
+    """The test runs twice: on the scripted Triton and on the real one."""
+    return _find_server(request)
+
+
+@pytest.fixture(params=_SCRIPTED)
+def any_scripted_server(request: pytest.FixtureRequest) -> RunningServer:
+    """The test runs twice: with and without Triton."""
+    return _find_server(request)
+
+
+@pytest.fixture(params=_REAL)
+def any_real_server(request: pytest.FixtureRequest) -> RunningServer:
+    """The test runs twice: with and without Triton."""
+    return _find_server(request)
+
+
+@pytest.fixture(params=_SCRIPTED + _REAL)
+def any_server(request: pytest.FixtureRequest) -> RunningServer:
+    """The test runs four times."""
+    return _find_server(request)
+
+
+def _find_server(request: pytest.FixtureRequest) -> RunningServer:
     running: RunningServer = request.getfixturevalue(request.param)
     return running
 
@@ -107,4 +152,11 @@ def server(request: pytest.FixtureRequest) -> RunningServer:
 def own_server(tmp_path: Path) -> Iterator[RunningServer]:
     """A scripted server for one test, which may stop or break it."""
     with run_server(make_scripted(tmp_path), tmp_path / "state") as server:
+        yield server
+
+
+@pytest.fixture(params=[TRITON, EMBEDDED])
+def any_own_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunningServer]:
+    """As `own_server`; the test runs twice, with and without Triton."""
+    with run_server(make_scripted(tmp_path), tmp_path / "state", runtime=request.param) as server:
         yield server

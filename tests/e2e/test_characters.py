@@ -49,7 +49,7 @@ def _refuse_constant(name: str) -> None:
 
 
 async def _ask(server: RunningServer, request: CharacterRequest, timeout_s: float = 60.0) -> CharacterAnswer:
-    async with Client(server.endpoint.grpc_url, answer_timeout_s=timeout_s) as client:
+    async with Client(server.url, answer_timeout_s=timeout_s) as client:
         return await client.ask(request)
 
 
@@ -108,7 +108,7 @@ def test_text_that_is_not_utf8_is_refused_if_the_covering_needs_text(real_server
     assert len(beam["surprisals"]) == 3
 
 
-async def test_the_client_gets_each_kind_of_answer(server: RunningServer) -> None:
+async def test_the_client_gets_each_kind_of_answer(any_server: RunningServer) -> None:
     kinds = {
         Ask.NEXT_BYTE: NextByte,
         Ask.SURPRISAL: Surprisals,
@@ -118,12 +118,12 @@ async def test_the_client_gets_each_kind_of_answer(server: RunningServer) -> Non
         Ask.COMPLETE: Generated,
     }
     for ask in Ask:
-        assert type(await _ask(server, CharacterRequest(b"def main", ask=ask))) is kinds[ask]
+        assert type(await _ask(any_server, CharacterRequest(b"def main", ask=ask))) is kinds[ask]
 
 
 @pytest.mark.parametrize("covering", CoveringKind)
-async def test_each_covering_can_be_requested(server: RunningServer, covering: CoveringKind) -> None:
-    answer = await _ask(server, CharacterRequest(b"def m", covering=covering))
+async def test_each_covering_can_be_requested(any_server: RunningServer, covering: CoveringKind) -> None:
+    answer = await _ask(any_server, CharacterRequest(b"def m", covering=covering))
     assert isinstance(answer, NextByte)
     assert sum(answer.probabilities) == pytest.approx(1)
     assert 0 < answer.probabilities[END] < 1
@@ -137,10 +137,10 @@ async def test_each_covering_can_be_requested(server: RunningServer, covering: C
     ],
 )
 async def test_each_failure_raises_its_own_error(
-    scripted_server: RunningServer, context: bytes, kind: type[Exception], text: str
+    any_scripted_server: RunningServer, context: bytes, kind: type[Exception], text: str
 ) -> None:
     with pytest.raises(kind) as caught:
-        await _ask(scripted_server, CharacterRequest(b"a", context))
+        await _ask(any_scripted_server, CharacterRequest(b"a", context))
     assert (type(caught.value), str(caught.value)) == (kind, text)
 
 
@@ -159,16 +159,16 @@ def test_the_server_survives_a_connection_dropped_during_an_answer(scripted_serv
     assert scripted_server.find_stubs() == stubs
 
 
-async def test_a_request_cancelled_while_it_waits_is_not_run(scripted_server: RunningServer) -> None:
-    num_slow = _count_begun(scripted_server, "slow")
-    tasks = [asyncio.create_task(_ask(scripted_server, _SLOW)) for _ in range(8)]
-    while _count_begun(scripted_server, "slow") == num_slow:
+async def test_a_request_cancelled_while_it_waits_is_not_run(any_scripted_server: RunningServer) -> None:
+    num_slow = _count_begun(any_scripted_server, "slow")
+    tasks = [asyncio.create_task(_ask(any_scripted_server, _SLOW)) for _ in range(8)]
+    while _count_begun(any_scripted_server, "slow") == num_slow:
         await asyncio.sleep(0.02)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert isinstance(await _ask(scripted_server, CharacterRequest(b"a")), NextByte)
-    assert _count_begun(scripted_server, "slow") <= num_slow + 2  # the running one, and perhaps the next
+    assert isinstance(await _ask(any_scripted_server, CharacterRequest(b"a")), NextByte)
+    assert _count_begun(any_scripted_server, "slow") <= num_slow + 2  # the running one, and perhaps the next
 
 
 def _count_begun(server: RunningServer, context: str) -> int:
@@ -180,15 +180,15 @@ _ENDLESS = CharacterRequest(b"a", b"endless", Ask.SURPRISAL)
 
 
 async def test_a_cancelled_running_question_ends_and_the_next_one_is_answered(
-    scripted_server: RunningServer,
+    any_scripted_server: RunningServer,
 ) -> None:
-    num_begun = _count_begun(scripted_server, "endless")
-    task = asyncio.create_task(_ask(scripted_server, _ENDLESS))
-    while _count_begun(scripted_server, "endless") == num_begun:
+    num_begun = _count_begun(any_scripted_server, "endless")
+    task = asyncio.create_task(_ask(any_scripted_server, _ENDLESS))
+    while _count_begun(any_scripted_server, "endless") == num_begun:
         await asyncio.sleep(0.02)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert isinstance(await _ask(scripted_server, CharacterRequest(b"a"), timeout_s=10.0), NextByte)
+    assert isinstance(await _ask(any_scripted_server, CharacterRequest(b"a"), timeout_s=10.0), NextByte)
 
 
 def test_a_question_ends_at_its_deadline(scripted_server: RunningServer) -> None:

@@ -1,4 +1,4 @@
-"""The output of the commands, on a real server with the default model."""
+"""The output of the commands, on servers with the default model, with and without Triton."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 
 from inference.protocol.characters import Ask, CharacterRequest, Surprisals
 from inference.serving.client import Client
-from tests.support.servers import RunningServer
+from tests.support.servers import TRITON, RunningServer
 
 pytestmark = pytest.mark.e2e
 
@@ -34,85 +34,90 @@ def source(tmp_path: Path) -> Path:
 
 
 def _run(server: RunningServer, *arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "midtoken", *arguments, "--server", server.endpoint.grpc_url]
+    command = [sys.executable, "-m", "midtoken", *arguments, "--server", server.url]
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, **options)
 
 
-def test_complete_prints_the_completion(real_server: RunningServer, source: Path) -> None:
-    assert _run(real_server, "complete", f"{source}:8").stdout == "e\n"
+def test_complete_prints_the_completion(any_real_server: RunningServer, source: Path) -> None:
+    assert _run(any_real_server, "complete", f"{source}:8").stdout == "e\n"
 
 
-def test_explain_shows_the_chosen_path_and_every_strategy(real_server: RunningServer, source: Path) -> None:
-    page = _run(real_server, "explain", f"{source}:8").stdout
+def test_explain_shows_the_chosen_path_and_every_strategy(any_real_server: RunningServer, source: Path) -> None:
+    page = _run(any_real_server, "explain", f"{source}:8").stdout
     assert "chosen       ·node" in page
     assert all(f"│ {healing} " in page for healing in ("exact", "greedy", "single", "none"))
 
 
-def test_surprisal_prints_a_row_for_each_line(real_server: RunningServer, source: Path) -> None:
-    done = _run(real_server, "surprisal", str(source))
+def test_surprisal_prints_a_row_for_each_line(any_real_server: RunningServer, source: Path) -> None:
+    done = _run(any_real_server, "surprisal", str(source))
     rows = [row.split("\t", 2) for row in done.stdout.splitlines()]
     assert [row[2] for row in rows] == _SOURCE.splitlines()
     assert float(rows[7][0]) > float(rows[6][0])  # `nod` is not a name in the file
     assert done.stderr.startswith(f"{source}: {len(_SOURCE)} bytes, ")
 
 
-def test_surprisal_is_coloured_in_a_terminal(real_server: RunningServer, source: Path) -> None:
-    done = _run(real_server, "surprisal", str(source), env={**os.environ, "FORCE_COLOR": "1", "COLORTERM": "truecolor"})
+def test_surprisal_is_coloured_in_a_terminal(any_real_server: RunningServer, source: Path) -> None:
+    done = _run(
+        any_real_server, "surprisal", str(source), env={**os.environ, "FORCE_COLOR": "1", "COLORTERM": "truecolor"}
+    )
     assert "\x1b[38;2;0;0;0;48;2;" in done.stdout
     assert "bits for a character" in done.stdout
 
 
-async def test_surprisal_of_the_pieces_equals_that_of_the_whole_text(real_server: RunningServer, source: Path) -> None:
+async def test_surprisal_of_the_pieces_equals_that_of_the_whole_text(
+    any_real_server: RunningServer, source: Path
+) -> None:
     text = (_SOURCE * 7).encode()
     source.write_bytes(text)
-    told = json.loads(_run(real_server, "surprisal", str(source), "--json").stdout)
-    async with Client(real_server.endpoint.grpc_url) as client:
+    told = json.loads(_run(any_real_server, "surprisal", str(source), "--json").stdout)
+    async with Client(any_real_server.url) as client:
         whole = await client.ask(CharacterRequest(text, ask=Ask.SURPRISAL))
     assert isinstance(whole, Surprisals)
     assert told["surprisals"] == pytest.approx(whole.surprisals, abs=1e-3)
 
 
-def test_surprisal_draws_a_picture(real_server: RunningServer, source: Path) -> None:
+def test_surprisal_draws_a_picture(any_real_server: RunningServer, source: Path) -> None:
     picture = source.with_suffix(".svg")
-    assert _run(real_server, "surprisal", str(source), "--plot", str(picture)).returncode == 0
+    assert _run(any_real_server, "surprisal", str(source), "--plot", str(picture)).returncode == 0
     assert picture.read_text().count("<path") > 10
 
 
-def test_next_byte_prints_bytes_and_tokenizations(real_server: RunningServer) -> None:
-    lines = _run(real_server, "next-byte", "Hello, worl").stdout.splitlines()
+def test_next_byte_prints_bytes_and_tokenizations(any_real_server: RunningServer) -> None:
+    lines = _run(any_real_server, "next-byte", "Hello, worl").stdout.splitlines()
     assert lines[3].split()[-2:] == ["d", "0x64"]
     assert any(line.endswith("Hello|,|·world") for line in map(str.rstrip, lines))
 
 
-def test_next_byte_takes_a_cursor_or_standard_input(real_server: RunningServer, source: Path) -> None:
-    at = _run(real_server, "next-byte", "--at", f"{source}:7:15", "--json").stdout
+def test_next_byte_takes_a_cursor_or_standard_input(any_real_server: RunningServer, source: Path) -> None:
+    at = _run(any_real_server, "next-byte", "--at", f"{source}:7:15", "--json").stdout
     before = _SOURCE[: _SOURCE.index("node = Node(value)") + len("node = Nod")]
-    piped = _run(real_server, "next-byte", "-", "--json", input=before).stdout
+    piped = _run(any_real_server, "next-byte", "-", "--json", input=before).stdout
     answers = [json.loads(answer)["probabilities"] for answer in (at, piped)]
     assert answers[0] == pytest.approx(answers[1], abs=1e-4)
     assert max(range(257), key=answers[0].__getitem__) == ord("e")
 
 
-def test_the_doctor_finds_a_server_that_completes(real_server: RunningServer, source: Path) -> None:
-    done = _run(real_server, "doctor", str(source))
+def test_the_doctor_finds_a_server_that_completes(any_real_server: RunningServer, source: Path) -> None:
+    done = _run(any_real_server, "doctor", str(source))
     lines = done.stdout.splitlines()
     (server,) = (line for line in lines if "completion server at" in line)
     (completion,) = (line for line in lines if "a completion in the middle of a token" in line)
-    assert server.startswith(f"✓ completion server at {real_server.endpoint.grpc_url}: triton 2.51.0, ")
+    name = "triton 2.51.0, " if any_real_server.runtime == TRITON else "midtoken without Triton "
+    assert server.startswith(f"✓ completion server at {any_real_server.url}: {name}")
     assert completion.startswith("✓ a completion in the middle of a token: `return Nod` goes on with `e` after ")
     assert lines[-1].startswith(f"✓ {source} gets suggestions")
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_doctor_says_why_a_file_gets_no_suggestions(real_server: RunningServer, source: Path) -> None:
+def test_the_doctor_says_why_a_file_gets_no_suggestions(any_real_server: RunningServer, source: Path) -> None:
     (source.parent / ".midtokenignore").write_text("app.py\n")
-    done = _run(real_server, "doctor", str(source))
+    done = _run(any_real_server, "doctor", str(source))
     assert done.returncode == 1
     assert f"✗ {source} gets no suggestions (excluded): nothing of this file is sent: `.midtokenignore`" in done.stdout
 
 
-def test_the_demo_is_right_more_often_with_healing(real_server: RunningServer) -> None:
-    lines = _run(real_server, "demo", "--lines", "2").stdout.splitlines()
+def test_the_demo_is_right_more_often_with_healing(any_real_server: RunningServer) -> None:
+    lines = _run(any_real_server, "demo", "--lines", "2").stdout.splitlines()
     healed, unhealed = (
         next(line for line in lines if line.startswith(f"│ {side} ")) for side in ("healed", "unhealed")
     )

@@ -44,7 +44,7 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Container]:
     folder = tmp_path_factory.mktemp("container")
     home, log, endpoint = folder / "home", folder / "server.log", find_free_endpoint()
     copy_files(home)
-    install_wheel(build_wheel(folder / "wheel"), home / "venv", ["model"])
+    install_wheel(build_wheel(folder / "wheel"), home / "venv", ["local"])
     installation = link_bundled_installation(folder / "links")
     environment = build_environment(installation, EngineConfig(Path()), {"PATH": os.environ["PATH"]})
     environment = {name: value for name, value in environment.items() if not name.startswith("MIDTOKEN_")}

@@ -19,8 +19,8 @@ def test_the_rest_of_the_word_is_shown_after_the_cursor(open_editor: OpenEditor,
     assert editor.ghost_place == (len(NODE), len("    return Nod"))
 
 
-def test_the_default_model_completes_the_typed_name(open_editor: OpenEditor, real_server: RunningServer) -> None:
-    command = [sys.executable, "-m", "midtoken", "lsp", "--server", real_server.endpoint.grpc_url]
+def test_the_default_model_completes_the_typed_name(open_editor: OpenEditor, any_real_server: RunningServer) -> None:
+    command = [sys.executable, "-m", "midtoken", "lsp", "--server", any_real_server.url]
     editor = open_editor(command, NODE)
     editor.type("Goreturn Nod")
 

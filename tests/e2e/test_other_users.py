@@ -58,7 +58,9 @@ def server() -> Iterator[RunningServer]:
         process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, env={**os.environ, **places}, text=True, umask=0o022
         )
-        entry = ServerEntry.create(runtime_dir / "midtoken", EngineConfig(served.model_dir.resolve()))
+        entry = ServerEntry.create(
+            runtime_dir / "midtoken", EngineConfig(served.model_dir.resolve()), is_embedded=False
+        )
         wait_until(lambda: entry.find() is not None or process.poll() is not None)
         assert entry.find() is not None, "midtoken serve ended while starting"
         yield RunningServer(process, endpoint, served, folder)
@@ -70,7 +72,7 @@ def server() -> Iterator[RunningServer]:
 
 
 async def test_other_users_cannot_read_source_text_in_shared_memory(server: RunningServer) -> None:
-    client = Client(server.endpoint.grpc_url)
+    client = Client(server.url)
     async for _ in client.stream(CompletionRequest(f"password = '{_PASSWORD}'\n" * 100)):
         pass
     await client.close()
@@ -130,7 +132,7 @@ async def test_an_open_editor_sends_nothing_to_another_user_who_has_taken_the_po
     start_editor: StartEditor, tmp_path: Path
 ) -> None:
     with run_server(make_scripted(tmp_path), tmp_path / "state") as server:
-        url = server.endpoint.grpc_url
+        url = server.url
         command = (sys.executable, "-m", "midtoken", "lsp", "--server", url)
         editor = await start_editor(Script(command, tmp_path, tmp_path / "model.log"))
         editor.open("ab")

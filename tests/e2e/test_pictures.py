@@ -70,7 +70,7 @@ def save(request: pytest.FixtureRequest, tmp_path: Path) -> Save:
 
 
 def _list_command(server: RunningServer) -> list[str]:
-    return [sys.executable, "-m", "midtoken", "lsp", "--server", server.endpoint.grpc_url]
+    return [sys.executable, "-m", "midtoken", "lsp", "--server", server.url]
 
 
 def _shows(text: str) -> Callable[[list[str]], bool]:
@@ -142,7 +142,7 @@ def test_vscode(real_server: RunningServer, save: Save, tmp_path: Path) -> None:
     file.write_text(_TEXT)
     install_extension(tmp_path / "extensions")
     settings = {
-        "midtoken.server": real_server.endpoint.grpc_url,
+        "midtoken.server": real_server.url,
         "midtoken.extent": "block",
         "workbench.activityBar.location": "hidden",
         "window.commandCenter": False,

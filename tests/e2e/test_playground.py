@@ -37,7 +37,7 @@ def make():
 @pytest.fixture
 def playground(real_server: RunningServer, tmp_path: Path) -> Iterator[RunningPlayground]:
     """A playground whose processes have the test's folder in their command lines."""
-    with run_playground(f"--server={real_server.endpoint.grpc_url}", f"--state-dir={tmp_path}") as playground:
+    with run_playground(f"--server={real_server.url}", f"--state-dir={tmp_path}") as playground:
         yield playground
 
 
@@ -108,7 +108,7 @@ def test_the_pictures_show_what_the_server_says(page: Page, real_server: Running
 
 async def _ask(server: RunningServer, question: Question) -> tuple[dict[Healing, Answer], NextByte]:
     before, line_end, line = question.prefix.rpartition("\n")
-    async with Client(server.endpoint.grpc_url) as client:
+    async with Client(server.url) as client:
         answers = {
             healing: await read_answer(
                 client.stream(

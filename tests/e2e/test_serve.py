@@ -1,9 +1,11 @@
 """`midtoken serve` and its processes: start, supervision, sharing, and an end that leaves nothing behind."""
 
 import asyncio
+import itertools
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,14 +15,20 @@ from inference.protocol.characters import Ask, CharacterRequest
 from inference.protocol.completion import CompletionRequest
 from inference.serving.client import Client
 from inference.serving.shared_server import lease_server
+from midtoken.installed import find_model_repository
+from tests.support.lsp_editor import Script, StartEditor, wait_for
 from tests.support.servers import (
+    EMBEDDED,
+    TRITON,
     RunningServer,
+    Served,
     find_free_endpoint,
     find_ports,
     find_processes,
     make_scripted,
     run_server,
     wait_until,
+    write_model_files,
 )
 
 pytestmark = pytest.mark.e2e
@@ -40,6 +48,55 @@ def test_after_a_signal_the_model_is_closed_and_no_process_or_shared_memory_rema
     wait_until(lambda: not own_server.find_processes())
     assert own_server.events == ["closed"]
     assert [path for path in [*regions, *_find_sockets(own_server)] if path.exists()] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_without_triton_a_signal_closes_the_model_and_no_socket_remains(tmp_path: Path, number: signal.Signals) -> None:
+    with run_server(make_scripted(tmp_path), tmp_path / "state", runtime=EMBEDDED) as server:
+        assert list(server.find_processes()) == [server.process.pid]
+        assert len(_find_sockets(server)) == 1
+        server.process.send_signal(number)
+        assert server.process.wait(30) == 0
+    assert server.events == ["closed"]
+    assert _find_sockets(server) == []
+
+
+def test_without_triton_the_socket_of_a_killed_server_is_removed_by_the_next(tmp_path: Path) -> None:
+    served = make_scripted(tmp_path)
+    with run_server(served, tmp_path / "state", runtime=EMBEDDED) as server:
+        server.process.kill()
+        server.process.wait()
+        (stale,) = _find_sockets(server)
+    with run_server(served, tmp_path / "state", runtime=EMBEDDED) as server:
+        (fresh,) = _find_sockets(server)
+        assert fresh != stale
+
+
+@pytest.mark.parametrize("runtime", [TRITON, EMBEDDED])
+async def test_the_server_is_restarted_when_a_model_hangs(tmp_path: Path, runtime: str) -> None:
+    served, timing = make_scripted(tmp_path), ("--probe-interval=0.2", "--max-stall=1")
+    with run_server(served, tmp_path / "state", *timing, runtime=runtime) as server:
+        async with Client(server.url) as client:
+            assert "".join([chunk.text async for chunk in client.stream(CompletionRequest("hang"))]) == "gnah"
+        wait_until(lambda: "the model completion has made no progress for" in server.log)
+        await _wait_for_a_completion(server)
+
+
+def test_without_triton_a_process_in_which_nothing_runs_ends(tmp_path: Path) -> None:
+    served = make_scripted(tmp_path)
+    engine = served.repository / "completion" / "1" / "fakes.py"
+    held = "import re; re.match('(a*)*b', 'a' * 40)"  # takes years, and lets no other thread run
+    engine.write_text(engine.read_text().replace("self._hangs_since = time.monotonic()", held))
+    with run_server(served, tmp_path / "state", "--max-stall=1", runtime=EMBEDDED) as server:
+        asyncio.run(_send(server, CompletionRequest("hang")))
+        assert server.process.wait(30) == 1
+        assert "Timeout (0:00:01)!" in server.log
+
+
+async def _send(server: RunningServer, request: CompletionRequest) -> None:
+    async with Client(server.url, idle_timeout_s=20) as client:
+        with pytest.raises(ServerError):
+            await anext(client.stream(request))
 
 
 def _find_sockets(server: RunningServer) -> list[Path]:
@@ -62,7 +119,7 @@ def _find_stub(server: RunningServer, model: str) -> int:
 
 
 async def _wait_for_a_completion(server: RunningServer) -> None:
-    async with Client(server.endpoint.grpc_url) as client, asyncio.timeout(60):
+    async with Client(server.url) as client, asyncio.timeout(60):
         while True:
             try:
                 chunks = [chunk async for chunk in client.stream(CompletionRequest("abc"))]
@@ -72,9 +129,10 @@ async def _wait_for_a_completion(server: RunningServer) -> None:
     assert "".join(chunk.text for chunk in chunks) == "cba"
 
 
-async def test_folders_may_have_names_that_a_shell_would_take_apart(tmp_path: Path) -> None:
-    folder = tmp_path / "my (own) folder"
-    with run_server(make_scripted(folder), folder / "state") as server:
+@pytest.mark.parametrize("runtime", [TRITON, EMBEDDED])
+async def test_folders_may_have_long_names_that_a_shell_would_take_apart(tmp_path: Path, runtime: str) -> None:
+    folder = tmp_path / f"my (own) folder {100 * 'a'}"  # longer than the path of a socket may be
+    with run_server(make_scripted(folder), folder / "state", runtime=runtime) as server:
         await _wait_for_a_completion(server)
 
 
@@ -85,36 +143,36 @@ def test_only_the_process_that_is_never_restarted_has_ports(own_server: RunningS
     assert find_ports(own_server.find_processes().keys() - serve) == set()
 
 
-async def test_two_servers_of_one_model_do_not_disturb_each_other(own_server: RunningServer) -> None:
-    arguments = find_free_endpoint().arguments
-    command = own_server.served.command(own_server.state_dir, *arguments)
+async def test_two_servers_of_one_model_do_not_disturb_each_other(any_own_server: RunningServer) -> None:
+    arguments = find_free_endpoint().arguments if any_own_server.runtime == TRITON else []
+    command = any_own_server.served.command(any_own_server.state_dir, any_own_server.runtime, *arguments)
     second = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert second.stdout is not None
-        assert any("curl" in line for line in second.stdout)  # it answers
-        await _wait_for_a_completion(own_server)
+        assert any("Ctrl-C ends it" in line for line in second.stdout)  # it answers
+        await _wait_for_a_completion(any_own_server)
     finally:
         second.terminate()
         second.communicate(timeout=60)
     assert second.returncode == 0
-    await _wait_for_a_completion(own_server)
+    await _wait_for_a_completion(any_own_server)
 
 
-async def test_a_busy_character_model_causes_no_restart(tmp_path: Path) -> None:
-    with run_server(make_scripted(tmp_path), tmp_path / "state", "--probe-interval=0.1") as server:
-        stubs = server.find_stubs()
-        slow = CharacterRequest(b"a", b"slow", Ask.SURPRISAL)
-        async with Client(server.endpoint.grpc_url) as client:
-            await asyncio.gather(*(client.ask(slow) for _ in range(4)))
-        assert server.find_stubs() == stubs
-
-
-async def test_two_editors_share_a_server_that_ends_after_both_closed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("runtime", [TRITON, EMBEDDED])
+async def test_a_busy_character_model_causes_no_restart(tmp_path: Path, runtime: str) -> None:
     served = make_scripted(tmp_path)
-    entry, command = (
-        served.entry(tmp_path / "state"),
-        served.command(tmp_path / "state", "--no-ports", "--until-idle=1"),
-    )
+    with run_server(served, tmp_path / "state", "--probe-interval=0.1", runtime=runtime) as server:
+        slow = CharacterRequest(b"a", b"slow", Ask.SURPRISAL)
+        async with Client(server.url) as client:
+            await asyncio.gather(*(client.ask(slow) for _ in range(4)))
+        assert "starting it again" not in server.log
+
+
+@pytest.mark.parametrize("runtime", [TRITON, EMBEDDED])
+async def test_two_editors_share_a_server_that_ends_after_both_closed(tmp_path: Path, runtime: str) -> None:
+    served, state_dir = make_scripted(tmp_path), tmp_path / "state"
+    entry = served.entry(state_dir, runtime)
+    command = served.command(state_dir, runtime, "--no-ports", "--until-idle=1")
     first = await lease_server(entry, command, lambda _: None)
     second = await lease_server(entry, command, lambda _: None)
     assert first.url == second.url
@@ -126,10 +184,45 @@ async def test_two_editors_share_a_server_that_ends_after_both_closed(tmp_path: 
     wait_until(lambda: not entry.is_served() and not find_processes(tmp_path))
 
 
-async def test_a_failed_start_says_why(tmp_path: Path) -> None:
-    served = make_scripted(tmp_path)
+@pytest.mark.parametrize("runtime", [TRITON, EMBEDDED])
+async def test_a_failed_start_says_why(tmp_path: Path, runtime: str) -> None:
+    served, state_dir = make_scripted(tmp_path), tmp_path / "state"
     (served.repository / "completion" / "1" / "model.py").write_text("raise RuntimeError('no such model')")
     with pytest.raises(LaunchError, match="no such model"):
         await lease_server(
-            served.entry(tmp_path / "state"), served.command(tmp_path / "state", "--no-ports"), lambda _: None
+            served.entry(state_dir, runtime), served.command(state_dir, runtime, "--no-ports"), lambda _: None
         )
+
+
+@pytest.mark.parametrize("runtime", [TRITON, EMBEDDED])
+async def test_a_model_that_is_refused_is_refused_in_one_sentence(tmp_path: Path, runtime: str) -> None:
+    served, state_dir = Served(tmp_path, find_model_repository()), tmp_path / "state"
+    write_model_files(tmp_path)
+    with pytest.raises(LaunchError) as caught:
+        await lease_server(
+            served.entry(state_dir, runtime), served.command(state_dir, runtime, "--no-ports"), lambda _: None
+        )
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+
+
+_ASKED = "def make_node(value):\n    return valu"
+
+
+async def test_an_editor_gets_ghost_text_without_triton_and_again_after_the_server_was_killed(
+    start_editor: StartEditor, tmp_path: Path
+) -> None:
+    command = (sys.executable, "-m", "midtoken", "lsp", EMBEDDED, f"--state-dir={tmp_path}")
+    editor = await start_editor(Script(command, tmp_path, tmp_path / "model.log"))
+    editor.open(_ASKED)
+    await wait_for(lambda: any("completion server ready" in text for text in editor.logged))
+    assert str((await editor.ghost(1, 15)).insert_text).startswith("value")
+    (pid,) = (pid for pid, line in find_processes(tmp_path).items() if "midtoken serve" in line)
+    os.kill(pid, signal.SIGKILL)
+    async with asyncio.timeout(40):
+        for number in itertools.count():
+            editor.replace_all(f"{_ASKED[:-4]}{number} * valu")  # a text that was not answered before
+            if await editor.ask(1, len(f"    return {number} * valu")):
+                break
+            await asyncio.sleep(0.5)
+    assert pid not in find_processes(tmp_path)

@@ -1,4 +1,4 @@
-"""The completion model in a real tritonserver, over gRPC."""
+"""The completion model over gRPC, in a real tritonserver and in one process without Triton."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.e2e
 
 
 async def _complete(server: RunningServer, request: CompletionRequest) -> list[completion.CompletionChunk]:
-    async with Client(server.endpoint.grpc_url, idle_timeout_s=30) as client:
+    async with Client(server.url, idle_timeout_s=30) as client:
         return [chunk async for chunk in client.stream(request)]
 
 
@@ -32,7 +32,7 @@ async def _send_raw(server: RunningServer, name: str, kind: str, array: Array) -
     async def requests() -> AsyncIterator[dict[str, Any]]:
         yield {"model_name": "completion", "inputs": [tensor]}
 
-    async with InferenceServerClient(server.endpoint.grpc_url) as client:
+    async with InferenceServerClient(server.url) as client:
         answers = [answer async for answer in client.stream_infer(requests())]
     assert len(answers) == 1
     return str(answers[0][1])
@@ -43,21 +43,21 @@ def _make_slow(name: str) -> CompletionRequest:
     return CompletionRequest("slow", suffix=name, max_tokens=1000, extent=Extent.BLOCK)
 
 
-async def test_only_the_last_chunk_is_last(server: RunningServer) -> None:
-    chunks = await _complete(server, CompletionRequest("def main(", max_tokens=8))
+async def test_only_the_last_chunk_is_last(any_server: RunningServer) -> None:
+    chunks = await _complete(any_server, CompletionRequest("def main(", max_tokens=8))
     assert len(chunks) > 1
     assert [chunk.is_last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
 
 
-async def test_chunks_arrive_while_the_completion_continues(scripted_server: RunningServer) -> None:
-    async with Client(scripted_server.endpoint.grpc_url) as client:
+async def test_chunks_arrive_while_the_completion_continues(any_scripted_server: RunningServer) -> None:
+    async with Client(any_scripted_server.url) as client:
         chunks = client.stream(_make_slow("read a little"))
         assert [(await anext(chunks)).text for _ in range(3)] == ["0 ", "1 ", "2 "]
         await chunks.aclose()
 
 
-async def test_cancelling_the_task_cancels_on_the_server(scripted_server: RunningServer) -> None:
-    async with Client(scripted_server.endpoint.grpc_url) as client:
+async def test_cancelling_the_task_cancels_on_the_server(any_scripted_server: RunningServer) -> None:
+    async with Client(any_scripted_server.url) as client:
         chunks = client.stream(_make_slow("task"))
         await anext(chunks)
         task = asyncio.ensure_future(anext(chunks))
@@ -65,12 +65,12 @@ async def test_cancelling_the_task_cancels_on_the_server(scripted_server: Runnin
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    await _wait_until(lambda: "cancelled task" in scripted_server.events)
+    await _wait_until(lambda: "cancelled task" in any_scripted_server.events)
 
 
 async def test_each_cancel_is_counted(scripted_server: RunningServer) -> None:
     before = scripted_server.read_metric("midtoken_cancels_total")
-    async with Client(scripted_server.endpoint.grpc_url) as client:
+    async with Client(scripted_server.url) as client:
         for _ in range(3):
             async for _ in client.stream(_make_slow("counted")):
                 break
@@ -93,10 +93,10 @@ async def _wait_until(condition: Callable[[], bool]) -> None:
     ],
 )
 async def test_each_failure_ends_the_stream_with_its_own_error_type(
-    scripted_server: RunningServer, script: str, kind: type[Exception], text: str
+    any_scripted_server: RunningServer, script: str, kind: type[Exception], text: str
 ) -> None:
     with pytest.raises(kind) as caught:
-        await _complete(scripted_server, CompletionRequest(script))
+        await _complete(any_scripted_server, CompletionRequest(script))
     assert (type(caught.value), str(caught.value)) == (kind, text)
 
 
@@ -108,8 +108,10 @@ async def test_each_failure_ends_the_stream_with_its_own_error_type(
         ("max_tokens", "FP32", np.array([1], np.float32), "data-type is 'FP32'"),
     ],
 )
-async def test_bad_input_gets_one_error(server: RunningServer, name: str, kind: str, array: Array, text: str) -> None:
-    assert text in await _send_raw(server, name, kind, array)
+async def test_bad_input_gets_one_error(
+    any_server: RunningServer, name: str, kind: str, array: Array, text: str
+) -> None:
+    assert text in await _send_raw(any_server, name, kind, array)
 
 
 async def test_the_time_to_the_first_chunk_is_observed_for_each_completion(server: RunningServer) -> None:
@@ -119,12 +121,12 @@ async def test_the_time_to_the_first_chunk_is_observed_for_each_completion(serve
     await _wait_until(lambda: server.read_metric("midtoken_first_chunk_ms_count") >= before + 3)
 
 
-async def test_a_length_limit_ends_a_completion(real_server: RunningServer) -> None:
-    *_, last = await _complete(real_server, CompletionRequest("def main(", max_tokens=3, extent=Extent.BLOCK))
+async def test_a_length_limit_ends_a_completion(any_real_server: RunningServer) -> None:
+    *_, last = await _complete(any_real_server, CompletionRequest("def main(", max_tokens=3, extent=Extent.BLOCK))
     assert last.finish_reason is FinishReason.LENGTH
     assert last.stats is not None
     assert last.stats.num_tokens == 3
 
 
-def test_the_model_logs_which_inference_it_runs(scripted_server: RunningServer) -> None:
-    assert scripted_server.log.count("completion: inference is ") == 1
+def test_the_model_logs_which_inference_it_runs(any_scripted_server: RunningServer) -> None:
+    assert any_scripted_server.log.count("completion: inference is ") == 1

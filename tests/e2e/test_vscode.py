@@ -328,7 +328,7 @@ def test_the_real_model_completes_the_name_of_the_class(
     open_editor: OpenVsCode, workspace: Path, real_server: RunningServer
 ) -> None:
     _link_real_command(workspace)
-    editor = open_editor(_NODE, server=real_server.endpoint.grpc_url)
+    editor = open_editor(_NODE, server=real_server.url)
     editor.type("def first(nodes) -> Nod")
     editor.wait_for(lambda: (editor.ghost or "").startswith("e"), True)
     editor.picture(_ROOT / "build/pictures/vscode.png")
@@ -340,7 +340,7 @@ def test_the_healing_at_the_cursor_is_explained_from_the_text_in_the_editor(
     open_editor: OpenVsCode, workspace: Path, real_server: RunningServer
 ) -> None:
     _link_real_command(workspace)
-    editor = open_editor(_NODE, server=real_server.endpoint.grpc_url)
+    editor = open_editor(_NODE, server=real_server.url)
     editor.type("x = '😀'; y = Nod")  # not saved; the cursor is after a character of two UTF-16 code units
     editor.run("midtoken: Explain Healing at the Cursor")
     editor.wait_for(lambda: all(healing in editor.terminal for healing in ("exact", "greedy", "single", "none")), True)

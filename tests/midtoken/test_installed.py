@@ -6,16 +6,13 @@ import pytest
 from inference.serving.triton_installation import IMPORT_ROOT
 from midtoken.cli import main
 from midtoken.errors import MissingPackagesError, MissingResourceError
-from midtoken.installed import BUNDLED_SERVER, check_page, find_default_model, find_model_repository, require_packages
+from midtoken.installed import check_page, find_default_model, find_model_repository, require_packages
 
 
 def test_only_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("onnxruntime", "pytriton"):
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingPackagesError, match=r"^this needs onnxruntime, nvidia-pytriton: run .* or that$"):
-        require_packages("server", "this needs", more=BUNDLED_SERVER, other_way=" or that")
-    with pytest.raises(MissingPackagesError, match=r"^this needs onnxruntime: run "):
-        require_packages("server", "this needs")
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(MissingPackagesError, match=r"^this needs onnxruntime: run .* or that$"):
+        require_packages("local", "this needs", other_way=" or that")
 
 
 @pytest.mark.parametrize(
@@ -25,9 +22,9 @@ def test_only_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> Non
         ("aiohttp", ("playground",), "the playground needs aiohttp: run {}"),
         ("onnx", ("serve",), "a completion server cannot run here without onnx: run {}"),
         (
-            "pytriton",
+            "tokenizers",
             ("next-byte", "a"),
-            "a completion server cannot run here without nvidia-pytriton: run {}, or name a running server with "
+            "a completion server cannot run here without tokenizers: run {}, or name a running server with "
             "--server HOST:PORT",
         ),
     ],
@@ -40,7 +37,7 @@ def test_a_command_says_which_package_it_needs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(sys.modules, name, None)
-    extra = {"matplotlib": "plot", "aiohttp": "playground"}.get(name, "server")
+    extra = {"matplotlib": "plot", "aiohttp": "playground"}.get(name, "local")
     assert main(command) == 1
     shown = text.format(f"{sys.executable} -m pip install 'midtoken[{extra}]'")
     assert capsys.readouterr().err == f"midtoken: {shown}\n"

@@ -26,7 +26,8 @@ class ScriptedEngine:
     """An engine that does what the prefix says. Each request runs on its own thread.
 
     `slow`: a chunk every 20 ms, for ten seconds or until cancelled; `silent`: the same without chunks;
-    `overload`, `refuse`, `raise`, `break`: the ways to fail; anything else: the prefix reversed, in two chunks.
+    `overload`, `refuse`, `raise`, `break`: the ways to fail; anything else: the prefix reversed, in two chunks. After
+    `hang`, its heartbeat stops.
     It writes lines to `events.txt` in the model folder: one for each slow request that is cancelled, with the suffix as
     its name, and one when the engine is closed.
     """
@@ -35,6 +36,7 @@ class ScriptedEngine:
         self._log = config.model_dir / "events.txt"
         self._threads: list[threading.Thread] = []
         self._is_closed = threading.Event()
+        self._hangs_since: float | None = None
 
     def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
         """Starts the request, or raises the error that its prefix names."""
@@ -44,14 +46,16 @@ class ScriptedEngine:
             raise InvalidRequestError("prefix is refused by the script")
         if request.prefix == "raise":
             raise RuntimeError("a bug in the engine")
+        if request.prefix == "hang":
+            self._hangs_since = time.monotonic()
         script = self._run_slowly if request.prefix in ("slow", "silent") else self._answer
         thread = threading.Thread(target=script, args=(request, sink), daemon=True)
         self._threads.append(thread)
         thread.start()
 
     def measure_heartbeat_ms(self) -> float:
-        """Always 0: this engine never hangs."""
-        return 0.0
+        """For how long it hangs."""
+        return 0.0 if self._hangs_since is None else 1e3 * (time.monotonic() - self._hangs_since)
 
     def close(self) -> None:
         """Fails the running requests."""

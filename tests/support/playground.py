@@ -194,7 +194,7 @@ def _draw(path: Path) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         run_server(served, Path(folder)) as server,
-        run_playground(f"--server={server.endpoint.grpc_url}") as playground,
+        run_playground(f"--server={server.url}") as playground,
     ):
         with open_page(playground.url) as page:
             page.wait_for_pictures()  # the first one waits until the character-level model is loaded

@@ -18,9 +18,10 @@ from inference.config import EngineConfig
 from inference.errors import LaunchError
 from inference.serving.loopback import ADDRESS
 from inference.serving.shared_server import ServerEntry
-from inference.serving.triton_installation import IMPORT_ROOT
+from inference.serving.triton_installation import GRPC, IMPORT_ROOT
 from midtoken.installed import find_default_model, find_model_repository
 
+TRITON, EMBEDDED = "--runtime=triton", "--runtime=embedded"  # arguments of `midtoken serve`
 _PR_SET_PDEATHSIG = 1
 
 _SCRIPTED_COMPLETION = """
@@ -62,14 +63,14 @@ class Served:
             *(f"--model={self.model_dir}", f"--model-repository={self.repository}", *arguments),
         ]
 
-    def entry(self, state_dir: Path) -> ServerEntry:
-        """The entry with which `command` registers."""
-        return ServerEntry.create(state_dir, EngineConfig(self.model_dir.resolve()))
+    def entry(self, state_dir: Path, runtime: str = TRITON) -> ServerEntry:
+        """The entry with which `command` registers, if it has this argument."""
+        return ServerEntry.create(state_dir, EngineConfig(self.model_dir.resolve()), runtime == EMBEDDED)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The ports of a server."""
+    """The ports of a tritonserver."""
 
     http_port: int
     grpc_port: int
@@ -112,11 +113,20 @@ class RunningServer:
     endpoint: Endpoint
     served: Served
     state_dir: Path
+    runtime: str = TRITON
+
+    @property
+    def url(self) -> str:
+        """The `url` argument of Client."""
+        if self.runtime == TRITON:
+            return self.endpoint.grpc_url
+        entry = self.served.entry(self.state_dir, self.runtime)
+        return f"unix:{self.state_dir / entry.folder.name}/{self.process.pid}-{GRPC}"
 
     @property
     def log(self) -> str:
-        """The log of tritonserver and its models so far."""
-        return "".join(path.read_text(errors="replace") for path in self.state_dir.glob("*/tritonserver.log"))
+        """What the server and its models have written so far."""
+        return "".join(path.read_text(errors="replace") for path in self.state_dir.rglob("*.log"))
 
     @property
     def events(self) -> list[str]:
@@ -180,16 +190,20 @@ def find_real() -> Served | None:
 
 
 @contextlib.contextmanager
-def run_server(served: Served, state_dir: Path, *arguments: str) -> Iterator[RunningServer]:
-    """Runs a server with free ports inside the block, and stops it afterwards if it has not ended yet."""
+def run_server(served: Served, state_dir: Path, *arguments: str, runtime: str = TRITON) -> Iterator[RunningServer]:
+    """Runs a server inside the block, Triton with free ports, and stops it afterwards if it has not ended yet."""
     endpoint = find_free_endpoint()
-    command = served.command(state_dir, *endpoint.arguments, *arguments)
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True, preexec_fn=_end_with_parent)
+    ports = endpoint.arguments if runtime == TRITON else []
+    command = served.command(state_dir, runtime, *ports, *arguments)
+    state_dir.mkdir(exist_ok=True)
+    with (state_dir / "serve.log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, text=True, preexec_fn=_end_with_parent)
+    server = RunningServer(process, endpoint, served, state_dir, runtime)
     try:
-        entry = served.entry(state_dir)
+        entry = served.entry(state_dir, runtime)
         wait_until(lambda: entry.find() is not None or process.poll() is not None)
-        assert entry.find() is not None, "midtoken serve ended while starting"
-        yield RunningServer(process, endpoint, served, state_dir)
+        assert entry.find() is not None, f"midtoken serve ended while starting: {server.log}"
+        yield server
     finally:
         process.terminate()
         process.wait(60)

@@ -48,8 +48,8 @@ async def server(options: ServerOptions) -> AsyncIterator[TritonServer]:
     await server.stop(may_drain=False)
 
 
-async def test_a_busy_server_passes_the_probe(server: TritonServer, options: ServerOptions) -> None:
-    async with Client(options.url) as client:
+async def test_a_busy_server_passes_the_probe(server: TritonServer) -> None:
+    async with Client(server.url) as client:
         waiting = asyncio.ensure_future(anext(client.stream(CompletionRequest("a"))))
         await asyncio.wait_for(server.probe(), 30)
         assert not waiting.done()

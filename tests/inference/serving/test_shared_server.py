@@ -21,7 +21,7 @@ _URL = "unix:/a folder \udcff/grpc"
 
 @pytest.fixture
 def entry(tmp_path: Path) -> ServerEntry:
-    return ServerEntry.create(tmp_path, EngineConfig(Path("/models/a")))
+    return ServerEntry.create(tmp_path, EngineConfig(Path("/models/a")), is_embedded=False)
 
 
 @pytest.fixture
@@ -57,13 +57,15 @@ async def test_only_one_process_serves_a_model(entry: ServerEntry) -> None:
     "other", [EngineConfig(Path("/models/b")), EngineConfig(Path("/other/a")), EngineConfig(Path("/models/a"), "cuda")]
 )
 def test_another_model_or_device_has_another_entry(entry: ServerEntry, other: EngineConfig) -> None:
-    assert ServerEntry.create(entry.folder.parent, other) != entry
+    assert ServerEntry.create(entry.folder.parent, other, is_embedded=False) != entry
 
 
 @pytest.mark.parametrize("character", ["a", "é", "模"])
 def test_a_model_folder_may_have_the_longest_name_that_there_is(character: str, tmp_path: Path) -> None:
     name = character * (255 // len(character.encode()))
-    first, second = (ServerEntry.create(tmp_path, EngineConfig(Path(place, name))) for place in ("/one", "/other"))
+    first, second = (
+        ServerEntry.create(tmp_path, EngineConfig(Path(place, name)), is_embedded=False) for place in ("/one", "/other")
+    )
     assert first.folder.is_dir()
     assert first.folder != second.folder
 

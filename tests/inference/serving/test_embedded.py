@@ -1,0 +1,151 @@
+"""A server without Triton in this process. What it has in common with Triton is in tests/e2e/test_server_grpc.py."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tritonclient.grpc import InferInput
+from tritonclient.grpc.aio import InferenceServerClient
+
+from inference.config import EngineConfig
+from inference.errors import LaunchError, ServerError, ServerUnreachableError
+from inference.protocol.completion import CompletionRequest
+from inference.serving.client import Client
+from inference.serving.embedded import EmbeddedServer
+from inference.serving.launcher import ServerOptions
+from inference.serving.secret import Secret
+from inference.serving.triton_stand_in import NAME
+from tests.support.fake_triton import answer_heartbeats, run_fake_triton
+from tests.support.fakes import FakeTriton
+from tests.support.servers import make_scripted
+
+
+@pytest.fixture
+def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServerOptions:
+    """Options of a scripted server, which changes nothing of this process that stays."""
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setitem(sys.modules, NAME, FakeTriton())
+    for name in ("completion", "characters"):
+        monkeypatch.setitem(sys.modules, f"midtoken_{name}", FakeTriton())
+        for part in ("model", "adapter", "fakes", "character_fakes"):
+            monkeypatch.delitem(sys.modules, f"midtoken_{name}.{part}", raising=False)
+    served = make_scripted(tmp_path)
+    return ServerOptions(EngineConfig(served.model_dir), served.repository, tmp_path / "state")
+
+
+@pytest.fixture(params=[True, False])
+async def server(options: ServerOptions, request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedServer]:
+    """A server on a socket, and one on a port with a secret."""
+    server = await EmbeddedServer.start(options, lambda _: None, uses_socket=request.param)
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+async def port_server(options: ServerOptions) -> AsyncIterator[EmbeddedServer]:
+    server = await EmbeddedServer.start(options, lambda _: None, uses_socket=False)
+    yield server
+    await server.stop()
+
+
+async def _complete(url: str, **options: Any) -> str:
+    async with Client(url, **options) as client:
+        return "".join([chunk.text async for chunk in client.stream(CompletionRequest("abc"))])
+
+
+async def test_it_completes_and_is_healthy(server: EmbeddedServer) -> None:
+    assert await _complete(server.url) == "cba"
+    await server.probe()
+    async with Client(server.url) as client:
+        assert (await client.read_server_version()).startswith("midtoken without Triton ")
+
+
+async def test_what_health_checks_ask_is_answered(options: ServerOptions) -> None:
+    server = await EmbeddedServer.start(options, lambda _: None)
+    async with InferenceServerClient(server.url) as client:
+        assert await client.is_server_live()
+        assert await client.is_server_ready()
+        assert [await client.is_model_ready(name) for name in ("completion", "characters", "other")] == [1, 1, 0]
+    await server.stop()
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "text"),
+    [
+        ("other", "prefix", "unknown model 'other'; known are completion, characters"),
+        ("completion", "prefixes", "unknown field 'prefixes'; known are prefix, suffix, "),
+    ],
+)
+async def test_a_request_of_another_kind_gets_one_error(
+    options: ServerOptions, model: str, name: str, text: str
+) -> None:
+    server = await EmbeddedServer.start(options, lambda _: None)
+    tensor = InferInput(name, [1], "BYTES")
+    tensor.set_data_from_numpy(np.array([b"a"], np.object_))
+
+    async def requests() -> AsyncIterator[dict[str, Any]]:
+        yield {"model_name": model, "inputs": [tensor]}
+
+    async with InferenceServerClient(server.url) as client:
+        [(_, error)] = [answer async for answer in client.stream_infer(requests())]
+    await server.stop()
+    assert text in str(error)
+
+
+async def test_the_secret_is_in_no_message(port_server: EmbeddedServer) -> None:
+    address, _, secret = port_server.url.partition("#")
+    async with Client(port_server.url) as client:
+        assert client.url == address
+    assert len(secret) == 64
+
+
+@pytest.mark.parametrize("secret", ["", "#", f"#{64 * '0'}"])
+async def test_on_a_port_only_clients_with_the_secret_are_answered(port_server: EmbeddedServer, secret: str) -> None:
+    url = port_server.url.partition("#")[0] + secret
+    with pytest.raises(ServerError, match="secret"):
+        await _complete(url)
+    async with Client(url) as client:
+        with pytest.raises(ServerError, match="the secret of this server is missing or wrong"):
+            await client.read_server_version()
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_a_program_without_the_secret_that_took_the_port_gets_no_text(answers: bool) -> None:
+    async with run_fake_triton(answer_heartbeats) as stranger:
+        url = Secret.create(stranger.url if answers else "127.0.0.1:9").url
+        with pytest.raises(ServerUnreachableError):
+            await _complete(url, idle_timeout_s=0.5)
+        assert stranger.calls == []
+
+
+async def test_the_answer_of_a_server_at_another_port_is_not_taken(port_server: EmbeddedServer) -> None:
+    real = Secret.read(port_server.url)
+    assert real is not None
+    moved = Secret("127.0.0.1:9", real.text)
+    given, passed_on = moved.begin("1"), real.begin("1")
+    assert real.answer(dict(given)) == ()
+    assert not moved.is_answer("1", dict(real.answer(dict(passed_on))))
+    assert real.is_answer("1", dict(real.answer(dict(passed_on))))
+
+
+async def test_a_folder_in_which_no_socket_can_be_is_a_launch_error(options: ServerOptions) -> None:
+    folder = options.state_dir / f"{os.getpid()}-grpc:8001"
+    folder.mkdir(parents=True)
+    with pytest.raises(LaunchError, match=r"cannot listen in .*/state: "):
+        await EmbeddedServer.start(options, lambda _: None)
+
+
+async def test_a_stream_that_is_closed_cancels_its_request(server: EmbeddedServer, options: ServerOptions) -> None:
+    async with Client(server.url) as client:
+        chunks = client.stream(CompletionRequest("slow", suffix="closed"))
+        await anext(chunks)
+        await chunks.aclose()
+        events = options.model.model_dir / "events.txt"
+        async with asyncio.timeout(20):
+            while not events.exists() or events.read_text() != "cancelled closed\n":
+                await asyncio.sleep(0.02)
