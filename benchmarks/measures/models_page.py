@@ -6,6 +6,7 @@ from benchmarks.corpora.tiny_models import FAMILIES
 from benchmarks.measures.family_check import FamilyRow
 from benchmarks.measures.report import Outcome
 from benchmarks.measures.tokenizer_check import TokenizerRow
+from inference.model.onnx.decoder_config import FAMILIES as OWN_FAMILIES
 
 _INTRODUCTION = """\
 # Which models and tokenizers work
@@ -23,7 +24,10 @@ _RIGHT = """\
 ## Families that work
 
 These {num} families give the answers that transformers gives. "Refused" names settings with which a model of the family
-is refused. A model with longrope RoPE runs up to its original length.
+is refused. A model with longrope RoPE runs up to its original length. Those marked in the third column run without
+PyTorch, on a CPU, in float32 or int8, if the numbers of a head are a multiple of 16; with a sliding window, up to its
+length, which must be 1,024 tokens or more. A model of theirs that has what cannot be run that way needs PyTorch, and
+says what that is.
 """
 
 _REFUSED = """\
@@ -77,7 +81,7 @@ def build_page(
         _INTRODUCTION,
         *_build_wrong_parts([*families, *others], tokenizers),
         _RIGHT.format(num=len(right)),
-        _build_table(("family", "known models", "refused"), [_cells_of_right(row) for row in right]),
+        _build_table(("family", "known models", "without PyTorch", "refused"), [_cells_of_right(row) for row in right]),
         _REFUSED.format(num=len(refused)),
         _build_table(("family", "known models", "reason"), [_cells_of_refused(row) for row in refused]),
         "Folders that people may try, of families that are no causal decoders in transformers:\n",
@@ -109,7 +113,7 @@ def _build_tokenizer_parts(rows: Sequence[TokenizerRow]) -> list[str]:
 
 
 def _cells_of_right(row: FamilyRow) -> tuple[str, ...]:
-    return (_name(row), FAMILIES[row.name], ", ".join(row.exceptions))
+    return (_name(row), FAMILIES[row.name], "yes" if row.name in OWN_FAMILIES else "", ", ".join(row.exceptions))
 
 
 def _cells_of_refused(row: FamilyRow) -> tuple[str, ...]:

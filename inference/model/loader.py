@@ -16,6 +16,7 @@ from inference.model.onnx.weights import Precision
 from inference.model_folder import check_model_folder
 
 _EXACT_DTYPE = "float32"
+_OWN_DTYPES = {precision.value for precision in Precision} - {_EXACT_DTYPE}  # which torch has not
 _TORCH_PACKAGES = ("torch", "transformers")
 
 
@@ -26,6 +27,11 @@ def load_model(config: EngineConfig) -> LoadedModel[LanguageModel]:
     obstacle = find_obstacle(config)
     if obstacle is None:
         return load_onnx_model(config)
+    if config.dtype in _OWN_DTYPES:
+        raise ModelError(
+            f"cannot load the model in {config.model_dir} in {config.dtype}: {obstacle}; in {_EXACT_DTYPE} (--dtype), "
+            "it is run with torch if that can run it"
+        )
     missing = [name for name in _TORCH_PACKAGES if find_spec(name) is None]
     if missing:
         raise ModelError(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,21 @@ LLAMA3_ROPE = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
 }
+YARN_ROPE = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 32}
+LONG_ROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 500.0,
+    "short_factor": [1.0, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 2.75],
+    "long_factor": [4.0] * 8,
+    "original_max_position_embeddings": MAX_TOKENS // 2,
+}
+PHI3 = {"pad_token_id": 0, "eos_token_id": 0, "original_max_position_embeddings": MAX_TOKENS // 2}
+GRANITE = {
+    "embedding_multiplier": 6.0,
+    "attention_multiplier": 0.1,
+    "residual_multiplier": 0.3,
+    "logits_scaling": 4.0,
+}
 # The configurations that must be run rightly.
 SERVED: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {}),
@@ -54,6 +70,40 @@ SERVED: dict[str, tuple[str, dict[str, Any]]] = {
     "mistral wide heads": ("mistral", {"sliding_window": None, "head_dim": 32, "tie_word_embeddings": True}),
     "qwen2": ("qwen2", {}),
     "qwen2 tied": ("qwen2", {"tie_word_embeddings": True}),
+    "llama dynamic": ("llama", {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 100.0, "factor": 4.0}}),
+    "llama yarn": ("llama", {"rope_parameters": YARN_ROPE}),
+    "llama yarn, scaled scores": ("llama", {"rope_parameters": {**YARN_ROPE, "mscale": 0.7, "mscale_all_dim": 0.3}}),
+    "llama yarn, other bounds": (
+        "llama",
+        {"rope_parameters": {**YARN_ROPE, "beta_fast": 4.0, "beta_slow": 2.0, "truncate": False}},
+    ),
+    "llama gelu": ("llama", {"hidden_act": "gelu"}),
+    "qwen3": ("qwen3", {"head_dim": 32}),
+    "qwen3 biases, yarn": ("qwen3", {"head_dim": 32, "attention_bias": True, "rope_parameters": YARN_ROPE}),
+    "starcoder2": ("starcoder2", {}),
+    "starcoder2 without biases, untied": ("starcoder2", {"use_bias": False, "tie_word_embeddings": False}),
+    "granite": ("granite", GRANITE),
+    "granite biases": ("granite", {**GRANITE, "attention_bias": True, "mlp_bias": True}),
+    "gemma": ("gemma", {"head_dim": 32}),
+    "gemma one head of keys": ("gemma", {"head_dim": 16, "num_key_value_heads": 1, "hidden_act": "gelu"}),
+    "phi3": ("phi3", PHI3),
+    "phi3 longrope": ("phi3", {**PHI3, "rope_parameters": LONG_ROPE}),
+    "phi3 longrope, a part of each head": (
+        "phi3",
+        {
+            **PHI3,
+            "head_dim": 32,
+            "hidden_size": 128,
+            "rope_parameters": {**LONG_ROPE, "partial_rotary_factor": 0.5},
+        },
+    ),
+    "smollm3": ("smollm3", {"pad_token_id": 0, "no_rope_layers": [1, 0]}),
+    "smollm3 with an interval": ("smollm3", {"pad_token_id": 0, "num_hidden_layers": 4, "no_rope_layer_interval": 2}),
+    "olmo2": ("olmo2", {}),
+    "olmo2 biases": ("olmo2", {"attention_bias": True, "tie_word_embeddings": True}),
+    "stablelm": ("stablelm", {"partial_rotary_factor": 0.5}),
+    "stablelm few turned numbers": ("stablelm", {"hidden_size": 320, "partial_rotary_factor": 0.25}),
+    "stablelm biases": ("stablelm", {"use_qkv_bias": True, "partial_rotary_factor": 1.0}),
     "qwen2 linear": ("qwen2", {"rope_parameters": {"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0}}),
 }
 
@@ -62,7 +112,7 @@ def write_decoder(
     folder: Path, family: str = "llama", dtype: torch.dtype = torch.float32, shard_size: str = "1GB", **changes: Any
 ) -> Path:
     """Writes a tiny decoder; also norms and biases are random, so that no zero or one hides a difference."""
-    config = transformers.AutoConfig.for_model(family, **_SHAPE | changes)
+    config = transformers.AutoConfig.for_model(family, **deepcopy(_SHAPE | changes))  # which changes them
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config)
     for parameter in model.parameters():
@@ -70,6 +120,15 @@ def write_decoder(
     model.to(dtype).save_pretrained(folder, max_shard_size=shard_size)
     (folder / "tokenizer.json").write_text("{}")  # so that the folder is complete; no tokenizer is made of it
     return folder
+
+
+def build_content(family: str, **changes: Any) -> dict[str, Any]:
+    """The config.json of a tiny decoder, without the fields that are `...`."""
+    changes = {name: value for name, value in (_SHAPE | changes).items() if value is not ...}
+    content: dict[str, Any] = json.loads(
+        transformers.AutoConfig.for_model(family, **deepcopy(changes)).to_json_string(False)
+    )
+    return content
 
 
 def change_config(folder: Path, **changes: Any) -> None:

@@ -1,6 +1,7 @@
-"""A runner on onnxruntime for the CPU, without torch: for decoders of the kind of Llama, Mistral and Qwen2.
+"""A runner on onnxruntime for the CPU, without torch: for decoders whose layers are those of Llama or much like them.
 
-decoder_config   a folder's configuration, or the reason why it is not served here
+decoder_config   the families, and a folder's configuration, or the reason why it is not served here
+rotary           rotary positions and their scalings
 weights          the folder's tensors
 graph            the ONNX graph, built from both
 graph_store      built graphs, kept in a cache folder

@@ -17,6 +17,7 @@ attention then writes the new rows' keys and values after the stored ones, and c
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ _OPSETS = {"": 21, _MICROSOFT: 1}
 _IR_VERSION = 10
 _ACCURACY_LEVEL = 4  # of products with 8-bit weights: the inputs are rounded to 8 bits too, each row by itself
 _ATTENTION_INPUTS = ("last_key", "num_keys", "cosines", "sines", "positions", "bias")
+_PLAIN_INPUTS = ("last_key", "num_keys", "", "", "", "bias")  # without rotary positions
 _ALIGNMENT = 4096  # of constants in their file, so that it can be mapped
 
 Array = npt.NDArray[Any]
@@ -98,12 +100,13 @@ class _Builder:
     def add_decoder(self) -> None:
         """Adds all layers, from token ids to logits."""
         config = self.config
-        hidden = self._add_embeddings()
+        hidden = self._add_scaled(self._add_embeddings(), config.embedding_scale)
         for layer in range(config.num_layers):
-            hidden = self._add_attention(layer, hidden)
-            hidden = self._add_ffn(layer, hidden)
+            path = name_layer(layer)
+            hidden = self._add_part(path, "input_layernorm", hidden, partial(self._add_attention, layer))
+            hidden = self._add_part(path, "post_attention_layernorm", hidden, self._add_ffn)
         wanted = self._add_node("Gather", [hidden, "wanted_rows"], "wanted", axis=1)
-        normed = self._add_norm(FINAL_NORM, wanted)
+        normed = self._add_scaled(self._add_norm(FINAL_NORM, wanted), config.logits_scale)
         self._add_linear([name_head(config)], config.vocab_size, normed, "logits", has_bias=False)
 
     def build_model(self, file_name: str) -> ModelProto:
@@ -141,51 +144,88 @@ class _Builder:
         rows = self._add_node("Gather", ["embeddings", "token_ids"], "embedded", axis=0)
         return self._add_node("Cast", [rows], "hidden", to=TensorProto.FLOAT)
 
-    def _add_attention(self, layer: int, hidden: str) -> str:
-        config, path = self.config, f"{name_layer(layer)}.self_attn"
-        normed = self._add_norm(f"{name_layer(layer)}.input_layernorm", hidden)
-        size = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
+    def _add_part(self, path: str, norm: str, hidden: str, add: Callable[[str, str], str]) -> str:
+        """Attention or the feed-forward network of the layer at `path`, added to what comes in."""
+        is_after, norm = self.config.family.norms_after, f"{path}.{norm}"
+        out = add(path, hidden if is_after else self._add_norm(norm, hidden))
+        out = self._add_norm(norm, out) if is_after else out
+        out = self._add_scaled(out, self.config.residual_scale)
+        return self._add_node("Add", [hidden, out], f"{norm}.sum")
+
+    def _add_attention(self, layer: int, path: str, value: str) -> str:
+        config, path = self.config, f"{path}.self_attn"
+        sizes = [num_heads * config.head_dim for num_heads in (config.num_heads, *[config.num_kv_heads] * 2)]
         parts = [f"{path}.{part}_proj" for part in "qkv"]
-        packed = self._add_linear(parts, size, normed, f"{path}.qkv", has_bias=config.has_qkv_bias)
+        packed = self._add_linear(parts, sum(sizes), value, f"{path}.qkv", has_bias=config.has_qkv_bias)
+        queries = [packed, "", ""]
+        if config.family.head_norms != "none":
+            queries = [f"{path}.{part}" for part in ("q", "k", "v")]
+            split = self._add_values(f"{path}.sizes", sizes)
+            self.nodes.append(helper.make_node("Split", [packed, split], queries, axis=-1))
+            queries[:2] = [self._add_head_norm(f"{path}.{part}_norm", f"{path}.{part}") for part in "qk"]
+        is_plain = layer in config.plain_layers
         keys, values = 2 * layer, 2 * layer + 1
         attended = f"{path}.attended"
         self.nodes.append(
             helper.make_node(
                 "GroupQueryAttention",
-                [packed, "", "", f"past_{keys}", f"past_{values}", *_ATTENTION_INPUTS],
+                [*queries, f"past_{keys}", f"past_{values}", *(_PLAIN_INPUTS if is_plain else _ATTENTION_INPUTS)],
                 [attended, f"present_{keys}", f"present_{values}"],
                 domain=_MICROSOFT,
                 num_heads=config.num_heads,
                 kv_num_heads=config.num_kv_heads,
-                do_rotary=1,
+                do_rotary=int(not is_plain),
+                scale=config.attention_scale,
             )
         )
         size = config.hidden_size
-        out = self._add_linear([f"{path}.o_proj"], size, attended, f"{path}.out", has_bias=config.has_output_bias)
-        return self._add_node("Add", [hidden, out], f"{path}.sum")
+        return self._add_linear([f"{path}.o_proj"], size, attended, f"{path}.out", has_bias=config.has_output_bias)
 
-    def _add_ffn(self, layer: int, hidden: str) -> str:
-        config, path = self.config, f"{name_layer(layer)}.mlp"
-        has_bias = config.has_ffn_bias
-        normed = self._add_norm(f"{name_layer(layer)}.post_attention_layernorm", hidden)
-        gate, up = (
-            self._add_linear([f"{path}.{part}_proj"], config.ffn_size, normed, f"{path}.{part}", has_bias=has_bias)
-            for part in ("gate", "up")
+    def _add_head_norm(self, path: str, value: str) -> str:
+        """A norm of as many numbers as it has factors, side by side."""
+        [size] = self.weights.find_shape(f"{path}.weight")
+        parts = self._add_node("Reshape", [value, self._add_values(f"{path}.parts", [0, 0, -1, size])], f"{path}.in")
+        normed = self._add_norm(path, parts)
+        return self._add_node("Reshape", [normed, self._add_values(f"{path}.row", [0, 0, -1])], f"{path}.rows")
+
+    def _add_ffn(self, path: str, value: str) -> str:
+        config, path = self.config, f"{path}.mlp"
+        names = ("gate", "up") if config.family.has_gate else ("up",)
+        gate, *up = (
+            self._add_linear(
+                [f"{path}.{name}_proj"], config.ffn_size, value, f"{path}.{name}", has_bias=config.has_ffn_bias
+            )
+            for name in names
         )
-        sigmoid = self._add_node("Sigmoid", [gate], f"{path}.sigmoid")
-        silu = self._add_node("Mul", [gate, sigmoid], f"{path}.silu")
-        inner = self._add_node("Mul", [silu, up], f"{path}.inner")
-        out = self._add_linear([f"{path}.down_proj"], config.hidden_size, inner, f"{path}.out", has_bias=has_bias)
-        return self._add_node("Add", [hidden, out], f"{path}.sum")
+        if config.gelu is None:
+            sigmoid = self._add_node("Sigmoid", [gate], f"{path}.sigmoid")
+            active = self._add_node("Mul", [gate, sigmoid], f"{path}.silu")
+        else:
+            active = self._add_node("Gelu", [gate], f"{path}.gelu", approximate=config.gelu)
+        inner = self._add_node("Mul", [active, *up], f"{path}.inner") if up else active
+        size = config.hidden_size
+        return self._add_linear([f"{path}.down_proj"], size, inner, f"{path}.out", has_bias=config.has_ffn_bias)
 
     def _add_norm(self, path: str, value: str) -> str:
-        """Division by the root mean square, and a factor for each number."""
-        factors = f"{path}.weight"
-        self._add_group(
-            [(factors, (self.config.hidden_size,), np.dtype(np.float32))], lambda: [self.weights.read(factors)]
-        )
-        epsilon = self.config.norm_epsilon
-        return self._add_node("SimplifiedLayerNormalization", [value, factors], f"{path}.out", axis=-1, epsilon=epsilon)
+        """A norm over the last axis, which has as many numbers as there are factors."""
+        family = self.config.family
+        names = [f"{path}.weight", f"{path}.bias"] if family.has_layer_norm else [f"{path}.weight"]
+        for name, offset in zip(names, (family.norm_offset, 0), strict=False):
+            self._add_group(
+                [(name, self.weights.find_shape(name), np.dtype(np.float32))],
+                partial(lambda name, offset: [self.weights.read(name) + np.float32(offset)], name, offset),
+            )
+        kind = "LayerNormalization" if family.has_layer_norm else "SimplifiedLayerNormalization"
+        return self._add_node(kind, [value, *names], f"{path}.out", axis=-1, epsilon=self.config.norm_epsilon)
+
+    def _add_scaled(self, value: str, scale: float) -> str:
+        if scale == 1:
+            return value
+        factor = self._add_node("Constant", [], f"{value}.scale", value_float=scale)
+        return self._add_node("Mul", [value, factor], f"{value}.scaled")
+
+    def _add_values(self, name: str, values: Sequence[int]) -> str:
+        return self._add_node("Constant", [], name, value_ints=values)
 
     def _add_linear(self, paths: Sequence[str], size: int, value: str, output: str, *, has_bias: bool) -> str:
         """Products with the weights of some modules, side by side; `size` numbers for each row."""

@@ -1,5 +1,8 @@
 """A trial run of a new model: its logits must be those of a decoder in plain NumPy, which is short and slow."""
 
+import math
+from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import numpy as np
@@ -29,24 +32,37 @@ def _forward_plainly(
 
     `visible`: [num_rows, num_rows], for each row the rows that it sees, among them itself.
     """
-    angles = np.array(positions, np.float32)[:, None] * config.rotary.frequencies
-    hidden = weights.read(f"{EMBEDDINGS}.weight")[token_ids]
+    cosines, sines = (table[positions] for table in config.rotary.build_tables(max(positions) + 1))
+    hidden = weights.read(f"{EMBEDDINGS}.weight")[token_ids] * np.float32(config.embedding_scale)
     for layer in range(config.num_layers):
         path = name_layer(layer)
-        normed = _normalize(config, weights, f"{path}.input_layernorm", hidden)
-        hidden = hidden + _attend(config, weights, f"{path}.self_attn", normed, angles, visible)
-        normed = _normalize(config, weights, f"{path}.post_attention_layernorm", hidden)
-        gate = _apply(weights, f"{path}.mlp.gate_proj", normed, config.has_ffn_bias)
-        up = _apply(weights, f"{path}.mlp.up_proj", normed, config.has_ffn_bias)
-        inner = gate / (1 + np.exp(-gate)) * up
-        hidden = hidden + _apply(weights, f"{path}.mlp.down_proj", inner, config.has_ffn_bias)
-    return _apply(weights, name_head(config), _normalize(config, weights, FINAL_NORM, hidden), False)
+        angles = (np.ones(1, np.float32), np.zeros(1, np.float32)) if layer in config.plain_layers else (cosines, sines)
+        turn = partial(_turn, *angles)
+        attend = partial(_attend, config, weights, f"{path}.self_attn", turn, visible)
+        hidden = hidden + _run_part(config, weights, f"{path}.input_layernorm", hidden, attend)
+        activate = partial(_activate, config, weights, f"{path}.mlp")
+        hidden = hidden + _run_part(config, weights, f"{path}.post_attention_layernorm", hidden, activate)
+    normed = _normalize(config, weights, FINAL_NORM, hidden)
+    return _apply(weights, name_head(config), normed, False) * np.float32(config.logits_scale)
 
 
-def _normalize(config: DecoderConfig, weights: Weights, path: str, hidden: Rows) -> Rows:
-    mean_squares = np.mean(hidden**2, axis=1, keepdims=True)
-    normed: Rows = hidden / np.sqrt(mean_squares + np.float32(config.norm_epsilon))
-    return normed * weights.read(f"{path}.weight")
+def _run_part(config: DecoderConfig, weights: Weights, norm: str, hidden: Rows, run: Callable[[Rows], Rows]) -> Rows:
+    if config.family.norms_after:
+        out = _normalize(config, weights, norm, run(hidden))
+    else:
+        out = run(_normalize(config, weights, norm, hidden))
+    return out * np.float32(config.residual_scale)
+
+
+def _normalize(config: DecoderConfig, weights: Weights, path: str, rows: Rows) -> Rows:
+    """A norm of the numbers of the last axis, as many together as there are factors."""
+    factors, family = weights.read(f"{path}.weight"), config.family
+    parts = rows.reshape(len(rows), -1, len(factors))
+    if family.has_layer_norm:
+        parts = parts - parts.mean(axis=2, keepdims=True)
+    scales = np.sqrt(np.mean(parts**2, axis=2, keepdims=True) + np.float32(config.norm_epsilon))
+    normed: Rows = parts / scales * (factors + np.float32(family.norm_offset))
+    return (normed + weights.read(f"{path}.bias") if family.has_layer_norm else normed).reshape(rows.shape)
 
 
 def _apply(weights: Weights, path: str, rows: Rows, has_bias: bool) -> Rows:
@@ -54,29 +70,48 @@ def _apply(weights: Weights, path: str, rows: Rows, has_bias: bool) -> Rows:
     return product + weights.read(f"{path}.bias") if has_bias else product
 
 
+def _activate(config: DecoderConfig, weights: Weights, path: str, rows: Rows) -> Rows:
+    """The feed-forward network."""
+    inner = up = _apply(weights, f"{path}.up_proj", rows, config.has_ffn_bias)
+    if config.family.has_gate:
+        inner = _apply(weights, f"{path}.gate_proj", rows, config.has_ffn_bias)
+    if config.gelu is None:
+        inner = inner / (1 + np.exp(-inner))
+    elif config.gelu == "tanh":
+        inner = inner * (1 + np.tanh(math.sqrt(2 / math.pi) * (inner + 0.044715 * inner**3))) / 2
+    else:
+        inner = inner * (1 + np.vectorize(math.erf, [np.float32])(inner / math.sqrt(2))) / 2
+    return _apply(weights, f"{path}.down_proj", inner * up if config.family.has_gate else inner, config.has_ffn_bias)
+
+
 def _attend(
-    config: DecoderConfig, weights: Weights, path: str, rows: Rows, angles: Rows, visible: npt.NDArray[np.bool_]
+    config: DecoderConfig,
+    weights: Weights,
+    path: str,
+    turn: Callable[[Rows], Rows],
+    visible: npt.NDArray[np.bool_],
+    rows: Rows,
 ) -> Rows:
-    num_rows, head_dim = len(rows), config.head_dim
-    queries, keys, values = (
-        _apply(weights, f"{path}.{part}_proj", rows, config.has_qkv_bias).reshape(num_rows, -1, head_dim)
-        for part in "qkv"
-    )
-    queries, keys = _turn(queries, angles), _turn(keys, angles)
+    queries, keys, values = (_apply(weights, f"{path}.{part}_proj", rows, config.has_qkv_bias) for part in "qkv")
+    if config.family.head_norms != "none":
+        queries = _normalize(config, weights, f"{path}.q_norm", queries)
+        keys = _normalize(config, weights, f"{path}.k_norm", keys)
+    queries, keys, values = (part.reshape(len(rows), -1, config.head_dim) for part in (queries, keys, values))
+    queries, keys = turn(queries), turn(keys)
     heads = []
     for head in range(config.num_heads):
         shared = head // config.num_heads_per_kv
-        scores = queries[:, head] @ keys[:, shared].T / np.sqrt(np.float32(head_dim))
+        scores = queries[:, head] @ keys[:, shared].T * np.float32(config.attention_scale)
         scores = np.where(visible, scores, -np.inf)
         probs = np.exp(scores - scores.max(axis=1, keepdims=True))
         heads.append(probs / probs.sum(axis=1, keepdims=True) @ values[:, shared])
     return _apply(weights, f"{path}.o_proj", np.concatenate(heads, axis=1), config.has_output_bias)
 
 
-def _turn(vectors: npt.NDArray[np.float32], angles: Rows) -> npt.NDArray[np.float32]:
+def _turn(cosines: Rows, sines: Rows, vectors: Rows) -> Rows:
     """Turns each pair of numbers, one from each half of a vector, by its angle."""
     first, second = np.split(vectors, 2, axis=2)
-    cosines, sines = np.cos(angles)[:, None], np.sin(angles)[:, None]
+    cosines, sines = cosines[:, None], sines[:, None]
     return np.concatenate([first * cosines - second * sines, second * cosines + first * sines], axis=2)
 
 

@@ -1,8 +1,10 @@
 """The tensors of a model folder's safetensors files, checked against the configuration, and their form of 8 bits."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, Self
@@ -13,7 +15,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
 from inference.errors import ModelError
-from inference.model.onnx.decoder_config import DecoderConfig
+from inference.model.onnx.decoder_config import DecoderConfig, Family
 from inference.model_folder import find_weight_files
 
 BLOCK_SIZE = 32  # weights that share a scale
@@ -24,6 +26,8 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     "BF16": np.dtype(ml_dtypes.bfloat16),
 }
 _BUFFER = re.compile(r"(.*\.)?rotary_emb\.inv_freq")  # in old files; computed from the configuration
+_LAYER = re.compile(r"(model\.layers\.\d+\.)(.*)(\.\w+)")
+_TURNED = re.compile(r".*\.[qk]_proj\.\w+")
 _NUM_NAMED = 3  # tensors in a message
 
 EMBEDDINGS = "model.embed_tokens"
@@ -71,12 +75,14 @@ class Weights:
         """Opens the files. Raises ModelError if tensors are missing, unknown or of another shape."""
         self.paths = find_weight_files(folder)
         self._stack = ExitStack()
+        self._config = config
         self._files: dict[str, Any] = {}  # tensor -> open file, which has no types
+        self._places = _find_places(config)
         try:
             for path in self.paths:
                 file = self._stack.enter_context(_open(path))
                 self._files |= dict.fromkeys(file.keys(), file)
-            self._check(config)
+            self._check()
         except BaseException:
             self._stack.close()
             raise
@@ -89,24 +95,33 @@ class Weights:
 
     def find_dtype(self, name: str) -> np.dtype[Any]:
         """The type in which a tensor is stored."""
-        return _DTYPES[self._files[name].get_slice(name).get_dtype()]
+        return _DTYPES[self._open_slice(self._places[name].stored_name).get_dtype()]
 
     def find_shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor."""
-        return tuple(self._files[name].get_slice(name).get_shape())
+        return self._places[name].shape
 
     def read_raw(self, name: str) -> Array:
-        """A tensor as it is stored."""
-        array: Array = self._files[name].get_tensor(name)
-        return array
+        """A tensor in the type in which it is stored."""
+        place, head_dim = self._places[name], self._config.head_dim
+        array: Array = self._open_slice(place.stored_name)[place.start : place.start + place.shape[0]]
+        if _TURNED.fullmatch(name) is None or self._config.rotary.num_turned == head_dim:
+            return array
+        heads = array.reshape(-1, head_dim, *place.shape[1:])
+        return heads[:, self._config.rotary.list_order()].reshape(place.shape)
 
     def read(self, name: str) -> npt.NDArray[np.float32]:
         """A tensor as float32, which is exact for all types that are read."""
         return self.read_raw(name).astype(np.float32)
 
-    def _check(self, config: DecoderConfig) -> None:
-        shapes = dict(iter_shapes(config))
-        head = f"{HEAD}.weight"
+    def _open_slice(self, stored_name: str) -> Any:  # safetensors has no types
+        return self._files[stored_name].get_slice(stored_name)
+
+    def _check(self) -> None:
+        shapes = {
+            place.stored_name: (place.start + place.shape[0], *place.shape[1:]) for place in self._places.values()
+        }
+        head, embeddings = f"{HEAD}.weight", f"{EMBEDDINGS}.weight"
         known = {name for name in self._files if _BUFFER.fullmatch(name) is None}
         missing, strange = sorted(shapes.keys() - known), sorted(known - shapes.keys() - {head})
         if missing:
@@ -114,35 +129,60 @@ class Weights:
         if strange:
             raise ModelError(f"its files have the weights {_name(strange)}, which are not known here")
         if head in known:
-            shapes[head] = (config.vocab_size, config.hidden_size)
+            shapes[head] = shapes[embeddings]
         for name, shape in shapes.items():
-            part = self._files[name].get_slice(name)
+            part = self._open_slice(name)
             if part.get_dtype() not in _DTYPES:
                 raise ModelError(f"the weights {name} are of the type {part.get_dtype()}, which is not known here")
             if tuple(part.get_shape()) != shape:
                 raise ModelError(f"the weights {name} have the shape {part.get_shape()}, and not {list(shape)}")
-        if config.ties_embeddings and head in known:
-            embeddings = f"{EMBEDDINGS}.weight"
-            if not np.array_equal(self.read(head), self.read(embeddings)):
+        if self._config.ties_embeddings and head in known:
+            tensors = (self._open_slice(name)[:] for name in (head, embeddings))
+            if not np.array_equal(*tensors):
                 raise ModelError(f"{head} is not {embeddings}, as tie_word_embeddings in its config.json says")
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a tensor is: rows of a tensor in the files."""
+
+    stored_name: str
+    start: int
+    shape: tuple[int, ...]
+
+
+def _find_places(config: DecoderConfig) -> dict[str, _Place]:
+    """The place of each tensor that the decoder needs. Those of one name in the files are rows, one after the other."""
+    places: dict[str, _Place] = {}
+    num_rows: Counter[str] = Counter()
+    for name, shape in iter_shapes(config):
+        layer = _LAYER.fullmatch(name)
+        stored_name = name
+        if layer is not None:
+            stored_name = f"{layer[1]}{config.family.stored_names.get(layer[2], layer[2])}{layer[3]}"
+        places[name] = _Place(stored_name, num_rows[stored_name], shape)
+        num_rows[stored_name] += shape[0]
+    return places
+
+
 def iter_shapes(config: DecoderConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The name and shape of each tensor that the decoder needs."""
-    size, ffn = config.hidden_size, config.ffn_size
+    """The name and shape of each tensor that the decoder needs, named as those of Llama."""
+    size, ffn, family = config.hidden_size, config.ffn_size, config.family
     queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
     yield f"{EMBEDDINGS}.weight", (config.vocab_size, size)
     for layer in range(config.num_layers):
         path = name_layer(layer)
-        yield f"{path}.input_layernorm.weight", (size,)
-        yield f"{path}.post_attention_layernorm.weight", (size,)
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            yield from _iter_norm(f"{path}.{name}", size, family)
         for name, rows in (("q_proj", queries), ("k_proj", keys), ("v_proj", keys)):
             yield from _iter_linear(f"{path}.self_attn.{name}", rows, size, has_bias=config.has_qkv_bias)
+        for name, rows in (("q_norm", queries), ("k_norm", keys)) if family.head_norms != "none" else ():
+            yield f"{path}.self_attn.{name}.weight", (config.head_dim if family.head_norms == "each" else rows,)
         yield from _iter_linear(f"{path}.self_attn.o_proj", size, queries, has_bias=config.has_output_bias)
-        for name in ("gate_proj", "up_proj"):
+        for name in ("gate_proj", "up_proj") if family.has_gate else ("up_proj",):
             yield from _iter_linear(f"{path}.mlp.{name}", ffn, size, has_bias=config.has_ffn_bias)
         yield from _iter_linear(f"{path}.mlp.down_proj", size, ffn, has_bias=config.has_ffn_bias)
-    yield f"{FINAL_NORM}.weight", (size,)
+    yield from _iter_norm(FINAL_NORM, size, family)
     if not config.ties_embeddings:
         yield f"{HEAD}.weight", (config.vocab_size, size)
 
@@ -161,6 +201,12 @@ def _iter_linear(path: str, rows: int, columns: int, *, has_bias: bool) -> Itera
     yield f"{path}.weight", (rows, columns)
     if has_bias:
         yield f"{path}.bias", (rows,)
+
+
+def _iter_norm(path: str, size: int, family: Family) -> Iterator[tuple[str, tuple[int, ...]]]:
+    yield f"{path}.weight", (size,)
+    if family.has_layer_norm:
+        yield f"{path}.bias", (size,)
 
 
 def _open(path: Path) -> Any:  # safetensors has no types

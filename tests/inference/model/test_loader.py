@@ -15,7 +15,7 @@ from inference.model.onnx.model import OnnxModel
 from inference.model.pytorch.loader import load_torch_model
 from inference.model.pytorch.runner import TorchModel
 from tests.inference.conftest import MakeModel
-from tests.support.decoder_folders import write_decoder
+from tests.support.decoder_folders import change_config, write_decoder
 
 _DEFAULT = Path("models/default")
 
@@ -45,7 +45,11 @@ def test_families_and_types_of_numbers_that_need_torch_get_it(
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({}, "its family is 'gemma', and only llama, mistral, qwen2 run without torch"),
+        (
+            {},
+            "its family is 'cohere', and only llama, mistral, qwen2, qwen3, starcoder2, granite, gemma, phi3, smollm3, "
+            "olmo2, stablelm run without torch",
+        ),
         ({"device": "cuda"}, "the device is cuda"),
         ({"dtype": "bfloat16"}, "its numbers are to be of the type bfloat16"),
     ],
@@ -53,7 +57,7 @@ def test_families_and_types_of_numbers_that_need_torch_get_it(
 def test_without_torch_the_reason_and_the_remedy_are_said(
     settings: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
-    folder = write_decoder(tmp_path, "gemma")
+    folder = write_decoder(tmp_path, "cohere")
 
     with pytest.raises(ModelError) as raised:
         load_model(EngineConfig(folder, **settings))
@@ -62,6 +66,23 @@ def test_without_torch_the_reason_and_the_remedy_are_said(
         f"cannot load the model in {folder}: it cannot be run without torch, because {reason}; and torch and "
         "transformers cannot be imported here. Install midtoken[torch]"
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "reason"),
+    [
+        ({"model_type": "gpt2"}, {}, "its family is 'gpt2', and only llama"),
+        ({"hidden_act": "relu"}, {}, "hidden_act .* not 'relu'"),
+        ({}, {"device": "cuda"}, "the device is cuda"),
+    ],
+)
+def test_where_8_bits_cannot_be_had_the_reason_and_what_would_work_are_said(
+    changes: dict[str, Any], settings: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    change_config(write_decoder(tmp_path), **changes)
+
+    with pytest.raises(ModelError, match=f"in int8: {reason}.*; in float32 .--dtype., it is run with torch"):
+        load_model(EngineConfig(tmp_path, dtype="int8", **settings))
 
 
 def test_a_folder_without_a_model_is_a_model_error(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ _DEFAULT_MODEL = Path(__file__).parents[4] / "models/default"
     ("change", "reason"),
     [
         (lambda folder: change_config(folder, model_type="mixtral"), "its family is 'mixtral'"),
-        (lambda folder: change_config(folder, logits_scaling=2), "the field 'logits_scaling'"),
+        (lambda folder: change_config(folder, hidden_act="relu"), "hidden_act .* not 'relu'"),
         (lambda folder: (folder / "config.json").write_text("{"), r"config\.json is missing or cannot be read"),
         (lambda folder: (folder / "config.json").write_text("[]"), r"config\.json is not a table"),
         (lambda folder: (folder / "config.json").write_bytes(b"\xff"), r"config\.json is missing or cannot be read"),
