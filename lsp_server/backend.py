@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
 from typing import Protocol
 
+from inference.errors import ModelError
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from lsp_server.errors import to_connect_error, to_midtoken_error
 from lsp_server.no_suggestion import NoSuggestion, Reason
@@ -27,7 +29,9 @@ class CompletionBackend(Protocol):
         """Closes the connection. Open streams end with CancelledError."""
 
 
-BackendFactory = Callable[[], Awaitable[CompletionBackend]]
+OnDownload = Callable[[str, int], None]  # gets a text for the user, and how much there is, in percent
+# Gets the model that the settings name; None: that of the command line.
+BackendFactory = Callable[[str | None, OnDownload], Awaitable[CompletionBackend]]
 
 
 class BackendStarter:
@@ -35,7 +39,7 @@ class BackendStarter:
 
     def __init__(
         self,
-        connect: BackendFactory,
+        connect: Callable[[OnDownload], Awaitable[CompletionBackend]],
         status: Status,
         grace_s: float = 0.2,
         retry_s: float = 10.0,
@@ -56,6 +60,7 @@ class BackendStarter:
         self._close_tasks: set[asyncio.Task[None]] = set()
         self._last_start_s: float | None = None
         self._failure = ""  # why the last attempt to connect failed
+        self._has_given_up = False  # until `restart`
 
     @property
     def reason(self) -> NoSuggestion:
@@ -65,14 +70,26 @@ class BackendStarter:
         return NoSuggestion(Reason.UNREACHABLE, self._failure or "the connection to the completion server was lost")
 
     def start(self) -> None:
-        """Starts to connect. Does nothing if it is connected or connecting, or started less than `retry_s` ago."""
+        """Starts to connect. Does nothing if it is connected or connecting, or started less than `retry_s` ago.
+
+        After a ModelError, or when the user has cancelled a download, it does nothing until `restart`.
+        """
         now_s = asyncio.get_running_loop().time()
-        if self._backend is not None or self._start_task is not None:
+        if self._backend is not None or self._start_task is not None or self._has_given_up:
             return
         if self._last_start_s is not None and now_s - self._last_start_s < self._retry_s:
             return
         self._last_start_s = now_s
         self._start_task = asyncio.create_task(self._start())
+
+    def restart(self) -> None:
+        """Ends the connection, or the attempt to connect. The next `start` connects anew."""
+        if self._start_task is not None:
+            self._start_task.cancel()
+            self._start_task = None
+        if self._backend is not None:
+            self.drop(self._backend)
+        self._last_start_s, self._has_given_up = None, False
 
     async def get(self) -> CompletionBackend | None:
         """Returns the backend, or None while there is none. The user has been told why."""
@@ -109,7 +126,7 @@ class BackendStarter:
         started_s = loop.time()
         notice = loop.call_later(self._grace_s, self._status.starting)
         try:
-            self._backend = await self._connect()
+            self._backend = await self._connect(partial(self._status.downloading, self._cancel))
             self._failure = ""
             self._status.ready(loop.time() - started_s)
         except asyncio.CancelledError:
@@ -117,11 +134,22 @@ class BackendStarter:
             raise
         except Exception as error:  # nobody awaits this task's result, so every error is reported here
             failure = to_connect_error(error)
+            if isinstance(failure, ModelError):
+                self._has_given_up = True
+                failure = ModelError(f"{failure}. When that has changed, restart the language server")
             self._failure = str(failure)
             self._status.not_started(failure)
         finally:
             notice.cancel()
-            self._start_task = None
+            if self._start_task is asyncio.current_task():  # and not a newer one
+                self._start_task = None
+
+    def _cancel(self) -> None:
+        """The user has cancelled the download."""
+        if self._start_task is not None:
+            self._has_given_up = True
+            self._failure = "the download of the model was cancelled; it goes on when the language server is restarted"
+            self._start_task.cancel()
 
     def _begin_close(self, backend: CompletionBackend) -> None:
         """Closes the backend in its own task. Closing the document that noticed the loss must not cancel it."""

@@ -13,7 +13,7 @@ from pygls.exceptions import FeatureRequestError, JsonRpcException
 from pygls.lsp.server import LanguageServer
 
 from inference.protocol.completion import Chunks, CompletionRequest
-from lsp_server.backend import BackendFactory, BackendStarter, CompletionBackend
+from lsp_server.backend import BackendFactory, BackendStarter, CompletionBackend, OnDownload
 from lsp_server.context import Context, cut_context
 from lsp_server.documents import Document, Documents, Place
 from lsp_server.editor_process import EditorProcess
@@ -77,12 +77,12 @@ class MidtokenServer(LanguageServer):
         self.settings = Settings()
         self.documents = Documents(types.PositionEncodingKind.Utf16)
         self.counters = Counters()
-        self._languages = languages
+        self._languages = self._default_languages = languages
         self._guard = Guard(policy or Policy({}), is_remote=is_remote)
         self._related = RelatedText()
         self._offered: dict[str, frozenset[str]] = {}  # the texts that were suggested last, by URI
         self._status = Status(Window(self))
-        self._starter = BackendStarter(partial(self._connect, connect, languages), self._status)
+        self._starter = BackendStarter(partial(self._connect, connect), self._status)
         self._sessions: dict[str, Session] = {}
         self._closing = asyncio.Lock()
         self._checking: dict[Document, asyncio.Task[None]] = {}
@@ -234,12 +234,15 @@ class MidtokenServer(LanguageServer):
         self.counters.suggested += 1
         return Suggestion(place, context, insertions, self.counters.suggested)
 
-    async def _connect(self, connect: BackendFactory, languages: tuple[str, ...] | None) -> CompletionBackend:
-        backend = await connect()
-        self._languages = backend.languages or languages
+    async def _connect(self, connect: BackendFactory, on_download: OnDownload) -> CompletionBackend:
+        backend = await connect(self.settings.model, on_download)
+        self._languages = backend.languages or self._find_named_languages()
         for document in self.documents.get_all():
             self._check(document)
         return backend
+
+    def _find_named_languages(self) -> tuple[str, ...] | None:
+        return self._default_languages if self.settings.model is None else None
 
     def _fit(self, texts: list[str], context: Context) -> tuple[Insertion, ...]:
         """Returns what is left of the texts, without what stands there twice."""
@@ -294,8 +297,11 @@ class MidtokenServer(LanguageServer):
             self._guard.configure(self.settings, list(self.workspace.folders), self._refusal)
 
     def _read_settings(self) -> None:
-        read = self._settings_sources.read()
+        read, model = self._settings_sources.read(), self.settings.model
         self.settings, self._refusal = read.settings, read.refusal
+        if self.settings.model != model:
+            self._languages = self._find_named_languages()
+            self._starter.restart()
         self._related.max_bytes = self.settings.max_related_bytes
         self._status.configured(read.problems)
         self._configure_guard()

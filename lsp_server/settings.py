@@ -26,6 +26,7 @@ class Settings:
     max_related_bytes: int = 300  # how much text of other open files is sent, at most
     exclude: tuple[str, ...] = ()  # patterns as in .gitignore; of documents that match one, nothing is sent
     redact_secrets: bool = True  # known forms of secrets are replaced before text is sent
+    model: str | None = None  # a folder, or the name of one on a hub; None: that of the command line
     languages: tuple[str, ...] | None = None  # those with suggestions; None: those that the model knows
 
 
@@ -131,6 +132,12 @@ def _read_bool(value: Any) -> bool:
     return value
 
 
+def _read_text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("a text")
+    return value
+
+
 def _read_texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ValueError("a list of texts")
@@ -175,6 +182,7 @@ _SETTINGS: Mapping[str, _Setting] = {
     "maxRelatedBytes": _Setting("max_related_bytes", _between(0, 65_536)),
     "exclude": _Setting("exclude", _read_texts),
     "redactSecrets": _Setting("redact_secrets", _read_bool),
+    "model": _Setting("model", _read_text),
     "languages": _Setting("languages", _read_texts),
 }
 _LIMITS = {"enabled", "maxPrefixBytes", "maxSuffixBytes", "maxRelatedBytes", "exclude", "redactSecrets", "languages"}

@@ -3,7 +3,7 @@
 import dataclasses
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -32,7 +32,7 @@ class StatusReport:
 
     uri: str | None  # of the document; None: all documents
     state: State
-    code: str  # a Reason, or `ready`
+    code: str  # a Reason, `ready` or `downloading`
     message: str
 
 
@@ -67,19 +67,41 @@ class Window:
         """LSP window/showMessage."""
         self._server.window_show_message(types.ShowMessageParams(types.MessageType.Error, text))
 
-    def begin_progress(self, text: str) -> None:
-        """LSP $/progress, if the editor supports it, and the log."""
+    def begin_progress(self, text: str, on_cancel: Callable[[], None] | None = None) -> None:
+        """LSP $/progress, if the editor supports it, and the log. Ends what was begun before.
+
+        `on_cancel`: what to do when the user cancels it; None: that is not offered.
+        """
         self.log(text)
+        self._end_progress(text)
         window = self._server.client_capabilities.window
         if window is not None and window.work_done_progress:
-            self._progress_token = str(uuid.uuid4())
-            self._server.work_done_progress.create(self._progress_token)
-            begin = types.WorkDoneProgressBegin(title="midtoken", message=text, cancellable=False)
-            self._server.work_done_progress.begin(self._progress_token, begin)
+            token = self._progress_token = str(uuid.uuid4())
+            progress = self._server.work_done_progress
+            progress.create(token, lambda _: progress.tokens[token].add_done_callback(lambda _: cancel()))
+
+            def cancel() -> None:
+                if on_cancel is not None and self._progress_token == token:
+                    on_cancel()
+
+            percentage = None if on_cancel is None else 0
+            begin = types.WorkDoneProgressBegin(
+                title="midtoken", message=text, cancellable=on_cancel is not None, percentage=percentage
+            )
+            progress.begin(token, begin)
+
+    def report_progress(self, text: str, percentage: int) -> None:
+        """LSP $/progress, if `begin_progress` began one."""
+        if self._progress_token is not None:
+            report = types.WorkDoneProgressReport(message=text, percentage=percentage)
+            self._server.work_done_progress.report(self._progress_token, report)
 
     def end_progress(self, text: str) -> None:
         """LSP $/progress, if `begin_progress` began one, and the log."""
         self.log(text)
+        self._end_progress(text)
+
+    def _end_progress(self, text: str) -> None:
         if self._progress_token is not None:
             self._server.work_done_progress.end(self._progress_token, types.WorkDoneProgressEnd(message=text))
             self._progress_token = None
@@ -97,6 +119,7 @@ class Status:
         self._shown_errors: set[str] = set()
         self._problems: frozenset[str] = frozenset()
         self._is_failing = False
+        self._is_downloading = False
         self._off: dict[str, NoSuggestion] = {}  # the documents without suggestions, by URI
         self._shown_infos: set[str] = set()
 
@@ -105,6 +128,17 @@ class Status:
         text = "starting the completion server; the first start takes some ten seconds"
         self._window.begin_progress(text)
         self._window.report(StatusReport(None, State.STARTING, Reason.STARTING, text))
+
+    def downloading(self, on_cancel: Callable[[], None], text: str, percentage: int) -> None:
+        """The model is being downloaded. `on_cancel`: what to do when the user cancels that."""
+        if percentage == 100:
+            self._is_downloading = False
+            return self.starting()
+        if not self._is_downloading:
+            self._is_downloading = True
+            self._window.begin_progress(text, on_cancel)
+        self._window.report_progress(text, percentage)
+        self._window.report(StatusReport(None, State.STARTING, "downloading", f"{text} ({percentage} %)"))
 
     def ready(self, start_s: float) -> None:
         """The connection to the completion server works."""

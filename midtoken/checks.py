@@ -23,6 +23,7 @@ from lsp_server.privacy.guard import Guard
 from lsp_server.settings import Settings
 from midtoken.connection import Connection
 from midtoken.errors import MissingPackagesError, UsageError
+from midtoken.models import fetch_model
 from midtoken.server import ServerArguments
 
 _PYTHON = (3, 11)  # as in pyproject.toml
@@ -116,7 +117,7 @@ def _find_version(name: str) -> str | None:
 async def check_server(options: argparse.Namespace) -> AsyncIterator[Check]:
     """Checks the model, finds or starts the server, and asks for a completion."""
     if options.server is None:
-        for check in _check_model(options):
+        for check in await _check_model(options):
             yield check
             if check.mark is Mark.WRONG:
                 return
@@ -136,8 +137,9 @@ async def check_server(options: argparse.Namespace) -> AsyncIterator[Check]:
         await connection.close()
 
 
-def _check_model(options: argparse.Namespace) -> list[Check]:
+async def _check_model(options: argparse.Namespace) -> list[Check]:
     try:
+        await fetch_model(options.model, lambda text, percentage: print(f"{text} ({percentage} %)", file=sys.stderr))
         arguments = ServerArguments.from_options(options)
         was_running = arguments.entry.is_served()
     except MidtokenError as error:

@@ -15,6 +15,7 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.serving.client import Client
 from inference.serving.shared_server import ServerLease, lease_server
 from lsp_server.privacy.guard import Cleared
+from midtoken.models import OnDownload, fetch_model
 from midtoken.server import ServerAddress, ServerArguments
 
 _WAITING = "waiting for the completion server (its first start takes some seconds) …"
@@ -34,15 +35,21 @@ class Connection:
         self.languages: tuple[str, ...] | None = None  # those that the model knows; None: any
 
     @classmethod
-    async def open(cls, options: argparse.Namespace, on_progress: Callable[[str], None] = lambda _line: None) -> Self:
-        """Connects, and waits until the server answers.
+    async def open(
+        cls,
+        options: argparse.Namespace,
+        on_progress: Callable[[str], None] = lambda _line: None,
+        on_download: OnDownload = lambda _text, _percentage: None,
+    ) -> Self:
+        """Connects, and waits until the server answers. A model of a hub is downloaded first.
 
-        Raises UsageError, MissingPackagesError, LaunchError or ServerError.
+        Raises UsageError, MissingPackagesError, ModelError, LaunchError or ServerError.
         """
         address = await asyncio.to_thread(ServerAddress.from_options, options)  # it may look up a name
         if address is not None:
             connection = cls(address, None)
         else:
+            await fetch_model(options.model, on_download)
             arguments = ServerArguments.from_options(options)
             lease = await lease_server(arguments.entry, arguments.build_shared_command(_IDLE_S), on_progress)
             connection = cls(ServerAddress(lease.url, None), lease)
@@ -70,22 +77,23 @@ class Connection:
 
 
 @contextmanager
-def show_waiting() -> Iterator[None]:
-    """While the block runs, shows on stderr that the command waits for its server."""
+def show_waiting() -> Iterator[OnDownload]:
+    """While the block runs, shows on stderr that the command waits for its server. Yields what shows a download."""
     if not sys.stderr.isatty():
-        yield
+        yield lambda text, percentage: print(f"{text} ({percentage} %)", file=sys.stderr, flush=True)
         return
     from rich.console import Console  # here, because importing it takes as long as a completion
+    from rich.text import Text
 
-    with Console(stderr=True).status(_WAITING):
-        yield
+    with Console(stderr=True).status(_WAITING) as status:
+        yield lambda text, percentage: status.update(Text(f"{text} ({percentage} %)"))
 
 
 @asynccontextmanager
 async def open_connection(options: argparse.Namespace) -> AsyncIterator[Connection]:
     """Opens a connection for one command. A terminal shows when it waits for the server."""
-    with show_waiting():
-        connection = await Connection.open(options)
+    with show_waiting() as on_download:
+        connection = await Connection.open(options, on_download=on_download)
     try:
         yield connection
     finally:

@@ -24,6 +24,7 @@ from inference.serving.shared_server import ServerEntry
 from inference.serving.triton_installation import find_obstacle
 from midtoken.errors import UsageError
 from midtoken.installed import find_default_model, find_model_repository, require_packages
+from midtoken.models import find_model
 from midtoken.server_arguments import Runtime
 
 TLS_SCHEME = "grpcs://"
@@ -139,7 +140,7 @@ class ServerArguments:
             raise UsageError("--runtime embedded and --triton-binary exclude each other: leave out one of the two")
         if options.runtime == Runtime.TRITON and (obstacle := find_obstacle(options.triton_binary)):
             raise LaunchError(obstacle)
-        model_dir = (options.model or find_default_model()).resolve()
+        model_dir = find_model(options.model) if options.model else find_default_model()
         check_model_folder(model_dir)
         if options.threads < 1:
             raise LaunchError(f"--threads must be 1 or more, not {options.threads}")

@@ -48,7 +48,10 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
 def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds `--model`, `--device` and the other arguments that ServerArguments reads."""
     parser.add_argument(
-        "--model", type=Path, metavar="DIR", help="a model in Hugging Face layout (default: the bundled model)"
+        "--model",
+        metavar="MODEL",
+        help="a folder with a model in Hugging Face layout, or OWNER/NAME[@REVISION] on a hub, from which it is "
+        "downloaded once; ./OWNER/NAME is a folder (default: the bundled model)",
     )
     parser.add_argument(
         "--device",

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.serving.client import Client
@@ -80,7 +80,7 @@ def main() -> NoReturn:
     parser.add_argument("--record", type=Path, required=True)
     options = parser.parse_args()
 
-    async def connect() -> CompletionBackend:
+    async def connect(*_: Any) -> CompletionBackend:
         return RecordingBackend(Client(options.server), options.record)
 
     serve_stdio(connect)

@@ -6,10 +6,11 @@ Without `--server`, it uses the completion server that all editors of the user s
 import argparse
 import asyncio
 import sys
+from functools import partial
 from importlib import import_module
 from typing import NoReturn
 
-from lsp_server.backend import CompletionBackend
+from lsp_server.backend import CompletionBackend, OnDownload
 from lsp_server.stdio import serve_stdio
 from midtoken.installed import DEFAULT_MODEL_LANGUAGES
 from midtoken.server_arguments import add_connection_arguments, may_be_remote
@@ -26,13 +27,14 @@ def run(options: argparse.Namespace) -> NoReturn:
     """Serves one editor until it disconnects. Only LSP messages are written to standard output."""
     uses_default_model = options.model is None and options.server is None
     languages = DEFAULT_MODEL_LANGUAGES if uses_default_model else None
-    serve_stdio(lambda: _connect(options), languages, may_be_remote(options))
+    serve_stdio(partial(_connect, options), languages, may_be_remote(options))
 
 
-async def _connect(options: argparse.Namespace) -> CompletionBackend:
+async def _connect(options: argparse.Namespace, model: str | None, on_download: OnDownload) -> CompletionBackend:
     # The module imports gRPC and NumPy. The editor would wait for that before it gets the answer to `initialize`.
     module = await asyncio.to_thread(import_module, "midtoken.connection")
-    backend: CompletionBackend = await module.Connection.open(options, _log)
+    options = argparse.Namespace(**vars(options) | {"model": model or options.model})
+    backend: CompletionBackend = await module.Connection.open(options, _log, on_download)
     return backend
 
 

@@ -17,8 +17,9 @@ from inference.errors import LaunchError
 from inference.serving.loopback import ADDRESS
 from inference.serving.private_files import open_private
 from midtoken.cli import run_until_signal
-from midtoken.connection import Connection
+from midtoken.connection import Connection, show_waiting
 from midtoken.installed import find_playground_page, require_packages
+from midtoken.models import fetch_model
 from midtoken.server import ServerAddress, ServerArguments
 from midtoken.server_arguments import (
     add_connection_arguments,
@@ -43,7 +44,9 @@ def run(options: argparse.Namespace) -> int:
     Raises MissingPackagesError, MissingResourceError, UsageError or LaunchError.
     """
     require_packages("playground", "the playground needs")
-    if ServerAddress.from_options(options) is None:  # both raise what every page would be told otherwise
+    if ServerAddress.from_options(options) is None:  # these raise what every page would be told otherwise
+        with show_waiting() as on_download:
+            asyncio.run(fetch_model(options.model, on_download))
         ServerArguments.from_options(options)
     run_until_signal(_serve(options, find_playground_page()))
     return 0

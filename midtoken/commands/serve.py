@@ -20,6 +20,7 @@ from inference.serving.shared_server import Registration
 from inference.serving.supervisor import RestartPolicy, keep_running
 from midtoken.cli import run_until_signal
 from midtoken.errors import UsageError
+from midtoken.models import fetch_model
 from midtoken.server import ServerArguments
 from midtoken.server_arguments import add_server_arguments, number_from
 
@@ -56,6 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _serve(options: argparse.Namespace) -> None:
+    await fetch_model(options.model, lambda text, percentage: _say(f"{text} ({percentage} %)"))
     arguments = ServerArguments.from_options(options)
     obstacle = arguments.obstacle_to_triton
     ports = _find_ports(options, obstacle)

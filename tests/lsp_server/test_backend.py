@@ -7,7 +7,7 @@ import os
 import pytest
 
 from inference.errors import LaunchError
-from lsp_server.backend import BackendStarter
+from lsp_server.backend import BackendStarter, OnDownload
 from lsp_server.status import Status
 from tests.support.lsp_fakes import FedBackend, RecordingWindow
 
@@ -29,7 +29,7 @@ class Server:
             self.is_up.set()
         return BackendStarter(self.connect, Status(self.window), **times_s)
 
-    async def connect(self) -> FedBackend:
+    async def connect(self, _: OnDownload) -> FedBackend:
         self.num_starts += 1
         await self.is_up.wait()
         if self.error is not None:

@@ -8,7 +8,7 @@ import pytest
 
 from inference.errors import InvalidRequestError, OverloadedError, ServerError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest, FinishReason
-from lsp_server.backend import BackendStarter
+from lsp_server.backend import BackendStarter, OnDownload
 from lsp_server.generation import Question
 from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason
 from lsp_server.privacy.guard import Cleared
@@ -26,7 +26,7 @@ class Bench:
         self.backends: list[FedBackend] = []
         status = Status(self.window)
 
-        async def connect() -> FedBackend:
+        async def connect(_: OnDownload) -> FedBackend:
             self.backends.append(FedBackend())
             return self.backend
 

@@ -14,7 +14,7 @@ _JSON = st.recursive(
     max_leaves=5,
 )
 _NAMES = ["enabled", "extent", "maxTokens", "healing", "deadlineMs", "maxPrefixBytes", "maxSuffixBytes"]
-_NAMES += ["maxRelatedBytes", "exclude", "redactSecrets", "languages"]
+_NAMES += ["maxRelatedBytes", "exclude", "redactSecrets", "model", "languages"]
 
 
 def test_values_replace_the_base_and_other_settings_stay() -> None:
@@ -42,6 +42,8 @@ def test_a_whole_float_is_accepted_as_an_integer() -> None:
         ("maxTokens", True, "setting maxTokens must be a whole number from 1 to 4096, not True; it stays 64"),
         ("maxTokens", 0, "setting maxTokens must be a whole number from 1 to 4096, not 0; it stays 64"),
         ("extent", "page", "setting extent must be one of single_line, block, auto, not 'page'; it stays 'auto'"),
+        ("model", "", "setting model must be a text, not ''; it stays None"),
+        ("model", ["a"], "setting model must be a text, not ['a']; it stays None"),
         ("extent", [], "setting extent must be one of single_line, block, auto, not []; it stays 'auto'"),
     ],
 )

@@ -42,6 +42,7 @@ class LspEditor:
         self.shown: list[str] = []  # window/showMessage
         self.logged: list[str] = []  # window/logMessage
         self.progress: list[Any] = []  # the values of $/progress
+        self.progress_tokens: list[types.ProgressToken] = []
         self.settings: Any = None  # the section "midtoken" of its configuration
         self.answer_configuration: Callable[[], Any] = lambda: [self.settings]
         self.num_configuration_requests = 0
@@ -153,7 +154,8 @@ class LspEditor:
         def take_progress(params: types.ProgressParams) -> None:
             self.progress.append(params.value)
 
-        def create_progress(_: types.WorkDoneProgressCreateParams) -> None:
+        def create_progress(params: types.WorkDoneProgressCreateParams) -> None:
+            self.progress_tokens.append(params.token)
             self.progress.append("create")
 
         async def configure(_: types.ConfigurationParams) -> Any:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -156,8 +156,12 @@ class RecordingWindow(Window):
     def report(self, report: StatusReport) -> None:
         self.reports.append(report)
 
-    def begin_progress(self, text: str) -> None:
-        self.progress.append("begin " + text)
+    def begin_progress(self, text: str, on_cancel: Callable[[], None] | None = None) -> None:
+        self.progress.append(f"begin {text}" + (" (can be cancelled)" if on_cancel else ""))
+        self.cancel = on_cancel
+
+    def report_progress(self, text: str, percentage: int) -> None:
+        self.progress.append(f"report {text} {percentage}")
 
     def end_progress(self, text: str) -> None:
         self.progress.append("end " + text)

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from threading import Event
 from typing import Any
@@ -11,7 +11,7 @@ from lsprotocol import types
 from pygls.io_ import run_async
 from pygls.lsp.client import LanguageClient
 
-from lsp_server.backend import CompletionBackend
+from lsp_server.backend import CompletionBackend, OnDownload
 from lsp_server.features import build_server
 from lsp_server.messages import serve_messages
 from lsp_server.server import MidtokenServer
@@ -25,6 +25,8 @@ class InProcess:
     def __init__(self, languages: tuple[str, ...] | None = None, is_remote: bool = False) -> None:
         self.backend = FedBackend(languages)
         self.num_connects = 0
+        self.models: list[str | None] = []  # with which it was connected
+        self.download: Callable[[OnDownload], Awaitable[None]] | None = None  # before it is connected
         self.server: MidtokenServer = build_server(self._connect, languages, is_remote=is_remote)
         self.editor = LspEditor(LanguageClient("editor", "1"))
 
@@ -75,8 +77,11 @@ class InProcess:
         assert isinstance(writer, _Writer)
         return [data.decode() for data in writer.written if b'"method"' in data]
 
-    async def _connect(self) -> CompletionBackend:
+    async def _connect(self, model: str | None, on_download: OnDownload) -> CompletionBackend:
         self.num_connects += 1
+        self.models.append(model)
+        if self.download is not None:
+            await self.download(on_download)
         return self.backend
 
 

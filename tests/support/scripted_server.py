@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from inference.errors import LaunchError
-from lsp_server.backend import BackendFactory, CompletionBackend
+from lsp_server.backend import BackendFactory, CompletionBackend, OnDownload
 from lsp_server.stdio import serve_stdio
 from tests.support.lsp_fakes import Rule, ScriptedBackend
 
@@ -22,7 +22,7 @@ def main() -> NoReturn:
 def build_connect(script: dict[str, Any]) -> BackendFactory:
     """Returns a function that connects to the scripted model."""
 
-    async def connect() -> CompletionBackend:
+    async def connect(_model: str | None, _on_download: OnDownload) -> CompletionBackend:
         await asyncio.sleep(script.get("start_s", 0))
         if script.get("start_error"):
             raise LaunchError(script["start_error"])

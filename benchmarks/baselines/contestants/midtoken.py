@@ -92,7 +92,7 @@ def _run_server(model_dir: Path, num_threads: int) -> Iterator[str]:
         command = [
             *(sys.executable, "-m", "midtoken", "serve", f"--state-dir={state_dir}"),
             *(f"--{service}-port=0" for service in ("http", "grpc", "metrics")),
-            *(f"--model={model_dir}", f"--threads={num_threads}"),
+            *(f"--model={model_dir.resolve()}", f"--threads={num_threads}"),
         ]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None

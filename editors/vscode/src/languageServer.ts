@@ -12,11 +12,13 @@ import {
   type ShowMessageParams,
   State,
   type WorkDoneProgressBegin,
+  WorkDoneProgressCancelNotification,
   type WorkDoneProgressEnd,
   type WorkDoneProgressReport,
 } from "vscode-languageclient/node";
 
 import type { Command } from "./command.ts";
+import { DownloadNotification } from "./downloadNotification.ts";
 import { SECTION } from "./settings.ts";
 import { SCHEMES, type ServerState, StateTracker, type ToldStatus } from "./status.ts";
 
@@ -33,6 +35,9 @@ export class LanguageServer {
   readonly #readSettings: () => Record<string, unknown>;
   readonly #onChange: () => void;
   readonly #tracker = new StateTracker();
+  readonly #download = new DownloadNotification((token) => {
+    void this.#client?.sendNotification(WorkDoneProgressCancelNotification.type, { token });
+  });
   #client: LanguageClient | undefined;
   #unanswered: string | undefined; // the document of the last request, if that got no answer
 
@@ -75,6 +80,7 @@ export class LanguageServer {
   async stop(): Promise<void> {
     const client = this.#client;
     this.#client = undefined;
+    this.#download.end();
     try {
       if (client?.state === State.Starting) {
         await client.start(); // waits for the start, before which the client cannot be stopped
@@ -129,7 +135,9 @@ export class LanguageServer {
         },
         handleWorkDoneProgress: (progressToken, progress, next) => {
           this.#followProgress(progress);
-          next(progressToken, progress);
+          if (!this.#download.follow(progressToken, progress)) {
+            next(progressToken, progress);
+          }
         },
         provideInlineCompletionItems: async (document, position, context, token, next) => {
           const items = await next(document, position, context, token);
@@ -153,6 +161,7 @@ export class LanguageServer {
     } else if (state === State.Running) {
       this.#tracker.clientRuns();
     } else {
+      this.#download.end();
       this.#tracker.clientEnds("the language server has ended; the log says more");
     }
     this.#onChange();

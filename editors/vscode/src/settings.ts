@@ -24,7 +24,7 @@ export function selectLanguageServerSettings(
   section: Record<string, unknown>,
   inspect: (name: string) => Levels,
 ): Record<string, unknown> {
-  const own = ["command", "server"];
+  const own = ["command", "model", "server"];
   return {
     ...Object.fromEntries(Object.entries(section).filter(([name]) => !own.includes(name))),
     exclude: addUpPatterns(inspect("exclude")),
@@ -72,8 +72,26 @@ export function readCommand(read: ReadValue): readonly string[] | undefined {
   return command;
 }
 
-/** Returns the arguments that name the completion server in `midtoken.server`; none if it is not set. Throws SettingError. */
+/**
+ * Returns the arguments that name the model in `midtoken.model` and the completion server in `midtoken.server`; none for
+ * one that is not set. Throws SettingError.
+ */
 export function readServerArguments(read: ReadValue): readonly string[] {
+  return [...readModel(read), ...readServer(read)];
+}
+
+function readModel(read: ReadValue): string[] {
+  const value = read("model");
+  if (isAbsent(value) || value === "") {
+    return [];
+  }
+  if (typeof value !== "string") {
+    throw new SettingError("the setting midtoken.model must be a folder, or OWNER/NAME of a model on a hub");
+  }
+  return [`--model=${value}`];
+}
+
+function readServer(read: ReadValue): string[] {
   const value = read("server");
   if (isAbsent(value) || value === "") {
     return [];

@@ -18,7 +18,7 @@ const UNSET: Levels = { user: undefined, workspace: [undefined, undefined] };
 
 test("the language server gets all settings, right or wrong, but those of the extension", () => {
   const settings = { maxTokens: 12, extent: 7, deadlineMs: null, another: [] };
-  const section = { ...settings, command: "midtoken", server: "127.0.0.1:1" };
+  const section = { ...settings, command: "midtoken", model: "owner/name", server: "127.0.0.1:1" };
   const protecting = { exclude: [], redactSecrets: true };
   assert.deepEqual(
     selectLanguageServerSettings(section, () => UNSET),
@@ -62,9 +62,9 @@ test("a command is a path or a list", () => {
 });
 
 for (const absent of [null, undefined, ""]) {
-  test(`a command or server that is ${JSON.stringify(absent)} is not set`, () => {
+  test(`a command, model or server that is ${JSON.stringify(absent)} is not set`, () => {
     assert.equal(readCommand(values({ command: absent })), undefined);
-    assert.deepEqual(readServerArguments(values({ server: absent })), []);
+    assert.deepEqual(readServerArguments(values({ model: absent, server: absent })), []);
   });
 }
 
@@ -76,6 +76,11 @@ for (const wrong of [7, [], [""], ["midtoken", 7], {}]) {
     });
   });
 }
+
+test("a model becomes an argument", () => {
+  assert.deepEqual(readServerArguments(values({ model: "owner/name@v1" })), ["--model=owner/name@v1"]);
+  assert.throws(() => readServerArguments(values({ model: 7 })), { name: "Error", message: /midtoken\.model/ });
+});
 
 test("a server becomes an argument", () => {
   for (const server of ["host:8001", "grpcs://host:8001"]) {

@@ -53,7 +53,7 @@ end
 function M.start(options)
   local status = require('midtoken.status')
   vim.lsp.config('midtoken', {
-    cmd = options.cmd,
+    cmd = options.model and vim.list_extend(vim.list_slice(options.cmd), { '--model=' .. options.model }) or options.cmd,
     filetypes = options.filetypes,
     root_markers = options.root_markers,
     settings = { midtoken = options.settings },

@@ -4,6 +4,7 @@ local M = {}
 
 local defaults = {
   cmd = { 'midtoken', 'lsp' },
+  model = false, -- a folder, or OWNER/NAME on a hub; false: what cmd names, or the bundled model
   filetypes = { 'python' },
   root_markers = { 'pyproject.toml', 'setup.py', '.git' },
   settings = {}, -- of the language server; sent as the section "midtoken"

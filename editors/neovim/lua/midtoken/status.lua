@@ -9,6 +9,7 @@ local is_starting = false -- the language server or the completion server
 local problem -- the last error; nil after a completion has arrived
 local told_problem -- the error that the language server has told as its state; nil if it is in another state
 local off_reason -- why the language server suggests nothing anywhere
+local download -- what it downloads, and how far that has got; nil if nothing
 
 ---@class midtoken.Told # the notification `$/midtoken/status`
 ---@field uri? string # of the document that it concerns; nil for all
@@ -48,6 +49,7 @@ function M.told(params)
     documents[uri] = params.state ~= 'ready' and params or nil
   else
     is_starting = params.state == 'starting'
+    download = params.code == 'downloading' and params.message or nil
     local told = params.state == 'error' and params.message or nil
     if told or problem == told_problem then -- other errors, such as a wrong setting, stay
       problem = told
@@ -102,7 +104,7 @@ end
 
 --- Finds the state of a buffer.
 ---@param buf? integer # default: the current one
----@return 'starting'|'ready'|'off'|'error', string? # and the reason of the last two
+---@return 'starting'|'ready'|'off'|'error', string? # and the reason of the last two, or what is downloaded
 function M.find(buf)
   buf = buf or vim.api.nvim_get_current_buf()
   local chosen = options.get()
@@ -129,7 +131,7 @@ function M.find(buf)
   elseif problem then
     return 'error', problem
   elseif is_starting or here then
-    return 'starting'
+    return 'starting', download
   elseif #vim.lsp.get_clients({ bufnr = buf, name = 'midtoken' }) == 0 then
     return 'off', 'the language server is not attached'
   end

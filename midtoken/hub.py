@@ -1,0 +1,272 @@
+"""Downloads a model from a hub into the cache that other programs use, too: `python -m midtoken.hub NAME REVISION PIN`.
+
+It is a process of its own, which may be killed at any time: what was downloaded stays, and the next download goes on
+there. Only the files that a model needs are taken, none of them is run, and each must have the hash that the hub names.
+It prints a line for each step: how much there is in percent, and a text; last, why it failed. PIN gets the path of the
+folder when it is complete.
+"""
+
+import errno
+import os
+import re
+import shutil
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+from huggingface_hub import HfApi, constants, hf_hub_url
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+    RevisionResolutionError,
+)
+from huggingface_hub.file_download import repo_folder_name
+from huggingface_hub.hf_api import ModelInfo, RepoSibling
+from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+from huggingface_hub.utils.sha import git_hash, sha_fileobj
+
+from inference.errors import LaunchError, MidtokenError, ModelError
+from inference.model_folder import check_model_folder, find_tokenizer_file
+from inference.serving.private_files import FileLock, make_private_folder
+from midtoken.models import FAILED, IN_VAIN
+
+_WEIGHTS = "model.safetensors"
+_PART = re.compile(r"model-\d+-of-\d+\.safetensors|model\.safetensors\.index\.json")
+_TEXTS = (
+    *("adapter_config.json", "config.json", "generation_config.json", "midtoken.json"),
+    *("tokenizer.json", "tokenizer_config.json"),
+)
+_OTHER_TOKENIZERS = ("merges.txt", "tokenizer.model", "vocab.json")  # where there is no tokenizer.json
+_PICKLE = "only as a pickle ({}), which can run any code when it is read"
+_OTHER_WEIGHTS = {
+    "adapter_model.safetensors": "only as an adapter ({}), which has to be merged with its model",
+    ".gguf": "only as GGUF ({}), which is not supported",
+    **dict.fromkeys((".bin", ".pt", ".pth", ".ckpt"), _PICKLE),
+}
+_HASH = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # of Git, or SHA-256
+_TIMEOUT_S = 10.0
+_MAX_FAILURES = 5  # of the connection, without a byte between them
+_SHOW_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    url: str
+    num_bytes: int
+    hash: str
+    blob: Path  # where the cache has its bytes
+    place: Path  # where the model's folder has a link to them
+
+    @property
+    def partial(self) -> Path:
+        return self.blob.with_name(f"{self.blob.name}.incomplete")
+
+    @property
+    def num_present_bytes(self) -> int:
+        return next((path.stat().st_size for path in (self.place, self.blob, self.partial) if path.exists()), 0)
+
+
+class _Download:
+    """The files of one commit of a model, and how much of them is in the cache."""
+
+    def __init__(self, repository: str, info: ModelInfo) -> None:
+        """Raises ModelError if what the hub names cannot be run."""
+        commit, storage = _check_hash(info.sha), _find_storage(repository)
+        self.folder = storage / "snapshots" / commit
+        licences = [tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")]
+        self._title = f"{repository} (licence: {', '.join(licences) or 'not named'})"
+        self._files = list[_File]()
+        for each in _choose(repository, info.siblings or []):
+            digest = _check_hash(each.lfs.sha256 if each.lfs else each.blob_id)
+            url = hf_hub_url(repository, each.rfilename, revision=commit)
+            place = self.folder / each.rfilename
+            self._files.append(_File(url, each.size or 0, digest, storage / "blobs" / digest, place))
+        self._num_bytes = sum(file.num_bytes for file in self._files)
+        self._shown_at = 0.0
+
+    def run(self) -> None:
+        """Raises ModelError, OSError or httpx2.HTTPError."""
+        for folder in (self.folder, self._files[0].blob.parent):
+            folder.mkdir(parents=True, exist_ok=True)
+        self._check_space()
+        for file in self._files:
+            if file.place.suffix == ".safetensors":
+                find_tokenizer_file(self.folder)  # before the large files
+            if not file.place.exists():
+                self._fetch(file)
+        self._shown_at = 0.0
+        self.show()
+
+    def show(self) -> None:
+        """Prints how much there is, unless it was shown just now."""
+        now_s = time.monotonic()
+        if now_s - self._shown_at >= _SHOW_S:
+            self._shown_at, num_bytes = now_s, self._count_present()
+            shown = f"downloading {self._title}, {num_bytes / 1e6:,.0f} of {self._num_bytes / 1e6:,.0f} MB"
+            print(100 * num_bytes // max(1, self._num_bytes), shown, flush=True)
+
+    def _count_present(self) -> int:
+        return sum(file.num_present_bytes for file in self._files)
+
+    def _check_space(self) -> None:
+        missing, free = self._num_bytes - self._count_present(), shutil.disk_usage(self.folder).free
+        if missing > free:
+            raise ModelError(
+                f"{self._title} needs {missing / 1e6:,.0f} MB more, and the disk of {constants.HF_HUB_CACHE} has only "
+                f"{free / 1e6:,.0f} MB free; HF_HOME names another place"
+            )
+
+    def _fetch(self, file: _File) -> None:
+        failures = 0
+        while not file.blob.exists() and (start := file.num_present_bytes) < file.num_bytes:
+            try:
+                self._append(file)
+                if file.num_present_bytes == start:
+                    break  # it has no more, and so another hash
+            except httpx2.TransportError as error:
+                failures = 0 if file.num_present_bytes > start else failures + 1
+                if failures == _MAX_FAILURES:
+                    raise LaunchError(f"the download of {file.url} was cut ({error}); the next goes on there") from None
+                time.sleep(failures)
+        if not file.blob.exists():
+            if _find_hash(file) != file.hash:
+                file.partial.unlink()
+                raise ModelError(f"{file.url} does not have the hash that the hub names, {file.hash}; it was deleted")
+            file.partial.replace(file.blob)
+        try:
+            file.place.symlink_to(os.path.relpath(file.blob, file.place.parent))
+        except FileExistsError:
+            pass
+        except OSError:  # Windows has links for developers only
+            file.blob.replace(file.place)
+
+    def _append(self, file: _File) -> None:
+        with file.partial.open("ab") as target:
+            headers = build_hf_headers() | {"Accept-Encoding": "identity", "Range": f"bytes={target.tell()}-"}
+            with get_session().stream("GET", file.url, headers=headers, timeout=_TIMEOUT_S) as response:
+                if response.status_code == httpx2.codes.RANGE_NOT_SATISFIABLE:
+                    return
+                hf_raise_for_status(response)
+                if response.status_code == httpx2.codes.OK:  # it sends the whole file
+                    target.truncate(0)
+                for chunk in response.iter_bytes():
+                    target.write(chunk)
+                    target.flush()
+                    self.show()
+                    if target.tell() > file.num_bytes:
+                        return
+
+
+def _find_storage(repository: str) -> Path:
+    return Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repository, repo_type="model")
+
+
+def _check_hash(text: str | None) -> str:
+    """Returns it; it becomes a part of a path. Raises ModelError."""
+    if text is None or not _HASH.fullmatch(text):
+        raise ModelError(f"{constants.ENDPOINT} is no hub: it names no commits and hashes")
+    return text
+
+
+def _choose(repository: str, found: list[RepoSibling]) -> list[RepoSibling]:
+    """Returns the files that a model needs, the large ones last. Raises ModelError."""
+    names = {each.rfilename for each in found}
+    if "config.json" not in names:
+        raise ModelError(f"{repository} is no model that can be run: it has no config.json")
+    texts = _TEXTS if "tokenizer.json" in names else _TEXTS + _OTHER_TOKENIZERS
+    weights = {_WEIGHTS} & names or {name for name in names if _PART.fullmatch(name)}
+    if not weights:
+        others = [what.format(name) for end, what in _OTHER_WEIGHTS.items() for name in names if name.endswith(end)]
+        raise ModelError(f"{repository} has no {_WEIGHTS}" + (f"; its weights are there {others[0]}" if others else ""))
+    wanted = [each for each in found if each.rfilename in weights or each.rfilename in texts]
+    return sorted(wanted, key=lambda each: (each.rfilename in weights, each.rfilename))
+
+
+def _find_hash(file: _File) -> str:
+    if len(file.hash) == 40:
+        return git_hash(file.partial.read_bytes())
+    with file.partial.open("rb") as content:
+        return sha_fileobj(content).hex()
+
+
+def _find_folder(repository: str, revision: str, lock: FileLock) -> Path:
+    """Returns the folder of the model, and downloads what is missing in it."""
+    api = HfApi()
+    try:
+        info = api.model_info(repository, revision=revision, files_metadata=True, timeout=_TIMEOUT_S)
+    except (httpx2.TransportError, OfflineModeIsEnabled) as error:
+        with suppress(RevisionResolutionError, MidtokenError):
+            commit = api.resolve_revision(repository, revision=revision, local_files_only=True).resolved
+            folder = _find_storage(repository) / "snapshots" / commit
+            check_model_folder(folder)
+            return folder
+        raise error
+    download = _Download(repository, info)
+    download.show()
+    while not lock.try_acquire(shared=False):  # another editor downloads it
+        time.sleep(_SHOW_S)
+        download.show()
+    download.run()
+    check_model_folder(download.folder)
+    return download.folder
+
+
+def _describe(error: Exception, repository: str, revision: str) -> MidtokenError:
+    """Returns an error with one sentence: a ModelError where to try again would be in vain."""
+    hub = constants.ENDPOINT
+    status = error.response.status_code if isinstance(error, HfHubHTTPError) else 0
+    match error:
+        case MidtokenError():
+            return error
+        case OfflineModeIsEnabled():
+            return ModelError(f"{repository} is not on this machine yet, and HF_HUB_OFFLINE forbids to ask {hub}")
+        case GatedRepoError():
+            return ModelError(
+                f"{repository} is gated: accept its conditions at {hub}/{repository}, and set HF_TOKEN to your token"
+            )
+        case RevisionNotFoundError():
+            return ModelError(f"{repository} has no revision {revision}")
+        case RepositoryNotFoundError():
+            return ModelError(f"{hub} has no model {repository}; if it is private, set HF_TOKEN to your token")
+        case HFValidationError():
+            return ModelError(f"{repository} cannot be the name of a model")
+        case HfHubHTTPError() if status == 401:
+            return ModelError(f"{hub} does not know the token in HF_TOKEN")
+        case HfHubHTTPError() if status == 429:
+            return LaunchError(f"{hub} has had too many requests; try again later")
+        case HfHubHTTPError():
+            kind = LaunchError if status >= 500 else ModelError
+            return kind(f"{hub} refuses {repository} with status {status}")
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
+            return ModelError(f"the disk of {constants.HF_HUB_CACHE} is full; HF_HOME names another place")
+        case httpx2.HTTPError():
+            return LaunchError(f"cannot reach {hub}: {error or type(error).__name__}")
+        case OSError():
+            return ModelError(f"cannot write {error.filename}: {error.strerror}")
+    return LaunchError(f"the answer of {hub} about {repository} cannot be read ({type(error).__name__})")
+
+
+def _main(repository: str, revision: str, pin: Path) -> int:
+    try:
+        make_private_folder(pin.parent)
+        with FileLock(pin.parent / f"{repo_folder_name(repo_id=repository, repo_type='model')}.lock") as lock:
+            folder = _find_folder(repository, revision, lock)
+            fresh = pin.with_name(f"{pin.name}.new")
+            fresh.write_bytes(os.fsencode(folder))
+            fresh.replace(pin)
+    except Exception as error:
+        failure = _describe(error, repository, revision)
+        print(f"{FAILED}{' '.join(str(failure).split())}", flush=True)
+        return IN_VAIN if isinstance(failure, ModelError) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1], sys.argv[2], Path(sys.argv[3])))

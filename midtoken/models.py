@@ -1,0 +1,118 @@
+"""The model that `--model` or the setting `model` names: a folder, or a name on a hub.
+
+A model of a hub is downloaded when it is first used. Then its folder, which has the commit in its name, is remembered:
+the same name means the same model until `midtoken models get` asks for it anew.
+"""
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+from urllib.parse import quote
+
+import platformdirs
+
+from inference.errors import LaunchError, ModelError
+from inference.serving.triton_installation import IMPORT_ROOT
+from midtoken.installed import require_packages
+
+OnDownload = Callable[[str, int], None]  # gets a text for the user, and how much there is, in percent
+
+FAILED = "failed: "  # begins the last line of a download that failed
+IN_VAIN = 3  # its exit status, where to try again would be in vain
+
+# A folder of that form has to be written with ./ before it: in an editor, the workspace must not choose the model.
+_NAME = re.compile(r"(?!.*\.\.)(\w[\w.-]*/\w[\w.-]*)(?:@(\w[\w./-]*))?", re.ASCII)
+# Nothing but what is asked for: no telemetry, and no other protocol than HTTP, which can go on where it was cut.
+_ENVIRONMENT = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1", "HF_HUB_VERBOSITY": "error"}
+
+
+@dataclass(frozen=True, slots=True)
+class HubModel:
+    """The name of a model on a hub, and the branch, tag or commit that is wanted."""
+
+    repository: str
+    revision: str = "main"
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Returns None for the path of a folder or file."""
+        found = _NAME.fullmatch(text)
+        return found and cls(*filter(None, found.groups()))
+
+    def __str__(self) -> str:
+        return self.repository if self.revision == "main" else f"{self.repository}@{self.revision}"
+
+    @property
+    def pin(self) -> Path:
+        """The file with the path of the folder that the name means. Raises LaunchError."""
+        return find_pins_dir() / quote(str(self), safe="@")
+
+    def find_folder(self) -> Path | None:
+        """Returns the folder that the name means, which may have been deleted; None before the first use."""
+        return Path(os.fsdecode(self.pin.read_bytes())) if self.pin.exists() else None
+
+
+def find_pins_dir() -> Path:
+    """Returns the folder with a file for each name that was used. Raises LaunchError."""
+    try:
+        return platformdirs.user_data_path("midtoken") / "models"
+    except RuntimeError:
+        raise LaunchError("this user has no home folder: set HOME, or name a model's folder with --model") from None
+
+
+def find_model(text: str) -> Path:
+    """Returns the folder of a model that is on this machine. Raises ModelError or LaunchError."""
+    model = HubModel.parse(text)
+    folder = Path(text).expanduser() if model is None else model.find_folder()
+    if folder is None:
+        raise ModelError(f"{model} is not on this machine yet: run midtoken models get {model}")
+    return folder.resolve()
+
+
+async def fetch_model(text: str | None, on_download: OnDownload, is_anew: bool = False) -> None:
+    """Downloads the model if it is one of a hub and is not on this machine. When cancelled, it can go on later.
+
+    `is_anew`: asks for the newest commit of its revision. Raises ModelError, where to try again would be in vain,
+    LaunchError or MissingPackagesError.
+    """
+    model = HubModel.parse(text or "")
+    folder = model.find_folder() if model else None
+    if model is None or (folder is not None and folder.is_dir() and not is_anew):
+        return
+    require_packages("local", f"{model} cannot be downloaded without")
+    revision = model.revision if folder is None or is_anew else folder.name
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "midtoken.hub", model.repository, revision, model.pin),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, **_ENVIRONMENT},
+        cwd=IMPORT_ROOT,  # `python -m` imports from there first
+        start_new_session=True,  # Ctrl-C in the terminal must not reach it; it is killed here
+    )
+    try:
+        await _follow(process, model, on_download)
+    finally:
+        if process.returncode is None:
+            process.kill()
+
+
+async def _follow(process: asyncio.subprocess.Process, model: HubModel, on_download: OnDownload) -> None:
+    assert process.stdout is not None, "it is a pipe"
+    failure = "failed: the process that downloads it has ended"
+    async for line in process.stdout:
+        text = line.decode().rstrip()
+        if text.startswith(FAILED):
+            failure = text
+        else:
+            percentage, _, shown = text.partition(" ")
+            on_download(shown, int(percentage))
+    status = await process.wait()
+    if status != 0:
+        hint = f"; for the folder of that name, write ./{model}" if Path(str(model)).exists() else ""
+        error = ModelError if status == IN_VAIN else LaunchError
+        raise error(failure.removeprefix(FAILED) + hint)

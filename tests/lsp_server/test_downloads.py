@@ -1,0 +1,96 @@
+"""The model that the settings name, and what an editor sees while it is downloaded."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from lsprotocol import types
+
+from inference.errors import LaunchError, ModelError
+from lsp_server.backend import OnDownload
+from tests.support.lsp_editor import build_capabilities, wait_for
+from tests.support.lsp_in_process import InProcess, run_in_process
+
+_TEXT = "downloading owner/name, {} of 9 MB"
+
+
+async def test_the_settings_name_the_model_and_another_one_is_connected_anew() -> None:
+    async with run_in_process(languages=("python",)) as both:
+        both.backend.languages = None
+        both.editor.language_id = "rust"  # what the default model knows does not hold for another
+        both.editor.settings = {"model": "owner/name"}
+        await both.start_with("a")
+        assert (await both.ask_and_finish(0, 1, "b")).items
+        both.editor.settings = {"model": "owner/other"}
+        both.editor.push_settings(None)
+        await wait_for(lambda: both.models == ["owner/name", "owner/other"])
+        assert both.backend.is_closed
+
+
+async def test_an_editor_sees_how_far_the_download_has_got(both: InProcess) -> None:
+    async def download(on_download: OnDownload) -> None:
+        for percentage in (0, 44, 100):
+            on_download(_TEXT.format(9 * percentage // 100), percentage)
+
+    both.download = download
+    await both.start_with("a", build_capabilities(shows_progress=True), {"model": "owner/name"})
+    assert (await both.ask_and_finish(0, 1, "b")).items
+    begun, *reported, ended, started, ready = [each for each in both.editor.progress if each != "create"]
+    assert begun == {**_progress("begin", 0, 0), "title": "midtoken", "cancellable": True}
+    assert reported == [_progress("report", 0, 0), _progress("report", 3, 44)]
+    assert [each["kind"] for each in (ended, started, ready)] == ["end", "begin", "end"]
+    assert started["cancellable"] is False
+    told = [(state, code, message) for _, state, code, message in both.editor.reports]
+    assert ("starting", "downloading", f"{_TEXT.format(3)} (44 %)") in told
+    assert told[-1][:2] == ("ready", "ready")
+
+
+def _progress(kind: str, num_mb: int, percentage: int) -> dict[str, Any]:
+    return {"kind": kind, "message": _TEXT.format(num_mb), "percentage": percentage}
+
+
+async def test_a_download_that_is_cancelled_begins_again_only_when_it_is_asked_for(both: InProcess) -> None:
+    is_over = False
+
+    async def download(on_download: OnDownload) -> None:
+        nonlocal is_over
+        on_download(_TEXT.format(0), 0)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            is_over = True
+
+    both.download = download
+    both.server._starter._retry_s = 0
+    await both.start_with("a", build_capabilities(shows_progress=True), {"model": "owner/name"})
+    await wait_for(lambda: "create" in both.editor.progress)
+    (token,) = both.editor.progress_tokens
+    both.editor.client.window_work_done_progress_cancel(types.WorkDoneProgressCancelParams(token))
+    await wait_for(lambda: is_over)
+    for _ in range(3):
+        assert await both.editor.ask(0, 1) is None
+    assert both.num_connects == 1
+    assert any("the download of the model was cancelled" in text for text in both.editor.logged)
+    assert both.editor.shown == []
+    both.download = None
+    both.editor.settings = {"model": "owner/other"}
+    both.editor.push_settings(None)
+    await wait_for(lambda: both.models == ["owner/name", "owner/other"])
+    assert (await both.ask_and_finish(0, 1, "b")).items
+
+
+@pytest.mark.parametrize(("kind", "num_connects"), [(ModelError, 1), (LaunchError, 4)])
+async def test_what_a_hub_refuses_is_not_asked_again_and_a_lost_network_is(
+    both: InProcess, kind: type[Exception], num_connects: int
+) -> None:
+    async def download(_: OnDownload) -> None:
+        raise kind("it is gated")
+
+    both.download = download
+    both.server._starter._retry_s = 0
+    await both.start_with("a")
+    await wait_for(lambda: len(both.editor.shown) == 1)
+    for _ in range(3):
+        assert await both.editor.ask(0, 1) is None
+    assert both.num_connects == num_connects
+    assert both.editor.shown[0].startswith("midtoken: it is gated")
