@@ -40,8 +40,11 @@ class Connection:
         options: argparse.Namespace,
         on_progress: Callable[[str], None] = lambda _line: None,
         on_download: OnDownload = lambda _text, _percentage: None,
+        idle_s: float = _IDLE_S,
     ) -> Self:
         """Connects, and waits until the server answers. A model of a hub is downloaded first.
+
+        A shared server that is started ends when it has had no client for `idle_s`.
 
         Raises UsageError, MissingPackagesError, ModelError, LaunchError or ServerError.
         """
@@ -51,7 +54,7 @@ class Connection:
         else:
             await fetch_model(options.model, on_download)
             arguments = ServerArguments.from_options(options)
-            lease = await lease_server(arguments.entry, arguments.build_shared_command(_IDLE_S), on_progress)
+            lease = await lease_server(arguments.entry, arguments.build_shared_command(idle_s), on_progress)
             connection = cls(ServerAddress(lease.url, None), lease)
         try:
             await connection.read_heartbeat_ms()

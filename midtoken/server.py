@@ -149,7 +149,7 @@ class ServerArguments:
             device=options.device,
             dtype=options.dtype,
             num_threads=options.threads,
-            graph_dir=_find_cache_dir(),
+            graph_dir=find_cache_dir(),
             fill_in_layout=strings_from_environment(os.environ).get("fill_in_layout") or _DEFAULTS.fill_in_layout,
         )
         repository = (options.model_repository or find_model_repository()).resolve()
@@ -207,7 +207,7 @@ def _find_state_dir() -> Path:
         raise LaunchError("this user has no home folder: set HOME, or name a folder with --state-dir") from None
 
 
-def _find_cache_dir() -> Path | None:
+def find_cache_dir() -> Path | None:
     """Returns the user's folder for converted models; None if the user has no home folder."""
     try:
         return platformdirs.user_cache_path("midtoken") / "graphs"

@@ -1,5 +1,7 @@
 """One setting brings a model from a hub, and completions start by themselves when it is here."""
 
+import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,3 +46,24 @@ async def test_a_model_that_is_named_in_the_settings_is_downloaded_and_completes
     assert len(hub.requests) == 8
     assert told[0] == "downloading someone/python-6m (licence: apache-2.0), 0 of 14 MB (0 %)"
     assert "cancellable" in str(editor.progress)
+
+
+def test_a_model_is_downloaded_listed_and_tried_in_the_terminal(hub: Hub, tmp_path: Path) -> None:
+    assert _NAME in hub.repositories
+    folder = _run("models", "get", _NAME).stdout.strip()
+    assert f"  {_NAME:36}  0.01 GB, commit {Path(folder).name[:7]}, {folder}" in _run("models").stdout.splitlines()
+    shown = _run("models", "try", _NAME, f"--state-dir={tmp_path / 'state'}").stdout
+    figure = r"[0-9,.]+"
+    expected = f"""ready            {figure} s
+memory           {figure} GB
+read 500 tokens  {figure} ms, once for each place
+first text       {figure} ms after a key
+20 characters    {figure} ms after a key
+(Quick|Usable|Too slow).*
+"""
+    assert re.fullmatch(expected, shown)
+
+
+def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "midtoken", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)

@@ -10,7 +10,18 @@ import pytest
 from midtoken.cli import main
 from midtoken.commands import __path__ as _commands_path
 
-_SUBCOMMANDS = ("demo", "complete", "explain", "playground", "surprisal", "next-byte", "doctor", "lsp", "serve")
+_SUBCOMMANDS = (
+    "demo",
+    "complete",
+    "explain",
+    "playground",
+    "surprisal",
+    "next-byte",
+    "models",
+    "doctor",
+    "lsp",
+    "serve",
+)
 
 
 def _help(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

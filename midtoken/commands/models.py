@@ -1,0 +1,146 @@
+"""List models that can be used instead of the bundled one, download one, or try how quick one is here.
+
+Without an action, it lists the models that are recommended, and those that are on this machine.
+"""
+
+import argparse
+import asyncio
+import statistics
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from urllib.parse import unquote
+
+from inference.protocol.completion import CompletionRequest, CompletionStats, Extent
+from inference.serving.server_memory import measure_memory
+from lsp_server.privacy.exclusion import Policy
+from lsp_server.privacy.guard import Guard
+from midtoken.connection import Connection, show_waiting
+from midtoken.installed import find_default_model
+from midtoken.models import HubModel, fetch_model, find_model, find_pins_dir
+from midtoken.server import find_cache_dir
+from midtoken.server_arguments import add_connection_arguments
+
+
+@dataclass(frozen=True, slots=True)
+class _Recommended:
+    """As the publisher's card says."""
+
+    name: str
+    num_billions: float  # of weights
+    download_gb: float
+    licence: str
+    num_languages: int
+
+    def __str__(self) -> str:
+        memory_gb = 0.6 + 1.2 * self.num_billions  # with 8 bits: measured for 0.5, and in proportion above
+        size = f"{self.num_billions:.1f} B  {self.download_gb:5.1f} GB  about {memory_gb:3.1f} GB"
+        return f"  {self.name:36}{size}  {self.num_languages:3}  {self.licence}"
+
+
+_TITLE = f"  {'':36}weights  download  memory        languages, licence"
+_RECOMMENDED = (  # all were trained to fill in, and run without torch
+    _Recommended("Qwen/Qwen2.5-Coder-0.5B", 0.5, 1.0, "apache-2.0", 92),
+    _Recommended("Qwen/Qwen2.5-Coder-1.5B", 1.5, 3.1, "apache-2.0", 92),
+    _Recommended("bigcode/starcoder2-3b", 3.0, 12.1, "bigcode-openrail-m", 17),
+    _Recommended("ibm-granite/granite-3b-code-base-2k", 3.5, 7.0, "apache-2.0", 116),
+)
+_PAGE = Path(__file__).read_text(encoding="utf-8")[:2_000]  # some 500 tokens
+_LINE = "\n    wjq = kub"  # that no model expects; after a key that it has expected, text is there at once
+_SLOW_MS, _TOO_SLOW_MS = 300, 1_000  # for a line
+_IDLE_S = 30.0  # then the server that was tried ends
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments that `run` reads."""
+    actions = parser.add_subparsers(dest="action", parser_class=argparse.ArgumentParser)
+    get = actions.add_parser("get", help="download a model, or its newest commit if it is here already")
+    attempt = actions.add_parser("try", help="load a model and show how quick it is on this machine")
+    for each in (get, attempt):
+        each.add_argument("name", metavar="NAME", help="OWNER/NAME[@REVISION] on a hub; to try one, a folder too")
+    add_connection_arguments(attempt)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints what the action finds. Raises ModelError, LaunchError or ServerError."""
+    if options.action == "try":
+        options.model = options.name
+        asyncio.run(_try(options))
+    elif options.action == "get":
+        with show_waiting() as on_download:
+            asyncio.run(fetch_model(options.name, on_download, is_anew=True))
+        print(find_model(options.name))
+    else:
+        print("Recommended, with --model NAME or the setting model:", _TITLE, *_RECOMMENDED, sep="\n")
+        print("On this machine:", *_list_present(), sep="\n")
+    return 0
+
+
+def _list_present() -> Iterator[str]:
+    yield f"  {'the bundled model':36}{_describe_size(find_default_model())}, for Python"
+    for path in sorted(find_pins_dir().glob("*%2F*")):
+        model = HubModel.parse(unquote(path.name))
+        folder = model and model.find_folder()
+        if isinstance(folder, Path) and folder.is_dir():
+            yield f"  {model!s:36}{_describe_size(folder)}, commit {folder.name[:7]}, {folder}"
+    graphs = find_cache_dir()
+    if graphs is not None and graphs.is_dir():
+        yield f"  {'converted weights':36}{_describe_size(graphs)}, {graphs}"
+
+
+def _describe_size(folder: Path) -> str:
+    num_bytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return f"{num_bytes / 1e9:6.2f} GB"
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    text: str
+    first_ms: float
+    total_ms: float
+    num_read_tokens: int
+
+
+async def _try(options: argparse.Namespace) -> None:
+    started_s = time.perf_counter()
+    with show_waiting() as on_download:
+        connection = await Connection.open(options, on_download=on_download, idle_s=_IDLE_S)
+    ready_s = time.perf_counter() - started_s
+    try:
+        ask = partial(_ask, connection, uuid.uuid4().hex)  # for this tenant, nothing was read before
+        opened = await ask(_PAGE, max_tokens=1)
+        typed = [await ask(_PAGE + _LINE[:end], max_tokens=24) for end in range(6, len(_LINE) + 1)]
+        memory = measure_memory(connection.url)
+    finally:
+        await connection.close()
+    line_ms = statistics.median(20 * each.total_ms / max(1, len(each.text)) for each in typed)
+    figures = {
+        "ready": f"{ready_s:.1f} s",
+        "memory": "not known here" if memory is None else f"{memory / 1e9:.2f} GB",
+        "read 500 tokens": f"{500 * opened.total_ms / max(1, opened.num_read_tokens):,.0f} ms, once for each place",
+        "first text": f"{statistics.median(each.first_ms for each in typed):,.0f} ms after a key",
+        "20 characters": f"{line_ms:,.0f} ms after a key",
+    }
+    for name, figure in figures.items():
+        print(f"{name:17}{figure}")
+    print(_judge(line_ms))
+
+
+def _judge(line_ms: float) -> str:
+    if line_ms > _TOO_SLOW_MS:
+        return "Too slow to type with, here: take a smaller model, or try --dtype int8 or more --threads."
+    return "Quick enough to type with." if line_ms <= _SLOW_MS else "Usable, with a short wait at each line."
+
+
+async def _ask(connection: Connection, tenant: str, text: str, max_tokens: int) -> _Answer:
+    build = partial(CompletionRequest, extent=Extent.BLOCK, tenant=tenant, document="sample", max_tokens=max_tokens)
+    started_s, first_s, texts = time.perf_counter(), None, list[str]()
+    async for chunk in connection.stream(Guard(Policy({})).clear(None, text).map(build)):
+        first_s = first_s or time.perf_counter()
+        texts.append(chunk.text)
+    ended_s, stats = time.perf_counter(), chunk.stats or CompletionStats()
+    first_ms, total_ms = (1e3 * (at_s - started_s) for at_s in (first_s or ended_s, ended_s))
+    return _Answer("".join(texts), first_ms, total_ms, stats.num_read_tokens)
