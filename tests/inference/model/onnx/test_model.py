@@ -19,7 +19,16 @@ from inference.model.numpy_sampler import NumpyRow
 from inference.model.onnx.conversion import find_folder_obstacle
 from inference.model.onnx.kv_cache import OnnxSequenceCache, StoredRow
 from inference.model.onnx.model import OnnxModel
-from tests.support.decoder_folders import MAX_TOKENS, SERVED, VOCAB_SIZE, DecoderOracle, load_folder, write_decoder
+from tests.support.decoder_folders import (
+    LONG_ROPE,
+    MAX_TOKENS,
+    SERVED,
+    VOCAB_SIZE,
+    DecoderOracle,
+    change_config,
+    load_folder,
+    write_decoder,
+)
 
 _DEFAULT_MODEL = Path(__file__).parents[4] / "models/default"
 _TOLERANCE = 1e-4
@@ -79,6 +88,33 @@ def test_logits_after_all_nodes_of_a_tree_are_those_of_transformers(name: str, t
     _check(oracle, kept, _list_paths(_TREE), _forward(model, cache, _TREE))
     cache.keep(_TREE, 4)
     _check(oracle, [*kept, 3, 4, 5, 6, 9], [[1]], _forward(model, cache, TokenTree((1,))))
+
+
+# What stands in files that were written by other versions of transformers.
+_OTHER_SPELLINGS = {
+    "llama": {"rope_parameters": ..., "rope_theta": 900.0, "rope_scaling": {"type": "linear", "factor": 4.0}},
+    "llama yarn": {"rope_parameters": {"type": "yarn", "factor": 4.0}, "original_max_position_embeddings": 32},
+    "mistral": {"sliding_window": 4096, "rope_parameters": None, "rope_theta": 900.0},
+    "qwen2": {
+        "rope_parameters": ...,
+        "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32},
+        "layer_types": ...,
+        "sliding_window": 8,
+    },
+    "gemma": {"hidden_act": "gelu", "hidden_activation": None},
+    "phi3": {"rope_parameters": ..., "rope_scaling": {**LONG_ROPE, "rope_type": "su"}},
+    "phi3 longrope": {"rope_parameters": LONG_ROPE | {"rope_type": "yarn", "attention_factor": 1.5}},
+    "smollm3": {"layer_types": ..., "sliding_window": None, "use_sliding_window": True},
+    "stablelm": {"rope_parameters": ..., "partial_rotary_factor": ..., "rope_theta": 900},
+}
+
+
+@pytest.mark.parametrize("name", _OTHER_SPELLINGS)
+def test_files_of_other_versions_of_transformers_are_read_as_it_reads_them(name: str, tmp_path: Path) -> None:
+    family, changes = SERVED[name]
+    change_config(write_decoder(tmp_path, family, **changes), **_OTHER_SPELLINGS[name])
+    model = load_folder(tmp_path)
+    _check(DecoderOracle(tmp_path), [], _list_paths(_TREE), _forward(model, model.new_cache(), _TREE))
 
 
 _VARIANTS = [
