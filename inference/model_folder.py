@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from inference.errors import ModelError, quote
@@ -35,10 +36,23 @@ def check_model_folder(folder: Path) -> None:
         )
     if not (folder / "config.json").is_file():
         raise ModelError(f"{folder} is not a model folder: it has no config.json{_name_other_weights(folder)}")
+    _check_numbers(folder)
     find_tokenizer_file(folder)
     for path in [*sorted(folder.glob("*.json")), *find_weight_files(folder)]:
         if _is_pointer(path):
             raise ModelError(f"{path} is a Git LFS pointer in place of the file; run 'git lfs pull' in the folder")
+
+
+def _check_numbers(folder: Path) -> None:
+    """Raises ModelError if others have quantized the weights; another fault of the file is found when it is read."""
+    with suppress(OSError, ValueError, AttributeError):
+        quantization = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("quantization_config")
+        if quantization is not None:
+            method = quantization.get("quant_method") or "a method without a name"
+            raise ModelError(
+                f"{folder} has weights that are quantized by {quote(str(method))} (quantization_config in its "
+                "config.json); use the model with weights that are not quantized"
+            )
 
 
 def find_tokenizer_file(folder: Path) -> Path:

@@ -38,6 +38,8 @@ _FAULTS: dict[str, _Change] = {
     "is not a model folder: it has no config.json": _replace("config.json"),
     "no config.json, but m.gguf, which is in a format": _replace("config.json", m__gguf="GGUF"),
     "has an adapter (adapter_config.json)": _write("adapter_config.json", "{}"),
+    "quantized by 'gptq' (quant": _write("config.json", '{"quantization_config": {"quant_method": "gptq"}}'),
+    "quantized by 'a method without a name' (": _write("config.json", '{"quantization_config": {"bits": 4}}'),
     "the model folder has no tokenizer.json": _replace("tokenizer.json"),
     "but merges.txt: vocab.json and merges.txt": _replace("tokenizer.json", merges__txt="", vocab__json="{}"),
     "but vocab.json: a vocabulary alone": _replace("tokenizer.json", vocab__json="{}"),

@@ -51,7 +51,6 @@ _DEFAULTS: dict[str, Any] = {
 _FIXED: dict[str, tuple[Any, ...]] = {
     "is_encoder_decoder": (False,),
     "is_causal": (True,),
-    "quantization_config": (None,),
     **dict.fromkeys(("use_bidirectional_attention", "qk_layernorm", "use_parallel_residual"), (False, None)),
     **dict.fromkeys(("per_layer_config", "transformers_weights"), (None,)),
     **dict.fromkeys(("text_config", "decoder", "generator", "text_encoder"), (None,)),  # a decoder inside of another

@@ -86,22 +86,6 @@ def check_config(config: Any) -> None:  # a transformers configuration, which ha
 
 
 @contextmanager
-def refusing_quantized(config: Any) -> Iterator[None]:  # a transformers configuration, which has no types
-    """Inside the context, a failure raises ModelError that says so if the weights of the model are quantized."""
-    quantization = getattr(config, "quantization_config", None)
-    try:
-        yield
-    except ModelError as error:
-        if not isinstance(quantization, dict):
-            raise
-        method = quantization.get("quant_method")
-        raise ModelError(
-            f"its weights are quantized{f' by {method}' if method else ''}, and transformers cannot read them here; "
-            "use the model with weights that are not quantized"
-        ) from error
-
-
-@contextmanager
 def refusing_family(family: str) -> Iterator[None]:
     """Inside the context, a failure raises ModelError, with the family and one plain reason."""
     try:
@@ -255,7 +239,7 @@ def _load_weights(folder: Path, config: Any, dtype: torch.dtype) -> Any:  # tran
             trust_remote_code=False,  # code in a model folder is never run
         )
     except (AttributeError, ImportError, LookupError, NotImplementedError, TypeError, ValueError) as error:
-        with refusing_quantized(config), refusing_family(config.model_type):  # not a fault of the weights
+        with refusing_family(config.model_type):  # not a fault of the weights
             raise error
     except Exception as error:  # the readers of the file formats raise undocumented exceptions
         if is_out_of_memory(error):

@@ -93,7 +93,6 @@ def _linear(**more: Any) -> dict[str, Any]:
         (_SMOLLM3, {"no_rope_layers": [1, 2]}, "no_rope_layers"),
         (_GEMMA, {"use_bidirectional_attention": True}, "use_bidirectional_attention = True"),
         (_MISTRAL, {"sliding_window": 32}, "sliding_window .* must be 1,024 or more .* not 32"),
-        (_LLAMA, {"quantization_config": {"quant_method": "awq"}}, "quantization_config = .*awq"),
         (_LLAMA, {"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5"),
         (_LLAMA, {"is_encoder_decoder": True}, "is_encoder_decoder = True"),
         (_LLAMA, {"vocab_size": ...}, "vocab_size in its config.json must be a positive whole number, not None"),
@@ -154,7 +153,8 @@ _TOKENS = {"bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id"}
 _OUTPUTS = {"output_attentions", "output_hidden_states", "return_dict", "tie_last_hidden_states", "use_cache"}
 _LOADING = {"dtype", "fusion_config", "distributed_config", "name_or_path", "transformers_version"}
 _LOADING |= {"auto_map", "attn_implementation"}  # code that is not run, and kinds of code for the same
-_CHECKED = {"num_heads", "mlp_layer_types", "mtp_layer_types", "pretraining_tp"}  # against others, or for errors
+_CHECKED = {"quantization_config"}  # by `inference.model_folder`
+_CHECKED |= {"num_heads", "mlp_layer_types", "mtp_layer_types", "pretraining_tp"}  # against others, or for errors
 _OF_OTHERS = {"vision_aspect_ratio", "vision_feature_layer", "vision_feature_select_strategy"}
 _OF_OTHERS |= {"max_window_layers"}  # here, a sequence ends where the window of any layer would hide tokens
 _CHANGING_NOTHING = _TRAINING | _TOKENS | _OUTPUTS | _LOADING | _CHECKED | _OF_OTHERS

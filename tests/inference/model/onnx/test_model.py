@@ -2,6 +2,7 @@ import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -91,7 +92,7 @@ def test_logits_after_all_nodes_of_a_tree_are_those_of_transformers(name: str, t
 
 
 # What stands in files that were written by other versions of transformers.
-_OTHER_SPELLINGS = {
+_OTHER_SPELLINGS: dict[str, dict[str, Any]] = {
     "llama": {"rope_parameters": ..., "rope_theta": 900.0, "rope_scaling": {"type": "linear", "factor": 4.0}},
     "llama yarn": {"rope_parameters": {"type": "yarn", "factor": 4.0}, "original_max_position_embeddings": 32},
     "mistral": {"sliding_window": 4096, "rope_parameters": None, "rope_theta": 900.0},

@@ -148,19 +148,6 @@ def test_a_type_that_no_model_runs_in_is_refused_without_blaming_the_family(dtyp
         load_torch_runner(EngineConfig(make_model(), dtype=dtype))
 
 
-@pytest.mark.parametrize("method", ["gptq", "awq", "fp8", "compressed-tensors"])
-def test_quantized_weights_are_refused_without_blaming_the_family(method: str, tmp_path: Path) -> None:
-    folder = write_model(tmp_path, toy_tokenizer("qwen"))
-    config = json.loads((folder / "config.json").read_text())
-    config["quantization_config"] = {"quant_method": method, "bits": 4, "group_size": 128}
-    (folder / "config.json").write_text(json.dumps(config))
-
-    with pytest.raises(
-        ModelError, match=f"^cannot load the model in {folder}: its weights are quantized by {method}, "
-    ):
-        load_torch_runner(EngineConfig(folder))
-
-
 @pytest.mark.parametrize(
     ("weight", "value", "reason"),
     [
