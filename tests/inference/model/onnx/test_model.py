@@ -151,10 +151,12 @@ def test_variants_of_the_families_are_run_rightly_or_refused(variant: TinyModel,
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("shard_size", ["1GB", "9KB"])
+@pytest.mark.parametrize("name", ["llama", "phi3 longrope, a part of each head"])
 def test_weights_of_each_type_are_read_from_one_file_or_several(
-    dtype: torch.dtype, shard_size: str, tmp_path: Path
+    name: str, dtype: torch.dtype, shard_size: str, tmp_path: Path
 ) -> None:
-    write_decoder(tmp_path, dtype=dtype, shard_size=shard_size)
+    family, changes = SERVED[name]
+    write_decoder(tmp_path, family, dtype, shard_size, **changes)
     assert (len(list(tmp_path.glob("*.safetensors"))) > 1) == (shard_size == "9KB")
     model = load_folder(tmp_path)
     _check(DecoderOracle(tmp_path), [], _list_paths(_TREE), _forward(model, model.new_cache(), _TREE))
