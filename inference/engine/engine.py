@@ -22,6 +22,7 @@ from inference.protocol.completion import CompletionRequest, FinishReason
 _log = logging.getLogger(__name__)
 
 _MAX_PREFILL_TOKENS = 1024  # of new contexts, in one step of many requests
+_FEW_TOKENS = 4
 _WORK_PER_ROW = 1 / 64  # in passes. It costs more, but nobody is to lose their turn by one jump in a file
 
 
@@ -64,8 +65,9 @@ class Engine:
                 raise OverloadedError("the engine is shutting down")
             if self._has_stopped:
                 raise ServerError("the engine has stopped after an error; its log says where. Restart the server")
-            if self._inbox.qsize() + len(self._scheduler) >= self._config.max_waiting + self._config.max_sequences:
-                raise OverloadedError(f"{self._config.max_waiting} requests wait already; try again in a moment")
+            max_waiting = 0 if request.is_prefetch else self._config.max_waiting
+            if self._inbox.qsize() + len(self._scheduler) >= max_waiting + self._config.max_sequences:
+                raise OverloadedError(f"{max_waiting} requests wait already; try again in a moment")
             self._inbox.put(Job(request, sink, self._parts, submitted_at=self._clock()))
 
     def measure_heartbeat_ms(self) -> float:
@@ -121,8 +123,7 @@ class Engine:
             self._heartbeat.beat()
             if job is None:
                 return
-            superseded = self._scheduler.add(job)
-            if superseded is not None:
+            for superseded in self._scheduler.add(job):
                 self._end(superseded, FinishReason.SUPERSEDED, self._clock())
 
     def _end_dead(self) -> None:
@@ -153,11 +154,14 @@ class Engine:
         """The requests to step. Those whose turn it is are begun, if there is room for them."""
         selected: list[Job] = []
         num_prefilled, is_full = 0, False
-        for job in self._scheduler.sort():
+        ordered = self._scheduler.sort()
+        for job in ordered:
+            if job.request.is_prefetch and not ordered[0].request.is_prefetch:
+                break  # no person's step is longer for it
             if not job.is_begun:
                 if is_full or not self._prepare(job):
                     continue
-                if not self._scheduler.has_room(job):
+                if not self._make_room(job):
                     is_full = True  # no other may begin before it
                     continue
                 if not self._begin(job):
@@ -178,11 +182,27 @@ class Engine:
             job.prepare()
             self._scheduler.check_size(job)
             job.num_remembered = self._memory.count_known(job.request.tenant, job.prompt.context_ids)
+            if job.request.is_prefetch and job.num_to_prefill <= _FEW_TOKENS:
+                self._prepare_ahead(job)
             self._predict_lateness(job, self._clock())
         except Exception as error:
             self._fail(job, error)
             return False
         return True
+
+    def _prepare_ahead(self, job: Job) -> None:
+        """Has a prefetch whose context is remembered read what it will be once the window has moved, if that is soon."""
+        job.prepare(is_ahead=True)
+        job.num_remembered = self._memory.count_known(job.request.tenant, job.prompt.context_ids)
+
+    def _make_room(self, job: Job) -> bool:
+        """Whether the job can begin. A person gets the room of prefetches, which end."""
+        for other in self._scheduler:
+            if self._scheduler.has_room(job) or job.request.is_prefetch:
+                break
+            if other.request.is_prefetch and other.is_begun:
+                self._end(other, FinishReason.CANCELLED, self._clock())
+        return self._scheduler.has_room(job)
 
     def _predict_lateness(self, job: Job, now: float) -> None:
         job.will_be_late = job.is_late(now + self._prefill_speed.predict_s(job.num_to_prefill))

@@ -145,10 +145,13 @@ class Job:
         except Exception as error:
             self.failure = self.failure or error
 
-    def prepare(self) -> None:
-        """Builds the prompt. Raises InvalidRequestError if the request does not fit in the model's window."""
+    def prepare(self, is_ahead: bool = False) -> None:
+        """Builds the prompt. Raises InvalidRequestError if the request does not fit in the model's window.
+
+        `is_ahead`: see `PromptBuilder.build`.
+        """
         started_at = self.parts.clock()
-        self.prompt = self.parts.prompts.build(self.request, self._find_prompt_room())
+        self.prompt = self.parts.prompts.build(self.request, self._find_prompt_room(), is_ahead)
         self.random_sources = self._build_random_sources()
         self.costs.num_context_tokens = len(self.prompt.context_ids)
         self.costs.num_tree_nodes = 1 + len(self.prompt.tree.branch_ids)
@@ -300,6 +303,9 @@ class Candidate:
         if result.missing:
             self.missing = result.missing
             return [self]
+        if self.job.request.is_prefetch:
+            self.answer.finish(FinishReason.READ)
+            return []
         self.job.note_choice(self, result)
         if len(result.choices) > 1:
             return self.job.part_candidates(result.choices)

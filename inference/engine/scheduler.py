@@ -12,7 +12,7 @@ The aim is completed answers, not many begun ones. A request is worth nothing on
 7. but a request that has waited for long is that of a user who waits and does not type on; and one that names no
    document is never superseded. Such requests come in the order of their arrival, before the others, whatever they
    have to prefill;
-8. a newer request for a document supersedes the older one.
+8. a newer request for a document supersedes the older ones; but a prefetch supersedes prefetches only.
 """
 
 import math
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from inference.errors import OverloadedError
-from inference.protocol.completion import CompletionRequest, Priority
+from inference.protocol.completion import CompletionRequest
 
 _WORK_LEVELS = (256.0, 1024.0)  # a request whose work exceeds one of them gives way to those below; a line never does
 _LONG_PREFILL = 64  # tokens
@@ -79,9 +79,9 @@ class Scheduler(Generic[T]):
         """All requests. They may be removed during the iteration."""
         return iter(list(self._jobs))
 
-    def add(self, job: T) -> T | None:
-        """Adds a job. Returns the one that it supersedes, which is still there."""
-        superseded = next((other for other in self._jobs if _is_same_document(other, job)), None)
+    def add(self, job: T) -> list[T]:
+        """Adds a job. Returns those that it supersedes, which are still there."""
+        superseded = [other for other in self._jobs if _is_superseded(other, job)]
         self._shares.enter(job.request.tenant)
         self._jobs.append(job)
         return superseded
@@ -121,13 +121,12 @@ class Scheduler(Generic[T]):
 
 def _rank(job: Schedulable, arrival: int, behind: set[str], now: float) -> tuple[bool | int, ...]:
     level = sum(job.work > limit for limit in _WORK_LEVELS)
-    is_prefetch = job.request.priority is Priority.PREFETCH
     is_waited_for = not job.request.document or now - job.submitted_at >= _LONG_WAIT_S
     must_prefill = not is_waited_for and job.num_to_prefill > _LONG_PREFILL
     is_writing = job.is_begun and not must_prefill
     order = arrival if is_waited_for else -arrival
     return (
-        is_prefetch,
+        job.request.is_prefetch,
         job.will_be_late,
         level,
         not is_writing,
@@ -139,9 +138,10 @@ def _rank(job: Schedulable, arrival: int, behind: set[str], now: float) -> tuple
     )
 
 
-def _is_same_document(job: Schedulable, other: Schedulable) -> bool:
-    own, others = job.request, other.request
-    return bool(own.document) and (own.tenant, own.document) == (others.tenant, others.document)
+def _is_superseded(older: Schedulable, newer: Schedulable) -> bool:
+    own, others = older.request, newer.request
+    is_same = bool(own.document) and (own.tenant, own.document) == (others.tenant, others.document)
+    return is_same and (own.is_prefetch or not others.is_prefetch)
 
 
 _MEMORY_S = 30.0  # work counts for about so long: after it, a third is left

@@ -52,7 +52,7 @@ class Priority(StrEnum):
     """Who waits for the answer."""
 
     INTERACTIVE = "interactive"  # a person
-    PREFETCH = "prefetch"  # nobody yet: runs when no person waits
+    PREFETCH = "prefetch"  # nobody: the context is read, so that a later request need not, and nothing is generated
 
 
 class FinishReason(StrEnum):
@@ -67,6 +67,7 @@ class FinishReason(StrEnum):
     DEADLINE = "deadline"
     SUPERSEDED = "superseded"  # a newer request for the same document came
     CANCELLED = "cancelled"
+    READ = "read"  # of a prefetch, which has no text
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class CompletionRequest:
     explain: bool = False
     chunks: Chunks = Chunks.TOKENS
     tenant: str = ""  # whose request it is; what is remembered is never shared between tenants
-    document: str = ""  # a newer request of the same tenant for the same document ends this one; empty: none does
+    document: str = ""  # a newer one of the same tenant for it ends this request; empty: none does
     priority: Priority = Priority.INTERACTIVE
 
     def __post_init__(self) -> None:
@@ -101,6 +102,11 @@ class CompletionRequest:
             _check_text(name, text, MAX_TEXT_BYTES)
         for name, text in (("tenant", self.tenant), ("document", self.document)):
             _check_text(name, text, MAX_NAME_BYTES)
+
+    @property
+    def is_prefetch(self) -> bool:
+        """True if nobody waits, and nothing is generated."""
+        return self.priority is Priority.PREFETCH
 
 
 @dataclass(frozen=True, slots=True)
