@@ -30,29 +30,34 @@ class Context:
         return self.suffix.partition("\n")[0]
 
 
-def cut_context(document: "Document", position: "Position", settings: Settings) -> Context:
+def cut_context(document: "Document", position: "Position", settings: Settings, is_waited_for: bool = True) -> Context:
     """Returns the text to send for a completion at `position`, within the size limits of the settings.
 
     The position must be that of a Place: within the text, and not inside a code point.
 
     The prefix starts at `document.anchor_line`. The anchor moves only when the prefix no longer fits, or is less than
     half full, and then by at least a quarter of the limit. If it moved with each typed line, the model could reuse
-    nothing that it has computed for the prefix. Raises OutOfStepError, TooLargeError.
+    nothing that it has computed for the prefix. While nobody waits, it moves before the prefix is full, so that no
+    key has to move it. Raises OutOfStepError, TooLargeError.
     """
     line, before, after = document.split_at(position)
-    prefix = _cut_prefix(document, line, before, settings.max_prefix_bytes)
+    prefix = _cut_prefix(document, line, before, settings.max_prefix_bytes, 0 if is_waited_for else _AHEAD_FRACTION)
     suffix = _cut_suffix(document, line, after, settings.max_suffix_bytes)
     return Context(clean(prefix), clean(suffix))
 
 
-def _cut_prefix(document: "Document", line: int, before: str, max_bytes: int) -> str:
+_AHEAD_FRACTION = 1 / 8  # of the prefix; more is seldom typed without a pause
+
+
+def _cut_prefix(document: "Document", line: int, before: str, max_bytes: int, free_fraction: float) -> str:
     if _exceeds(before, max_bytes):
         document.anchor_line = line
         return _cut_long_line(before, max_bytes)
     remaining_bytes = max_bytes - _num_bytes(before)
     lines = document.lines
-    full_start = _find_start(lines, line, remaining_bytes)  # from here the window is full, from half_start half full
+    full_start = _find_start(lines, line, remaining_bytes - int(max_bytes * free_fraction))
     half_start = _find_start(lines, line, remaining_bytes - max_bytes // 2)
+    # From full_start the window is full, from half_start half full.
     if not full_start <= document.anchor_line <= half_start:
         document.anchor_line = _find_start(lines, line, remaining_bytes - max_bytes // 4)
     return "".join(lines[document.anchor_line : line]) + before

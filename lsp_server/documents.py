@@ -4,6 +4,7 @@ pygls also keeps the text, but that copy is not used: it splits lines at form fe
 seconds for an edit in a very long line.
 """
 
+import copy
 import io
 import logging
 from collections.abc import Sequence
@@ -103,6 +104,19 @@ class Document:
                 self._replace(change.range, change.text)
         if len(changes) > 1:
             self.last_edit = None
+
+    def imagine(self, span: Range, text: str) -> tuple["Document", Position]:
+        """Returns a copy in which `text` has replaced `span`, and the place after it. Raises like `lines`."""
+        self._check_known()
+        other: Document = copy.copy(self)
+        other._lines = list(self._lines)
+        other._replace(span, text)
+        return other, other.find_edit_end() or span.end
+
+    def find_edit_end(self) -> Position | None:
+        """Returns where the last edit ended; None if that is not known."""
+        edit = self.last_edit
+        return None if edit is None else Position(edit.line, num_units(edit.before, self._encoding))
 
     def lose_text(self, problem: str) -> None:
         """Makes the text unknown until a change contains all of it. Raises OutOfStepError, if it was known."""

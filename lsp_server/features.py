@@ -5,6 +5,7 @@ The two notifications are those that clients of other completion servers send. A
 client executes after it has inserted the text (LSP, InlineCompletionItem.command).
 """
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from lsp_server.documents import Place
 from lsp_server.items import completion_item, extend_selected, inline_item
 from lsp_server.no_suggestion import NoSuggestion
 from lsp_server.privacy.exclusion import Policy
+from lsp_server.protocol import build_strict_converter
 from lsp_server.server import MidtokenServer, Suggestion
 
 # After these characters, a client without inline completion requests a completion. After letters it always does.
@@ -72,6 +74,10 @@ def _add_text_synchronization(server: MidtokenServer) -> None:
     @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
     def _change(params: types.DidChangeTextDocumentParams) -> None:
         server.change(params)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
+    def _save(_: types.DidSaveTextDocumentParams) -> None:
+        server.note_save()
 
     @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
     def _close(params: types.DidCloseTextDocumentParams) -> None:
@@ -143,6 +149,9 @@ def _is_neovim(params: types.InitializeParams) -> bool:
     return params.client_info is not None and params.client_info.name == "Neovim"
 
 
+# Implementation-dependent (LSP, "$ Notifications"): servers that do not know it ignore it.
+_CONVERTER = build_strict_converter()
+CURSOR_NOTIFICATION = "$/midtoken/cursor"
 DID_SHOW = "textDocument/didShowCompletion"
 DID_ACCEPT_PART = "textDocument/didPartiallyAcceptCompletion"
 DID_ACCEPT = "midtoken.didAccept"
@@ -153,6 +162,12 @@ def add_usage_features(server: MidtokenServer) -> None:
     """Adds the notifications, and the commands that report acceptance and return the counters."""
 
     # The parameters have no type in lsprotocol, hence Any. Other clients may send anything.
+    @server.feature(CURSOR_NOTIFICATION)
+    def _rest(params: Any) -> None:
+        with contextlib.suppress(Exception):  # cattrs and its hooks raise many kinds
+            place = _CONVERTER.structure(params, types.InlayHintParams)  # a document and a range
+            server.rest(place.text_document.uri, place.range)
+
     @server.feature(DID_SHOW)
     def _show(params: Any) -> None:
         number = _find_number(params)

@@ -105,6 +105,7 @@ def find_comment_marker(language_id: str) -> str | None:
 
 
 _MIN_TYPED_CHARS = 2
+_MAX_LINES_KNOWN = 16  # whose comments are remembered
 _MAX_INDEXED_CHARS = 300_000  # of a file; a longer one is not read, because that takes longer than a key may
 
 
@@ -115,89 +116,82 @@ class RelatedText:
     There the model uses them more than at the start of the prompt, and it costs least: the text above the line is the
     same with and without it, so the server has read it before. `benchmarks/editors.py` measures what it gains.
 
-    While one line is typed, its comments keep their order, and new ones come at the end. Those that are no longer about
-    the typed word are removed. Where the text around the cursor has a longer name that begins with the typed word, that
-    one is meant more often: the others would hide it, so there are none.
+    A line gets its comments once: with each change, the line below them would be read again. Where the text around the
+    cursor has a longer name that begins with the typed word, that one is meant more often: the others would hide it, so
+    there are none.
     """
 
     max_bytes: int = 300
     _index: "_Index" = field(default_factory=lambda: _Index())
-    _lines: "dict[str, _Line]" = field(default_factory=dict)  # the last line completed in each document, by URI
+    _lines: dict[tuple[str, str], list[Declaration]] = field(default_factory=dict)  # by URI and the text above
 
-    def add(self, context: Context, document: Document, others: Iterable[Document]) -> str:
+    def add(self, context: Context, document: Document, others: Iterable[Document], is_imagined: bool = False) -> str:
         """Returns the prefix of `context` with the comments in it.
 
-        `others`: the open documents whose text may be used, those that matter most first.
+        `others`: the open documents whose text may be used, those that matter most first. `is_imagined`: nobody has
+        typed this text, so its line may still get other comments.
         """
         marker = find_comment_marker(document.language_id)
         start = len(context.prefix) - len(context.line_before)
         above = context.prefix[:start]
         if marker is None or self.max_bytes == 0:
             return context.prefix
-        line = self._lines.get(document.uri)
-        if line is None or line.above != above:
-            line = self._lines[document.uri] = _Line(above)
-        words = read_words(context.line_before)
-        if _continues_in(context, words.typed):
-            words = Words("", words.called)
+        key = document.uri, above
         same = [each for each in others if each.language_id == document.language_id and each.uri != document.uri]
-        line.choose(self._find(words, same), self.max_bytes)
+        indexes = [self._index.read(each) for each in same]
+        chosen = [each for each in self._lines.get(key, ()) if any(each in index for index in indexes)]
+        chosen = chosen or self._choose(context, indexes)
+        if chosen and key not in self._lines and not is_imagined:
+            self._lines = dict([*self._lines.items(), (key, chosen)][-_MAX_LINES_KNOWN:])
         indentation = context.line_before[: len(context.line_before) - len(context.line_before.lstrip())]
-        return above + line.write(f"{indentation}{marker} ") + context.line_before
+        return above + _write(chosen, f"{indentation}{marker} ") + context.line_before
 
     def forget(self, uri: str) -> None:
         """A document was closed."""
-        self._lines.pop(uri, None)
+        self._lines = {key: chosen for key, chosen in self._lines.items() if key[0] != uri}
         self._index.forget(uri)
 
-    def _find(self, words: Words, others: Sequence[Document]) -> Iterator[Declaration]:
-        """Yields declarations, the most urgent first: of names that begin with the typed word, the shortest first.
-
-        One letter begins too many names.
-        """
-        indexes = [self._index.read(document) for document in others]
-        if len(words.typed) >= _MIN_TYPED_CHARS:
-            found = [each for index in indexes for each in index if each.name.startswith(words.typed)]
-            yield from sorted(found, key=lambda declaration: len(declaration.name))
-        if words.called:
-            yield from (each for index in indexes for each in index if each.name == words.called)
+    def _choose(self, context: Context, indexes: Sequence[Iterable[Declaration]]) -> list[Declaration]:
+        """The declarations for which there is room. The most urgent one comes last, next to the line."""
+        words = read_words(context.line_before)
+        if _continues_in(context, words.typed):
+            words = Words("", words.called)
+        return _take(_find(words, indexes), self.max_bytes)[::-1]
 
 
-@dataclass(slots=True)
-class _Line:
-    """The declarations above one line, in the order in which they were added."""
+def _find(words: Words, indexes: Sequence[Iterable[Declaration]]) -> Iterator[Declaration]:
+    """Yields declarations, the most urgent first: of names that begin with the typed word, the shortest first.
 
-    above: str
-    declarations: list[Declaration] = field(default_factory=list)
-
-    def choose(self, found: Iterable[Declaration], max_bytes: int) -> None:
-        """Keeps those of `found` for which there is room: the ones that it had in their order, then the others."""
-        wanted = _take(found, max_bytes)
-        kept = [declaration for declaration in self.declarations if declaration in wanted]
-        # The most urgent one stands next to the line.
-        self.declarations = kept + [declaration for declaration in reversed(wanted) if declaration not in kept]
-
-    def write(self, beginning: str) -> str:
-        """Returns the declarations as lines that begin with `beginning`."""
-        lines = (line.strip() for declaration in self.declarations for line in declaration.text.split("\n"))
-        return "".join(f"{beginning}{line}\n" for line in lines)
+    One letter begins too many names.
+    """
+    if len(words.typed) >= _MIN_TYPED_CHARS:
+        found = [each for index in indexes for each in index if each.name.startswith(words.typed)]
+        yield from sorted(found, key=lambda declaration: len(declaration.name))
+    if words.called:
+        yield from (each for index in indexes for each in index if each.name == words.called)
 
 
 class _Index:
     """The declarations of each document, read again when its text has changed."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, tuple[tuple[int, int], list[Declaration]]] = {}
+        self._entries: dict[str, tuple[tuple[int, int], dict[Declaration, None]]] = {}
 
-    def read(self, document: Document) -> list[Declaration]:
-        """Returns the declarations of a document; none if its text is unknown or long."""
+    def read(self, document: Document) -> dict[Declaration, None]:
+        """Returns the declarations of a document, in their order; none if its text is unknown or long."""
         entry, state = self._entries.get(document.uri), (document.version, document.num_edits)
         if entry is None or entry[0] != state:
-            entry = self._entries[document.uri] = (state, _read(document))
+            entry = self._entries[document.uri] = (state, dict.fromkeys(_read(document)))
         return entry[1]
 
     def forget(self, uri: str) -> None:
         self._entries.pop(uri, None)
+
+
+def _write(declarations: Iterable[Declaration], beginning: str) -> str:
+    """Returns the declarations as lines that begin with `beginning`."""
+    lines = (line.strip() for declaration in declarations for line in declaration.text.split("\n"))
+    return "".join(f"{beginning}{line}\n" for line in lines)
 
 
 def _continues_in(context: Context, typed: str) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import uuid
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -12,7 +13,7 @@ from lsprotocol import types
 from pygls.exceptions import FeatureRequestError, JsonRpcException
 from pygls.lsp.server import LanguageServer
 
-from inference.protocol.completion import Chunks, CompletionRequest
+from inference.protocol.completion import Chunks, CompletionRequest, Priority
 from lsp_server.backend import BackendFactory, BackendStarter, CompletionBackend, OnDownload
 from lsp_server.context import Context, cut_context
 from lsp_server.documents import Document, Documents, Place
@@ -30,6 +31,8 @@ from lsp_server.no_suggestion import (
     is_paste,
     to_no_suggestion,
 )
+from lsp_server.positions import num_units
+from lsp_server.prefetch import Expectation, Prefetcher
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Cleared, Guard
 from lsp_server.privacy.redaction import cut_excerpt
@@ -39,6 +42,7 @@ from lsp_server.session import Session
 from lsp_server.settings import SECTION, Settings, SettingsSources
 from lsp_server.status import Counters, Status, Window
 
+_START = types.Range(types.Position(0, 0), types.Position(0, 0))
 _MAX_ITEMS = 3
 _MAX_OTHERS = 20  # other documents whose declarations may be sent, those that were opened or edited last
 
@@ -84,6 +88,7 @@ class MidtokenServer(LanguageServer):
         self._status = Status(Window(self))
         self._starter = BackendStarter(partial(self._connect, connect), self._status)
         self._sessions: dict[str, Session] = {}
+        self._prefetcher = Prefetcher(self._prefetch)
         self._closing = asyncio.Lock()
         self._checking: dict[Document, asyncio.Task[None]] = {}
         self._settings_sources = SettingsSources()
@@ -123,6 +128,7 @@ class MidtokenServer(LanguageServer):
         document = self.documents.open(item)
         self._sessions[item.uri] = Session(self._starter, self._status)
         self._check_soon(document)
+        self._prefetcher.expect(Expectation(document, _START))
 
     def change(self, params: types.DidChangeTextDocumentParams) -> None:
         """Applies the edits of one notification. The user is told of edits that cannot be applied."""
@@ -136,8 +142,19 @@ class MidtokenServer(LanguageServer):
                 document.was_pasted = is_paste(document.last_edit, offered)
             self.documents.note_edit(document)
             self._check(document)
+            end = document.find_edit_end()
+            self._prefetcher.expect(None if end is None else Expectation(document, types.Range(end, end)))
         except EditorError as error:
             self._status.failed(error)
+
+    def rest(self, uri: str, selection: types.Range) -> None:
+        """To be called when the cursor of the person has come to rest. A key would replace the selection."""
+        with contextlib.suppress(EditorError):
+            self._prefetcher.expect(Expectation(self.documents.get(uri), selection))
+
+    def note_save(self) -> None:
+        """To be called after a document was saved."""
+        self._prefetcher.expect_again()
 
     def lose_text(self, uri: str | None) -> None:
         """To be called for an edit that cannot be read. Without a URI it may concern any document."""
@@ -153,6 +170,8 @@ class MidtokenServer(LanguageServer):
 
     def close(self, uri: str) -> None:
         """Removes a document and cancels its generation. Does nothing if the document is not open."""
+        with contextlib.suppress(EditorError):
+            self._prefetcher.forget(self.documents.get(uri))
         self.documents.close(uri)
         self._related.forget(uri)
         self._guard.forget(uri)
@@ -209,6 +228,7 @@ class MidtokenServer(LanguageServer):
     async def _suggest(
         self, document: Document, position: types.Position, is_invoked: bool
     ) -> Suggestion | NoSuggestion:
+        self._prefetcher.expect(None)
         found = await self._find_reason_now(document)
         if found is not None:
             return found
@@ -228,6 +248,7 @@ class MidtokenServer(LanguageServer):
         if isinstance(others, NoSuggestion):
             return others
         insertions = self._fit([answer, *others], context)
+        self._expect_taken(document, place, insertions[0] if insertions else Insertion(""))
         if not insertions:
             return NoSuggestion(Reason.FILTERED if answer.strip() else Reason.NOTHING)
         self._offered[document.uri] = frozenset(context.line_before + each.text for each in insertions)
@@ -239,10 +260,34 @@ class MidtokenServer(LanguageServer):
         self._languages = backend.languages or self._find_named_languages()
         for document in self.documents.get_all():
             self._check(document)
+        self._prefetcher.expect_again()
         return backend
 
     def _find_named_languages(self) -> tuple[str, ...] | None:
         return self._default_languages if self.settings.model is None else None
+
+    def _expect_taken(self, document: Document, place: Place, insertion: Insertion) -> None:
+        start = place.position
+        end = types.Position(start.line, start.character + num_units(insertion.replaced_after, place.encoding))
+        self._prefetcher.expect(Expectation(document, types.Range(start, end), insertion.text))
+
+    async def _prefetch(self, expected: Expectation) -> None:
+        """Has the server read what the next key will send, by the rules for keys."""
+        document = expected.document
+        if not self.settings.prefetch:
+            return
+        self._configure_guard()
+        await self._guard.wait_until_known(_list_languages([document]))
+        cut_context(document, expected.span.start, self.settings, is_waited_for=False)  # the window moves
+        imagined, position = document.imagine(expected.span, expected.text)
+        place = imagined.find_place(position)
+        context = cut_context(imagined, place.position, self.settings)
+        request = await self._build_request(self._sessions[document.uri], imagined, place, context, expected)
+        backend = None if isinstance(request, NoSuggestion) else await self._starter.get()
+        if backend is not None:
+            async with aclosing(backend.stream(request)) as chunks:
+                async for _ in chunks:
+                    pass
 
     def _fit(self, texts: list[str], context: Context) -> tuple[Insertion, ...]:
         """Returns what is left of the texts, without what stands there twice."""
@@ -309,7 +354,12 @@ class MidtokenServer(LanguageServer):
             self._check_soon(document)
 
     async def _build_request(
-        self, session: Session, document: Document, place: Place, context: Context
+        self,
+        session: Session,
+        document: Document,
+        place: Place,
+        context: Context,
+        expected: Expectation | None = None,  # None: a key has come
     ) -> Cleared[CompletionRequest] | NoSuggestion:
         """Returns what to send for a place, by the rules of this moment, or why nothing may be sent."""
         number = session.num_requests
@@ -327,7 +377,7 @@ class MidtokenServer(LanguageServer):
         others = [each for each in others if self._find_reason(each) is None]
         return sent.map(partial(write_blanks, language_id=document.language_id)).map(
             lambda context: CompletionRequest(
-                prefix=self._related.add(context, document, others),
+                prefix=self._related.add(context, document, others, expected is not None and expected.is_imagined),
                 suffix=context.suffix,
                 max_tokens=self.settings.max_tokens,
                 healing=self.settings.healing,
@@ -336,6 +386,7 @@ class MidtokenServer(LanguageServer):
                 chunks=Chunks.LINES,
                 tenant=self._tenant,
                 document=session.document_id,
+                priority=Priority.PREFETCH if expected else Priority.INTERACTIVE,
             )
         )
 

@@ -24,6 +24,7 @@ class Settings:
     max_prefix_bytes: int = 8192  # how much text before the cursor is sent
     max_suffix_bytes: int = 2048  # how much text after the cursor is sent
     max_related_bytes: int = 300  # how much text of other open files is sent, at most
+    prefetch: bool = True  # whether text is sent and read before a key asks for it
     exclude: tuple[str, ...] = ()  # patterns as in .gitignore; of documents that match one, nothing is sent
     redact_secrets: bool = True  # known forms of secrets are replaced before text is sent
     model: str | None = None  # a folder, or the name of one on a hub; None: that of the command line
@@ -180,10 +181,12 @@ _SETTINGS: Mapping[str, _Setting] = {
     "maxPrefixBytes": _Setting("max_prefix_bytes", _between(256, 1_048_576)),
     "maxSuffixBytes": _Setting("max_suffix_bytes", _between(0, 1_048_576)),
     "maxRelatedBytes": _Setting("max_related_bytes", _between(0, 65_536)),
+    "prefetch": _Setting("prefetch", _read_bool),
     "exclude": _Setting("exclude", _read_texts),
     "redactSecrets": _Setting("redact_secrets", _read_bool),
     "model": _Setting("model", _read_text),
     "languages": _Setting("languages", _read_texts),
 }
-_LIMITS = {"enabled", "maxPrefixBytes", "maxSuffixBytes", "maxRelatedBytes", "exclude", "redactSecrets", "languages"}
+_SIZES = {"maxPrefixBytes", "maxSuffixBytes", "maxRelatedBytes"}
+_LIMITS = {"enabled", "prefetch", "exclude", "redactSecrets", "languages", *_SIZES}
 _ADDED_UP = {"exclude", "redactSecrets"}

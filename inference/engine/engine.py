@@ -191,7 +191,7 @@ class Engine:
         return True
 
     def _prepare_ahead(self, job: Job) -> None:
-        """Has a prefetch whose context is remembered read what it will be once the window has moved, if that is soon."""
+        """Lets a prefetch whose context is known read what it will be when the window has moved, if that is soon."""
         job.prepare(is_ahead=True)
         job.num_remembered = self._memory.count_known(job.request.tenant, job.prompt.context_ids)
 

@@ -108,12 +108,19 @@ def test_the_budget_is_kept_and_can_be_zero() -> None:
     assert _add(RelatedText(max_bytes=0), "name", _document("b", names)) == "name"
 
 
-def test_while_a_line_is_typed_its_comments_keep_their_order_and_new_ones_come_last() -> None:
+@pytest.mark.parametrize("typed", ["last(fir", "last(first_", "last(first_two, la", "last(fi"])
+def test_a_line_gets_its_comments_once_and_loses_those_of_files_that_may_not_be_used_any_more(typed: str) -> None:
     related, other = RelatedText(), _document("b", "first = 1\nfirst_two = 2\nlast = 3\n")
+    assert _add(related, "x", other) == "x"
     assert _add(related, "last(fi", other) == "# last\n# first_two\n# first\nlast(fi"
-    assert _add(related, "last(fir", other) == "# last\n# first_two\n# first\nlast(fir"
-    assert _add(related, "last(first_", other) == "# last\n# first_two\nlast(first_"
-    assert _add(related, "last(first_two, la", other) == "# last\nlast(first_two, la"
+    assert _add(related, typed, other) == f"# last\n# first_two\n# first\n{typed}"
+    assert _add(related, typed) == typed
+
+
+def test_text_that_nobody_has_typed_leaves_a_line_its_choice() -> None:
+    related, other = RelatedText(), _document("b", _NODE)
+    assert related.add(Context("children", ""), _document("a", ""), [other], is_imagined=True).count("#") == 1
+    assert _add(related, "Node", other) == "# class NodeList:\n# class Node(Base):\nNode"
 
 
 def test_where_the_budget_ends_the_most_urgent_remain() -> None:

@@ -70,6 +70,7 @@ class FedBackend:
     def __init__(self, languages: tuple[str, ...] | None = None) -> None:
         self.languages = languages  # that the model knows
         self.streams: list[FedStream] = []
+        self.prefetches: list[FedStream] = []  # those of requests for which nobody waits
         self.is_closed = False
         self.close_error: Exception | None = None
 
@@ -77,13 +78,13 @@ class FedBackend:
         if self.is_closed:
             raise RuntimeError("the channel is closed")
         stream = FedStream(request.value)
-        self.streams.append(stream)
+        (self.prefetches if request.value.is_prefetch else self.streams).append(stream)
         async for chunk in stream.iterate():
             yield chunk
 
     async def close(self) -> None:
         self.is_closed = True
-        for stream in self.streams:
+        for stream in self.streams + self.prefetches:
             stream.fail(asyncio.CancelledError())
         if self.close_error is not None:
             raise self.close_error
@@ -107,6 +108,9 @@ class ScriptedBackend:
         self._log = log
 
     async def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
+        if request.value.is_prefetch:
+            self._write("prefetched", request.value)
+            return
         self._write("started", request.value)
         outcome = "cancelled"
         try:

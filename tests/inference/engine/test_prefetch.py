@@ -52,7 +52,7 @@ def test_a_key_waits_for_one_step_of_a_prefetch_which_goes_on_afterwards(bench: 
     may_go_on.set()
     key.wait(), ahead.wait()
 
-    assert ended[0] == "key" and ended[-1] == "ahead"
+    assert (ended[0], ended[-1]) == ("key", "ahead")
     assert set(bench.model.step_sizes[num_before:]) == {1}  # no person's step is longer for it
     assert ahead.finish_reason is FinishReason.READ
     assert complete(bench.engine, _KEY).stats.num_read_tokens == 0
