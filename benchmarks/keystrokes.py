@@ -5,15 +5,16 @@ server's own process, over LSP on its pipes; behind it are gRPC, a tritonserver 
 `benchmarks.corpora.typist`. The editor sends a key's request at once, without a debounce. All documents stay open.
 
 The session is played in a closed loop: the next key follows when the answer has arrived, and after `--max-gap` at the
-latest. So 5,000 keys take minutes, and almost every key has an answer. That is harder than real typing in one respect:
-what a model still generates for the key before competes with the next key. With `--open-loop`, keys are sent at the
-times at which somebody would type them, whatever the server does, which takes half an hour.
+latest. Of pauses, 0.4 s are waited: so long the language server has at least to read the text around the cursor before
+the next key. So 5,000 keys take minutes, and almost every key has an answer. That is harder than real typing in one
+respect: what a model still generates for the key before competes with the next key. With `--open-loop`, keys are sent
+at the times at which somebody would type them, whatever the server does, which takes half an hour.
 
 - Times are from the moment the key is sent to the answer, even if that says that there is nothing to suggest. Keys that
   the language server answers without a request to the server are counted apart (`typed_ahead_…`).
-- The first key that asks at a place after a jump is cold. Cold keys are in no other figures than `cold_…`.
-- `typing_…` are the figures without keys that only move the cursor or delete a selection. Those change the text after
-  the cursor, which a prompt may begin with.
+- The first key at a place follows a jump, by which each file is opened, or an acceptance. `prefetched_share` of them
+  find their context read.
+- `typing_…` are the figures without keys that delete a selection.
 - The layers are those of keys whose answer is the whole completion, `split_share` of those that need the server. The
   first line of a block is answered before the server knows what the whole costs.
 - `overhead` is everything but the model.
@@ -59,7 +60,7 @@ def main() -> None:
     kind_rows, size_rows = build_kind_rows(times), build_size_rows(times)
     loop = "open loop" if options.open_loop else f"closed loop, at most {options.max_gap:g} s for a key"
     print_rows(f"{len(times):,} keys in ms, {loop}", kind_rows)
-    print_rows("The same by size of file, without cold keys", size_rows)
+    print_rows("The same by size of file", size_rows)
     write_report("keystrokes", [*kind_rows, *size_rows], find_figures(times), _draw(times))
 
 
@@ -86,13 +87,13 @@ async def _play(options: argparse.Namespace, session: Session, max_gap_s: float 
             await editor.leave()
         records = read_records(path)
     sizes = [document.num_tokens for document in session.documents]
-    return find_key_times(session.iter_asking(), sizes, pressed, records)
+    return find_key_times(session.iter_edits(), sizes, pressed, records)
 
 
 def _draw(times: list[KeyTime]) -> "Figure":
     from matplotlib.figure import Figure  # here, because only drawing needs it
 
-    served = [each for each in times if each.needs_server and each.is_answered and not each.key.is_cold]
+    served = [each for each in times if each.needs_server and each.is_answered]
     figure = Figure(figsize=(10, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     _draw_layers(left, served)

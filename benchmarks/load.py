@@ -106,7 +106,7 @@ def _record(model: Path, num_keys: int, seed: int, editor: int) -> list[TimedReq
     session = draw_typing(model, num_keys, seed, _MIN_FILE_TOKENS)
     return [
         TimedRequest(moment.key.gap_s, replace(request, tenant=f"editor {editor}", document=str(moment.key.document)))
-        for moment, request in zip(session.iter_asking(), iter_requests(session), strict=True)
+        for moment, request in zip(session.iter_edits(), iter_requests(session), strict=True)
     ]
 
 

@@ -10,7 +10,8 @@ from lsprotocol.types import Range
 from inference.errors import MidtokenError
 from lsp_server.documents import Document
 
-_REST_S = 0.15  # keys that follow each other are mostly closer
+_PAUSE_S = 0.15  # keys that follow each other are mostly closer
+_REST_S = 0.05  # the cursor is moved on much sooner while a key is held
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +37,16 @@ class Prefetcher:
         self._expected: Expectation | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def expect(self, expected: Expectation | None) -> None:
+    def expect(self, expected: Expectation | None, after_s: float = _PAUSE_S) -> None:
         """Ends what runs. None: something has happened, and it is not known what comes next."""
         if self._task is not None:
             self._task.cancel()  # the server remembers what it has read
         self._expected = expected
-        self._task = None if expected is None else asyncio.create_task(self._read_soon(expected))
+        self._task = None if expected is None else asyncio.create_task(self._read_soon(expected, after_s))
+
+    def rest(self, document: Document, selection: Range) -> None:
+        """The cursor was moved; a key would replace the selection."""
+        self.expect(Expectation(document, selection), _REST_S)
 
     def expect_again(self) -> None:
         """Reads the place again that was expected last."""
@@ -52,7 +57,7 @@ class Prefetcher:
         if self._expected is not None and self._expected.document is document:
             self.expect(None)
 
-    async def _read_soon(self, expected: Expectation) -> None:
-        await asyncio.sleep(_REST_S)
+    async def _read_soon(self, expected: Expectation, after_s: float) -> None:
+        await asyncio.sleep(after_s)
         with contextlib.suppress(MidtokenError):  # the next key tells
             await self._read(expected)

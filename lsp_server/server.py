@@ -148,9 +148,9 @@ class MidtokenServer(LanguageServer):
             self._status.failed(error)
 
     def rest(self, uri: str, selection: types.Range) -> None:
-        """To be called when the cursor of the person has come to rest. A key would replace the selection."""
+        """To be called when the person has moved the cursor. A key would replace the selection."""
         with contextlib.suppress(EditorError):
-            self._prefetcher.expect(Expectation(self.documents.get(uri), selection))
+            self._prefetcher.rest(self.documents.get(uri), selection)
 
     def note_save(self) -> None:
         """To be called after a document was saved."""

@@ -20,7 +20,7 @@ _ENCODING = PositionEncodingKind.Utf32  # counts characters, as Python does
 
 
 def iter_requests(session: Session) -> Iterator[CompletionRequest]:
-    """Yields the request of each asking key, with the text around the cursor cut as the language server cuts it."""
+    """Yields the request of each edit, with the text around the cursor cut as the language server cuts it."""
     settings = Settings()
     texts = [document.text for document in session.documents]
     documents = [
@@ -28,12 +28,11 @@ def iter_requests(session: Session) -> Iterator[CompletionRequest]:
     ]
     for moment in session.iter_moments():
         key, document = moment.key, documents[moment.key.document]
-        if key.is_edit:
-            span = Range(find_position(texts[key.document], key.start), find_position(texts[key.document], key.end))
-            document.apply(document.version + 1, [TextDocumentContentChangePartial(range=span, text=key.text)])
-            texts[key.document] = moment.text
-        if not key.asks:
+        if not key.is_edit:
             continue
+        span = Range(find_position(texts[key.document], key.start), find_position(texts[key.document], key.end))
+        document.apply(document.version + 1, [TextDocumentContentChangePartial(range=span, text=key.text)])
+        texts[key.document] = moment.text
         context = cut_context(document, find_position(moment.text, key.cursor), settings)
         yield CompletionRequest(
             context.prefix,

@@ -32,14 +32,11 @@ class Key:
     text: str
     cursor: int  # after the key
     gap_s: float  # the time since the key before
-    asks: bool = (
-        True  # whether the editor asks for a completion; not while the cursor is still moving. Edits always ask
-    )
-    is_cold: bool = False  # whether it is the first to ask at a place, after a jump; a document's first key is a jump
+    is_first: bool = False  # whether it is the first edit after a jump or an acceptance; a jump opens each document
 
     @property
     def is_edit(self) -> bool:
-        """True if the key changes the text."""
+        """True if the key changes the text. Then the editor asks for a completion."""
         return self.end > self.start or self.text != ""
 
     def apply(self, text: str) -> str:
@@ -89,6 +86,6 @@ class Session:
             texts[key.document] = key.apply(texts[key.document])
             yield Moment(key, texts[key.document])
 
-    def iter_asking(self) -> Iterator[Moment]:
+    def iter_edits(self) -> Iterator[Moment]:
         """Yields the moments at which the editor asks for a completion."""
-        return (moment for moment in self.iter_moments() if moment.key.asks)
+        return (moment for moment in self.iter_moments() if moment.key.is_edit)

@@ -11,11 +11,12 @@ The proportions follow published counts, as far as there are any:
   deleted (Whiteside, Archer, Wixon and Good, "How do people really use text editors?", 1982). Since then a click, a
   search or a jump to a definition replaces many arrow keys. So there is about a third of that share of moves here, 10
   to 12 % of the keys delete, and the rest enters text. Some 3 % are jumps, which are what costs a server most.
-  While the cursor moves on, editors do not ask for completions: VS Code asks after edits, and Neovim when the cursor
-  has rested. So a run of moves asks once, at its end.
+  Moves ask for nothing: VS Code asks after edits only. Where the cursor rests, it says so.
 - A typist's keys are 240 ms apart on average (Dhakal, Feit, Kristensson and Oulasvirta, "Observations on typing from
   136 million keystrokes", 2018). Times between keys are close to a log-normal distribution; its spread here, 0.45, is
-  our assumption, and so are the pauses to think, to read a suggestion and to look for another place.
+  our assumption, and so are the pauses to think, to read a suggestion and to look for another place. Before the first
+  key at a place, the hand returns to the keyboard, which takes 0.4 s (Card, Moran and Newell, "The keystroke-level
+  model for user performance time with interactive systems", 1980).
 - 27 % of the suggestions that GitHub Copilot shows are accepted (Ziegler et al., "Productivity assessment of neural
   code completion", 2022). Most keys show none, since it waits until the user pauses. Here 3 % of the keys accept one,
   which brings 3 in 10 of the inserted characters.
@@ -49,6 +50,7 @@ _MEDIAN_GAPS_S = {
     KeyKind.MOVE: 0.15,
     KeyKind.JUMP: 1.80,
 }
+_HOMING_S = 0.4
 _THINKING_SHARE = 0.02  # of the keys of other kinds than jumps
 _MEDIAN_THINKING_S = 1.5
 
@@ -115,6 +117,7 @@ class _Typist:
     missing: list[_Part] = field(default_factory=list)
     text: str = ""
     cursor: int = 0
+    last: KeyKind = KeyKind.JUMP  # of the keys
 
     def __post_init__(self) -> None:
         max_chars = min(_MAX_MISSING_FRACTION * len(self.finished), self.num_keys / 2)
@@ -168,8 +171,8 @@ class _Typist:
         else:  # down through the lines above
             stops = _find_lines_above(self.text, place, num_steps)
         for number, stop in enumerate([*stops, place]):
-            has_arrived = number == len(stops)
-            yield self._move(KeyKind.MOVE if number else KeyKind.JUMP, stop, asks=has_arrived, is_cold=has_arrived)
+            yield self._move(KeyKind.MOVE if number else KeyKind.JUMP, stop)
+        self.last = KeyKind.JUMP
 
     def _type(self, typed: str) -> Iterator[Key]:
         at = 0
@@ -227,8 +230,7 @@ class _Typist:
         """Moves the cursor along the line, a character with each key."""
         place = self.cursor + distance
         while self.cursor != place:
-            cursor = self.cursor + (1 if distance > 0 else -1)
-            yield self._move(KeyKind.MOVE, cursor, asks=cursor == place)
+            yield self._move(KeyKind.MOVE, self.cursor + (1 if distance > 0 else -1))
 
     def _draw_accepted(self, typed: str, at: int) -> str:
         """The rest of the word or of the line, if a suggestion is accepted here; else nothing."""
@@ -246,13 +248,15 @@ class _Typist:
     def _insert(self, kind: KeyKind, text: str) -> Key:
         return self._edit(kind, self.cursor, self.cursor, text)
 
-    def _move(self, kind: KeyKind, cursor: int, asks: bool, is_cold: bool = False) -> Key:
-        self.cursor = cursor
-        return Key(self.index, kind, 0, 0, "", cursor, self._draw_gap_s(kind), asks, is_cold)
+    def _move(self, kind: KeyKind, cursor: int) -> Key:
+        self.cursor, self.last = cursor, kind
+        return Key(self.index, kind, 0, 0, "", cursor, self._draw_gap_s(kind))
 
     def _edit(self, kind: KeyKind, start: int, end: int, text: str) -> Key:
         self.cursor = start + len(text)
-        key = Key(self.index, kind, start, end, text, self.cursor, self._draw_gap_s(kind))
+        gap_s = self._draw_gap_s(kind) + (_HOMING_S if self.last is KeyKind.JUMP else 0.0)
+        is_first = self.last in (KeyKind.JUMP, KeyKind.ACCEPT)
+        key, self.last = Key(self.index, kind, start, end, text, self.cursor, gap_s, is_first), kind
         self.text = key.apply(self.text)
         return key
 

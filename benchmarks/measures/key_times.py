@@ -74,7 +74,7 @@ def _match(
     """
     found: dict[int, RequestRecord] = {}
     num_before = 0
-    for record in sorted(records, key=lambda each: each.asked_at):
+    for record in sorted((each for each in records if not each.is_prefetch), key=lambda each: each.asked_at):
         while num_before < len(pressed) and pressed[num_before].sent_at <= record.asked_at:
             num_before += 1
         for index in range(num_before - 1, -1, -1):
@@ -131,37 +131,35 @@ _TYPING = (KeyKind.LETTER, KeyKind.WORD_END, KeyKind.NEWLINE, KeyKind.BACKSPACE,
 
 
 def build_kind_rows(times: Sequence[KeyTime]) -> list[Row]:
-    """A row for all keys that are not cold, one for those that type, one for each kind, and one for the cold keys."""
-    warm = [each for each in times if not each.key.is_cold]
-    groups = {"all but cold": warm, "typing": _find_typing(warm)}
-    groups |= {str(kind): [each for each in warm if each.key.kind is kind] for kind in KeyKind}
-    groups["cold"] = [each for each in times if each.key.is_cold]
+    """A row for all keys, one for those that type, one for each kind, and one for the first keys."""
+    groups = {"all": times, "typing": _find_typing(times)}
+    groups |= {str(kind): [each for each in times if each.key.kind is kind] for kind in KeyKind}
+    groups["first"] = [each for each in times if each.key.is_first]
     return [_build_row("keys", name, group) for name, group in groups.items() if group]
 
 
 def build_size_rows(times: Sequence[KeyTime]) -> list[Row]:
-    """A row for each size of file, without the cold keys."""
+    """A row for each size of file."""
     sizes = sorted({each.num_file_tokens for each in times})
-    warm = [each for each in times if not each.key.is_cold]
     return [
-        _build_row("tokens of the file", f"{size:,}", [each for each in warm if each.num_file_tokens == size])
+        _build_row("tokens of the file", f"{size:,}", [each for each in times if each.num_file_tokens == size])
         for size in sizes
     ]
 
 
 def find_figures(times: Sequence[KeyTime]) -> dict[str, float | bool | None]:
-    """The figures of a replay. Those without `cold` in their names are of keys that are not cold."""
-    warm = [each for each in times if not each.key.is_cold]
-    served = [each for each in warm if each.needs_server]
-    cold = [each for each in times if each.needs_server and each.key.is_cold]
+    """The figures of a replay."""
+    served = [each for each in times if each.needs_server]
+    first = [each for each in times if each.key.is_first]
     ahead = [each for each in times if not each.needs_server and each.is_answered]
     overheads = [each.overhead_ms for each in served if each.overhead_ms is not None]
     return {
         "num_keys": len(times),
-        **_find_main_figures(warm),
-        **{f"typing_{name}": value for name, value in _find_main_figures(_find_typing(warm)).items()},
-        "cold_ms_p50": find_percentile(_times_ms(cold), 50),
-        "cold_ms_p99": find_percentile(_times_ms(cold), 99),
+        **_find_main_figures(times),
+        **{f"typing_{name}": value for name, value in _find_main_figures(_find_typing(times)).items()},
+        "prefetched_share": _find_few_share(first),
+        "first_ms_p50": find_percentile(_times_ms([each for each in first if each.needs_server]), 50),
+        "first_ms_p99": find_percentile(_times_ms([each for each in first if each.needs_server]), 99),
         "typed_ahead_ms_p50": find_percentile(_times_ms(ahead), 50),
         "typed_ahead_ms_p99": find_percentile(_times_ms(ahead), 99),
         "typed_ahead_share": len(ahead) / len(times),

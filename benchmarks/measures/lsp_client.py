@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from lsp_server.features import CURSOR_NOTIFICATION
+
 LANGUAGE_SERVER = (sys.executable, "-m", "midtoken", "lsp")
 RECORDED_LANGUAGE_SERVER = (sys.executable, "-m", "benchmarks.measures.recorded_lsp")
 _CAPABILITIES = {"textDocument": {"inlineCompletion": {}}, "general": {"positionEncodings": ["utf-32"]}}
@@ -74,6 +76,11 @@ class LspClient:
         self._versions[uri] = 0
         document = {"uri": uri, "languageId": "python", "version": 0, "text": text}
         self.write(build_message("textDocument/didOpen", {"textDocument": document}))
+
+    def rest(self, uri: str, start: tuple[int, int], end: tuple[int, int]) -> None:
+        """Tells the language server where the cursor is, or what is selected."""
+        span = {"start": _to_position(start), "end": _to_position(end)}
+        self.write(build_message(CURSOR_NOTIFICATION, {"textDocument": {"uri": uri}, "range": span}))
 
     def close(self, uri: str) -> None:
         """Closes a file."""

@@ -33,6 +33,7 @@ class RequestRecord:
     asked_at: float
     chunks_at: list[float] = field(default_factory=list)
     stats: dict[str, float] | None = None  # CompletionStats; None if the request was cancelled or failed
+    is_prefetch: bool = False
 
     def is_about(self, prefix: str, suffix: str) -> bool:
         """True if the request can be one for this text. Only the text next to the cursor is compared, before it only
@@ -54,7 +55,7 @@ class RecordingBackend:
     async def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
         """See `CompletionBackend.stream`."""
         prefix_end, suffix_start = request.value.prefix[-NUM_KNOWN_CHARS:], request.value.suffix[:NUM_KNOWN_CHARS]
-        record = RequestRecord(prefix_end, suffix_start, time.perf_counter())
+        record = RequestRecord(prefix_end, suffix_start, time.perf_counter(), is_prefetch=request.value.is_prefetch)
         self._records.append(record)
         async with aclosing(self._client.stream(request.value)) as chunks:
             async for chunk in chunks:

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from benchmarks.corpora.sent_requests import find_position
-from benchmarks.corpora.typing import Moment, Session
+from benchmarks.corpora.typing import Key, KeyKind, Session
 from benchmarks.measures.lsp_client import Answer, LspClient, build_message
+
+_PAUSE_S = 0.4  # longer ones are pauses, of which so much is waited
 
 
 class Outcome(enum.Enum):
@@ -53,22 +55,32 @@ class ReplayEditor:
         """Sends all keys of the session. Returns those that ask, when each has an answer or is known to have none.
 
         Without `max_gap_s`, keys are sent at the times of the session, whatever the server does. Otherwise each key
-        follows as soon as the one before is answered, and after `max_gap_s` at the latest.
+        follows as soon as the one before is answered, and after `max_gap_s` at the latest; but of a pause before it,
+        and of the time after a move, `_PAUSE_S` are waited at most. Where the cursor is, and what is selected, is told
+        at once.
         """
         texts = [document.text for document in session.documents]
         sent: list[tuple[float, asyncio.Future[Answer]]] = []
-        due_at = time.perf_counter()
+        due_at, has_moved = time.perf_counter(), False
         for moment in session.iter_moments():
-            due_at += moment.key.gap_s
-            if not moment.key.asks:  # nor does it edit
-                continue
-            edit = self._build_edit(moment, texts[moment.key.document])
-            place = _find_place(moment.text, moment.key.cursor)
-            request_id, request = self._client.build_request(_build_uri(moment.key.document), place)
-            cancel = build_message("$/cancelRequest", {"id": request_id - 1})
-            texts[moment.key.document] = moment.text
+            key, before = moment.key, texts[moment.key.document]
+            due_at += key.gap_s
+            if key.kind is KeyKind.DELETE:
+                self._tell_cursor(key.document, before, key.start, key.end)
             if max_gap_s is None:
                 await asyncio.sleep(due_at - time.perf_counter())
+            elif key.is_edit and (key.gap_s >= _PAUSE_S or has_moved):
+                await asyncio.sleep(min(key.gap_s, _PAUSE_S))
+            has_moved = not key.is_edit
+            if has_moved:
+                self._tell_cursor(key.document, before, key.cursor, key.cursor)
+                continue
+            edit = self._build_edit(key, before)
+            request_id, request = self._client.build_request(
+                _build_uri(key.document), _find_place(moment.text, key.cursor)
+            )
+            cancel = build_message("$/cancelRequest", {"id": request_id - 1})
+            texts[key.document] = moment.text
             is_waiting = bool(sent) and not sent[-1][1].done()
             sent_at = time.perf_counter()
             answer = self._client.send(edit + (cancel if is_waiting else b"") + request, request_id)
@@ -85,10 +97,10 @@ class ReplayEditor:
         """Ends the language server. Raises RuntimeError if it has failed."""
         await self._client.leave()
 
-    def _build_edit(self, moment: Moment, before: str) -> bytes:
-        key = moment.key
-        if not key.is_edit:
-            return b""
+    def _tell_cursor(self, document: int, text: str, start: int, end: int) -> None:
+        self._client.rest(_build_uri(document), _find_place(text, start), _find_place(text, end))
+
+    def _build_edit(self, key: Key, before: str) -> bytes:
         start, end = _find_place(before, key.start), _find_place(before, key.end)
         return self._client.build_edit(_build_uri(key.document), start, end, key.text)
 

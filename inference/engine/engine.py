@@ -13,7 +13,7 @@ from inference.engine.job import EngineParts, Job
 from inference.engine.prompt import PromptBuilder
 from inference.engine.scheduler import PrefillSpeed, Scheduler
 from inference.engine.sequence_memory import SequenceMemory
-from inference.engine.sink import ChunkSink
+from inference.engine.sink import ChunkSink, WaitingSink
 from inference.engine.stepper import Stepper
 from inference.errors import MidtokenError, OverloadedError, ServerError, describe_failure, to_public_error
 from inference.model.language_model import LanguageModel
@@ -22,7 +22,6 @@ from inference.protocol.completion import CompletionRequest, FinishReason
 _log = logging.getLogger(__name__)
 
 _MAX_PREFILL_TOKENS = 1024  # of new contexts, in one step of many requests
-_FEW_TOKENS = 4
 _WORK_PER_ROW = 1 / 64  # in passes. It costs more, but nobody is to lose their turn by one jump in a file
 
 
@@ -182,18 +181,11 @@ class Engine:
             job.prepare()
             self._scheduler.check_size(job)
             job.num_remembered = self._memory.count_known(job.request.tenant, job.prompt.context_ids)
-            if job.request.is_prefetch and job.num_to_prefill <= _FEW_TOKENS:
-                self._prepare_ahead(job)
             self._predict_lateness(job, self._clock())
         except Exception as error:
             self._fail(job, error)
             return False
         return True
-
-    def _prepare_ahead(self, job: Job) -> None:
-        """Lets a prefetch whose context is known read what it will be when the window has moved, if that is soon."""
-        job.prepare(is_ahead=True)
-        job.num_remembered = self._memory.count_known(job.request.tenant, job.prompt.context_ids)
 
     def _make_room(self, job: Job) -> bool:
         """Whether the job can begin. A person gets the room of prefetches, which end."""
@@ -234,6 +226,8 @@ class Engine:
             self._fail(job, job.failure)
         elif job.is_finished:
             self._remove(job)
+            if job.request.is_prefetch and not job.is_ahead:
+                self._scheduler.add(Job(job.request, WaitingSink(), self._parts, now, is_ahead=True))
 
     def _fail(self, job: Job, error: Exception) -> None:
         self._remove(job)

@@ -86,6 +86,7 @@ class Job:
     sink: ChunkSink
     parts: EngineParts
     submitted_at: float  # this and other times are in seconds of the engine's clock
+    is_ahead: bool = False  # see `PromptBuilder.build`; of a prefetch that nobody sent, after one that is finished
     prompt: Prompt = field(init=False)  # not before it is prepared
     is_prepared: bool = False
     candidates: "list[Candidate]" = field(default_factory=list)  # none until it begins; one until the first choice
@@ -145,13 +146,10 @@ class Job:
         except Exception as error:
             self.failure = self.failure or error
 
-    def prepare(self, is_ahead: bool = False) -> None:
-        """Builds the prompt. Raises InvalidRequestError if the request does not fit in the model's window.
-
-        `is_ahead`: see `PromptBuilder.build`.
-        """
+    def prepare(self) -> None:
+        """Builds the prompt. Raises InvalidRequestError if the request does not fit in the model's window."""
         started_at = self.parts.clock()
-        self.prompt = self.parts.prompts.build(self.request, self._find_prompt_room(), is_ahead)
+        self.prompt = self.parts.prompts.build(self.request, self._find_prompt_room(), self.is_ahead)
         self.random_sources = self._build_random_sources()
         self.costs.num_context_tokens = len(self.prompt.context_ids)
         self.costs.num_tree_nodes = 1 + len(self.prompt.tree.branch_ids)

@@ -21,7 +21,7 @@ from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.healing.token_tree import TokenTree
 from inference.protocol.completion import CompletionRequest, Healing
 
-_MAX_CHARS_PER_TOKEN = 8  # for each token of the room; text further from the cursor is not tokenized
+_MAX_CHARS_PER_TOKEN = 16  # for each token of the room; text further from the cursor is not tokenized
 _CHARS_PER_TOKEN = 4  # of code, about
 _AHEAD_FRACTION = 0.125  # of the room; more is seldom typed without a pause
 _MIN_SPELLING_ROOM = 32  # for tokens that spell healed bytes; if it followed them, the window would move with them
@@ -139,7 +139,7 @@ def _count_spelling_tokens_at(crossing: Crossing) -> int:
     return int(crossing.rule is Rule.EXTEND and bool(crossing.remaining_bytes))  # one token may spell them all
 
 
-def _cut_front(text: str, max_chars: int, num_ahead: int) -> str:
+def _cut_front(text: str, max_chars: int, num_ahead: int = 0) -> str:
     """The end of the text, cut at a line start if possible. The cut moves in blocks of half of `max_chars`.
 
     `num_ahead`: characters for which room is left.

@@ -14,7 +14,7 @@ _JSON = st.recursive(
     max_leaves=5,
 )
 _NAMES = ["enabled", "extent", "maxTokens", "healing", "deadlineMs", "maxPrefixBytes", "maxSuffixBytes"]
-_NAMES += ["maxRelatedBytes", "exclude", "redactSecrets", "model", "languages"]
+_NAMES += ["maxRelatedBytes", "prefetch", "exclude", "redactSecrets", "model", "languages"]
 
 
 def test_values_replace_the_base_and_other_settings_stay() -> None:

@@ -1,4 +1,3 @@
-import itertools
 from collections import Counter
 
 import pytest
@@ -37,14 +36,12 @@ def test_the_keys_turn_each_document_into_its_file(seed: int) -> None:
     assert all(len(document.text) < len(document.finished) for document in session.documents)
 
 
-def test_the_first_key_that_asks_after_a_jump_is_cold_and_a_run_of_moves_asks_at_its_end() -> None:
-    keys, has_jumped = _draw().keys, False
-    for key, following in itertools.pairwise(keys):
-        has_jumped = has_jumped or key.kind is KeyKind.JUMP
-        assert key.is_cold == (has_jumped and key.asks)
-        has_jumped = has_jumped and not key.asks
-        goes_on = following.kind is KeyKind.MOVE and following.document == key.document
-        assert key.asks or (goes_on and not key.is_edit)
+def test_the_first_edit_after_a_jump_and_the_one_after_an_acceptance_are_first() -> None:
+    is_next_first = False
+    for key in _draw().keys:
+        is_next_first = is_next_first or key.kind is KeyKind.JUMP
+        assert key.is_first == (is_next_first and key.is_edit)
+        is_next_first = key.kind is KeyKind.ACCEPT or (is_next_first and key.kind in (KeyKind.JUMP, KeyKind.MOVE))
 
 
 def test_keys_are_of_all_kinds_in_the_stated_proportions() -> None:

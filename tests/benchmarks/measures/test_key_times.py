@@ -78,25 +78,25 @@ def _time(
     total_ms: float,
     *,
     kind: KeyKind = KeyKind.LETTER,
-    is_cold: bool = False,
+    is_first: bool = False,
     outcome: Outcome = Outcome.TEXT,
     needs_server: bool = True,
     read: int | None = None,
 ) -> KeyTime:
-    key = Key(0, kind, 0, 0, "x", 1, 0.2, is_cold=is_cold)
+    key = Key(0, kind, 0, 0, "x", 1, 0.2, is_first)
     return KeyTime(key, 300, outcome, total_ms, needs_server, num_read_tokens=read)
 
 
-def test_keys_that_are_cold_or_unanswered_or_need_no_server_are_counted_apart() -> None:
+def test_keys_that_are_the_first_or_unanswered_or_need_no_server_are_counted_apart_too() -> None:
     times = [_time(10, read=0), _time(30, read=5), _time(900, outcome=Outcome.NONE)]
-    times += [_time(500, is_cold=True, read=899), _time(1, needs_server=False)]
+    times += [_time(500, is_first=True, read=899), _time(20, is_first=True, read=1), _time(1, needs_server=False)]
 
     figures = find_figures(times)
 
-    assert (figures["ghost_ms_p50"], figures["cold_ms_p50"], figures["typed_ahead_ms_p50"]) == (20, 500, 1)
-    assert (figures["answered_share"], figures["typed_ahead_share"]) == (0.8, 0.2)
-    assert figures["context_reads_le_1_share"] == pytest.approx(2 / 3)  # a key that needs no server reads nothing
-    assert figures["served_reads_le_1_share"] == 0.5
+    assert (figures["ghost_ms_p50"], figures["first_ms_p50"], figures["typed_ahead_ms_p50"]) == (25, 260, 1)
+    assert (figures["answered_share"], figures["typed_ahead_share"]) == pytest.approx((5 / 6, 1 / 6))
+    assert figures["context_reads_le_1_share"] == pytest.approx(3 / 5)  # a key that needs no server reads nothing
+    assert (figures["served_reads_le_1_share"], figures["prefetched_share"]) == (0.5, 0.5)
 
 
 def test_typing_is_inserting_and_erasing_at_the_cursor() -> None:

@@ -38,20 +38,22 @@ async def _play(
 
 async def test_the_language_server_sees_each_key_as_the_session_has_it(tmp_path: Path) -> None:
     session = _session(
-        _key(KeyKind.JUMP, 0, 0, "", 6),
         _key(KeyKind.LETTER, 6, 6, "c", 7),
         _key(KeyKind.NEWLINE, 7, 7, "\n    ", 12),
         _key(KeyKind.BACKSPACE, 11, 12, "", 11),
         _key(KeyKind.JUMP, 0, 0, "", 2, document=1),
         _key(KeyKind.LETTER, 2, 2, "z", 3, document=1),
-        _key(KeyKind.DELETE, 6, 12, "", 6),
+        _key(KeyKind.JUMP, 0, 0, "", 1),
+        _key(KeyKind.DELETE, 6, 12, "", 6, gap_s=0.5),
     )
 
     outcomes, events = await _play(tmp_path, session, [])
 
     asked = [(event["prefix"], event["suffix"]) for event in events if event["event"] == "started" and event["prefix"]]
-    assert asked == [(moment.prefix, moment.suffix) for moment in session.iter_moments()]
-    assert outcomes == [Outcome.EMPTY] * 7
+    assert asked == [(moment.prefix, moment.suffix) for moment in session.iter_edits()]
+    assert outcomes == [Outcome.EMPTY] * 5
+    ahead = [(event["prefix"], event["suffix"]) for event in events if event["event"] == "prefetched"]
+    assert ahead[-1] == asked[-1]  # what was selected is as good as deleted
 
 
 async def test_a_suggestion_is_text_and_typing_it_needs_no_further_request(tmp_path: Path) -> None:
@@ -67,9 +69,7 @@ async def test_a_suggestion_is_text_and_typing_it_needs_no_further_request(tmp_p
 async def test_the_next_key_cancels_a_request_in_an_open_loop_and_after_the_longest_gap(
     max_gap_s: float | None, document: int, tmp_path: Path
 ) -> None:
-    following = _key(KeyKind.LETTER, 7, 7, "d", 8, gap_s=0.5)
-    if document:  # which the language server completes at the same time
-        following = _key(KeyKind.JUMP, 0, 0, "", 2, document, gap_s=0.5)
+    following = _key(KeyKind.LETTER, 7 - 5 * document, 7 - 5 * document, "d", 8 - 5 * document, document, gap_s=0.39)
     rules = [{"ends_with": "c", "texts": ["never"], "delay_s": 600}]
 
     outcomes, events = await _play(tmp_path, _session(_key(KeyKind.LETTER, 6, 6, "c", 7), following), rules, max_gap_s)

@@ -176,10 +176,11 @@ def _draw_neighbour(random: Random) -> _Arrival:
 def test_a_request_gets_the_same_bits_among_any_neighbours_as_alone(engine: Engine) -> None:
     """1,000 trials in a full run. Nothing is remembered of the request's tenant, which is a new one each time.
 
-    The runner is served one request after the other; some give way to others before they end. In other trials all step
-    together, as the engine does it with a runner that gains from company.
+    The runner is served one request after the other. In other trials all step together, as the engine does it with a
+    runner that gains from company.
     """
-    num_trials = (2 if engine._parts.model.runs_together else 10) * settings().max_examples
+    runs_together = engine._parts.model.runs_together
+    num_trials = (2 if runs_together else 10) * settings().max_examples
     num_with_company = 0
     for number in range(num_trials):
         random = Random(number)
@@ -196,4 +197,4 @@ def test_a_request_gets_the_same_bits_among_any_neighbours_as_alone(engine: Engi
         shared = alone.rows.keys() & among.rows.keys()  # what follows tokens that were only guessed may not be in both
         assert shared
         assert all(among.rows[key] == alone.rows[key] for key in shared), f"trial {number}: {request} {neighbours}"
-    assert num_with_company >= num_trials / 25, "the trials say little"
+    assert not runs_together or num_with_company >= num_trials / 25, "the trials say little"

@@ -140,7 +140,7 @@ def test_a_prompt_with_its_healed_bytes_fits_or_is_refused(
     num_spelling = _count_spelling_slowly(toy, prompt.covering)
     assert num_spelling <= prompt.num_spelling_tokens
     assert len(prompt.context_ids) + num_spelling <= max_tokens
-    full = build_prompts(toy, layout)._heal(_cut_front(request.prefix, 8 * max_tokens), request)[0]
+    full = build_prompts(toy, layout)._heal(_cut_front(request.prefix, 16 * max_tokens), request)[0]
     assert full[len(full) - len(prompt.kept_ids) :] == prompt.kept_ids
     num_suffix = len(prompt.context_ids) - len(prompt.kept_ids) - 1
     if num_suffix and len(prompt.kept_ids) < len(full):  # the suffix is cut before the last quarter of the text

@@ -130,8 +130,16 @@ def test_a_newer_request_supersedes_the_older_one_of_its_document() -> None:
     requests = [_Request(), _Request(), _Request(document="x"), _Request(document="y"), _Request("b", document="x")]
     scheduler = _fill()
 
-    assert [scheduler.add(request) for request in requests] == [None] * 5
-    assert scheduler.add(_Request(document="x")) is requests[2]
+    assert [scheduler.add(request) for request in requests] == [[]] * 5
+    assert scheduler.add(_Request(document="x")) == [requests[2]]
+
+
+def test_a_key_supersedes_a_prefetch_which_supersedes_prefetches_only() -> None:
+    key, ahead, again = _Request(document="x"), *(_Request(document="x", priority=Priority.PREFETCH) for _ in range(2))
+    scheduler = _fill(key)
+
+    assert [scheduler.add(ahead), scheduler.add(again)] == [[], [ahead]]
+    assert scheduler.add(_Request(document="x")) == [key, ahead, again]  # nobody has removed them
 
 
 @given(requests=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 20)), max_size=8))
