@@ -283,7 +283,9 @@ class MidtokenServer(LanguageServer):
         place = imagined.find_place(position)
         context = cut_context(imagined, place.position, self.settings)
         request = await self._build_request(self._sessions[document.uri], imagined, place, context, expected)
-        backend = None if isinstance(request, NoSuggestion) else await self._starter.get()
+        if isinstance(request, NoSuggestion):
+            return
+        backend = await self._starter.get()
         if backend is not None:
             async with aclosing(backend.stream(request)) as chunks:
                 async for _ in chunks:

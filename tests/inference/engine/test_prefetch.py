@@ -22,9 +22,7 @@ def _ahead(request: CompletionRequest) -> CompletionRequest:
 @pytest.fixture(params=[True, False])
 def bench(request: pytest.FixtureRequest) -> Iterator[ScriptedBench]:
     """An engine that reads a long text in several steps. It has room for two sequences."""
-    runs_together: bool = request.param
-    settings = {"max_sequences": 2, "max_waiting": 2, "max_context_tokens": 4000, "cache_tokens": 9000}
-    bench = build_scripted_bench(max_tokens=8000, runs_together=runs_together, **settings)
+    bench = build_scripted_bench(8000, runs_together=request.param, max_context_tokens=4000, max_sequences=2)
     with closing(bench.engine):
         yield bench
 
