@@ -53,7 +53,8 @@ a plain folder, and wherever transformers itself can run that, others with each 
 sliding window, with wider heads, with soft caps, as an encoder, and with the encoder or the vision part that users'
 folders have.
 
-- Each folder is loaded as `midtoken serve` loads it, in float32 on the CPU.
+- Each folder is loaded with PyTorch, in float32 on the CPU. The tests load the same folders without it, where that runs
+  them.
 - Several sequences of 3 to {max_tokens} tokens run in the same passes: prefilled in pieces, with token trees of which a
   path is kept, then token by token up to the last position that the model has. One sequence runs alone, one is a copy
   of another, one comes after the others.

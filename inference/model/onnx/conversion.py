@@ -17,7 +17,7 @@ from inference.errors import ModelError
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.language_model import LoadedModel
 from inference.model.numpy_sampler import NumpySampler
-from inference.model.onnx.decoder_config import DecoderConfig, find_obstacle, read_decoder_config
+from inference.model.onnx.decoder_config import DecoderConfig, read_decoder_config
 from inference.model.onnx.graph import Graph, build_graph
 from inference.model.onnx.graph_store import CONSTANTS_NAME, GRAPH_NAME, GraphStore, compute_key
 from inference.model.onnx.model import OnnxModel
@@ -59,9 +59,10 @@ def find_folder_obstacle(folder: Path) -> str | None:
     try:
         if any(path.suffix != ".safetensors" for path in find_weight_files(folder)):
             return "its weights are not in safetensors files"
-        return find_obstacle(_read_config(folder))
+        read_decoder_config(_read_config(folder))
     except ModelError as error:
         return str(error)
+    return None
 
 
 def load_onnx_model(config: EngineConfig) -> LoadedModel[OnnxModel]:

@@ -189,15 +189,6 @@ class DecoderConfig:
         return self.num_heads // self.num_kv_heads
 
 
-def find_obstacle(content: Mapping[str, Any]) -> str | None:
-    """Why the decoder of a parsed config.json cannot be run on onnxruntime here; None if it can."""
-    try:
-        read_decoder_config(content)
-    except ModelError as error:
-        return str(error)
-    return None
-
-
 def read_decoder_config(content: Mapping[str, Any]) -> DecoderConfig:
     """The decoder that `content`, the parsed config.json, describes. Raises ModelError with the reason if it cannot."""
     name = content.get("model_type")
