@@ -21,7 +21,7 @@ from inference.protocol.completion import CompletionRequest, FinishReason
 
 _log = logging.getLogger(__name__)
 
-_MAX_PREFILL_TOKENS = 1024  # of new contexts, in one step of many requests
+_MAX_PREFILLS = 2  # full pieces of contexts, in one step of many requests
 _WORK_PER_ROW = 1 / 64  # in passes. It costs more, but nobody is to lose their turn by one jump in a file
 
 
@@ -41,11 +41,12 @@ class Engine:
         self._config = config
         self._runs_together = model.runs_together
         self._clock = clock
-        self._parts = EngineParts(model, prompts, max_context_tokens, clock, drafter)
+        self._parts = EngineParts(
+            model, prompts, max_context_tokens, clock, drafter, PrefillSpeed(), self._find_row_bytes
+        )
         self._stepper = Stepper(self._parts)
         self._memory = SequenceMemory(model.new_cache, config.memory_mib * 2**20)
         self._scheduler: Scheduler[Job] = Scheduler(config.max_sequences, config.cache_tokens, clock)
-        self._prefill_speed = PrefillSpeed()
         self._heartbeat = Heartbeat(clock)
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._submit_lock = threading.Lock()  # once the engine is closed or has stopped, nothing is queued
@@ -100,13 +101,12 @@ class Engine:
         self._end_dead()
         self._prepare_first()
         jobs = self._select()
-        started_at = self._clock()
         self._stepper.step(jobs)
         now = self._clock()
-        self._prefill_speed.note(sum(job.num_step_rows for job in jobs), now - started_at)
         for job in jobs:
             self._scheduler.charge(job, 1 + job.num_step_rows * _WORK_PER_ROW)
             self._deliver(job, now)
+        self._memory.shrink()  # the logits of those that run have become more
         self._heartbeat.beat()
 
     def _take_inbox(self) -> None:
@@ -153,6 +153,7 @@ class Engine:
         """The requests to step. Those whose turn it is are begun, if there is room for them."""
         selected: list[Job] = []
         num_prefilled, is_full = 0, False
+        max_prefilled = _MAX_PREFILLS * self._parts.speed.find_max_rows()
         ordered = self._scheduler.sort()
         for job in ordered:
             if job.request.is_prefetch and not ordered[0].request.is_prefetch:
@@ -165,7 +166,7 @@ class Engine:
                     continue
                 if not self._begin(job):
                     continue
-            if selected and num_prefilled >= _MAX_PREFILL_TOKENS and job.num_to_prefill:
+            if selected and num_prefilled >= max_prefilled and job.num_to_prefill:
                 continue
             num_prefilled += job.num_to_prefill
             selected.append(job)
@@ -196,8 +197,12 @@ class Engine:
                 self._end(other, FinishReason.CANCELLED, self._clock())
         return self._scheduler.has_room(job)
 
+    def _find_row_bytes(self) -> int:
+        """The memory for the logits of one running sequence."""
+        return self._config.memory_mib * 2**20 // max(self._scheduler.num_sequences, 1)
+
     def _predict_lateness(self, job: Job, now: float) -> None:
-        job.will_be_late = job.is_late(now + self._prefill_speed.predict_s(job.num_to_prefill))
+        job.will_be_late = job.is_late(now + self._parts.speed.predict_s(job.num_to_prefill))
 
     def _begin(self, job: Job) -> bool:
         """Gives the job a sequence, with what is remembered of its context. Returns whether that succeeded."""
@@ -260,6 +265,8 @@ def _fail_sink(sink: ChunkSink, error: MidtokenError) -> None:
         _log.error("a sink raised in fail(): %s", describe_failure(raised))
 
 
+_LONG_STEP_S = 10.0
+_FADING = 0.99  # of the longest step, with each later one
 _ENDED_MS = 1e12  # longer than any limit; not infinity, which JSON does not have
 
 
@@ -267,17 +274,22 @@ class Heartbeat:
     """Written by the engine's thread, read by any other.
 
     Progress is a finished round of the loop or a request taken from the queue, however long the queue is. A loop that
-    hangs in a step or has ended makes no progress.
+    hangs in a step or has ended makes no progress. Where a step takes long, because the model is large, time counts for
+    less: a limit that is right for others is then so many of its steps.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """`clock`: returns seconds."""
         self._clock = clock
         self._last_beat: float | None = clock()  # None while idle
+        self._longest_s = _LONG_STEP_S  # of the latest steps
 
     def beat(self) -> None:
         """Records that the loop has made progress and is not idle."""
-        self._last_beat = self._clock()
+        now, last_beat = self._clock(), self._last_beat
+        latest = 0.0 if last_beat is None else now - last_beat
+        self._longest_s = max(latest, _FADING * self._longest_s, _LONG_STEP_S)
+        self._last_beat = now
 
     def mark_idle(self) -> None:
         """Records that the loop waits for a request."""
@@ -288,6 +300,8 @@ class Heartbeat:
         self._last_beat = -math.inf
 
     def measure_ms(self) -> float:
-        """Milliseconds since the last progress; 0 while idle; longer than any limit after the end."""
+        """Milliseconds since the last progress, fewer if steps are long; 0 while idle; beyond any limit after the end."""
         last_beat = self._last_beat  # once: the engine's thread may change it
-        return 0.0 if last_beat is None else min(1e3 * (self._clock() - last_beat), _ENDED_MS)
+        if last_beat is None:
+            return 0.0
+        return min(1e3 * (self._clock() - last_beat) * _LONG_STEP_S / self._longest_s, _ENDED_MS)

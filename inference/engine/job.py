@@ -6,6 +6,7 @@ the candidates part, and each has a sequence of its own.
 """
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from inference.engine.answer import Answer, build_limits
 from inference.engine.drafts import Draft, Drafter
 from inference.engine.explanation import build_explanation
 from inference.engine.prompt import Prompt, PromptBuilder
+from inference.engine.scheduler import PrefillSpeed
 from inference.engine.sink import ChunkSink
 from inference.engine.stopping import LineRule
 from inference.engine.token_sequence import TokenSequence
@@ -40,8 +42,6 @@ from inference.protocol.completion import (
 )
 from trie_cache.vocabulary import Vocabulary
 
-_PREFILL_TOKENS = 512  # of a context, in one step; limits the delay for other requests
-
 
 @dataclass(frozen=True, slots=True)
 class EngineParts:
@@ -52,6 +52,8 @@ class EngineParts:
     max_context_tokens: int
     clock: Callable[[], float]  # seconds
     drafter: Drafter | None = None  # None: no drafts
+    speed: PrefillSpeed = field(default_factory=PrefillSpeed)
+    find_row_bytes: Callable[[], int] = lambda: sys.maxsize  # for the logits of each running sequence
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -328,8 +330,9 @@ class Candidate:
     def build_part(self) -> Part:
         """What it forwards in the next pass, with room reserved in the cache. Raises OverloadedError."""
         cache, chain_ids = self.sequence.cache, self.tree.chain_ids
-        if len(chain_ids) > _PREFILL_TOKENS:
-            part = Part(cache, TokenTree(chain_ids[:_PREFILL_TOKENS]), wants_logits=False)
+        max_rows = self.job.parts.speed.find_max_rows()
+        if len(chain_ids) > max_rows:
+            part = Part(cache, TokenTree(chain_ids[:max_rows]), wants_logits=False)
         elif chain_ids:
             part = Part(cache, self._add_draft())
         else:
@@ -340,6 +343,8 @@ class Candidate:
     def absorb(self, part: Part, rows: Sequence[LogitRow]) -> None:
         """Keeps what a pass has computed."""
         self.sequence.absorb(part, rows)
+        num_needed = part.tree.num_rows + self.tree.num_rows  # with a draft, which is not in the own tree
+        self.sequence.drop_rows(self.job.parts.find_row_bytes(), num_needed)
         num_forwarded = len(part.tree.chain_ids)
         self.tree = self.tree.with_chain(self.tree.chain_ids[num_forwarded:])
         self.job.num_step_rows += part.num_new_rows

@@ -111,11 +111,15 @@ class Scheduler(Generic[T]):
                 f"this server has {self._max_sequences} (max_sequences) and {self._max_tokens} (cache_tokens)"
             )
 
+    @property
+    def num_sequences(self) -> int:
+        """Those of the jobs that are begun."""
+        return sum(job.request.num_candidates for job in self._jobs if job.is_begun)
+
     def has_room(self, job: T) -> bool:
-        """True if the job can begin beside those that are begun."""
-        begun = [other for other in self._jobs if other.is_begun and other is not job]
-        num_sequences = sum(other.request.num_candidates for other in begun) + job.request.num_candidates
-        num_tokens = sum(other.num_tokens for other in begun) + job.num_tokens
+        """True if the job, which is not begun, can begin beside those that are."""
+        num_sequences = self.num_sequences + job.request.num_candidates
+        num_tokens = sum(other.num_tokens for other in self._jobs if other.is_begun) + job.num_tokens
         return num_sequences <= self._max_sequences and num_tokens <= self._max_tokens
 
 
@@ -199,12 +203,16 @@ class TenantShares:
         self._total = sum(self._work.values())
 
 
-_MIN_ROWS = 64  # a pass over fewer says little of the speed
-_WEIGHT = 0.2  # of the latest pass, in the average
+_STEP_S = 1.0  # that a step should take at most: a key that comes meanwhile waits for its end
+_MIN_ROWS, _MAX_ROWS = 16, 512  # of a step. A pass over fewer takes nearly as long, and says little of the speed
+_EQUAL_ROWS = 64  # a pass over so many counts as much as all before
 
 
 class PrefillSpeed:
-    """Predicts how long a context takes to prefill. Before the first measurement it predicts no time at all."""
+    """Predicts how long a context takes to prefill. Before the first measurement it predicts no time at all.
+
+    Small passes take more time for each row. So they count for less.
+    """
 
     def __init__(self) -> None:
         self._seconds_per_row: float | None = None
@@ -215,8 +223,14 @@ class PrefillSpeed:
             return
         latest = seconds / num_rows
         before = latest if self._seconds_per_row is None else self._seconds_per_row
-        self._seconds_per_row = before + _WEIGHT * (latest - before)
+        self._seconds_per_row = before + (latest - before) * num_rows / (num_rows + _EQUAL_ROWS)
 
     def predict_s(self, num_rows: int) -> float:
         """The seconds that so many rows take."""
         return num_rows * (self._seconds_per_row or 0.0)
+
+    def find_max_rows(self) -> int:
+        """The most rows of a context that one step should forward."""
+        if self._seconds_per_row is None:
+            return _MIN_ROWS
+        return max(int(_STEP_S / max(self._seconds_per_row, _STEP_S / _MAX_ROWS)), _MIN_ROWS)

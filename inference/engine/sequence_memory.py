@@ -3,8 +3,9 @@
 A sequence is found by its tokens: the longest common beginning with a request's context, among those of the same
 tenant. The request that comes first takes the sequence and cuts it back to what they share. While it is in use, or if
 most of it would be lost, another request copies the common part. A new sequence and a copy have the room that the
-request needs; one that is taken over has at most twice as much, else it is copied too. The memory of idle sequences is
-bounded by bytes: the logits of older ones go first, then the sequences that were used longest ago.
+request needs; one that is taken over has at most twice as much, else it is copied too. The memory of idle sequences and
+of the logits of those in use is bounded by bytes: the logits of older idle ones go first, then the sequences that were
+used longest ago.
 """
 
 from collections.abc import Callable, Sequence
@@ -62,7 +63,7 @@ class SequenceMemory:
         entry.is_in_use = False
         entry.nbytes = sequence.nbytes
         self._entries.append(entry)
-        self._shrink()
+        self.shrink()
 
     def release(self) -> bool:
         """Drops all sequences that no request uses. Returns whether there were any."""
@@ -100,10 +101,11 @@ class SequenceMemory:
         self._entries.remove(entry)
         return entry
 
-    def _shrink(self) -> None:
+    def shrink(self) -> None:
         """Drops logits of older sequences, then older sequences, until the limit holds. Logits go before sequences."""
         idle = [entry for entry in self._entries if not entry.is_in_use]
-        num_excess = sum(entry.nbytes for entry in idle) - self._max_bytes
+        running = sum(entry.sequence.num_row_bytes for entry in self._entries if entry.is_in_use)
+        num_excess = sum(entry.nbytes for entry in idle) + running - self._max_bytes
         for entry in idle[:-_NUM_RECENT]:
             if num_excess <= 0:
                 return

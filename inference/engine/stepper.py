@@ -24,6 +24,7 @@ class Stepper:
     def __init__(self, parts: EngineParts) -> None:
         self._model = parts.model
         self._clock = parts.clock
+        self._speed = parts.speed
 
     def step(self, jobs: Sequence[Job]) -> None:
         """Advances each job by at least one token, or by one piece of a long context."""
@@ -96,6 +97,7 @@ class Stepper:
                 self._run(own)
             return
         seconds = self._clock() - started_at
+        self._speed.note(sum(part.num_new_rows for _, part in built), seconds)
         for job in dict.fromkeys(candidate.job for candidate, _ in built):
             job.costs.model_ms += 1e3 * seconds
             job.costs.num_forwards += 1

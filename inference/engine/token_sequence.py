@@ -145,10 +145,18 @@ class TokenSequence:
             other._num_before = other.num_tokens
         return other
 
-    def drop_rows(self) -> None:
-        """Frees the logits."""
-        for node in self._nodes.values():
-            node.row = None
+    @property
+    def num_row_bytes(self) -> int:
+        """The memory of the logits."""
+        return sum(node.row.nbytes for node in self._nodes.values() if node.row is not None)
+
+    def drop_rows(self, max_bytes: int = 0, num_kept: int = 0) -> None:
+        """Frees the logits that were used longest ago until `max_bytes` are left, but not the latest `num_kept`."""
+        num_bytes = self.num_row_bytes
+        for node in list(self._nodes.values())[: max(len(self._nodes) - num_kept, 0)]:
+            if num_bytes > max_bytes and node.row is not None:
+                num_bytes -= node.row.nbytes
+                node.row = None
 
     @property
     def _end(self) -> tuple[int, ...]:

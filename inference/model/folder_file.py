@@ -18,7 +18,7 @@ from inference.errors import ModelError, quote
 
 FILE_NAME = "midtoken.json"
 _KEYS = ("fill_in", "dtype", "context_tokens", "languages")
-_DTYPES = ("float32", "int8")
+_DTYPES = ("float32", "int8", "int4")
 
 
 @dataclass(frozen=True, slots=True)

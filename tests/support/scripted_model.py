@@ -89,6 +89,7 @@ class ScriptedModel:
     before_keep: Callable[[CountingCache], None] = lambda _: None
     before_reserve: Callable[[CountingCache], None] = lambda _: None
     spoil: Callable[[SampleRequest, SampleResult], SampleResult] = lambda _, result: result
+    num_row_bytes: int = 8
     num_caches_made: int = 0
     num_grown: int = 0  # how often a cache had less room than its sequence needed
     most_held: int = 0  # the largest room of all caches together, in tokens
@@ -113,7 +114,7 @@ class ScriptedModel:
         for part in parts:
             depth = max(part.tree.find_depths(), default=0)
             self.furthest = max(self.furthest, part.cache.num_tokens + len(part.tree.chain_ids) + depth)
-        return [[CountedRow()] * part.num_logit_rows for part in parts]
+        return [[CountedRow(nbytes=self.num_row_bytes)] * part.num_logit_rows for part in parts]
 
     def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
         self.before_choose(requests)

@@ -2,14 +2,11 @@
 
 import json
 import logging
-from collections.abc import Mapping
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import onnxruntime
 
 from inference.config import EngineConfig
@@ -27,31 +24,19 @@ from inference.model_folder import find_weight_files
 from trie_cache.hot_prefixes import HotPrefixCache
 
 _FATAL_ONLY = 4  # of log levels; errors are raised
-_BFLOAT16 = 16  # of onnx.TensorProto.DataType
+_TEMPORARY = (tempfile.gettempdir(), "/dev/shm")  # where a model is converted that cannot be kept
 _log = logging.getLogger(__name__)
 
 
-def _open_session(
-    model: str | bytes, num_threads: int, constants: Mapping[str, npt.NDArray[Any]] = MappingProxyType({})
-) -> onnxruntime.InferenceSession:
-    """The session of a graph in a file, with its constants beside it, or of one in memory.
-
-    The arrays must exist as long as the session. Raises what onnxruntime raises.
-    """
+def _open_session(path: Path, num_threads: int) -> onnxruntime.InferenceSession:
+    """The session of a graph in a file, with its constants beside it. Raises what onnxruntime raises."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = num_threads
     options.inter_op_num_threads = 1
     options.enable_mem_pattern = False  # it would keep a plan for each length of a sequence
     options.log_severity_level = _FATAL_ONLY
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # the cores belong to others as well
-    options.add_external_initializers(list(constants), [_to_value(array) for array in constants.values()])
-    return onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
-
-
-def _to_value(array: npt.NDArray[Any]) -> onnxruntime.OrtValue:
-    if array.dtype.name == "bfloat16":
-        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(np.uint16), _BFLOAT16)
-    return onnxruntime.OrtValue.ortvalue_from_numpy(array)
+    return onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
 
 
 def find_folder_obstacle(folder: Path) -> str | None:
@@ -80,15 +65,13 @@ def load_decoder(config: EngineConfig, decoder: DecoderConfig, sampler: NumpySam
     """The decoder in `config.model_dir`, with a sampler for its tokens. Raises ModelError.
 
     `config.dtype` is the name of a `Precision`; `inference.model.loader` has chosen it.
-    Built graphs are kept in `config.graph_dir`; if it is None, the graph is built in memory.
+    Converted models are kept in `config.graph_dir`; if it is None or cannot be used, in no folder.
     """
     precision = Precision(config.dtype)
     try:
         with Weights(config.model_dir, decoder) as weights:
             graph = build_graph(decoder, weights, precision, CONSTANTS_NAME)
-            loader = _Loader(decoder, weights, precision, graph, sampler, config.num_threads)
-            store = _open_store(config.graph_dir)
-            return loader.load_stored(store) if store else loader.load_in_memory()
+            return _Loader(decoder, weights, precision, graph, sampler, config.num_threads).load(config.graph_dir)
     except ModelError as error:
         raise ModelError(f"cannot load the model in {config.model_dir}: {error}") from error
 
@@ -103,16 +86,6 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return content
 
 
-def _open_store(folder: Path | None) -> GraphStore | None:
-    if folder is None:
-        return None
-    try:
-        return GraphStore(folder)
-    except OSError as error:
-        _log.warning("converted models cannot be kept: %s", error)
-        return None
-
-
 @dataclass(frozen=True, slots=True)
 class _Loader:
     """Loads one model, whose graph is built, but not its constants."""
@@ -124,8 +97,16 @@ class _Loader:
     sampler: NumpySampler
     num_threads: int
 
-    def load_stored(self, store: GraphStore) -> OnnxModel:
-        """Maps the constants from the store, and computes them before if necessary."""
+    def load(self, cache: Path | None) -> OnnxModel:
+        """Maps the constants from the cache folder. They are computed before if necessary, one after the other."""
+        if cache is not None:
+            try:
+                return self._load_kept(GraphStore(cache))
+            except OSError as error:
+                _log.warning("the converted model cannot be kept: %s", error)
+        return self._load_unkept()
+
+    def _load_kept(self, store: GraphStore) -> OnnxModel:
         key = compute_key(self.graph, self.weights.paths)
         path = store.find(key)
         if path is not None:
@@ -133,11 +114,7 @@ class _Loader:
                 return self._open(path)
             except Exception as error:  # onnxruntime has an exception for each of its codes, and documents none
                 _log.warning("the stored graph %s cannot be opened (%s)", path, type(error).__name__)
-        try:
-            draft = store.write_draft(self.graph)
-        except OSError as error:
-            _log.warning("the converted model cannot be kept: %s", error)
-            return self.load_in_memory()
+        draft = store.write_draft(self.graph)
         try:
             model = self._check(self._open(draft / GRAPH_NAME))
         except BaseException:
@@ -146,14 +123,21 @@ class _Loader:
         store.publish(draft, key)
         return model
 
-    def load_in_memory(self) -> OnnxModel:
-        """Computes the constants in memory, of which that needs twice as much."""
-        constants = {constant.name: value for constant, value in self.graph.iter_constants()}
-        session = _open_session(self.graph.model.SerializeToString(), self.num_threads, constants)
-        return self._check(OnnxModel(session, self.decoder, self.sampler, constants))
+    def _load_unkept(self) -> OnnxModel:
+        """Maps the constants from files that are removed at once. Raises ModelError if there is no room for them."""
+        problems = []
+        for place in _TEMPORARY:
+            try:
+                with tempfile.TemporaryDirectory(prefix="midtoken-model-", dir=place) as folder:
+                    return self._check(self._open(GraphStore(Path(folder)).write_draft(self.graph) / GRAPH_NAME))
+            except OSError as error:
+                problems.append(f"{place} ({error.strerror})")
+        raise ModelError(
+            f"converted, its weights can be written neither to the cache folder nor to {', '.join(problems)}"
+        )
 
     def _open(self, path: Path) -> OnnxModel:
-        return OnnxModel(_open_session(str(path), self.num_threads), self.decoder, self.sampler)
+        return OnnxModel(_open_session(path, self.num_threads), self.decoder, self.sampler)
 
     def _check(self, model: OnnxModel) -> OnnxModel:
         check_model(model, self.weights, self.precision)

@@ -26,7 +26,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from inference.model.onnx.decoder_config import DecoderConfig
 from inference.model.onnx.weights import (
-    BLOCK_SIZE,
+    BLOCK_SIZES,
     EMBEDDINGS,
     FINAL_NORM,
     Precision,
@@ -43,7 +43,7 @@ CONSTANTS_VERSION = 1  # increase it when other constants are computed from the 
 _MICROSOFT = "com.microsoft"
 _OPSETS = {"": 21, _MICROSOFT: 1}
 _IR_VERSION = 10
-_ACCURACY_LEVEL = 4  # of products with 8-bit weights: the inputs are rounded to 8 bits too, each row by itself
+_ACCURACY_LEVEL = 4  # of products with weights of few bits: the inputs are rounded to 8, each row by itself
 _ATTENTION_INPUTS = ("last_key", "num_keys", "cosines", "sines", "positions", "bias")
 _PLAIN_INPUTS = ("last_key", "num_keys", "", "", "", "bias")  # without rotary positions
 _ALIGNMENT = 4096  # of constants in their file, so that it can be mapped
@@ -230,10 +230,10 @@ class _Builder:
     def _add_linear(self, paths: Sequence[str], size: int, value: str, output: str, *, has_bias: bool) -> str:
         """Products with the weights of some modules, side by side; `size` numbers for each row."""
         product = f"{output}.product" if has_bias else output
-        if self.precision is Precision.INT8:
-            self._add_quantized(paths, size, value, product)
-        else:
+        if self.precision is Precision.FLOAT32:
             self._add_plain(paths, size, value, product)
+        else:
+            self._add_quantized(paths, size, value, product)
         if not has_bias:
             return product
         biases = f"{output}.bias"
@@ -254,16 +254,17 @@ class _Builder:
 
     def _add_quantized(self, paths: Sequence[str], size: int, value: str, output: str) -> None:
         num_inputs = self.weights.find_shape(f"{paths[0]}.weight")[1]
-        num_blocks = count_blocks(num_inputs)
+        num_bits = 8 if output == "logits" else self.precision.num_bits  # fewer change too many choices there
+        num_blocks, block_size = count_blocks(num_inputs, num_bits), BLOCK_SIZES[num_bits]
         codes, scales, zeros = (f"{output}.{part}" for part in ("codes", "scales", "zeros"))
         byte = np.dtype(np.uint8)
         self._add_group(
             [
-                (codes, (size, num_blocks, BLOCK_SIZE), byte),
+                (codes, (size, num_blocks, block_size * num_bits // 8), byte),
                 (scales, (size, num_blocks), np.dtype(np.float32)),
-                (zeros, (size, num_blocks), byte),
+                (zeros, (size, -(-num_blocks * num_bits // 8)), byte),
             ],
-            lambda: quantize(self._read_rows(paths)),
+            lambda: quantize(self._read_rows(paths), num_bits),
         )
         self.nodes.append(
             helper.make_node(
@@ -273,8 +274,8 @@ class _Builder:
                 domain=_MICROSOFT,
                 K=num_inputs,
                 N=size,
-                bits=8,
-                block_size=BLOCK_SIZE,
+                bits=num_bits,
+                block_size=block_size,
                 accuracy_level=_ACCURACY_LEVEL,
             )
         )

@@ -3,7 +3,7 @@
 An entry is a folder whose name is a digest of the graph and of the files that its constants are computed from. It holds
 the graph, the constants, and a list of both with their digests, which are compared before an entry is used. An entry is
 written to a folder of another name, which is then renamed. An entry whose content is not what its list says is
-replaced. Nothing in the cache folder is needed: if it cannot be used, the constants are computed in memory.
+replaced. Nothing in the cache folder is needed: if it cannot be used, a model is converted to a temporary folder.
 """
 
 import hashlib
@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 import onnxruntime
 
 from inference.model.onnx.graph import CONSTANTS_VERSION, Graph
@@ -65,7 +66,7 @@ class GraphStore:
             with (draft / CONSTANTS_NAME).open("wb") as file:
                 for constant, value in graph.iter_constants():
                     file.seek(constant.offset)
-                    file.write(value.tobytes())
+                    file.write(value.reshape(-1).view(np.uint8).data)
             (draft / GRAPH_NAME).write_bytes(graph.model.SerializeToString())
             (draft / _LIST_NAME).write_text(json.dumps(_compute_digests(draft)), encoding="utf-8")
         except BaseException:

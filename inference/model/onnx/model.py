@@ -1,12 +1,12 @@
 """A decoder on onnxruntime, without torch: token trees in, next-token logits out, and the choice among them.
 
-Each sequence has a run of its own, so that what it gets does not depend on its neighbours. A product with a single row
-is computed in another way than one with several, and differs in the last bits. Therefore a single row is run with a
-second one beside it, whose results are not used: a token gets the same bits, however its text is divided into passes.
+Each sequence has a run of its own, so that what it gets does not depend on its neighbours. Products and attention
+compute rows in pairs or larger tiles, and a row that is left over in another way, which differs in the last bits.
+Therefore an odd number of rows is run with one more, whose results are not used: a token gets the same bits, however
+its text is divided into passes. That costs little: of the time of a few rows, most is spent on reading the weights.
 """
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from inference.model.onnx.decoder_config import DecoderConfig
 from inference.model.onnx.graph import HIDDEN
 from inference.model.onnx.kv_cache import OnnxSequenceCache
 
-_MAX_ODD_ROWS = 31  # attention takes rows in tiles of 32 or more, an even number: no tile may have a single row
 _MIN_TABLE = 1024  # positions
 _MAX_BIAS = 1 << 22  # numbers of a bias (16 MiB); long contexts are read in pieces that need no more
 _MEMORY_SIGNS = ("bad allocation", "bad_alloc", "Failed to allocate")  # in messages of onnxruntime
@@ -38,16 +37,8 @@ class OnnxModel:
 
     runs_together = False
 
-    def __init__(
-        self,
-        session: onnxruntime.InferenceSession,
-        config: DecoderConfig,
-        sampler: NumpySampler,
-        constants: Mapping[str, Any] = MappingProxyType({}),
-    ) -> None:
-        """`constants`: arrays that the session reads in place, so that they must exist as long as the model."""
+    def __init__(self, session: onnxruntime.InferenceSession, config: DecoderConfig, sampler: NumpySampler) -> None:
         self._session = session
-        self._constants = constants
         self._zeros = np.zeros(_MAX_BIAS, np.float32)  # a bias under which rows see all before them
         self._tables = config.rotary.build_tables(_MIN_TABLE)
         self._sampler = sampler
@@ -166,9 +157,8 @@ class OnnxModel:
 
 
 def _pad(values: Sequence[int]) -> list[int]:
-    """The values, and the last one once more if they would be computed in another way than more or fewer."""
-    is_alone = len(values) == 1 or (len(values) > _MAX_ODD_ROWS and len(values) % 2)
-    return [*values, values[-1]] if is_alone else [*values]
+    """The values, and the last one once more if their number is odd."""
+    return [*values, values[-1]] if len(values) % 2 else [*values]
 
 
 def _find_positions(tree: TokenTree, num_kept: int) -> list[int]:

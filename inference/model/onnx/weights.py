@@ -1,4 +1,4 @@
-"""The tensors of a model folder's safetensors files, checked against the configuration, and their form of 8 bits."""
+"""The tensors of a model folder's safetensors files, checked against the configuration, and their forms of few bits."""
 
 import re
 from collections import Counter
@@ -18,8 +18,8 @@ from inference.errors import ModelError
 from inference.model.onnx.decoder_config import DecoderConfig, Family
 from inference.model_folder import find_weight_files
 
-BLOCK_SIZE = 32  # weights that share a scale
-_MAX_CODE = 255
+BLOCK_SIZES = {8: 128, 4: 64}  # weights that share a scale, by their bits; half as many would lose little less
+_NUM_ROWS = 4096  # of weights that are quantized together, since this takes several times their memory
 _DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype(np.float32),
     "F16": np.dtype(np.float16),
@@ -42,30 +42,50 @@ class Precision(Enum):
 
     FLOAT32 = "float32"
     INT8 = "int8"  # 8 bits, a scale and a zero point for each block of a row
+    INT4 = "int4"  # the same with 4 bits
+
+    @property
+    def num_bits(self) -> int:
+        """Of a weight."""
+        return {Precision.FLOAT32: 32, Precision.INT8: 8, Precision.INT4: 4}[self]
 
 
-def quantize(
-    weights: npt.NDArray[np.float32],
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32], npt.NDArray[np.uint8]]:
-    """Weights as 8-bit codes: `weight = (code - zero point) * scale`, for each block of a row.
+def quantize(weights: npt.NDArray[np.float32], num_bits: int) -> list[Array]:
+    """Weights as codes of 8 or 4 bits: `weight = (code - zero point) * scale`, for each block of a row.
 
-    `weights`: [num_outputs, num_inputs]. Returns codes [num_outputs, num_blocks, BLOCK_SIZE], scales and zero points
-    [num_outputs, num_blocks]. The last block is filled up with zeros.
+    `weights`: [num_outputs, num_inputs]. Returns codes [num_outputs, num_blocks, block size], scales and zero points
+    [num_outputs, num_blocks]. The last block is filled up with zeros. Of codes and zero points with 4 bits, two are in
+    a byte, the first in its lower half.
     """
+    starts = range(0, len(weights), _NUM_ROWS)
+    parts = [_quantize_rows(weights[start : start + _NUM_ROWS], num_bits) for start in starts]
+    return [np.concatenate(each) for each in zip(*parts, strict=True)]
+
+
+def _quantize_rows(weights: npt.NDArray[np.float32], num_bits: int) -> tuple[Array, Array, Array]:
     num_outputs, num_inputs = weights.shape
-    blocks = np.zeros((num_outputs, count_blocks(num_inputs), BLOCK_SIZE), np.float32)
+    blocks = np.zeros((num_outputs, count_blocks(num_inputs, num_bits), BLOCK_SIZES[num_bits]), np.float32)
     blocks.reshape(num_outputs, -1)[:, :num_inputs] = weights
     low = np.minimum(blocks.min(axis=2), 0)  # zero has a code of its own
-    scales = (np.maximum(blocks.max(axis=2), 0) - low) / _MAX_CODE
+    max_code = 2**num_bits - 1
+    scales = (np.maximum(blocks.max(axis=2), 0) - low) / max_code
     scales[scales == 0] = 1
     zero_points = np.rint(-low / scales)
     codes = np.rint(blocks / scales[..., None]) + zero_points[..., None]
-    return codes.clip(0, _MAX_CODE).astype(np.uint8), scales, zero_points.astype(np.uint8)
+    pack = _pack if num_bits == 4 else np.ndarray.copy
+    return pack(codes.clip(0, max_code).astype(np.uint8)), scales, pack(zero_points.astype(np.uint8))
 
 
-def count_blocks(num_inputs: int) -> int:
+def _pack(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Two codes in a byte, the first in its lower half; the last may be alone."""
+    packed = codes[..., ::2].copy()
+    packed[..., : codes.shape[-1] // 2] += codes[..., 1::2] * np.uint8(16)
+    return packed
+
+
+def count_blocks(num_inputs: int, num_bits: int) -> int:
     """The number of blocks in a row of weights."""
-    return -(-num_inputs // BLOCK_SIZE)
+    return -(-num_inputs // BLOCK_SIZES[num_bits])
 
 
 class Weights:

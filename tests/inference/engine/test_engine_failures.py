@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from inference.engine.engine import Engine
+from inference.engine.engine import Engine, Heartbeat
 from inference.errors import OverloadedError, ServerError
 from inference.model.language_model import Part, SampleRequest, SampleResult
 from inference.protocol.completion import CompletionRequest, Healing
 from tests.support.engine_bench import (
     UNBOUNDED,
+    Clock,
     ScriptedBench,
     assert_soon,
     build_scripted_bench,
@@ -242,6 +243,36 @@ def test_the_heartbeat_stays_low_during_a_long_request(scripted: ScriptedBench) 
 
     assert len(measured) >= 50
     assert max(measured) <= 1000.0
+
+
+@pytest.mark.parametrize("seconds_per_row", [0.2, 6.0])
+def test_a_large_model_is_not_taken_for_one_that_hangs(scripted: ScriptedBench, seconds_per_row: float) -> None:
+    """As on one thread with 7 billion weights, and with thirty times as many."""
+    measured: list[float] = []
+
+    def read_slowly(parts: Sequence[Part]) -> None:
+        scripted.clock.now += seconds_per_row * sum(part.num_new_rows for part in parts)
+        measured.append(scripted.engine.measure_heartbeat_ms())
+
+    scripted.model.before_forward = read_slowly
+    complete(scripted.engine, _GOOD)  # as when the model is loaded: one pass over a few rows
+    complete(scripted.engine, CompletionRequest("name = 1\n" * 60, max_tokens=1))
+    complete(scripted.engine, CompletionRequest("other = 2\n" * 60, max_tokens=1))
+
+    assert len(measured) > 20
+    assert max(measured) < 60_000
+
+
+def test_where_steps_take_long_one_that_hangs_is_found_all_the_same() -> None:
+    clock = Clock()
+    heartbeat = Heartbeat(clock)
+    for _ in range(3):
+        clock.now += 100
+        heartbeat.beat()
+    clock.now += 300
+    assert heartbeat.measure_ms() <= 60_000
+    clock.now += 700
+    assert heartbeat.measure_ms() > 60_000
 
 
 def test_a_hanging_step_shows_in_the_heartbeat_even_with_an_empty_queue_but_a_rest_does_not(

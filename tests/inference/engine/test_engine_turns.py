@@ -34,7 +34,8 @@ def single() -> Iterator[ScriptedBench]:
 def _find_order(bench: ScriptedBench, requests: dict[str, CompletionRequest]) -> list[str]:
     """The names of the requests, in the order of their ends. They are submitted while another one is running."""
     is_running, may_go_on = hold_next_pass(bench.model)
-    blocker = submit(bench.engine, CompletionRequest("x = ", max_tokens=1, tenant="blocker"))
+    text = "x = 1\n" * 9  # enough to know the speed
+    blocker = submit(bench.engine, CompletionRequest(text, max_tokens=1, tenant="blocker"))
     assert_soon(is_running)
     order: list[str] = []
     sinks = [blocker]
@@ -254,3 +255,26 @@ def test_max_tokens_counts_tokens_that_go_beyond_the_healed_bytes(
     assert toy.join(chosen) == healed + sink.text.encode()
     assert sink.finish_reason is FinishReason.LENGTH
     assert sink.stats.num_tokens == len(chosen)
+
+
+def test_the_logits_of_requests_that_run_are_part_of_the_memory() -> None:
+    """A row of 151,643 tokens takes 0.6 MB, and a sequence remembers up to a hundred."""
+    bench = build_scripted_bench(max_tokens=1024, memory_mib=8)
+    bench.model.num_row_bytes = 2**16
+    held = []
+
+    def count(_parts: object) -> None:
+        running = [candidate for job in bench.engine._scheduler for candidate in job.candidates]
+        held.append(sum(each.sequence.num_row_bytes for each in running) + bench.engine._memory.num_idle_bytes)
+
+    bench.model.before_forward = count
+    with closing(bench.engine):
+        for _ in range(2):
+            sinks = [
+                submit(bench.engine, CompletionRequest(f"x = {number}", max_tokens=60, tenant=str(number)))
+                for number in range(16)
+            ]
+            for sink in sinks:
+                sink.wait()
+
+    assert max(held) <= 10 * 2**20

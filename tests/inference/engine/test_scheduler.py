@@ -247,7 +247,7 @@ def test_of_those_that_want_work_the_least_served_gets_it(wanting: list[set[str]
 
 def test_the_prediction_follows_the_passes() -> None:
     speed = PrefillSpeed()
-    speed.note(63, 1.0)  # a small pass says nothing
+    speed.note(15, 1.0)  # a small pass says nothing
     assert speed.predict_s(1000) == 0.0
     speed.note(100, 1.0)
     assert speed.predict_s(50) == pytest.approx(0.5)
@@ -255,5 +255,19 @@ def test_the_prediction_follows_the_passes() -> None:
     assert 0.5 < speed.predict_s(50) < 1.0
     for _ in range(100):
         speed.note(200, 4.0)
+    speed.note(16, 1.0)  # a small one says less
 
-    assert speed.predict_s(50) == pytest.approx(1.0)
+    assert speed.predict_s(50) == pytest.approx(1.0, rel=0.5)
+
+
+@pytest.mark.parametrize(
+    ("seconds_per_row", "expected"), [(None, 16), (0.0, 512), (0.001, 512), (0.01, 100), (0.2, 16)]
+)
+def test_a_step_takes_a_second_but_never_reads_very_few_or_very_many(
+    seconds_per_row: float | None, expected: int
+) -> None:
+    speed = PrefillSpeed()
+    if seconds_per_row is not None:
+        speed.note(64, 64 * seconds_per_row)
+
+    assert speed.find_max_rows() == expected

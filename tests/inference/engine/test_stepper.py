@@ -53,7 +53,7 @@ def test_a_long_context_is_read_in_pieces_before_the_first_choice() -> None:
         stepper.step([job])
         held.append(_find_held(job)[0])
 
-    assert [len(each) for each in held[:2]] == [512, 1024]
+    assert [len(each) for each in held[:2]] == [16, 528]
     assert held[-1][: len(job.prompt.context_ids)] == job.prompt.context_ids
     assert job.num_prefill_forwards == job.costs.num_forwards - 1 == len(held) - 1
 

@@ -128,7 +128,7 @@ def test_the_setting_decides_on_numbers_then_the_folder(
 
 def test_a_folder_that_names_other_numbers_is_refused(tmp_path: Path) -> None:
     folder = write_decoder(tmp_path)
-    (folder / "midtoken.json").write_text('{"dtype": "int4"}')
+    (folder / "midtoken.json").write_text('{"dtype": "int2"}')
 
-    with pytest.raises(ModelError, match="dtype must be one of float32, int8, not \"'int4'\""):
+    with pytest.raises(ModelError, match="dtype must be one of float32, int8, int4, not \"'int2'\""):
         load_model(EngineConfig(folder))

@@ -15,6 +15,7 @@ from safetensors.numpy import load_file, save_file
 from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
+from inference.model.onnx import conversion
 from inference.model.onnx.graph_store import CONSTANTS_NAME, GRAPH_NAME, GraphStore
 from inference.model.onnx.model import OnnxModel
 from tests.support.decoder_folders import change_config, load_folder, write_decoder
@@ -161,15 +162,29 @@ def test_a_folder_that_cannot_be_made_is_not_needed(
     assert "cannot be kept" in caplog.text
 
 
-def test_a_file_that_cannot_be_written_is_not_needed(folder: Path, tmp_path: Path, logits: list[float]) -> None:
+def test_without_a_cache_folder_nothing_of_a_converted_model_stays(
+    folder: Path, tmp_path: Path, logits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversion, "_TEMPORARY", (tmp_path / "missing", tmp_path))
+    model = load_folder(folder)
+    mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+    assert _compute(model) == logits
+    assert list(tmp_path.iterdir()) == []
+    assert any(str(tmp_path) in line for line in Path("/proc/self/maps").read_text().splitlines()), mapped
+
+
+def test_where_no_file_can_be_written_the_places_are_said(folder: Path, tmp_path: Path) -> None:
     limit = (
         "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000));"
     )
     command = [sys.executable, "-c", limit + _SCRIPT, str(folder), str(tmp_path)]
-    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == f"{logits}\n"
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True)
     assert "cannot be kept" in done.stderr
+    assert (
+        f"ModelError: cannot load the model in {folder}: converted, its weights can be written neither" in done.stderr
+    )
+    assert "/dev/shm (File too large)" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 

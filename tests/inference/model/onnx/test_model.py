@@ -220,7 +220,7 @@ def _run_without_logits(model: OnnxModel, cache: OnnxSequenceCache, token_id: in
     return tree
 
 
-@pytest.fixture(scope="module", params=["float32", "int8"])
+@pytest.fixture(scope="module", params=["float32", "int8", "int4"])
 def default_models(request: pytest.FixtureRequest) -> list[OnnxModel]:
     """The default model with one thread and with two."""
     return [load_folder(_DEFAULT_MODEL, dtype=request.param, num_threads=num_threads) for num_threads in (1, 2)]

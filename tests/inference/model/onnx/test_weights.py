@@ -1,6 +1,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes  # noqa: F401  # bfloat16 for NumPy
 import numpy as np
@@ -12,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from inference.errors import ModelError
 from inference.model.onnx.decoder_config import read_decoder_config
-from inference.model.onnx.weights import BLOCK_SIZE, Weights, quantize
+from inference.model.onnx.weights import BLOCK_SIZES, Weights, quantize
 from tests.support.decoder_folders import write_decoder
 
 Tensors = dict[str, npt.NDArray[np.float32]]
@@ -92,25 +93,38 @@ def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
         _open(tmp_path)
 
 
+def _decode(weights: npt.NDArray[np.float32], num_bits: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """The weights that the codes stand for, with those that fill the last block, and the scale of each."""
+    codes, scales, zero_points = quantize(weights, num_bits)
+    if num_bits == 4:
+        codes, zero_points = (
+            np.stack([each & 15, each >> 4], -1).reshape(*each.shape[:-1], -1) for each in (codes, zero_points)
+        )
+    blocks = codes.astype(np.float64) - zero_points[:, : scales.shape[1], None]
+    return (blocks * scales[..., None]).reshape(len(weights), -1), np.repeat(scales, BLOCK_SIZES[num_bits], axis=1)
+
+
 @given(
-    shape=st.tuples(st.integers(1, 5), st.integers(1, 100)),
+    num_bits=st.sampled_from([8, 4]),
+    shape=st.tuples(st.integers(1, 5), st.integers(1, 300)),
     shift=st.floats(-10, 10),
     scale=st.sampled_from([0.0, 1e-30, 0.02, 5.0]),
     seed=st.integers(0, 9),
 )
 def test_codes_stand_for_the_weights_to_half_a_step(
-    shape: tuple[int, int], shift: float, scale: float, seed: int
+    num_bits: int, shape: tuple[int, int], shift: float, scale: float, seed: int
 ) -> None:
     weights = (np.random.default_rng(seed).normal(size=shape) * scale + shift).astype(np.float32)
-    codes, scales, zero_points = quantize(weights)
-    blocks = (codes.astype(np.float64) - zero_points[..., None]) * scales[..., None]
-    decoded = blocks.reshape(shape[0], -1)
-    half_steps = np.repeat(scales, BLOCK_SIZE, axis=1) / 2
-    assert np.all(np.abs(decoded[:, : shape[1]] - weights) <= 1.02 * half_steps[:, : shape[1]] + 1e-30)
+    decoded, steps = _decode(weights, num_bits)
+    assert np.all(np.abs(decoded[:, : shape[1]] - weights) <= 0.51 * steps[:, : shape[1]] + 1e-30)
     assert np.all(decoded[:, shape[1] :] == 0)
 
 
-def test_blocks_of_zeros_stay_zeros() -> None:
-    codes, scales, zero_points = quantize(np.zeros((2, 64), np.float32))
-    assert np.all((codes - zero_points[..., None]) == 0)
-    assert np.all(np.isfinite(scales))
+@pytest.mark.parametrize("num_bits", [8, 4])
+def test_blocks_of_zeros_stay_zeros_and_many_rows_are_quantized_as_few(num_bits: int) -> None:
+    weights = np.random.default_rng(0).normal(size=(5000, 70)).astype(np.float32)
+    weights[::3] = 0
+    decoded, steps = _decode(weights, num_bits)
+    assert np.all(decoded[::3] == 0)
+    assert np.all(np.isfinite(steps))
+    np.testing.assert_array_equal(decoded[4500:], _decode(weights[4500:], num_bits)[0])
