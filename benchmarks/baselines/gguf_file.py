@@ -32,12 +32,14 @@ class Precision(StrEnum):
     F32 = "f32"
     F16 = "f16"
     Q8_0 = "q8_0"  # blocks of 32 weights in 8 bits, with one scale in float16
+    Q4_0 = "q4_0"  # as Q8_0 in 4 bits, but the embeddings, which are the head too, in 8
 
 
 _FILE_TYPES = {
     Precision.F32: gguf.LlamaFileType.ALL_F32,
     Precision.F16: gguf.LlamaFileType.MOSTLY_F16,
     Precision.Q8_0: gguf.LlamaFileType.MOSTLY_Q8_0,
+    Precision.Q4_0: gguf.LlamaFileType.MOSTLY_Q4_0,
 }
 
 
@@ -141,5 +143,6 @@ def _add_tensor(
     elif precision is Precision.F16:
         writer.add_tensor(gguf_name, tensor.astype(np.float16))
     else:
-        kind = gguf.GGMLQuantizationType.Q8_0
+        has_4_bits = precision is Precision.Q4_0 and "embed_tokens" not in name
+        kind = gguf.GGMLQuantizationType.Q4_0 if has_4_bits else gguf.GGMLQuantizationType.Q8_0
         writer.add_tensor(gguf_name, gguf.quants.quantize(tensor, kind), raw_dtype=kind)

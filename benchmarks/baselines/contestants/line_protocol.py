@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 _LOG_TAIL_CHARS = 3000
 
@@ -107,10 +107,14 @@ class Contestant:
 
     def complete(self, request: Request) -> Answer:
         """Raises RuntimeError if the contestant fails."""
+        return Answer(**self.ask(asdict(request)))
+
+    def ask(self, message: object) -> Any:
+        """The answer to a JSON value. Raises RuntimeError if the contestant fails."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # then there is no answer either
-            print(json.dumps(asdict(request)), file=self._process.stdin, flush=True)
-        return Answer(**json.loads(self._read()))
+            print(json.dumps(message), file=self._process.stdin, flush=True)
+        return json.loads(self._read())
 
     def close(self) -> None:
         """Ends the process and waits for it."""
