@@ -300,7 +300,7 @@ class Heartbeat:
         self._last_beat = -math.inf
 
     def measure_ms(self) -> float:
-        """Milliseconds since the last progress, fewer if steps are long; 0 while idle; beyond any limit after the end."""
+        """Milliseconds since the last progress, fewer if steps are long; 0 while idle; huge after the end."""
         last_beat = self._last_beat  # once: the engine's thread may change it
         if last_beat is None:
             return 0.0

@@ -22,7 +22,7 @@ _PARENTS = (None, 0, None, 2, 2)  # of the tree's branches
 _NUM_STORED = 2  # branches whose keys and values are stored, in a second pass
 
 # Of the differences' root mean square, divided by the standard deviation of the row of logits.
-_TOLERANCES = {Precision.FLOAT32: 1e-3, Precision.INT8: 0.15, Precision.INT4: 1.0}  # without relation: 1.4
+_TOLERANCES = {Precision.FLOAT32: 1e-3, Precision.INT8: 0.25, Precision.INT4: 1.0}  # without relation: 1.4
 
 
 def _forward_plainly(
