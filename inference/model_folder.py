@@ -7,7 +7,7 @@ from pathlib import Path
 
 from inference.errors import ModelError, quote
 
-_NEEDED = "a folder with config.json, tokenizer.json and model.safetensors"
+_NEEDED = "a folder with config.json, tokenizer.json and model.safetensors, or OWNER/NAME of a model on a hub"
 _POINTER = b"version https://git-lfs"
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # which may be split, with an index beside the parts
 _OTHER_WEIGHTS = ("*.gguf", "*.pth", "*.pt", "*.onnx", "*.npz", "*.h5", "*.msgpack")

@@ -130,7 +130,7 @@ class BackendStarter:
             self._failure = ""
             self._status.ready(loop.time() - started_s)
         except asyncio.CancelledError:
-            self._status.start_cancelled()
+            self._status.start_cancelled(self._failure if self._has_given_up else "")
             raise
         except Exception as error:  # nobody awaits this task's result, so every error is reported here
             failure = to_connect_error(error)

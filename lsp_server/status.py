@@ -146,12 +146,16 @@ class Status:
         self._window.end_progress(text)
         self._window.report(StatusReport(None, State.READY, "ready", text))
 
-    def start_cancelled(self) -> None:
-        """The start was cancelled. This is not an error."""
-        self._window.end_progress("start of the completion server cancelled")
+    def start_cancelled(self, why: str = "") -> None:
+        """The start was cancelled. This is not an error. `why`: why there will be no other."""
+        self._is_downloading = False
+        self._window.end_progress(why or "start of the completion server cancelled")
+        if why:
+            self._window.report(StatusReport(None, State.OFF, Reason.UNREACHABLE, why))
 
     def not_started(self, error: MidtokenError) -> None:
         """The completion server could not be started or reached."""
+        self._is_downloading = False
         self._window.end_progress("completion server not started")
         self._fail(error, Reason.UNREACHABLE)
 

@@ -50,6 +50,18 @@ _OTHER_WEIGHTS = {
     ".gguf": "only as GGUF ({}), which is not supported",
     **dict.fromkeys((".bin", ".pt", ".pth", ".ckpt"), _PICKLE),
 }
+_REFUSALS = {
+    OfflineModeIsEnabled: "{name} is not on this machine yet, and HF_HUB_OFFLINE forbids to ask {hub}",
+    GatedRepoError: "{name} is gated: accept its conditions at {hub}/{name}, and set HF_TOKEN to your token",
+    RevisionNotFoundError: "{name} has no revision {revision}",
+    RepositoryNotFoundError: "{hub} has no model {name}; if it is private, set HF_TOKEN to your token",
+    HFValidationError: "{name} cannot be the name of a model",
+}
+_STATUSES = {
+    401: "{hub} does not know the token in HF_TOKEN",
+    429: "{hub} has had too many requests; try again later",
+}
+_PASSING = (408, 429, *range(500, 600))
 _HASH = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # of Git, or SHA-256
 _TIMEOUT_S = 10.0
 _MAX_FAILURES = 5  # of the connection, without a byte between them
@@ -125,6 +137,7 @@ class _Download:
 
     def _fetch(self, file: _File) -> None:
         failures = 0
+        file.partial.touch()
         while not file.blob.exists() and (start := file.num_present_bytes) < file.num_bytes:
             try:
                 self._append(file)
@@ -220,36 +233,22 @@ def _find_folder(repository: str, revision: str, lock: FileLock) -> Path:
 
 def _describe(error: Exception, repository: str, revision: str) -> MidtokenError:
     """Returns an error with one sentence: a ModelError where to try again would be in vain."""
-    hub = constants.ENDPOINT
-    status = error.response.status_code if isinstance(error, HfHubHTTPError) else 0
-    match error:
-        case MidtokenError():
-            return error
-        case OfflineModeIsEnabled():
-            return ModelError(f"{repository} is not on this machine yet, and HF_HUB_OFFLINE forbids to ask {hub}")
-        case GatedRepoError():
-            return ModelError(
-                f"{repository} is gated: accept its conditions at {hub}/{repository}, and set HF_TOKEN to your token"
-            )
-        case RevisionNotFoundError():
-            return ModelError(f"{repository} has no revision {revision}")
-        case RepositoryNotFoundError():
-            return ModelError(f"{hub} has no model {repository}; if it is private, set HF_TOKEN to your token")
-        case HFValidationError():
-            return ModelError(f"{repository} cannot be the name of a model")
-        case HfHubHTTPError() if status == 401:
-            return ModelError(f"{hub} does not know the token in HF_TOKEN")
-        case HfHubHTTPError() if status == 429:
-            return LaunchError(f"{hub} has had too many requests; try again later")
-        case HfHubHTTPError():
-            kind = LaunchError if status >= 500 else ModelError
-            return kind(f"{hub} refuses {repository} with status {status}")
-        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
-            return ModelError(f"the disk of {constants.HF_HUB_CACHE} is full; HF_HOME names another place")
-        case httpx2.HTTPError():
-            return LaunchError(f"cannot reach {hub}: {error or type(error).__name__}")
-        case OSError():
-            return ModelError(f"cannot write {error.filename}: {error.strerror}")
+    hub, what = constants.ENDPOINT, str(error) or type(error).__name__
+    if isinstance(error, MidtokenError):
+        return error
+    for kind, text in _REFUSALS.items():
+        if isinstance(error, kind):
+            return ModelError(text.format(hub=hub, name=repository, revision=revision))
+    if isinstance(error, HfHubHTTPError):
+        status = error.response.status_code
+        text = _STATUSES.get(status, f"{{hub}} refuses {{name}} with status {status}")
+        return (LaunchError if status in _PASSING else ModelError)(text.format(hub=hub, name=repository))
+    if isinstance(error, httpx2.HTTPError):
+        return LaunchError(f"cannot reach {hub}: {what}")
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return ModelError(f"the disk of {constants.HF_HUB_CACHE} is full; HF_HOME names another place")
+    if isinstance(error, OSError):
+        return ModelError(f"cannot write {error.filename}: {error.strerror}")
     return LaunchError(f"the answer of {hub} about {repository} cannot be read ({type(error).__name__})")
 
 

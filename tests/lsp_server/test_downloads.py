@@ -72,6 +72,7 @@ async def test_a_download_that_is_cancelled_begins_again_only_when_it_is_asked_f
     assert both.num_connects == 1
     assert any("the download of the model was cancelled" in text for text in both.editor.logged)
     assert both.editor.shown == []
+    assert both.editor.reports[-1][1:3] == ("off", "unreachable")
     both.download = None
     both.editor.settings = {"model": "owner/other"}
     both.editor.push_settings(None)

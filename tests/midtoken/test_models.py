@@ -8,13 +8,18 @@ from typing import Any
 
 import pytest
 
-from inference.errors import LaunchError, ModelError
+from inference.errors import LaunchError, MidtokenError, ModelError
 from midtoken.models import HubModel, fetch_model, find_model
 from tests.support.hub import Faults, Hub, Repository, run_hub
 
 _NAME = "owner/Model-0.5B"
 _LARGE = os.urandom(3_000_000)
-_SMALL = {"config.json": b"{}", "tokenizer.json": b"{ }", "tokenizer_config.json": b'{"a": 1}'}
+_SMALL = {
+    "config.json": b"{}",
+    "generation_config.json": b"",
+    "tokenizer.json": b"{ }",
+    "tokenizer_config.json": b'{"a": 1}',
+}
 _FILES = {**_SMALL, "model.safetensors": _LARGE}
 
 
@@ -77,7 +82,7 @@ async def test_only_what_a_model_needs_is_downloaded_and_the_token_goes_to_the_h
     assert shown[-1] == ("downloading owner/Model-0.5B (licence: apache-2.0), 3 of 3 MB", 100)
     listing, *rest = hub.requests
     assert listing == f"GET /api/models/{_NAME}/revision/main?blobs=true"
-    assert sorted({line.split()[1].rpartition("/")[2] for line in rest}) == sorted(_FILES)
+    assert sorted({line.split()[1].rpartition("/")[2] for line in rest}) == sorted(filter(_FILES.get, _FILES))
 
 
 async def test_a_model_in_parts_comes_with_its_index_and_all_of_them(hub: Hub) -> None:
@@ -184,6 +189,13 @@ async def test_what_a_hub_refuses_is_one_sentence(hub: Hub, answer: tuple[int, s
     with pytest.raises(kind, match=text) as caught:
         await _fetch()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}"])
+async def test_an_answer_that_is_not_of_a_hub_is_one_sentence(hub: Hub, body: bytes) -> None:
+    hub.faults = Faults(body=body)
+    with pytest.raises(MidtokenError, match=r"the answer of http.* cannot be read|is no hub"):
+        await _fetch()
 
 
 async def test_a_gated_model_is_refused_where_its_files_are(hub: Hub) -> None:

@@ -44,6 +44,7 @@ class Faults:
     """What the hub does wrong."""
 
     status: int | None = None  # of every answer
+    body: bytes | None = None  # of every answer
     error_code: str | None = None  # the header X-Error-Code of that answer
     cut_after: int | None = None  # an answer with a large file ends after so many bytes
     num_cuts: int = 1_000_000
@@ -78,9 +79,9 @@ class Hub:
         if path.startswith("store/"):
             self.store_tokens.add(token)
             return self._send_large(handler, path)
-        if self.faults.status is not None:
+        if self.faults.status is not None or self.faults.body is not None:
             code = {"X-Error-Code": self.faults.error_code} if self.faults.error_code else {}
-            return handler.reply(self.faults.status, b"{}", code)
+            return handler.reply(self.faults.status or 200, self.faults.body or b"{}", code)
         is_api = path.startswith("api/models/")
         name = "/".join(path.removeprefix("api/models/").split("/")[:2])
         rest = path.removeprefix("api/models/").removeprefix(name).strip("/")
