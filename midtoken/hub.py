@@ -110,16 +110,16 @@ class _Download:
         self._check_space()
         for file in self._files:
             if file.place.suffix == ".safetensors":
+                self.show(0)
                 find_tokenizer_file(self.folder)  # before the large files
             if not file.place.exists():
                 self._fetch(file)
-        self._shown_at = 0.0
-        self.show()
+        self.show(0)
 
-    def show(self) -> None:
+    def show(self, every_s: float = _SHOW_S) -> None:
         """Prints how much there is, unless it was shown just now."""
         now_s = time.monotonic()
-        if now_s - self._shown_at >= _SHOW_S:
+        if now_s - self._shown_at >= every_s:
             self._shown_at, num_bytes = now_s, self._count_present()
             shown = f"downloading {self._title}, {num_bytes / 1e6:,.0f} of {self._num_bytes / 1e6:,.0f} MB"
             print(100 * num_bytes // max(1, self._num_bytes), shown, flush=True)

@@ -4,13 +4,17 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from midtoken.installed import find_default_model
-from tests.support.hub import Hub, Repository, run_hub
+from tests.support.helix_editor import run_helix
+from tests.support.hub import Faults, Hub, Repository, run_hub
 from tests.support.lsp_editor import Script, StartEditor, build_capabilities, wait_for
+from tests.support.neovim_editor import NODE, OpenEditor
+from tests.support.vscode import find_missing, install_extension, open_vscode
 
 pytestmark = pytest.mark.e2e
 
@@ -67,3 +71,51 @@ first text       {figure} ms after a key
 def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "midtoken", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+
+
+def test_neovim_shows_the_download_and_then_ghost_text(hub: Hub, open_editor: OpenEditor, tmp_path: Path) -> None:
+    hub.faults = Faults(delay_s=1.5)
+    editor = open_editor(_lsp(tmp_path).command, NODE, model=_NAME)
+    status = partial(editor.lua, "return require('midtoken').status()")
+    downloading = "midtoken: starting (downloading someone/python-6m (licence: apache-2.0), 1 of 14 MB (4 %))"
+    editor.wait_for(status, downloading)
+    editor.wait_for(status, "midtoken: ready", 60)
+    editor.type("Goreturn Nod")
+    editor.wait_for_ghost("e")
+
+
+def test_helix_has_the_suggestion_of_a_model_that_its_configuration_names(hub: Hub, tmp_path: Path) -> None:
+    assert _NAME in hub.repositories
+    (tmp_path / "file.py").write_text("\n".join(NODE))
+    editor = "[editor]\nidle-timeout = 20\ncompletion-timeout = 20\nword-completion.enable = false\n"
+    model = f'config = {{ model = "{_NAME}" }}'
+    with run_helix(tmp_path, tmp_path / "file.py", _lsp(tmp_path).command, editor, model) as terminal:
+        terminal.wait_for(lambda lines: any("NOR" in line for line in lines))
+        terminal.type("georeturn No")
+        terminal.wait_for(lambda lines: any("Node" in line for line in lines[len(NODE) + 1 :]), 60, keys="\x7fo")
+
+
+@pytest.mark.skipif(find_missing() is not None, reason=str(find_missing()))
+@pytest.mark.timeout(300)
+def test_vs_code_shows_the_download_which_can_be_cancelled(hub: Hub, tmp_path: Path) -> None:
+    workspace, command = tmp_path / "workspace", tmp_path / "bin/midtoken"
+    for folder in (workspace, command.parent):
+        folder.mkdir()
+    command.symlink_to(Path(sys.executable).with_name("midtoken"))
+    (workspace / "file.py").write_text("\n".join([*NODE, "    return No"]))
+    install_extension(tmp_path / "extensions")
+    hub.faults = Faults(delay_s=4)
+    environment = {"XDG_STATE_HOME": str(tmp_path)}
+    settings = {"midtoken.model": _NAME, "midtoken.command": str(command)}
+    with open_vscode(tmp_path / "extensions", workspace, workspace / "file.py", environment, settings) as editor:
+        editor.wait_for(lambda: "downloading someone/python-6m" in str(editor.notifications), True)
+        assert "downloading someone/python-6m" in editor.status
+        editor.run("Notifications: Accept Notification Primary Action")
+        editor.wait_for(lambda: "the download of the model was cancelled" in editor.status, True)
+        assert editor.notifications == []
+        hub.faults = Faults()
+        editor.run("midtoken: Restart Language Server")
+        editor.wait_for(lambda: editor.status, "midtoken: ready", 60)
+        editor.press("Control+End")
+        editor.type("d")
+        editor.wait_for_ghost("e")

@@ -1,5 +1,6 @@
 """A hub on loopback: what huggingface_hub asks of one, and what can go wrong with it."""
 
+import contextlib
 import hashlib
 import json
 import threading
@@ -159,7 +160,8 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in ({"Content-Length": str(len(body))} | (headers or {})).items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body)
+        with contextlib.suppress(ConnectionError):  # as of a client that was killed
+            self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
         pass
