@@ -59,6 +59,11 @@ test: $(READY) $(NVIM) $(HELIX)  ## run all tests, with real servers and editors
 test-quick: $(READY)  ## run the tests that start no server and no editor, with fewer random inputs
 	@$(PYTEST) --dist worksteal -m "not e2e" --hypothesis-profile=quick
 
+PYTHONS ?= 3.13 3.10
+.PHONY: test-pythons
+test-pythons:  ## run the quick tests on other Pythons that are here (PYTHONS="3.13 3.10"), without Triton and torch
+	@for version in $(PYTHONS); do bash scripts/test_python.sh $$version build/pythons || exit 1; done
+
 $(NODE)/.ready: scripts/get_node.sh | $(RUN_READY)
 	@PYTHON=$(BIN)/python bash scripts/get_node.sh $(NODE)
 	@touch $@
@@ -190,6 +195,10 @@ bench-layers: $(BENCH_READY) $(LARGE_VOCABULARY)  ## measure healing, and comple
 
 bench-load: $(BENCH_READY)  ## measure what many editors at once get
 	@$(BIN)/python -m benchmarks.load
+
+.PHONY: bench-runtimes
+bench-runtimes: $(BENCH_READY)  ## measure start, memory and lines of a server without Triton, beside one with it
+	@$(BIN)/python -m benchmarks.runtimes
 
 .PHONY: bench-editors
 bench-editors: $(BENCH_READY) $(NVIM) $(HELIX) $(VSIX) $(CODE_SERVER)  ## count what is wrong in real editors after random editing; requests, repeats, time and memory

@@ -181,11 +181,11 @@ def add_usage_features(server: MidtokenServer) -> None:
             server.counters.note_part(length)
 
     @server.command(DID_ACCEPT)
-    def _accept(*_: Any) -> None:
+    def _accept(*_: object) -> None:
         server.counters.accepted += 1
 
     @server.command(COUNTERS)
-    def _count(*_: Any) -> dict[str, Any]:
+    def _count(*_: object) -> dict[str, Any]:
         return server.counters.to_json()
 
 

@@ -5,7 +5,6 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 from urllib.parse import unquote
 
@@ -13,6 +12,7 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
 from inference.errors import MidtokenError
+from inference.platforms import StrEnum
 from lsp_server.errors import EditorError
 from lsp_server.no_suggestion import NoSuggestion, Reason, find_reason
 

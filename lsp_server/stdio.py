@@ -3,12 +3,12 @@
 import asyncio
 import gc
 import os
-import signal
 import sys
 from typing import NoReturn
 
 from pygls.io_ import StdoutWriter
 
+from inference.platforms import call_at_signals
 from lsp_server.backend import BackendFactory
 from lsp_server.features import build_server
 from lsp_server.messages import open_descriptor, serve_messages
@@ -34,8 +34,7 @@ async def _serve(server: MidtokenServer) -> NoReturn:
     reader = open_descriptor(sys.stdin.fileno())
     serving = asyncio.create_task(serve_messages(reader, server.protocol, server.settle))
     watching = asyncio.create_task(server.editor.wait())
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, watching.cancel)
+    call_at_signals(watching.cancel, "SIGINT", "SIGTERM")
     await asyncio.wait({serving, watching}, return_when=asyncio.FIRST_COMPLETED)
     watching.cancel()
     serving.cancel()

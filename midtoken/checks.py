@@ -26,7 +26,7 @@ from midtoken.errors import MissingPackagesError, UsageError
 from midtoken.models import fetch_model
 from midtoken.server import ServerArguments
 
-_PYTHON = (3, 11)  # as in pyproject.toml
+_PYTHONS = range(10, 14)  # Python 3.10 to 3.13
 _PURPOSES = {
     "local": "a completion server on this machine",
     "torch": "GPUs and more model families",
@@ -64,9 +64,10 @@ wrong = partial(Check, Mark.WRONG)  # why there are no completions
 def check_python(found: tuple[int, int] = sys.version_info[:2]) -> Check:
     """Checks the version of the interpreter."""
     what = f"Python {platform.python_version()}, {sys.executable}"
-    if found == _PYTHON:
+    if found[1] in _PYTHONS:
         return good(what)
-    return note(what, f"Only Python {_PYTHON[0]}.{_PYTHON[1]} is tested; install midtoken there if something fails.")
+    tested = f"3.{_PYTHONS[0]} to 3.{_PYTHONS[-1]}"
+    return note(what, f"Only Python {tested} are tested; install midtoken there if something fails.")
 
 
 def check_packages(needs_server: bool) -> Iterator[Check]:

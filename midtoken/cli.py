@@ -7,7 +7,6 @@ exit status. Only the module of the chosen subcommand is imported, because impor
 import argparse
 import contextlib
 import os
-import signal
 import sys
 from collections.abc import Coroutine, Sequence
 from importlib import import_module
@@ -48,12 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run_until_signal(work: Coroutine[Any, Any, None]) -> None:
     """Runs the coroutine. SIGINT, SIGTERM and SIGHUP cancel it, and the call returns when it has ended."""
-    import asyncio  # here, because the help needs no such slow package
+    import asyncio  # here, because the help needs no such slow packages
+
+    from inference.platforms import call_at_signals
 
     async def run() -> None:
         task = asyncio.ensure_future(work)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        call_at_signals(task.cancel, "SIGINT", "SIGTERM", "SIGHUP")
         await task
 
     with contextlib.suppress(asyncio.CancelledError):

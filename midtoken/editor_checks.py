@@ -3,12 +3,12 @@
 import re
 import shutil
 import subprocess
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any  # what is in a TOML file
 
+from inference.platforms import tomllib
 from midtoken.checks import Check, good, note
 
 _TIMEOUT_S = 20.0

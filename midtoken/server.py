@@ -10,13 +10,13 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 import platformdirs
 
 from inference.config import EngineConfig, strings_from_environment
 from inference.errors import LaunchError
 from inference.model_folder import check_model_folder
+from inference.platforms import Self, is_own
 from inference.serving.calls import SOCKET_SCHEME, Tls
 from inference.serving.launcher import ServerOptions
 from inference.serving.loopback import is_loopback
@@ -193,7 +193,7 @@ def _find_runtime_dir() -> Path:
     """
     folder = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
     try:
-        is_ours = folder.is_absolute() and folder.stat().st_uid == os.getuid()
+        is_ours = folder.is_absolute() and is_own(folder.stat())
     except OSError:
         is_ours = False
     return folder / "midtoken" if is_ours else _find_state_dir()

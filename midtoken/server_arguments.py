@@ -2,10 +2,10 @@
 
 import argparse
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
 
 from inference.config import EngineConfig
+from inference.platforms import StrEnum
 
 _DEFAULTS = EngineConfig(Path())
 

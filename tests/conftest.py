@@ -1,16 +1,28 @@
 """Settings, options and fixtures for all tests: threads, hypothesis profiles, the wheel."""
 
+import asyncio
 import os
+import re
+import sys
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import HealthCheck, settings
 
+from inference.platforms import timeout
+from inference.serving.triton_installation import IMPORT_ROOT
 from tests.support.installations import Installation, build_wheel, install_wheel
 
+if sys.version_info < (3, 11):
+    asyncio.timeout = timeout  # which tests use, too
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the tests'
-torch.set_num_threads(1)
+_HAS_TORCH = find_spec("torch") is not None  # other Pythons are tested without it
+if _HAS_TORCH:
+    import torch
+
+    torch.set_num_threads(1)
 
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 settings.register_profile("full", _PATIENT, max_examples=50)
@@ -23,6 +35,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--replay-steps", type=int, help="steps of each replay of editing in an editor")
     group.addoption("--pictures", help="folder for the pictures of editors")
     group.addoption("--replay-seed", type=int, help="seed of the first replay (with --replay-steps: a new one)")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leaves out what needs torch where there is none."""
+    return True if not _HAS_TORCH and collection_path.suffix == ".py" and _needs_torch(collection_path) else None
+
+
+@cache
+def _needs_torch(path: Path) -> bool:
+    """Whether a file imports torch, or another file of ours that does."""
+    names = re.findall(r"^(?:from|import) ([\w.]+)", path.read_text(), re.MULTILINE)
+    files = (IMPORT_ROOT / f"{name.replace('.', '/')}.py" for name in names)
+    return not {"torch", "transformers"}.isdisjoint(names) or any(_needs_torch(each) for each in files if each.exists())
 
 
 @pytest.fixture(scope="session")

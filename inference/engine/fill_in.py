@@ -29,13 +29,13 @@ worst (Ren et al. 2024, arXiv:2405.17103), and the default model completes 55 % 
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from inference.config import AUTO_LAYOUT
 from inference.engine.layout import FillIn, FimMarkers, Layout
 from inference.errors import ModelError, quote
 from inference.model.folder_file import FILE_NAME, check_keys, read_folder_file
+from inference.platforms import StrEnum
 from trie_cache.vocabulary import Vocabulary
 
 

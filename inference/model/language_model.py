@@ -6,7 +6,7 @@ as long as it likes: what stands in them depends only on the tokens before them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from inference.healing.covering import Crossing
 from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.healing.token_tree import TokenTree
+from inference.platforms import Self
 
 RandomSource = object  # each implementation of LanguageModel has its own type
 

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping
-from enum import EnumType
+from enum import EnumMeta
 from typing import Any, TypeVar, cast  # Triton's requests and tensors have no types
 
 import numpy as np
@@ -137,10 +137,10 @@ def _read_field(name: str, array: Array, kind: Any) -> Any:
         return to_bytes(item)
     if kind is str:
         return to_text(name, item)
-    return _to_member(name, to_text(name, item), kind) if isinstance(kind, EnumType) else item
+    return _to_member(name, to_text(name, item), kind) if isinstance(kind, EnumMeta) else item
 
 
-def _to_member(name: str, value: str, kind: EnumType) -> Any:
+def _to_member(name: str, value: str, kind: EnumMeta) -> Any:
     try:
         return kind(value)
     except ValueError:

@@ -5,9 +5,9 @@ language server starts without it.
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from inference.errors import InvalidRequestError, check_ranges
+from inference.platforms import StrEnum
 
 MAX_TEXT_BYTES = 8 * 1024 * 1024
 MAX_NAME_BYTES = 1024

@@ -10,13 +10,14 @@ import secrets
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Self, TypeVar  # grpc and tritonclient have no types
+from typing import Any, TypeVar  # grpc and tritonclient have no types
 
 import grpc
 import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from inference.errors import MidtokenError, OverloadedError, ServerError, ServerUnreachableError
+from inference.platforms import Self, timeout
 from inference.protocol import characters, completion_arrays
 from inference.protocol.arrays import (
     HEARTBEAT,
@@ -108,7 +109,7 @@ class Client:
         wait_s = first_wait_s
         while timeout_s > 0:
             try:
-                async with asyncio.timeout(min(wait_s, timeout_s)):
+                async with timeout(min(wait_s, timeout_s)):
                     return await self._ask(message, heartbeat_from_arrays, timeout_s)
             except TimeoutError:
                 timeout_s, wait_s = timeout_s - wait_s, 2 * wait_s
@@ -197,13 +198,14 @@ class Client:
             return
         metadata: dict[str, str] = {}
         with suppress(TimeoutError):
-            metadata = dict(await asyncio.wait_for(call.initial_metadata(), self._idle_timeout_s))
+            async with timeout(self._idle_timeout_s):
+                metadata = dict(await call.initial_metadata())
         if not self._secret.is_answer(self._number, metadata):
             raise ServerUnreachableError(f"the server at {self.url} is not the one of this user: it has another secret")
 
     async def _receive(self, call: Any, timeout_s: float) -> Mapping[str, Array] | MidtokenError:
         try:
-            async with asyncio.timeout(timeout_s):
+            async with timeout(timeout_s):
                 with self._translate_errors():
                     response = await call.read()
         except TimeoutError:
@@ -238,7 +240,7 @@ class Client:
 
 async def _read_end(call: Any, timeout_s: float) -> None:
     try:
-        async with asyncio.timeout(timeout_s):
+        async with timeout(timeout_s):
             while await call.read() is not grpc.aio.EOF:
                 pass
     except (TimeoutError, grpc.RpcError):

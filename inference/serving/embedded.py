@@ -17,13 +17,14 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn, Self  # grpc, tritonclient and the adapters have no types
+from typing import Any, NoReturn  # grpc, tritonclient and the adapters have no types
 
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from inference.config import config_to_environment
 from inference.errors import InvalidRequestError, LaunchError, quote, to_public_error
+from inference.platforms import Self, timeout
 from inference.protocol import characters, completion_arrays
 from inference.protocol.arrays import HEARTBEAT_TYPES, error_to_response
 from inference.serving.calls import NO_LIMIT, SOCKET_SCHEME
@@ -86,7 +87,8 @@ class EmbeddedServer:
         await self._grpc.stop(DRAIN_S if may_drain else 0)
         for adapter in self._adapters.values() if may_drain else ():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(_run(adapter.finalize), END_S)
+                async with timeout(END_S):
+                    await _run(adapter.finalize)
         self._resources.close()
 
     def _listen(self, uses_socket: bool) -> None:

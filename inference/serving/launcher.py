@@ -13,10 +13,10 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
 
 from inference.config import EngineConfig
 from inference.errors import LaunchError, ServerError, ServerUnreachableError
+from inference.platforms import Self, timeout
 from inference.serving import process_guard
 from inference.serving.calls import SOCKET_SCHEME
 from inference.serving.client import Client
@@ -85,7 +85,7 @@ class TritonServer:
         on_progress(f"starting tritonserver, log in {options.log_path}")
         server = cls(await _spawn(options, environment), options)
         try:
-            async with asyncio.timeout(options.start_timeout_s):
+            async with timeout(options.start_timeout_s):
                 await server._wait_until_it_answers(on_progress)
         except TimeoutError:
             await server.stop(may_drain=False)
@@ -115,7 +115,7 @@ class TritonServer:
                 await pipe.drain()
         pipe.close()
         try:
-            async with asyncio.timeout(END_S + (DRAIN_S if may_drain else 0)):
+            async with timeout(END_S + (DRAIN_S if may_drain else 0)):
                 await asyncio.shield(self._process.wait())
         except TimeoutError:  # the guard hangs; when it is killed, the kernel ends the server
             self._process.kill()

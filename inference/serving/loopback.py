@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import ipaddress
 import os
-import pwd
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Mapping
@@ -118,6 +117,8 @@ def _find_problem(address: str, port: int, client: End) -> str | None:
 def _find_user(address: str, port: int, client: End) -> int | None:
     """Returns whose a TCP socket is, as Linux says (linux/inet_diag.h); None if it says nothing."""
     ends = [_parse(each).packed for each in (address, client[0])]
+    if not hasattr(socket, "AF_NETLINK"):
+        return None
     family = socket.AF_INET if len(ends[0]) == 4 else socket.AF_INET6
     request = struct.pack("=BBxxI", family, socket.IPPROTO_TCP, _ANY_STATE)
     request += struct.pack("!HH16s16s", port, client[1], *ends) + struct.pack("=Iq", 0, _NO_COOKIE)
@@ -135,6 +136,8 @@ def _describe(error: OSError) -> str:
 
 
 def _name(users: set[int]) -> str:
+    import pwd  # here, because Windows has none
+
     names = {each.pw_uid: each.pw_name for each in pwd.getpwall()}
     return " and ".join(f"the user {names.get(user, user)}" for user in sorted(users))
 

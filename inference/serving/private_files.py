@@ -2,14 +2,19 @@
 
 import contextlib
 import errno
-import fcntl
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any
 
 from inference.errors import LaunchError
+from inference.platforms import Self, is_own
+
+if sys.platform == "win32":
+    import portalocker
+else:
+    import fcntl
 
 _OTHERS_WRITE = 0o022
 
@@ -18,7 +23,7 @@ def make_private_folder(folder: Path) -> None:
     """Creates the folder and its parents, and denies other users access to the folder. Raises LaunchError."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        is_ours = folder.stat().st_uid == os.getuid()
+        is_ours = is_own(folder.stat())
         if is_ours:
             folder.chmod(0o700)  # an older version may have created it with another mode
     except OSError as error:
@@ -37,13 +42,15 @@ def open_folder(folder: Path) -> Iterator[Path]:
     """Yields a short path to the folder, because that of a socket may have 107 bytes only.
 
     Inside, it leads to the same folder even if another one takes its name. Raises OSError, also for a folder in which
-    other users than root could put a socket.
+    other users than root could put a socket. On other systems than Linux, it is the path itself.
     """
+    if sys.platform != "linux":
+        _check_folder(folder.stat())
+        yield folder
+        return
     descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     try:
-        status = os.fstat(descriptor)
-        if status.st_uid not in (0, os.geteuid()) or status.st_mode & _OTHERS_WRITE:
-            raise OSError(errno.EPERM, "other users can write in its folder")
+        _check_folder(os.fstat(descriptor))
         yield Path(f"/proc/self/fd/{descriptor}")
     finally:
         os.close(descriptor)
@@ -75,7 +82,7 @@ class FileLock:
         some network file systems.
         """
         try:
-            fcntl.flock(self._file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            _lock(self._file, shared)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -86,7 +93,7 @@ class FileLock:
 
     def release(self) -> None:
         """Releases the lock and keeps the file open."""
-        fcntl.flock(self._file, fcntl.LOCK_UN)
+        _unlock(self._file)
 
     def close(self) -> None:
         """Releases the lock and closes the file."""
@@ -101,3 +108,27 @@ class FileLock:
 
 def _open_for_owner(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
+
+
+def _check_folder(status: os.stat_result) -> None:
+    if not (is_own(status) or status.st_uid == 0) or (status.st_mode & _OTHERS_WRITE and sys.platform != "win32"):
+        raise OSError(errno.EPERM, "other users can write in its folder")
+
+
+def _lock(file: IO[Any], shared: bool) -> None:
+    """Raises BlockingIOError, or another OSError."""
+    if sys.platform == "win32":
+        flags = portalocker.LockFlags.SHARED if shared else portalocker.LockFlags.EXCLUSIVE
+        try:
+            portalocker.lock(file, flags | portalocker.LockFlags.NON_BLOCKING)
+        except portalocker.AlreadyLocked:
+            raise BlockingIOError from None
+    else:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+
+
+def _unlock(file: IO[Any]) -> None:
+    if sys.platform == "win32":
+        portalocker.unlock(file)
+    else:
+        fcntl.flock(file, fcntl.LOCK_UN)

@@ -10,7 +10,8 @@ import hmac
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+
+from inference.platforms import Self
 
 _SEPARATOR = "#"  # between the address and the secret
 _NUMBER, _CODE = "midtoken-number", "midtoken-code"  # the names of the metadata

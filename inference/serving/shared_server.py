@@ -18,10 +18,10 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
 
 from inference.config import EngineConfig
 from inference.errors import LaunchError
+from inference.platforms import DETACHED, Self
 from inference.protocol import characters
 from inference.protocol.completion_arrays import CHUNK_TYPES, REQUEST_TYPES
 from inference.serving.private_files import FileLock, make_private_folder, open_private
@@ -202,7 +202,7 @@ def _start_detached(entry: ServerEntry, command: Sequence[str]) -> "subprocess.P
                 stdout=log,
                 stderr=log,
                 cwd=IMPORT_ROOT if is_checkout() else entry.folder,  # `python -m` imports from there first
-                start_new_session=True,
+                **DETACHED,
             )
     except OSError as error:
         raise LaunchError(f"cannot run {command[0]} with a log in {entry.folder}: {error.strerror}") from None

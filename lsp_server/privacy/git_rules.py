@@ -12,14 +12,13 @@ Git knows nothing of what is behind a symbolic link. There, and where Git is not
 ignore files are read here.
 """
 
-import contextlib
 import os
-import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from inference.platforms import DETACHED, kill_group
 from lsp_server.privacy.paths import Disk
 from lsp_server.privacy.patterns import Rule, RuleList, UnreadableRulesError, find_rule, list_folders
 
@@ -171,7 +170,7 @@ class GitRules:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                start_new_session=True,  # so that what Git has started is ended with it
+                **DETACHED,  # so that what Git has started is ended with it
             )
             self._running.add(process)
             return process
@@ -188,8 +187,7 @@ class GitRules:
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
     if process.returncode is None:  # not yet waited for, so its id is still its own
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        kill_group(process)
 
 
 def _build_error(reason: str) -> UnreadableRulesError:

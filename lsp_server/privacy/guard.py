@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
 
+from inference.platforms import timeout
 from lsp_server.context import Context
 from lsp_server.errors import ExcludedError, InSecretError
 from lsp_server.privacy.exclusion import Policy
@@ -177,7 +178,7 @@ class Guard:
         is_new = not languages.keys() <= self._answers.keys()
         try:
             if wait_s is None or lane.took_s <= (wait_s if is_new else _PROMPT_S):
-                async with asyncio.timeout(wait_s):
+                async with timeout(wait_s):
                     await self._wait(languages)
         except TimeoutError:
             lane.took_s = math.inf

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
@@ -22,6 +22,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from inference.platforms import Self
 from inference.protocol.completion import Healing
 from midtoken.connection import open_connection
 from midtoken.server_arguments import add_connection_arguments, build_connection_arguments

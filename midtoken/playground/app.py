@@ -13,11 +13,11 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from inference.platforms import Self
 from inference.serving.loopback import ADDRESS, find_stranger
 from midtoken.playground.asker import Link
 from midtoken.playground.sockets import PageSockets

@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Sequence
-from typing import Self
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from inference.errors import InvalidRequestError
+from inference.platforms import Self, timeout
 from lsp_server.errors import BrokenInputError
 from lsp_server.messages import MAX_BODY_BYTES, read_body
 from lsp_server.privacy.exclusion import Policy
@@ -57,7 +57,8 @@ class LanguageServerProcess:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            await asyncio.wait_for(self._process.wait(), self._end_s)
+            async with timeout(self._end_s):
+                await self._process.wait()
         except TimeoutError:
             self._process.kill()
             await self._process.wait()

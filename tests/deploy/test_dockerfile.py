@@ -2,10 +2,10 @@
 
 import re
 import subprocess
-import tomllib
 from pathlib import Path
 
 import pytest
+import tomllib
 from packaging.requirements import Requirement
 
 from inference.config import EngineConfig, config_to_environment
@@ -25,6 +25,7 @@ from tests.support.dockerfile import (
     read_environment,
     read_instructions,
 )
+from tests.support.servers import needs_triton
 
 _SOURCES = [source for sources, _ in read_copies() for source in sources]
 _PROJECT = tomllib.loads((IMPORT_ROOT / "pyproject.toml").read_text())["project"]
@@ -109,6 +110,7 @@ def test_nothing_is_installed_or_run_as_root_after_the_user_is_set() -> None:
     assert {"RUN", "COPY"}.isdisjoint(names[names.index("USER") :])
 
 
+@needs_triton
 def test_the_server_gets_the_arguments_of_a_server_that_midtoken_starts(tmp_path: Path) -> None:
     installation = link_bundled_installation(tmp_path)
     started = build_command(installation, tmp_path, "", drain_s=1)[1:]
@@ -118,6 +120,7 @@ def test_the_server_gets_the_arguments_of_a_server_that_midtoken_starts(tmp_path
     }
 
 
+@needs_triton
 def test_tritonserver_knows_each_argument(tmp_path: Path) -> None:
     installation = link_bundled_installation(tmp_path)
     environment = build_environment(installation, EngineConfig(tmp_path), {})

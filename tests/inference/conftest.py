@@ -2,13 +2,14 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from inference.engine.layout import Layout
-from tests.support.engine_bench import Bench, ScriptedBench, build_bench, build_scripted_bench
-from tests.support.memorised import write_memorised_model
-from tests.support.toys import toy_tokenizer, write_model
+
+if TYPE_CHECKING:  # the fixtures import what they need, because other Pythons are tested without torch
+    from tests.support.engine_bench import Bench, ScriptedBench
 
 MakeModel = Callable[..., Path]
 Memorised = Callable[[Layout | None], Path]
@@ -17,6 +18,9 @@ Memorised = Callable[[Layout | None], Path]
 @pytest.fixture(scope="session")
 def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
     """A function that returns the folder of a tiny random model for a kind of tokenizer. Each model is made once."""
+    pytest.importorskip("torch")
+    from tests.support.toys import toy_tokenizer, write_model
+
     folder = tmp_path_factory.mktemp("models")
 
     def make(kind: str = "qwen", family: str = "llama", **changes: int) -> Path:
@@ -31,6 +35,9 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
 @pytest.fixture(scope="session")
 def memorised(tmp_path_factory: pytest.TempPathFactory) -> Memorised:
     """A function that returns the folder of a model that was trained on fill-in markers in a layout, or on none."""
+    pytest.importorskip("torch")
+    from tests.support.memorised import write_memorised_model
+
     folder = tmp_path_factory.mktemp("memorised")
 
     @cache
@@ -41,15 +48,20 @@ def memorised(tmp_path_factory: pytest.TempPathFactory) -> Memorised:
 
 
 @pytest.fixture
-def bench(make_model: MakeModel) -> Iterator[Bench]:
+def bench(make_model: MakeModel) -> "Iterator[Bench]":
+    from tests.support.engine_bench import build_bench
+
     bench = build_bench(make_model("qwen"), "qwen")
     with closing(bench.engine):
         yield bench
 
 
 @pytest.fixture
-def scripted() -> Iterator[ScriptedBench]:
+def scripted() -> "Iterator[ScriptedBench]":
     """An engine with a model without weights."""
+    pytest.importorskip("torch")
+    from tests.support.engine_bench import build_scripted_bench
+
     bench = build_scripted_bench()
     with closing(bench.engine):
         yield bench

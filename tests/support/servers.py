@@ -14,14 +14,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from inference.config import EngineConfig
 from inference.errors import LaunchError
 from inference.serving.loopback import ADDRESS
 from inference.serving.shared_server import ServerEntry
-from inference.serving.triton_installation import GRPC, IMPORT_ROOT
+from inference.serving.triton_installation import GRPC, IMPORT_ROOT, find_obstacle
 from midtoken.installed import find_default_model, find_model_repository
 
 TRITON, EMBEDDED = "--runtime=triton", "--runtime=embedded"  # arguments of `midtoken serve`
+needs_triton = pytest.mark.skipif(find_obstacle(None) is not None, reason="there is no Triton here")
 _PR_SET_PDEATHSIG = 1
 
 _SCRIPTED_COMPLETION = """
@@ -193,7 +196,7 @@ def find_real() -> Served | None:
 def run_server(served: Served, state_dir: Path, *arguments: str, runtime: str = TRITON) -> Iterator[RunningServer]:
     """Runs a server inside the block, Triton with free ports, and stops it afterwards if it has not ended yet."""
     endpoint = find_free_endpoint()
-    ports = endpoint.arguments if runtime == TRITON else []
+    ports = endpoint.arguments if runtime == TRITON and "--no-ports" not in arguments else []
     command = served.command(state_dir, runtime, *ports, *arguments)
     state_dir.mkdir(exist_ok=True)
     with (state_dir / "serve.log").open("w") as log:

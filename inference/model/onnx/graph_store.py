@@ -20,6 +20,7 @@ import numpy as np
 import onnxruntime
 
 from inference.model.onnx.graph import CONSTANTS_VERSION, Graph
+from inference.platforms import is_own
 
 GRAPH_NAME = "decoder.onnx"
 CONSTANTS_NAME = "constants.bin"
@@ -41,7 +42,7 @@ class GraphStore:
         """Makes the folder if it is missing. Raises OSError if this user cannot use it alone."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
-        if status.st_uid != os.getuid() or status.st_mode & _GROUP_AND_OTHERS_WRITE:
+        if not is_own(status) or status.st_mode & _GROUP_AND_OTHERS_WRITE:
             raise PermissionError(f"other users may write to {folder}")
         self._folder = folder
 

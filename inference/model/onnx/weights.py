@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from inference.errors import ModelError
 from inference.model.onnx.decoder_config import DecoderConfig, Family
 from inference.model_folder import find_weight_files
+from inference.platforms import Self
 
 BLOCK_SIZES = {8: 128, 4: 64}  # weights that share a scale, by their bits; half as many would lose little less
 _NUM_ROWS = 4096  # of weights that are quantized together, since this takes several times their memory

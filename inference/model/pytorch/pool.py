@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +17,7 @@ import torch
 from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.pytorch.device import refusing_when_out_of_memory
+from inference.platforms import Self
 
 Slots = npt.NDArray[np.int64]  # numbers of slots, each once
 

@@ -14,31 +14,37 @@ from inference.serving.triton_installation import (
     build_command,
     build_environment,
     find_installation,
+    find_obstacle,
     is_checkout,
     link_bundled_installation,
     to_shell_path,
 )
+from tests.support.servers import needs_triton
 
 _INSTALLATION = TritonInstallation(Path("/bin/tritonserver"), Path("/backends"), shared_library_dirs=(Path("/libs"),))
 _NAMES = ("a b", "a\nb", "$(touch pwned)", "a;b", "a'b", 'a"b', "a&b", "a\\b", "*", "~", "a\xa0b")
 
 
+@needs_triton
 def test_bundled_backend_and_the_stub_of_this_interpreter_are_in_one_folder(tmp_path: Path) -> None:
     installation = link_bundled_installation(tmp_path)
     names = {path.name for path in (installation.backends_dir / "python").iterdir()}
     assert {"libtriton_python.so", "triton_python_backend_utils.py", "triton_python_backend_stub"} <= names
 
 
+@needs_triton
 def test_linking_twice_gives_the_same_installation(tmp_path: Path) -> None:
     assert link_bundled_installation(tmp_path) == link_bundled_installation(tmp_path)
 
 
+@needs_triton
 def test_the_stub_belongs_to_the_user_who_runs_it(tmp_path: Path) -> None:
     stub = _make_stub(tmp_path)
     assert stub.stat().st_uid == os.getuid()
     assert stub.stat().st_mode & 0o777 == 0o700
 
 
+@needs_triton
 def test_a_stub_that_the_backend_has_made_unreadable_is_used_again(tmp_path: Path) -> None:
     stub = _make_stub(tmp_path)
     stub.chmod(0o100)
@@ -47,6 +53,7 @@ def test_a_stub_that_the_backend_has_made_unreadable_is_used_again(tmp_path: Pat
     assert stub.stat().st_ino == used
 
 
+@needs_triton
 def test_a_stub_of_another_version_is_replaced(tmp_path: Path) -> None:
     stub = _make_stub(tmp_path)
     content = stub.read_bytes()
@@ -55,6 +62,7 @@ def test_a_stub_of_another_version_is_replaced(tmp_path: Path) -> None:
     assert stub.read_bytes() == content
 
 
+@needs_triton
 def test_a_copy_that_fails_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     backend_dir = link_bundled_installation(tmp_path).backends_dir / "python"
     (backend_dir / "triton_python_backend_stub").unlink()
@@ -148,3 +156,19 @@ def test_a_process_that_starts_in_the_import_root_imports_the_same_code() -> Non
 
 def test_a_source_tree_is_a_checkout() -> None:
     assert is_checkout()
+
+
+@pytest.mark.parametrize(
+    ("name", "obstacle"),
+    [("pytriton", "nvidia-pytriton is not installed"), ("numpy", "needs NumPy below 2, and NumPy 2.5.1 is")],
+)
+@needs_triton
+def test_what_keeps_the_bundled_server_from_running_is_named(
+    name: str, obstacle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert find_obstacle(None) is None
+    if name == "pytriton":
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr("inference.serving.triton_installation.version", lambda _: "2.5.1")
+    assert obstacle in str(find_obstacle(None))
+    assert find_obstacle(Path("/bin/tritonserver")) is None

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from midtoken.cli import main
-from tests.support.servers import write_model_files
+from tests.support.servers import needs_triton, write_model_files
 
 
 @pytest.fixture
@@ -12,6 +12,7 @@ def arguments(tmp_path: Path) -> list[str]:
     return ["serve", f"--model={tmp_path}", f"--state-dir={tmp_path / 'state'}"]
 
 
+@needs_triton
 def test_a_port_given_twice_is_a_one_line_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*arguments, "--http-port=18000", "--grpc-port=18000"]) == 1
     expected = "midtoken: port 18000 on 127.0.0.1 cannot be used: Address already in use; it belongs to the user "
@@ -23,3 +24,19 @@ def test_a_state_folder_that_cannot_be_created_is_a_one_line_error(
 ) -> None:
     assert main([*arguments[:-1], "--state-dir=/dev/null/state"]) == 1
     assert "midtoken: cannot make /dev/null/state/" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("service", ["http", "grpc", "metrics"])
+def test_without_triton_its_ports_are_refused_by_name(
+    service: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments, "--runtime=embedded", f"--{service}-port=18000"]) == 1
+    expected = f"midtoken: --{service}-port is a port of Triton, which is not used: --runtime embedded\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_a_tritonserver_of_an_embedded_server_is_refused(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments, "--runtime=embedded", "--triton-binary=/bin/true"]) == 1
+    assert "--runtime embedded and --triton-binary exclude each other" in capsys.readouterr().err

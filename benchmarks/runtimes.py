@@ -1,0 +1,96 @@
+"""What a server without Triton costs, beside one with it: start, memory, and the time of a line after a key.
+
+Both run at the same time and are asked in turn, for the rest of the line at cursors inside identifiers of files that
+the model was not trained on. The text before the last character was read before, as when somebody types.
+"""
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks.corpora.cuts import draw_cuts
+from benchmarks.measures.report import Value, find_percentile, print_rows, write_report
+from inference.protocol.completion import CompletionRequest, Extent
+from inference.serving.client import Client
+from models.training.corpus import iter_held_out
+from tests.support.servers import EMBEDDED, TRITON, RunningServer, find_real, run_server
+
+_RUNTIMES = {"embedded": EMBEDDED, "triton": TRITON}
+_CONTEXT_CHARS = 1_500
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cursors", type=int, default=120)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    prefixes = [cut.prefix[-_CONTEXT_CHARS:] for cut in draw_cuts(iter_held_out(), options.cursors, 0, options.seed)]
+    served = find_real()
+    assert served is not None, "the default model is missing"
+    servers, ready_s = {}, {}
+    with ExitStack() as stack:
+        for name, runtime in _RUNTIMES.items():
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="midtoken-")))
+            started_at = time.perf_counter()
+            servers[name] = stack.enter_context(run_server(served, folder, "--no-ports", runtime=runtime))
+            ready_s[name] = time.perf_counter() - started_at
+        memory_mb = {name: _measure_memory_mb(server) for name, server in servers.items()}
+        times_ms, num_equal = asyncio.run(_ask_in_turn(servers, prefixes))
+        rows: list[dict[str, Value]] = [
+            {
+                "runtime": name,
+                "processes": len(server.find_processes()),
+                "ready s": round(ready_s[name], 2),
+                "memory MB": round(memory_mb[name]),
+                "later MB": round(_measure_memory_mb(server)),  # with what it remembers of the texts
+                "line ms": round(statistics.median(times_ms[name]), 2),
+                "line ms p95": round(find_percentile(times_ms[name], 95) or 0.0, 1),
+            }
+            for name, server in servers.items()
+        ]
+    print_rows("Runtimes, with the default model", rows)
+    figures = {f"{key.replace(' ', '_')}_{row['runtime']}": row[key] for row in rows for key in list(row)[2:]}
+    write_report("runtimes", rows, {**figures, "equal_texts": num_equal, "num_texts": len(prefixes)})
+
+
+async def _ask_in_turn(
+    servers: dict[str, RunningServer], prefixes: Iterable[str]
+) -> tuple[dict[str, list[float]], int]:
+    """Returns the times of the lines, and how many texts are equal."""
+    times_ms: dict[str, list[float]] = {name: [] for name in servers}
+    clients = {
+        name: Client(str(server.served.entry(server.state_dir, server.runtime).find()))
+        for name, server in servers.items()
+    }
+    num_equal = 0
+    for prefix in prefixes:
+        texts = set()
+        for name, client in clients.items():
+            await _complete(client, prefix[:-1])
+            started_at = time.perf_counter()
+            texts.add(await _complete(client, prefix))
+            times_ms[name].append(1e3 * (time.perf_counter() - started_at))
+        num_equal += len(texts) == 1
+    for client in clients.values():
+        await client.close()
+    return times_ms, num_equal
+
+
+async def _complete(client: Client, prefix: str) -> str:
+    request = CompletionRequest(prefix, max_tokens=20, extent=Extent.SINGLE_LINE)
+    return "".join([chunk.text async for chunk in client.stream(request)])
+
+
+def _measure_memory_mb(server: RunningServer) -> float:
+    """The resident memory of all its processes, in 10⁶ bytes."""
+    lines = [line for pid in server.find_processes() for line in Path(f"/proc/{pid}/status").read_text().splitlines()]
+    return sum(int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("VmRSS:"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""What differs between versions of Python, and between systems. Only Linux is tried."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    from asyncio import timeout
+    from enum import StrEnum
+    from typing import Self
+
+    import tomllib
+else:
+    from enum import Enum
+
+    import async_timeout
+    import tomli as tomllib
+    from typing_extensions import Self
+
+    class StrEnum(str, Enum):
+        """A string with a name."""
+
+        __str__ = str.__str__
+
+    @contextlib.asynccontextmanager
+    async def timeout(delay_s: float) -> AsyncIterator[None]:
+        """Raises TimeoutError if the block takes longer."""
+        try:
+            async with async_timeout.timeout(delay_s):
+                yield
+        except asyncio.TimeoutError:
+            raise TimeoutError from None
+
+
+__all__ = ["DETACHED", "Self", "StrEnum", "call_at_signals", "is_own", "kill_group", "timeout", "tomllib"]
+
+# The arguments of Popen for a process that Ctrl-C in the terminal, and its closing, do not reach.
+DETACHED: dict[str, Any] = {"creationflags": 0x208} if sys.platform == "win32" else {"start_new_session": True}
+
+
+def is_own(status: os.stat_result) -> bool:
+    """Returns whether a file belongs to this user. Windows says it otherwise; there, a profile is closed to others."""
+    return sys.platform == "win32" or status.st_uid == os.geteuid()
+
+
+def call_at_signals(call: Callable[[], object], *names: str) -> None:
+    """Calls the function in the running event loop when a signal arrives. Windows has only Ctrl-C, which cancels it."""
+    for name in names if sys.platform != "win32" else ():
+        asyncio.get_running_loop().add_signal_handler(signal.Signals[name], call)
+
+
+def kill_group(process: "subprocess.Popen[bytes]") -> None:
+    """Kills a process that was started with a session of its own, and where that is possible its children."""
+    with contextlib.suppress(ProcessLookupError):
+        process.kill() if sys.platform == "win32" else os.killpg(process.pid, signal.SIGKILL)
