@@ -122,7 +122,7 @@ class _Download:
         if now_s - self._shown_at >= every_s:
             self._shown_at, num_bytes = now_s, self._count_present()
             shown = f"downloading {self._title}, {num_bytes / 1e6:,.0f} of {self._num_bytes / 1e6:,.0f} MB"
-            print(100 * num_bytes // max(1, self._num_bytes), shown, flush=True)
+            _say(f"{100 * num_bytes // max(1, self._num_bytes)} {shown}")
 
     def _count_present(self) -> int:
         return sum(file.num_present_bytes for file in self._files)
@@ -146,12 +146,14 @@ class _Download:
             except httpx2.TransportError as error:
                 failures = 0 if file.num_present_bytes > start else failures + 1
                 if failures == _MAX_FAILURES:
-                    raise LaunchError(f"the download of {file.url} was cut ({error}); the next goes on there") from None
+                    raise LaunchError(f"{file.place.name} was cut ({error}); the next download goes on there") from None
                 time.sleep(failures)
         if not file.blob.exists():
             if _find_hash(file) != file.hash:
                 file.partial.unlink()
-                raise ModelError(f"{file.url} does not have the hash that the hub names, {file.hash}; it was deleted")
+                raise ModelError(
+                    f"{file.place.name} has another hash than the hub names ({file.hash}), and was deleted"
+                )
             file.partial.replace(file.blob)
         try:
             file.place.symlink_to(os.path.relpath(file.blob, file.place.parent))
@@ -177,6 +179,11 @@ class _Download:
                         return
 
 
+def _say(line: str) -> None:
+    """Prints a line at once, without what would end it or steer a terminal: a hub may name anything."""
+    os.write(sys.stdout.fileno(), "".join(filter(str.isprintable, line)).encode() + b"\n")
+
+
 def _find_storage(repository: str) -> Path:
     return Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repository, repo_type="model")
 
@@ -184,7 +191,7 @@ def _find_storage(repository: str) -> Path:
 def _check_hash(text: str | None) -> str:
     """Returns it; it becomes a part of a path. Raises ModelError."""
     if text is None or not _HASH.fullmatch(text):
-        raise ModelError(f"{constants.ENDPOINT} is no hub: it names no commits and hashes")
+        raise ModelError("what answers is no hub: it names no commits and hashes")
     return text
 
 
@@ -233,7 +240,7 @@ def _find_folder(repository: str, revision: str, lock: FileLock) -> Path:
 
 def _describe(error: Exception, repository: str, revision: str) -> MidtokenError:
     """Returns an error with one sentence: a ModelError where to try again would be in vain."""
-    hub, what = constants.ENDPOINT, str(error) or type(error).__name__
+    hub = re.sub("//.*@", "//", constants.ENDPOINT)  # without a password
     if isinstance(error, MidtokenError):
         return error
     for kind, text in _REFUSALS.items():
@@ -244,7 +251,7 @@ def _describe(error: Exception, repository: str, revision: str) -> MidtokenError
         text = _STATUSES.get(status, f"{{hub}} refuses {{name}} with status {status}")
         return (LaunchError if status in _PASSING else ModelError)(text.format(hub=hub, name=repository))
     if isinstance(error, httpx2.HTTPError):
-        return LaunchError(f"cannot reach {hub}: {what}")
+        return LaunchError(f"cannot reach {hub}: {error or type(error).__name__}")
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return ModelError(f"the disk of {constants.HF_HUB_CACHE} is full; HF_HOME names another place")
     if isinstance(error, OSError):
@@ -260,9 +267,11 @@ def _main(repository: str, revision: str, pin: Path) -> int:
             fresh = pin.with_name(f"{pin.name}.new")
             fresh.write_bytes(os.fsencode(folder))
             fresh.replace(pin)
+    except BrokenPipeError:  # who has asked for it has ended
+        return 1
     except Exception as error:
         failure = _describe(error, repository, revision)
-        print(f"{FAILED}{' '.join(str(failure).split())}", flush=True)
+        _say(f"{FAILED}{' '.join(str(failure).split())}")
         return IN_VAIN if isinstance(failure, ModelError) else 1
     return 0
 

@@ -85,6 +85,22 @@ async def test_only_what_a_model_needs_is_downloaded_and_the_token_goes_to_the_h
     assert sorted({line.split()[1].rpartition("/")[2] for line in rest}) == sorted(filter(_FILES.get, _FILES))
 
 
+async def test_what_a_hub_names_steers_no_terminal(hub: Hub) -> None:
+    hub.repositories[_NAME] = Repository.of(_FILES, tags=("license:\x1b[2J\nfailed: x",))
+    shown = await _fetch()
+    assert shown[0][0] == "downloading owner/Model-0.5B (licence: [2Jfailed: x), 0 of 3 MB"
+    hub.repositories[_NAME].add({"config.json": b"{}", "\x1b.gguf": b""})
+    with pytest.raises(ModelError, match=r"only as GGUF \(\.gguf\), which is not supported"):
+        await _fetch(is_anew=True)
+
+
+async def test_a_password_in_the_address_of_a_hub_is_not_shown(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", hub.url.replace("//", "//me:secret@"))
+    hub.repositories.clear()
+    with pytest.raises(ModelError, match=rf"^{hub.url} has no model"):
+        await _fetch()
+
+
 async def test_a_model_in_parts_comes_with_its_index_and_all_of_them(hub: Hub) -> None:
     index = b'{"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}'
     parts = {"model-00001-of-00002.safetensors": b"1", "model-00002-of-00002.safetensors": b"2"}
@@ -155,7 +171,9 @@ async def test_two_editors_download_a_model_once(hub: Hub) -> None:
 @pytest.mark.parametrize("faults", [{"has_wrong_hash": True}, {"num_more_bytes": -1_000_000}])
 async def test_bytes_that_are_not_those_of_the_hub_are_not_used(hub: Hub, faults: dict[str, Any]) -> None:
     hub.faults = Faults(**faults)
-    with pytest.raises(ModelError, match=r"does not have the hash that the hub names, [0-9a-f]{64}; it was deleted"):
+    with pytest.raises(
+        ModelError, match=r"model.safetensors has another hash than the hub names \([0-9a-f]{64}\), and was deleted"
+    ):
         await _fetch()
     hub.faults = Faults()
     await _fetch()
@@ -243,7 +261,7 @@ async def test_a_full_disk_is_one_sentence(hub: Hub, tmp_path: Path) -> None:
 @pytest.mark.parametrize("field", ["sha", "blobId"])
 async def test_a_hub_cannot_choose_where_files_are_written(hub: Hub, field: str) -> None:
     hub.faults = Faults(evil_field=field)
-    with pytest.raises(ModelError, match=r"is no hub: it names no commits and hashes"):
+    with pytest.raises(ModelError, match=r"what answers is no hub: it names no commits and hashes"):
         await _fetch()
 
 
