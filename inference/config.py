@@ -32,8 +32,8 @@ class EngineConfig:
 
     model_dir: Path  # a folder in Hugging Face layout: config.json, *.safetensors, tokenizer.json
     device: str = "cpu"  # a torch device
-    dtype: str = AUTO_DTYPE  # float32, int8 (weights of 8 bits, on the CPU), another torch dtype; auto: what suits it
-    num_threads: int = 1  # on the CPU; several are slow if other processes use the cores
+    dtype: str = AUTO_DTYPE  # float32, int8 or int4 (bits of a weight, on the CPU), a torch dtype; auto: what suits it
+    num_threads: int | None = None  # on the CPU; None: 1 for a small model, for others what a trial finds quicker
     max_sequences: int = 16  # running sequences, one for each candidate
     max_waiting: int = 64  # queued requests; further ones are refused
     max_context_tokens: int | None = None  # prompt tokens of a request; None: what the model's folder names, or 1024

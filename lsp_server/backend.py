@@ -17,6 +17,7 @@ class CompletionBackend(Protocol):
     """Answers completion requests. `midtoken.connection.Connection` implements it."""
 
     languages: tuple[str, ...] | None  # those that the model knows, by their identifiers in LSP; None: any
+    runs_as: str  # the type of numbers, the threads, and why
 
     def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
         """Yields the chunks of the answer. `aclose`, or cancelling the task that iterates, ends it in the model too.
@@ -128,7 +129,7 @@ class BackendStarter:
         try:
             self._backend = await self._connect(partial(self._status.downloading, self._cancel))
             self._failure = ""
-            self._status.ready(loop.time() - started_s)
+            self._status.ready(loop.time() - started_s, self._backend.runs_as)
         except asyncio.CancelledError:
             self._status.start_cancelled(self._failure if self._has_given_up else "")
             raise

@@ -140,9 +140,9 @@ class Status:
         self._window.report_progress(text, percentage)
         self._window.report(StatusReport(None, State.STARTING, "downloading", f"{text} ({percentage} %)"))
 
-    def ready(self, start_s: float) -> None:
-        """The connection to the completion server works."""
-        text = f"completion server ready after {start_s:.1f} s"
+    def ready(self, start_s: float, runs_as: str = "") -> None:
+        """The connection to the completion server works. `runs_as`: the model's numbers and threads, and why."""
+        text = f"completion server ready after {start_s:.1f} s" + (f"; model as {runs_as}" if runs_as else "")
         self._window.end_progress(text)
         self._window.report(StatusReport(None, State.READY, "ready", text))
 

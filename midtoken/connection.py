@@ -33,6 +33,7 @@ class Connection:
         self.read_heartbeat_ms = self._client.read_heartbeat_ms
         self.read_server_version = self._client.read_server_version
         self.languages: tuple[str, ...] | None = None  # those that the model knows; None: any
+        self.runs_as = ""  # the type of numbers, the threads, and why
 
     @classmethod
     async def open(
@@ -58,7 +59,7 @@ class Connection:
             connection = cls(ServerAddress(lease.url, None), lease)
         try:
             await connection.read_heartbeat_ms()
-            connection.languages = await connection._client.read_languages()
+            connection.languages, connection.runs_as = await connection._client.read_description()
         except BaseException:
             await connection.close()
             raise

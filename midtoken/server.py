@@ -142,7 +142,7 @@ class ServerArguments:
             raise LaunchError(obstacle)
         model_dir = find_model(options.model) if options.model else find_default_model()
         check_model_folder(model_dir)
-        if options.threads < 1:
+        if options.threads is not None and options.threads < 1:
             raise LaunchError(f"--threads must be 1 or more, not {options.threads}")
         model = EngineConfig(
             model_dir,
@@ -176,13 +176,17 @@ class ServerArguments:
 
     def build_shared_command(self, idle_s: float) -> list[str]:
         """Returns the command for `inference.serving.shared_server.lease_server`: `midtoken serve` without ports."""
-        optional = {"--triton-binary": self.triton_binary, "--state-dir": self.state_dir}
+        optional = {
+            "--triton-binary": self.triton_binary,
+            "--state-dir": self.state_dir,
+            "--threads": self.model.num_threads,
+        }
         return [
             *(sys.executable, "-m", "midtoken", "serve", "--no-ports", f"--until-idle={idle_s}"),
             *(f"--model={self.model.model_dir}", f"--model-repository={self.model_repository}"),
             f"--runtime={self.runtime}",
-            *(f"--device={self.model.device}", f"--dtype={self.model.dtype}", f"--threads={self.model.num_threads}"),
-            *(f"{name}={path}" for name, path in optional.items() if path),
+            *(f"--device={self.model.device}", f"--dtype={self.model.dtype}"),
+            *(f"{name}={value}" for name, value in optional.items() if value),
         ]
 
 

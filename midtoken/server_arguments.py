@@ -61,11 +61,14 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dtype",
         default=_DEFAULTS.dtype,
-        help="the type of numbers: float32; int8 on a CPU; a torch dtype such as bfloat16; or auto, what the model's "
-        "folder names (default: %(default)s)",
+        help="the type of numbers: float32; on a CPU int8 or int4, the bits of a weight; a torch dtype such as "
+        "bfloat16; or auto, what the model's folder names, else what suits its size and this machine "
+        "(default: %(default)s)",
     )
     parser.add_argument(
-        "--threads", type=int, default=_DEFAULTS.num_threads, help="threads on the CPU (default: %(default)s)"
+        "--threads",
+        type=int,
+        help="threads on the CPU (default: one for a small model, for others as many as a trial finds quicker)",
     )
     parser.add_argument(
         "--runtime",

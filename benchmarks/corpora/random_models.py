@@ -95,7 +95,7 @@ def load_random_model(shape: Shape, config: EngineConfig) -> LoadedModel[TorchMo
     Raises ModelError.
     """
     register_attention()
-    torch.set_num_threads(config.num_threads)
+    torch.set_num_threads(config.num_threads or 1)
     device = torch.empty(0, device=config.device).device  # with its number
     model = build_random_model(shape, device, getattr(torch, config.dtype), ATTENTION_NAME)
     return build_torch_model(config, build_torch_runner(model, device))

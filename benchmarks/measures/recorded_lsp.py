@@ -46,6 +46,8 @@ class RequestRecord:
 class RecordingBackend:
     """Records what passes through a connection."""
 
+    runs_as = ""
+
     def __init__(self, client: Client, path: Path) -> None:
         self._client = client
         self.languages: tuple[str, ...] | None = None

@@ -32,7 +32,7 @@ def build_engine(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> En
     if config.max_context_tokens is None:
         config = dataclasses.replace(config, max_context_tokens=read_folder_file(config.model_dir).context_tokens)
     fill_in = find_fill_in(config, loaded)
-    engine = Engine(config, loaded.model, PromptBuilder(loaded.tokenizer, fill_in))
+    engine = Engine(config, loaded.model, PromptBuilder(loaded.tokenizer, fill_in), runs_as=loaded.runs_as)
     if config.warm:
         _warm(engine)
     return engine

@@ -34,8 +34,10 @@ class Engine:
         model: LanguageModel,
         prompts: PromptBuilder,
         clock: Callable[[], float] = time.monotonic,
+        runs_as: str = "",
     ) -> None:
         """Starts the thread. `inference.engine.assembly` builds the parts from a model folder."""
+        self.runs_as = runs_as
         max_context_tokens = config.max_context_tokens or DEFAULT_CONTEXT_TOKENS
         drafter = Drafter() if config.drafts else None
         self._config = config

@@ -217,3 +217,4 @@ class LoadedModel(Generic[ModelT_co]):
 
     model: ModelT_co
     tokenizer: LoadedTokenizer
+    runs_as: str = ""  # the type of numbers, the threads, and why

@@ -44,18 +44,20 @@ def load_model(config: EngineConfig) -> LoadedModel[LanguageModel]:
 
 
 def _choose_dtype(config: EngineConfig) -> str:
-    """The type of numbers: that of the setting, else what the folder's file names and can be had, else float32."""
+    """The type of numbers: that of the setting, else what the folder's file names and can be had, else float32.
+
+    Without torch, `auto` is left if nothing is named: the size decides.
+    """
     if config.dtype != AUTO_DTYPE:
         return config.dtype
-    named = read_folder_file(config.model_dir).dtype
-    is_possible = named is not None and find_obstacle(dataclasses.replace(config, dtype=named)) is None
-    return named if named is not None and is_possible else _EXACT_DTYPE
+    named = read_folder_file(config.model_dir).dtype or AUTO_DTYPE
+    return named if find_obstacle(dataclasses.replace(config, dtype=named)) is None else _EXACT_DTYPE
 
 
 def find_obstacle(config: EngineConfig) -> str | None:
     """Why the model cannot be run on onnxruntime; None if it can."""
     if config.device != "cpu":
         return f"the device is {config.device}"
-    if config.dtype not in {precision.value for precision in Precision}:
+    if config.dtype not in {AUTO_DTYPE, *(precision.value for precision in Precision)}:
         return f"its numbers are to be of the type {config.dtype}"
     return find_folder_obstacle(config.model_dir)

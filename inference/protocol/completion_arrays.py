@@ -53,7 +53,8 @@ CHUNK_TYPES: FieldTypes = {
 
 # Beside the answer to a heartbeat, of shape [num_languages]: those that the model knows. Absent: any.
 LANGUAGES = "languages"
-LANGUAGES_TYPES: FieldTypes = {LANGUAGES: ("BYTES", np.object_)}
+RUNS_AS = "runs_as"  # and a text: the type of numbers, the threads, and why
+DESCRIPTION_TYPES: FieldTypes = {LANGUAGES: ("BYTES", np.object_), RUNS_AS: ("BYTES", np.object_)}
 
 
 def request_to_arrays(request: CompletionRequest) -> dict[str, Array]:
@@ -94,14 +95,20 @@ def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
     )
 
 
-def languages_to_arrays(languages: tuple[str, ...]) -> dict[str, Array]:
-    """The array of the languages that the model knows; empty: any."""
-    return {LANGUAGES: to_array(languages, np.object_)} if languages else {}
+def description_to_arrays(languages: tuple[str, ...], runs_as: str) -> dict[str, Array]:
+    """The arrays of the languages that the model knows (empty: any) and of how it runs (empty: as it was told)."""
+    texts = {LANGUAGES: languages, RUNS_AS: (runs_as,) if runs_as else ()}
+    return {name: to_array(values, np.object_) for name, values in texts.items() if values}
 
 
-def languages_from_arrays(arrays: Mapping[str, Array]) -> tuple[str, ...] | None:
-    """The languages in the arrays of a heartbeat; None: any."""
-    return tuple(to_text(LANGUAGES, item) for item in arrays[LANGUAGES].reshape(-1)) if LANGUAGES in arrays else None
+def description_from_arrays(arrays: Mapping[str, Array]) -> tuple[tuple[str, ...] | None, str]:
+    """The languages beside a heartbeat (None: any), and how the model runs."""
+    texts = {
+        name: tuple(to_text(name, item) for item in array.reshape(-1))
+        for name, array in arrays.items()
+        if name in DESCRIPTION_TYPES
+    }
+    return texts.get(LANGUAGES), "".join(texts.get(RUNS_AS, ()))
 
 
 def _read_explanation(fields: dict[str, Any]) -> Explanation:

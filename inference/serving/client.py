@@ -115,10 +115,10 @@ class Client:
                 timeout_s, wait_s = timeout_s - wait_s, 2 * wait_s
         raise ServerError(f"the model {model_name} at {self.url} does not answer")
 
-    async def read_languages(self) -> tuple[str, ...] | None:
-        """Returns the languages that the model knows, by their identifiers in LSP; None: any."""
+    async def read_description(self) -> tuple[tuple[str, ...] | None, str]:
+        """Returns the languages that the model knows, by their identifiers in LSP (None: any), and how it runs."""
         message = _build_heartbeat_request(COMPLETION)
-        return await self._ask(message, completion_arrays.languages_from_arrays, self._idle_timeout_s)
+        return await self._ask(message, completion_arrays.description_from_arrays, self._idle_timeout_s)
 
     async def probe(self) -> None:
         """Requests a completion of one token and waits for it. Other requests may run first.

@@ -16,7 +16,7 @@ from inference.protocol.arrays import (
     heartbeat_from_arrays,
 )
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
-from inference.protocol.completion_arrays import languages_from_arrays
+from inference.protocol.completion_arrays import description_from_arrays
 from midtoken.installed import DEFAULT_MODEL_LANGUAGES, find_default_model
 from tests.support.adapters import load_adapter
 from tests.support.fakes import ChunkSink, FakeRequest, FakeTriton
@@ -27,6 +27,8 @@ _LAST = CompletionChunk("x", finish_reason=FinishReason.END, stats=CompletionSta
 
 class _Engine:
     """Calls the test's function for each request, at once."""
+
+    runs_as = ""
 
     def __init__(self, act: Callable[[CompletionRequest, ChunkSink], None]) -> None:
         self._act = act
@@ -143,10 +145,11 @@ def test_a_heartbeat_is_answered_while_a_request_runs_and_not_counted(triton: Fa
     assert not any(triton.metrics.values())
 
 
-def test_a_heartbeat_says_which_languages_the_model_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_heartbeat_says_which_languages_the_model_knows_and_how_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Engine, "runs_as", "int8")
     monkeypatch.setenv("MIDTOKEN_MODEL_DIR", str(find_default_model()))
     (response,) = _execute(lambda *_: None, _heartbeat())
-    assert languages_from_arrays(response.arrays) == DEFAULT_MODEL_LANGUAGES
+    assert description_from_arrays(response.arrays) == (DEFAULT_MODEL_LANGUAGES, "int8")
 
 
 @pytest.mark.parametrize(("asks", "seen"), [(True, []), (False, [CompletionRequest("")])])

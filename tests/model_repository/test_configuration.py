@@ -13,7 +13,7 @@ from inference.protocol.arrays import HEARTBEAT_ANSWER_TYPES, HEARTBEAT_TYPES
 from tests.support.adapters import find_parameters, read_configuration
 
 _ROW = r'name: "(\w+)", data_type: TYPE_(\w+), dims: \[ (-?\d+) \](, optional: true)? \}'
-_COMPLETION_ANSWER_TYPES = completion_arrays.LANGUAGES_TYPES | completion_arrays.CHUNK_TYPES
+_COMPLETION_ANSWER_TYPES = completion_arrays.DESCRIPTION_TYPES | completion_arrays.CHUNK_TYPES
 
 
 @pytest.mark.parametrize(

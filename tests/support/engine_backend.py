@@ -14,6 +14,7 @@ class EngineBackend:
 
     def __init__(self, engine: Engine) -> None:
         self.languages: tuple[str, ...] | None = None
+        self.runs_as = engine.runs_as
         self.answered: list[tuple[CompletionRequest, CompletionStats]] = []  # those that were not cancelled
         self._engine = engine
 

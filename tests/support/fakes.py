@@ -32,6 +32,8 @@ class ScriptedEngine:
     its name, and one when the engine is closed.
     """
 
+    runs_as = ""
+
     def __init__(self, config: EngineConfig) -> None:
         self._log = config.model_dir / "events.txt"
         self._threads: list[threading.Thread] = []

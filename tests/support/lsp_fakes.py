@@ -69,6 +69,7 @@ class FedBackend:
 
     def __init__(self, languages: tuple[str, ...] | None = None) -> None:
         self.languages = languages  # that the model knows
+        self.runs_as = ""
         self.streams: list[FedStream] = []
         self.prefetches: list[FedStream] = []  # those of requests for which nobody waits
         self.is_closed = False
@@ -104,6 +105,7 @@ class ScriptedBackend:
 
     def __init__(self, rules: Sequence[Rule], log: Path) -> None:
         self.languages: tuple[str, ...] | None = None
+        self.runs_as = "int8, 2 threads (1,544 million weights)"
         self._rules = rules
         self._log = log
 

@@ -1,9 +1,11 @@
 """A model folder for onnxruntime: converted or mapped from the store, and checked; or why it cannot be run that way."""
 
+import dataclasses
 import json
 import logging
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.language_model import LoadedModel
 from inference.model.numpy_sampler import NumpySampler
 from inference.model.onnx.decoder_config import DecoderConfig, read_decoder_config
+from inference.model.onnx.fitting import Fit, Trial, build_options, find_fit, find_memory, name_trial, run_trial
 from inference.model.onnx.graph import Graph, build_graph
 from inference.model.onnx.graph_store import CONSTANTS_NAME, GRAPH_NAME, GraphStore, compute_key
 from inference.model.onnx.model import OnnxModel
@@ -23,20 +26,8 @@ from inference.model.onnx.weights import Precision, Weights
 from inference.model_folder import find_weight_files
 from trie_cache.hot_prefixes import HotPrefixCache
 
-_FATAL_ONLY = 4  # of log levels; errors are raised
 _TEMPORARY = (tempfile.gettempdir(), "/dev/shm")  # where a model is converted that cannot be kept
 _log = logging.getLogger(__name__)
-
-
-def _open_session(path: Path, num_threads: int) -> onnxruntime.InferenceSession:
-    """The session of a graph in a file, with its constants beside it. Raises what onnxruntime raises."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = num_threads
-    options.inter_op_num_threads = 1
-    options.enable_mem_pattern = False  # it would keep a plan for each length of a sequence
-    options.log_severity_level = _FATAL_ONLY
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # the cores belong to others as well
-    return onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
 
 
 def find_folder_obstacle(folder: Path) -> str | None:
@@ -58,20 +49,34 @@ def load_onnx_model(config: EngineConfig) -> LoadedModel[OnnxModel]:
     decoder = read_decoder_config(_read_config(config.model_dir))
     tokenizer = load_tokenizer(config.model_dir, decoder.vocab_size)
     sampler = NumpySampler(tokenizer.vocabulary, HotPrefixCache(tokenizer.trie), tokenizer.trie)
-    return LoadedModel(load_decoder(config, decoder, sampler), tokenizer)
+    fit = _find_fit(config, decoder)
+    config = dataclasses.replace(config, dtype=fit.dtype, num_threads=fit.num_threads)
+    return LoadedModel(load_decoder(config, decoder, sampler), tokenizer, str(fit))
+
+
+def _find_fit(config: EngineConfig, decoder: DecoderConfig) -> Fit:
+    def find_trial() -> Trial:
+        try:
+            store = None if config.graph_dir is None else GraphStore(config.graph_dir)
+        except OSError:  # `_Loader` says so
+            store = None
+        measure = partial(run_trial, decoder)
+        return measure() if store is None else store.recall(name_trial(decoder), measure)
+
+    return find_fit(config.dtype, config.num_threads, decoder, find_memory(), find_trial)
 
 
 def load_decoder(config: EngineConfig, decoder: DecoderConfig, sampler: NumpySampler) -> OnnxModel:
     """The decoder in `config.model_dir`, with a sampler for its tokens. Raises ModelError.
 
-    `config.dtype` is the name of a `Precision`; `inference.model.loader` has chosen it.
+    `config.dtype` is the name of a `Precision`.
     Converted models are kept in `config.graph_dir`; if it is None or cannot be used, in no folder.
     """
     precision = Precision(config.dtype)
     try:
         with Weights(config.model_dir, decoder) as weights:
             graph = build_graph(decoder, weights, precision, CONSTANTS_NAME)
-            return _Loader(decoder, weights, precision, graph, sampler, config.num_threads).load(config.graph_dir)
+            return _Loader(decoder, weights, precision, graph, sampler, config.num_threads or 1).load(config.graph_dir)
     except ModelError as error:
         raise ModelError(f"cannot load the model in {config.model_dir}: {error}") from error
 
@@ -137,7 +142,9 @@ class _Loader:
         )
 
     def _open(self, path: Path) -> OnnxModel:
-        return OnnxModel(_open_session(path, self.num_threads), self.decoder, self.sampler)
+        options = build_options(self.num_threads)
+        session = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
+        return OnnxModel(session, self.decoder, self.sampler)
 
     def _check(self, model: OnnxModel) -> OnnxModel:
         check_model(model, self.weights, self.precision)

@@ -86,6 +86,36 @@ def build_graph(config: DecoderConfig, weights: Weights, precision: Precision, f
     return Graph(builder.build_model(file_name), builder.groups)
 
 
+def build_graph_model(
+    nodes: Sequence[NodeProto], inputs: dict[str, Any], outputs: dict[str, Any], constants: Sequence[TensorProto]
+) -> ModelProto:
+    """A model of these nodes. Inputs and outputs: type and shape, by name."""
+    graph = helper.make_graph(
+        nodes,
+        "decoder",
+        [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()],
+        [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in outputs.items()],
+        constants,
+    )
+    opsets = [helper.make_opsetid(domain, version) for domain, version in _OPSETS.items()]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+
+
+def build_product(inputs: Sequence[str], output: str, num_inputs: int, size: int, num_bits: int) -> NodeProto:
+    """The product of rows with weights of few bits. `inputs`: the rows, and what `quantize` makes of the weights."""
+    return helper.make_node(
+        "MatMulNBits",
+        inputs,
+        [output],
+        domain=_MICROSOFT,
+        K=num_inputs,
+        N=size,
+        bits=num_bits,
+        block_size=BLOCK_SIZES[num_bits],
+        accuracy_level=_ACCURACY_LEVEL,
+    )
+
+
 @dataclass(slots=True)
 class _Builder:
     """Collects nodes and constants. Values are known by their names."""
@@ -126,15 +156,8 @@ class _Builder:
         outputs: dict[str, Any] = {"logits": (TensorProto.FLOAT, [1, "num_wanted", config.vocab_size])}
         for plane in range(2 * config.num_layers):
             inputs[f"past_{plane}"] = outputs[f"present_{plane}"] = (TensorProto.FLOAT, planes)
-        graph = helper.make_graph(
-            self.nodes,
-            "decoder",
-            [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()],
-            [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in outputs.items()],
-            [_refer(constant, file_name) for constants, _ in self.groups for constant in constants],
-        )
-        opsets = [helper.make_opsetid(domain, version) for domain, version in _OPSETS.items()]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+        constants = [_refer(constant, file_name) for constants, _ in self.groups for constant in constants]
+        return build_graph_model(self.nodes, inputs, outputs, constants)
 
     def _add_embeddings(self) -> str:
         name = f"{EMBEDDINGS}.weight"
@@ -266,19 +289,7 @@ class _Builder:
             ],
             lambda: quantize(self._read_rows(paths), num_bits),
         )
-        self.nodes.append(
-            helper.make_node(
-                "MatMulNBits",
-                [value, codes, scales, zeros],
-                [output],
-                domain=_MICROSOFT,
-                K=num_inputs,
-                N=size,
-                bits=num_bits,
-                block_size=block_size,
-                accuracy_level=_ACCURACY_LEVEL,
-            )
-        )
+        self.nodes.append(build_product([value, codes, scales, zeros], output, num_inputs, size, num_bits))
 
     def _read_rows(self, paths: Sequence[str]) -> npt.NDArray[np.float32]:
         return np.concatenate([self.weights.read(f"{path}.weight") for path in paths])

@@ -6,6 +6,7 @@ written to a folder of another name, which is then renamed. An entry whose conte
 replaced. Nothing in the cache folder is needed: if it cannot be used, a model is converted to a temporary folder.
 """
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -13,7 +14,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,17 @@ class GraphStore:
         except (OSError, ValueError):
             return None
         return entry / GRAPH_NAME
+
+    def recall(self, name: str, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
+        """What was measured under this name, in this call or an earlier one."""
+        path = self._folder / f"{hashlib.sha256(name.encode()).hexdigest()}.json"
+        try:
+            return dict(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            measured = measure()
+        with contextlib.suppress(OSError):
+            path.write_text(json.dumps(measured), encoding="utf-8")
+        return measured
 
     def write_draft(self, graph: Graph) -> Path:
         """Writes a graph to a new folder, which no other process uses, and returns the folder. Raises OSError."""

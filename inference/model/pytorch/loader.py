@@ -175,7 +175,7 @@ def build_torch_model(config: EngineConfig, runner: Runner) -> LoadedModel[Torch
 def load_torch_runner(config: EngineConfig) -> Runner:
     """The model in `config.model_dir`, ready on its device. Raises ModelError if it would not run correctly."""
     register_attention()
-    torch.set_num_threads(config.num_threads)
+    torch.set_num_threads(config.num_threads or 1)
     try:
         return _load_runner(config)
     except MidtokenError as error:

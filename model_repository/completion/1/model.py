@@ -53,8 +53,10 @@ class TritonPythonModel:
         parameters = json.loads(args["model_config"])["parameters"]
         strings = {name: value["string_value"] for name, value in parameters.items()}
         config = config_from_strings(strings | strings_from_environment(os.environ))
-        self._languages = completion_arrays.languages_to_arrays(read_folder_file(config.model_dir).languages)
         self._engine = self._load_engine(config)
+        languages, runs_as = read_folder_file(config.model_dir).languages, self._engine.runs_as
+        self._description = completion_arrays.description_to_arrays(languages, runs_as)
+        pb_utils.Logger.log_info(f"completion: the model runs as {runs_as or config.dtype}")
         self._metrics = LateObservations(_Metrics().write, pb_utils.Logger.log_error)
         self._cancels = CancelWatch()
 
@@ -70,7 +72,7 @@ class TritonPythonModel:
     def _take(self, request: Any, sink: "_Sink") -> None:
         arrays = read_inputs(request, pb_utils.get_input_tensor_by_name, _INPUTS)
         if asks_for_heartbeat(arrays):
-            sink.send_heartbeat(heartbeat_to_arrays(self._engine.measure_heartbeat_ms()) | self._languages)
+            sink.send_heartbeat(heartbeat_to_arrays(self._engine.measure_heartbeat_ms()) | self._description)
             return
         arrays.pop(HEARTBEAT, None)
         self._engine.submit(completion_arrays.request_from_arrays(arrays), sink)

@@ -14,6 +14,8 @@ _STATS = CompletionStats(num_tokens=3)
 class _Engine:
     """Calls the test's function for each request, on its own thread."""
 
+    runs_as = ""
+
     def __init__(self, act: Callable[[ChunkSink], None]) -> None:
         self._act = act
 

@@ -108,7 +108,8 @@ def test_both_runners_give_the_same_logits() -> None:
 @pytest.mark.parametrize(
     ("settings", "named", "expected"),
     [
-        ({}, None, "float32"),
+        ({}, None, "auto"),  # the size decides
+        ({"device": "meta"}, None, "float32"),
         ({}, "int8", "int8"),
         ({}, "float32", "float32"),
         ({"dtype": "float32"}, "int8", "float32"),

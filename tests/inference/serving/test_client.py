@@ -13,7 +13,7 @@ from inference.errors import InvalidRequestError, MidtokenError, OverloadedError
 from inference.protocol.arrays import Array, heartbeat_to_arrays
 from inference.protocol.characters import Ask, CharacterRequest, Surprisals, answer_to_arrays
 from inference.protocol.completion import CompletionChunk, CompletionRequest
-from inference.protocol.completion_arrays import chunk_to_arrays, languages_to_arrays
+from inference.protocol.completion_arrays import chunk_to_arrays, description_to_arrays
 from inference.serving.client import Client
 from inference.serving.tensors import CHARACTERS, COMPLETION
 from tests.support.fake_triton import ModelCall, answer_heartbeats, build_last_chunk, run_fake_triton
@@ -140,10 +140,10 @@ async def test_a_heartbeat_is_read_in_milliseconds(model_name: str, required: st
 @pytest.mark.parametrize("languages", [(), ("python", "go")])
 async def test_the_languages_of_the_model_are_read_with_its_heartbeat(languages: tuple[str, ...]) -> None:
     async def answer(_: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
-        yield heartbeat_to_arrays(0.0) | languages_to_arrays(languages)
+        yield heartbeat_to_arrays(0.0) | description_to_arrays(languages, "int8")
 
     async with run_fake_triton(answer) as server, Client(server.url) as client:
-        assert await client.read_languages() == (languages or None)
+        assert await client.read_description() == ((languages or None), "int8")
 
 
 async def test_heartbeat_is_answered_while_completions_wait() -> None:

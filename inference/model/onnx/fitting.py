@@ -1,0 +1,134 @@
+"""Which numbers and how many threads suit a decoder on this machine, where the settings leave that open.
+
+A small model keeps float32 and one thread: a key takes milliseconds, and the cores are left to the editor. A larger one
+has 8 bits, and 4 where its weights would take most of the memory otherwise and 4 are quicker. It has more threads as
+long as they are clearly quicker; of more than two cores, one is left to the editor. What is quicker is found by a short
+trial, with products of one row as in decoding, and kept beside the converted weights.
+"""
+
+import math
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from onnx import TensorProto, numpy_helper
+
+from inference.config import AUTO_DTYPE
+from inference.model.onnx.decoder_config import DecoderConfig
+from inference.model.onnx.graph import build_graph_model, build_product
+from inference.model.onnx.weights import BLOCK_SIZES, Precision, iter_shapes
+
+MAX_SMALL = 100_000_000  # weights; in float32, they take 0.4 GB
+_MAX_MEMORY_SHARE = 0.5
+_MIN_GAIN = 1.2  # of more threads, or of fewer bits
+_NUM_TRIAL_WEIGHTS = 2**26  # more than a cache has room for
+_NUM_RUNS = 8
+_FATAL_ONLY = 4  # of log levels; errors are raised
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+Trial = dict[str, float]  # "BITS THREADS" -> seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What was chosen, and why."""
+
+    dtype: str
+    num_threads: int
+    reason: str
+
+    def __str__(self) -> str:
+        threads = "1 thread" if self.num_threads == 1 else f"{self.num_threads} threads"
+        return f"{self.dtype}, {threads} ({self.reason})"
+
+
+def find_fit(
+    dtype: str, num_threads: int | None, decoder: DecoderConfig, num_bytes: int, find_trial: Callable[[], Trial]
+) -> Fit:
+    """What suits a decoder. A type of numbers other than `auto` and a number of threads are taken as they are.
+
+    `num_bytes`: of memory, see `find_memory`. `find_trial`: called if it decides something.
+    """
+    num_weights = sum(math.prod(shape) for _, shape in iter_shapes(decoder))
+    reason = f"{num_weights / 1e6:,.0f} million weights"
+    is_small, is_auto = num_weights <= MAX_SMALL, dtype == AUTO_DTYPE
+    if is_auto:
+        dtype = (Precision.FLOAT32 if is_small else Precision.INT8).value
+    if is_small or (num_threads and not is_auto):
+        return Fit(dtype, num_threads or 1, reason)
+    trial = find_trial()
+    if is_auto and num_weights > _MAX_MEMORY_SHARE * num_bytes and trial["8 1"] > _MIN_GAIN * trial["4 1"]:
+        dtype = Precision.INT4.value
+        reason += f", which 8 bits each would make most of {num_bytes / 1e9:.0f} GB"
+    best = num_threads or 1
+    for key in trial:
+        bits, threads = key.split()
+        if num_threads is None and bits == "8" and trial[f"8 {best}"] > _MIN_GAIN * trial[key]:
+            best = int(threads)
+    if best > 1 and num_threads is None:
+        reason += f"; in a trial, {best} threads were {trial['8 1'] / trial[f'8 {best}']:.1f} times as quick as one"
+    return Fit(dtype, best, reason)
+
+
+def find_memory() -> int:
+    """The bytes of memory that this process may use; of a system that does not say, more than there are."""
+    if not hasattr(os, "sysconf"):
+        return 2**62
+    limit = _CGROUP_LIMIT.read_text().strip() if _CGROUP_LIMIT.exists() else "max"
+    num_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return num_bytes if limit == "max" else min(num_bytes, int(limit))
+
+
+def count_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def name_trial(decoder: DecoderConfig) -> str:
+    """Under which the result is kept: on another machine, and for rows of another size, it is another one."""
+    return f"trial-{platform.node()}-{count_cores()}-{onnxruntime.__version__}-{decoder.hidden_size}"
+
+
+def run_trial(decoder: DecoderConfig) -> Trial:
+    """The time of a product of one row, by bits and by threads, with fewer threads first."""
+    num_cores = count_cores()
+    most = num_cores - (num_cores > 2)
+    counts = sorted({1, most, *(2**power for power in range(1, most.bit_length()) if 2**power <= most)})
+    return {f"{bits} {count}": _measure_s(decoder.hidden_size, bits, count) for bits in BLOCK_SIZES for count in counts}
+
+
+def _measure_s(size: int, num_bits: int, num_threads: int) -> float:
+    num_outputs, num_blocks = _NUM_TRIAL_WEIGHTS // size, -(-size // BLOCK_SIZES[num_bits])
+    codes = np.random.default_rng(0).integers(
+        256, size=(num_outputs, num_blocks, BLOCK_SIZES[num_bits] * num_bits // 8), dtype=np.uint8
+    )
+    scales = np.ones((num_outputs, num_blocks), np.float32)
+    constants = [numpy_helper.from_array(codes, "codes"), numpy_helper.from_array(scales, "scales")]
+    node = build_product(["rows", "codes", "scales"], "out", size, num_outputs, num_bits)
+    rows = {"rows": (TensorProto.FLOAT, [1, 2, size])}
+    model = build_graph_model([node], rows, {"out": (TensorProto.FLOAT, [1, 2, num_outputs])}, constants)
+    options = build_options(num_threads)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
+    return min(_run_s(session, np.ones((1, 2, size), np.float32)) for _ in range(_NUM_RUNS))
+
+
+def _run_s(session: onnxruntime.InferenceSession, rows: object) -> float:
+    started_s = time.perf_counter()
+    session.run(None, {"rows": rows})
+    return time.perf_counter() - started_s
+
+
+def build_options(num_threads: int) -> onnxruntime.SessionOptions:
+    """How sessions run."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = num_threads
+    options.inter_op_num_threads = 1
+    options.enable_mem_pattern = False  # it would keep a plan for each length of a sequence
+    options.log_severity_level = _FATAL_ONLY
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # the cores belong to others as well
+    return options

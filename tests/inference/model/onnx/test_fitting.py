@@ -1,0 +1,96 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inference.config import EngineConfig
+from inference.model.loader import load_model
+from inference.model.onnx.decoder_config import DecoderConfig, read_decoder_config
+from inference.model.onnx.fitting import Fit, Trial, find_fit, find_memory, run_trial
+from inference.model.onnx.graph_store import GraphStore
+
+_DEFAULT = Path("models/default")
+_GB = 10**9
+_TRIAL: Trial = {"8 1": 1.0, "8 2": 0.6, "8 4": 0.55, "4 1": 0.7, "4 2": 0.5, "4 4": 0.5}  # with 4, hardly quicker
+_SLOW_4_BITS: Trial = {"8 1": 1.0, "8 2": 1.0, "4 1": 1.0, "4 2": 1.0}
+
+
+def _read(num_layers: int = 6) -> DecoderConfig:
+    content = json.loads((_DEFAULT / "config.json").read_text())
+    return read_decoder_config(content | {"num_hidden_layers": num_layers})
+
+
+_LARGE, _SMALL = _read(1000), _read()  # 740 and 6.5 million weights
+
+
+def _fail() -> Trial:
+    raise AssertionError("a trial decides nothing here")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "num_threads", "decoder", "num_bytes", "trial", "expected"),
+    [
+        ("auto", None, _SMALL, _GB, None, ("float32", 1)),
+        ("auto", 3, _SMALL, _GB, None, ("float32", 3)),
+        ("int8", None, _SMALL, _GB, None, ("int8", 1)),
+        ("float32", 2, _LARGE, _GB, None, ("float32", 2)),
+        ("auto", None, _LARGE, 24 * _GB, _TRIAL, ("int8", 2)),
+        ("auto", None, _LARGE, _GB, _TRIAL, ("int4", 2)),
+        ("auto", 1, _LARGE, _GB, _TRIAL, ("int4", 1)),
+        ("int8", None, _LARGE, _GB, _TRIAL, ("int8", 2)),
+        ("auto", None, _LARGE, _GB, _SLOW_4_BITS, ("int8", 1)),
+    ],
+)
+def test_size_memory_and_a_trial_decide_where_the_settings_do_not(
+    dtype: str,
+    num_threads: int | None,
+    decoder: DecoderConfig,
+    num_bytes: int,
+    trial: Trial | None,
+    expected: tuple[str, int],
+) -> None:
+    fit = find_fit(dtype, num_threads, decoder, num_bytes, _fail if trial is None else lambda: trial)
+
+    assert (fit.dtype, fit.num_threads) == expected
+
+
+def test_what_was_chosen_is_said_with_its_reasons() -> None:
+    fit = find_fit("auto", None, _LARGE, _GB, lambda: _TRIAL)
+
+    assert str(fit) == (
+        "int4, 2 threads (740 million weights, which 8 bits each would make most of 1 GB; in a trial, 2 threads were "
+        "1.7 times as quick as one)"
+    )
+    assert str(Fit("float32", 1, "6 million weights")) == "float32, 1 thread (6 million weights)"
+
+
+def test_the_default_model_stays_as_it_is_and_says_so() -> None:
+    assert load_model(EngineConfig(_DEFAULT)).runs_as == "float32, 1 thread (7 million weights)"
+
+
+def test_a_trial_takes_time_for_each_number_of_bits_and_threads() -> None:
+    trial = run_trial(_read())
+
+    assert next(iter(trial)) == "8 1"
+    assert {key.split()[0] for key in trial} == {"8", "4"}
+    assert all(0 < seconds < 60 for seconds in trial.values())
+    assert 0 < find_memory() < 2**62
+
+
+def test_a_result_is_kept_and_one_that_is_damaged_is_measured_again(tmp_path: Path) -> None:
+    counts: list[int] = []
+
+    def measure() -> dict[str, Any]:
+        counts.append(1)
+        return {"8 1": 0.5}
+
+    store = GraphStore(tmp_path)
+    for damage in (None, "", "{", "3"):
+        if damage is not None:
+            [path] = tmp_path.iterdir()
+            path.write_text(damage)
+        for _ in range(2):
+            assert GraphStore(tmp_path).recall("name", measure) == {"8 1": 0.5}
+    assert store.recall("other", measure) == {"8 1": 0.5}
+    assert len(counts) == 5
