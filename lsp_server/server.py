@@ -150,7 +150,10 @@ class MidtokenServer(LanguageServer):
     def rest(self, uri: str, selection: types.Range) -> None:
         """To be called when the person has moved the cursor. A key would replace the selection."""
         with contextlib.suppress(EditorError):
-            self._prefetcher.rest(self.documents.get(uri), selection)
+            document = self.documents.get(uri)
+            is_typed = document.last_edit is not None and document.was_edited_at(selection.end)
+            if not is_typed:  # else the key's own request follows
+                self._prefetcher.rest(document, selection)
 
     def note_save(self) -> None:
         """To be called after a document was saved."""

@@ -126,7 +126,20 @@ def test_the_sent_text_is_the_text_in_the_buffer(open_editor: OpenEditor, write_
         editor.type("<Esc>" + keys)
     editor.type("<Esc>GAEND")
     editor.wait_for_ghost("!")
-    assert script.events[-1]["prefix"] == "\n".join(editor.lines)
+    started = [event["prefix"] for event in script.events if event["event"] == "started"]
+    assert started[-1] == "\n".join(editor.lines)
+
+
+def test_where_the_cursor_rests_the_text_is_sent_before_a_key(
+    open_editor: OpenEditor, write_script: WriteScript
+) -> None:
+    script = write_script()
+    editor = open_editor(script.command, NODE)
+    editor.type("gg")
+    editor.type("jwl")
+    before, after = "class Node:\n    d", "ef __init__(self, value):\n" + "\n".join(NODE[2:]) + "\n"
+    editor.wait_for(lambda: script.last_prefetch, (before, after))
+    assert script.count("started") == 0
 
 
 def test_leaving_insert_mode_hides_the_ghost_text_and_cancels_the_generation(

@@ -146,6 +146,19 @@ def test_a_file_of_another_language_is_off_and_can_be_switched_on(
     editor.wait_for_ghost("e")
 
 
+def test_where_the_cursor_rests_the_text_is_sent_before_a_key(
+    open_editor: OpenVsCode, workspace: Path, write_script: WriteScript
+) -> None:
+    script = write_script()
+    _write_midtoken(workspace, script)
+    editor = open_editor(_NODE, command=str(workspace.parent / "bin/midtoken"))
+    editor.wait_for(lambda: script.last_prefetch, (_NODE, ""))
+    editor.press("Control+Home")
+    editor.press("Shift+ArrowDown")
+    editor.wait_for(lambda: script.last_prefetch, ("", _NODE.partition("\n")[2]))
+    assert script.count("started") == 0
+
+
 def test_suggestions_can_be_disabled(open_editor: OpenVsCode, workspace: Path, write_script: WriteScript) -> None:
     script = write_script({"ends_with": "Nod", "texts": ["e"]})
     _write_midtoken(workspace, script)

@@ -9,26 +9,12 @@ from lsprotocol import types
 
 from inference.errors import OverloadedError
 from inference.protocol.completion import Priority
-from lsp_server.features import CURSOR_NOTIFICATION
 from tests.support.lsp_editor import URI, LspEditor, wait_for
 from tests.support.lsp_in_process import InProcess
 from tests.support.secret_forms import SECRETS
 
 _TEXT = "first\nsecond\nthird"
 _LONGER_S = 0.4  # than a cursor must rest
-
-
-def _rest(editor: LspEditor, start: tuple[int, int], end: tuple[int, int] | None = None, uri: str = URI) -> None:
-    span = {"start": _to_json(start), "end": _to_json(end or start)}
-    _notify(editor, {"textDocument": {"uri": uri}, "range": span})
-
-
-def _notify(editor: LspEditor, params: Any) -> None:
-    editor.send({"jsonrpc": "2.0", "method": CURSOR_NOTIFICATION, "params": params})
-
-
-def _to_json(place: tuple[int, int]) -> dict[str, int]:
-    return {"line": place[0], "character": place[1]}
 
 
 async def _find_prefetch(both: InProcess, number: int = 0) -> tuple[str, str]:
@@ -48,9 +34,9 @@ def _save(editor: LspEditor) -> None:
     ("happens", "sent"),
     [
         pytest.param(lambda _: None, ("", _TEXT), id="opened"),
-        pytest.param(lambda editor: _rest(editor, (1, 3)), ("first\nsec", "ond\nthird"), id="the cursor rests"),
-        pytest.param(lambda editor: _rest(editor, (0, 2), (2, 1)), ("fi", "hird"), id="text is selected"),
-        pytest.param(lambda editor: _rest(editor, (9, 9)), (_TEXT, ""), id="after the end"),
+        pytest.param(lambda editor: editor.rest((1, 3)), ("first\nsec", "ond\nthird"), id="the cursor rests"),
+        pytest.param(lambda editor: editor.rest((0, 2), (2, 1)), ("fi", "hird"), id="text is selected"),
+        pytest.param(lambda editor: editor.rest((9, 9)), (_TEXT, ""), id="after the end"),
         pytest.param(
             lambda editor: editor.edit(1, 6, " x"), ("first\nsecond x", "\nthird"), id="an edit without a key"
         ),
@@ -125,7 +111,7 @@ async def test_a_key_that_follows_at_once_is_sent_alone(both: InProcess) -> None
 async def test_nothing_is_sent_ahead(text: str, settings: dict[str, Any], both: InProcess) -> None:
     both.editor.settings = settings
     await both.start_with(text)
-    _rest(both.editor, (0, SECRETS[0].text.index(SECRETS[0].secret) + 4) if not settings else (0, 1))
+    both.editor.rest((0, SECRETS[0].text.index(SECRETS[0].secret) + 4) if not settings else (0, 1))
     await asyncio.sleep(_LONGER_S)
 
     assert both.backend.prefetches == []
@@ -134,8 +120,8 @@ async def test_nothing_is_sent_ahead(text: str, settings: dict[str, Any], both: 
 @pytest.mark.parametrize("params", [None, [], {}, {"textDocument": {"uri": URI}, "range": 3}, {"range": {}}])
 async def test_a_notification_of_another_form_or_document_is_ignored(params: Any, both: InProcess) -> None:
     await both.start_with(_TEXT)
-    _notify(both.editor, params)
-    _rest(both.editor, (0, 0), uri="file:///other.py")
+    both.editor.tell_cursor(params)
+    both.editor.rest((0, 0), uri="file:///other.py")
 
     assert await _find_prefetch(both) == ("", _TEXT)
     assert both.editor.shown == []

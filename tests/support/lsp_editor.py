@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
+from lsp_server.features import CURSOR_NOTIFICATION
 from lsp_server.status import STATUS_NOTIFICATION
 
 URI = "file:///project/file.py"
@@ -27,6 +28,12 @@ class Script:
     def events(self) -> list[dict[str, str]]:
         """The events at the model so far: objects with `event`, `prefix` and `suffix`."""
         return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
+
+    @property
+    def last_prefetch(self) -> tuple[str, str] | None:
+        """The text around the cursor that was sent last before a key asked for it."""
+        sent = [(entry["prefix"], entry["suffix"]) for entry in self.events if entry["event"] == "prefetched"]
+        return sent[-1] if sent else None
 
     def count(self, event: str) -> int:
         """Returns how often an event occurred: started, finished, cancelled, closed."""
@@ -108,6 +115,15 @@ class LspEditor:
     def push_settings(self, settings: Any) -> None:
         """workspace/didChangeConfiguration."""
         self.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(settings))
+
+    def rest(self, start: tuple[int, int], end: tuple[int, int] | None = None, uri: str = URI) -> None:
+        """Tells where the cursor is, or what is selected."""
+        places = [{"line": line, "character": character} for line, character in (start, end or start)]
+        self.tell_cursor({"textDocument": {"uri": uri}, "range": {"start": places[0], "end": places[1]}})
+
+    def tell_cursor(self, params: Any) -> None:
+        """Sends the notification with any parameters."""
+        self.send({"jsonrpc": "2.0", "method": CURSOR_NOTIFICATION, "params": params})
 
     async def ghost(self, line: int, character: int) -> types.InlineCompletionItem:
         """Returns the item to draw at a position; fails the test if there is none."""

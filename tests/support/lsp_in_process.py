@@ -15,6 +15,7 @@ from lsp_server.backend import CompletionBackend, OnDownload
 from lsp_server.features import build_server
 from lsp_server.messages import serve_messages
 from lsp_server.server import MidtokenServer
+from tests.support.engine_backend import EngineBackend
 from tests.support.lsp_editor import LspEditor, build_capabilities, wait_for
 from tests.support.lsp_fakes import FedBackend, FedStream
 
@@ -24,6 +25,7 @@ class InProcess:
 
     def __init__(self, languages: tuple[str, ...] | None = None, is_remote: bool = False) -> None:
         self.backend = FedBackend(languages)
+        self.engine: EngineBackend | None = None  # instead of the one that the test feeds
         self.num_connects = 0
         self.models: list[str | None] = []  # with which it was connected
         self.download: Callable[[OnDownload], Awaitable[None]] | None = None  # before it is connected
@@ -82,7 +84,7 @@ class InProcess:
         self.models.append(model)
         if self.download is not None:
             await self.download(on_download)
-        return self.backend
+        return self.engine or self.backend
 
 
 @asynccontextmanager

@@ -99,6 +99,10 @@ class Extension {
       }),
       window.onDidChangeActiveTextEditor(() => {
         this.#draw();
+        this.#tellCursor();
+      }),
+      window.onDidChangeTextEditorSelection(() => {
+        this.#tellCursor();
       }),
     ];
   }
@@ -139,6 +143,7 @@ class Extension {
     if (isNeeded) {
       this.#launch = launch;
       await this.#server.start(launch);
+      this.#tellCursor();
     } else {
       this.#launch = undefined;
       await this.#server.stop();
@@ -206,6 +211,12 @@ class Extension {
     const inlineSuggestEnabled = workspace.getConfiguration("editor").get("inlineSuggest.enabled") !== false;
     const switches = { enabled: readEnabled(read), languages: this.#languages, inlineSuggestEnabled };
     return findOffReason({ scheme: uri.scheme, languageId }, switches);
+  }
+
+  #tellCursor(): void {
+    if (window.activeTextEditor !== undefined) {
+      void this.#server.tellCursor(window.activeTextEditor);
+    }
   }
 
   #draw(): void {

@@ -1,6 +1,6 @@
 /** Runs `midtoken lsp` and follows its state. */
 
-import { commands, type LogOutputChannel, window } from "vscode";
+import { commands, type LogOutputChannel, type TextEditor, window } from "vscode";
 import {
   DidChangeConfigurationNotification,
   type Executable,
@@ -99,6 +99,15 @@ export class LanguageServer {
   async announceSettings(): Promise<void> {
     if (this.#client?.isRunning() === true) {
       await this.#client.sendNotification(DidChangeConfigurationNotification.type, { settings: null });
+    }
+  }
+
+  /** Tells the language server where the cursor is, so that it has the text around it read before the next key. */
+  async tellCursor({ document, selection }: TextEditor): Promise<void> {
+    if (this.#client?.isRunning() === true) {
+      const convert = this.#client.code2ProtocolConverter;
+      const params = { textDocument: { uri: convert.asUri(document.uri) }, range: convert.asRange(selection) };
+      await this.#client.sendNotification("$/midtoken/cursor", params);
     }
   }
 

@@ -40,6 +40,14 @@ function M.request(buf, kind, on_answer)
   end
 end
 
+--- Tells the language server where the cursor is, so that it has the text around it read before the next key.
+---@param buf integer # the current buffer
+function M.tell_cursor(buf)
+  for _, client in ipairs(vim.lsp.get_clients({ bufnr = buf, name = 'midtoken' })) do
+    client:notify('$/midtoken/cursor', vim.lsp.util.make_range_params(0, client.offset_encoding))
+  end
+end
+
 --- The handler of the notification `$/midtoken/status`. When the server is ready, the text that was typed before gets
 --- its suggestion.
 local function told(_, params)

@@ -303,6 +303,9 @@ function M.watch(buf)
   on('TextChangedI', function()
     ask_for_change(buf)
   end)
+  on({ 'BufEnter', 'CursorMoved' }, function() -- in Insert mode, Neovim requests a suggestion where the cursor rests
+    require('midtoken.client').tell_cursor(buf)
+  end)
   on('CompleteDone', function()
     vim.schedule(function() -- the menu is closed then
       M.draw(buf)
