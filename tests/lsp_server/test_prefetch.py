@@ -134,3 +134,16 @@ async def test_a_prefetch_that_fails_is_not_told(both: InProcess) -> None:
 
     assert (await both.ask_and_finish(0, 1, "y")).items
     assert both.editor.shown == []
+
+
+async def test_where_a_letter_was_typed_the_cursor_does_not_rest(both: InProcess) -> None:
+    await both.start_with("x")
+    both.editor.edit(0, 1, "y")
+    answer = both.editor.ask(0, 2)
+    stream = await both.find_stream()
+    both.editor.rest((0, 2))
+    await asyncio.sleep(_LONGER_S)
+
+    assert both.backend.prefetches == []
+    stream.finish("z")
+    await answer
