@@ -77,13 +77,9 @@ class Window:
         window = self._server.client_capabilities.window
         if window is not None and window.work_done_progress:
             token = self._progress_token = str(uuid.uuid4())
+            cancel = (lambda _: on_cancel()) if on_cancel is not None else (lambda _: None)
             progress = self._server.work_done_progress
-            progress.create(token, lambda _: progress.tokens[token].add_done_callback(lambda _: cancel()))
-
-            def cancel() -> None:
-                if on_cancel is not None and self._progress_token == token:
-                    on_cancel()
-
+            progress.create(token, lambda _: progress.tokens[token].add_done_callback(cancel))
             percentage = None if on_cancel is None else 0
             begin = types.WorkDoneProgressBegin(
                 title="midtoken", message=text, cancellable=on_cancel is not None, percentage=percentage

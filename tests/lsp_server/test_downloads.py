@@ -80,6 +80,31 @@ async def test_a_download_that_is_cancelled_begins_again_only_when_it_is_asked_f
     assert (await both.ask_and_finish(0, 1, "b")).items
 
 
+async def test_another_model_takes_the_place_of_one_that_is_being_downloaded(both: InProcess) -> None:
+    ended = list[str | None]()
+
+    async def download(_: OnDownload) -> None:
+        model = both.models[-1]
+        try:
+            await asyncio.sleep(60 if model == "owner/name" else 1)
+        finally:
+            await asyncio.sleep(0.05)  # it takes a moment to end
+            ended.append(model)
+
+    both.download = download
+    both.server._starter._retry_s = 0
+    both.editor.settings = {"model": "owner/name"}
+    await both.start_with("a")
+    await wait_for(lambda: both.models == ["owner/name"])
+    both.editor.settings = {"model": "owner/other"}
+    both.editor.push_settings(None)
+    await wait_for(lambda: ended == ["owner/name"])
+    assert await both.editor.ask(0, 1) is None
+    await wait_for(lambda: ended == ["owner/name", "owner/other"])
+    assert (await both.ask_and_finish(0, 1, "b")).items
+    assert both.models == ["owner/name", "owner/other"]
+
+
 @pytest.mark.parametrize(("kind", "num_connects"), [(ModelError, 1), (LaunchError, 4)])
 async def test_what_a_hub_refuses_is_not_asked_again_and_a_lost_network_is(
     both: InProcess, kind: type[Exception], num_connects: int

@@ -11,6 +11,7 @@ import pytest
 from inference.errors import LaunchError, MidtokenError, ModelError
 from midtoken.models import HubModel, fetch_model, find_model
 from tests.support.hub import Faults, Hub, Repository, run_hub
+from tests.support.servers import find_processes, wait_until
 
 _NAME = "owner/Model-0.5B"
 _LARGE = os.urandom(3_000_000)
@@ -104,9 +105,10 @@ async def test_a_password_in_the_address_of_a_hub_is_not_shown(hub: Hub, monkeyp
 async def test_a_model_in_parts_comes_with_its_index_and_all_of_them(hub: Hub) -> None:
     index = b'{"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}'
     parts = {"model-00001-of-00002.safetensors": b"1", "model-00002-of-00002.safetensors": b"2"}
-    hub.repositories[_NAME] = Repository.of({**_SMALL, **parts, "model.safetensors.index.json": index})
+    files = {**_SMALL, **parts, "model.safetensors.index.json": index}
+    hub.repositories[_NAME] = Repository.of({**files, "consolidated.safetensors": b"all of them"})
     await _fetch()
-    assert _read(find_model(_NAME)).keys() == {*_SMALL, *parts, "model.safetensors.index.json"}
+    assert _read(find_model(_NAME)) == files
 
 
 async def test_a_name_means_the_same_model_until_it_is_asked_for_anew(hub: Hub) -> None:
@@ -121,6 +123,7 @@ async def test_a_name_means_the_same_model_until_it_is_asked_for_anew(hub: Hub) 
     first.rmdir()  # as by a program that frees space in the cache
     await _fetch()
     assert find_model(_NAME) == first
+    assert _read(first) == _FILES
     await _fetch(is_anew=True)
     assert find_model(_NAME) != first
     assert _read(find_model(_NAME))["config.json"] == b'{"new": 1}'
@@ -143,7 +146,7 @@ async def test_a_download_goes_on_where_the_connection_was_cut(hub: Hub, ignores
     assert hub.num_sent_bytes == len(_LARGE) + (2_200_000 if ignores_range else 0)
 
 
-async def test_what_is_cancelled_leaves_a_part_with_which_the_next_download_goes_on(hub: Hub) -> None:
+async def test_what_is_cancelled_leaves_a_part_with_which_the_next_download_goes_on(hub: Hub, tmp_path: Path) -> None:
     hub.faults = Faults(cut_after=1_000_000, waits_after_cut=True)
     fetching = asyncio.ensure_future(_fetch())
     while hub.num_sent_bytes < 1_000_000:
@@ -152,6 +155,7 @@ async def test_what_is_cancelled_leaves_a_part_with_which_the_next_download_goes
     fetching.cancel()
     with pytest.raises(asyncio.CancelledError):
         await fetching
+    wait_until(lambda: find_processes(tmp_path) == {}, 2)
     with pytest.raises(ModelError, match=r"is not on this machine yet"):
         find_model(_NAME)
     hub.faults = Faults()
