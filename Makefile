@@ -200,6 +200,10 @@ bench-load: $(BENCH_READY)  ## measure what many editors at once get
 bench-runtimes: $(BENCH_READY)  ## measure start, memory and lines of a server without Triton, beside one with it
 	@$(BIN)/python -m benchmarks.runtimes
 
+.PHONY: bench-real-size
+bench-real-size: $(BENCH_READY) $(LARGE_VOCABULARY) $(CONTESTANTS)/llama_cpp/.ready  ## compare a model of 494 million weights with llama.cpp, in eight minutes; needs a calm machine
+	@$(BIN)/python -m benchmarks.real_size
+
 .PHONY: bench-editors
 bench-editors: $(BENCH_READY) $(NVIM) $(HELIX) $(VSIX) $(CODE_SERVER)  ## count what is wrong in real editors after random editing; requests, repeats, time and memory
 	@$(BIN)/python -m benchmarks.editors

@@ -107,7 +107,7 @@ def _parse_options() -> argparse.Namespace:
 
 def _build_entries(model_dir: Path, only: Sequence[str] | None) -> list[Entry]:
     """The contestants. Raises SystemExit if an environment is missing."""
-    ours, llama_cpp, transformers = Path(sys.executable), _find_python("llama_cpp"), _find_python("transformers")
+    ours, llama_cpp, transformers = Path(sys.executable), find_python("llama_cpp"), find_python("transformers")
     f16, q8_0 = (_convert(model_dir, precision) for precision in ("f16", "q8_0"))
     folder = str(model_dir)
     entries = [
@@ -123,7 +123,8 @@ def _build_entries(model_dir: Path, only: Sequence[str] | None) -> list[Entry]:
     return [entry for entry in entries if only is None or entry.name in (_OURS, *only)]
 
 
-def _find_python(name: str) -> Path:
+def find_python(name: str) -> Path:
+    """The interpreter of a contestant's environment. Raises SystemExit if it is missing."""
     ready = _FOLDER / name / ".ready"
     if not ready.exists():
         raise SystemExit(f"{ready} is missing: make {ready}")

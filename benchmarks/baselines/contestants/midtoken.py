@@ -1,6 +1,6 @@
 """midtoken: its engine in the contestant's own process, or its server as editors use it.
 
-    python -m benchmarks.baselines.contestants.midtoken MODEL_DIR --threads N [--server]
+    python -m benchmarks.baselines.contestants.midtoken MODEL_DIR --threads N [--server] [--dtype D --graph-dir FOLDER]
 
 With `--server`, `midtoken serve` starts tritonserver, and the gRPC client asks it.
 """
@@ -28,11 +28,13 @@ def main() -> None:
     parser.add_argument("model_dir", type=Path)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--server", action="store_true")
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--graph-dir", type=Path)
     options = parser.parse_args()
     if options.server:
         _serve_as_client(options.model_dir, options.threads)
     else:
-        serve(lambda: _load_engine(options.model_dir, options.threads))
+        serve(lambda: _load_engine(options))
 
 
 def _build_request(request: Request) -> CompletionRequest:
@@ -53,8 +55,10 @@ class _LineSink(WaitingSink):
         super().send(chunk)
 
 
-def _load_engine(model_dir: Path, num_threads: int) -> Complete:
-    engine = load_engine(EngineConfig(model_dir, num_threads=num_threads))
+def _load_engine(options: argparse.Namespace) -> Complete:
+    engine = load_engine(
+        EngineConfig(options.model_dir, dtype=options.dtype, num_threads=options.threads, graph_dir=options.graph_dir)
+    )
 
     def complete(request: Request, line: Line) -> None:
         sink = _LineSink(line)
