@@ -11,12 +11,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 from urllib.parse import quote
 
 import platformdirs
 
 from inference.errors import LaunchError, ModelError
+from inference.platforms import Self
 from inference.serving.triton_installation import IMPORT_ROOT
 from midtoken.installed import require_packages
 
