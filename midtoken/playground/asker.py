@@ -113,9 +113,8 @@ class Asker:
         if backend is None:
             return
         if await self._try(question, backend, "healing", self._ask_exact):
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._try(question, backend, "strategy", self._ask_others))
-                group.create_task(self._try(question, backend, "next_byte", self._ask_next_byte))
+            others = self._try(question, backend, "strategy", self._ask_others)
+            await asyncio.gather(others, self._try(question, backend, "next_byte", self._ask_next_byte))
 
     async def _connect(self, question: Cleared[Question]) -> Backend | None:
         opening = asyncio.ensure_future(self._link.get())
