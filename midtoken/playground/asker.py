@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from inference.errors import ServerUnreachableError
 from inference.protocol.characters import CharacterAnswer, CharacterRequest, NextByte
-from inference.protocol.completion import CompletionRequest, Extent, Healing, Priority
+from inference.protocol.completion import CompletionRequest, Extent, Healing
 from lsp_server.backend import CompletionBackend
 from lsp_server.context import Context
 from lsp_server.errors import InSecretError, to_connect_error, to_midtoken_error
@@ -157,7 +157,7 @@ class Asker:
             await self._send(draw_strategy(question.value, healing, answer))
 
     async def _complete(self, question: Cleared[Question], backend: Backend, healing: Healing) -> Answer:
-        """Each strategy is a tenant, so that none gains from what another has read. Ghost text comes first."""
+        """Each strategy is a tenant, so that none gains from what another has read."""
         request = question.map(
             lambda each: CompletionRequest(
                 each.prefix,
@@ -167,7 +167,6 @@ class Asker:
                 extent=Extent.SINGLE_LINE,
                 explain=healing is Healing.EXACT,
                 tenant=f"{self._page}-{healing}",
-                priority=Priority.PREFETCH,
             )
         )
         return await read_answer(backend.stream(request))

@@ -168,13 +168,13 @@ async def test_a_question_is_answered_by_the_tree_all_strategies_and_the_next_by
     assert {message.number for message in page.messages} == {1}
 
 
-async def test_ghost_text_comes_before_the_picture_and_no_strategy_gains_from_another(page: _Page) -> None:
+async def test_each_strategy_is_asked_for_text_and_none_gains_from_another(page: _Page) -> None:
     await page.ask()
     await page.answer()
     requests = [stream.request for stream in page.streams]
     assert [request.healing for request in requests] == [*Healing]
     assert [request.explain for request in requests] == [True, False, False, False]
-    assert {request.priority for request in requests} == {Priority.PREFETCH}
+    assert {request.priority for request in requests} == {Priority.INTERACTIVE}  # the others generate nothing
     assert {(request.prefix, request.suffix) for request in requests} == {(_QUESTION.prefix, _QUESTION.suffix)}
     assert len({request.tenant for request in requests}) == 4
 
