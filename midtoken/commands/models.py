@@ -19,6 +19,7 @@ from inference.serving.server_memory import measure_memory
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
 from midtoken.connection import Connection, show_waiting
+from midtoken.errors import UsageError
 from midtoken.installed import find_default_model
 from midtoken.models import HubModel, fetch_model, find_model, find_pins_dir
 from midtoken.server import find_cache_dir
@@ -65,11 +66,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints what the action finds. Raises ModelError, LaunchError or ServerError."""
+    """Prints what the action finds. Raises UsageError, ModelError, LaunchError or ServerError."""
     if options.action == "try":
         options.model = options.name
         asyncio.run(_try(options))
     elif options.action == "get":
+        if HubModel.parse(options.name) is None:
+            raise UsageError(f"{options.name} is not OWNER/NAME, as a model on a hub is called")
         with show_waiting() as on_download:
             asyncio.run(fetch_model(options.name, on_download, is_anew=True))
         print(find_model(options.name))
@@ -113,11 +116,12 @@ async def _try(options: argparse.Namespace) -> None:
         ask = partial(_ask, connection, uuid.uuid4().hex)  # for this tenant, nothing was read before
         opened = await ask(_PAGE, max_tokens=1)
         typed = [await ask(_PAGE + _LINE[:end], max_tokens=24) for end in range(6, len(_LINE) + 1)]
-        memory = measure_memory(connection.url)
+        memory, runs_as = measure_memory(connection.url), connection.runs_as
     finally:
         await connection.close()
     line_ms = statistics.median(20 * each.total_ms / max(1, len(each.text)) for each in typed)
     figures = {
+        "runs as": runs_as,
         "ready": f"{ready_s:.1f} s",
         "memory": "not known here" if memory is None else f"{memory / 1e9:.2f} GB",
         "read 500 tokens": f"{500 * opened.total_ms / max(1, opened.num_read_tokens):,.0f} ms, once for each place",
@@ -131,7 +135,7 @@ async def _try(options: argparse.Namespace) -> None:
 
 def _judge(line_ms: float) -> str:
     if line_ms > _TOO_SLOW_MS:
-        return "Too slow to type with, here: take a smaller model, or try --dtype int8 or more --threads."
+        return "Too slow to type with, here: take a smaller model."
     return "Quick enough to type with." if line_ms <= _SLOW_MS else "Usable, with a short wait at each line."
 
 
