@@ -7,7 +7,7 @@ from inference.config import EngineConfig
 from inference.engine.engine import Engine
 from inference.engine.fill_in import ChosenBy, choose_fill_in
 from inference.engine.layout import FillIn
-from inference.engine.marker_check import MarkerMeasure, measure_markers
+from inference.engine.marker_check import NAME_SAMPLES, SAMPLES, MarkerMeasure, measure_markers
 from inference.engine.prompt import PromptBuilder
 from inference.engine.sink import complete
 from inference.errors import MidtokenError, ModelError, to_public_error
@@ -65,8 +65,11 @@ def find_fill_in(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> Fi
 
 
 def _measure(loaded: LoadedModel[LanguageModel], fill_in: FillIn) -> MarkerMeasure:
+    def measure() -> dict[str, float]:
+        return dataclasses.asdict(measure_markers(loaded.model, loaded.tokenizer, fill_in))
+
     try:
-        return measure_markers(loaded.model, loaded.tokenizer, fill_in)
+        return MarkerMeasure(**loaded.recall(f"{fill_in} {SAMPLES} {NAME_SAMPLES}", measure))
     except Exception as error:  # a model's code may raise anything in its first pass
         raise ModelError(f"the model cannot be used: {to_public_error(error, _log.error)}") from error
 

@@ -1,9 +1,11 @@
 """A model folder for onnxruntime: converted or mapped from the store, and checked; or why it cannot be run that way."""
 
+import contextlib
 import dataclasses
 import json
 import logging
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,9 +19,16 @@ from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.language_model import LoadedModel
 from inference.model.numpy_sampler import NumpySampler
 from inference.model.onnx.decoder_config import DecoderConfig, read_decoder_config
-from inference.model.onnx.fitting import Fit, Trial, build_options, find_fit, find_memory, name_trial, run_trial
+from inference.model.onnx.fitting import build_options, find_fit, find_memory, is_busy, name_trial, run_trial
 from inference.model.onnx.graph import Graph, build_graph
-from inference.model.onnx.graph_store import CONSTANTS_NAME, GRAPH_NAME, GraphStore, compute_key
+from inference.model.onnx.graph_store import (
+    CONSTANTS_NAME,
+    GRAPH_NAME,
+    GraphStore,
+    Measured,
+    compute_key,
+    identify_files,
+)
 from inference.model.onnx.model import OnnxModel
 from inference.model.onnx.trial import check_model
 from inference.model.onnx.weights import Precision, Weights
@@ -49,21 +58,25 @@ def load_onnx_model(config: EngineConfig) -> LoadedModel[OnnxModel]:
     decoder = read_decoder_config(_read_config(config.model_dir))
     tokenizer = load_tokenizer(config.model_dir, decoder.vocab_size)
     sampler = NumpySampler(tokenizer.vocabulary, HotPrefixCache(tokenizer.trie), tokenizer.trie)
-    fit = _find_fit(config, decoder)
+    recall = _find_recall(config.graph_dir)
+    find_trial = partial(recall, name_trial(decoder), partial(run_trial, decoder), not is_busy())
+    fit = find_fit(config.dtype, config.num_threads, decoder, find_memory(), find_trial)
     config = dataclasses.replace(config, dtype=fit.dtype, num_threads=fit.num_threads)
-    return LoadedModel(load_decoder(config, decoder, sampler), tokenizer, str(fit))
+    files = identify_files(path for path in config.model_dir.iterdir() if path.is_file())
+    return LoadedModel(
+        load_decoder(config, decoder, sampler),
+        tokenizer,
+        str(fit),
+        lambda name, measure: recall(f"{files} {fit.dtype} {name}", measure),
+    )
 
 
-def _find_fit(config: EngineConfig, decoder: DecoderConfig) -> Fit:
-    def find_trial() -> Trial:
-        try:
-            store = None if config.graph_dir is None else GraphStore(config.graph_dir)
-        except OSError:  # `_Loader` says so
-            store = None
-        measure = partial(run_trial, decoder)
-        return measure() if store is None else store.recall(name_trial(decoder), measure)
-
-    return find_fit(config.dtype, config.num_threads, decoder, find_memory(), find_trial)
+def _find_recall(folder: Path | None) -> Callable[..., Measured]:
+    """`GraphStore.recall`; without a folder that can be used, all is measured again."""
+    if folder is not None:
+        with contextlib.suppress(OSError):  # `_Loader` says what is wrong
+            return GraphStore(folder).recall
+    return lambda _name, measure, _keeps=True: measure()
 
 
 def load_decoder(config: EngineConfig, decoder: DecoderConfig, sampler: NumpySampler) -> OnnxModel:

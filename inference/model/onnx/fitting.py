@@ -89,6 +89,11 @@ def count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def is_busy() -> bool:
+    """Whether others use so much of the cores that a trial would say little of calmer times."""
+    return hasattr(os, "getloadavg") and os.getloadavg()[0] > count_cores() / 2
+
+
 def name_trial(decoder: DecoderConfig) -> str:
     """Under which the result is kept: on another machine, and for rows of another size, it is another one."""
     return f"trial-{platform.node()}-{count_cores()}-{onnxruntime.__version__}-{decoder.hidden_size}"

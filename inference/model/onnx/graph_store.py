@@ -1,9 +1,10 @@
 """Graphs with their constants in a cache folder, so that a model is converted once and then mapped from a file.
 
-An entry is a folder whose name is a digest of the graph and of the files that its constants are computed from. It holds
-the graph, the constants, and a list of both with their digests, which are compared before an entry is used. An entry is
-written to a folder of another name, which is then renamed. An entry whose content is not what its list says is
-replaced. Nothing in the cache folder is needed: if it cannot be used, a model is converted to a temporary folder.
+An entry is a folder whose name is a digest of the graph and of the places, sizes and times of the files that its
+constants are computed from. It holds the graph, the constants, and a list of both with their digests, which are
+compared before an entry is used. An entry is written to a folder of another name, which is then renamed. An entry whose
+content is not what its list says is replaced. Nothing in the cache folder is needed: if it cannot be used, a model is
+converted to a temporary folder.
 """
 
 import contextlib
@@ -35,6 +36,8 @@ _GROUP_AND_OTHERS_WRITE = 0o022
 
 _log = logging.getLogger(__name__)
 
+Measured = dict[str, float]
+
 
 class GraphStore:
     """The graphs in a cache folder."""
@@ -60,15 +63,16 @@ class GraphStore:
             return None
         return entry / GRAPH_NAME
 
-    def recall(self, name: str, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
-        """What was measured under this name, in this call or an earlier one."""
+    def recall(self, name: str, measure: Callable[[], Measured], keeps: bool = True) -> Measured:
+        """What was measured under this name, in this call or an earlier one. `keeps`: for later ones."""
         path = self._folder / f"{hashlib.sha256(name.encode()).hexdigest()}.json"
         try:
             return dict(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             measured = measure()
         with contextlib.suppress(OSError):
-            path.write_text(json.dumps(measured), encoding="utf-8")
+            if keeps:
+                path.write_text(json.dumps(measured), encoding="utf-8")
         return measured
 
     def write_draft(self, graph: Graph) -> Path:
@@ -119,9 +123,15 @@ class GraphStore:
 def compute_key(graph: Graph, weight_files: Iterable[Path]) -> str:
     """The name of the entry of a graph whose constants are computed from these files."""
     digest = hashlib.sha256(graph.model.SerializeToString(deterministic=True))
-    for made_with in (onnxruntime.__version__, str(CONSTANTS_VERSION), *map(_compute_digest, weight_files)):
-        digest.update(f"{made_with}\n".encode())
+    made_with = (onnxruntime.__version__, CONSTANTS_VERSION, identify_files(weight_files))
+    digest.update(repr(made_with).encode())
     return digest.hexdigest()
+
+
+def identify_files(paths: Iterable[Path]) -> list[tuple[str, int, int, int]]:
+    """The same only as long as no file is changed or moved. Their content, which may be gigabytes, is not read."""
+    stats = {path: path.stat() for path in sorted(path.resolve() for path in paths)}
+    return [(str(path), each.st_size, each.st_mtime_ns, each.st_ctime_ns) for path, each in stats.items()]
 
 
 def _compute_digests(entry: Path) -> dict[str, str]:

@@ -1,3 +1,5 @@
+import json
+import os
 import shutil
 import threading
 from contextlib import closing
@@ -106,3 +108,21 @@ def test_a_folder_that_cannot_be_served_is_refused_and_leaves_no_thread(
         load_engine(EngineConfig(folder))
 
     assert {thread for thread in threading.enumerate() if thread.name == "midtoken-engine"} <= set(threads)
+
+
+def test_what_was_measured_of_a_model_is_known_at_its_next_start_until_a_file_of_it_changes(tmp_path: Path) -> None:
+    folder, cache = tmp_path / "model", tmp_path / "cache"
+    shutil.copytree("models/default", folder)
+    config = EngineConfig(folder, graph_dir=cache)
+    load_engine(config).close()
+    [kept] = cache.glob("*.json")
+    measured = json.loads(kept.read_text())
+    kept.write_text(json.dumps(dict.fromkeys(measured, -50.0)))
+
+    with pytest.raises(ModelError, match="does not profit from a suffix"):
+        load_engine(config)
+
+    os.utime(folder / "tokenizer_config.json", (1, 1))
+    load_engine(config).close()
+    [other] = [path for path in cache.glob("*.json") if path != kept]
+    assert json.loads(other.read_text()) == measured

@@ -92,5 +92,6 @@ def test_a_result_is_kept_and_one_that_is_damaged_is_measured_again(tmp_path: Pa
             path.write_text(damage)
         for _ in range(2):
             assert GraphStore(tmp_path).recall("name", measure) == {"8 1": 0.5}
-    assert store.recall("other", measure) == {"8 1": 0.5}
-    assert len(counts) == 5
+    for _ in range(2):
+        assert store.recall("other", measure, keeps=False) == {"8 1": 0.5}
+    assert len(counts) == 6
