@@ -72,6 +72,11 @@ def test_each_setting_is_in_the_readme(key: str) -> None:
     assert f"`{key}`" in (_FOLDER / "README.md").read_text()
 
 
+@pytest.mark.parametrize("name", ["command", "model", "server"])
+def test_what_runs_and_where_text_goes_cannot_be_set_by_a_workspace(name: str) -> None:
+    assert _PROPERTIES[f"{SECTION}.{name}"]["scope"] == "machine"
+
+
 def test_the_locked_packages_name_no_host() -> None:
     packages = json.loads((_FOLDER / "package-lock.json").read_text())["packages"]
     assert not [name for name, package in packages.items() if "resolved" in package]

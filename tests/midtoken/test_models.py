@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,7 @@ async def test_only_what_a_model_needs_is_downloaded_and_the_token_goes_to_the_h
     shown = await _fetch()
     assert _read(find_model(_NAME)) == _FILES
     assert hub.store_tokens == {None}
+    assert all(re.fullmatch(r"unknown/None; hf_hub/[0-9.]+; python/[0-9.]+", agent) for agent in hub.agents)
     assert shown[0] == ("downloading owner/Model-0.5B (licence: apache-2.0), 0 of 3 MB", 0)
     assert shown[-1] == ("downloading owner/Model-0.5B (licence: apache-2.0), 3 of 3 MB", 100)
     listing, *rest = hub.requests

@@ -66,6 +66,7 @@ class Hub:
     faults: Faults = field(default_factory=Faults)
     requests: list[str] = field(default_factory=list)  # method, path, range
     store_tokens: set[str | None] = field(default_factory=set)  # that the store of large files was sent
+    agents: set[str] = field(default_factory=set)  # the headers User-Agent
     store_url: str = ""  # to which requests for large files are redirected, as to a CDN
     num_sent_bytes: int = 0
 
@@ -77,6 +78,7 @@ class Hub:
         path = unquote(urlsplit(handler.path).path).strip("/")
         token = handler.headers.get("Authorization", "").removeprefix("Bearer ") or None
         self.requests.append(" ".join(filter(None, (handler.command, handler.path, handler.headers.get("Range")))))
+        self.agents.add(handler.headers["User-Agent"])
         if path.startswith("store/"):
             self.store_tokens.add(token)
             return self._send_large(handler, path)
