@@ -140,12 +140,15 @@ def _type(engine: CompletionEngine, related_cut: RelatedCut, related: RelatedTex
     others = [_open(path, text) for path, text in related_cut.open_files.items()]
     line = cut.prefix[cut.prefix.rfind("\n") + 1 :]
     text, total_ms = "", 0.0
-    for num_missing in range(min(_MAX_KEYS, len(line)), -1, -1):
+    for num_missing in range(len(line), -1, -1):  # since a line gets its comments once
         prefix = cut.prefix[: len(cut.prefix) - num_missing]
         document = _open(cut.path, prefix + cut.suffix)
         context = cut_context(document, find_position(prefix, len(prefix)), Settings())
+        sent = related.add(context, document, others)
+        if num_missing > _MAX_KEYS:
+            continue
         request = CompletionRequest(
-            related.add(context, document, others),
+            sent,
             suffix=context.suffix,
             max_tokens=_MAX_TOKENS,
             extent=Extent.SINGLE_LINE,

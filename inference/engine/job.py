@@ -330,7 +330,7 @@ class Candidate:
     def build_part(self) -> Part:
         """What it forwards in the next pass, with room reserved in the cache. Raises OverloadedError."""
         cache, chain_ids = self.sequence.cache, self.tree.chain_ids
-        max_rows = self.job.parts.speed.find_max_rows()
+        max_rows = self.job.parts.speed.find_max_rows(self.job.request.is_prefetch)
         if len(chain_ids) > max_rows:
             part = Part(cache, TokenTree(chain_ids[:max_rows]), wants_logits=False)
         elif chain_ids:

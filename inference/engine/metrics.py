@@ -23,6 +23,7 @@ class Outcome(StrEnum):
     INVALID = "invalid"
     OVERLOADED = "overloaded"
     FAILED = "failed"
+    READ = "read"  # a prefetch: nobody waited
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ def observe_end(chunk: CompletionChunk) -> Iterator[Observation]:
     yield Observation(_REQUESTS, 1, outcome)
     if outcome is Outcome.CANCELLED:
         yield Observation(_CANCELS, 1)
-    yield Observation(_QUEUE, stats.queue_ms)
+    if outcome is not Outcome.READ:
+        yield Observation(_QUEUE, stats.queue_ms)
     if stats.num_tokens:
         yield Observation(_FIRST_CHUNK, stats.first_chunk_ms)
     yield Observation(_HOT_HITS, stats.num_hot_hits)
@@ -85,6 +87,7 @@ def observe_error(error: MidtokenError) -> Iterator[Observation]:
 _OUTCOMES: dict[FinishReason | None, Outcome] = {
     FinishReason.CANCELLED: Outcome.CANCELLED,
     FinishReason.DEADLINE: Outcome.DEADLINE,
+    FinishReason.READ: Outcome.READ,
 }
 
 

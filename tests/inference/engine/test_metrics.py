@@ -21,6 +21,9 @@ _ENDED: _Observed = {
 }
 _COMPLETED: _Observed = {**_ENDED, ("midtoken_requests_total", Outcome.COMPLETED): 1}
 _LATE: _Observed = {**_ENDED, ("midtoken_requests_total", Outcome.DEADLINE): 1}
+_READ: _Observed = {**_ENDED, ("midtoken_requests_total", Outcome.READ): 1}
+del _READ["midtoken_queue_ms", None]  # nobody has waited
+_BY_REASON = {FinishReason.DEADLINE: _LATE, FinishReason.READ: _READ}
 _CANCELLED: _Observed = {
     **_ENDED,
     ("midtoken_requests_total", Outcome.CANCELLED): 1,
@@ -34,7 +37,7 @@ def _name(observations: Iterable[Observation]) -> _Observed:
 
 @pytest.mark.parametrize("reason", FinishReason)
 def test_an_ended_request_adds_its_cost_and_is_counted_by_how_it_ended(reason: FinishReason) -> None:
-    expected = {FinishReason.CANCELLED: _CANCELLED, FinishReason.DEADLINE: _LATE}.get(reason, _COMPLETED)
+    expected = (_BY_REASON | {FinishReason.CANCELLED: _CANCELLED}).get(reason, _COMPLETED)
 
     assert _name(observe_end(CompletionChunk("", finish_reason=reason, stats=_STATS))) == expected
 

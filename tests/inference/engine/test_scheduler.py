@@ -271,3 +271,4 @@ def test_a_step_takes_a_second_but_never_reads_very_few_or_very_many(
         speed.note(64, 64 * seconds_per_row)
 
     assert speed.find_max_rows() == expected
+    assert speed.find_max_rows(is_prefetch=True) == max(expected // 8, 16)
