@@ -292,7 +292,8 @@ class _Builder:
         self.nodes.append(build_product([value, codes, scales, zeros], output, num_inputs, size, num_bits))
 
     def _read_rows(self, paths: Sequence[str]) -> npt.NDArray[np.float32]:
-        return np.concatenate([self.weights.read(f"{path}.weight") for path in paths])
+        parts = [self.weights.read(f"{path}.weight") for path in paths]
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]  # of the head, a copy takes gigabytes
 
     def _add_node(self, kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
         self.nodes.append(helper.make_node(kind, inputs, [output], **attributes))
