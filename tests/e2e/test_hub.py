@@ -1,6 +1,8 @@
 """One setting brings a model from a hub, and completions start by themselves when it is here."""
 
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ from tests.support.helix_editor import run_helix
 from tests.support.hub import Faults, Hub, Repository, run_hub
 from tests.support.lsp_editor import Script, StartEditor, build_capabilities, wait_for
 from tests.support.neovim_editor import NODE, OpenEditor
+from tests.support.servers import find_processes, wait_until
 from tests.support.vscode import find_missing, install_extension, open_vscode
 
 pytestmark = pytest.mark.e2e
@@ -31,6 +34,10 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         files = {path.name: path.read_bytes() for path in find_default_model().iterdir() if path.is_file()}
         hub.repositories[_NAME] = Repository.of(files)
         yield hub
+    for pid, command in find_processes(tmp_path).items():
+        if " serve " in command:  # it would wait for other editors
+            os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: not find_processes(tmp_path))
 
 
 def _lsp(tmp_path: Path, *arguments: str) -> Script:
