@@ -18,8 +18,9 @@ from tests.support.installations import Installation, build_wheel, install_wheel
 if sys.version_info < (3, 11):
     asyncio.timeout = timeout  # which tests use, too
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the tests'
-_HAS_TORCH = find_spec("torch") is not None  # other Pythons are tested without it
-if _HAS_TORCH:
+# Other Pythons are tested without these.
+_MISSING = {name for name in ("torch", "transformers", "tokenizers", "onnxruntime") if find_spec(name) is None}
+if "torch" not in _MISSING:
     import torch
 
     torch.set_num_threads(1)
@@ -38,16 +39,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leaves out what needs torch where there is none."""
-    return True if not _HAS_TORCH and collection_path.suffix == ".py" and _needs_torch(collection_path) else None
+    """Leaves out the files that need what is missing."""
+    return True if _MISSING and collection_path.suffix == ".py" and _needs_missing(collection_path) else None
 
 
 @cache
-def _needs_torch(path: Path) -> bool:
-    """Whether a file imports torch, or another file of ours that does."""
+def _needs_missing(path: Path) -> bool:
+    """Whether a file imports what is missing, or another file of ours that does."""
     names = re.findall(r"^(?:from|import) ([\w.]+)", path.read_text(), re.MULTILINE)
     files = (IMPORT_ROOT / f"{name.replace('.', '/')}.py" for name in names)
-    return not {"torch", "transformers"}.isdisjoint(names) or any(_needs_torch(each) for each in files if each.exists())
+    return not _MISSING.isdisjoint(names) or any(_needs_missing(each) for each in files if each.exists())
 
 
 @pytest.fixture(scope="session")

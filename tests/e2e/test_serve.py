@@ -74,7 +74,7 @@ def test_without_triton_the_socket_of_a_killed_server_is_removed_by_the_next(tmp
 
 @pytest.mark.parametrize("runtime", [TRITON, EMBEDDED])
 async def test_the_server_is_restarted_when_a_model_hangs(tmp_path: Path, runtime: str) -> None:
-    served, timing = make_scripted(tmp_path), ("--probe-interval=0.2", "--max-stall=1")
+    served, timing = make_scripted(tmp_path), ("--probe-interval=0.2", "--max-stall=3")
     with run_server(served, tmp_path / "state", *timing, runtime=runtime) as server:
         async with Client(server.url) as client:
             assert "".join([chunk.text async for chunk in client.stream(CompletionRequest("hang"))]) == "gnah"
@@ -87,10 +87,10 @@ def test_without_triton_a_process_in_which_nothing_runs_ends(tmp_path: Path) -> 
     engine = served.repository / "completion" / "1" / "fakes.py"
     held = "import re; re.match('(a*)*b', 'a' * 40)"  # takes years, and lets no other thread run
     engine.write_text(engine.read_text().replace("self._hangs_since = time.monotonic()", held))
-    with run_server(served, tmp_path / "state", "--max-stall=1", runtime=EMBEDDED) as server:
+    with run_server(served, tmp_path / "state", "--max-stall=3", runtime=EMBEDDED) as server:
         asyncio.run(_send(server, CompletionRequest("hang")))
         assert server.process.wait(30) == 1
-        assert "Timeout (0:00:01)!" in server.log
+        assert "Timeout (0:00:03)!" in server.log
 
 
 async def _send(server: RunningServer, request: CompletionRequest) -> None:

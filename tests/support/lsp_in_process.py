@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 from pygls.io_ import run_async
@@ -15,9 +15,11 @@ from lsp_server.backend import CompletionBackend, OnDownload
 from lsp_server.features import build_server
 from lsp_server.messages import serve_messages
 from lsp_server.server import MidtokenServer
-from tests.support.engine_backend import EngineBackend
 from tests.support.lsp_editor import LspEditor, build_capabilities, wait_for
 from tests.support.lsp_fakes import FedBackend, FedStream
+
+if TYPE_CHECKING:  # it needs what only a server needs
+    from tests.support.engine_backend import EngineBackend
 
 
 class InProcess:
