@@ -45,7 +45,7 @@ _NUM_REPEATS = 5
 _MAIN_THREADS = 2
 _PAIRS = {"q8": ("int8", "q8_0"), "q4": ("int4", "q4_0")}
 _PAUSE_S = 0.005  # after an answer, so that threads that wait actively have gone to sleep
-_NUM_VISITS = 20  # another fifth in each repeat
+_NUM_VISITS = 10  # another fifth in each repeat
 _CONTEXT_CHARS = 1700  # some 470 tokens
 
 Figures = dict[str, float | bool | None]
