@@ -1,7 +1,5 @@
 """Installations with `pip install midtoken` and `pip install 'midtoken[local]'`, outside the source tree."""
 
-import os
-import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -9,7 +7,7 @@ import pytest
 
 from tests.support.installations import Installation, install_wheel
 from tests.support.lsp_editor import LspEditor, Script, wait_for
-from tests.support.servers import EMBEDDED, TRITON, RunningServer, find_processes, wait_until
+from tests.support.servers import EMBEDDED, TRITON, RunningServer, end_servers
 
 pytestmark = pytest.mark.e2e
 
@@ -77,7 +75,4 @@ async def test_an_installation_with_the_extra_local_completes_and_shows_ghost_te
     await wait_for(lambda: any("completion server ready" in text for text in editor.logged))
     assert str((await editor.ghost(5, 10)).insert_text).startswith("Node")
     await editor.leave()
-    for pid, command in find_processes(tmp_path / "state").items():
-        if "midtoken serve" in command:
-            os.kill(pid, signal.SIGTERM)
-    wait_until(lambda: not find_processes(tmp_path / "state"))
+    end_servers(tmp_path / "state")

@@ -22,6 +22,7 @@ from tests.support.servers import (
     TRITON,
     RunningServer,
     Served,
+    end_servers,
     find_free_endpoint,
     find_ports,
     find_processes,
@@ -226,3 +227,5 @@ async def test_an_editor_gets_ghost_text_without_triton_and_again_after_the_serv
                 break
             await asyncio.sleep(0.5)
     assert pid not in find_processes(tmp_path)
+    await editor.leave()
+    end_servers(tmp_path)

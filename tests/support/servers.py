@@ -242,3 +242,11 @@ def find_processes(folder: Path) -> dict[int, str]:
             if str(folder) in command:
                 found[int(process.name)] = command
     return found
+
+
+def end_servers(state_dir: Path) -> None:
+    """Ends the shared servers with this folder, which no editor uses any more."""
+    for pid, command in find_processes(state_dir).items():
+        if "midtoken serve" in command:
+            os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: not find_processes(state_dir))
