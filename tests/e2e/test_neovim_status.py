@@ -69,7 +69,6 @@ def test_the_status_shows_an_error_until_a_completion_arrives(
     [
         ("MidtokenDisable", "disabled in this buffer"),
         ("MidtokenDisable!", "disabled everywhere"),
-        ("set filetype=text", "file type 'text' is not in the option filetypes"),
     ],
 )
 def test_the_status_says_why_suggestions_are_off(
@@ -78,6 +77,16 @@ def test_the_status_says_why_suggestions_are_off(
     editor = open_editor(write_script().command, [""])
     editor.nvim.command(command)
     assert _read_status(editor) == f"midtoken: off ({reason})"
+
+
+def test_file_types_are_those_that_are_listed_or_else_all_that_the_model_knows(
+    open_editor: OpenEditor, write_script: WriteScript
+) -> None:
+    editor = open_editor(write_script().command, [""])
+    editor.nvim.command("set filetype=rust")
+    editor.wait_for(lambda: _read_status(editor), "midtoken: ready")
+    editor.lua("require('midtoken').setup({ filetypes = { 'python' } })")
+    assert _read_status(editor) == "midtoken: off (file type 'rust' is not in the option filetypes)"
 
 
 def test_the_status_says_that_the_settings_switch_suggestions_off(

@@ -137,7 +137,7 @@ def test_a_file_of_another_language_is_off_and_can_be_switched_on(
     script = write_script({"ends_with": "Nod", "texts": ["e"]})
     _write_midtoken(workspace, script)
     reason = "midtoken: off for this file: midtoken.languages does not contain javascript"
-    editor = open_editor("", "file.js", status=reason)
+    editor = open_editor("", "file.js", status=reason, languages=["python"])
     editor.type("Nod")
     assert not script.log.exists()
     editor.run("midtoken: Enable Suggestions in This File's Language")
@@ -380,7 +380,8 @@ def test_an_untitled_document_that_the_language_server_does_not_know_is_not_expl
     open_editor: OpenVsCode, workspace: Path
 ) -> None:
     _link_real_command(workspace)
-    editor = open_editor("", server="127.0.0.1:9", exclude=["file.py"], status="setting exclude: `file.py`")
+    switches = {"exclude": ["file.py"], "languages": ["python"]}
+    editor = open_editor("", server="127.0.0.1:9", status="setting exclude: `file.py`", **switches)
     editor.run("File: New Untitled Text File")
     editor.wait_for(lambda: "does not contain plaintext" in (editor.status or ""), True)
     editor.type("PASSWORD=abc")

@@ -61,7 +61,7 @@ class Extension {
   readonly #status = new StatusItem();
   readonly #environment: SelectedEnvironment;
   readonly #server: LanguageServer;
-  #languages: readonly string[] = [];
+  #languages: readonly string[] | undefined; // undefined: those that the model knows
   #launch: Launch | undefined; // of the language server that runs
   #shownError: string | undefined;
   #lastTask: Promise<void> = Promise.resolve();
@@ -190,7 +190,7 @@ class Extension {
 
   async #switchLanguage(isOn: boolean): Promise<void> {
     const languageId = window.activeTextEditor?.document.languageId;
-    if (languageId !== undefined) {
+    if (languageId !== undefined && this.#languages !== undefined) {
       const others = this.#languages.filter((other) => other !== languageId);
       await write("languages", isOn ? [...others, languageId] : others);
     }

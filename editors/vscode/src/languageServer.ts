@@ -26,7 +26,7 @@ import { SCHEMES, type ServerState, StateTracker, type ToldStatus } from "./stat
 export interface Launch {
   readonly command: Command;
   readonly serverArguments: readonly string[];
-  readonly languages: readonly string[];
+  readonly languages: readonly string[] | undefined; // undefined: all
 }
 
 /** The one language server of a window. */
@@ -133,9 +133,11 @@ export class LanguageServer {
     return client;
   }
 
-  #buildOptions(languages: readonly string[]): LanguageClientOptions {
+  #buildOptions(languages: Launch["languages"]): LanguageClientOptions {
     return {
-      documentSelector: languages.flatMap((language) => SCHEMES.map((scheme) => ({ language, scheme }))),
+      documentSelector: SCHEMES.flatMap(
+        (scheme) => languages?.map((language) => ({ language, scheme })) ?? [{ scheme }],
+      ),
       outputChannel: this.#log,
       revealOutputChannelOn: RevealOutputChannelOn.Never,
       middleware: {

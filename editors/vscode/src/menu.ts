@@ -11,7 +11,7 @@ interface Entry {
 /** Lets the user choose a command and runs it. `languageId` is the language of the active file, if there is one. */
 export async function showMenu(
   isEnabled: boolean,
-  languages: readonly string[],
+  languages: readonly string[] | undefined,
   languageId: string | undefined,
 ): Promise<void> {
   const chosen = await window.showQuickPick(listEntries(isEnabled, languages, languageId), { title: "midtoken" });
@@ -20,16 +20,21 @@ export async function showMenu(
   }
 }
 
-function listEntries(isEnabled: boolean, languages: readonly string[], languageId: string | undefined): Entry[] {
+function listEntries(
+  isEnabled: boolean,
+  languages: readonly string[] | undefined,
+  languageId: string | undefined,
+): Entry[] {
   const ofFile: Entry[] = [];
-  if (languageId !== undefined) {
-    const isListed = languages.includes(languageId);
+  if (languageId !== undefined && languages !== undefined) {
     ofFile.push(
-      isListed
+      languages.includes(languageId)
         ? { label: `Disable suggestions in ${languageId}`, command: "midtoken.disableLanguage" }
         : { label: `Enable suggestions in ${languageId}`, command: "midtoken.enableLanguage" },
-      { label: "Explain healing at the cursor", command: "midtoken.explain" },
     );
+  }
+  if (languageId !== undefined) {
+    ofFile.push({ label: "Explain healing at the cursor", command: "midtoken.explain" });
   }
   return [
     isEnabled

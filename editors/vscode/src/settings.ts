@@ -50,9 +50,12 @@ export function readEnabled(read: ReadValue): boolean {
   return read("enabled") !== false;
 }
 
-/** Returns the language identifiers in `midtoken.languages`. Throws SettingError. */
-export function readLanguages(read: ReadValue): readonly string[] {
+/** Returns the language identifiers in `midtoken.languages`, or undefined: those that the model knows. Throws SettingError. */
+export function readLanguages(read: ReadValue): readonly string[] | undefined {
   const value = read("languages");
+  if (isAbsent(value)) {
+    return undefined;
+  }
   if (!isListOfTexts(value)) {
     throw new SettingError(`the setting midtoken.languages must be a list of language identifiers`);
   }

@@ -25,7 +25,7 @@ export interface ActiveFile {
 /** The settings that decide whether a file gets suggestions. */
 export interface Switches {
   readonly enabled: boolean;
-  readonly languages: readonly string[];
+  readonly languages: readonly string[] | undefined; // undefined: those that the model knows
   readonly inlineSuggestEnabled: boolean; // VS Code's own editor.inlineSuggest.enabled
 }
 
@@ -155,7 +155,7 @@ export function findOffReason(file: ActiveFile, switches: Switches): string | un
   if (!SCHEMES.some((scheme) => scheme === file.scheme)) {
     return "only files and untitled documents get suggestions";
   }
-  if (!switches.languages.includes(file.languageId)) {
+  if (switches.languages?.includes(file.languageId) === false) {
     return `midtoken.languages does not contain ${file.languageId}`;
   }
   return switches.inlineSuggestEnabled ? undefined : "VS Code's editor.inlineSuggest.enabled is false";

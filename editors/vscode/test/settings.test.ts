@@ -97,7 +97,8 @@ for (const wrong of ["host", "http://host:1", ":8001", 8001, "host:port"]) {
   });
 }
 
-test("languages are a list of texts", () => {
+test("languages are a list of texts, or those that the model knows", () => {
+  assert.equal(readLanguages(values({ languages: null })), undefined);
   assert.deepEqual(readLanguages(values({ languages: ["python", "go"] })), ["python", "go"]);
   assert.throws(() => readLanguages(values({ languages: "python" })), {
     constructor: SettingError,

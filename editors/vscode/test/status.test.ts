@@ -99,8 +99,9 @@ test("a failed start stays known after the client has ended", () => {
   assert.deepEqual(tracker.findState(undefined), { kind: "failed", why: "no server" });
 });
 
-test("a file of a listed language gets suggestions, saved or not", () => {
+test("a file of a listed language gets suggestions, saved or not, and without a list one of any", () => {
   assert.equal(findOffReason(FILE, ON), undefined);
+  assert.equal(findOffReason({ ...FILE, languageId: "go" }, { ...ON, languages: undefined }), undefined);
   assert.equal(findOffReason({ ...FILE, scheme: "untitled" }, ON), undefined);
 });
 

@@ -48,9 +48,10 @@ def test_healed_bytes_are_not_in_the_prefix_section_but_after_the_middle_marker(
 
     prompt = build_prompts(toy, layout).build(CompletionRequest(_PREFIX, _SUFFIX), 256)
 
-    ids = prompt.context_ids
-    assert ids[1] == prefix_id
-    prefix, suffix, middle = _cut_at(ids[2:], suffix_id, middle_id)
+    first, second = (suffix_id, prefix_id) if layout is Layout.SPM_LINE else (prefix_id, suffix_id)
+    start, *sections, middle = _cut_at(prompt.context_ids, first, second, middle_id)
+    prefix, suffix = reversed(sections) if layout is Layout.SPM_LINE else sections
+    assert len(start) == 1
     opened = toy.join(middle) + prompt.healed  # the last kept tokens of a word stay with it, behind the middle marker
     assert opened.decode().endswith("nex")
     assert (toy.join(prefix) + opened).decode().removeprefix(" ") == _PREFIX

@@ -62,8 +62,12 @@ function M.start(options)
   local status = require('midtoken.status')
   vim.lsp.config('midtoken', {
     cmd = options.model and vim.list_extend(vim.list_slice(options.cmd), { '--model=' .. options.model }) or options.cmd,
-    filetypes = options.filetypes,
-    root_markers = options.root_markers,
+    filetypes = options.filetypes or nil, -- nil: all; the language server says which of them the model knows
+    root_dir = function(buf, start)
+      if vim.api.nvim_buf_get_name(buf) ~= '' or vim.bo[buf].filetype ~= '' then -- not the empty buffer of the start
+        start(vim.fs.root(buf, options.root_markers))
+      end
+    end,
     settings = { midtoken = options.settings },
     before_init = status.starting,
     on_init = function(client)

@@ -44,7 +44,7 @@ local function report_client(client, was_started)
     end
   end
   if was_started then
-    vim.health.info('It was started for this check, because no file of the option filetypes is open.')
+    vim.health.info('It was started for this check, because no file is open that it is attached to.')
   end
 end
 

@@ -118,7 +118,7 @@ function M.find(buf)
     return 'off', reason
   elseif chosen.settings.enabled == false then
     return 'off', 'settings.enabled is false'
-  elseif not vim.list_contains(chosen.filetypes, vim.bo[buf].filetype) then
+  elseif chosen.filetypes and not vim.list_contains(chosen.filetypes, vim.bo[buf].filetype) then
     return 'off', ("file type '%s' is not in the option filetypes"):format(vim.bo[buf].filetype)
   elseif vim.fn.executable(chosen.cmd[1]) == 0 then
     return 'error', ("there is no command '%s'"):format(chosen.cmd[1])
