@@ -163,7 +163,7 @@ def _draw_request(random: Random, tenant: str, document: str) -> CompletionReque
         chunks=random.choice(list(Chunks)),
         tenant=tenant,
         document=document,  # a newer request for the same one supersedes it
-        priority=random.choice(list(Priority)),
+        priority=random.choice([*[Priority.INTERACTIVE] * 4, Priority.PREFETCH]),  # which has no company
     )
 
 
