@@ -9,8 +9,8 @@ repeat. A figure is the median of five repeats.
 
 - `read_ratio_…`: reading 1,000 tokens, our time divided by llama.cpp's, 8 bits and 4 bits. `decode_ratio_…`: a token
   after 500, with two threads and with one. `tree_ratio`: a tree of five, to five rows of llama.cpp, 8 bits.
-- `line_ratio`: the rest of a line after a key, where both write the same one, in held-out files; `line_ratio_again`
-  where the lines above it stand twice.
+- `line_ratio`: a character of the rest of a line after a key, in held-out files; `line_ratio_again` where the lines
+  above it stand twice. Both programs may write another line, since only one of them heals.
 - `ready_s`: the second start of a server; `first_text_ms`: after a key, with 470 tokens of context, through everything;
   `memory_mb`: of the server after a hundred completions.
 """
@@ -31,7 +31,15 @@ from benchmarks.baselines.contestants.line_protocol import Contestant, Request
 from benchmarks.contestants import find_python
 from benchmarks.corpora.cuts import Visit, draw_visits
 from benchmarks.corpora.grown_model import SHAPES, write_grown_model
-from benchmarks.measures.report import RESULTS_DIR, Row, Target, build_target_row, print_rows, write_report
+from benchmarks.measures.report import (
+    RESULTS_DIR,
+    Row,
+    Target,
+    build_target_row,
+    print_rows,
+    read_figures,
+    write_report,
+)
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
 from inference.protocol.completion import CompletionRequest, Extent
@@ -69,7 +77,7 @@ _TARGETS = (
 def main() -> None:
     options = _parse_options()
     _prepare()
-    figures: Figures = {}
+    figures: Figures = dict(read_figures("real_size", options.output))
     parts: dict[str, Callable[[], Figures]] = {
         "passes": lambda: _measure_passes(_MAIN_THREADS, 1000),
         "one_thread": lambda: _measure_passes(1, 500),
@@ -162,18 +170,18 @@ def _compare_lines(visits: Sequence[Visit]) -> float:
     with ExitStack() as stack:
         pair = [stack.enter_context(_start(name, "loop", _MAIN_THREADS)) for name in _PAIRS["q8"]]
         for repeat in range(_NUM_REPEATS):
-            times: dict[str, float] = {each.name: 0.0 for each in pair}
+            times = {each.name: 0.0 for each in pair}
+            num_chars = {each.name: 0 for each in pair}
             for index, visit in enumerate(visits[repeat::_NUM_REPEATS]):
-                answers = {}
                 for each in pair[index % 2 :] + pair[: index % 2]:
                     each.complete(Request(visit.earlier_text, max_tokens=1))  # so that nothing is known ahead
                     time.sleep(_PAUSE_S)
-                    answers[each.name] = each.complete(Request(visit.text))
+                    answer = each.complete(Request(visit.text))
+                    times[each.name] += answer.line_ms
+                    num_chars[each.name] += len(answer.line)
                     time.sleep(_PAUSE_S)
-                if len({answer.line for answer in answers.values()}) == 1:
-                    times = {name: spent + answers[name].line_ms for name, spent in times.items()}
-            ours, theirs = (times[each.name] for each in pair)
-            ratios += [ours / theirs] if theirs else []
+            ours, theirs = (times[each.name] / max(1, num_chars[each.name]) for each in pair)
+            ratios.append(ours / theirs)
     return statistics.median(ratios)
 
 
