@@ -18,8 +18,8 @@ _ROOT = Path(__file__).parents[2]
 _EDITORS = _ROOT / "build/editors"
 _NODE = _EDITORS / "node/bin/node"
 _DRIVER = _ROOT / "editors/vscode/test/e2e/driver.ts"
-# code-server would ask a public gallery for its extensions.
-_NO_GALLERY = {"EXTENSIONS_GALLERY": '{"serviceUrl": "http://127.0.0.1:9"}'}
+# code-server would ask a public gallery for its extensions, and put the environment of a login shell over the test's.
+_ALONE = {"EXTENSIONS_GALLERY": '{"serviceUrl": "http://127.0.0.1:9"}', "VSCODE_CLI": "1"}
 _CODE_SERVER = _EDITORS / "code-server/code-server"
 _VSIX = _EDITORS / "midtoken.vsix"
 
@@ -151,7 +151,7 @@ def open_vscode(
         *("--extensions-dir", extensions, "--config", user / "config.yaml", "--disable-telemetry"),
         *("--disable-update-check", "--disable-workspace-trust", "--disable-getting-started-override"),
     ]
-    with _run(command, {**os.environ, **_NO_GALLERY, **environment}) as server:
+    with _run(command, {**os.environ, **_ALONE, **environment}) as server:
         url = _read_address(server)
         payload = [["openFile", f"vscode-remote://{url.removeprefix('http://')}{file}"]]
         query = urlencode({"folder": str(folder), "payload": json.dumps(payload)})
