@@ -85,6 +85,9 @@ def test_file_types_are_those_that_are_listed_or_else_all_that_the_model_knows(
     editor = open_editor(write_script().command, [""])
     editor.nvim.command("set filetype=rust")
     editor.wait_for(lambda: _read_status(editor), "midtoken: ready")
+    editor.nvim.command("edit .")  # a list of files is no text
+    assert _read_status(editor) == "midtoken: off (the language server is not attached)"
+    editor.nvim.command("buffer #")
     editor.lua("require('midtoken').setup({ filetypes = { 'python' } })")
     assert _read_status(editor) == "midtoken: off (file type 'rust' is not in the option filetypes)"
 

@@ -64,7 +64,9 @@ function M.start(options)
     cmd = options.model and vim.list_extend(vim.list_slice(options.cmd), { '--model=' .. options.model }) or options.cmd,
     filetypes = options.filetypes or nil, -- nil: all; the language server says which of them the model knows
     root_dir = function(buf, start)
-      if vim.api.nvim_buf_get_name(buf) ~= '' or vim.bo[buf].filetype ~= '' then -- not the empty buffer of the start
+      local name = vim.api.nvim_buf_get_name(buf)
+      local is_start = name == '' and vim.bo[buf].filetype == '' -- the empty buffer of the start
+      if not is_start and vim.fn.isdirectory(name) == 0 then
         start(vim.fs.root(buf, options.root_markers))
       end
     end,
