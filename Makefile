@@ -53,8 +53,9 @@ run: $(RUN_READY)  ## show completions in a terminal, with and without healing
 $(NVIM) $(HELIX): scripts/get_editor.sh
 	@bash scripts/get_editor.sh $(@F) $(@D)
 
+# More workers than cores, because tests of editors mostly wait.
 test: $(READY) $(NVIM) $(HELIX)  ## run all tests, with real servers and editors
-	@$(PYTEST) --dist loadfile
+	@$(BIN)/python -m pytest -n 3 --dist loadfile
 
 test-quick: $(READY)  ## run the tests that start no server and no editor, with fewer random inputs
 	@$(PYTEST) --dist worksteal -m "not e2e" --hypothesis-profile=quick
