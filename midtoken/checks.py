@@ -30,7 +30,6 @@ _PYTHONS = range(10, 14)  # Python 3.10 to 3.13
 _PURPOSES = {
     "local": "a completion server on this machine",
     "torch": "GPUs and more model families",
-    "plot": "midtoken surprisal --plot",
 }
 # The example of the README. Its cursor is in the middle of a token.
 _PREFIX = "class Node:\n    pass\n\n\ndef make():\n    return Nod"

@@ -17,7 +17,6 @@ DEFAULT_MODEL_LANGUAGES = ("python",)  # those that it was trained on, by their 
 # Extra -> import name -> name of the distribution.
 _PACKAGES = {
     "local": {name: name for name in ("onnx", "onnxruntime", "safetensors", "tokenizers")},
-    "plot": {"matplotlib": "matplotlib"},
     "playground": {"aiohttp": "aiohttp"},
 }
 

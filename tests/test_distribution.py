@@ -96,13 +96,6 @@ def test_a_light_installation_says_which_packages_a_server_needs(
     )
 
 
-def test_a_light_installation_says_which_packages_a_picture_needs(light_installation: Installation) -> None:
-    arguments = ("surprisal", "app.py", "--plot", "app.svg", "--server", "127.0.0.1:9")
-    done = light_installation.run(light_installation.midtoken, *arguments)
-    hint = f"run {light_installation.python} -m pip install 'midtoken[plot]'"
-    assert (done.returncode, done.stderr) == (1, f"midtoken: --plot needs matplotlib: {hint}\n")
-
-
 def test_a_light_installation_says_which_packages_the_playground_needs(light_installation: Installation) -> None:
     done = light_installation.run(light_installation.midtoken, "playground", "--server", "127.0.0.1:9")
     hint = f"run {light_installation.python} -m pip install 'midtoken[playground]'"

@@ -5,9 +5,8 @@ import asyncio
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -19,7 +18,6 @@ from midtoken.answer import check_kind
 from midtoken.cleared_text import ClearedText, add_rule_arguments
 from midtoken.connection import open_connection
 from midtoken.input_text import add_character_arguments, build_request, split_pieces
-from midtoken.installed import require_packages
 from midtoken.scored_text import ScoredText, build_legend, paint_line
 from midtoken.server_arguments import add_connection_arguments
 
@@ -36,9 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print the surprisal of each byte as JSON; null means infinite"
     )
-    parser.add_argument(
-        "--plot", type=_parse_picture, metavar="PICTURE", help="also write a picture: a .svg, .png or .pdf file"
-    )
     add_character_arguments(parser)
     add_rule_arguments(parser)
     add_connection_arguments(parser)
@@ -46,7 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the text in colour, or as lines for other programs."""
-    draw = _load_plotter() if options.plot else None
     cleared = ClearedText(options)
     text, context = cleared.read_file(options.file), cleared.read_file(options.context)
     if not text.value:
@@ -56,8 +50,6 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(_describe(options, scored)))
     else:
         _print(scored)
-    if draw is not None:
-        draw(scored, options.plot)
     return 0
 
 
@@ -66,22 +58,6 @@ def format_lines(scored: ScoredText) -> Iterator[str]:
     for line in scored.split_lines():
         shown = "".join(grapheme.shown for grapheme in line.graphemes if not grapheme.ends_line)
         yield f"{line.bits_per_byte:.3f}\t{line.number}\t{shown}"
-
-
-def _parse_picture(name: str) -> Path:
-    path = Path(name)
-    if path.suffix not in (".svg", ".png", ".pdf"):
-        raise argparse.ArgumentTypeError(f"must end in .svg, .png or .pdf, not {name!r}")
-    if not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(f"the folder {path.parent} does not exist")
-    return path
-
-
-def _load_plotter() -> Callable[[ScoredText, Path], None]:
-    require_packages("plot", "--plot needs")
-    from midtoken.surprisal_plot import draw_surprisals  # here, because matplotlib is optional
-
-    return draw_surprisals
 
 
 async def _ask(options: argparse.Namespace, text: Cleared[bytes], context: Cleared[bytes]) -> tuple[float, ...]:

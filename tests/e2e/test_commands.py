@@ -76,12 +76,6 @@ async def test_surprisal_of_the_pieces_equals_that_of_the_whole_text(
     assert told["surprisals"] == pytest.approx(whole.surprisals, abs=1e-3)
 
 
-def test_surprisal_draws_a_picture(any_real_server: RunningServer, source: Path) -> None:
-    picture = source.with_suffix(".svg")
-    assert _run(any_real_server, "surprisal", str(source), "--plot", str(picture)).returncode == 0
-    assert picture.read_text().count("<path") > 10
-
-
 def test_next_byte_prints_bytes_and_tokenizations(any_real_server: RunningServer) -> None:
     lines = _run(any_real_server, "next-byte", "Hello, worl").stdout.splitlines()
     assert lines[3].split()[-2:] == ["d", "0x64"]

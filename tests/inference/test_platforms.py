@@ -8,7 +8,7 @@ from inference.serving.triton_installation import IMPORT_ROOT
 # What other packages take from the system is loaded before it is hidden.
 _SCRIPT = """
 import asyncio, importlib, logging, os, pkgutil, shutil, signal, socket, subprocess, sys, tempfile, types
-import aiohttp, grpc, matplotlib.font_manager, platformdirs, pygls.lsp.server, rich.console, tritonclient.grpc
+import aiohttp, grpc, platformdirs, pygls.lsp.server, rich.console, tritonclient.grpc
 import huggingface_hub.hf_api, webbrowser
 import sysconfig; sysconfig.get_config_vars()  # of this system
 for name in ("fcntl", "pwd", "grp", "resource", "termios", "tty"):

@@ -18,7 +18,6 @@ def test_only_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("name", "command", "text"),
     [
-        ("matplotlib", ("surprisal", "-", "--plot", "a.svg"), "--plot needs matplotlib: run {}"),
         ("aiohttp", ("playground",), "the playground needs aiohttp: run {}"),
         ("onnx", ("serve",), "a completion server cannot run here without onnx: run {}"),
         (
@@ -37,7 +36,7 @@ def test_a_command_says_which_package_it_needs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(sys.modules, name, None)
-    extra = {"matplotlib": "plot", "aiohttp": "playground"}.get(name, "local")
+    extra = {"aiohttp": "playground"}.get(name, "local")
     assert main(command) == 1
     shown = text.format(f"{sys.executable} -m pip install 'midtoken[{extra}]'")
     assert capsys.readouterr().err == f"midtoken: {shown}\n"
