@@ -14,5 +14,5 @@ related        declarations of other open files
 session        the requests of one document, answered from a generation, or by the backend
 filters        what is done to the model's text before it is shown; indentation, brackets
 items          insertions to LSP items
-status         what the user is told, and counters
+status         what the user is told
 """

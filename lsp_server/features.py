@@ -1,9 +1,4 @@
-"""The LSP features: maps LSP messages to calls of the server, and its answers to LSP results.
-
-Editors also say which suggestions were shown, and which were accepted, whole or in part. LSP has no messages for this.
-The two notifications are those that clients of other completion servers send. Acceptance is the item's command, which a
-client executes after it has inserted the text (LSP, InlineCompletionItem.command).
-"""
+"""The LSP features: maps LSP messages to calls of the server, and its answers to LSP results."""
 
 import contextlib
 from collections.abc import Sequence
@@ -39,7 +34,7 @@ def build_server(
     server = MidtokenServer(connect, languages, policy, is_remote)
     _add_lifecycle(server)
     _add_text_synchronization(server)
-    add_usage_features(server)
+    _add_rest(server)
     return server
 
 
@@ -119,7 +114,7 @@ def _to_inline_list(
         items = [item for item in extended if item is not None]
         if not items:
             return None
-    return types.InlineCompletionList([add_acceptance(item, suggestion.number) for item in items])
+    return types.InlineCompletionList(items)
 
 
 def _to_menu(found: Suggestion | NoSuggestion, reads_markdown: bool) -> types.CompletionList:
@@ -150,57 +145,15 @@ def _is_neovim(params: types.InitializeParams) -> bool:
 
 
 # Implementation-dependent (LSP, "$ Notifications"): servers that do not know it ignore it.
-_CONVERTER = build_strict_converter()
 CURSOR_NOTIFICATION = "$/midtoken/cursor"
-DID_SHOW = "textDocument/didShowCompletion"
-DID_ACCEPT_PART = "textDocument/didPartiallyAcceptCompletion"
-DID_ACCEPT = "midtoken.didAccept"
-COUNTERS = "midtoken.counters"
+_CONVERTER = build_strict_converter()
 
 
-def add_usage_features(server: MidtokenServer) -> None:
-    """Adds the notifications, and the commands that report acceptance and return the counters."""
+def _add_rest(server: MidtokenServer) -> None:
+    """The notification that the cursor was moved. Its parameters have no type in lsprotocol, hence Any."""
 
-    # The parameters have no type in lsprotocol, hence Any. Other clients may send anything.
     @server.feature(CURSOR_NOTIFICATION)
     def _rest(params: Any) -> None:
         with contextlib.suppress(Exception):  # cattrs and its hooks raise many kinds
             place = _CONVERTER.structure(params, types.InlayHintParams)  # a document and a range
             server.rest(place.text_document.uri, place.range)
-
-    @server.feature(DID_SHOW)
-    def _show(params: Any) -> None:
-        number = _find_number(params)
-        if number is not None:
-            server.counters.note_shown(number)
-
-    @server.feature(DID_ACCEPT_PART)
-    def _accept_part(params: Any) -> None:
-        length = _get(params, "acceptedLength")
-        if isinstance(length, int) and length > 0:
-            server.counters.note_part(length)
-
-    @server.command(DID_ACCEPT)
-    def _accept(*_: object) -> None:
-        server.counters.accepted += 1
-
-    @server.command(COUNTERS)
-    def _count(*_: object) -> dict[str, Any]:
-        return server.counters.to_json()
-
-
-def add_acceptance(item: types.InlineCompletionItem, number: int) -> types.InlineCompletionItem:
-    """Returns the item with the command that reports its acceptance."""
-    item.command = types.Command(title="accepted", command=DID_ACCEPT, arguments=[number])
-    return item
-
-
-def _find_number(params: Any) -> int | None:
-    """The number that `add_acceptance` has put into an item."""
-    arguments = _get(_get(_get(params, "item"), "command"), "arguments")
-    number = arguments[0] if isinstance(arguments, list) and arguments else None
-    return number if isinstance(number, int) else None
-
-
-def _get(value: Any, name: str) -> Any:
-    return value.get(name) if isinstance(value, dict) else None

@@ -1,7 +1,6 @@
 """What is done to the model's text before an editor shows it: one small function for each fault, in a fixed order."""
 
 import re
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import takewhile
@@ -124,21 +123,18 @@ class Insertion:
     replaced_after: str = ""
 
 
-def fit(text: str, context: Context, counts: Counter[str] | None = None) -> Insertion | None:
+def fit(text: str, context: Context) -> Insertion | None:
     """Returns what to insert for `text`, which was generated at the cursor; None if nothing is left to suggest.
 
     If the rest of the line is closing brackets that the first line closes too, the insertion replaces it:
     `self):⏎  pass` replaces the `)` that the editor inserted. If such brackets only begin the rest of the line, it
-    replaces them. `counts` counts, by its name, each filter that changed the text.
+    replaces them.
 
     The engine has ended `text` where it reached the suffix. What is left to do here comes from the editor: brackets and
     quotes that it has inserted since, and suggestions that are not worth showing.
     """
     for change in _FILTERS:
-        changed = change(text, context)
-        if changed != text and counts is not None and change is not trim_blanks:
-            counts[change.__name__] += 1
-        text = changed
+        text = change(text, context)
     if not text.strip():
         return None
     replaced_after = _find_replaced(text, context, context.line_after.rstrip())

@@ -40,7 +40,7 @@ from lsp_server.protocol import MidtokenProtocol, build_strict_converter
 from lsp_server.related import RelatedText
 from lsp_server.session import Session
 from lsp_server.settings import SECTION, Settings, SettingsSources
-from lsp_server.status import Counters, Status, Window
+from lsp_server.status import Status, Window
 
 _START = types.Range(types.Position(0, 0), types.Position(0, 0))
 _MAX_ITEMS = 3
@@ -54,7 +54,6 @@ class Suggestion:
     place: Place
     context: Context
     insertions: tuple[Insertion, ...]
-    number: int  # of the answer, counted from 1
 
 
 class MidtokenServer(LanguageServer):
@@ -80,7 +79,6 @@ class MidtokenServer(LanguageServer):
         self.editor = EditorProcess()
         self.settings = Settings()
         self.documents = Documents(types.PositionEncodingKind.Utf16)
-        self.counters = Counters()
         self._languages = self._default_languages = languages
         self._guard = Guard(policy or Policy({}), is_remote=is_remote)
         self._related = RelatedText()
@@ -197,7 +195,6 @@ class MidtokenServer(LanguageServer):
             self.report_server_error(error, type(error))
             found = NoSuggestion(Reason.FAILED)
         if isinstance(found, NoSuggestion):
-            self.counters.silences[found.reason] += 1
             self._status.not_suggested(found, is_invoked)
         return found
 
@@ -250,13 +247,12 @@ class MidtokenServer(LanguageServer):
         others = await session.draw_alternatives(question) if is_invoked else []
         if isinstance(others, NoSuggestion):
             return others
-        insertions = self._fit([answer, *others], context)
+        insertions = _fit([answer, *others], context)
         self._expect_taken(document, place, insertions[0] if insertions else Insertion(""))
         if not insertions:
             return NoSuggestion(Reason.FILTERED if answer.strip() else Reason.NOTHING)
         self._offered[document.uri] = frozenset(context.line_before + each.text for each in insertions)
-        self.counters.suggested += 1
-        return Suggestion(place, context, insertions, self.counters.suggested)
+        return Suggestion(place, context, insertions)
 
     async def _connect(self, connect: BackendFactory, on_download: OnDownload) -> CompletionBackend:
         backend = await connect(self.settings.model, on_download)
@@ -293,12 +289,6 @@ class MidtokenServer(LanguageServer):
             async with aclosing(backend.stream(request)) as chunks:
                 async for _ in chunks:
                     pass
-
-    def _fit(self, texts: list[str], context: Context) -> tuple[Insertion, ...]:
-        """Returns what is left of the texts, without what stands there twice."""
-        fitted = (fit(text, context, self.counters.filters) for text in texts)
-        distinct = dict.fromkeys(each for each in fitted if each is not None)
-        return tuple(distinct)[:_MAX_ITEMS]
 
     def _check_soon(self, document: Document) -> None:
         """Begins to look at the rules for a document. When they are known, the user is told what has changed."""
@@ -394,6 +384,12 @@ class MidtokenServer(LanguageServer):
                 priority=Priority.PREFETCH if expected else Priority.INTERACTIVE,
             )
         )
+
+
+def _fit(texts: list[str], context: Context) -> tuple[Insertion, ...]:
+    """Returns what is left of the texts, without what stands there twice."""
+    fitted = (fit(text, context) for text in texts)
+    return tuple(dict.fromkeys(each for each in fitted if each is not None))[:_MAX_ITEMS]
 
 
 def _list_languages(documents: list[Document]) -> dict[str, str]:

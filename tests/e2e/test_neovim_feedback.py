@@ -1,4 +1,4 @@
-"""What Neovim and the language server tell each other: states, and what was shown and accepted."""
+"""What Neovim and the language server tell each other: states, and which suggestions are asked for."""
 
 import json
 import sys
@@ -74,34 +74,6 @@ def test_a_suggestion_comes_after_del_too(open_editor: OpenEditor, tmp_path: Pat
     editor.wait_for_ghost("(one 😀)")
 
 
-def test_what_is_shown_and_accepted_is_told_once(open_editor: OpenEditor, tmp_path: Path) -> None:
-    record = tmp_path / "record"
-    editor = open_editor(_command(record), ["f"])
-    editor.type("A")
-    editor.wait_for_ghost("(one 😀)")
-    editor.type_and_wait("<C-g>u<Left><Right>")
-    editor.type_and_wait("<Tab>")
-    editor.wait_for(lambda: _read(record, "accepted"), [["(one 😀)"]])
-    assert set(_read(record, "shown")) == {"(one 😀)"}
-    assert _read(record, "accepted part") == []
-
-
-def test_accepted_parts_are_told_with_their_length_and_the_last_one_as_the_whole(
-    open_editor: OpenEditor, tmp_path: Path
-) -> None:
-    record = tmp_path / "record"
-    editor = open_editor(_command(record), ["f"])
-    editor.type("A")
-    editor.wait_for_ghost("(one 😀)")
-    editor.lua("vim.defer_fn = function() end")  # Neovim asks no more, so that the rest stays that of the first item
-    editor.type_and_wait("(<M-w>")
-    editor.wait_for(lambda: _read(record, "accepted part"), [["(one 😀)", 4]])
-    editor.type_and_wait("<M-w><M-w>")
-    editor.wait_for(lambda: _read(record, "accepted"), [["(one 😀)"]])
-    assert _read(record, "accepted part") == [["(one 😀)", 4], ["(one 😀)", 7]]
-    assert editor.lines == ["f(one 😀)"]
-
-
 def test_several_suggestions_are_asked_for_when_the_next_one_is_wanted(open_editor: OpenEditor, tmp_path: Path) -> None:
     record = tmp_path / "record"
     editor = open_editor(_command(record), ["f"])
@@ -113,4 +85,4 @@ def test_several_suggestions_are_asked_for_when_the_next_one_is_wanted(open_edit
         editor.wait_for_ghost(ghost)
     assert _read(record, "asked").count("invoked") == 1
     editor.type("<Tab>")
-    editor.wait_for(lambda: _read(record, "accepted"), [["[three]"]])
+    editor.wait_for(lambda: editor.lines, ["f[three]"])

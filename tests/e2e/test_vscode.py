@@ -314,19 +314,6 @@ def test_the_status_of_a_file_is_what_the_language_server_tells(
     editor.wait_for(lambda: editor.status, "midtoken: this file is excluded")
 
 
-def test_an_accepted_suggestion_is_told_to_the_language_server(
-    open_editor: OpenVsCode, workspace: Path, tmp_path: Path
-) -> None:
-    record = tmp_path / "record"
-    _write_telling_midtoken(workspace, record)
-    editor = open_editor("")
-    editor.type("f")
-    editor.wait_for_ghost("(one 😀)")
-    editor.press("Tab")
-    editor.wait_for(lambda: '["accepted", ["(one \\ud83d\\ude00)"]]\n' in record.read_text(), True)
-    assert editor.save() == "f(one 😀)"
-
-
 def test_text_that_was_typed_before_the_server_was_ready_gets_its_suggestion(
     open_editor: OpenVsCode, workspace: Path, tmp_path: Path
 ) -> None:

@@ -14,8 +14,6 @@ from typing import Any
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
-ACCEPT = "midtoken.didAccept"
-
 
 def main() -> None:
     server, record = LanguageServer("telling", "1"), Path(sys.argv[1])
@@ -34,10 +32,7 @@ def main() -> None:
         if "silent\n" in lines and "ready" not in sent:
             return None
         here = types.Range(params.position, params.position)
-        items = [
-            types.InlineCompletionItem(text, range=here, command=types.Command("accepted", ACCEPT, arguments=[text]))
-            for text in ("(one 😀)", "(two)", "[three]")
-        ]
+        items = [types.InlineCompletionItem(text, range=here) for text in ("(one 😀)", "(two)", "[three]")]
         return types.InlineCompletionList(items if is_invoked else items[:1])
 
     @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
@@ -60,18 +55,6 @@ def main() -> None:
     def send(status: dict[str, Any]) -> None:
         sent.append(status["state"])
         server.protocol.notify("$/midtoken/status", status)
-
-    @server.command(ACCEPT)
-    def _accept(*arguments: Any) -> None:
-        note("accepted", list(arguments))
-
-    @server.feature("textDocument/didShowCompletion")
-    def _show(params: Any) -> None:
-        note("shown", params.item.insertText)
-
-    @server.feature("textDocument/didPartiallyAcceptCompletion")
-    def _accept_part(params: Any) -> None:
-        note("accepted part", [params.item.insertText, params.acceptedLength])
 
     server.start_io()
 

@@ -24,9 +24,7 @@ local function insert(buf, offer, part, rest)
   vim.api.nvim_buf_set_text(buf, row - 1, col, row - 1, col + (is_kept and 0 or #offer.replaced), lines)
   vim.api.nvim_win_set_cursor(0, { row + #lines - 1, #lines[#lines] + (#lines == 1 and col or 0) })
   vim.api.nvim_feedkeys(vim.keycode('<C-g>u'), 'in', false) -- what is typed next is a block of its own
-  local num_taken = offer.num_taken + vim.str_utfindex(offer.text:sub(1, #offer.text - #left), 'utf-16')
-  suggestion.offer_rest(buf, left, is_kept and offer.replaced or '', offer, num_taken)
-  require('midtoken.feedback').accepted(offer, num_taken, left == '', buf)
+  suggestion.offer_rest(buf, left, is_kept and offer.replaced or '')
 end
 
 ---@param find_part fun(rest: string): string

@@ -1,6 +1,5 @@
 -- What is offered in each buffer, and whether it still fits the text at the cursor.
 
-local feedback = require('midtoken.feedback')
 local ghost = require('midtoken.ghost')
 local switch = require('midtoken.switch')
 
@@ -16,9 +15,6 @@ local WAIT_MS = 250 -- Neovim requests 200 ms after the cursor has moved
 ---@field text string # the whole text, with what was typed of it
 ---@field replaced string # what accepting replaces after the cursor
 ---@field after string # the rest of the line
----@field item lsp.InlineCompletionItem # as the language server sent it
----@field num_taken integer # how much of the item comes before `text`, in UTF-16 code units
----@field client vim.lsp.Client # that sent it
 
 --- The cursor's line when a request was sent.
 ---@class midtoken.Place
@@ -98,9 +94,6 @@ local function to_offer(item, place, client)
     text = item.insertText,
     replaced = place.line:sub(place.col + 1, end_col),
     after = place.line:sub(end_col + 1),
-    item = item,
-    num_taken = 0,
-    client = client,
   }
 end
 
@@ -125,7 +118,6 @@ function M.draw(buf)
   local offer, rest = M.find(buf)
   if offer and rest then
     ghost.draw(buf, rest, offer.replaced ~= '' and offer.after:match('^%s*$') ~= nil)
-    feedback.showed(offer)
   else
     ghost.clear(buf)
   end
@@ -166,9 +158,7 @@ end
 ---@param buf integer
 ---@param text string
 ---@param replaced string
----@param offer midtoken.Offer # of which a part was accepted
----@param num_taken integer # the accepted length of its item, in UTF-16 code units
-function M.offer_rest(buf, text, replaced, offer, num_taken)
+function M.offer_rest(buf, text, replaced)
   local place = find_place()
   buffers[buf].asked = nil -- its answer is for a text that no longer is
   buffers[buf].offers = {
@@ -178,9 +168,6 @@ function M.offer_rest(buf, text, replaced, offer, num_taken)
       text = text,
       replaced = replaced,
       after = place.line:sub(place.col + #replaced + 1),
-      item = offer.item,
-      num_taken = num_taken,
-      client = offer.client,
     },
   }
   M.draw(buf)
