@@ -16,7 +16,7 @@ from inference.errors import MidtokenError
 
 # The help of each subcommand. Its module has the same name, with underscores.
 _SUMMARIES = {
-    "demo": "Show the ghost text while a file is typed, with and without healing, side by side.",
+    "demo": "Show the ghost text while a file is typed, with and without healing, one below the other.",
     "complete": "Print the completion at a cursor.",
     "explain": "Show what healing does at a cursor, and the completion of each healing strategy.",
     "playground": "Show a local page with an editor, and a picture of what healing does at its cursor.",
