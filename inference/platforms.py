@@ -13,13 +13,10 @@ if sys.version_info >= (3, 11):
     from asyncio import timeout
     from enum import StrEnum
     from typing import Self
-
-    import tomllib
 else:
     from enum import Enum
 
     import async_timeout
-    import tomli as tomllib
     from typing_extensions import Self
 
     class StrEnum(str, Enum):
@@ -37,7 +34,7 @@ else:
             raise TimeoutError from None
 
 
-__all__ = ["DETACHED", "Self", "StrEnum", "call_at_signals", "is_own", "kill_group", "timeout", "tomllib"]
+__all__ = ["DETACHED", "Self", "StrEnum", "call_at_signals", "is_own", "kill_group", "timeout"]
 
 # The arguments of Popen for a process that Ctrl-C in the terminal, and its closing, do not reach.
 DETACHED: dict[str, Any] = {"creationflags": 0x208} if sys.platform == "win32" else {"start_new_session": True}

@@ -1,125 +1,78 @@
-"""The editors on the path, and whether midtoken is set up in them, as far as that can be seen."""
+"""The editors on the path, and whether midtoken is set up in them, as they say themselves."""
 
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from pathlib import Path
-from typing import Any  # what is in a TOML file
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from inference.platforms import tomllib
 from midtoken.checks import Check, good, note
 
 _TIMEOUT_S = 20.0
-_GUIDE = "editors/{}/README.md says how"
-_OLDEST_NEOVIM = (0, 12)
-_FIND_PLUGIN = "lua io.stdout:write(pcall(require, 'midtoken') and 'found' or 'missing')"
-_NOT_AS_EXPECTED = (AttributeError, KeyError, TypeError)  # for TOML with other things in it than Helix has
 
 
-_EXTENSION = re.compile(r"(?m)^midtoken\.midtoken(?:@(\S+))?$")
+@dataclass(frozen=True, slots=True)
+class _Editor:
+    """How an editor is asked whether midtoken is set up in it."""
+
+    name: str
+    question: tuple[str, ...]  # arguments
+    sign: str  # a pattern of a line in its answer if it is; the first group is shown
+    advice: str  # if it is not
 
 
-def check_editors(environment: Mapping[str, str], folder: Path) -> Iterator[Check]:
-    """Checks each editor that is found. `folder`: the current one, where Helix may have settings of a project."""
-    find = partial(shutil.which, path=environment.get("PATH", ""))
-    helix = partial(_check_helix, folders=[_find_helix_folder(environment), folder / ".helix"])
-    editors: dict[str, Callable[[Mapping[str, str], str], Check]] = {
-        "nvim": _check_neovim,
-        "code": _check_vscode,
-        "code-server": _check_vscode,
-        "hx" if find("hx") else "helix": helix,
-        "emacs": _check_emacs,
-    }
-    found = {path: check for name, check in editors.items() if (path := find(name)) is not None}
-    for path, check in found.items():
-        yield check(environment, path)
-    if not found:
+_FIND_PLUGIN = (
+    "lua io.stdout:write(vim.fn.has('nvim-0.12') == 1 and pcall(require, 'midtoken') and 'the plug-in' or '')"
+)
+_NEOVIM = _Editor(
+    "Neovim",
+    ("--headless", "-c", _FIND_PLUGIN, "-c", "qa!"),
+    r"(the plug-in)$",
+    "Neovim 0.12 or newer needs the plug-in, unless it is loaded later: editors/neovim/README.md says how; "
+    ":checkhealth midtoken says more.",
+)
+_VSCODE = _Editor(
+    "VS Code",
+    ("--list-extensions", "--show-versions"),
+    r"^(midtoken\.midtoken\S*)$",
+    "Run make vscode, then `{0} --install-extension build/editors/midtoken.vsix`.",
+)
+_HELIX = _Editor(
+    "Helix",
+    ("--health", "python"),
+    r"✓.*?(/\S*/midtoken)\b",
+    "Its languages.toml must name a midtoken that is there: editors/helix/README.md says how, `{0} --health python` "
+    "what is wrong.",
+)
+_EDITORS = {"nvim": _NEOVIM, "code": _VSCODE, "code-server": _VSCODE, "hx": _HELIX, "helix": _HELIX}
+
+
+def check_editors(environment: Mapping[str, str]) -> Iterator[Check]:
+    """Checks each editor that is found. They are run in the current folder, whose settings count."""
+    paths = {program: shutil.which(program, path=environment.get("PATH", "")) for program in _EDITORS}
+    for program, path in paths.items():
+        if path is not None:
+            yield _check(_EDITORS[program], program, path, environment)
+    if not any(paths.values()):
         advice = "Put nvim, hx, code or code-server on the path if you use one of them."
         yield note("no editor that is known here is on the path", advice)
 
 
-def _check_emacs(environment: Mapping[str, str], path: str) -> Check:
-    shown = _read_version(environment, path, r"GNU Emacs (\S+)")
-    return good(f"Emacs {shown}: any LSP client can start `midtoken lsp`; its set-up is not checked")
+def _check(editor: _Editor, program: str, path: str, environment: Mapping[str, str]) -> Check:
+    version = re.search(r"\d+\.\d\S*", _read_output([path, "--version"], environment))
+    found = re.search(editor.sign, _read_output([path, *editor.question], environment), re.MULTILINE)
+    shown = f"{editor.name} {version[0] if version else 'of an unknown version'} ({program})"
+    if found is None:
+        return note(f"{shown} without midtoken", editor.advice.format(program))
+    return good(f"{shown} with {found[1]}")
 
 
-def _check_neovim(environment: Mapping[str, str], path: str) -> Check:
-    shown = _read_version(environment, path, r"NVIM v(\S+)")
-    numbers = tuple(int(number) for number in re.findall(r"\d+", shown)[:2])
-    if numbers < _OLDEST_NEOVIM:
-        return note(f"Neovim {shown}", "Ghost text needs Neovim 0.12 or newer, so please update it.")
-    answer = _read_output(environment, [path, "--headless", "-c", _FIND_PLUGIN, "-c", "qa!"])
-    if answer is not None and answer.strip().endswith("found"):
-        return good(f"Neovim {shown} with the plug-in; :checkhealth midtoken says more")
-    missing = f"Add the plug-in to its configuration: {_GUIDE.format('neovim')}."
-    return note(f"Neovim {shown} without the plug-in, or it is loaded later", missing)
-
-
-def _check_vscode(environment: Mapping[str, str], path: str) -> Check:
-    shown = _read_version(environment, path, r"^(\d\S*)")
-    listed = _read_output(environment, [path, "--list-extensions", "--show-versions"])
-    name = f"VS Code {shown} ({Path(path).name})"
-    if listed is None:
-        return note(f"{name}: it does not list its extensions", f"Try `{Path(path).name} --list-extensions` yourself.")
-    extension = _EXTENSION.search(listed)
-    if extension is None:
-        advice = f"Run make vscode, then `{Path(path).name} --install-extension build/editors/midtoken.vsix`."
-        return note(f"{name} without the extension", advice)
-    return good(f"{name} with the extension {extension[1] or ''}".rstrip())
-
-
-def _check_helix(environment: Mapping[str, str], path: str, folders: list[Path]) -> Check:
-    shown = _read_version(environment, path, r"helix (\S+)")
-    for file in (folder / "languages.toml" for folder in folders):
-        try:
-            languages = _find_languages(tomllib.loads(file.read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError, *_NOT_AS_EXPECTED) as error:
-            advice = f"Correct {file}; `hx --health` says more."
-            return note(f"Helix {shown}: {file} cannot be read ({type(error).__name__})", advice)
-        if languages:
-            return good(f"Helix {shown} with midtoken for {', '.join(languages)}, in {file}")
-    return note(f"Helix {shown} without midtoken", f"Add it to {folders[0]}/languages.toml: {_GUIDE.format('helix')}.")
-
-
-def _find_languages(settings: dict[str, Any]) -> list[str]:
-    """Returns the languages for which Helix starts a language server whose command is midtoken."""
-    servers = settings.get("language-server", {})
-    ours = {name for name, server in servers.items() if Path(str(server.get("command", ""))).name == "midtoken"}
-    languages = []
-    for language in settings.get("language", []):
-        used = {each["name"] if isinstance(each, dict) else each for each in language.get("language-servers", [])}
-        if ours & used:
-            languages.append(str(language.get("name")))
-    return languages
-
-
-def _find_helix_folder(environment: Mapping[str, str]) -> Path:
-    home = environment.get("XDG_CONFIG_HOME") or Path(environment.get("HOME", ""), ".config")
-    return Path(home, "helix")
-
-
-def _read_version(environment: Mapping[str, str], path: str, pattern: str) -> str:
-    found = re.search(pattern, _read_output(environment, [path, "--version"]) or "", re.MULTILINE)
-    return found[1] if found else "of an unknown version"
-
-
-def _read_output(environment: Mapping[str, str], command: Sequence[str]) -> str | None:
-    """Returns what a command prints; None if it fails or takes too long."""
+def _read_output(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    """Returns what a program says; nothing if it fails."""
     try:
         done = subprocess.run(
-            command,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TIMEOUT_S,
-            check=True,
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_S, check=True
         )
     except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout
+        return ""
+    return done.stdout.decode(errors="replace")

@@ -51,7 +51,7 @@ async def _check_all(options: argparse.Namespace) -> AsyncIterator[Check]:
     with Console(stderr=True).status(_WAITING):
         async for check in check_server(options):
             yield check
-    for check in check_editors(os.environ, Path.cwd()):
+    for check in check_editors(os.environ):
         yield check
     if options.file is not None:
         uses_default_model = options.model is None and options.server is None
