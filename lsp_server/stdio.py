@@ -9,22 +9,18 @@ from typing import NoReturn
 from pygls.io_ import StdoutWriter
 
 from inference.platforms import call_at_signals
-from lsp_server.backend import BackendFactory
-from lsp_server.features import build_server
 from lsp_server.messages import open_descriptor, serve_messages
-from lsp_server.privacy.exclusion import Policy
 from lsp_server.protocol import keep_text_out_of_logs
 from lsp_server.server import MidtokenServer
 
 
-def serve_stdio(connect: BackendFactory, languages: tuple[str, ...] | None = None, is_remote: bool = False) -> NoReturn:
+def serve_stdio(server: MidtokenServer) -> NoReturn:
     """Serves LSP on stdin and stdout until the editor sends `exit`, closes stdin or dies, or SIGINT or SIGTERM.
 
-    Then it ends the process. The exit status is 0 only for `exit` after `shutdown`. For the arguments see
-    `build_server`.
+    Then it ends the process. The exit status is 0 only for `exit` after `shutdown`.
     """
     keep_text_out_of_logs()
-    asyncio.run(_serve(build_server(connect, languages, Policy(os.environ), is_remote)))
+    asyncio.run(_serve(server))
 
 
 async def _serve(server: MidtokenServer) -> NoReturn:

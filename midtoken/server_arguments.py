@@ -6,6 +6,7 @@ from pathlib import Path
 
 from inference.config import EngineConfig
 from inference.platforms import StrEnum
+from midtoken.installed import DEFAULT_MODEL_LANGUAGES
 
 _DEFAULTS = EngineConfig(Path())
 
@@ -16,12 +17,6 @@ class Runtime(StrEnum):
     AUTO = "auto"  # Triton where it is installed
     TRITON = "triton"
     EMBEDDED = "embedded"
-
-
-_CONNECTION_OPTIONS = (
-    *("server", "tls", "tls_ca", "insecure"),
-    *("model", "device", "dtype", "threads", "runtime", "triton_binary", "model_repository", "state_dir"),
-)
 
 
 def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,16 +95,9 @@ def number_from(lowest: int, highest: int) -> Callable[[str], int]:
     return parse
 
 
-def build_connection_arguments(options: argparse.Namespace) -> list[str]:
-    """Returns the arguments of `add_connection_arguments` with which another process uses the same server."""
-    arguments = []
-    for name in _CONNECTION_OPTIONS:
-        value, flag = getattr(options, name), f"--{name.replace('_', '-')}"
-        if value is True:
-            arguments.append(flag)
-        elif value is not None and value is not False:
-            arguments.append(f"{flag}={value}")
-    return arguments
+def find_languages(options: argparse.Namespace) -> tuple[str, ...] | None:
+    """Returns the languages that the model knows; None: any, or only its server says it."""
+    return DEFAULT_MODEL_LANGUAGES if options.model is None and options.server is None else None
 
 
 def may_be_remote(options: argparse.Namespace) -> bool:

@@ -8,6 +8,7 @@ FILE when the editor leaves. The record contains source text around the cursor, 
 
 import argparse
 import json
+import os
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -18,6 +19,8 @@ from typing import Any, NoReturn
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.serving.client import Client
 from lsp_server.backend import CompletionBackend
+from lsp_server.features import build_server
+from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Cleared
 from lsp_server.stdio import serve_stdio
 
@@ -86,7 +89,7 @@ def main() -> NoReturn:
     async def connect(*_: Any) -> CompletionBackend:
         return RecordingBackend(Client(options.server), options.record)
 
-    serve_stdio(connect)
+    serve_stdio(build_server(connect, policy=Policy(os.environ)))
 
 
 if __name__ == "__main__":

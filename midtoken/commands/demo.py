@@ -2,24 +2,27 @@
 
 import argparse
 import asyncio
+import io
+import json
 import re
 import statistics
-import sys
 import sysconfig
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from lsprotocol import types
-from pygls.lsp.client import LanguageClient
+from pygls.io_ import StdoutWriter
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from inference.protocol.completion import Healing
-from lsp_server.status import STATUS_NOTIFICATION
+from lsp_server.server import Suggestion
+from midtoken.commands.lsp import build_language_server
 from midtoken.connection import open_connection
-from midtoken.server_arguments import add_connection_arguments, build_connection_arguments
+from midtoken.server_arguments import add_connection_arguments
 
 # A file of the standard library that the default model was not trained on, and its lines that are typed.
 _FILE = "sched.py"
@@ -39,49 +42,35 @@ midtoken explain FILE:LINE:COL shows how a completion is made. README.md says ho
 class _Side:
     """A language server with one open file, with or without healing, and its answers so far."""
 
-    def __init__(self, name: str, style: str, healing: Healing) -> None:
-        self.name, self.style, self.healing = name, style, healing
+    def __init__(self, name: str, style: str, healing: Healing, options: argparse.Namespace) -> None:
+        self.name, self.style = name, style
         self.ghost, self.num_right, self.times_ms = "", 0, list[float]()
-        self._client = LanguageClient("midtoken-demo", "1")
         self._document = types.VersionedTextDocumentIdentifier(0, f"untitled:{_FILE}")
-
-    async def start(self, server_arguments: Sequence[str]) -> None:
-        """Starts `midtoken lsp` with a running completion server, and opens the file, which is empty."""
-        for message in (types.WINDOW_LOG_MESSAGE, types.WINDOW_SHOW_MESSAGE, STATUS_NOTIFICATION):  # for a person
-            self._client.feature(message)(lambda _: None)
-        await self._client.start_io(sys.executable, "-m", "midtoken", "lsp", *server_arguments)
-        inline = types.InlineCompletionClientCapabilities()
-        general = types.GeneralClientCapabilities(position_encodings=[types.PositionEncodingKind.Utf32])
-        document = types.TextDocumentClientCapabilities(inline_completion=inline)
-        params = types.InitializeParams(
-            types.ClientCapabilities(text_document=document, general=general),
-            initialization_options={"healing": str(self.healing), "extent": "single_line"},
-        )
-        await self._client.initialize_async(params)
-        self._client.initialized(types.InitializedParams())
-        item = types.TextDocumentItem(self._document.uri, "python", self._document.version, "")
-        self._client.text_document_did_open(types.DidOpenTextDocumentParams(item))
+        self._server = build_language_server(options)
+        self._server.protocol.set_writer(StdoutWriter(io.BytesIO()))  # what an editor is told is not shown
+        settings = {"healing": str(healing), "extent": "single_line"}
+        self._tell("initialize", {"capabilities": {}, "initializationOptions": settings}, id=1)
+        self._tell("initialized", {})
+        self._server.open(types.TextDocumentItem(self._document.uri, "python", self._document.version, ""))
 
     async def ask(self, text: str, place: types.Position, rest: str) -> None:
         """Asks for the ghost text at a place of the new text, before the `rest` of its line, and takes the time."""
         self._document.version += 1
         change = types.TextDocumentContentChangeWholeDocument(text)
-        self._client.text_document_did_change(types.DidChangeTextDocumentParams(self._document, [change]))
-        context = types.InlineCompletionContext(types.InlineCompletionTriggerKind.Automatic)
         started_s = time.perf_counter()
-        result = await self._client.text_document_inline_completion_async(
-            types.InlineCompletionParams(context, types.TextDocumentIdentifier(self._document.uri), place)
-        )
+        self._server.change(types.DidChangeTextDocumentParams(self._document, [change]))
+        found = await self._server.suggest(self._document.uri, place)
         self.times_ms.append(1e3 * (time.perf_counter() - started_s))
-        items = result.items if isinstance(result, types.InlineCompletionList) else result
-        self.ghost = _find_ghost(items[0], place) if items else ""
+        self.ghost = found.insertions[0].text if isinstance(found, Suggestion) else ""
         self.num_right += _find_first_word(self.ghost) == _find_first_word(rest)
 
     async def close(self) -> None:
         """Ends the language server."""
-        await self._client.shutdown_async(None)
-        self._client.exit(None)
-        await self._client.stop()  # type: ignore[no-untyped-call]
+        await self._server.close_all()
+
+    def _tell(self, method: str, params: dict[str, Any], **more: int) -> None:
+        message = {"jsonrpc": "2.0", "method": method, "params": params, **more}
+        self._server.protocol.receive(json.dumps(message).encode())
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,10 +88,11 @@ def run(options: argparse.Namespace) -> int:
 async def _play(options: argparse.Namespace) -> None:
     console, path = Console(highlight=False), Path(sysconfig.get_path("stdlib")) / _FILE
     lines = path.read_text(encoding="utf-8").split("\n")
-    sides = [_Side("healed", "italic green", Healing.EXACT), _Side("unhealed", "italic red", Healing.NONE)]
     async with open_connection(options):  # keeps the server that the two language servers find
-        for side in sides:
-            await side.start(build_connection_arguments(options))
+        sides = [
+            _Side("healed", "italic green", Healing.EXACT, options),
+            _Side("unhealed", "italic red", Healing.NONE, options),
+        ]
         with Live(console=console, auto_refresh=False) as live:
             for line in _LINES[: options.lines]:
                 await _type(line, lines, sides, live)
@@ -133,12 +123,6 @@ def _draw(above: Sequence[str], typed: str, sides: Sequence[_Side]) -> Text:
         drawn.append(f"{typed}▏", "not dim bold").append(side.ghost, f"not dim {side.style}")
         drawn.append(f"   {side.name}, {side.times_ms[-1]:.0f} ms\n")
     return drawn
-
-
-def _find_ghost(item: types.InlineCompletionItem, place: types.Position) -> str:
-    """Returns what an editor draws: the inserted text without the part that is already typed."""
-    num_typed = place.character - item.range.start.character if item.range else 0
-    return str(item.insert_text)[num_typed:]
 
 
 def _find_first_word(text: str) -> str:

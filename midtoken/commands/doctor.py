@@ -15,8 +15,7 @@ from rich.text import Text
 
 from midtoken.checks import Check, Mark, check_document, check_packages, check_python, check_server
 from midtoken.editor_checks import check_editors
-from midtoken.installed import DEFAULT_MODEL_LANGUAGES
-from midtoken.server_arguments import add_connection_arguments
+from midtoken.server_arguments import add_connection_arguments, find_languages
 
 _STYLES = {Mark.GOOD: "green", Mark.NOTE: "yellow", Mark.WRONG: "bold red"}
 _WAITING = "checking the completion server (its first start takes some seconds) …"
@@ -54,5 +53,4 @@ async def _check_all(options: argparse.Namespace) -> AsyncIterator[Check]:
     for check in check_editors(os.environ):
         yield check
     if options.file is not None:
-        uses_default_model = options.model is None and options.server is None
-        yield check_document(options.file, os.environ, DEFAULT_MODEL_LANGUAGES if uses_default_model else None)
+        yield check_document(options.file, os.environ, find_languages(options))

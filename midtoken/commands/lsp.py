@@ -5,15 +5,18 @@ Without `--server`, it uses the completion server that all editors of the user s
 
 import argparse
 import asyncio
+import os
 import sys
 from functools import partial
 from importlib import import_module
 from typing import NoReturn
 
 from lsp_server.backend import CompletionBackend, OnDownload
+from lsp_server.features import build_server
+from lsp_server.privacy.exclusion import Policy
+from lsp_server.server import MidtokenServer
 from lsp_server.stdio import serve_stdio
-from midtoken.installed import DEFAULT_MODEL_LANGUAGES
-from midtoken.server_arguments import add_connection_arguments, may_be_remote
+from midtoken.server_arguments import add_connection_arguments, find_languages, may_be_remote
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,9 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> NoReturn:
     """Serves one editor until it disconnects. Only LSP messages are written to standard output."""
-    uses_default_model = options.model is None and options.server is None
-    languages = DEFAULT_MODEL_LANGUAGES if uses_default_model else None
-    serve_stdio(partial(_connect, options), languages, may_be_remote(options))
+    serve_stdio(build_language_server(options))
+
+
+def build_language_server(options: argparse.Namespace) -> MidtokenServer:
+    """Returns one that uses the completion server of the parsed arguments of `add_connection_arguments`."""
+    return build_server(partial(_connect, options), find_languages(options), Policy(os.environ), may_be_remote(options))
 
 
 async def _connect(options: argparse.Namespace, model: str | None, on_download: OnDownload) -> CompletionBackend:

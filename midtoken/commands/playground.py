@@ -6,27 +6,24 @@ Only this machine can reach the page, and only with the address that is printed.
 import argparse
 import asyncio
 import socket
-import sys
 import tempfile
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from inference.errors import LaunchError
 from inference.serving.loopback import ADDRESS
 from inference.serving.private_files import open_private
+from lsp_server.protocol import keep_text_out_of_logs
 from midtoken.cli import run_until_signal
+from midtoken.commands.lsp import build_language_server
 from midtoken.connection import Connection, show_waiting
 from midtoken.installed import find_playground_page, require_packages
 from midtoken.models import fetch_model
 from midtoken.server import ServerAddress, ServerArguments
-from midtoken.server_arguments import (
-    add_connection_arguments,
-    build_connection_arguments,
-    may_be_remote,
-    number_from,
-)
+from midtoken.server_arguments import add_connection_arguments, may_be_remote, number_from
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
         with show_waiting() as on_download:
             asyncio.run(fetch_model(options.model, on_download))
         ServerArguments.from_options(options)
+    keep_text_out_of_logs()
     run_until_signal(_serve(options, find_playground_page()))
     return 0
 
@@ -59,9 +57,8 @@ async def _serve(options: argparse.Namespace, page: Path) -> None:
     listener = _listen(options.port)
     gate = Gate.create(listener.getsockname()[1])
     link = Link(lambda: Connection.open(options))
-    language_server = (sys.executable, "-m", "midtoken", "lsp", *build_connection_arguments(options))
-    is_shown = asyncio.Event()
-    app = await start_app(gate, page, link, language_server, listener, is_shown.set, may_be_remote(options))
+    build_server, is_shown = partial(build_language_server, options), asyncio.Event()
+    app = await start_app(gate, page, link, build_server, listener, is_shown.set, may_be_remote(options))
     try:
         print(f"The playground is at\n\n  {gate.url}\n\nCtrl-C ends it.", flush=True)
         if options.open:

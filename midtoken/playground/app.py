@@ -10,7 +10,7 @@ things tell them apart:
 
 import secrets
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from aiohttp.typedefs import Handler
 
 from inference.platforms import Self
 from inference.serving.loopback import ADDRESS, find_stranger
+from lsp_server.server import MidtokenServer
 from midtoken.playground.asker import Link
 from midtoken.playground.sockets import PageSockets
 
@@ -79,17 +80,17 @@ async def start_app(
     gate: Gate,
     page: Path,
     link: Link,
-    language_server: Sequence[str],
+    build_server: Callable[[], MidtokenServer],
     listener: socket.socket,
     on_page: Callable[[], None] = lambda: None,
     is_remote: bool = False,
 ) -> web.AppRunner:
     """Serves the playground on a socket that listens. `cleanup` of the result ends all that the pages use.
 
-    `page`: the folder of the built page. `language_server`: the command that starts one. `on_page` is called when a
+    `page`: the folder of the built page. `build_server` returns a language server. `on_page` is called when a
     browser requests the page. `is_remote`: text may go to another machine.
     """
-    sockets = PageSockets(link, language_server, is_remote=is_remote)
+    sockets = PageSockets(link, build_server, is_remote=is_remote)
 
     async def show_page(_request: web.Request) -> web.FileResponse:
         on_page()

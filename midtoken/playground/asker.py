@@ -40,53 +40,45 @@ class Backend(CompletionBackend, Protocol):
 
 
 class Link:
-    """Connects when it is first asked, and again after the connection is lost."""
+    """The connection of all pages. It is opened when it is first needed, and again after it was lost."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Backend]], retry_s: float = 5.0) -> None:
-        """`connect` finds or starts the completion server. After it failed, it is called again `retry_s` later."""
+    def __init__(self, connect: Callable[[], Awaitable[Backend]]) -> None:
+        """`connect` finds or starts the completion server."""
         self._connect = connect
-        self._retry_s = retry_s
-        self._opening: asyncio.Future[Backend] | None = None  # the attempt to connect; its result, the connection
-        self._opened_s = 0.0
+        self._lock = asyncio.Lock()
+        self._backend: Backend | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """False while it must be waited for."""
+        return self._backend is not None
 
     async def get(self) -> Backend:
-        """Returns the connection. Raises what `connect` raised; within `retry_s` without a new attempt."""
-        now_s = asyncio.get_running_loop().time()
-        if self._opening is None or (_has_failed(self._opening) and now_s - self._opened_s >= self._retry_s):
-            self._opened_s, self._opening = now_s, asyncio.ensure_future(self._connect())
-        return await asyncio.shield(self._opening)  # a question that was superseded does not end it
+        """Returns the connection. Raises what `connect` raised."""
+        async with self._lock:
+            if self._backend is None:
+                self._backend = await self._connect()
+        return self._backend
 
     async def drop(self, backend: Backend) -> None:
-        """Closes a connection that is lost. The next `get` connects again. Does nothing for one dropped before."""
-        opening = self._opening
-        if opening is not None and opening.done() and not _has_failed(opening) and opening.result() is backend:
-            self._opening = None
+        """Closes a connection that is lost. Does nothing for one dropped before."""
+        if backend is self._backend:
+            self._backend = None
             await backend.close()
 
     async def close(self) -> None:
-        """Ends an attempt to connect, or closes the connection."""
-        if self._opening is not None:
-            self._opening.cancel()
-            await asyncio.wait([self._opening])
-            if not _has_failed(self._opening):
-                await self.drop(self._opening.result())
-
-
-def _has_failed(opening: "asyncio.Future[Backend]") -> bool:
-    return opening.done() and (opening.cancelled() or opening.exception() is not None)
+        """Closes the connection."""
+        if self._backend is not None:
+            await self.drop(self._backend)
 
 
 class Asker:
     """Answers the questions of one page. A new question supersedes the one before."""
 
-    def __init__(
-        self, link: Link, guard: Guard, send: Callable[[Message], Awaitable[None]], notice_s: float = 0.3
-    ) -> None:
-        """If the connection takes longer than `notice_s`, the page is told that it waits."""
+    def __init__(self, link: Link, guard: Guard, send: Callable[[Message], Awaitable[None]]) -> None:
         self._link = link
         self._guard = guard
         self._send = send
-        self._notice_s = notice_s
         self._page = uuid.uuid4().hex
         self._task: asyncio.Task[None] | None = None
 
@@ -109,25 +101,21 @@ class Asker:
             await self._send(Failure(asked.number, "healing", str(error)))
             return
         question = context.map(lambda each: Question(asked.number, each.prefix, each.suffix))
-        backend = await self._connect(question)
+        backend = await self._connect(asked.number)
         if backend is None:
             return
         if await self._try(question, backend, "healing", self._ask_exact):
             others = self._try(question, backend, "strategy", self._ask_others)
             await asyncio.gather(others, self._try(question, backend, "next_byte", self._ask_next_byte))
 
-    async def _connect(self, question: Cleared[Question]) -> Backend | None:
-        opening = asyncio.ensure_future(self._link.get())
+    async def _connect(self, number: int) -> Backend | None:
         try:
-            done, _ = await asyncio.wait({opening}, timeout=self._notice_s)
-            if not done:
-                await self._send(Waiting(question.value.number))
-            return await opening
+            if not self._link.is_open:
+                await self._send(Waiting(number))
+            return await self._link.get()
         except Exception as error:  # of the operating system too
-            await self._send(Failure(question.value.number, "connection", str(to_connect_error(error))))
+            await self._send(Failure(number, "connection", str(to_connect_error(error))))
             return None
-        finally:
-            opening.cancel()
 
     async def _try(
         self,

@@ -1,8 +1,6 @@
 """What a person sees on the page of a real `midtoken playground` in Chromium, and what others are refused."""
 
 import asyncio
-import os
-import signal
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -17,7 +15,7 @@ from inference.serving.client import Client
 from midtoken.answer import Answer, read_answer
 from midtoken.playground.pictures import HealingPicture, Question, draw_healing, draw_next_byte
 from tests.support.playground import Page, RunningPlayground, find_missing, open_page, run_playground
-from tests.support.servers import RunningServer, find_free_endpoint, find_processes, wait_until
+from tests.support.servers import RunningServer, find_free_endpoint, find_processes
 
 pytestmark = [
     pytest.mark.e2e,
@@ -189,21 +187,7 @@ def test_interrupting_it_ends_all_its_processes_and_tells_the_page(
 ) -> None:
     page.wait_for(lambda: page.ghost is not None, True)
     page.wait_for(lambda: page.tone, "good")
-    assert any(" lsp " in command for command in find_processes(tmp_path).values())
     assert playground.interrupt() == 0
     assert find_processes(tmp_path) == {}
     page.wait_for(lambda: page.tone, "bad")
     assert page.status.startswith("The playground has ended")
-
-
-def test_killing_it_ends_its_language_servers(playground: RunningPlayground, page: Page, tmp_path: Path) -> None:
-    page.wait_for(lambda: page.ghost is not None, True)
-    os.kill(playground.process.pid, signal.SIGKILL)
-    playground.process.wait()
-    wait_until(lambda: find_processes(tmp_path) == {})
-
-
-def test_leaving_the_page_ends_its_language_server(playground: RunningPlayground, tmp_path: Path) -> None:
-    with open_page(playground.url) as page:
-        page.wait_for(lambda: page.ghost is not None, True)
-    wait_until(lambda: not any(" lsp " in command for command in find_processes(tmp_path).values()))

@@ -5,18 +5,22 @@ FILE is JSON: {"rules": [{"ends_with", "texts", "delay_s"}], "log": PATH, "start
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
 from inference.errors import LaunchError
 from lsp_server.backend import BackendFactory, CompletionBackend, OnDownload
+from lsp_server.features import build_server
+from lsp_server.privacy.exclusion import Policy
 from lsp_server.stdio import serve_stdio
 from tests.support.lsp_fakes import Rule, ScriptedBackend
 
 
 def main() -> NoReturn:
-    serve_stdio(build_connect(json.loads(Path(sys.argv[1]).read_text())))
+    connect = build_connect(json.loads(Path(sys.argv[1]).read_text()))
+    serve_stdio(build_server(connect, policy=Policy(os.environ)))
 
 
 def build_connect(script: dict[str, Any]) -> BackendFactory:

@@ -1,16 +1,17 @@
 import json
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from aiohttp import ClientSession, ClientWebSocketResponse, WSMessage, WSMsgType, WSServerHandshakeError
+from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 
+from lsp_server.features import build_server
+from lsp_server.server import MidtokenServer
 from midtoken.playground.app import Gate, start_app
 from midtoken.playground.asker import Link
 from tests.support.playground_fakes import EXACT, FedServer
-from tests.support.servers import find_processes
 
 _GATE = Gate(8799, "secret-token")
 _HOST = "127.0.0.1:8799"
@@ -69,6 +70,7 @@ class _Browser:
         self.session = session
         self.gate = gate
         self.server = FedServer()
+        self.language_servers: list[MidtokenServer] = []
 
     @property
     def origin(self) -> str:
@@ -79,7 +81,7 @@ class _Browser:
 
 
 @asynccontextmanager
-async def _run(tmp_path: Path, language_server: Sequence[str] = ("cat",)) -> AsyncIterator[_Browser]:
+async def _run(tmp_path: Path) -> AsyncIterator[_Browser]:
     folder = tmp_path / "page"
     folder.mkdir(exist_ok=True)
     (folder / "index.html").write_text(_PAGE)
@@ -90,10 +92,14 @@ async def _run(tmp_path: Path, language_server: Sequence[str] = ("cat",)) -> Asy
     async with ClientSession() as session:
         browser = _Browser(session, gate)
 
-        async def connect() -> FedServer:
+        async def connect(*_: object) -> FedServer:
             return browser.server
 
-        runner = await start_app(gate, folder, Link(connect), language_server, listener)
+        def build() -> MidtokenServer:
+            browser.language_servers.append(build_server(connect))
+            return browser.language_servers[-1]
+
+        runner = await start_app(gate, folder, Link(connect), build, listener)
         try:
             yield browser
         finally:
@@ -149,55 +155,53 @@ async def test_only_files_of_the_page_are_served(browser: _Browser, path: str) -
         assert "secret" not in (await response.text()).replace(browser.gate.token, "")
 
 
-async def test_the_editor_speaks_to_a_language_server(browser: _Browser) -> None:
+async def _begin(browser: _Browser) -> ClientWebSocketResponse:
+    """An editor whose language server has answered."""
     editor = await browser.open("lsp")
-    texts = ["{}", '{"text": "日本 😀"}', f'{{"a": "{"x" * 300_000}"}}']
-    for text in texts:
-        await editor.send_str(text)
-    assert [await editor.receive_str() for _ in texts] == texts
-    await editor.close()
+    await editor.send_str(
+        '{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"capabilities": {"textDocument": '
+        '{"inlineCompletion": {}}}}}'
+    )
+    assert (await editor.receive_json())["result"]["serverInfo"]["name"] == "midtoken"
+    return editor
 
 
 @pytest.mark.parametrize("end", ["page", "playground"])
-async def test_the_language_server_ends_with_the_page_and_with_the_playground(tmp_path: Path, end: str) -> None:
-    marker = tmp_path / "marker"
-    async with _run(tmp_path, ("sh", "-c", "cat; exit", str(marker))) as browser:
-        editor = await browser.open("lsp")
-        await editor.send_str("{}")
-        await editor.receive_str()
-        assert len(find_processes(marker)) == 1
+async def test_the_editor_speaks_to_a_language_server_which_ends_with_it(tmp_path: Path, end: str) -> None:
+    text = f"# 日本 😀 {'x' * 300_000}\nNod"
+    document = {"uri": "untitled:a.py", "languageId": "python", "version": 0, "text": text}
+    messages = [("initialized", {}), ("textDocument/didOpen", {"textDocument": document})]
+    async with _run(tmp_path) as browser:
+        editor, other = await _begin(browser), await browser.open("healing")
+        for method, params in messages:
+            await editor.send_json({"jsonrpc": "2.0", "method": method, "params": params})
+        while not browser.server.prefetches:  # it is connected, and has the text
+            await _yield_to_the_server(other)
+        assert browser.language_servers[0].documents.get("untitled:a.py").text == text
         if end == "page":
             await editor.close()
-            while len(find_processes(marker)):
-                await _yield_to_the_server(await browser.open("healing"))
-    assert len(find_processes(marker)) == 0
-
-
-async def test_a_page_is_told_that_its_language_server_has_ended(tmp_path: Path) -> None:
-    async with _run(tmp_path, ("true",)) as browser:
-        editor = await browser.open("lsp")
-        message = await editor.receive()
-        assert (message.type, message.extra) == (WSMsgType.CLOSE, "the language server has ended")
+            while not browser.server.is_closed:
+                await _yield_to_the_server(other)
+    assert browser.server.is_closed
 
 
 async def test_one_page_too_many_is_told_so(browser: _Browser) -> None:
-    editors = [await browser.open("lsp") for _ in range(8)]
-    for editor in editors:
-        await editor.send_str("{}")
-        await editor.receive_str()
+    editors = [await _begin(browser) for _ in range(8)]
     refused = await (await browser.open("lsp")).receive()
     assert (refused.type, refused.data) == (WSMsgType.CLOSE, 1013)
     assert refused.extra == "8 pages of this playground are open already"
     await editors[0].close()
-    while (answer := await _echo(browser)).type is WSMsgType.CLOSE:  # until the language server has ended
+    while await _is_refused(browser):  # until the language server has ended
         pass
-    assert answer.data == "{}"
+    await _begin(browser)
 
 
-async def _echo(browser: _Browser) -> WSMessage:
+async def _is_refused(browser: _Browser) -> bool:
     editor = await browser.open("lsp")
-    await editor.send_str("{}")
-    return await editor.receive()
+    await editor.send_str('{"jsonrpc": "2.0", "id": 1, "method": "shutdown"}')  # too early, so it is an error
+    is_refused = (await editor.receive()).type is WSMsgType.CLOSE
+    await editor.close()
+    return is_refused
 
 
 async def test_a_question_is_answered_over_the_websocket_and_its_answer_ends_with_the_page(browser: _Browser) -> None:
@@ -206,7 +210,7 @@ async def test_a_question_is_answered_over_the_websocket_and_its_answer_ends_wit
     while not browser.server.streams:
         await _yield_to_the_server(other)
     browser.server.streams[0].send(EXACT)
-    assert json.loads(await page.receive_str())["kind"] == "healing"
+    assert [json.loads(await page.receive_str())["kind"] for _ in range(2)] == ["waiting", "healing"]
     while len(browser.server.streams) == 1:
         await _yield_to_the_server(other)
     await page.close()

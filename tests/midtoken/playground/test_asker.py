@@ -9,7 +9,15 @@ from inference.protocol.completion import CompletionChunk, CompletionStats, Heal
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
 from midtoken.playground.asker import Asker, Link
-from midtoken.playground.pictures import Failure, HealingPicture, Message, NextBytePicture, Question, StrategyPicture
+from midtoken.playground.pictures import (
+    Failure,
+    HealingPicture,
+    Message,
+    NextBytePicture,
+    Question,
+    StrategyPicture,
+    Waiting,
+)
 from tests.support.lsp_fakes import FedStream
 from tests.support.playground_fakes import EXACT, NEXT_BYTE, FedServer
 
@@ -45,9 +53,7 @@ async def link(servers: _Servers) -> AsyncIterator[Link]:
     await link.close()
 
 
-async def test_all_share_one_attempt_to_connect_although_a_question_is_superseded(
-    servers: _Servers, link: Link
-) -> None:
+async def test_all_share_one_connection_although_a_question_is_superseded(servers: _Servers, link: Link) -> None:
     servers.is_up.clear()
     superseded, *asked = [asyncio.create_task(link.get()) for _ in range(3)]
     await asyncio.sleep(0)
@@ -55,19 +61,16 @@ async def test_all_share_one_attempt_to_connect_although_a_question_is_supersede
     await asyncio.wait([superseded])
     servers.is_up.set()
     assert [*await asyncio.gather(*asked), await link.get()] == [servers.servers[0]] * 3
-    assert servers.num_attempts == 1
+    assert servers.num_attempts == 2
+    assert len(servers.servers) == 1
 
 
-@pytest.mark.parametrize(("retry_s", "num_attempts"), [(1000, 1), (0, 3)])
-async def test_a_failure_is_told_to_all_until_it_is_time_to_connect_again(
-    retry_s: float, num_attempts: int, servers: _Servers
-) -> None:
+async def test_a_failure_is_told_and_the_next_one_connects_again(servers: _Servers, link: Link) -> None:
     servers.error = LaunchError("no tritonserver")
-    link = Link(servers.connect, retry_s)
-    for _ in range(3):
+    for _ in range(2):
         with pytest.raises(LaunchError, match="no tritonserver"):
             await link.get()
-    assert servers.num_attempts == num_attempts
+    assert servers.num_attempts == 2
 
 
 async def test_a_lost_connection_is_closed_and_replaced(servers: _Servers, link: Link) -> None:
@@ -82,15 +85,6 @@ async def test_a_lost_connection_is_closed_and_replaced(servers: _Servers, link:
     assert servers.servers[1].is_closed
 
 
-async def test_closing_ends_an_attempt_to_connect(servers: _Servers, link: Link) -> None:
-    servers.is_up.clear()
-    asked = asyncio.create_task(link.get())
-    await asyncio.sleep(0)
-    await link.close()
-    with pytest.raises(asyncio.CancelledError):
-        await asked
-
-
 _QUESTION = Question(1, "def make():\n    return Nod", "\n")
 _SECRET = "AKIA" + "Q3EGRXC3K7UMPDFN"  # the form of an access key; it opens nothing
 _OTHER = CompletionChunk("es", stats=CompletionStats(num_forwards=3))
@@ -102,8 +96,9 @@ class _Page:
     def __init__(self) -> None:
         self.servers = _Servers()
         self.messages: list[Message] = []
-        self.link = Link(self.servers.connect, retry_s=0)
-        self.asker = Asker(self.link, Guard(Policy({})), self._receive, notice_s=60.0)
+        self.notices: list[Message] = []  # that the page waits
+        self.link = Link(self.servers.connect)
+        self.asker = Asker(self.link, Guard(Policy({})), self._receive)
 
     @property
     def streams(self) -> list[FedStream]:
@@ -135,7 +130,7 @@ class _Page:
         await self.link.close()
 
     async def _receive(self, message: Message) -> None:
-        self.messages.append(message)
+        (self.notices if isinstance(message, Waiting) else self.messages).append(message)
 
 
 @pytest.fixture
@@ -209,12 +204,13 @@ async def test_a_new_question_cancels_what_is_asked_for_the_old_one(page: _Page)
 
 
 async def test_a_page_that_waits_for_the_server_is_told(page: _Page) -> None:
-    page.asker._notice_s = 0
     page.servers.is_up.clear()
     page.asker.ask(_QUESTION)
-    await page.wait_for_messages("waiting")
+    await wait_for(lambda: page.notices == [Waiting(1)])
     page.servers.is_up.set()
     await wait_for(lambda: len(page.streams) == 1)
+    await page.ask()
+    assert page.notices == [Waiting(1)]
 
 
 async def test_a_server_that_cannot_be_started_is_told_with_its_reason(page: _Page) -> None:
