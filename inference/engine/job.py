@@ -61,25 +61,6 @@ class EngineParts:
         return self.prompts.tokenizer.vocabulary
 
 
-@dataclass(slots=True)
-class Costs:
-    """What a job has cost so far, under the names of `CompletionStats`."""
-
-    num_forwards: int = 0
-    num_healing_forwards: int = 0
-    num_context_tokens: int = 0
-    num_tree_nodes: int = 0
-    num_read_tokens: int = 0
-    num_first_rows: int = 0
-    num_drafted: int = 0
-    num_accepted: int = 0
-    num_hot_hits: int = 0
-    num_hot_misses: int = 0
-    prompt_ms: float = 0.0
-    model_ms: float = 0.0
-    choice_ms: float = 0.0
-
-
 @dataclass(slots=True, eq=False)
 class Job:
     """A request that the engine has accepted."""
@@ -93,14 +74,12 @@ class Job:
     is_prepared: bool = False
     candidates: "list[Candidate]" = field(default_factory=list)  # none until it begins; one until the first choice
     random_sources: tuple[RandomSource | None, ...] = ()  # one for each candidate
-    costs: Costs = field(default_factory=Costs)
+    costs: CompletionStats = field(default_factory=CompletionStats)
     num_prefill_forwards: int = 0  # passes over a piece of a long context, which choose no token
     num_step_rows: int = 0  # that were forwarded in the last step
     work: float = 0.0  # as the scheduler counts it
     num_remembered: int = 0  # of its context's tokens, before it begins
     will_be_late: bool = False
-    begun_at: float | None = None
-    first_chunk_at: float | None = None
     explanation: Explanation | None = None
     failure: Exception | None = None  # why it cannot continue
 
@@ -128,7 +107,7 @@ class Job:
     @property
     def is_begun(self) -> bool:
         """True once it has a sequence."""
-        return self.begun_at is not None
+        return bool(self.candidates)
 
     @property
     def is_finished(self) -> bool:
@@ -138,7 +117,7 @@ class Job:
     def is_late(self, now: float) -> bool:
         """True if its deadline has passed at that time."""
         deadline_ms = self.request.deadline_ms
-        return deadline_ms is not None and 1e3 * (now - self.submitted_at) >= deadline_ms
+        return deadline_ms is not None and self._measure_ms(now) >= deadline_ms
 
     @contextmanager
     def recording_failure(self) -> Iterator[None]:
@@ -160,7 +139,7 @@ class Job:
 
     def begin(self, sequence: TokenSequence) -> None:
         """Gives the first candidate its sequence. Raises OverloadedError."""
-        self.begun_at = self.parts.clock()
+        self.costs.queue_ms = self._measure_ms(self.parts.clock())
         limits = build_limits(self.request, self.prompt.reads_suffix)
         answer = Answer(limits, len(self.prompt.healed))
         first = Candidate(self, 0, sequence, self.prompt.tree, self.prompt.covering.crossings, answer)
@@ -188,8 +167,6 @@ class Job:
     def note_choice(self, candidate: "Candidate", result: SampleResult) -> None:
         """Counts a choice that is certain, and explains the first one if that is asked for."""
         costs = self.costs
-        costs.num_hot_hits += result.num_hot_hits
-        costs.num_hot_misses += result.num_hot_misses
         if self.prompt.healed and (not candidate.token_ids or candidate.crossings[0].remaining_bytes):
             costs.num_healing_forwards = costs.num_forwards - self.num_prefill_forwards
         if self.request.explain and self.explanation is None:
@@ -201,10 +178,9 @@ class Job:
             candidate.answer.finish(reason)
         if self.candidates:
             self.send_ready(now)
-        else:  # a job that never began has cost nothing but time
-            waited_ms = 1e3 * (now - self.submitted_at)
-            stats = CompletionStats(queue_ms=waited_ms, first_chunk_ms=waited_ms, total_ms=waited_ms)
-            self.sink.send(CompletionChunk("", finish_reason=reason, stats=stats))
+        else:
+            self.costs.queue_ms = self.costs.first_chunk_ms = self._measure_ms(now)
+            self.sink.send(CompletionChunk("", finish_reason=reason, stats=self._build_stats(now)))
 
     def send_ready(self, now: float) -> None:
         """Sends the text that is ready and, when all candidates have ended, the last chunk with the stats."""
@@ -212,8 +188,7 @@ class Job:
         ready = [(each, text) for each, text in taken if text or each.answer.owes_last]
         for number, (candidate, text) in enumerate(ready, 1):
             is_last = self.is_finished and number == len(ready)
-            if self.first_chunk_at is None:
-                self.first_chunk_at = now
+            self.costs.first_chunk_ms = self.costs.first_chunk_ms or self._measure_ms(now)
             reason = candidate.answer.finish_reason
             candidate.answer.has_sent_last = reason is not None
             self.sink.send(
@@ -247,15 +222,12 @@ class Job:
         )
 
     def _build_stats(self, now: float) -> CompletionStats:
-        begun_at = now if self.begun_at is None else self.begun_at
-        first_chunk_at = now if self.first_chunk_at is None else self.first_chunk_at
-        return CompletionStats(
-            queue_ms=1e3 * (begun_at - self.submitted_at),
-            first_chunk_ms=1e3 * (first_chunk_at - self.submitted_at),
-            total_ms=1e3 * (now - self.submitted_at),
-            num_tokens=sum(len(candidate.token_ids) for candidate in self.candidates),
-            **dataclasses.asdict(self.costs),
-        )
+        num_tokens = sum(len(candidate.token_ids) for candidate in self.candidates)
+        return dataclasses.replace(self.costs, total_ms=self._measure_ms(now), num_tokens=num_tokens)
+
+    def _measure_ms(self, now: float) -> float:
+        """The milliseconds since it arrived."""
+        return 1e3 * (now - self.submitted_at)
 
 
 @dataclass(slots=True, eq=False)

@@ -123,6 +123,18 @@ def find_crossing_interval(trie: Trie, remaining_bytes: bytes) -> Interval:
     )
 
 
+def find_allowed(trie: Trie, crossing: Crossing) -> tuple[Interval, tuple[int, ...]]:
+    """The tokens that may follow a crossing with remaining bytes: an interval, and the ids of those beside it."""
+    remaining_bytes = crossing.remaining_bytes
+    match crossing.rule:
+        case Rule.CROSS:
+            return find_crossing_interval(trie, remaining_bytes), ()
+        case Rule.EXTEND:
+            return trie.find_interval(remaining_bytes), ()
+        case Rule.SPELL:
+            return trie.find_interval(remaining_bytes), trie.find_ancestors(remaining_bytes)
+
+
 def build_root_covering(remaining_bytes: bytes, rule: Rule) -> CoveringTree:
     """A covering without branches: the next token follows the kept tokens directly, under `rule`."""
     return CoveringTree(TokenTree(()), (Crossing(None, remaining_bytes, rule),))

@@ -169,8 +169,6 @@ class SampleResult:
     choices: tuple[Choice, ...]  # empty if `missing` is not
     missing: tuple[int, ...] = ()  # the branches whose logits are needed first, parents first
     scores: CrossingScores | None = None  # if the request wants them
-    num_hot_hits: int = 0  # allowed sets found in the hot-prefix cache; only Rule.SPELL looks them up
-    num_hot_misses: int = 0  # allowed sets that the cache had to build
 
 
 class LanguageModel(Protocol):

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from inference.healing.covering import Crossing, Rule, find_crossing_interval
+from inference.healing.covering import Crossing, Rule, find_allowed
 from inference.model.language_model import Choice, CrossingScores, RandomSource, SampleRequest, SampleResult
-from trie_cache.hot_prefixes import HotPrefixCache
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
@@ -117,8 +116,7 @@ class _Allowed:
 class NumpySampler:
     """Chooses tokens for one request at a time."""
 
-    def __init__(self, vocabulary: Vocabulary, hot_prefixes: HotPrefixCache, trie: Trie) -> None:
-        self._hot_prefixes = hot_prefixes
+    def __init__(self, vocabulary: Vocabulary, trie: Trie) -> None:
         self._trie = trie
         is_token = np.array([bool(data) for data in vocabulary.token_bytes])
         is_token[sorted(vocabulary.special_ids)] = True
@@ -145,7 +143,6 @@ class NumpySampler:
     def _choose(self, request: SampleRequest) -> SampleResult:
         if request.wants_best and len(request.crossings) == 1 and request.crossings[0] == _ANY:
             return SampleResult((Choice(request.crossings[0], int(request.rows[0].logits.argmax())),))
-        num_hits, num_misses = self._hot_prefixes.num_hits, self._hot_prefixes.num_misses
         rows = request.rows
         weights = weigh_nodes(request, lambda row, token: float(rows[row].logits[token]) - rows[row].log_total)
         allowed = [self._find_allowed(request, weights, crossing) for crossing in request.crossings]
@@ -159,12 +156,7 @@ class NumpySampler:
             choices: tuple[Choice, ...] = (Choice(request.crossings[best], bests[best][0]),)
         else:
             choices = _draw(request, read)
-        return SampleResult(
-            choices,
-            scores=_build_scores(read, bests) if request.wants_scores else None,
-            num_hot_hits=self._hot_prefixes.num_hits - num_hits,
-            num_hot_misses=self._hot_prefixes.num_misses - num_misses,
-        )
+        return SampleResult(choices, scores=_build_scores(read, bests) if request.wants_scores else None)
 
     def _find_allowed(self, request: SampleRequest, weights: NodeWeights, crossing: Crossing) -> _Allowed | None:
         """The tokens that may follow; None if a row of the path is missing."""
@@ -178,14 +170,9 @@ class NumpySampler:
     def _find_ids(self, crossing: Crossing) -> _Ids | None:
         if not crossing.remaining_bytes:
             return None
-        if crossing.rule is Rule.SPELL:
-            return self._hot_prefixes.allowed(crossing.remaining_bytes).ids
-        interval = (
-            find_crossing_interval(self._trie, crossing.remaining_bytes)
-            if crossing.rule is Rule.CROSS
-            else self._trie.find_interval(crossing.remaining_bytes)
-        )
-        return self._trie.order[interval.lo : interval.hi]
+        (lo, hi), more_ids = find_allowed(self._trie, crossing)
+        ids = self._trie.order[lo:hi]
+        return np.concatenate((np.array(more_ids, np.int32), ids)) if more_ids else ids
 
 
 _ANY = Crossing(None, b"", Rule.EXTEND)

@@ -109,9 +109,9 @@ class CompletionRequest:
         return self.priority is Priority.PREFETCH
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CompletionStats:
-    """What a request cost. Sent with its last chunk."""
+    """What a request has cost so far. Sent with its last chunk."""
 
     queue_ms: float = 0.0
     first_chunk_ms: float = 0.0
@@ -127,8 +127,6 @@ class CompletionStats:
     num_first_rows: int = 0  # tokens forwarded until the first token was chosen
     num_drafted: int = 0  # guessed tokens that were forwarded
     num_accepted: int = 0  # those of them that were right
-    num_hot_hits: int = 0
-    num_hot_misses: int = 0
     prompt_ms: float = 0.0  # healing, and the layout of the prompt
     model_ms: float = 0.0  # forward passes; those that other requests shared count in full
     choice_ms: float = 0.0

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,12 +70,13 @@ async def test_cancelling_the_task_cancels_on_the_server(any_scripted_server: Ru
 
 
 async def test_each_cancel_is_counted(scripted_server: RunningServer) -> None:
-    before = scripted_server.read_metric("midtoken_cancels_total")
+    counted = partial(scripted_server.read_metric, "midtoken_requests_total", 'outcome="cancelled"')
+    before = counted()
     async with Client(scripted_server.url) as client:
         for _ in range(3):
             async for _ in client.stream(_make_slow("counted")):
                 break
-        await _wait_until(lambda: scripted_server.read_metric("midtoken_cancels_total") >= before + 3)
+        await _wait_until(lambda: counted() >= before + 3)
 
 
 async def _wait_until(condition: Callable[[], bool]) -> None:

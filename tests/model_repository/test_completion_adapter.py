@@ -22,7 +22,7 @@ from tests.support.adapters import load_adapter
 from tests.support.fakes import ChunkSink, FakeRequest, FakeTriton
 from tests.support.servers import wait_until
 
-_LAST = CompletionChunk("x", finish_reason=FinishReason.END, stats=CompletionStats(num_tokens=1, num_hot_hits=3))
+_LAST = CompletionChunk("x", finish_reason=FinishReason.END, stats=CompletionStats(num_tokens=1, num_context_tokens=3))
 
 
 class _Engine:
@@ -185,13 +185,13 @@ def test_one_bad_request_does_not_affect_the_others() -> None:
             lambda sink: sink.send(_LAST),
             {
                 ("midtoken_requests_total", "completed"): [1],
-                ("midtoken_hot_prefix_hits_total", None): [3],
+                ("midtoken_context_tokens_total", None): [3],
                 ("midtoken_first_chunk_ms", None): [0.0],
             },
         ),
         (
             lambda sink: sink.send(CompletionChunk("", finish_reason=FinishReason.CANCELLED, stats=CompletionStats())),
-            {("midtoken_requests_total", "cancelled"): [1], ("midtoken_cancels_total", None): [1]},
+            {("midtoken_requests_total", "cancelled"): [1], ("midtoken_queue_ms", None): [0.0]},
         ),
         (
             lambda sink: sink.fail(InvalidRequestError("no")),
@@ -214,7 +214,7 @@ def test_two_threads_never_use_a_metric_at_the_same_time(triton: FakeTriton) -> 
     for thread in threads:
         thread.join()
     model.finalize()
-    assert sum(triton.metrics["midtoken_requests_total", "completed"]) == 4
+    assert len(triton.metrics["midtoken_requests_total", "completed"]) == 4
     assert not triton.MetricFamily.has_overlapped
 
 

@@ -96,7 +96,6 @@ class ScriptedEngine:
 
 _STATS = CompletionStats(
     queue_ms=1.5, first_chunk_ms=2.5, total_ms=3.5, num_tokens=2, num_forwards=2, num_context_tokens=10,
-    num_hot_hits=3, num_hot_misses=1,
 )  # fmt: skip
 
 

@@ -11,7 +11,6 @@ from inference.model.language_model import Sampling
 from inference.model.pytorch.sampler import HostSampler, Sampler, TorchSampler
 from inference.model.pytorch.scoring import Batch, TokenRanks, compute_scores
 from tests.support.toys import ToyTokenizer
-from trie_cache.hot_prefixes import HotPrefixCache
 
 SAMPLERS = ("numpy", "torch")
 GREEDY = Sampling(temperature=0.0, top_p=1.0)
@@ -36,12 +35,11 @@ class NumpyScorer:
 
 
 def build_sampler(name: str, toy: ToyTokenizer) -> Sampler:
-    """Builds the sampler of that name on the CPU, with an empty hot-prefix cache."""
-    hot_prefixes = HotPrefixCache(toy.trie)
+    """Builds the sampler of that name on the CPU."""
     if name == "numpy":
-        return HostSampler(toy.vocabulary, hot_prefixes, toy.trie)
+        return HostSampler(toy.vocabulary, toy.trie)
     ranks = TokenRanks(toy.vocabulary, toy.trie, torch.device("cpu"))
-    return TorchSampler(toy.trie, hot_prefixes, ranks, NumpyScorer(ranks))
+    return TorchSampler(toy.trie, ranks, NumpyScorer(ranks))
 
 
 def may_follow(toy: ToyTokenizer, token_id: int, crossing: Crossing) -> bool:

@@ -151,11 +151,11 @@ class RunningServer:
         owners = {str(pid) for pid in self.find_processes()}
         return [path for path in regions if path.name.split("_")[7] in owners]
 
-    def read_metric(self, name: str) -> float:
-        """Returns a metric, summed over its labels."""
+    def read_metric(self, name: str, label: str = "") -> float:
+        """Returns a metric, summed over its labels, or over those series that have one."""
         with urllib.request.urlopen(self.endpoint.metrics_url) as response:
             lines = response.read().decode().splitlines()
-        return sum(float(line.split()[-1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
+        return sum(float(line.split()[-1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")) and label in line)
 
 
 def make_scripted(folder: Path) -> Served:

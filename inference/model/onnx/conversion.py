@@ -33,7 +33,6 @@ from inference.model.onnx.model import OnnxModel
 from inference.model.onnx.trial import check_model
 from inference.model.onnx.weights import Precision, Weights
 from inference.model_folder import find_weight_files
-from trie_cache.hot_prefixes import HotPrefixCache
 
 _TEMPORARY = (tempfile.gettempdir(), "/dev/shm")  # where a model is converted that cannot be kept
 _log = logging.getLogger(__name__)
@@ -57,7 +56,7 @@ def load_onnx_model(config: EngineConfig) -> LoadedModel[OnnxModel]:
         raise ModelError(f"cannot load the model in {config.model_dir}: {obstacle}")
     decoder = read_decoder_config(_read_config(config.model_dir))
     tokenizer = load_tokenizer(config.model_dir, decoder.vocab_size)
-    sampler = NumpySampler(tokenizer.vocabulary, HotPrefixCache(tokenizer.trie), tokenizer.trie)
+    sampler = NumpySampler(tokenizer.vocabulary, tokenizer.trie)
     recall = _find_recall(config.graph_dir)
     find_trial = partial(recall, name_trial(decoder), partial(run_trial, decoder), not is_busy())
     fit = find_fit(config.dtype, config.num_threads, decoder, find_memory(), find_trial)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import torch
 
 from inference.errors import MidtokenError, ModelError
-from inference.healing.covering import Crossing, Rule, find_crossing_interval
+from inference.healing.covering import Crossing, find_allowed
 from inference.model.language_model import Choice, CrossingScores, SampleRequest, SampleResult
 from inference.model.numpy_sampler import NumpySampler, find_needed, find_row, weigh_nodes
 from inference.model.pytorch.device import can_run_kernels, refusing_when_out_of_memory
@@ -38,7 +38,6 @@ from inference.model.pytorch.scoring import (
     check_scorer,
     find_scores,
 )
-from trie_cache.hot_prefixes import HotPrefixCache
 from trie_cache.trie import Interval, Trie
 from trie_cache.vocabulary import Vocabulary
 
@@ -60,9 +59,8 @@ class DrawSource:
 class TorchSampler:
     """Chooses tokens among those that a scorer found, for many sequences at once."""
 
-    def __init__(self, trie: Trie, hot_prefixes: HotPrefixCache, ranks: TokenRanks, scorer: Scorer) -> None:
+    def __init__(self, trie: Trie, ranks: TokenRanks, scorer: Scorer) -> None:
         self._trie = trie
-        self._hot_prefixes = hot_prefixes
         self._ranks = ranks
         self._scorer = scorer
 
@@ -109,22 +107,12 @@ class TorchSampler:
 
     def _ask(self, request: SampleRequest, questions: "_Questions") -> "_ScoredRequest":
         """Adds the questions of a request."""
-        num_hits, num_misses = self._hot_prefixes.num_hits, self._hot_prefixes.num_misses
         crossings = _list_reached(request)
-        allowed = [self._find_allowed(crossing) for crossing in crossings]
-        hot = self._hot_prefixes.num_hits - num_hits, self._hot_prefixes.num_misses - num_misses
-        return _ScoredRequest(request, crossings, allowed, hot, questions)
+        return _ScoredRequest(request, crossings, [self._find_allowed(crossing) for crossing in crossings], questions)
 
     def _find_allowed(self, crossing: Crossing) -> tuple[Interval, tuple[int, ...]]:
         """The interval of the tokens that may follow, and those that may follow beside it."""
-        if not crossing.remaining_bytes:
-            return self._ranks.all_tokens, ()
-        if crossing.rule is Rule.CROSS:
-            return find_crossing_interval(self._trie, crossing.remaining_bytes), ()
-        if crossing.rule is Rule.EXTEND:
-            return self._trie.find_interval(crossing.remaining_bytes), ()
-        allowed = self._hot_prefixes.allowed(crossing.remaining_bytes)
-        return allowed.interval, allowed.ancestor_ids
+        return find_allowed(self._trie, crossing) if crossing.remaining_bytes else (self._ranks.all_tokens, ())
 
 
 def _check_finite(numbers: npt.NDArray[Any]) -> None:
@@ -158,14 +146,12 @@ class _ScoredRequest:
         request: SampleRequest,
         crossings: Sequence[Crossing],  # those whose paths were read
         allowed: Sequence[tuple[Interval, tuple[int, ...]]],  # for each crossing
-        hot: tuple[int, int],  # hits and misses in the hot-prefix cache
         questions: _Questions,
     ) -> None:
         """Adds the request's questions to `questions`."""
         self.request = request
         self.crossings = crossings
         self.choices: tuple[Choice, ...] = ()  # from sorted tokens, if `needs_order`
-        self._hot = hot
         self._places: dict[int, int] = {}  # row of the request -> row of the batch
         for index, row in enumerate(request.rows):
             if row is not None:
@@ -240,7 +226,7 @@ class _ScoredRequest:
             for source in request.random_sources:
                 assert isinstance(source, DrawSource), "TorchSampler.new_random_source made it"
                 source.num_draws += 1
-        return SampleResult(choices, (), self._scores if request.wants_scores else None, *self._hot)
+        return SampleResult(choices, (), self._scores if request.wants_scores else None)
 
     def _find_drawn(self, scores: Scores) -> tuple[Choice, ...]:
         """The choice of each random source, from all paths and tokens together."""
@@ -333,9 +319,8 @@ def build_sampler(device: torch.device, dtype: torch.dtype, vocabulary: Vocabula
 
     Raises ModelError if the device's kernels cannot be used or give other answers than NumPy, and OverloadedError.
     """
-    hot_prefixes = HotPrefixCache(trie)
     if not can_run_kernels(device, dtype):
-        return HostSampler(vocabulary, hot_prefixes, trie)
+        return HostSampler(vocabulary, trie)
     ranks = TokenRanks(vocabulary, trie, device)
     try:
         # Here, because the packages of torch for other devices come without triton.
@@ -348,4 +333,4 @@ def build_sampler(device: torch.device, dtype: torch.dtype, vocabulary: Vocabula
         raise
     except Exception as error:  # the compiler of kernels raises undocumented exceptions
         raise ModelError(f"the kernels score_chunks and merge_chunks cannot be used on {device}: {error}") from error
-    return TorchSampler(trie, hot_prefixes, ranks, scorer)
+    return TorchSampler(trie, ranks, scorer)

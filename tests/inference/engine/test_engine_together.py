@@ -22,7 +22,6 @@ from tests.support.kernels import interpreted
 from tests.support.samplers import NumpyScorer
 from tests.support.sinks import submit
 from tests.support.toys import build_prompts, toy_tokenizer
-from trie_cache.hot_prefixes import HotPrefixCache
 
 BuildScorer = Callable[[TokenRanks], Scorer]
 
@@ -39,7 +38,7 @@ def _complete_all(folder: Path, kernel: AttentionKernel | None, build_scorer: Bu
     sampler = build_sampler(cpu, runner.dtype, toy.vocabulary, toy.trie)
     if build_scorer is not None:
         ranks = TokenRanks(toy.vocabulary, toy.trie, cpu)
-        sampler = TorchSampler(toy.trie, HotPrefixCache(toy.trie), ranks, build_scorer(ranks))
+        sampler = TorchSampler(toy.trie, ranks, build_scorer(ranks))
     requests = [
         CompletionRequest(text, max_tokens=6, extent=UNBOUNDED, healing=healing, num_candidates=count, explain=True)
         for text, healing, count in zip(_TEXTS, _HEALING, _NUM_CANDIDATES, strict=True)

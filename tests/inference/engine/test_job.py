@@ -63,7 +63,7 @@ def test_text_is_sent_once_and_only_when_it_is_ready(chunks: Chunks, sent: Seque
 
 def test_the_last_chunk_has_the_stats_in_milliseconds_since_the_request_arrived() -> None:
     job, sink = _build_job(2)
-    job.begun_at = 10.5
+    job.costs.queue_ms = 500
     job.candidates[1].answer.finish(FinishReason.END)
     job.send_ready(11.0)
     job.end(FinishReason.DEADLINE, 12.0)

@@ -7,27 +7,25 @@ from inference.engine.metrics import METRICS, LateObservations, Observation, Out
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
 from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
 
-_STATS = CompletionStats(
-    queue_ms=1.0, first_chunk_ms=2.0, num_tokens=3, num_context_tokens=4, num_hot_hits=5, num_hot_misses=6
-)
+_STATS = CompletionStats(queue_ms=1.0, first_chunk_ms=2.0, num_tokens=3, num_context_tokens=4)
 _Observed = dict[tuple[str, Outcome | None], float]
 
 _ENDED: _Observed = {
     ("midtoken_queue_ms", None): 1.0,
     ("midtoken_first_chunk_ms", None): 2.0,
-    ("midtoken_hot_prefix_hits_total", None): 5,
-    ("midtoken_hot_prefix_misses_total", None): 6,
     ("midtoken_context_tokens_total", None): 4,
 }
 _COMPLETED: _Observed = {**_ENDED, ("midtoken_requests_total", Outcome.COMPLETED): 1}
 _LATE: _Observed = {**_ENDED, ("midtoken_requests_total", Outcome.DEADLINE): 1}
 _READ: _Observed = {**_ENDED, ("midtoken_requests_total", Outcome.READ): 1}
 del _READ["midtoken_queue_ms", None]  # nobody has waited
-_BY_REASON = {FinishReason.DEADLINE: _LATE, FinishReason.READ: _READ}
-_CANCELLED: _Observed = {
-    **_ENDED,
-    ("midtoken_requests_total", Outcome.CANCELLED): 1,
-    ("midtoken_cancels_total", None): 1,
+_CANCELLED: _Observed = {**_ENDED, ("midtoken_requests_total", Outcome.CANCELLED): 1}
+_SUPERSEDED: _Observed = {**_ENDED, ("midtoken_requests_total", Outcome.SUPERSEDED): 1}
+_BY_REASON = {
+    FinishReason.DEADLINE: _LATE,
+    FinishReason.READ: _READ,
+    FinishReason.CANCELLED: _CANCELLED,
+    FinishReason.SUPERSEDED: _SUPERSEDED,
 }
 
 
@@ -37,9 +35,9 @@ def _name(observations: Iterable[Observation]) -> _Observed:
 
 @pytest.mark.parametrize("reason", FinishReason)
 def test_an_ended_request_adds_its_cost_and_is_counted_by_how_it_ended(reason: FinishReason) -> None:
-    expected = (_BY_REASON | {FinishReason.CANCELLED: _CANCELLED}).get(reason, _COMPLETED)
+    observed = _name(observe_end(CompletionChunk("", finish_reason=reason, stats=_STATS)))
 
-    assert _name(observe_end(CompletionChunk("", finish_reason=reason, stats=_STATS))) == expected
+    assert observed == _BY_REASON.get(reason, _COMPLETED)
 
 
 def test_a_request_without_tokens_has_no_time_to_a_first_chunk() -> None:
@@ -68,26 +66,23 @@ def test_every_metric_is_added_to_by_some_request_with_an_outcome_if_it_has_outc
     assert seen == {(metric.name, metric.has_outcomes) for metric in METRICS}
 
 
-_BY_OUTCOME, _COUNT, _TIME = METRICS[:3]
+_BY_OUTCOME, _TIME = METRICS[:2]
 
 
-def test_close_writes_what_is_left_with_counts_added_up() -> None:
+def test_close_writes_what_is_left() -> None:
     written: list[Observation] = []
     observations = LateObservations(written.append, pytest.fail)
-    for _ in range(3):
-        observations.add([Observation(_COUNT, 2), Observation(_TIME, 5.0)])
-    observations.add([Observation(_BY_OUTCOME, 1, Outcome.FAILED), Observation(_BY_OUTCOME, 1, Outcome.COMPLETED)])
+    added = [Observation(_TIME, 5.0), Observation(_BY_OUTCOME, 1, Outcome.FAILED)] * 3
+    observations.add(added)
     observations.close()
 
-    assert [seen for seen in written if seen.metric is _TIME] == [Observation(_TIME, 5.0)] * 3
-    by_outcome: _Observed = {(_BY_OUTCOME.name, outcome): 1 for outcome in (Outcome.FAILED, Outcome.COMPLETED)}
-    assert _name(seen for seen in written if seen.metric is not _TIME) == {(_COUNT.name, None): 6, **by_outcome}
+    assert written == added
 
 
 def test_observations_are_written_while_more_may_come() -> None:
     is_written = threading.Event()
     observations = LateObservations(lambda _: is_written.set(), pytest.fail)
-    observations.add([Observation(_COUNT, 1)])
+    observations.add([Observation(_TIME, 1)])
     assert is_written.wait(30)
     observations.close()
 

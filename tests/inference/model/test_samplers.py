@@ -340,16 +340,3 @@ def test_every_candidate_is_an_allowed_token_even_if_few_are_allowed(name: str, 
     result = _choose(sampler, (tree, crossings), _random_logits(toy, tree, 0), sampling, num_choices=8)
 
     assert {toy.vocabulary.token_bytes[choice.token_id] for choice in result.choices} == {remaining_bytes}
-
-
-@both_samplers
-def test_lookups_of_allowed_sets_are_counted_for_the_request_that_makes_them(name: str) -> None:
-    toy = toy_tokenizer("qwen")
-    tree = TokenTree((4,))
-    asked = [(b"tex", Rule.SPELL), (b"tex", Rule.SPELL), (b"t", Rule.EXTEND)]
-    crossings = [Crossing(None, remaining_bytes, rule) for remaining_bytes, rule in asked]
-    sampler, logits = build_sampler(name, toy), _random_logits(toy, tree, 0)
-
-    results = sampler.choose([_build_request(sampler, (tree, (crossing,)), logits) for crossing in crossings])
-
-    assert [(result.num_hot_hits, result.num_hot_misses) for result in results] == [(0, 1), (1, 0), (0, 0)]

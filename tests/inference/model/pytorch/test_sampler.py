@@ -12,7 +12,6 @@ from inference.model.pytorch.scoring import Batch, TokenRanks
 from tests.support.counting_device import Counts, DeviceTensor, counting, register_device, run_kernel
 from tests.support.samplers import NumpyScorer
 from tests.support.toys import toy_tokenizer
-from trie_cache.hot_prefixes import HotPrefixCache
 
 _CPU = torch.device("cpu")
 _GREEDY = Sampling(temperature=0.0, top_p=1.0)
@@ -41,7 +40,7 @@ class _DeviceScorer:
 def _build_sampler(device: torch.device = _CPU) -> TorchSampler:
     toy = toy_tokenizer("qwen")
     return TorchSampler(
-        toy.trie, HotPrefixCache(toy.trie), TokenRanks(toy.vocabulary, toy.trie, device), _DeviceScorer()
+        toy.trie, TokenRanks(toy.vocabulary, toy.trie, device), _DeviceScorer()
     )
 
 
