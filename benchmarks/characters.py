@@ -147,7 +147,7 @@ def _measure_bits_of_tokens(config: EngineConfig, text: bytes) -> float:
     encoder, trie = loaded.tokenizer.encoder, loaded.tokenizer.trie
     ids = [token_id for piece in encoder.split(text.decode()) for token_id in encoder.encode(piece.data)]
     end_ids = sorted(loaded.tokenizer.vocabulary.end_ids)
-    reader = ModelReader(loaded.model, trie, end_ids, 2048, 4096)
+    reader = ModelReader(loaded.model, trie, end_ids, 2048)
     string = TokenString(loaded.tokenizer.start_ids)
     total = 0.0
     for token_id in ids:

@@ -24,6 +24,6 @@ def load_character_model(config: EngineConfig, watch: PassWatch | None = None) -
         raise ModelError(f"{config.model_dir} names no token that ends a text")
 
     def new_reader() -> TokenReader:
-        return ModelReader(loaded.model, loaded.tokenizer.trie, end_ids, max_context_tokens, config.cache_tokens, watch)
+        return ModelReader(loaded.model, loaded.tokenizer.trie, end_ids, max_context_tokens, watch)
 
     return CharacterModel(loaded.tokenizer.encoder, loaded.tokenizer.trie, loaded.tokenizer.start_ids, new_reader)

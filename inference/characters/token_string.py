@@ -100,8 +100,8 @@ class TokenString:
             string = string.parent
         return path[::-1]
 
-    def find_tokens_since(self, beginning: "TokenString") -> tuple[int, ...]:
-        """The tokens after `beginning`."""
+    def find_tokens_since(self, beginning: "TokenString | None") -> tuple[int, ...]:
+        """The tokens after `beginning`; all if it is None."""
         return tuple([token_id for string in self.find_path(beginning) for token_id in string.token_ids])
 
 

@@ -19,7 +19,7 @@ from inference.engine.prompt import Prompt, PromptBuilder
 from inference.engine.scheduler import PrefillSpeed
 from inference.engine.sink import ChunkSink
 from inference.engine.stopping import LineRule
-from inference.engine.token_sequence import TokenSequence
+from inference.model.token_sequence import TokenSequence
 from inference.errors import InvalidRequestError
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree

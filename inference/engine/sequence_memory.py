@@ -11,7 +11,7 @@ used longest ago.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from inference.engine.token_sequence import TokenSequence
+from inference.model.token_sequence import TokenSequence
 from inference.errors import OverloadedError
 from inference.model.language_model import SequenceCache
 

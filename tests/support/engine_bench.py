@@ -15,7 +15,7 @@ from inference.engine.engine import Engine
 from inference.engine.job import EngineParts, Job
 from inference.engine.prompt import PromptBuilder
 from inference.engine.sink import ChunkSink
-from inference.engine.token_sequence import TokenSequence
+from inference.model.token_sequence import TokenSequence
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
 from inference.model.pytorch.loader import load_torch_runner

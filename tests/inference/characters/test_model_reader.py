@@ -69,8 +69,8 @@ def _load(folder: Path) -> TorchModel:
     return load_torch_model(EngineConfig(folder, dtype="float64")).model
 
 
-def _new_reader(model: LanguageModel, max_stored: int = 4096) -> ModelReader:
-    return ModelReader(model, _TOY.trie, _END_IDS, 512, max_stored)
+def _new_reader(model: LanguageModel) -> ModelReader:
+    return ModelReader(model, _TOY.trie, _END_IDS, 512)
 
 
 def _assert_read(strings: Sequence[TokenString], plain: PlainModel) -> None:
@@ -117,7 +117,7 @@ def test_several_end_tokens_are_summed_to_one_end(make_model: MakeModel) -> None
     folder, end_ids = make_model(), [0, 3]
     string = TokenString((0, 7))
 
-    ModelReader(_load(folder), _TOY.trie, end_ids, 512, 4096).read([string])
+    ModelReader(_load(folder), _TOY.trie, end_ids, 512).read([string])
 
     _assert_read([string], PlainModel(folder, end_ids))
 
@@ -125,7 +125,7 @@ def test_several_end_tokens_are_summed_to_one_end(make_model: MakeModel) -> None
 def test_rows_of_dropped_strings_are_reused(make_model: MakeModel) -> None:
     """Reads twenty times as many tokens as there are rows."""
     folder = make_model()
-    plain, reader = PlainModel(folder), _new_reader(_load(folder), max_stored=400)
+    plain, reader = PlainModel(folder), _new_reader(_load(folder))
     root, random = TokenString((0,)), Random(5)
 
     for _ in range(80):
@@ -135,28 +135,10 @@ def test_rows_of_dropped_strings_are_reused(make_model: MakeModel) -> None:
     _assert_read([string], plain)
 
 
-def test_states_beyond_the_room_are_refused_and_kept_states_stay_right(
-    make_model: MakeModel,
-) -> None:
-    folder = make_model()
-    plain, reader = PlainModel(folder), _new_reader(_load(folder), max_stored=300)
-    root, random = TokenString((0,)), Random(5)
-    kept = [root.extend(random.choices(range(5, 600), k=100)) for _ in range(9)]
-    with pytest.raises(OverloadedError, match="too many states"):
-        reader.read(kept)
-    reader.read(kept[:2])
-    del kept[1:]
-
-    more = kept[0].extend([9, 10])
-    reader.read([more])
-
-    _assert_read([more], plain)
-
-
 def test_more_strings_than_there_is_memory_for_their_rows_are_refused(make_model: MakeModel) -> None:
     """Otherwise a wide beam takes any amount of memory with a large vocabulary."""
     row_bytes = 4 * (_TOY.trie.num_tokens + len(_END_IDS))
-    reader = ModelReader(_load(make_model()), _TOY.trie, _END_IDS, 512, 4096, max_row_bytes=20 * row_bytes)
+    reader = ModelReader(_load(make_model()), _TOY.trie, _END_IDS, 512, max_row_bytes=20 * row_bytes)
     root = TokenString((0,))
     strings = [root.extend([token_id]) for token_id in range(5, 26)]
     reader.read(strings[:20])
@@ -242,7 +224,7 @@ def test_a_real_question_stops_between_two_forward_passes_and_its_states_are_fre
     def load(watch: PassWatch) -> CharacterService:
         def new_reader() -> ModelReader:
             stopped = _StoppedWatch(watch, sink, num_passes=3)
-            reader = ModelReader(loaded.model, loaded.tokenizer.trie, _END_IDS, 512, 4096, stopped)
+            reader = ModelReader(loaded.model, loaded.tokenizer.trie, _END_IDS, 512, stopped)
             readers.append(weakref.ref(reader))
             return reader
 

@@ -13,7 +13,7 @@ from inference.config import EngineConfig
 from inference.engine.assembly import find_fill_in
 from inference.engine.engine import Engine
 from inference.engine.prompt import PromptBuilder
-from inference.engine.token_sequence import TokenSequence
+from inference.model.token_sequence import TokenSequence
 from inference.model.language_model import Part
 from inference.model.loader import load_model
 from inference.model.numpy_sampler import NumpyRow

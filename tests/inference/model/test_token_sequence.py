@@ -15,8 +15,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from inference.engine import token_sequence
-from inference.engine.token_sequence import TokenSequence
+from inference.model import token_sequence
+from inference.model.token_sequence import TokenSequence
 from inference.healing.token_tree import TokenTree, TreeBuilder
 from inference.model.language_model import LogitRow, Part
 from inference.model.numpy_sampler import NumpyRow

@@ -102,16 +102,17 @@ class TokenSequence:
         whose keys and values are not stored.
         """
         nodes = [self._nodes.get(key) for key in self._iter_keys(tree)]
-        stored = {index: node.stored for index, node in enumerate(nodes) if node and node.stored is not None}
-        above = {ancestor for branch in branches for ancestor in tree.iter_path(branch)} - set(branches)
-        # An ancestor without keys and values is read again, and so is what is below a branch that is read.
-        known = sorted(branch for branch in above if all(each in stored for each in tree.iter_path(branch)))
-        known = [branch for branch in known if set(branches).isdisjoint(tree.iter_path(branch))]
-        order = known + sorted({*above, *branches}.difference(known))
+        needed = {ancestor for branch in branches for ancestor in tree.iter_path(branch)}
+        stored: dict[int, StoredRow] = {}  # of branches that are not read again, and below none that is
+        for branch in sorted(needed.difference(branches)):
+            node, parent = nodes[branch], tree.parents[branch]
+            if node and node.stored is not None and (parent is None or parent in stored):
+                stored[branch] = node.stored
+        order = [*stored, *sorted(needed - stored.keys())]
         place = {branch: index for index, branch in enumerate(order)}
         parents = tuple(None if (parent := tree.parents[branch]) is None else place[parent] for branch in order)
         pruned = TokenTree((), tuple(tree.branch_ids[branch] for branch in order), parents)
-        return Part(self.cache, pruned, tuple(stored[branch] for branch in known))
+        return Part(self.cache, pruned, tuple(stored.values()))
 
     def absorb(self, part: Part, rows: Sequence[LogitRow]) -> None:
         """Appends the chain of a part that was forwarded, and keeps its branches as nodes."""
