@@ -1,6 +1,7 @@
 """Loads a character-level model from a model folder."""
 
 import dataclasses
+from contextlib import nullcontext
 
 from inference.characters.model import CharacterModel
 from inference.characters.model_reader import ModelReader
@@ -10,8 +11,8 @@ from inference.errors import ModelError
 from inference.model.loader import load_model
 
 
-def load_character_model(config: EngineConfig, watch: PassWatch | None = None) -> CharacterModel:
-    """The character-level model for `config.model_dir`. `watch` is called before and after each forward pass.
+def load_character_model(config: EngineConfig, watch: PassWatch = nullcontext) -> CharacterModel:
+    """The character-level model for `config.model_dir`. `watch` is entered for each forward pass.
 
     Raises ModelError if the model cannot be used.
     """

@@ -18,21 +18,23 @@ So they sum to one, and the probability of a text is their product, wherever the
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from inference.characters.beam_covering import BeamCovering
-from inference.characters.open_paths import OpenPathsCache, find_canonical_open_paths, find_single_open_paths
+from inference.characters.open_paths import find_canonical_open_paths, find_single_open_paths
 from inference.characters.state import END, NUM_OUTCOMES, Covering, State
 from inference.characters.text_covering import TextCovering
 from inference.characters.token_string import TokenReader, TokenString, read_all
-from inference.errors import InvalidRequestError
-from inference.healing.text_encoder import TextEncoder
-from inference.protocol.characters import MAX_WIDTH, CoveringKind
+from inference.errors import InvalidRequestError, check_ranges
+from inference.healing.text_encoder import TextEncoder, cache_short
+from inference.protocol.characters import COVERING_RANGES, CoveringKind
 from trie_cache.trie import Trie
 
 _CANONICAL_THRESHOLD = 0.1
+_MAX_CACHED_PATHS = 512  # texts whose open paths are remembered; some have a hundred paths
 
 
 def cut_context(context: bytes, max_bytes: int) -> bytes:
@@ -64,10 +66,7 @@ class CoveringSettings:
 
     def __post_init__(self) -> None:
         """Raises InvalidRequestError."""
-        if not 1 <= self.width <= MAX_WIDTH:
-            raise InvalidRequestError(f"width must be between 1 and {MAX_WIDTH}, not {self.width}")
-        if self.threshold is not None and not 0 <= self.threshold <= 1:
-            raise InvalidRequestError(f"threshold must be between 0 and 1, not {self.threshold}")
+        check_ranges(self, COVERING_RANGES, InvalidRequestError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +98,10 @@ class CharacterModel:
         self._start_ids = start_ids
         self._new_reader = new_reader
         self._dummy_prefix = encoder.find_dummy_prefix("").encode()
-        self._canonical_paths = OpenPathsCache(encoder, trie, find_canonical_open_paths)
-        self._single_paths = OpenPathsCache(encoder, trie, find_single_open_paths)
+        self._find_canonical, self._find_single = (
+            cache_short(partial(find, encoder, trie), _MAX_CACHED_PATHS)
+            for find in (find_canonical_open_paths, find_single_open_paths)
+        )
 
     def open(self, context: bytes = b"", settings: CoveringSettings = _DEFAULT) -> State:
         """The state after `context`, whose probability does not count.
@@ -175,9 +176,9 @@ class CharacterModel:
     def _build_covering(self, settings: CoveringSettings) -> Covering:
         if settings.kind is CoveringKind.CANONICAL:
             threshold = _CANONICAL_THRESHOLD if settings.threshold is None else settings.threshold
-            return TextCovering(self._trie, self._canonical_paths, True, threshold)
+            return TextCovering(self._trie, self._find_canonical, True, threshold)
         if settings.kind is CoveringKind.SINGLE:
-            return TextCovering(self._trie, self._single_paths, is_nested=False)
+            return TextCovering(self._trie, self._find_single, is_nested=False)
         width = settings.width if settings.kind is CoveringKind.BEAM else None
         return BeamCovering(self._encoder, self._trie, width, settings.threshold or 0.0)
 

@@ -5,6 +5,7 @@ Keys and values of branches are remembered there; rows only as long as the strin
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +31,7 @@ class ModelReader:
         trie: Trie,
         end_ids: Sequence[int],
         max_tokens: int,
-        watch: PassWatch | None = None,
+        watch: PassWatch = nullcontext,
         max_row_bytes: int = _MAX_ROW_BYTES,
     ) -> None:
         """`max_tokens`: the limit for one string.
@@ -89,11 +90,8 @@ class ModelReader:
         return chain
 
     def _forward(self, part: Part) -> None:
-        if self._watch is not None:
-            self._watch.begin_pass()
-        [rows] = self._model.forward([part])
-        if self._watch is not None:
-            self._watch.end_pass()
+        with self._watch():
+            [rows] = self._model.forward([part])
         self._sequence.absorb(part, rows)
 
 

@@ -5,8 +5,7 @@ They depend only on the text and the tokenizer, not on the model.
 
 import codecs
 import contextlib
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -19,10 +18,6 @@ from inference.healing.covering import find_canonical_paths
 from inference.healing.heal_point import encode_literally, find_section_heal_point
 from inference.healing.text_encoder import TextEncoder
 from trie_cache.trie import Trie
-
-_MAX_CACHE_BYTES = 8 * 1024 * 1024
-_ID_BYTES = 40  # of a token id in a tuple: a pointer and a number
-_OBJECT_BYTES = 64  # of a tuple, a bytes object or a dict entry, without its contents
 
 
 def split_text(data: bytes) -> tuple[str, bytes]:
@@ -70,9 +65,6 @@ class OpenPaths:
     paths: Mapping[tuple[int, ...], bytes]  # each path after them -> the remaining bytes
 
 
-OpenPathsFinder = Callable[[TextEncoder, Trie, bytes], OpenPaths]
-
-
 def find_canonical_open_paths(encoder: TextEncoder, trie: Trie, data: bytes) -> OpenPaths:
     """The canonical paths of the text with any continuation. Raises InvalidRequestError if it is not UTF-8."""
     text, unfinished = split_text(data)
@@ -96,36 +88,3 @@ def find_single_open_paths(encoder: TextEncoder, trie: Trie, data: bytes) -> Ope
     spelled = b"".join(map(trie.spell, whole[:-1]))
     paths = {whole: b""} | ({whole[:-1]: remaining_bytes[len(spelled) :]} if whole else {})
     return OpenPaths(point.kept_ids[: point.num_stable_ids], point.num_stable_bytes, paths)
-
-
-class OpenPathsCache:
-    """Finds open paths by text, with a cache of the most recently used ones, about `max_bytes` of memory in all."""
-
-    def __init__(
-        self, encoder: TextEncoder, trie: Trie, find_open_paths: OpenPathsFinder, max_bytes: int = _MAX_CACHE_BYTES
-    ) -> None:
-        self._encoder = encoder
-        self._trie = trie
-        self._find_open_paths = find_open_paths
-        self._max_bytes = max_bytes
-        self._num_bytes = 0
-        self._cached: OrderedDict[bytes, OpenPaths] = OrderedDict()  # least recently used first
-
-    def find(self, data: bytes) -> OpenPaths:
-        """The open paths of the text. Raises InvalidRequestError if it is not UTF-8."""
-        found = self._cached.get(data)
-        if found is not None:
-            self._cached.move_to_end(data)
-            return found
-        found = self._cached[data] = self._find_open_paths(self._encoder, self._trie, data)
-        self._num_bytes += _estimate_bytes(data, found)
-        while self._num_bytes > self._max_bytes:
-            self._num_bytes -= _estimate_bytes(*self._cached.popitem(last=False))
-        return found
-
-
-def _estimate_bytes(data: bytes, open_paths: OpenPaths) -> int:
-    """The approximate memory of a cache entry."""
-    ids = len(open_paths.stable_ids) + sum(map(len, open_paths.paths))
-    texts = len(data) + sum(map(len, open_paths.paths.values()))
-    return ids * _ID_BYTES + texts + (4 + 3 * len(open_paths.paths)) * _OBJECT_BYTES

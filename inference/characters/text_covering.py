@@ -16,13 +16,13 @@ see `inference.characters.open_paths`.
 """
 
 import contextlib
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 
 import numpy as np
 
-from inference.characters.open_paths import OpenPathsCache, find_possible, split_text
+from inference.characters.open_paths import OpenPaths, find_possible, split_text
 from inference.characters.state import (
     MAX_BYTES_AT_ONCE,
     Bundle,
@@ -59,19 +59,21 @@ class _Extension:
 class TextCovering:
     """A covering that follows the open paths of the text, for one tokenizer."""
 
-    def __init__(self, trie: Trie, open_paths: OpenPathsCache, is_nested: bool, threshold: float = 1.0) -> None:
+    def __init__(
+        self, trie: Trie, find_open_paths: Callable[[bytes], OpenPaths], is_nested: bool, threshold: float = 1.0
+    ) -> None:
         """`is_nested`: a string that is dropped at one byte, and every extension of it, remains dropped.
 
         `threshold`: a string outside the open paths is followed if it has at least this probability; with 1, none is.
         """
         self._trie = trie
-        self._open_paths = open_paths
+        self._find_open_paths = find_open_paths
         self._is_nested = is_nested
         self._log_threshold = np.inf if threshold >= 1 else float(np.log(threshold)) if threshold else -np.inf
 
     def open(self, reader: TokenReader, root: TokenString, context: bytes) -> State:
         """The state after `root` and the context, with the stable tokens of the context fixed to the canonical ones."""
-        open_paths = self._open_paths.find(context)
+        open_paths = self._find_open_paths(context)
         room = reader.max_tokens - max(map(len, open_paths.paths)) - _num_bytes_at_once(reader)
         base = root.extend_at_once(open_paths.stable_ids, min(room, reader.max_tokens * 3 // 4))
         totals = Totals(0.0, -np.inf if self._is_nested else None)
@@ -113,7 +115,7 @@ class TextCovering:
 
     def _extend(self, previous: OpenText) -> _Extension:
         """The strings to follow in this text, and the text with its new stable tokens."""
-        open_paths = self._open_paths.find(previous.tail)
+        open_paths = self._find_open_paths(previous.tail)
         base = previous.base.extend(open_paths.stable_ids)
         strings = {base.extend(path): remaining_bytes for path, remaining_bytes in open_paths.paths.items()}
         return _Extension(strings, OpenText(base, previous.tail[open_paths.num_stable_bytes :]), previous)
@@ -195,7 +197,7 @@ class TextCovering:
 
         `is_first`: count the masses of the strings outside its paths as dropped.
         """
-        open_paths = self._open_paths.find(open_text.tail)
+        open_paths = self._find_open_paths(open_text.tail)
         paths = [open_paths.stable_ids + path for path in open_paths.paths]
         if open_text.base.num_tokens + max(map(len, paths)) > reader.max_tokens:
             raise InvalidRequestError(_TOO_LONG)
@@ -240,7 +242,7 @@ class TextCovering:
         if base.num_tokens + num_needed > max_tokens:
             raise InvalidRequestError(_TOO_LONG)
         first = state.open_texts[0]
-        kept = {first.base.extend(path) for path in self._open_paths.find(first.tail).paths}
+        kept = {first.base.extend(path) for path in self._find_open_paths(first.tail).paths}
         totals = state.totals.add(0.0, [bundle.log_ahead for bundle in state.bundles if bundle.string not in kept])
         return self._open_at(state.reader, OpenText(base, first.tail), totals)
 

@@ -3,7 +3,8 @@
 To read a string is to run the model over it, which fills in this distribution.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -128,16 +129,7 @@ class TokenReader(Protocol):
         ...
 
 
-class PassWatch(Protocol):
-    """Receives a call before and after each forward pass, so that a long request can be monitored and stopped."""
-
-    def begin_pass(self) -> None:
-        """Called before a pass. Raises to prevent it."""
-        ...
-
-    def end_pass(self) -> None:
-        """Called after a pass."""
-        ...
+PassWatch = Callable[[], AbstractContextManager[object]]  # entered for each forward pass, which it may prevent
 
 
 def read_all(reader: TokenReader, strings: Iterable[TokenString]) -> None:

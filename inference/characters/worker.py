@@ -9,7 +9,8 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,12 +42,7 @@ class AnswerSink(Protocol):
         ...
 
 
-class Service(Protocol):
-    """An object that answers requests."""
-
-    def answer(self, request: CharacterRequest) -> CharacterAnswer:
-        """The answer. Raises MidtokenError."""
-        ...
+Answerer = Callable[[CharacterRequest], CharacterAnswer]  # raises MidtokenError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,22 +57,22 @@ class CharacterWorker:
 
     def __init__(
         self,
-        load_service: Callable[[PassWatch], Service],
+        load: Callable[[PassWatch], Answerer],
         max_waiting: int = _MAX_WAITING,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Starts the thread. The first request loads the service, which reports its passes to the given watch."""
-        self._load_service = load_service
+        """Starts the thread. The first request loads what answers, which enters the given watch for each pass."""
+        self._load = load
         self._max_waiting = max_waiting
         self._clock = clock
-        self._changed = threading.Condition()  # guards the attributes below except `_service`, which the thread owns
+        self._changed = threading.Condition()  # guards the attributes below except `_answerer`, which the thread owns
         self._waiting: deque[_QueuedRequest] = deque()
         self._running: _QueuedRequest | None = None
         self._is_loading = False
         self._is_closed = False
         self._progress_at = clock()
         self._cancel_checked_at = clock()
-        self._service: Service | None = None
+        self._answerer: Answerer | None = None
         self._thread = threading.Thread(target=self._run, name="midtoken-characters", daemon=True)
         self._thread.start()
 
@@ -109,8 +105,9 @@ class CharacterWorker:
             self._changed.notify()
         self._thread.join()
 
-    def begin_pass(self) -> None:
-        """Fails the waiting requests that must stop. Raises ServerError if the running one must stop."""
+    @contextmanager
+    def watch_pass(self) -> Iterator[None]:
+        """Entered for a pass: fails the waiting requests that must stop. Raises ServerError if the running one must."""
         now = self._clock()
         is_cancel_checked = now - self._cancel_checked_at >= _CANCEL_CHECK_S
         if is_cancel_checked:
@@ -120,9 +117,7 @@ class CharacterWorker:
         reason = self._find_stop_reason(self._running, now, is_cancel_checked)
         if reason is not None:
             raise ServerError(reason)  # in a variable it would be a reference cycle that keeps the states alive
-
-    def end_pass(self) -> None:
-        """Records progress."""
+        yield
         with self._changed:
             self._progress_at = self._clock()
 
@@ -149,18 +144,18 @@ class CharacterWorker:
             reason = self._find_stop_reason(queued, self._clock())
             if reason is not None:
                 raise ServerError(reason)
-            queued.sink.send(self._find_service().answer(queued.request))
+            queued.sink.send(self._find_answerer()(queued.request))
         except Exception as error:  # an error of one request must not end the thread
             _fail(queued.sink, to_public_error(error, _log.error))
 
-    def _find_service(self) -> Service:
-        if self._service is None:
+    def _find_answerer(self) -> Answerer:
+        if self._answerer is None:
             self._set_loading(True)
             try:
-                self._service = self._load_service(self)
+                self._answerer = self._load(self.watch_pass)
             finally:
                 self._set_loading(False)
-        return self._service
+        return self._answerer
 
     def _set_loading(self, is_loading: bool) -> None:
         with self._changed:

@@ -19,7 +19,6 @@ from inference.engine.prompt import Prompt, PromptBuilder
 from inference.engine.scheduler import PrefillSpeed
 from inference.engine.sink import ChunkSink
 from inference.engine.stopping import LineRule
-from inference.model.token_sequence import TokenSequence
 from inference.errors import InvalidRequestError
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
@@ -33,6 +32,7 @@ from inference.model.language_model import (
     SampleResult,
     Sampling,
 )
+from inference.model.token_sequence import TokenSequence
 from inference.protocol.completion import (
     CompletionChunk,
     CompletionRequest,

@@ -58,8 +58,7 @@ def observe_end(chunk: CompletionChunk) -> Iterator[Observation]:
     """The observations for a request that ended with this last chunk."""
     assert chunk.stats is not None, "only the last chunk ends a request"
     stats = chunk.stats
-    is_outcome = chunk.finish_reason in set(Outcome)  # each is one string in both
-    outcome = Outcome(chunk.finish_reason) if is_outcome else Outcome.COMPLETED
+    outcome = _OUTCOMES.get(chunk.finish_reason, Outcome.COMPLETED)
     yield Observation(_REQUESTS, 1, outcome)
     if outcome is not Outcome.READ:
         yield Observation(_QUEUE, stats.queue_ms)
@@ -76,6 +75,14 @@ def observe_error(error: MidtokenError) -> Iterator[Observation]:
     elif isinstance(error, OverloadedError):
         outcome = Outcome.OVERLOADED
     yield Observation(_REQUESTS, 1, outcome)
+
+
+_OUTCOMES: dict[FinishReason | None, Outcome] = {
+    FinishReason.CANCELLED: Outcome.CANCELLED,
+    FinishReason.DEADLINE: Outcome.DEADLINE,
+    FinishReason.SUPERSEDED: Outcome.SUPERSEDED,
+    FinishReason.READ: Outcome.READ,
+}
 
 
 class LateObservations:

@@ -11,9 +11,9 @@ used longest ago.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from inference.model.token_sequence import TokenSequence
 from inference.errors import OverloadedError
 from inference.model.language_model import SequenceCache
+from inference.model.token_sequence import TokenSequence
 
 _MIN_COMMON_TOKENS = 8  # sharing fewer is worth no copy
 _NUM_RECENT = 4  # sequences that keep their logits longest

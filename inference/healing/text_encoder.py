@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import accumulate, takewhile
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tokenizers import Tokenizer
 
@@ -101,7 +101,7 @@ class TextEncoder(ABC):
     def __init__(self, added: Sequence[Sequence[AddedToken]] = (), start_ids: tuple[int, ...] = ()) -> None:
         """`added`: the groups of added texts."""
         self.start_ids = start_ids  # special tokens that begin every text
-        self.encode = _cache_short(self._encode)  # pre-token -> the ids of one whole pre-token
+        self.encode = cache_short(self._encode, _MAX_CACHED_PRE_TOKENS)  # pre-token -> the ids of one whole pre-token
         self._has_added_texts = bool(added)
         self._added_texts = AddedTexts(added)
         self.find_openings = self._added_texts.find_openings
@@ -210,10 +210,13 @@ class ByteLevelEncoder(TextEncoder):
         return ids if self._file.control_ids.isdisjoint(ids) else tuple([self._byte_ids[byte] for byte in data])
 
 
-def _cache_short(encode: Callable[[bytes], tuple[int, ...]]) -> Callable[[bytes], tuple[int, ...]]:
-    """The same function, with a cache of its results for short pre-tokens."""
-    encode_cached = lru_cache(_MAX_CACHED_PRE_TOKENS)(encode)
-    return lambda pre_token: (encode_cached if len(pre_token) <= _MAX_CACHED_BYTES else encode)(pre_token)
+_Found = TypeVar("_Found")
+
+
+def cache_short(find: Callable[[bytes], _Found], max_cached: int) -> Callable[[bytes], _Found]:
+    """The same function, with a cache of its results for short texts."""
+    find_cached = lru_cache(max_cached)(find)
+    return lambda data: (find_cached if len(data) <= _MAX_CACHED_BYTES else find)(data)
 
 
 def _joins_before(character: str) -> bool:

@@ -27,9 +27,8 @@ MAX_MEMBERS = 64
 MAX_NEW = 4096  # bytes or tokens
 MAX_DEADLINE_MS = 3_600_000
 
-_RANGES = {
-    "width": (1, MAX_WIDTH),
-    "threshold": (0, 1),
+COVERING_RANGES = {"width": (1, MAX_WIDTH), "threshold": (0, 1)}
+_RANGES = COVERING_RANGES | {
     "num_members": (0, MAX_MEMBERS),
     "max_bytes": (1, MAX_NEW),
     "max_tokens": (1, MAX_NEW),

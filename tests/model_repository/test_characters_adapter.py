@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inference.characters.service import CharacterService
 from inference.characters.token_string import PassWatch
+from inference.characters.worker import Answerer
 from inference.config import EngineConfig
 from inference.protocol import characters
 from inference.protocol.arrays import HEARTBEAT, Array, heartbeat_from_arrays
@@ -30,9 +30,9 @@ class _Loader:
     def __init__(self) -> None:
         self.configs: list[EngineConfig] = []
 
-    def __call__(self, config: EngineConfig, watch: PassWatch) -> CharacterService:
+    def __call__(self, config: EngineConfig, watch: PassWatch) -> Answerer:
         self.configs.append(config)
-        return build_scripted_service(ScriptedCharacterModel(watch=watch))
+        return build_scripted_service(ScriptedCharacterModel(watch=watch)).answer
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """A scripted character-level model, for the real service and the real adapter."""
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -24,7 +25,7 @@ class ScriptedCharacterModel:
     `raise` fail. NUL is impossible. There are two members.
     """
 
-    def __init__(self, log: Path | None = None, watch: PassWatch | None = None) -> None:
+    def __init__(self, log: Path | None = None, watch: PassWatch = nullcontext) -> None:
         self.events: list[str] = []  # calls of `open` and `advance`; also written to the log, if there is one
         self._log = log
         self._watch = watch
@@ -45,10 +46,9 @@ class ScriptedCharacterModel:
             raise RuntimeError(f"{context!r} {settings}")
         if context == b"slow":
             time.sleep(1)
-        while context == b"endless" and self._watch is not None:
-            self._watch.begin_pass()
-            time.sleep(0.005)
-            self._watch.end_pass()
+        while context == b"endless":
+            with self._watch():
+                time.sleep(0.005)
         return ScriptedState(self, context)
 
     def find_surprisals(self, text: bytes, context: bytes, settings: object) -> npt.NDArray[np.float64]:

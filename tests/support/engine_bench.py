@@ -15,13 +15,13 @@ from inference.engine.engine import Engine
 from inference.engine.job import EngineParts, Job
 from inference.engine.prompt import PromptBuilder
 from inference.engine.sink import ChunkSink
-from inference.model.token_sequence import TokenSequence
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
 from inference.model.pytorch.loader import load_torch_runner
 from inference.model.pytorch.pool import StoredToken, TorchSequenceCache
 from inference.model.pytorch.runner import Runner, TorchModel
 from inference.model.pytorch.sampler import build_sampler
+from inference.model.token_sequence import TokenSequence
 from inference.protocol.completion import CompletionRequest, Extent
 from tests.support.scripted_model import ScriptedModel
 from tests.support.sinks import CollectingSink

@@ -43,7 +43,7 @@ from .character_fakes import ScriptedCharacterModel, build_scripted_service
 
 
 def _load(config, watch):
-    return build_scripted_service(ScriptedCharacterModel(config.model_dir / "characters.txt", watch))
+    return build_scripted_service(ScriptedCharacterModel(config.model_dir / "characters.txt", watch)).answer
 
 
 class TritonPythonModel(Adapter):
@@ -155,7 +155,9 @@ class RunningServer:
         """Returns a metric, summed over its labels, or over those series that have one."""
         with urllib.request.urlopen(self.endpoint.metrics_url) as response:
             lines = response.read().decode().splitlines()
-        return sum(float(line.split()[-1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")) and label in line)
+        return sum(
+            float(line.split()[-1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")) and label in line
+        )
 
 
 def make_scripted(folder: Path) -> Served:

@@ -14,7 +14,7 @@ import triton_python_backend_utils as pb_utils  # TritonError and Tensor exist o
 
 import inference
 from inference.characters.token_string import PassWatch
-from inference.characters.worker import CharacterWorker
+from inference.characters.worker import Answerer, CharacterWorker
 from inference.config import EngineConfig, config_from_strings, strings_from_environment
 from inference.errors import MidtokenError, to_public_error
 from inference.protocol import characters
@@ -31,18 +31,18 @@ from inference.protocol.arrays import (
 _INPUTS = characters.REQUEST_TYPES | HEARTBEAT_TYPES
 
 
-def _load_service(config: EngineConfig, watch: PassWatch) -> Any:
+def _load(config: EngineConfig, watch: PassWatch) -> Answerer:
     from inference.characters.assembly import load_character_model
     from inference.characters.service import CharacterService  # here, because the loader loads the runners
 
-    return CharacterService(load_character_model(config, watch), config.memory_mib * 2**20)
+    return CharacterService(load_character_model(config, watch), config.memory_mib * 2**20).answer
 
 
 class TritonPythonModel:
     """The character-level model. Its settings are config.pbtxt's parameters, overridden by MIDTOKEN_* variables."""
 
-    def __init__(self, load_service: Callable[[EngineConfig, PassWatch], Any] = _load_service) -> None:
-        self._load_service = load_service  # returns an object with `answer(request)`
+    def __init__(self, load: Callable[[EngineConfig, PassWatch], Answerer] = _load) -> None:
+        self._load = load
 
     def initialize(self, args: dict[str, str]) -> None:
         """Reads the settings. Raises ModelError if one is missing or invalid."""
@@ -50,7 +50,7 @@ class TritonPythonModel:
         parameters = json.loads(args["model_config"])["parameters"]
         strings = {name: value["string_value"] for name, value in parameters.items()}
         config = config_from_strings(strings | strings_from_environment(os.environ))
-        self._worker = CharacterWorker(lambda watch: self._load_service(config, watch))
+        self._worker = CharacterWorker(lambda watch: self._load(config, watch))
 
     def execute(self, requests: Iterable[Any]) -> None:
         """Answers heartbeat requests at once, and passes all others to the worker."""

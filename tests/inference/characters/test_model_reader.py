@@ -4,6 +4,7 @@ import gc
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,9 +19,9 @@ from inference.characters.model import CharacterModel, CoveringSettings
 from inference.characters.model_reader import ModelReader
 from inference.characters.service import CharacterService
 from inference.characters.token_string import PassWatch, TokenString
-from inference.characters.worker import CharacterWorker
+from inference.characters.worker import Answerer, CharacterWorker
 from inference.config import EngineConfig
-from inference.errors import InvalidRequestError, ModelError, OverloadedError
+from inference.errors import InvalidRequestError, ModelError
 from inference.model.language_model import LanguageModel
 from inference.model.loader import load_model
 from inference.model.pytorch.loader import load_torch_model
@@ -201,15 +202,12 @@ class _StoppedWatch:
     def __init__(self, watch: PassWatch, sink: AnswerSink, num_passes: int) -> None:
         self._watch, self._sink, self._num_left = watch, sink, num_passes
 
-    def begin_pass(self) -> None:
+    def __call__(self) -> AbstractContextManager[object]:
         self._num_left -= 1
         assert self._num_left >= 0, "a cancelled question goes on"
         self._sink.cancelled = self._num_left == 0
         time.sleep(0.03)  # longer than the interval between checks for a cancel
-        self._watch.begin_pass()
-
-    def end_pass(self) -> None:
-        self._watch.end_pass()
+        return self._watch()
 
 
 @pytest.mark.parametrize("covering", ["canonical", "single", "beam"])
@@ -221,7 +219,7 @@ def test_a_real_question_stops_between_two_forward_passes_and_its_states_are_fre
     sink = AnswerSink()
     readers: list[weakref.ref[ModelReader]] = []
 
-    def load(watch: PassWatch) -> CharacterService:
+    def load(watch: PassWatch) -> Answerer:
         def new_reader() -> ModelReader:
             stopped = _StoppedWatch(watch, sink, num_passes=3)
             reader = ModelReader(loaded.model, loaded.tokenizer.trie, _END_IDS, 512, stopped)
@@ -230,7 +228,7 @@ def test_a_real_question_stops_between_two_forward_passes_and_its_states_are_fre
 
         return CharacterService(
             CharacterModel(loaded.tokenizer.encoder, loaded.tokenizer.trie, loaded.tokenizer.start_ids, new_reader), 0
-        )
+        ).answer
 
     worker = CharacterWorker(load)
     gc.collect()

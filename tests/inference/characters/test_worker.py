@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from inference.characters.token_string import PassWatch
-from inference.characters.worker import CharacterWorker
+from inference.characters.worker import Answerer, CharacterWorker
 from inference.errors import InvalidRequestError, ModelError, OverloadedError
 from inference.protocol.characters import CharacterAnswer, CharacterRequest, Generated
 from tests.support.answer_sink import AnswerSink, wait_until_soon
@@ -32,23 +32,22 @@ class _Service:
         self.release = threading.Event()
         self._num_failed_loads = num_failed_loads
 
-    def load(self, watch: PassWatch) -> "_Service":
+    def load(self, watch: PassWatch) -> Answerer:
         self.num_loads += 1
         assert self.may_load.wait(30)
         if self.num_loads <= self._num_failed_loads:
             raise ModelError("no weights")
         self._watch = watch
-        return self
+        return self._answer
 
-    def answer(self, request: CharacterRequest) -> CharacterAnswer:
+    def _answer(self, request: CharacterRequest) -> CharacterAnswer:
         self.begun.append(request.text)
         while request.text == b"run":
             self._pass()
         if request.text == b"hang":
-            self._watch.begin_pass()
-            self.has_passed.set()
-            assert self.release.wait(30)
-            self._watch.end_pass()
+            with self._watch():
+                self.has_passed.set()
+                assert self.release.wait(30)
         if request.text == b"refuse":
             raise InvalidRequestError("refused")
         if request.text == b"raise":
@@ -56,9 +55,8 @@ class _Service:
         return Generated(request.text)
 
     def _pass(self) -> None:
-        self._watch.begin_pass()
-        time.sleep(0.001)
-        self._watch.end_pass()
+        with self._watch():
+            time.sleep(0.001)
         self.has_passed.set()
 
 
@@ -210,7 +208,7 @@ def test_the_log_has_the_location_of_a_failure_and_no_text(
         sink.wait()
 
     assert "RuntimeError" in caplog.text
-    assert "in answer" in caplog.text
+    assert "test_worker.py:" in caplog.text
     assert "secret" not in caplog.text
 
 

@@ -13,12 +13,12 @@ from inference.config import EngineConfig
 from inference.engine.assembly import find_fill_in
 from inference.engine.engine import Engine
 from inference.engine.prompt import PromptBuilder
-from inference.model.token_sequence import TokenSequence
 from inference.model.language_model import Part
 from inference.model.loader import load_model
 from inference.model.numpy_sampler import NumpyRow
 from inference.model.onnx.kv_cache import OnnxSequenceCache
 from inference.model.onnx.model import OnnxModel
+from inference.model.token_sequence import TokenSequence
 from inference.protocol.completion import (
     Chunks,
     CompletionRequest,

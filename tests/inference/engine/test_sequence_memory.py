@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from inference.engine.sequence_memory import SequenceMemory
-from inference.model.token_sequence import TokenSequence
 from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
+from inference.model.token_sequence import TokenSequence
 from tests.support.scripted_model import CountedRow, CountingCache, ScriptedModel, raise_full
 from tests.support.toys import toy_tokenizer
 

@@ -15,13 +15,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from inference.model import token_sequence
-from inference.model.token_sequence import TokenSequence
 from inference.healing.token_tree import TokenTree, TreeBuilder
+from inference.model import token_sequence
 from inference.model.language_model import LogitRow, Part
 from inference.model.numpy_sampler import NumpyRow
 from inference.model.pytorch.runner import Runner, TorchModel
 from inference.model.pytorch.sampler import build_sampler
+from inference.model.token_sequence import TokenSequence
 from tests.support.tiny_families import KV, build_config, build_model
 from tests.support.toys import toy_tokenizer
 

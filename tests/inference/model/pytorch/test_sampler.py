@@ -39,9 +39,7 @@ class _DeviceScorer:
 
 def _build_sampler(device: torch.device = _CPU) -> TorchSampler:
     toy = toy_tokenizer("qwen")
-    return TorchSampler(
-        toy.trie, TokenRanks(toy.vocabulary, toy.trie, device), _DeviceScorer()
-    )
+    return TorchSampler(toy.trie, TokenRanks(toy.vocabulary, toy.trie, device), _DeviceScorer())
 
 
 def _make_logits(num_rows: int = 4, dtype: torch.dtype = torch.bfloat16, seed: int = 0) -> torch.Tensor:
