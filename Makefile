@@ -50,8 +50,8 @@ lock: $(READY)  ## update requirements.lock to the newest versions; then run `ma
 run: $(RUN_READY)  ## show completions in a terminal, with and without healing
 	@$(BIN)/midtoken demo
 
-$(NVIM) $(HELIX): scripts/get_editor.sh
-	@bash scripts/get_editor.sh $(@F) $(@D)
+$(NVIM) $(HELIX): scripts/get_program.sh
+	@bash scripts/get_program.sh $(@F) $(@D)
 
 # More workers than cores, because tests of editors mostly wait.
 test: $(READY) $(NVIM) $(HELIX)  ## run all tests, with real servers and editors

@@ -1,31 +1,36 @@
 #!/usr/bin/env bash
-# Downloads an editor into a folder, from the newest suite of the distribution's own package mirror.
+# Downloads an editor, or llama.cpp's server, into a folder, from the newest suite of the distribution's own package mirror.
 # It needs no root rights and installs nothing. The packages are unpacked into FOLDER/unpacked/NAME and started
 # with their own loader, so that they also run on a system with an older C library. A second run does nothing.
 #
-# Usage: get_editor.sh NAME [FOLDER]        NAME is nvim or hx, FOLDER build/editors; the command is FOLDER/NAME
+# Usage: get_program.sh NAME FOLDER        NAME is nvim, hx or llama-server; the command is FOLDER/NAME
 set -euo pipefail
 
 name="${1:-}"
-folder="$(mkdir -p "${2:-build/editors}" && cd "${2:-build/editors}" && pwd)"
+folder="$(mkdir -p "${2:-.}" && cd "${2:-.}" && pwd)"
 unpacked="$folder/unpacked/$name"
 case "$name" in
     nvim)
-        editor="Neovim" minimum="0.12" package="neovim" program="usr/bin/nvim"
+        title="Neovim" minimum="0.12" package="neovim" program="usr/bin/nvim"
         variable="VIMRUNTIME='$unpacked/usr/share/nvim/runtime'" override="MIDTOKEN_NVIM"
         ;;
     hx)
-        editor="Helix" minimum="25.01" package="hx" program="usr/lib/hx/hx"
+        title="Helix" minimum="25.01" package="hx" program="usr/lib/hx/hx"
         variable="HELIX_RUNTIME='$unpacked/usr/lib/hx/runtime'" override="MIDTOKEN_HX"
         ;;
+    llama-server)
+        title="llama.cpp's server" minimum="0.7" package="llama.cpp-tools" program="usr/bin/llama-server"
+        kind="$(grep -qw avx2 /proc/cpuinfo && echo haswell || echo x64)" override="MIDTOKEN_LLAMA_SERVER"
+        variable="GGML_BACKEND_PATH=\$(echo '$unpacked'/usr/lib/*/ggml/backends*/libggml-cpu-$kind.so)"
+        ;;
     *)
-        echo "usage: get_editor.sh nvim|hx [FOLDER]" >&2
+        echo "usage: get_program.sh nvim|hx|llama-server FOLDER" >&2
         exit 2
         ;;
 esac
 
 fail() {
-    echo "get_editor.sh: $*. Or install $editor $minimum yourself and set $override to its path." >&2
+    echo "get_program.sh: $*. Or install $title $minimum yourself and set $override to its path." >&2
     exit 1
 }
 
@@ -37,7 +42,7 @@ fi
 
 # Use an installed one if it is new enough.
 if installed="$(command -v "${!override:-$name}")"; then
-    version="$("$installed" --version | sed -nE '1s/^[^0-9]*([0-9.]+).*/\1/p')"
+    version="$("$installed" --version 2>&1 | sed -nE '1s/^[^0-9]*([0-9.]+).*/\1/p')"
     if [ "$(printf '%s\n' "$minimum" "$version" | sort -V | head -1)" = "$minimum" ]; then
         printf '#!/bin/sh\nexec "%s" "$@"\n' "$installed" >"$folder/$name"
         chmod +x "$folder/$name"
@@ -63,7 +68,7 @@ fi
 keyring="/usr/share/keyrings/$distribution-archive-keyring.gpg"
 [ -r "$keyring" ] || fail "$keyring is missing (package $distribution-archive-keyring)"
 
-echo "Fetching $editor (suite $suite) into $folder"
+echo "Fetching $title (suite $suite) into $folder"
 apt="$folder/apt-$name"
 mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial" "$apt/log" "$unpacked"
 : >"$apt/state/status" # an empty list of installed packages, so that every library is downloaded too
@@ -95,7 +100,7 @@ loader="$(find "$unpacked/usr/lib" -maxdepth 2 -name 'ld-linux-*.so.*' | sort | 
 [ -n "$loader" ] || fail "the unpacked C library has no loader"
 cat >"$folder/$name.partial" <<STARTER
 #!/bin/sh
-$variable exec "$loader" --library-path "$(dirname "$loader")" --argv0 "$name" "$unpacked/$program" "\$@"
+$variable exec "$loader" --library-path "$(dirname "$loader"):$(dirname "$loader")/llama" --argv0 "$name" "$unpacked/$program" "\$@"
 STARTER
 chmod +x "$folder/$name.partial"
 mv "$folder/$name.partial" "$folder/$name"
