@@ -1,1 +1,1 @@
-"""The tokens that may follow a prefix: the vocabulary as sorted bytes, and intervals of it."""
+"""The tokens that may follow a prefix: the vocabulary as sorted bytes, and the allowed sets found in it."""

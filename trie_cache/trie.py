@@ -12,6 +12,7 @@ dictionaries. Below a blank there are 53,021 of the 151,643 tokens of a vocabula
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -134,6 +135,24 @@ class Trie:
             rank = parents[rank]
         found.reverse()
         return tuple(found)
+
+    def iter_prefixes(self, min_tokens: int = 1) -> Iterator[tuple[bytes, Interval]]:
+        """Every non-empty prefix that at least `min_tokens` tokens start with, and the interval of these tokens."""
+        waiting = list(self._iter_children(b"", Interval(0, self.num_tokens)))
+        while waiting:
+            prefix, interval = waiting.pop()
+            if interval.num_tokens >= min_tokens:
+                yield prefix, interval
+                waiting.extend(self._iter_children(prefix, interval))
+
+    def _iter_children(self, prefix: bytes, interval: Interval) -> Iterator[tuple[bytes, Interval]]:
+        """The prefixes that are one byte longer than `prefix`, given its interval."""
+        depth = len(prefix)
+        rank = bisect_right(self._tokens, prefix, *interval)  # after the tokens equal to the prefix
+        while rank < interval.hi:
+            child = self._tokens[rank][: depth + 1]
+            start, rank = rank, bisect_right(self._tokens, child + self._after, rank, interval.hi)
+            yield child, Interval(start, rank)
 
 
 def _build_rank(order: npt.NDArray[np.int32], num_rows: int) -> npt.NDArray[np.int32]:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from inference.healing.covering import Crossing, Rule, find_allowed
 from inference.model.language_model import Choice, CrossingScores, RandomSource, SampleRequest, SampleResult
+from trie_cache.hot_prefixes import HotPrefixCache
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
@@ -118,6 +119,7 @@ class NumpySampler:
 
     def __init__(self, vocabulary: Vocabulary, trie: Trie) -> None:
         self._trie = trie
+        self._hot_prefixes = HotPrefixCache(trie)
         is_token = np.array([bool(data) for data in vocabulary.token_bytes])
         is_token[sorted(vocabulary.special_ids)] = True
         self._padding = np.flatnonzero(~is_token)  # rows of the head that are no tokens
@@ -170,9 +172,10 @@ class NumpySampler:
     def _find_ids(self, crossing: Crossing) -> _Ids | None:
         if not crossing.remaining_bytes:
             return None
-        (lo, hi), more_ids = find_allowed(self._trie, crossing)
-        ids = self._trie.order[lo:hi]
-        return np.concatenate((np.array(more_ids, np.int32), ids)) if more_ids else ids
+        if crossing.rule is Rule.SPELL:
+            return self._hot_prefixes.find(crossing.remaining_bytes)
+        (lo, hi), _ = find_allowed(self._trie, crossing)
+        return self._trie.order[lo:hi]
 
 
 _ANY = Crossing(None, b"", Rule.EXTEND)

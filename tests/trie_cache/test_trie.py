@@ -87,6 +87,18 @@ def test_spell_returns_each_tokens_bytes_and_nothing_for_other_rows(texts: list[
     assert tuple(map(trie.spell, range(vocabulary.num_rows))) == vocabulary.token_bytes
 
 
+@given(_vocabularies, st.integers(1, 3))
+def test_iter_prefixes_gives_every_prefix_once_with_its_interval(texts: list[bytes], min_tokens: int) -> None:
+    vocabulary = _vocabulary_of(texts)
+    trie = Trie.build(vocabulary)
+    prefixes = {text[:length] for text in texts for length in range(1, len(text) + 1)}
+    wanted = [prefix for prefix in sorted(prefixes) if len(_scan_extensions(vocabulary, prefix)) >= min_tokens]
+
+    found = sorted(trie.iter_prefixes(min_tokens))
+
+    assert found == [(prefix, trie.find_interval(prefix)) for prefix in wanted]
+
+
 def test_tokens_with_equal_bytes_are_adjacent_with_the_lower_id_first() -> None:
     trie = Trie.build(_vocabulary_of([b"b", b"A", b"AB", b"A"], num_special=0))
 
