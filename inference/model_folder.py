@@ -1,15 +1,20 @@
-"""A model folder as its publisher made it: its files, or in one sentence what it is or has in their place."""
+"""A model folder: its files, or in one sentence what it is or has in their place."""
 
 import json
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from inference.errors import ModelError, quote
 
-_NEEDED = "a folder with config.json, tokenizer.json and model.safetensors, or OWNER/NAME of a model on a hub"
+_NEEDED = (
+    "a folder with config.json, tokenizer.json and model.safetensors, a GGUF file, OWNER/NAME or OWNER/NAME:FILE.gguf "
+    "of a model on a hub, or ollama:NAME"
+)
 _POINTER = b"version https://git-lfs"
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # which may be split, with an index beside the parts
+GGUF_WEIGHTS = "model.gguf"  # a link to the file, or to the first of its parts
 _OTHER_WEIGHTS = ("*.gguf", "*.pth", "*.pt", "*.onnx", "*.npz", "*.h5", "*.msgpack")
 _CONVERT = "save one with AutoTokenizer.from_pretrained(folder).save_pretrained(folder) of transformers"
 _NO_PATTERN = "does not say how text is split into pre-tokens; use a tokenizer.json from the model's publisher"
@@ -28,7 +33,7 @@ _OTHER_TOKENIZERS = {
 def check_model_folder(folder: Path) -> None:
     """Raises ModelError if the folder is no complete model."""
     if not folder.is_dir():
-        raise ModelError(f"{folder} {_describe_other(folder)}; --model is {_NEEDED}")
+        raise ModelError(f"{folder} {'is a file' if folder.exists() else 'does not exist'}; --model is {_NEEDED}")
     if (folder / "adapter_config.json").exists():
         raise ModelError(
             f"{folder} has an adapter (adapter_config.json), and a model would be run without it; merge it with "
@@ -46,13 +51,17 @@ def check_model_folder(folder: Path) -> None:
 def _check_numbers(folder: Path) -> None:
     """Raises ModelError if others have quantized the weights; another fault of the file is found when it is read."""
     with suppress(OSError, ValueError, AttributeError):
-        quantization = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("quantization_config")
+        quantization = _read_config(folder).get("quantization_config")
         if quantization is not None:
             method = quantization.get("quant_method") or "a method without a name"
             raise ModelError(
                 f"{folder} has weights that are quantized by {quote(str(method))} (quantization_config in its "
                 "config.json); use the model with weights that are not quantized"
             )
+
+
+def _read_config(folder: Path) -> Any:
+    return json.loads((folder / "config.json").read_text(encoding="utf-8"))
 
 
 def find_tokenizer_file(folder: Path) -> Path:
@@ -66,14 +75,22 @@ def find_tokenizer_file(folder: Path) -> Path:
     return path
 
 
+def is_gguf(folder: Path) -> bool:
+    """True if the folder was made of a GGUF file."""
+    with suppress(OSError, ValueError, AttributeError):
+        return bool(_read_config(folder).get("model_type") == "gguf")
+    return False
+
+
 def find_weight_files(folder: Path) -> tuple[Path, ...]:
     """The files with the weights. Raises ModelError if there are none, or some are missing."""
-    for name in _WEIGHTS:
+    names = (GGUF_WEIGHTS,) if is_gguf(folder) else _WEIGHTS
+    for name in names:
         if (folder / name).exists():
             return (folder / name,)
         if (folder / f"{name}.index.json").exists():
             return tuple(_iter_parts(folder / f"{name}.index.json"))
-    raise ModelError(f"{folder} has no weights ({_WEIGHTS[0]}){_name_other_weights(folder)}")
+    raise ModelError(f"{folder} has no weights ({names[0]}){_name_other_weights(folder)}")
 
 
 def _iter_parts(index: Path) -> Iterator[Path]:
@@ -89,14 +106,10 @@ def _iter_parts(index: Path) -> Iterator[Path]:
         yield index.parent / name
 
 
-def _describe_other(path: Path) -> str:
-    if not path.exists():
-        return "does not exist"
-    return "is a GGUF file, which is not supported" if path.suffix == ".gguf" else "is a file"
-
-
 def _name_other_weights(folder: Path) -> str:
     others = sorted(path.name for pattern in _OTHER_WEIGHTS for path in folder.glob(pattern))
+    if others and others[0].endswith(".gguf"):
+        return f", but {others[0]}: name that file instead of its folder"
     return f", but {others[0]}, which is in a format that is not supported" if others else ""
 
 

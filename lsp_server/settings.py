@@ -27,7 +27,7 @@ class Settings:
     prefetch: bool = True  # whether text is sent and read before a key asks for it
     exclude: tuple[str, ...] = ()  # patterns as in .gitignore; of documents that match one, nothing is sent
     redact_secrets: bool = True  # known forms of secrets are replaced before text is sent
-    model: str | None = None  # a folder, or the name of one on a hub; None: that of the command line
+    model: str | None = None  # what --model takes; None: that of the command line
     languages: tuple[str, ...] | None = None  # those with suggestions; None: those that the model knows
 
 

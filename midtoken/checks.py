@@ -145,7 +145,8 @@ async def _check_model(options: argparse.Namespace) -> list[Check]:
     except MidtokenError as error:
         return [_describe_failure("completion server", error)]
     state = "is running already" if was_running else "is not running, so it is started now"
-    num_bytes = sum(file.stat().st_size for file in arguments.model.model_dir.iterdir() if file.is_file())
+    files = {path.resolve() for path in arguments.model.model_dir.iterdir()}  # two links may lead to one
+    num_bytes = sum(file.stat().st_size for file in files if file.is_file())
     return [
         good(f"model {arguments.model.model_dir}, {num_bytes / 1e6:,.0f} MB"),
         good(_describe_runtime(arguments.obstacle_to_triton)),

@@ -54,7 +54,7 @@ class Connection:
             connection = cls(address, None)
         else:
             await fetch_model(options.model, on_download)
-            arguments = ServerArguments.from_options(options)
+            arguments = await asyncio.to_thread(ServerArguments.from_options, options)  # it may make a model's folder
             lease = await lease_server(arguments.entry, arguments.build_shared_command(idle_s), on_progress)
             connection = cls(ServerAddress(lease.url, None), lease)
         try:

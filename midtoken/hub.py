@@ -1,9 +1,10 @@
-"""Downloads a model from a hub into the cache that other programs use, too: `python -m midtoken.hub NAME REVISION PIN`.
+"""Downloads a model from a hub into the cache that other programs use, too.
 
-It is a process of its own, which may be killed at any time: what was downloaded stays, and the next download goes on
-there. Only the files that a model needs are taken, none of them is run, and each must have the hash that the hub names.
-It prints a line for each step: how much there is in percent, and a text; last, why it failed. PIN gets the path of the
-folder when it is complete.
+`python -m midtoken.hub NAME REVISION PIN FILE` is a process of its own, which may be killed at any time: what was
+downloaded stays, and the next download goes on there. Only the files that a model needs are taken, or if FILE is not
+empty only that GGUF file. None of them is run, and each must have the hash that the hub names. It prints a line for
+each step: how much there is in percent, and a text; last, why it failed. PIN gets the path of the folder or file when
+it is complete.
 """
 
 import errno
@@ -33,9 +34,12 @@ from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_st
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
 from inference.errors import LaunchError, MidtokenError, ModelError
-from inference.model_folder import check_model_folder, find_tokenizer_file
+from inference.model_folder import check_model_folder
 from inference.serving.private_files import FileLock, make_private_folder
+from midtoken.gguf_file import list_part_names
+from midtoken.made_folder import make_folder
 from midtoken.models import FAILED, IN_VAIN
+from midtoken.tokenizer_json import check_tokenizer
 
 _WEIGHTS = "model.safetensors"
 _PART = re.compile(r"model-\d+-of-\d+\.safetensors|model\.safetensors\.index\.json")
@@ -43,11 +47,10 @@ _TEXTS = (
     *("adapter_config.json", "config.json", "generation_config.json", "midtoken.json"),
     *("tokenizer.json", "tokenizer_config.json"),
 )
-_OTHER_TOKENIZERS = ("merges.txt", "tokenizer.model", "vocab.json")  # where there is no tokenizer.json
+_OTHER_TOKENIZERS = ("added_tokens.json", "merges.txt", "tokenizer.model", "vocab.json")  # without tokenizer.json
 _PICKLE = "only as a pickle ({}), which can run any code when it is read"
 _OTHER_WEIGHTS = {
     "adapter_model.safetensors": "only as an adapter ({}), which has to be merged with its model",
-    ".gguf": "only as GGUF ({}), which is not supported",
     **dict.fromkeys((".bin", ".pt", ".pth", ".ckpt"), _PICKLE),
 }
 _REFUSALS = {
@@ -88,14 +91,14 @@ class _File:
 class _Download:
     """The files of one commit of a model, and how much of them is in the cache."""
 
-    def __init__(self, repository: str, info: ModelInfo) -> None:
+    def __init__(self, repository: str, info: ModelInfo, gguf: str) -> None:
         """Raises ModelError if what the hub names cannot be run."""
         commit, storage = _check_hash(info.sha), _find_storage(repository)
         self.folder = storage / "snapshots" / commit
         licences = [tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")]
         self._title = f"{repository} (licence: {', '.join(licences) or 'not named'})"
         self._files = list[_File]()
-        for each in _choose(repository, info.siblings or []):
+        for each in _choose(repository, info.siblings or [], gguf):
             digest = _check_hash(each.lfs.sha256 if each.lfs else each.blob_id)
             url = hf_hub_url(repository, each.rfilename, revision=commit)
             place = self.folder / each.rfilename
@@ -111,7 +114,7 @@ class _Download:
         for file in self._files:
             if file.place.suffix == ".safetensors":
                 self.show(0)
-                find_tokenizer_file(self.folder)  # before the large files
+                check_tokenizer(self.folder)  # before the large files
             if not file.place.exists():
                 self._fetch(file)
         self.show(0)
@@ -156,6 +159,7 @@ class _Download:
                 )
             file.partial.replace(file.blob)
         try:
+            file.place.parent.mkdir(parents=True, exist_ok=True)
             file.place.symlink_to(os.path.relpath(file.blob, file.place.parent))
         except FileExistsError:
             pass
@@ -195,9 +199,19 @@ def _check_hash(text: str | None) -> str:
     return text
 
 
-def _choose(repository: str, found: list[RepoSibling]) -> list[RepoSibling]:
+def _choose(repository: str, found: list[RepoSibling], gguf: str) -> list[RepoSibling]:
     """Returns the files that a model needs, the large ones last. Raises ModelError."""
     names = {each.rfilename for each in found}
+    parts = list_part_names(gguf) if gguf else []
+    ggufs = sorted(name for name in names if name.endswith(".gguf"))
+    if missing := [name for name in parts if name not in names]:
+        raise ModelError(f"{repository} has no {missing[0]}; its GGUF files are {', '.join(ggufs) or 'none'}")
+    if parts:
+        return [each for each in found if each.rfilename in parts]
+    if ggufs and not any(name.endswith(".safetensors") for name in names):
+        raise ModelError(
+            f"{repository} has its weights as GGUF: name the file, {repository}:FILE, of {', '.join(ggufs)}"
+        )
     if "config.json" not in names:
         raise ModelError(f"{repository} is no model that can be run: it has no config.json")
     texts = _TEXTS if "tokenizer.json" in names else _TEXTS + _OTHER_TOKENIZERS
@@ -216,26 +230,27 @@ def _find_hash(file: _File) -> str:
         return sha_fileobj(content).hex()
 
 
-def _find_folder(repository: str, revision: str, lock: FileLock) -> Path:
-    """Returns the folder of the model, and downloads what is missing in it."""
+def _find_path(repository: str, revision: str, gguf: str, lock: FileLock) -> Path:
+    """Returns the folder or file of the model, and downloads what is missing in it."""
     api = HfApi()
     try:
         info = api.model_info(repository, revision=revision, files_metadata=True, timeout=_TIMEOUT_S)
     except (httpx2.TransportError, OfflineModeIsEnabled) as error:
         with suppress(RevisionResolutionError, MidtokenError):
             commit = api.resolve_revision(repository, revision=revision, local_files_only=True).resolved
-            folder = _find_storage(repository) / "snapshots" / commit
-            check_model_folder(folder)
-            return folder
+            path = _find_storage(repository) / "snapshots" / commit / gguf
+            check_model_folder(make_folder(path))
+            return path
         raise error
-    download = _Download(repository, info)
+    download = _Download(repository, info, gguf)
     download.show()
     while not lock.try_acquire(shared=False):  # another editor downloads it
         time.sleep(_SHOW_S)
         download.show()
     download.run()
-    check_model_folder(download.folder)
-    return download.folder
+    path = download.folder / gguf
+    check_model_folder(make_folder(path))
+    return path
 
 
 def _describe(error: Exception, repository: str, revision: str) -> MidtokenError:
@@ -259,13 +274,13 @@ def _describe(error: Exception, repository: str, revision: str) -> MidtokenError
     return LaunchError(f"the answer of {hub} about {repository} cannot be read ({type(error).__name__})")
 
 
-def _main(repository: str, revision: str, pin: Path) -> int:
+def _main(repository: str, revision: str, pin: Path, gguf: str) -> int:
     try:
         make_private_folder(pin.parent)
         with FileLock(pin.parent / f"{repo_folder_name(repo_id=repository, repo_type='model')}.lock") as lock:
-            folder = _find_folder(repository, revision, lock)
+            path = _find_path(repository, revision, gguf, lock)
             fresh = pin.with_name(f"{pin.name}.new")
-            fresh.write_bytes(os.fsencode(folder))
+            fresh.write_bytes(os.fsencode(path))
             fresh.replace(pin)
     except BrokenPipeError:  # who has asked for it has ended
         return 1
@@ -277,4 +292,4 @@ def _main(repository: str, revision: str, pin: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1], sys.argv[2], Path(sys.argv[3])))
+    sys.exit(_main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4]))

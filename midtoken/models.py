@@ -1,4 +1,4 @@
-"""The model that `--model` or the setting `model` names: a folder, or a name on a hub.
+"""The model that `--model` or the setting `model` names: a folder or GGUF file, here, on a hub or in Ollama's store.
 
 A model of a hub is downloaded when it is first used. Then its folder, which has the commit in its name, is remembered:
 the same name means the same model until `midtoken models get` asks for it anew.
@@ -19,6 +19,8 @@ from inference.errors import LaunchError, ModelError
 from inference.platforms import Self
 from inference.serving.triton_installation import IMPORT_ROOT
 from midtoken.installed import require_packages
+from midtoken.made_folder import make_folder
+from midtoken.ollama import OLLAMA, find_ollama_file
 
 OnDownload = Callable[[str, int], None]  # gets a text for the user, and how much there is, in percent
 
@@ -26,35 +28,41 @@ FAILED = "failed: "  # begins the last line of a download that failed
 IN_VAIN = 3  # its exit status, where to try again would be in vain
 
 # A folder of that form has to be written with ./ before it: in an editor, the workspace must not choose the model.
-_NAME = re.compile(r"(?!.*\.\.)(\w[\w.-]*/\w[\w.-]*)(?:@(\w[\w./-]*))?", re.ASCII)
+_NAME = re.compile(r"(?!.*\.\.)(\w[\w.-]*/\w[\w.-]*)(?::(\w[\w./+-]*\.gguf))?(?:@(\w[\w./-]*))?", re.ASCII)
 # Nothing but what is asked for: no telemetry, and no other protocol than HTTP, which can go on where it was cut.
 _ENVIRONMENT = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1", "HF_HUB_VERBOSITY": "error"}
 
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """The name of a model on a hub, and the branch, tag or commit that is wanted."""
+    """The name of a model on a hub, its GGUF file if it is one, and the branch, tag or commit that is wanted."""
 
     repository: str
+    file: str = ""
     revision: str = "main"
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
         """Returns None for the path of a folder or file."""
         found = _NAME.fullmatch(text)
-        return found and cls(*filter(None, found.groups()))
+        return found and cls(found[1], found[2] or "", found[3] or "main")
 
     def __str__(self) -> str:
-        return self.repository if self.revision == "main" else f"{self.repository}@{self.revision}"
+        name = f"{self.repository}:{self.file}" if self.file else self.repository
+        return name if self.revision == "main" else f"{name}@{self.revision}"
 
     @property
     def pin(self) -> Path:
-        """The file with the path of the folder that the name means. Raises LaunchError."""
+        """The file with the path that the name means. Raises LaunchError."""
         return find_pins_dir() / quote(str(self), safe="@")
 
-    def find_folder(self) -> Path | None:
-        """Returns the folder that the name means, which may have been deleted; None before the first use."""
+    def find_path(self) -> Path | None:
+        """Returns the folder or file that the name means, which may have been deleted; None before the first use."""
         return Path(os.fsdecode(self.pin.read_bytes())) if self.pin.exists() else None
+
+    def find_commit(self, path: Path) -> str:
+        """Returns the commit that such a path is of."""
+        return path.parents[self.file.count("/")].name if self.file else path.name
 
 
 def find_pins_dir() -> Path:
@@ -66,12 +74,15 @@ def find_pins_dir() -> Path:
 
 
 def find_model(text: str) -> Path:
-    """Returns the folder of a model that is on this machine. Raises ModelError or LaunchError."""
+    """Returns the folder of a model that is on this machine; it may be made now. Raises ModelError or LaunchError."""
     model = HubModel.parse(text)
-    folder = Path(text).expanduser() if model is None else model.find_folder()
-    if folder is None:
+    if text.startswith(OLLAMA):
+        path: Path | None = find_ollama_file(text.removeprefix(OLLAMA), os.environ)
+    else:
+        path = Path(text).expanduser().absolute() if model is None else model.find_path()
+    if path is None:
         raise ModelError(f"{model} is not on this machine yet: run midtoken models get {model}")
-    return folder.resolve()
+    return make_folder(path).resolve()
 
 
 async def fetch_model(text: str | None, on_download: OnDownload, is_anew: bool = False) -> None:
@@ -81,13 +92,13 @@ async def fetch_model(text: str | None, on_download: OnDownload, is_anew: bool =
     LaunchError or MissingPackagesError.
     """
     model = HubModel.parse(text or "")
-    folder = model.find_folder() if model else None
-    if model is None or (folder is not None and folder.is_dir() and not is_anew):
+    path = model.find_path() if model else None
+    if model is None or (path is not None and path.exists() and not is_anew):
         return
     require_packages("local", f"{model} cannot be downloaded without")
-    revision = model.revision if folder is None or is_anew else folder.name
+    revision = model.revision if path is None or is_anew else model.find_commit(path)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "midtoken.hub", model.repository, revision, model.pin),
+        *(sys.executable, "-m", "midtoken.hub", model.repository, revision, model.pin, model.file),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, **_ENVIRONMENT},

@@ -45,8 +45,9 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         metavar="MODEL",
-        help="a folder with a model in Hugging Face layout, or OWNER/NAME[@REVISION] on a hub, from which it is "
-        "downloaded once; ./OWNER/NAME is a folder (default: the bundled model)",
+        help="a folder with a model in Hugging Face layout, a GGUF file, OWNER/NAME[:FILE.gguf][@REVISION] on a hub, "
+        "from which it is downloaded once, or ollama:NAME[:TAG], which Ollama has pulled; ./OWNER/NAME is a folder "
+        "(default: the bundled model)",
     )
     parser.add_argument(
         "--device",

@@ -5,7 +5,8 @@ A model folder may hold `midtoken.json`:
     {"fill_in": {"layout": "spm", "prefix": "<PRE>", "suffix": "<SUF>", "middle": "<MID>"}}
 
 `inference.model.folder_file` reads it. The markers are names of the tokenizer's special tokens. They may be left out if
-the tokenizer has those of a known family. Without `middle`, the suffix comes first and no marker follows the prefix.
+the tokenizer has those of a known family, whose layouts are tried for them. Without `middle`, the suffix comes first
+and no marker follows the prefix.
 
 None of the known families can be measured here, so their layouts follow from what their authors say of the training:
 
@@ -107,7 +108,7 @@ def choose_fill_in(setting: str, folder: Path, vocabulary: Vocabulary) -> FillIn
         return FillInChoice(_combine("fill_in_layout", (layout,), family, vocabulary), ChosenBy.SETTING)
     if named.layout is not None:
         return FillInChoice(_combine(FILE_NAME, (named.layout,), family, vocabulary), ChosenBy.FOLDER)
-    chosen_by = ChosenBy.FAMILY if named.family is None else ChosenBy.FOLDER
+    chosen_by = ChosenBy.FAMILY if family in (None, *_FAMILIES) else ChosenBy.FOLDER
     layouts = (Layout.NONE,) if family is None else family.layouts
     return FillInChoice(_combine(FILE_NAME, layouts, family, vocabulary), chosen_by)
 
@@ -131,9 +132,10 @@ def _read_file(folder: Path) -> _Named:
         return _Named(layout)
     if not values.keys() >= {"prefix", "suffix"}:
         raise ModelError(f"{path}: name both prefix and suffix, or neither")
-    middle = values.get("middle")
-    layouts = (Layout.SPM if middle is None else Layout.PSM_LINE,)
-    return _Named(layout, MarkerFamily(values["prefix"], values["suffix"], middle, layouts))
+    names = values["prefix"], values["suffix"], values.get("middle")
+    known = next((family for family in _FAMILIES if (family.prefix, family.suffix, family.middle) == names), None)
+    layouts = (Layout.SPM if names[2] is None else Layout.PSM_LINE,)
+    return _Named(layout, known or MarkerFamily(*names, layouts))
 
 
 def _to_layout(name: str, value: str, known: Collection[str]) -> Layout:

@@ -132,7 +132,7 @@ def _check_sample(file: TokenizerFile, encoder: TextEncoder, vocabulary: Vocabul
     """Raises ModelError if the encoder, or the bytes of the vocabulary, differ from the tokenizer."""
     plain = file.build_plain()
     added_ids = {plain.token_to_id(token.content): token.token_id for token in chain.from_iterable(file.added_texts)}
-    for text in _iter_sample(file):
+    for text in iter_sample(file):
         expected = tuple(
             [added_ids.get(token_id, token_id) for token_id in plain.encode(text, add_special_tokens=False).ids]
         )
@@ -141,7 +141,8 @@ def _check_sample(file: TokenizerFile, encoder: TextEncoder, vocabulary: Vocabul
         _check_kept(file.tokenizer, encoder, text, expected)
 
 
-def _iter_sample(file: TokenizerFile) -> Iterator[str]:
+def iter_sample(file: TokenizerFile) -> Iterator[str]:
+    """Texts that tokenizers disagree about."""
     yield from _TEXTS
     for characters in (_FIRST_CHARACTERS, _LATER_CHARACTERS):
         text = "".join([chr(code) for code in characters]).replace(BLANK_MARK, "")

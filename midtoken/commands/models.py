@@ -5,6 +5,7 @@ Without an action, it lists the models that are recommended, and those that are 
 
 import argparse
 import asyncio
+import os
 import statistics
 import time
 import uuid
@@ -22,6 +23,7 @@ from midtoken.connection import Connection, show_waiting
 from midtoken.errors import UsageError
 from midtoken.installed import find_default_model
 from midtoken.models import HubModel, fetch_model, find_model, find_pins_dir
+from midtoken.ollama import OLLAMA, list_names
 from midtoken.server import find_cache_dir
 from midtoken.server_arguments import add_connection_arguments
 
@@ -61,7 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     get = actions.add_parser("get", help="download a model, or its newest commit if it is here already")
     attempt = actions.add_parser("try", help="load a model and show how quick it is on this machine")
     for each in (get, attempt):
-        each.add_argument("name", metavar="NAME", help="OWNER/NAME[@REVISION] on a hub; to try one, a folder too")
+        each.add_argument(
+            "name",
+            metavar="NAME",
+            help="OWNER/NAME[:FILE.gguf][@REVISION] on a hub; to try one, whatever --model takes",
+        )
     add_connection_arguments(attempt)
 
 
@@ -72,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
         asyncio.run(_try(options))
     elif options.action == "get":
         if HubModel.parse(options.name) is None:
-            raise UsageError(f"{options.name} is not OWNER/NAME, as a model on a hub is called")
+            raise UsageError(f"{options.name} is not OWNER/NAME or OWNER/NAME:FILE.gguf, as a model on a hub is called")
         with show_waiting() as on_download:
             asyncio.run(fetch_model(options.name, on_download, is_anew=True))
         print(find_model(options.name))
@@ -86,16 +92,17 @@ def _list_present() -> Iterator[str]:
     yield f"  {'the bundled model':36}{_describe_size(find_default_model())}, for Python"
     for path in sorted(find_pins_dir().glob("*%2F*")):
         model = HubModel.parse(unquote(path.name))
-        folder = model and model.find_folder()
-        if isinstance(folder, Path) and folder.is_dir():
-            yield f"  {model!s:36}{_describe_size(folder)}, commit {folder.name[:7]}, {folder}"
+        place = None if model is None else model.find_path()
+        if model is not None and place is not None and place.exists():
+            yield f"  {model!s:36}{_describe_size(place)}, commit {model.find_commit(place)[:7]}, {place}"
+    yield from (f"  {OLLAMA}{name}" for name in list_names(os.environ))
     graphs = find_cache_dir()
     if graphs is not None and graphs.is_dir():
         yield f"  {'converted weights':36}{_describe_size(graphs)}, {graphs}"
 
 
-def _describe_size(folder: Path) -> str:
-    num_bytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+def _describe_size(place: Path) -> str:
+    num_bytes = sum(path.stat().st_size for path in (place, *place.rglob("*")) if path.is_file())
     return f"{num_bytes / 1e9:6.2f} GB"
 
 

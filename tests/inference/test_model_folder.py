@@ -36,7 +36,9 @@ def _write(name: str, content: str) -> _Change:
 _FAULTS: dict[str, _Change] = {
     "does not exist; --model is a folder with config.json": shutil.rmtree,
     "is not a model folder: it has no config.json": _replace("config.json"),
-    "no config.json, but m.gguf, which is in a format": _replace("config.json", m__gguf="GGUF"),
+    "no config.json, but m.gguf: name that file instead of its folder": _replace("config.json", m__gguf="GGUF"),
+    "has no weights (model.safetensors), but model.gguf: name": _replace("model.safetensors", model__gguf="GGUF"),
+    "has no weights (model.gguf)": _write("config.json", '{"model_type": "gguf"}'),
     "has an adapter (adapter_config.json)": _write("adapter_config.json", "{}"),
     "quantized by 'gptq' (quant": _write("config.json", '{"quantization_config": {"quant_method": "gptq"}}'),
     "quantized by 'a method without a name' (": _write("config.json", '{"quantization_config": {"bits": 4}}'),
@@ -84,10 +86,3 @@ def test_each_fault_has_its_own_sentence_in_the_engine_and_on_the_command_line(
     assert str(folder) in str(raised.value)
     assert main(["complete", f"{__file__}:1", "--model", str(folder)]) == 1
     assert capsys.readouterr().err == f"midtoken: {raised.value}\n"
-
-
-def test_a_gguf_file_is_refused_by_its_format(tmp_path: Path) -> None:
-    (tmp_path / "m.gguf").write_bytes(b"GGUF")
-
-    with pytest.raises(ModelError, match=r"m\.gguf is a GGUF file, which is not supported"):
-        check_model_folder(tmp_path / "m.gguf")

@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
+from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
 from inference.errors import LaunchError, MidtokenError, ModelError
+from inference.model_folder import check_model_folder
 from midtoken.models import HubModel, fetch_model, find_model
+from tests.support.gguf_files import write_gguf, write_plain_gguf
 from tests.support.hub import Faults, Hub, Repository, run_hub
 from tests.support.servers import find_processes, wait_until
 
 _NAME = "owner/Model-0.5B"
+_SPEC = next(kind for kind in TOKENIZER_KINDS if kind.name == "qwen2").build()
 _LARGE = os.urandom(3_000_000)
 _SMALL = {
     "config.json": b"{}",
@@ -48,10 +52,14 @@ def _read(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-_NAMES: dict[str, tuple[str, str] | None] = {
-    _NAME: (_NAME, "main"),
-    "Qwen/Qwen2.5-Coder-0.5B@v1.0": ("Qwen/Qwen2.5-Coder-0.5B", "v1.0"),
-    "owner/name@refs/pr/4": ("owner/name", "refs/pr/4"),
+_NAMES: dict[str, tuple[str, str, str] | None] = {
+    _NAME: (_NAME, "", "main"),
+    "Qwen/Qwen2.5-Coder-0.5B@v1.0": ("Qwen/Qwen2.5-Coder-0.5B", "", "v1.0"),
+    "owner/name@refs/pr/4": ("owner/name", "", "refs/pr/4"),
+    "owner/name:Name-Q4_K_M.gguf": ("owner/name", "Name-Q4_K_M.gguf", "main"),
+    "owner/name:q8/Name-00001-of-00002.gguf@v1": ("owner/name", "q8/Name-00001-of-00002.gguf", "v1"),
+    **dict.fromkeys(("owner/name:", "owner/name:x.bin", "owner/name:../x.gguf", "owner/name:/x.gguf", "name:x.gguf")),
+    **dict.fromkeys(("owner/name:a/../x.gguf", "ollama:name", "ollama:owner/name", "owner/name.gguf:7b")),
     **dict.fromkeys(("./owner/name", "/owner/name", "../owner", "~/name", "name", "a/b/c", "owner/..", "C:/name")),
     **dict.fromkeys(("owner/name@../../x", "owner/name@a/../x", "owner/name@", "owner/na..me", "é/name", "owner/a\n")),
     **dict.fromkeys(("owner/.name", "-owner/name", "file.gguf", "")),
@@ -61,7 +69,8 @@ _NAMES: dict[str, tuple[str, str] | None] = {
 @pytest.mark.parametrize("text", _NAMES)
 def test_only_owner_and_name_are_a_model_of_a_hub(text: str) -> None:
     model = HubModel.parse(text)
-    assert (model and (model.repository, model.revision)) == _NAMES[text]
+    assert (model and (model.repository, model.file, model.revision)) == _NAMES[text]
+    assert model is None or str(model) == text
 
 
 async def test_only_what_a_model_needs_is_downloaded_and_the_token_goes_to_the_hub_alone(
@@ -92,8 +101,8 @@ async def test_what_a_hub_names_steers_no_terminal(hub: Hub) -> None:
     hub.repositories[_NAME] = Repository.of(_FILES, tags=("license:\x1b[2J\nfailed: x",))
     shown = await _fetch()
     assert shown[0][0] == "downloading owner/Model-0.5B (licence: [2Jfailed: x), 0 of 3 MB"
-    hub.repositories[_NAME].add({"config.json": b"{}", "\x1b.gguf": b""})
-    with pytest.raises(ModelError, match=r"only as GGUF \(\.gguf\), which is not supported"):
+    hub.repositories[_NAME].add({"config.json": b"{}", "\x1b.bin": b""})
+    with pytest.raises(ModelError, match=r"only as a pickle \(\.bin\), which can run any code"):
         await _fetch(is_anew=True)
 
 
@@ -130,6 +139,62 @@ async def test_a_name_means_the_same_model_until_it_is_asked_for_anew(hub: Hub) 
     assert find_model(_NAME) != first
     assert _read(find_model(_NAME))["config.json"] == b'{"new": 1}'
     assert hub.num_sent_bytes == len(_LARGE)  # what both have was downloaded once
+
+
+@pytest.mark.parametrize("name", ["tiny-q8_0.gguf", "q8/tiny-q8_0.gguf", "q8/tiny-00002-of-00002.gguf"])
+async def test_of_a_gguf_model_only_the_named_file_or_all_its_parts_are_downloaded(
+    name: str, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "made"))
+    files = [write_gguf(tmp_path / "a.gguf", _SPEC, "qwen2", **{"tokenizer.ggml.eos_token_id": 1})]
+    names = [name]
+    if name.endswith("of-00002.gguf"):
+        files.append(write_plain_gguf(tmp_path / "b.gguf", num_parts=2))
+        names = [name.replace("00002-of", "00001-of"), name]
+    others = dict.fromkeys(("config.json", "other.gguf", "q8/other.gguf", "mmproj.gguf"), b"x")
+    contents = dict(zip(names, (file.read_bytes() for file in files), strict=True))
+    hub.repositories[_NAME] = Repository.of({**others, **contents})
+    shown = await _fetch(f"{_NAME}:{name}")
+    assert "downloading owner/Model-0.5B (licence: apache-2.0)" in shown[0][0]
+    assert [line.split()[1].rpartition("/")[2] for line in hub.requests[1:]] == [Path(each).name for each in names]
+    folder = find_model(f"{_NAME}:{name}")
+    check_model_folder(folder)
+    linked = folder / os.readlink(folder / "model.gguf")
+    assert linked.read_bytes() == contents[names[0]]
+    assert linked.name == Path(names[0]).name
+    for path in linked.resolve().parent.iterdir():  # as by a program that frees space in the cache
+        path.unlink()
+    await _fetch(f"{_NAME}:{name}")
+    check_model_folder(find_model(f"{_NAME}:{name}"))
+    with pytest.raises(
+        ModelError, match=r"has no no.gguf; its GGUF files are mmproj.gguf, other.gguf, q8/other.gguf, "
+    ):
+        await _fetch(f"{_NAME}:no.gguf")
+
+
+async def test_a_gguf_file_that_cannot_be_run_is_refused_when_it_is_downloaded(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "made"))
+    hub.repositories[_NAME] = Repository.of({"a.gguf": write_gguf(tmp_path / "a.gguf", _SPEC, "kimi-k2").read_bytes()})
+    with pytest.raises(ModelError, match=r"/a.gguf: its pre-tokenizer 'kimi-k2' is not supported"):
+        await _fetch(f"{_NAME}:a.gguf")
+    with pytest.raises(ModelError, match=rf"is not on this machine yet: run midtoken models get {_NAME}:a.gguf"):
+        find_model(f"{_NAME}:a.gguf")
+
+
+def test_a_file_and_a_model_of_ollama_are_found_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "made"))
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "ollama"))
+    monkeypatch.chdir(tmp_path)
+    path = write_gguf(tmp_path / "a.gguf", _SPEC, "qwen2", **{"tokenizer.ggml.eos_token_id": 1})
+    assert (find_model("a.gguf") / "model.gguf").readlink() == path
+    with pytest.raises(ModelError, match="Ollama has not pulled a:latest"):
+        find_model("ollama:a")
+    path.write_text("text")
+    with pytest.raises(ModelError, match=r"a\.gguf is no GGUF file"):
+        find_model("./a.gguf")
+    assert find_model("no.gguf") == tmp_path / "no.gguf"  # which is refused as a folder
 
 
 async def test_a_revision_may_have_a_slash(hub: Hub) -> None:
@@ -230,7 +295,9 @@ async def test_a_gated_model_is_refused_where_its_files_are(hub: Hub) -> None:
 
 _UNFIT: dict[str, dict[str, bytes]] = {
     "owner/Model-0.5B has no model.safetensors; .* only as a pickle .pytorch_model.bin.": {"pytorch_model.bin": b""},
-    "no model.safetensors; its weights are there only as GGUF .q8.gguf., which is not supported": {"q8.gguf": b""},
+    "has its weights as GGUF: name the file, owner/Model-0.5B:FILE, of a/q4.gguf, q8.gguf$": {
+        "q8.gguf": b"", "a/q4.gguf": b"", "pytorch_model.bin": b"", "config.json": b"",
+    },
     "no model.safetensors; .* only as an adapter": {"adapter_model.safetensors": b"", "adapter_config.json": b""},
     "owner/Model-0.5B has no model.safetensors$": {},
     "has an adapter .adapter_config.json.": {"adapter_config.json": b"{}", "model.safetensors": b"x"},

@@ -89,7 +89,7 @@ function readModel(read: ReadValue): string[] {
     return [];
   }
   if (typeof value !== "string") {
-    throw new SettingError("the setting midtoken.model must be a folder, or OWNER/NAME of a model on a hub");
+    throw new SettingError("the setting midtoken.model must be the name of a model, a folder or a GGUF file");
   }
   return [`--model=${value}`];
 }

@@ -40,6 +40,9 @@ def test_without_a_file_the_family_decides(names: tuple[str, ...], layouts: list
     expected = tuple(FillIn(markers, layout) for layout in layouts)
 
     assert choose_fill_in("auto", tmp_path, vocabulary) == FillInChoice(expected, ChosenBy.FAMILY)
+    if layouts:  # a folder's file that names the same markers, as that of a GGUF file does, says no more
+        folder = _write(tmp_path, dict(zip(("prefix", "suffix", "middle"), names, strict=False)))
+        assert choose_fill_in("auto", folder, vocabulary) == FillInChoice(expected, ChosenBy.FAMILY)
     assert markers.num_tokens == len(names)
 
 

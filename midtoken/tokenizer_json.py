@@ -1,0 +1,244 @@
+"""Writes the `tokenizer.json` that a model has not: from a GGUF file's metadata, or from vocab.json and merges.txt.
+
+Both have the tokens and the merges, but of how text is split into pre-tokens at most a name. `_SCHEMES` says what such
+a name means, as the published `tokenizer.json` of the models does that have it. llama.cpp has the names from there, and
+patterns of its own for them, which take a few letters for others.
+
+A name that is not in the table is refused, and so is a tokenizer of another kind than BPE.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from inference.errors import ModelError, quote
+from inference.model_folder import find_tokenizer_file
+
+_Json = Any  # a part of a tokenizer.json, of another file, or of the metadata of a GGUF file
+
+_BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
+_GPT2 = {**_BYTES, "use_regex": True}
+_DIGIT = {"type": "Digits", "individual_digits": True}
+
+_CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_BLANKS = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+_QWEN2 = _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + _BLANKS
+_QWEN35 = _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|" + _BLANKS
+_LLAMA3 = _QWEN2.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
+_SEED = _QWEN2.replace(r"[^\s\p{L}\p{N}]+[\r\n]*", r"[^\s\p{L}\p{N}\r\n]+")
+_UPPER, _LOWER = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_SIGNS = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + _BLANKS
+_TEKKEN = rf"{_UPPER}*{_LOWER}+|{_UPPER}+{_LOWER}*|\p{{N}}" + _SIGNS
+_O200K = rf"{_UPPER}*{_LOWER}+{_CONTRACTIONS}?|{_UPPER}+{_LOWER}*{_CONTRACTIONS}?|\p{{N}}{{1,3}}" + _SIGNS
+_RARE = "\u1c80-\u1c8a\ua790-\ua7fa\uab30-\uab68\U00010570-\U000105bc\U00010d50-\U00010d85\U00016e40-\U0001df2a"
+_DEEPSEEK_LETTERS = rf"\s?(?:(?![{_RARE}])[\p{{Lu}}\p{{Ll}}\p{{Lt}}])+"  # there, they are listed one by one
+_DEEPSEEK_SIGNS = "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+"
+_CJK = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+_DEEPSEEK_V3 = (
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|"""
+    + _BLANKS
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scheme:
+    """How a text becomes pre-tokens, and how those become tokens."""
+
+    steps: tuple[str | dict[str, _Json], ...]  # a pattern, or a step as it stands in the file
+    is_composed: bool = False  # NFC comes first
+    ignores_merges: bool = False  # a pre-token that is a token is not merged
+    adds_start: bool = False  # unless the file says otherwise
+
+    def write(self) -> dict[str, _Json]:
+        steps = [_split(step) if isinstance(step, str) else step for step in self.steps]
+        return {
+            "normalizer": {"type": "NFC"} if self.is_composed else None,
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
+            "decoder": _BYTES,
+        }
+
+
+def _split(pattern: str) -> dict[str, _Json]:
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+
+
+_gpt2, _starcoder = _Scheme((_GPT2,)), _Scheme((_DIGIT, _GPT2))
+_qwen2 = _Scheme((_QWEN2, _BYTES), is_composed=True)
+_llama3 = _Scheme((_LLAMA3, _BYTES), ignores_merges=True)
+_SCHEMES = {  # by their names in GGUF files
+    **dict.fromkeys(("gpt-2", "mellum", "phi-2"), _gpt2),
+    **dict.fromkeys(("mpt", "olmo"), replace(_gpt2, is_composed=True)),
+    **dict.fromkeys(("codeshell", "mellum2", "refact", "smollm", "starcoder"), _starcoder),
+    "command-r": replace(_starcoder, is_composed=True),
+    **dict.fromkeys(("qwen2", "stablelm2"), _qwen2),
+    "qwen35": replace(_qwen2, steps=(_QWEN35, _BYTES)),
+    **dict.fromkeys(("falcon3", "llama-bpe", "llama-v3", "llama3"), replace(_llama3, adds_start=True)),
+    **dict.fromkeys(("chatglm-bpe", "glm4"), _llama3),
+    "tekken": _Scheme((_TEKKEN, _BYTES), ignores_merges=True, adds_start=True),
+    **dict.fromkeys(("gpt-4o", "llama4"), _Scheme((_O200K, _BYTES))),
+    "minimax-m2": _Scheme((_O200K, _BYTES), is_composed=True),
+    "seed-coder": _Scheme((_SEED, _BYTES)),
+    "deepseek-coder": _Scheme(("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _CJK, _DIGIT, _BYTES)),
+    "deepseek-llm": _Scheme(("[\r\n]", _DEEPSEEK_LETTERS, _DEEPSEEK_SIGNS, r"\s+$", _CJK, _DIGIT, _BYTES)),
+    "deepseek-v3": _Scheme((r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", _DEEPSEEK_V3, _BYTES)),
+}
+# The tokenizer_class and model_type of a folder with vocab.json and merges.txt -> the name.
+_CLASSES: dict[tuple[str | None, str], str] = {
+    **dict.fromkeys((("Qwen2Tokenizer", "qwen2"), ("Qwen2Tokenizer", "qwen3"), (None, "qwen2")), "qwen2"),
+    **dict.fromkeys((("GPT2Tokenizer", "gpt2"), (None, "gpt2"), ("CodeGenTokenizer", "phi")), "gpt-2"),
+    **dict.fromkeys((("GPT2Tokenizer", "gpt_bigcode"), ("GPT2Tokenizer", "starcoder2")), "starcoder"),
+}
+
+_NORMAL, _UNKNOWN, _USER_DEFINED, _BYTE = 1, 2, 4, 6  # types of a token in a GGUF file; the others are no text
+_KEY = "tokenizer.ggml."
+_MARKER_KEYS = {"prefix": "fim_pre", "suffix": "fim_suf", "middle": "fim_mid"}  # older name -> newer name
+_END_KEYS = ("eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep")
+_END_NAMES = (  # control tokens that end a text, in a file that names another one or none
+    *("<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>"),
+    *("<EOT>", "▁<EOT>", "<eos>", "<｜end▁of▁sentence｜>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"),
+)
+_FLAGS = dict.fromkeys(("special", "normalized", "single_word", "lstrip", "rstrip"), False)  # of an added token
+_MARK = "▁"  # SentencePiece's for a blank
+
+
+def write_folder_files(metadata: Mapping[str, _Json]) -> dict[str, _Json]:
+    """Returns the contents of a model folder's files, by name, for the metadata of a GGUF file. Raises ModelError."""
+    try:
+        return _write_folder_files(metadata)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise ModelError(f"its metadata are not as llama.cpp writes them: {error!r}") from None
+
+
+def _write_folder_files(metadata: Mapping[str, _Json]) -> dict[str, _Json]:
+    if metadata.get("general.type", "model") != "model":
+        raise ModelError(f"it is no model by itself, but of the type {quote(str(metadata['general.type']))}")
+    kind, architecture = metadata[f"{_KEY}model"], metadata["general.architecture"]
+    tokens = [token or f"[EMPTY_{token_id}]" for token_id, token in enumerate(metadata[f"{_KEY}tokens"])]
+    types = metadata.get(f"{_KEY}token_type") or [_NORMAL] * len(tokens)
+    vocab = {token: token_id for token_id, token in enumerate(tokens)}
+    if len(vocab) < len(tokens):
+        raise ModelError("it has two tokens with the same text, which llama.cpp refuses")
+    ids: dict[str, _Json] = {key: metadata.get(f"{_KEY}{key}_token_id") for key in ("bos", *_END_KEYS)}
+    ids |= {
+        old: metadata.get(f"{_KEY}{new}_token_id", metadata.get(f"{_KEY}{old}_token_id"))
+        for old, new in _MARKER_KEYS.items()
+    }
+    named = frozenset(ids.values())
+    if kind == "gpt2":
+        scheme = _find_scheme(metadata.get(f"{_KEY}pre"))
+        parts = _write_bytes(scheme, vocab, metadata[f"{_KEY}merges"])
+    else:
+        scheme, parts = None, _write_pieces(kind, vocab, types, metadata)
+    added = [
+        _FLAGS | {"id": token_id, "content": token, "special": is_control, "normalized": scheme is not None}
+        for token_id, (token, token_type) in enumerate(zip(tokens, types, strict=True))
+        if (
+            is_control := token_type not in (_NORMAL, _USER_DEFINED, _BYTE)
+            or token_id in named
+            or token[:7] == "[EMPTY_"
+        )
+        or token_type == _USER_DEFINED
+    ]
+    ends = {each["id"] for each in added if each["special"] and each["content"] in _END_NAMES}
+    config = {
+        "model_type": "gguf",
+        "architecture": architecture,
+        "max_position_embeddings": metadata[f"{architecture}.context_length"],
+        "vocab_size": len(tokens),
+        "eos_token_id": sorted((ends | {ids[key] for key in _END_KEYS}) - {None}),
+    }
+    files = {"config.json": config, "tokenizer.json": {"added_tokens": added, **parts}}
+    if ids["bos"] is not None:
+        adds_start = metadata.get(f"{_KEY}add_bos_token", scheme is None or scheme.adds_start)
+        files["tokenizer_config.json"] = {"bos_token": tokens[ids["bos"]], "add_bos_token": adds_start}
+    if all(ids[name] is not None for name in _MARKER_KEYS):
+        files["midtoken.json"] = {"fill_in": {name: tokens[ids[name]] for name in _MARKER_KEYS}}
+    return files
+
+
+def can_write_tokenizer(folder: Path) -> bool:
+    """True for a folder with vocab.json and merges.txt that names their tokenizer, and has no `tokenizer.json`."""
+    is_there = [(folder / name).is_file() for name in ("tokenizer.json", "vocab.json", "merges.txt")]
+    with suppress(AttributeError, OSError, TypeError, ValueError):  # what is wrong is said where it is read again
+        return is_there == [False, True, True] and _find_class(folder) in _CLASSES
+    return False
+
+
+def check_tokenizer(folder: Path) -> None:
+    """Raises ModelError if the folder has no `tokenizer.json`, and none can be written."""
+    if not can_write_tokenizer(folder):
+        find_tokenizer_file(folder)
+
+
+def write_tokenizer(folder: Path) -> _Json:
+    """Returns the `tokenizer.json` for such a folder. Raises ModelError."""
+    try:
+        scheme, vocab = _SCHEMES[_CLASSES[_find_class(folder)]], _read_json(folder / "vocab.json")
+        found = _read_json(folder / "tokenizer_config.json").get("added_tokens_decoder")
+        listed = _read_json(folder / "added_tokens.json").items()
+        added = [{"id": token_id, "content": content, "special": False} for content, token_id in listed]
+        if found is not None:
+            added = [{"id": int(token_id), **token} for token_id, token in found.items()]
+        added.sort(key=lambda token: token["id"])
+        tokens = {**vocab, **{token["content"]: token["id"] for token in added}}
+        lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
+        merges = [line for line in lines if line and not line.startswith("#version")]
+        return {"added_tokens": [_FLAGS | token for token in added], **_write_bytes(scheme, tokens, merges)}
+    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+        raise ModelError(f"{folder}: vocab.json, merges.txt or added tokens cannot be read: {error!r}") from None
+
+
+def _find_class(folder: Path) -> tuple[str | None, str]:
+    name = _read_json(folder / "tokenizer_config.json").get("tokenizer_class")
+    return name and name.removesuffix("Fast"), _read_json(folder / "config.json").get("model_type")
+
+
+def _read_json(path: Path) -> _Json:
+    """Returns the content of a file, and an empty object if there is none. Raises ValueError."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def _find_scheme(name: str | None) -> _Scheme:
+    if name is None:
+        raise ModelError("it does not name its pre-tokenizer (tokenizer.ggml.pre), as older files; use a newer one")
+    if name not in _SCHEMES:
+        known = ", ".join(sorted(_SCHEMES))
+        raise ModelError(f"its pre-tokenizer {quote(name)} is not supported; these are: {known}")
+    return _SCHEMES[name]
+
+
+def _write_bytes(scheme: _Scheme, vocab: Mapping[str, int], merges: Iterable[str]) -> dict[str, _Json]:
+    """Byte-level BPE. A merge is two tokens with a blank between them."""
+    pairs = [(merge[: (at := merge.index(" ", 1))], merge[at + 1 :]) for merge in merges]
+    model = {"type": "BPE", "vocab": vocab, "merges": pairs, "ignore_merges": scheme.ignores_merges}
+    return {**scheme.write(), "model": model}
+
+
+def _write_pieces(kind: str, vocab: Mapping[str, int], types: list[int], metadata: Mapping[str, _Json]) -> _Json:
+    """SentencePiece's BPE of characters. Its merges follow from the scores of the tokens: the highest comes first."""
+    if kind != "llama":
+        raise ModelError(
+            f"its tokenizer is of the kind {quote(kind)}, and only gpt2 and llama, both BPE, are supported"
+        )
+    scores = metadata[f"{_KEY}scores"]
+    texts = sorted((text for text, i in vocab.items() if types[i] == _NORMAL), key=lambda text: -scores[vocab[text]])
+    pieces = frozenset(texts)
+    merges = [
+        (text[:at], text[at:])
+        for text in texts
+        for at in range(1, len(text))
+        if text[:at] in pieces and text[at:] in pieces
+    ]
+    steps = [{"type": "Replace", "pattern": {"String": " "}, "content": _MARK}]
+    if metadata.get(f"{_KEY}add_space_prefix", True):
+        steps.insert(0, {"type": "Prepend", "prepend": _MARK})
+    unknown = next((text for text, token_id in vocab.items() if types[token_id] == _UNKNOWN), None)
+    model = {"type": "BPE", "vocab": vocab, "merges": merges, "byte_fallback": True, "unk_token": unknown}
+    return {
+        "normalizer": {"type": "Sequence", "normalizers": steps},
+        "decoder": {"type": "Replace", "pattern": {"String": _MARK}, "content": " "},
+        "model": model,
+    }

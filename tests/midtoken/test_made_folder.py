@@ -1,0 +1,125 @@
+"""A GGUF file, and a folder without tokenizer.json, become a complete model folder in the cache: once, and right."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
+from inference.errors import LaunchError, ModelError
+from inference.healing.loaded_tokenizer import load_tokenizer
+from inference.model_folder import check_model_folder
+from midtoken.made_folder import make_folder
+from tests.support.gguf_files import write_gguf, write_plain_gguf
+
+_SPEC = next(kind for kind in TOKENIZER_KINDS if kind.name == "qwen2").build()
+_END = {"tokenizer.ggml.eos_token_id": 1}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache/midtoken/models"
+
+
+def test_a_folder_is_made_once_and_anew_when_the_file_changes(tmp_path: Path, cache: Path) -> None:
+    path = write_gguf(tmp_path / "Coder 0.5B.Q8_0.gguf", _SPEC, "qwen2", **_END)
+    folder = make_folder(path)
+    check_model_folder(folder)
+    load_tokenizer(folder)
+    assert (folder / "model.gguf").readlink() == path
+    written = (folder / "tokenizer.json").stat().st_mtime_ns
+    assert make_folder(path) == folder
+    assert (folder / "tokenizer.json").stat().st_mtime_ns == written
+
+    write_gguf(path, _SPEC, "starcoder", **_END)
+    (folder.parent / "new").mkdir()  # of a process that was killed
+    changed = make_folder(path)
+    assert changed != folder
+    assert [each.name for each in folder.parent.iterdir() if each.is_dir()] == [changed.name]
+    assert json.loads((changed / "tokenizer.json").read_text())["pre_tokenizer"]["pretokenizers"][0]["type"] == "Digits"
+    assert len(list(cache.iterdir())) == 1
+    path.unlink()
+    with pytest.raises(ModelError, match="has no weights"):
+        check_model_folder(changed)
+
+
+def test_parts_are_linked_beside_each_other_and_the_first_is_the_model(tmp_path: Path) -> None:
+    names = ["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"]
+    write_gguf(tmp_path / names[0], _SPEC, "qwen2", **_END)
+    write_plain_gguf(tmp_path / names[1], num_parts=2)
+    folder = make_folder(tmp_path / names[1])
+    assert str((folder / "model.gguf").readlink()) == names[0]
+    assert [(folder / name).readlink() for name in names] == [tmp_path / name for name in names]
+    check_model_folder(folder)
+    (tmp_path / names[1]).write_bytes(b"GGUF")
+    with pytest.raises(ModelError, match=f"{names[1]} is no whole GGUF file"):
+        make_folder(tmp_path / names[0])
+    (tmp_path / names[1]).unlink()
+    with pytest.raises(ModelError, match=f"{names[1]} is missing beside it"):
+        make_folder(tmp_path / names[0])
+
+
+def test_a_folder_with_vocab_and_merges_gets_a_tokenizer_and_keeps_its_files(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    (folder / "onnx").mkdir(parents=True)
+    texts = {
+        "config.json": json.dumps({"model_type": "qwen2", "eos_token_id": 1}),
+        "vocab.json": json.dumps(_SPEC["model"]["vocab"]),
+        "merges.txt": "\n".join(map(" ".join, _SPEC["model"]["merges"])),
+        "model.safetensors": "x",
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    made = make_folder(folder)
+    check_model_folder(made)
+    load_tokenizer(made)
+    assert {each.name for each in made.iterdir()} == {*texts, "tokenizer.json"}
+    (folder / "tokenizer_config.json").write_text("{}")
+    assert make_folder(folder) != made
+    (folder / "tokenizer.json").write_text("{}")
+    assert make_folder(folder) == folder
+
+
+def test_two_processes_make_one_folder_and_a_killed_one_leaves_none(tmp_path: Path, cache: Path) -> None:
+    path = write_gguf(tmp_path / "m.gguf", _SPEC, "qwen2", **_END)
+    program = "import sys, pathlib, midtoken.made_folder as made; print(made.make_folder(pathlib.Path(sys.argv[1])))"
+    slowly = program.replace(
+        "print", "made.json.dumps = lambda _: print('begun', flush=True) or __import__('time').sleep(60); print"
+    )
+    command = [sys.executable, "-c", program, str(path)]
+    killed = subprocess.Popen([sys.executable, "-c", slowly, str(path)], stdout=subprocess.PIPE, text=True)
+    assert killed.stdout is not None
+    assert killed.stdout.readline() == "begun\n"
+    waiting = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert not any(folder.name.startswith("m-") for folder in cache.glob("*/*"))
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    folders = {process.communicate(timeout=30)[0] for process in waiting}
+    assert len(folders) == 1
+    check_model_folder(Path(folders.pop().strip()))
+    assert [each.name for each in cache.glob("*/*") if each.is_dir()] == [make_folder(path).name]
+
+
+def test_what_is_wrong_names_the_file(tmp_path: Path, cache: Path) -> None:
+    path = write_gguf(tmp_path / "m.gguf", _SPEC, "kimi-k2")
+    with pytest.raises(ModelError, match=f"^{path}: its pre-tokenizer 'kimi-k2' is not supported"):
+        make_folder(path)
+    write_gguf(path, _SPEC, "qwen2")
+    home = next(cache.iterdir())
+    (home / "new").write_text("in the way")
+    with pytest.raises(LaunchError, match=f"cannot write {home}/new: File exists"):
+        make_folder(path)
+
+
+def test_without_a_home_folder_there_is_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_gguf(tmp_path / "m.gguf", _SPEC, "qwen2")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    with pytest.raises(LaunchError, match="no home folder"):
+        make_folder(path)

@@ -1,0 +1,220 @@
+"""The tokenizer of a GGUF file, or of vocab.json and merges.txt, makes the same ids as the published tokenizer.json."""
+
+import ctypes
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
+from inference.errors import ModelError
+from inference.healing.heal_point import encode_text
+from inference.healing.loaded_tokenizer import LoadedTokenizer, iter_sample, load_tokenizer
+from inference.healing.tokenizer_file import read_tokenizer_file
+from midtoken.gguf_file import read_metadata
+from midtoken.tokenizer_json import can_write_tokenizer, check_tokenizer, write_folder_files, write_tokenizer
+from tests.support.gguf_files import write_gguf
+
+_KINDS = {kind.name: kind for kind in TOKENIZER_KINDS}
+_PRE_TOKENIZERS = {  # a kind -> the name that llama.cpp's converter writes for it
+    "gpt2": "gpt-2",
+    "phi": "phi-2",
+    "gpt-neox": "olmo",
+    "starcoder": "starcoder",
+    "qwen2": "qwen2",
+    "qwen3.5": "qwen35",
+    "llama3": "llama-bpe",
+    "tekken": "tekken",
+    "o200k": "gpt-4o",
+    "deepseek-coder": "deepseek-coder",
+    "deepseek-llm": "deepseek-llm",
+    "deepseek-v3": "deepseek-v3",
+    **dict.fromkeys(("llama2", "codellama", "gemma", "gemma1")),
+}
+_UNLIKE = {"deepseek-llm", "gemma"}  # kinds that are not as published: more letters in words, runs that none merges
+_OTHER_MARKS = ("tekken", "o200k")  # llama.cpp splits at marks there, and what was published does not
+_RUNS = [*(f"a{' ' * count}return" for count in range(1, 40)), *("\n" * count + "\t" * count for count in range(1, 20))]
+
+
+def _write(folder: Path, files: dict[str, Any]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return folder
+
+
+def _read_spec(name: str) -> Any:
+    return {**_KINDS[name].build(), **({"normalizer": {"type": "NFC"}} if name == "qwen3.5" else {})}  # as published
+
+
+def _load(folder: Path, spec: Any) -> LoadedTokenizer:
+    """The published tokenizer, with any end token."""
+    return load_tokenizer(_write(folder, {"tokenizer.json": spec, "config.json": {"eos_token_id": _find_end(spec)}}))
+
+
+def _find_end(spec: Any) -> int:
+    return next(int(added["id"]) for added in spec["added_tokens"] if added["special"])
+
+
+def _check_same(written: LoadedTokenizer, folder: Path, published: LoadedTokenizer) -> None:
+    for text in [*iter_sample(read_tokenizer_file(folder)), *_RUNS]:
+        assert encode_text(written.encoder, text) == encode_text(published.encoder, text)
+    assert written.vocabulary.token_bytes == published.vocabulary.token_bytes
+    assert written.vocabulary.end_ids >= published.vocabulary.end_ids
+
+
+@pytest.mark.parametrize("name", sorted(_PRE_TOKENIZERS.keys() - _UNLIKE))
+def test_a_gguf_file_makes_the_ids_of_the_published_tokenizer(name: str, tmp_path: Path) -> None:
+    spec = _read_spec(name)
+    end = {"tokenizer.ggml.eos_token_id": _find_end(spec)}
+    path = write_gguf(tmp_path / "m.gguf", spec, _PRE_TOKENIZERS[name], **end)
+
+    folder = _write(tmp_path / "made", write_folder_files(read_metadata(path)))
+
+    _check_same(load_tokenizer(folder), folder, _load(tmp_path / "published", spec))
+
+
+@pytest.mark.parametrize("name", _PRE_TOKENIZERS)
+def test_llama_cpp_makes_the_same_ids(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("llama_cpp", reason="the extra gguf")
+    path = write_gguf(
+        tmp_path / "m.gguf", _read_spec(name), _PRE_TOKENIZERS[name], **{"tokenizer.ggml.eos_token_id": 0}
+    )
+    folder = _write(tmp_path / "made", write_folder_files(read_metadata(path)))
+    encoder = load_tokenizer(folder).encoder
+    texts = [*iter_sample(read_tokenizer_file(folder)), *_RUNS]
+    texts = [encoder.normalize(text) for text in texts if text.isascii() or name not in _OTHER_MARKS]
+
+    assert [list(encode_text(encoder, text)) for text in texts] == _tokenize(path, texts)
+
+
+def _tokenize(path: Path, texts: list[str]) -> list[list[int]]:
+    from llama_cpp import llama_cpp
+
+    llama_cpp.llama_log_set(_IGNORED, None)
+    parameters = llama_cpp.llama_model_default_params()
+    parameters.vocab_only = True
+    model = llama_cpp.llama_model_load_from_file(bytes(path), parameters)
+    vocabulary = llama_cpp.llama_model_get_vocab(model)
+    found = []
+    for text in texts:
+        data = text.encode()
+        ids = (ctypes.c_int32 * (len(data) + 8))()
+        count = llama_cpp.llama_tokenize(vocabulary, data, len(data), ids, len(ids), False, False)
+        found.append(list(ids[:count]))
+    llama_cpp.llama_model_free(model)
+    return found
+
+
+_IGNORED = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(lambda *_: None)
+
+
+_REFUSALS: dict[str, dict[str, Any]] = {
+    "does not name its pre-tokenizer": {"pre": None},
+    "its pre-tokenizer 'kimi-k2' is not supported; these are: chatglm-bpe, ": {"pre": "kimi-k2"},
+    "its tokenizer is of the kind 't5', and only gpt2 and llama": {"tokenizer.ggml.model": "t5"},
+    "of the kind 'bert'": {"tokenizer.ggml.model": "bert"},
+    "of the kind 'none'": {"tokenizer.ggml.model": "none"},
+    "it is no model by itself, but of the type 'mmproj'": {"general.type": "mmproj"},
+    "two tokens with the same text": {"tokenizer.ggml.tokens": ["a", "a"], "tokenizer.ggml.token_type": [1, 1]},
+    "not as llama.cpp writes them: KeyError('llama.context_length')": {"llama.context_length": None},
+    "not as llama.cpp writes them: KeyError('general.architecture')": {"general.architecture": None},
+    "not as llama.cpp writes them: IndexError": {"tokenizer.ggml.bos_token_id": 10**6},
+    "not as llama.cpp writes them: ValueError": {"tokenizer.ggml.token_type": [1]},
+    "not as llama.cpp writes them: TypeError": {"tokenizer.ggml.merges": 7},
+}
+
+
+@pytest.mark.parametrize("words", _REFUSALS)
+def test_what_cannot_be_right_is_refused_by_name(words: str, tmp_path: Path) -> None:
+    metadata = read_metadata(write_gguf(tmp_path / "m.gguf", _read_spec("qwen2"), "qwen2"))
+    changes = {key.replace("pre", "tokenizer.ggml.pre", key == "pre"): value for key, value in _REFUSALS[words].items()}
+    changed = {key: value for key, value in {**metadata, **changes}.items() if value is not None}
+    with pytest.raises(ModelError) as raised:
+        write_folder_files(changed)
+    assert words in str(raised.value)
+
+
+def test_tokens_that_are_no_text_end_or_mark_it(tmp_path: Path) -> None:
+    spec = _KINDS["fim-marks"].build()
+    ids = {added["content"]: added["id"] for added in spec["added_tokens"]}
+    prefix, suffix, middle = (ids[f"<|fim_{name}|>"] for name in ("prefix", "suffix", "middle"))
+    metadata = read_metadata(write_gguf(tmp_path / "m.gguf", spec, "gpt-2"))
+    tokens, types = metadata["tokenizer.ggml.tokens"], metadata["tokenizer.ggml.token_type"]
+    tokens += ["<|eot_id|>", "[PAD9]", "", "<pre>", "<suf>", "<mid>", "  "]
+    types += [3, 5, 1, 1, 1, 1, 4]
+    start = len(tokens) - 7
+    named = {"eos": 1, "bos": 0, "fim_pre": start + 3, "suffix": start + 4, "fim_mid": start + 5, "padding": 70}
+
+    files = write_folder_files(metadata | {f"tokenizer.ggml.{name}_token_id": each for name, each in named.items()})
+
+    loaded = load_tokenizer(_write(tmp_path / "made", files))
+    assert files["midtoken.json"] == {"fill_in": {"prefix": "<pre>", "suffix": "<suf>", "middle": "<mid>"}}
+    assert files["config.json"] == {
+        "model_type": "gguf",
+        "architecture": "llama",
+        "max_position_embeddings": 2048,
+        "vocab_size": len(tokens),
+        "eos_token_id": [1, start],
+    }
+    assert files["tokenizer_config.json"] == {"bos_token": tokens[0], "add_bos_token": False}
+    empty = [token_id for token_id, data in enumerate(loaded.vocabulary.token_bytes) if not data]
+    assert {0, 1, prefix, suffix, middle, *range(start, start + 6)} <= set(empty)
+    assert loaded.vocabulary.token_bytes[70]
+    assert loaded.vocabulary.token_bytes[start + 6] == b"  "
+    assert encode_text(loaded.encoder, "a  b")[1] == start + 6
+
+
+_CLASSES = {
+    ("Qwen2Tokenizer", "qwen2"): "qwen2",
+    ("Qwen2TokenizerFast", "qwen3"): "qwen2",
+    (None, "qwen2"): "qwen2",
+    ("GPT2Tokenizer", "gpt2"): "gpt2",
+    (None, "gpt2"): "gpt2",
+    ("CodeGenTokenizer", "phi"): "phi",
+    ("GPT2Tokenizer", "starcoder2"): "starcoder",
+    ("GPT2Tokenizer", "gpt_bigcode"): "starcoder",
+    ("GPT2Tokenizer", "llama"): None,
+    ("LlamaTokenizer", "qwen2"): None,
+    (None, "llama"): None,
+}
+
+
+@pytest.mark.parametrize("names", _CLASSES)
+@pytest.mark.parametrize("has_decoder", [True, False])
+def test_vocab_and_merges_make_the_ids_of_the_published_tokenizer(
+    names: tuple[str | None, str], has_decoder: bool, tmp_path: Path
+) -> None:
+    kind = _CLASSES[names] or "qwen2"
+    spec = _read_spec(kind)
+    decoder = {str(added.pop("id")): added for added in json.loads(json.dumps(spec["added_tokens"]))}
+    config = {"tokenizer_class": names[0], **({"added_tokens_decoder": decoder} if has_decoder else {})}
+    files = {
+        "vocab.json": spec["model"]["vocab"],
+        "merges.txt": "#version: 0.2\n" + "\n".join(" ".join(pair) for pair in spec["model"]["merges"]) + "\n",
+        "config.json": {"model_type": names[1], "eos_token_id": _find_end(spec)},
+        "tokenizer_config.json": {name: value for name, value in config.items() if value is not None},
+        "added_tokens.json": {added["content"]: added["id"] for added in spec["added_tokens"]},
+    }
+    folder = _write(tmp_path / "made", files)
+
+    assert can_write_tokenizer(folder) is (_CLASSES[names] is not None)
+    if _CLASSES[names] is None:
+        with pytest.raises(ModelError, match=r"has no tokenizer\.json, but merges\.txt: .* how text is split"):
+            check_tokenizer(folder)
+        return
+    check_tokenizer(folder)
+    _write(folder, {"tokenizer.json": write_tokenizer(folder)})
+    _check_same(load_tokenizer(folder), folder, _load(tmp_path / "published", spec))
+    assert not can_write_tokenizer(folder)
+
+
+@pytest.mark.parametrize("name", ["vocab.json", "tokenizer_config.json", "added_tokens.json"])
+def test_a_tokenizer_whose_files_are_broken_is_refused(name: str, tmp_path: Path) -> None:
+    files: dict[str, Any] = {"vocab.json": {}, "merges.txt": "", "config.json": {"model_type": "qwen2"}}
+    folder = _write(tmp_path / "made", files | {name: "["})
+    with pytest.raises(
+        ModelError, match=r"/made: vocab\.json, merges\.txt or added tokens cannot be read|but merges\.txt"
+    ):
+        write_tokenizer(folder) if can_write_tokenizer(folder) else check_tokenizer(folder)
