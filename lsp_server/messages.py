@@ -6,6 +6,7 @@ pygls's own reader takes three changes of threads for each message, this one tak
 import asyncio
 import logging
 import os
+import re
 import threading
 from collections.abc import Awaitable, Callable
 
@@ -37,6 +38,8 @@ def _read(descriptor: int, stream: asyncio.StreamReader, loop: asyncio.AbstractE
 
 
 MAX_BODY_BYTES = 64 * 2**20
+_FIELD = re.compile(rb"([^:\r\n]+: [^\r\n]*)?\r\n")
+_LENGTH = re.compile(rb"^content-length: (\d{1,20})\r$", re.IGNORECASE | re.MULTILINE)
 
 _log = logging.getLogger(__name__)
 
@@ -61,37 +64,22 @@ async def serve_messages(
 
 async def read_body(reader: asyncio.StreamReader) -> bytes | None:
     """Returns the body of the next message; None at the end of the input. Raises BrokenInputError."""
-    num_bytes: int | None = None
-    is_first = True
+    header = b""
     try:
-        while line := await reader.readline():
-            if line == b"\r\n" and num_bytes is not None:
-                return await reader.readexactly(num_bytes)
-            if line == b"\r\n" and not is_first:
-                raise BrokenInputError("the header of a message has no Content-Length")
-            if line != b"\r\n":  # some clients send an empty line after a body
-                num_bytes = _read_field(line, num_bytes)
-                is_first = False
+        while not header.endswith(b"\r\n\r\n"):
+            line = await reader.readline()
+            if not header + line:
+                return None
+            if not _FIELD.fullmatch(line):
+                raise BrokenInputError("a line of a header is not a name, a colon, a blank, a value and CRLF")
+            header = (header + line).lstrip()  # some clients send an empty line after a body
+        length = _LENGTH.search(header)
+        if length is None or int(length[1]) > MAX_BODY_BYTES:
+            raise BrokenInputError(f"a message has no Content-Length of at most {MAX_BODY_BYTES} bytes")
+        return await reader.readexactly(int(length[1]))
     except asyncio.IncompleteReadError:
         raise BrokenInputError("the input ended inside a message") from None
     except ValueError:  # longer than the limit of the stream
         raise BrokenInputError("a line of a header is too long") from None
     except OSError as error:
         raise BrokenInputError(f"the input cannot be read: {error.strerror}") from None
-    if not is_first:
-        raise BrokenInputError("the input ended inside a header")
-    return None
-
-
-def _read_field(line: bytes, num_bytes: int | None) -> int | None:
-    """Returns the length that this line of a header says, or else `num_bytes`, the one that was said before."""
-    name, blank, value = line.removesuffix(b"\r\n").partition(b": ")
-    if not blank or not line.endswith(b"\r\n"):
-        raise BrokenInputError("a line of a header is not a name, a colon, a blank, a value and CRLF")
-    if name.lower() != b"content-length":
-        return num_bytes
-    if not value.isdigit():
-        raise BrokenInputError("the Content-Length of a message is no number")
-    if len(value) > 20 or int(value) > MAX_BODY_BYTES:
-        raise BrokenInputError(f"a message is longer than {MAX_BODY_BYTES} bytes")
-    return int(value)

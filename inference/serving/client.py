@@ -44,6 +44,7 @@ _ANSWER_TIMEOUT_S = 600.0
 _FIRST_HEARTBEAT_WAIT_S = 3.0
 
 _CLOSE_S = 1.0  # for streams that were answered to end
+_LOST = "Internal error from Core"  # what gRPC says of a call that was open when its server ended, as code INTERNAL
 
 _Response = TypeVar("_Response")
 
@@ -231,9 +232,9 @@ class Client:
             raise ServerUnreachableError(f"no server answers at {self.url}: {error.strerror}") from None
         except grpc.RpcError as error:
             code, details = error.code(), error.details()
-            if self._channel.problem or code is grpc.StatusCode.UNAVAILABLE:
+            if self._channel.problem or code is grpc.StatusCode.UNAVAILABLE or details == _LOST:
                 # gRPC puts what it tried before the reason, address by address.
-                reason = self._channel.problem or details.rpartition(": ")[2]
+                reason = self._channel.problem or details.replace(_LOST, "the connection was lost").rpartition(": ")[2]
                 raise ServerUnreachableError(f"no server answers at {self.url}: {reason}") from None
             raise ServerError(f"the server at {self.url} failed ({code.name}): {details}") from None
 

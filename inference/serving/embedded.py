@@ -110,24 +110,12 @@ class EmbeddedServer:
 
 
 class _Service(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]  # tritonclient has no types
-    """What of Triton's service clients and checks of health use."""
+    """What of Triton's service clients use."""
 
     def __init__(self, adapters: Mapping[str, Any], secret: Secret | None) -> None:
         self._adapters, self._secret = adapters, secret
 
-    async def ServerLive(self, _request: Any, context: Any) -> Any:  # noqa: N802  # the service's own names
-        await self._admit(context)
-        return service_pb2.ServerLiveResponse(live=True)
-
-    async def ServerReady(self, _request: Any, context: Any) -> Any:  # noqa: N802
-        await self._admit(context)
-        return service_pb2.ServerReadyResponse(ready=True)
-
-    async def ModelReady(self, request: Any, context: Any) -> Any:  # noqa: N802
-        await self._admit(context)
-        return service_pb2.ModelReadyResponse(ready=request.name in self._adapters)
-
-    async def ServerMetadata(self, _request: Any, context: Any) -> Any:  # noqa: N802
+    async def ServerMetadata(self, _request: Any, context: Any) -> Any:  # noqa: N802  # the service's own names
         await self._admit(context)
         return service_pb2.ServerMetadataResponse(name="midtoken without Triton", version=version("midtoken"))
 

@@ -40,7 +40,7 @@ def test_exit_status_is_zero_only_after_shutdown(messages: list[dict[str, Any]],
 
 def test_input_that_is_not_lsp_ends_the_process_with_one_line_about_it(tmp_path: Path) -> None:
     ended = run_with(frame(_INITIALIZE) + b"Content-Length: 100000000000\r\n\r\nsecret", tmp_path)
-    line = b"midtoken: a message is longer than 67108864 bytes; the language server ends\n"
+    line = b"midtoken: a message has no Content-Length of at most 67108864 bytes; the language server ends\n"
     assert (ended.returncode, ended.stderr) == (1, line)
 
 

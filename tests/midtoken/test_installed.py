@@ -15,6 +15,13 @@ def test_only_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> Non
         require_packages("local", "this needs", other_way=" or that")
 
 
+def test_a_python_without_these_packages_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    monkeypatch.setattr(sys, "version_info", (3, 10))
+    with pytest.raises(MissingPackagesError, match=r"^this needs onnx: run midtoken with Python 3\.11 or later$"):
+        require_packages("local", "this needs")
+
+
 @pytest.mark.parametrize(
     ("name", "command", "text"),
     [

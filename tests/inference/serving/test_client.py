@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 
@@ -100,6 +101,15 @@ async def test_the_next_call_is_opened_while_a_completion_is_answered() -> None:
 async def test_an_address_without_a_server_raises_unreachable() -> None:
     with pytest.raises(ServerUnreachableError, match=r"^no server answers at 127\.0\.0\.1:\d+: \S"):
         await _complete(find_free_endpoint().grpc_url)
+
+
+async def test_a_call_that_was_open_when_its_server_ended_is_unreachable() -> None:
+    details = "Internal error from Core"
+    error = grpc.aio.AioRpcError(grpc.StatusCode.INTERNAL, grpc.aio.Metadata(), grpc.aio.Metadata(), details)
+    client = Client("127.0.0.1:9", is_insecure=True)
+    with pytest.raises(ServerUnreachableError, match="the connection was lost"), client._translate_errors():
+        raise error
+    await client.close()
 
 
 async def test_a_system_that_does_not_say_whose_a_port_is_gets_no_text(monkeypatch: pytest.MonkeyPatch) -> None:

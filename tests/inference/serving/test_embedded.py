@@ -65,15 +65,6 @@ async def test_it_completes_and_is_healthy(server: EmbeddedServer) -> None:
         assert (await client.read_server_version()).startswith("midtoken without Triton ")
 
 
-async def test_what_health_checks_ask_is_answered(options: ServerOptions) -> None:
-    server = await EmbeddedServer.start(options, lambda _: None)
-    async with InferenceServerClient(server.url) as client:
-        assert await client.is_server_live()
-        assert await client.is_server_ready()
-        assert [await client.is_model_ready(name) for name in ("completion", "characters", "other")] == [1, 1, 0]
-    await server.stop()
-
-
 @pytest.mark.parametrize(
     ("model", "name", "text"),
     [
