@@ -22,9 +22,11 @@ from pygls.exceptions import (
 )
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import JsonRPCResponseMessage, LanguageServerProtocol, default_converter
-from pygls.protocol.language_server import lsp_method
 
 _SYNCHRONIZATION = (types.TEXT_DOCUMENT_DID_OPEN, types.TEXT_DOCUMENT_DID_CHANGE)
+# pygls's own handlers of these first update its copy of the text (see lsp_server.documents), never release the future
+# of a notification, and raise an exception if a shutdown cancels what follows `initialized`.
+_OURS = (*_SYNCHRONIZATION, types.TEXT_DOCUMENT_DID_CLOSE, types.INITIALIZED)
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +45,8 @@ class MidtokenProtocol(LanguageServerProtocol):
         self.on_unreadable_edit: Callable[[str | None], None] = lambda _: None
         self._is_initialized = False
         self._is_shut_down = False
+        for method in _OURS:
+            del self.fm.builtin_features[method]
 
     def receive(self, body: bytes) -> None:
         """Handles the message with this body, JSON as UTF-8. Never raises."""
@@ -141,29 +145,6 @@ class MidtokenProtocol(LanguageServerProtocol):
         except Exception as error:  # cattrs and its hooks raise many kinds
             _log.warning("midtoken: cannot read a message %s (%s)", method, type(error).__name__)
             raise JsonRpcInvalidParams(f"the parameters of {method} do not have the form that LSP defines") from None
-
-    @lsp_method(types.INITIALIZED)
-    async def lsp_initialized(self, params: types.InitializedParams) -> None:
-        """LSP initialized. pygls's own method raises an exception if its feature is cancelled by a shutdown."""
-        await self.fm.features[types.INITIALIZED](params)
-
-    # pygls's own methods first update its copy of the text (see lsp_server.documents). These are plain functions,
-    # because pygls never releases the future of a notification that a generator handles.
-
-    @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
-    def lsp_text_document__did_open(self, params: types.DidOpenTextDocumentParams) -> None:
-        """LSP textDocument/didOpen."""
-        self.fm.features[types.TEXT_DOCUMENT_DID_OPEN](params)
-
-    @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
-    def lsp_text_document__did_change(self, params: types.DidChangeTextDocumentParams) -> None:
-        """LSP textDocument/didChange."""
-        self.fm.features[types.TEXT_DOCUMENT_DID_CHANGE](params)
-
-    @lsp_method(types.TEXT_DOCUMENT_DID_CLOSE)
-    def lsp_text_document__did_close(self, params: types.DidCloseTextDocumentParams) -> None:
-        """LSP textDocument/didClose."""
-        self.fm.features[types.TEXT_DOCUMENT_DID_CLOSE](params)
 
     @lru_cache  # noqa: B019 (pygls declares it so; there is one protocol a process)
     def get_result_type(self, method: str) -> type[Any] | None:
