@@ -1,6 +1,7 @@
 """The text that a command is given: a file, a cursor in a file, and pieces of it, small enough for one request each."""
 
 import argparse
+import codecs
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from midtoken.errors import UsageError
 # The slowest covering takes some seconds for a piece. Each request reads the context of its piece again.
 _PIECE_BYTES = 1024
 _CONTEXT_BYTES = 64 * 1024  # more than fits into the window of the default model
+_CONTINUATION = bytes(range(0x80, 0xC0))  # what a character in UTF-8 does not begin with
 
 
 def read_file(name: str) -> bytes:
@@ -75,11 +77,9 @@ def split_pieces(text: bytes, context: bytes = b"", num_bytes: int = _PIECE_BYTE
     """
     start = 0
     while start < len(text):
-        end = _find_boundary(text, start + num_bytes)
-        if end <= start:  # not UTF-8
-            end = start + num_bytes
-        before = text[max(start - _CONTEXT_BYTES, 0) : start]
-        yield TextPiece(_take_end(context[-_CONTEXT_BYTES:] + before, _CONTEXT_BYTES), text[start:end])
+        end = start + _find_boundary(text[start : start + num_bytes])
+        before = context + text[max(start - _CONTEXT_BYTES, 0) : start]
+        yield TextPiece(_take_end(before, _CONTEXT_BYTES), text[start:end])
         start = end
 
 
@@ -90,15 +90,14 @@ def split_tail(text: bytes, context: bytes = b"", num_bytes: int = _PIECE_BYTES)
 
 
 def _take_end(text: bytes, num_bytes: int) -> bytes:
-    return text[_find_boundary(text, len(text) - num_bytes) :] if len(text) > num_bytes else text
+    return text[-num_bytes:].lstrip(_CONTINUATION) if len(text) > num_bytes else text
 
 
-def _find_boundary(text: bytes, index: int) -> int:
-    """Returns the last start of a character at or before `index`; `index` itself if the text is not UTF-8 there."""
-    for boundary in range(index, max(index - 4, -1), -1):
-        if boundary >= len(text) or not 0x80 <= text[boundary] < 0xC0:
-            return min(boundary, len(text))
-    return index
+def _find_boundary(text: bytes) -> int:
+    """Returns where the last whole character ends; the end of the text if it has none."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(text)
+    return len(text) - len(decoder.getstate()[0]) or len(text)
 
 
 _DEFAULTS = CharacterRequest(b"")

@@ -4,11 +4,10 @@ import argparse
 import asyncio
 import dataclasses
 import json
-from collections.abc import Sequence
 from functools import partial
 
+from rich.cells import set_cell_size
 from rich.console import Console, Group
-from rich.table import Table
 from rich.text import Text
 
 from inference.protocol.characters import MAX_MEMBERS, CoveringMember, NextByte
@@ -21,7 +20,7 @@ from midtoken.graphemes import mark_blanks
 from midtoken.input_text import TextPiece, add_character_arguments, build_request, split_tail
 from midtoken.server_arguments import add_connection_arguments, number_from
 
-_BAR_CELLS = 24
+_BAR_CELLS, _NAME_CELLS = 24, 13
 _NUM_CHARS_SHOWN = 60
 _AHEAD_STYLE = "bold green"
 
@@ -56,19 +55,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def render(text: bytes, answer: NextByte, num_rows: int) -> Group:
-    """Returns a table of the most probable bytes, and below it one of the most probable tokenizations."""
+    """Returns rows with the most probable bytes, and below them some with the most probable tokenizations."""
     shown = mark_blanks(text.decode(errors="surrogateescape"))
-    after = Text("after ", style="dim").append("…" if len(shown) > _NUM_CHARS_SHOWN else "")
-    after.append(shown[-_NUM_CHARS_SHOWN:] or "nothing", style="not dim bold")
-    bytes_table = _new_table()
+    cut = "…" if len(shown) > _NUM_CHARS_SHOWN else ""
+    rows = [Text.assemble(("after ", "dim"), cut, (shown[-_NUM_CHARS_SHOWN:] or "nothing", "bold")), Text()]
+    rows.append(Text("The next byte", style="dim"))
     for each in rank_bytes(answer.probabilities, text, num_rows):
-        style = _AHEAD_STYLE if each.note else "italic"
-        bytes_table.add_row(*_render_share(each.share), Text(each.shown, style), Text(each.note, "dim"))
-    parts: list[Text | Table] = [after, Text(), Text("The next byte", style="dim"), bytes_table]
+        name = (set_cell_size(each.shown, _NAME_CELLS), _AHEAD_STYLE if each.note else "italic")
+        rows.append(_render_row(each.share, Text.assemble(name, (each.note, "dim"))))
     if answer.members:
         title = "The tokenizations that predict it, from the first token that may still change"
-        parts += [Text(), Text(title, style="dim"), _render_members(answer.members)]
-    return Group(*parts)
+        rows += [Text(), Text(title, style="dim")]
+    rows += (_render_row(each.probability, _render_tokens(each)) for each in answer.members)
+    return Group(*rows)
 
 
 def _read_piece(options: argparse.Namespace) -> Cleared[TextPiece]:
@@ -92,13 +91,6 @@ async def _ask(options: argparse.Namespace, piece: Cleared[TextPiece]) -> NextBy
     return check_kind(answer, NextByte)
 
 
-def _render_members(members: Sequence[CoveringMember]) -> Table:
-    table = _new_table()
-    for member in members:
-        table.add_row(*_render_share(member.probability), _render_tokens(member), Text())
-    return table
-
-
 def _render_tokens(member: CoveringMember) -> Text:
     tokens = list(member.tokens)
     text = Text()
@@ -110,15 +102,7 @@ def _render_tokens(member: CoveringMember) -> Text:
     return text if member.ahead else text.append("  then any token" if tokens else "any token", style="dim")
 
 
-def _render_share(share: float) -> tuple[Text, Text]:
+def _render_row(share: float, what: Text) -> Text:
     percent = f"{100 * share:.2f} %" if share >= 0.0001 else f"{share:.0e}"
-    return Text(percent, style="bold" if share > 0.1 else ""), Text("━" * round(_BAR_CELLS * share), style="green")
-
-
-def _new_table() -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(width=_BAR_CELLS, no_wrap=True)
-    table.add_column(overflow="fold")
-    table.add_column(overflow="fold")
-    return table
+    bar = "━" * round(_BAR_CELLS * share)
+    return Text.assemble((f"{percent:>8}  ", "bold" if share > 0.1 else ""), (f"{bar:{_BAR_CELLS}}  ", "green"), what)

@@ -5,7 +5,7 @@ import asyncio
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -18,7 +18,7 @@ from midtoken.answer import check_kind
 from midtoken.cleared_text import ClearedText, add_rule_arguments
 from midtoken.connection import open_connection
 from midtoken.input_text import add_character_arguments, build_request, split_pieces
-from midtoken.scored_text import ScoredText, build_legend, paint_line
+from midtoken.scored_text import ScoredLine, build_legend, paint_line, score_lines
 from midtoken.server_arguments import add_connection_arguments
 
 _DESCRIPTION = """A terminal shows the text coloured by its surprisal. The surprisal of a character is the sum over its
@@ -45,19 +45,19 @@ def run(options: argparse.Namespace) -> int:
     text, context = cleared.read_file(options.file), cleared.read_file(options.context)
     if not text.value:
         raise InvalidRequestError(f"{options.file} is empty; there is no surprisal to show")
-    scored = ScoredText(options.file, text.value, asyncio.run(_ask(options, text, context)))
+    surprisals = asyncio.run(_ask(options, text, context))
     if options.json:
-        print(json.dumps(_describe(options, scored)))
+        print(json.dumps(_describe(options, surprisals)))
     else:
-        _print(scored)
+        _print(options.file, text.value, surprisals)
     return 0
 
 
-def format_lines(scored: ScoredText) -> Iterator[str]:
-    """Yields for each line of the text: its bits per byte, its number and the line itself, separated by tabs."""
-    for line in scored.split_lines():
-        shown = "".join(grapheme.shown for grapheme in line.graphemes if not grapheme.ends_line)
-        yield f"{line.bits_per_byte:.3f}\t{line.number}\t{shown}"
+def format_line(number: int, line: ScoredLine) -> str:
+    """Returns a line's bits per byte, its number and the line itself, separated by tabs."""
+    bits_per_byte = math.fsum(bits for _, bits in line) / sum(grapheme.num_bytes for grapheme, _ in line)
+    shown = "".join(grapheme.shown for grapheme, _ in line if not grapheme.ends_line)
+    return f"{bits_per_byte:.3f}\t{number}\t{shown}"
 
 
 async def _ask(options: argparse.Namespace, text: Cleared[bytes], context: Cleared[bytes]) -> tuple[float, ...]:
@@ -74,31 +74,26 @@ async def _ask(options: argparse.Namespace, text: Cleared[bytes], context: Clear
     return tuple(surprisals)
 
 
-def _print(scored: ScoredText) -> None:
-    console = Console(highlight=False)
-    summary = (
-        f"{scored.name}: {len(scored.text):,} bytes, {scored.bits_per_byte:.3f} bits per byte, "
-        f"{scored.total_bits:,.0f} bits in total"
-    )
+def _print(name: str, text: bytes, surprisals: Sequence[float]) -> None:
+    console, lines, bits = Console(highlight=False), score_lines(text, surprisals), math.fsum(surprisals)
+    summary = f"{name}: {len(text):,} bytes, {bits / len(text):.3f} bits per byte, {bits:,.0f} bits in total"
     if console.is_terminal and console.color_system:
-        for line in scored.split_lines():
+        for line in lines:
             console.print(paint_line(line), soft_wrap=True)
-        console.print()
-        console.print(build_legend())
+        console.print("", build_legend(), sep="\n")
         console.print(summary, style="dim", soft_wrap=True, markup=False)
     else:
-        for row in format_lines(scored):
-            print(row)
+        print(*(format_line(number, line) for number, line in enumerate(lines, 1)), sep="\n")
         print(summary, file=sys.stderr)
 
 
-def _describe(options: argparse.Namespace, scored: ScoredText) -> dict[str, Any]:
+def _describe(options: argparse.Namespace, surprisals: Sequence[float]) -> dict[str, Any]:
     return {
-        "file": scored.name,
+        "file": options.file,
         "covering": options.covering,
-        "num_bytes": len(scored.text),
-        "bits_per_byte": _to_json(scored.bits_per_byte),
-        "surprisals": [_to_json(bits) for bits in scored.surprisals],
+        "num_bytes": len(surprisals),
+        "bits_per_byte": _to_json(math.fsum(surprisals) / len(surprisals)),
+        "surprisals": [_to_json(bits) for bits in surprisals],
     }
 
 

@@ -5,23 +5,15 @@ from pathlib import Path
 import pytest
 
 from midtoken.cli import main
-from midtoken.commands.surprisal import format_lines
-from midtoken.scored_text import ScoredText
-
-_TEXT = "é = 1\r\n\tx\n\nend".encode()
+from midtoken.commands.surprisal import format_line
+from midtoken.scored_text import score_lines
 
 
-def _score(text: bytes = _TEXT) -> ScoredText:
-    return ScoredText("app.py", text, (1.0,) * len(text))
-
-
-def test_a_row_has_bits_per_byte_line_number_and_line() -> None:
-    scored = ScoredText("app.py", b"ab\nc", (1.0, 2.0, 3.0, 0.5))
-    assert list(format_lines(scored)) == ["2.000\t1\tab", "0.500\t2\tc"]
-
-
-def test_every_line_is_printed_without_its_line_end() -> None:
-    assert [row.split("\t", 2)[2] for row in format_lines(_score())] == ["é = 1", "\tx", "", "end"]
+def test_a_row_has_bits_per_byte_line_number_and_line_without_its_line_end() -> None:
+    text = "ab\né = 1\r\n\tx\n\nc".encode()
+    lines = score_lines(text, (1.0, 2.0, 3.0, *[1.0] * 12, 0.5))
+    shown = ["2.000\t1\tab", "1.000\t2\té = 1", "1.000\t3\t\tx", "1.000\t4\t", "0.500\t5\tc"]
+    assert [format_line(number, line) for number, line in enumerate(lines, 1)] == shown
 
 
 def test_an_empty_file_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
