@@ -30,7 +30,7 @@ _TOLERANCES = {torch.float64: 1e-4, torch.float32: 1e-3}
 # In half precision, of three quarters of the rows: a rounding error may route some tokens to other experts. Families
 # with four layers of random weights had 0.003 to 0.08.
 _HALF_TOLERANCE = 0.15
-MAX_NOISE = 0.3  # what rounding alone may change in half precision
+_MAX_NOISE = 0.3  # what rounding alone may change in half precision
 _NUM_NOISES = 3  # where that is much: how many times as much is allowed
 _NEIGHBOUR_SHARE = 0.1  # of the tolerance: what a neighbour may change. All families had 0
 
@@ -41,7 +41,7 @@ def find_differences(logits: torch.Tensor, expected: torch.Tensor) -> torch.Tens
     return (logits - expected).pow(2).mean(dim=-1).sqrt() / expected.std(dim=-1)
 
 
-def find_difference(logits: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype) -> float:
+def _find_difference(logits: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype) -> float:
     """The largest difference of a row; in half precision, the largest of three quarters of the rows."""
     differences = find_differences(logits, expected)
     return (differences.max() if dtype in _TOLERANCES else differences.quantile(0.75)).item()
@@ -50,16 +50,6 @@ def find_difference(logits: torch.Tensor, expected: torch.Tensor, dtype: torch.d
 def find_neighbour_tolerance(dtype: torch.dtype) -> float:
     """The allowed difference of the same computation beside other neighbours."""
     return _NEIGHBOUR_SHARE * _TOLERANCES.get(dtype, _HALF_TOLERANCE)
-
-
-def find_tolerance(dtype: torch.dtype) -> float:
-    """The allowed difference of the same logits computed in two ways."""
-    return _TOLERANCES.get(dtype, _HALF_TOLERANCE)
-
-
-def is_half(dtype: torch.dtype) -> bool:
-    """True for types with so few digits that a rounding error may route a token to another expert."""
-    return dtype not in _TOLERANCES
 
 
 # Numbers of tokens. They differ, so that `build_reach` can tell windows and chunks apart.
@@ -170,9 +160,9 @@ def _check_against_transformers(
     expected = _forward_alone(model, runner, texts, branches)
     if (expected.std(dim=-1) == 0).any():
         raise ModelError("its logits are the same for all tokens, so its weights are not those of a trained model")
-    difference = find_difference(packed, expected, runner.dtype)
-    tolerance = find_tolerance(runner.dtype)
-    if difference > tolerance and is_half(runner.dtype):
+    difference = _find_difference(packed, expected, runner.dtype)
+    tolerance = _TOLERANCES.get(runner.dtype, _HALF_TOLERANCE)
+    if difference > tolerance and runner.dtype not in _TOLERANCES:
         tolerance = max(tolerance, _NUM_NOISES * _measure_noise(model, runner, expected, texts, branches))
     if difference <= tolerance:  # not so for NaN
         return
@@ -187,7 +177,7 @@ def _check_against_transformers(
 @torch.inference_mode()
 def _ignores_positions(model: Any, runner: Runner) -> bool:
     ids = torch.arange(_NUM_PATH_TOKENS, device=runner.device)[None]
-    with use_eager_attention(model):
+    with _use_eager_attention(model):
         one, other = (model(input_ids=ids, position_ids=factor * ids, use_cache=False).logits for factor in (1, 2))
     return torch.equal(one, other)
 
@@ -201,8 +191,8 @@ def _measure_noise(
         others = _forward_alone(model, runner, texts, branches)
     finally:
         hook.remove()
-    noise = find_difference(others, expected, runner.dtype)
-    if noise > MAX_NOISE:
+    noise = _find_difference(others, expected, runner.dtype)
+    if noise > _MAX_NOISE:
         dtype = str(runner.dtype).removeprefix("torch.")
         raise ModelError(f"in {dtype}, rounding errors alone change its logits by {noise:.1g} of their spread")
     return noise
@@ -238,7 +228,7 @@ def _forward_packed(
 
 
 @contextmanager
-def use_eager_attention(model: Any) -> Iterator[None]:
+def _use_eager_attention(model: Any) -> Iterator[None]:
     """Inside the context, the model uses transformers' own attention."""
     model.set_attn_implementation("eager")
     try:
@@ -250,7 +240,7 @@ def use_eager_attention(model: Any) -> Iterator[None]:
 def _forward_batch(model: Any, ids: torch.Tensor) -> torch.Tensor:
     """Logits of a batch, from transformers alone. Raises ModelError if its positions do not count from 0."""
     positions = torch.arange(ids.shape[1], device=ids.device).expand(ids.shape)
-    with use_eager_attention(model):
+    with _use_eager_attention(model):
         logits: torch.Tensor = model(input_ids=ids, use_cache=False).logits.float()
         with_positions = model(input_ids=ids, position_ids=positions, use_cache=False).logits.float()
     if not torch.allclose(logits, with_positions, rtol=1e-4, atol=1e-4, equal_nan=True):

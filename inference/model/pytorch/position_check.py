@@ -5,22 +5,12 @@ keep the changed frequencies for the next pass. Sequences must stay below such a
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
 from typing import Any
 
 import torch
-import transformers
 
 from inference.errors import ModelError
-from inference.model.pytorch.forward_check import (
-    MAX_NOISE,
-    find_difference,
-    find_differences,
-    find_neighbour_tolerance,
-    find_tolerance,
-    is_half,
-    use_eager_attention,
-)
+from inference.model.pytorch.forward_check import find_differences, find_neighbour_tolerance
 from inference.model.pytorch.pool import build_lone_segment
 from inference.model.pytorch.runner import Runner
 
@@ -43,7 +33,6 @@ def find_max_tokens(model: Any, runner: Runner) -> int:  # a transformers model,
         raise ModelError("its code keeps a state from one forward pass to the next")
     if max_tokens < min(_MIN_TOKENS, runner.max_tokens):
         raise ModelError(f"a sequence of more than {max_tokens} tokens would change the logits of its neighbours")
-    check.check_last_positions(max_tokens)
     return max_tokens
 
 
@@ -65,50 +54,11 @@ class _NeighbourCheck:
         is_close = find_differences(logits, self._logits).max().item() <= find_neighbour_tolerance(self._runner.dtype)
         return not (is_close and _are_equal(_read_state(self._model), self._state))
 
-    def check_last_positions(self, num_tokens: int) -> None:
-        """Raises ModelError if the last tokens of a long sequence do not get the logits of transformers."""
-        start = num_tokens - _NUM_TOKENS
-        expected = self._forward_after(start)
-        logits = self._forward_beside(num_tokens, range(_NUM_TOKENS, 2 * _NUM_TOKENS))
-        dtype = self._runner.dtype
-        tolerance = MAX_NOISE if is_half(dtype) else find_tolerance(dtype)
-        if not find_difference(logits, expected, dtype) <= tolerance:
-            raise ModelError(
-                f"after {start} tokens, a text does not get the logits that it gets alone: its code does not use the "
-                "positions that it is given"
-            )
-
-    @torch.inference_mode()
-    def _forward_after(self, num_past: int) -> torch.Tensor:
-        """The logits of transformers for a text after a past of `num_past` tokens, of which it sees none."""
-        ids = torch.arange(_NUM_TOKENS, 2 * _NUM_TOKENS, device=self._runner.device)[None]
-        with use_eager_attention(self._model):
-            cache = _EmptyPast(self._model.config, num_past)
-            logits: torch.Tensor = self._model(input_ids=ids, past_key_values=cache, use_cache=True).logits[0].float()
-        return logits
-
-    def _forward_beside(self, num_tokens: int, wanted_rows: Sequence[int] = (_NUM_TOKENS - 1,)) -> torch.Tensor:
+    def _forward_beside(self, num_tokens: int) -> torch.Tensor:
+        """The logits after the short sequence."""
         short = build_lone_segment(range(_NUM_TOKENS))
         long = build_lone_segment(range(num_tokens - _NUM_TOKENS, num_tokens))
-        return self._runner.forward_segments(range(2 * _NUM_TOKENS), [short, long], wanted_rows)
-
-
-class _EmptyPast(transformers.DynamicCache):  # type: ignore[misc]  # transformers has no types
-    """A cache of transformers that says that it holds some tokens, and holds none."""
-
-    def __init__(self, config: Any, num_tokens: int) -> None:
-        super().__init__(config=config)
-        self._num_tokens = num_tokens
-
-    def update(self, keys: torch.Tensor, values: torch.Tensor, *_args: Any, **_named: Any) -> Any:
-        return keys, values
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002  # all layers have the same
-        return self._num_tokens
-
-    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:  # noqa: ARG002
-        """The number of keys, and the position of the first."""
-        return query_length, self._num_tokens
+        return self._runner.forward_segments(range(2 * _NUM_TOKENS), [short, long], (_NUM_TOKENS - 1,))
 
 
 def _read_state(model: Any) -> _State:
