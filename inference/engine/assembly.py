@@ -5,13 +5,13 @@ import logging
 
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
-from inference.engine.fill_in import ChosenBy, choose_fill_in
+from inference.engine.fill_in import choose_fill_in
 from inference.engine.layout import FillIn
-from inference.engine.marker_check import NAME_SAMPLES, SAMPLES, MarkerMeasure, measure_markers
+from inference.engine.marker_check import SAMPLES, MarkerMeasure, measure_markers
 from inference.engine.prompt import PromptBuilder
 from inference.engine.sink import complete
 from inference.errors import MidtokenError, ModelError, to_public_error
-from inference.model.folder_file import FILE_NAME, read_folder_file
+from inference.model.folder_file import read_folder_file
 from inference.model.language_model import LanguageModel, LoadedModel
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest
@@ -41,27 +41,20 @@ def build_engine(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> En
 def find_fill_in(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> FillIn | None:
     """How suffixes are given to the model; None if they are not.
 
-    A layout that the setting names is taken as it is; one that the folder's file names if the model profits from the
-    suffix; one of its family only if the model was trained on the markers, and of several that in which it most likely
-    ends where the suffix begins. Raises ModelError if the folder's file names one that does not help, or if file or
-    setting are wrong.
+    A layout that the setting or the folder's file names is taken as it is; one of the markers' family only if the model
+    was trained on them, and of several that in which it most likely ends where the suffix begins. Raises ModelError if
+    file or setting are wrong.
     """
     choice = choose_fill_in(config.fill_in_layout, config.model_dir, loaded.tokenizer.vocabulary)
-    if not choice.fill_ins:
-        return None
+    if choice.is_named or not choice.fill_ins:
+        return next(iter(choice.fill_ins), None)
     measures = {fill_in: _measure(loaded, fill_in) for fill_in in choice.fill_ins}
     fill_in = max(measures, key=lambda each: measures[each].log_end)
-    measure = measures[fill_in]
-    if measure.is_trained or (choice.chosen_by is ChosenBy.FOLDER and measure.profits):
+    if measures[fill_in].is_trained:
         return fill_in
-    if choice.chosen_by is ChosenBy.FOLDER:
-        raise ModelError(
-            f"{config.model_dir / FILE_NAME} names the layout {fill_in.layout}, but the model does not profit from a "
-            f"suffix in it: {measure.describe()}"
-        )
-    outcome = "they are given to it all the same" if choice.chosen_by is ChosenBy.SETTING else "it reads no suffixes"
-    _log.warning("the model in %s has fill-in markers, but %s; %s", config.model_dir, measure.describe(), outcome)
-    return fill_in if choice.chosen_by is ChosenBy.SETTING else None
+    words = measures[fill_in].describe()
+    _log.warning("the model in %s has fill-in markers, but %s; it reads no suffixes", config.model_dir, words)
+    return None
 
 
 def _measure(loaded: LoadedModel[LanguageModel], fill_in: FillIn) -> MarkerMeasure:
@@ -69,7 +62,7 @@ def _measure(loaded: LoadedModel[LanguageModel], fill_in: FillIn) -> MarkerMeasu
         return dataclasses.asdict(measure_markers(loaded.model, loaded.tokenizer, fill_in))
 
     try:
-        return MarkerMeasure(**loaded.recall(f"{fill_in} {SAMPLES} {NAME_SAMPLES}", measure))
+        return MarkerMeasure(**loaded.recall(f"{fill_in} {SAMPLES}", measure))
     except Exception as error:  # a model's code may raise anything in its first pass
         raise ModelError(f"the model cannot be used: {to_public_error(error, _log.error)}") from error
 

@@ -36,7 +36,6 @@ from inference.config import AUTO_LAYOUT
 from inference.engine.layout import FillIn, FimMarkers, Layout
 from inference.errors import ModelError, quote
 from inference.model.folder_file import FILE_NAME, check_keys, read_folder_file
-from inference.platforms import StrEnum
 from trie_cache.vocabulary import Vocabulary
 
 
@@ -80,20 +79,12 @@ def find_family(vocabulary: Vocabulary) -> MarkerFamily | None:
 _KEYS = ("layout", "prefix", "suffix", "middle")
 
 
-class ChosenBy(StrEnum):
-    """Who chose the layout."""
-
-    FAMILY = "family"
-    FOLDER = "folder"
-    SETTING = "setting"
-
-
 @dataclass(frozen=True, slots=True)
 class FillInChoice:
-    """How suffixes may be given to a model, and who says so. Empty: they are not."""
+    """How suffixes may be given to a model. Empty: they are not."""
 
     fill_ins: tuple[FillIn, ...]
-    chosen_by: ChosenBy
+    is_named: bool  # by the setting or the folder's file; else by the names of the markers
 
 
 def choose_fill_in(setting: str, folder: Path, vocabulary: Vocabulary) -> FillInChoice:
@@ -105,12 +96,12 @@ def choose_fill_in(setting: str, folder: Path, vocabulary: Vocabulary) -> FillIn
     family = named.family or find_family(vocabulary)
     if setting != AUTO_LAYOUT:
         layout = _to_layout("fill_in_layout", setting, (AUTO_LAYOUT, *Layout))
-        return FillInChoice(_combine("fill_in_layout", (layout,), family, vocabulary), ChosenBy.SETTING)
-    if named.layout is not None:
-        return FillInChoice(_combine(FILE_NAME, (named.layout,), family, vocabulary), ChosenBy.FOLDER)
-    chosen_by = ChosenBy.FAMILY if family in (None, *_FAMILIES) else ChosenBy.FOLDER
+        return FillInChoice(_combine("fill_in_layout", (layout,), family, vocabulary), True)
     layouts = (Layout.NONE,) if family is None else family.layouts
-    return FillInChoice(_combine(FILE_NAME, layouts, family, vocabulary), chosen_by)
+    is_named = named.layout is not None or family not in (None, *_FAMILIES)
+    if named.layout is not None:
+        layouts = (named.layout,)
+    return FillInChoice(_combine(FILE_NAME, layouts, family, vocabulary), is_named)
 
 
 @dataclass(frozen=True, slots=True)

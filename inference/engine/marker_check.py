@@ -5,14 +5,9 @@ they do worse than without it. A model that was trained on them ends its text wh
 missing text, and not in the middle of it. Without training, a text hardly ever ends in the middle of a statement, where
 most of the samples have their gap.
 
-So a few short samples are laid out with their suffix, and one pass measures two things:
-
-1. How likely the end is after the missing text, and after a part of it. The model was *trained on the markers* if the
-   first is likely (a hundredth at least, as the geometric mean over the samples) and ten times as likely as the second.
-2. How likely the missing text is with its suffix, with the suffix of another sample, and without any. The model
-   *profits from the suffix* if the first is clearly the most likely in every sample. This is less: a model can copy
-   names from the suffix without knowing where to end. It is enough for a layout that somebody has chosen for this
-   model.
+So a few short samples are laid out with their suffix, and one pass measures how likely the end is after the missing
+text, and after a part of it. The model was *trained on the markers* if the first is likely (a hundredth at least, as
+the geometric mean over the samples) and ten times as likely as the second.
 """
 
 import math
@@ -28,7 +23,6 @@ from inference.model.language_model import LanguageModel, Part, SampleRequest, S
 
 _MIN_LOG_END = math.log(0.01)
 _MIN_CONTRAST = math.log(10)
-_MIN_GAIN = 1.0
 # Families end the missing text with a token of their own: CodeLlama, CodeGemma, and those that have two end tokens.
 _END_NAMES = ("▁<EOT>", "<EOT>", "<|file_separator|>", "<|endoftext|>", "<|end_of_text|>", "<file_sep>", "<|file_sep|>")
 
@@ -53,19 +47,6 @@ SAMPLES = (
 )
 
 
-# In these, the missing text has a name that only the suffix has too.
-NAME_SAMPLES = (
-    Sample(
-        "import os\n\n\ndef main():\n    ", "", "horizon = os.getcwd()", "\n    print(horizon)\n    return horizon\n"
-    ),
-    Sample("with open(path) as file:\n    ", "", "curtain = file.read()", "\nprint(curtain.strip())\n"),
-    Sample("def __init__(self, rows):\n    self.", "", "pillows = rows", "\n    print(len(self.pillows))\n"),
-    Sample("def walk(", "", "meadow, depth", "):\n    for child in meadow.children:\n        walk(child, depth + 1)\n"),
-    Sample("import sys\n\n\ndef ", "", "stumble(text)", ":\n    print(text)\n\n\nstumble(sys.argv[1])\n"),
-    Sample("numbers = [1, 2, 3]\n", "", "violin = sum(numbers)", "\nif violin > 3:\n    print(violin)\n"),
-)
-
-
 @dataclass(frozen=True, slots=True)
 class _MeasuredTree:
     """A tree after a context, and the ends of its paths."""
@@ -76,21 +57,15 @@ class _MeasuredTree:
 
 @dataclass(frozen=True, slots=True)
 class MarkerMeasure:
-    """Natural logarithms of probabilities. The first two are means over the samples."""
+    """Natural logarithms of probabilities, means over the samples."""
 
     log_end: float  # the text ends after the missing text
     log_early_end: float  # it ends after a part of the missing text
-    least_gain: float  # of the missing text by its suffix, in the sample that gains least
 
     @property
     def is_trained(self) -> bool:
         """True if the model ends its text where the suffix begins, and not before."""
         return self.log_end >= _MIN_LOG_END and self.log_end - self.log_early_end >= _MIN_CONTRAST
-
-    @property
-    def profits(self) -> bool:
-        """True if the suffix helps the model to find the missing text."""
-        return self.least_gain >= _MIN_GAIN
 
     def describe(self) -> str:
         """Half a sentence for a model that is not trained."""
@@ -104,16 +79,9 @@ def measure_markers(model: LanguageModel, tokenizer: LoadedTokenizer, fill_in: F
     """What the markers do in this model, in one pass."""
     end_ids = _find_end_ids(tokenizer)
     trees = [_build_end_tree(tokenizer, fill_in, sample, end_ids) for sample in SAMPLES]
-    num_end_trees = len(trees)
-    for sample, other in zip(NAME_SAMPLES, (*NAME_SAMPLES[1:], NAME_SAMPLES[0]), strict=True):
-        for suffix in (sample.suffix, other.suffix, ""):
-            trees.append(_build_name_tree(tokenizer, fill_in, sample, suffix))
-    masses = _measure_masses(model, trees)
-    ends = [_read_ends(each, len(end_ids)) for each in masses[:num_end_trees]]
-    names = [name for [name] in masses[num_end_trees:]]
-    gains = [own - max(others) for own, *others in zip(names[::3], names[1::3], names[2::3], strict=True)]
+    ends = [_read_ends(each, len(end_ids)) for each in _measure_masses(model, trees)]
     log_end, log_early_end = (sum(column) / len(ends) for column in zip(*ends, strict=True))
-    return MarkerMeasure(log_end, log_early_end, min(gains))
+    return MarkerMeasure(log_end, log_early_end)
 
 
 def _find_end_ids(tokenizer: LoadedTokenizer) -> tuple[int, ...]:
@@ -128,23 +96,8 @@ def _build_end_tree(
     part = encode_section(tokenizer.encoder, sample.part)
     whole = part + encode_section(tokenizer.encoder, sample.remaining)
     paths = [stem + end for stem in (part, whole) for end in ((), *((end_id,) for end_id in end_ids))]
-    return _build_tree(_lay_out(tokenizer, fill_in, sample.prefix, sample.suffix), paths)
-
-
-def _build_name_tree(tokenizer: LoadedTokenizer, fill_in: FillIn, sample: Sample, suffix: str) -> _MeasuredTree:
-    """A tree with the missing text, after the sample's prefix and a suffix that may be another's."""
-    path = encode_section(tokenizer.encoder, sample.remaining)
-    return _build_tree(_lay_out(tokenizer, fill_in, sample.prefix, suffix), [path])
-
-
-def _lay_out(tokenizer: LoadedTokenizer, fill_in: FillIn, prefix: str, suffix: str) -> tuple[int, ...]:
-    kept, suffix_ids = encode_text(tokenizer.encoder, prefix), encode_section(tokenizer.encoder, suffix)
-    sections = fill_in.lay_out(kept, suffix_ids, b"", tokenizer.vocabulary.token_bytes) if suffix_ids else kept
-    return tokenizer.start_ids + sections
-
-
-def _build_tree(context: tuple[int, ...], paths: Sequence[tuple[int, ...]]) -> _MeasuredTree:
-    """The tree of these paths after the context."""
+    kept, suffix_ids = encode_text(tokenizer.encoder, sample.prefix), encode_section(tokenizer.encoder, sample.suffix)
+    context = tokenizer.start_ids + fill_in.lay_out(kept, suffix_ids, b"", tokenizer.vocabulary.token_bytes)
     branches = TreeBuilder()
     crossings = tuple(Crossing(branches.add_path(path), b"", Rule.EXTEND) for path in paths)
     return _MeasuredTree(branches.build(context), crossings)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from inference.engine.fill_in import ChosenBy, FillInChoice, choose_fill_in
+from inference.engine.fill_in import FillInChoice, choose_fill_in
 from inference.engine.layout import FillIn, FimMarkers, Layout
 from inference.errors import ModelError
 from trie_cache.vocabulary import Vocabulary
@@ -39,10 +39,10 @@ def test_without_a_file_the_family_decides(names: tuple[str, ...], layouts: list
     markers = FimMarkers(1, 2, 3 if len(names) == 3 else None)
     expected = tuple(FillIn(markers, layout) for layout in layouts)
 
-    assert choose_fill_in("auto", tmp_path, vocabulary) == FillInChoice(expected, ChosenBy.FAMILY)
+    assert choose_fill_in("auto", tmp_path, vocabulary) == FillInChoice(expected, False)
     if layouts:  # a folder's file that names the same markers, as that of a GGUF file does, says no more
         folder = _write(tmp_path, dict(zip(("prefix", "suffix", "middle"), names, strict=False)))
-        assert choose_fill_in("auto", folder, vocabulary) == FillInChoice(expected, ChosenBy.FAMILY)
+        assert choose_fill_in("auto", folder, vocabulary) == FillInChoice(expected, False)
     assert markers.num_tokens == len(names)
 
 
@@ -60,7 +60,7 @@ def test_without_a_file_the_family_decides(names: tuple[str, ...], layouts: list
 def test_the_folders_file_names_layout_and_markers(fill_in: object, expected: list[FillIn], tmp_path: Path) -> None:
     choice = choose_fill_in("auto", _write(tmp_path, fill_in), _KNOWN)
 
-    assert choice == FillInChoice(tuple(expected), ChosenBy.FOLDER)
+    assert choice == FillInChoice(tuple(expected), True)
 
 
 def test_the_setting_overrides_the_folders_layout_but_not_its_markers(tmp_path: Path) -> None:
@@ -68,8 +68,8 @@ def test_the_setting_overrides_the_folders_layout_but_not_its_markers(tmp_path: 
 
     choice = choose_fill_in("spm", folder, _UNKNOWN)
 
-    assert choice == FillInChoice((FillIn(FimMarkers(4, 5, 6), Layout.SPM),), ChosenBy.SETTING)
-    assert choose_fill_in("none", folder, _UNKNOWN) == FillInChoice((), ChosenBy.SETTING)
+    assert choice == FillInChoice((FillIn(FimMarkers(4, 5, 6), Layout.SPM),), True)
+    assert choose_fill_in("none", folder, _UNKNOWN) == FillInChoice((), True)
 
 
 @pytest.mark.parametrize(

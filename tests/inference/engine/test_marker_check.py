@@ -33,10 +33,7 @@ def test_a_model_is_trained_if_it_learned_the_samples_with_the_markers(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layout", [Layout.PSM, Layout.PSM_LINE, Layout.SPM])
 def test_a_model_with_random_weights_is_not_trained(kind: str, layout: Layout, make_model: MakeModel) -> None:
-    measure = _measure(make_model(kind), kind, layout)
-
-    assert not measure.is_trained
-    assert not measure.profits
+    assert not _measure(make_model(kind), kind, layout).is_trained
 
 
 @pytest.mark.parametrize(
@@ -46,4 +43,4 @@ def test_a_model_with_random_weights_is_not_trained(kind: str, layout: Layout, m
 def test_the_end_must_be_likely_after_the_gap_and_unlikely_in_it(
     log_end: float, log_early_end: float, is_trained: bool
 ) -> None:
-    assert MarkerMeasure(log_end, log_early_end, 0.0).is_trained == is_trained
+    assert MarkerMeasure(log_end, log_early_end).is_trained == is_trained
