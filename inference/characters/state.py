@@ -206,14 +206,12 @@ class Covering(Protocol):
 
     def open(self, reader: TokenReader, root: TokenString, context: bytes) -> "State":
         """The state after `root` and the context."""
-        ...
 
     def advance(self, state: "State", byte: int, following: bytes) -> "State":
         """The state after one more byte. `following`: the known bytes after it, up to 63.
 
         Raises InvalidRequestError if the covering does not support the text.
         """
-        ...
 
 
 @dataclass(frozen=True, eq=False)  # no slots: the cached properties need a `__dict__`

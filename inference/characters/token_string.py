@@ -126,7 +126,6 @@ class TokenReader(Protocol):
 
         The probabilities sum to one. They exclude special tokens, except those that end the text.
         """
-        ...
 
 
 PassWatch = Callable[[], AbstractContextManager[object]]  # entered for each forward pass, which it may prevent

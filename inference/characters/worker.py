@@ -31,15 +31,12 @@ class AnswerSink(Protocol):
 
     def send(self, answer: CharacterAnswer) -> None:
         """Receives the answer."""
-        ...
 
     def fail(self, error: MidtokenError) -> None:
         """Receives the error that ended the request."""
-        ...
 
     def is_cancelled(self) -> bool:
         """True once the client has cancelled the request."""
-        ...
 
 
 Answerer = Callable[[CharacterRequest], CharacterAnswer]  # raises MidtokenError

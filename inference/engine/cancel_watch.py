@@ -20,7 +20,6 @@ class Watched(Protocol):
 
     def ask(self) -> bool:
         """Asks whether it was cancelled, and notes the answer. Returns whether it is worth asking again."""
-        ...
 
 
 class CancelWatch:

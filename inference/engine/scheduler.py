@@ -36,27 +36,22 @@ class Schedulable(Protocol):
     @property
     def request(self) -> CompletionRequest:
         """Whose it is, which document it completes, who waits for it, and how many candidates it has."""
-        ...
 
     @property
     def submitted_at(self) -> float:
         """When it arrived, in seconds of the engine's clock."""
-        ...
 
     @property
     def is_begun(self) -> bool:
         """Whether it has a sequence."""
-        ...
 
     @property
     def num_to_prefill(self) -> int:
         """The context tokens to forward before its first token, as far as that is known."""
-        ...
 
     @property
     def num_tokens(self) -> int:
         """The token capacity of its caches, all sequences together."""
-        ...
 
 
 T = TypeVar("T", bound=Schedulable)

@@ -12,15 +12,12 @@ class ChunkSink(Protocol):
 
     def send(self, chunk: CompletionChunk) -> None:
         """Receives a chunk. There are no calls after one that `is_last`."""
-        ...
 
     def fail(self, error: MidtokenError) -> None:
         """Receives the error that replaces the last chunk."""
-        ...
 
     def is_cancelled(self) -> bool:
         """True once the client has cancelled the request. Called between steps."""
-        ...
 
 
 class CompletionEngine(Protocol):
@@ -30,15 +27,12 @@ class CompletionEngine(Protocol):
 
     def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
         """Queues the request; its chunks go to `sink`. Raises OverloadedError or ServerError."""
-        ...
 
     def measure_heartbeat_ms(self) -> float:
         """Milliseconds without progress; 0 while idle. Does not block; thread-safe."""
-        ...
 
     def close(self) -> None:
         """Fails the unfinished requests and stops the thread."""
-        ...
 
 
 class WaitingSink:

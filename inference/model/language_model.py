@@ -25,7 +25,6 @@ class LogitRow(Protocol):
     @property
     def nbytes(self) -> int:
         """The memory that it takes."""
-        ...
 
 
 class StoredRow(Protocol):
@@ -34,7 +33,6 @@ class StoredRow(Protocol):
     @property
     def nbytes(self) -> int:
         """The memory that it takes."""
-        ...
 
 
 class SequenceCache(Protocol):
@@ -43,17 +41,14 @@ class SequenceCache(Protocol):
     @property
     def num_tokens(self) -> int:
         """The number of kept tokens."""
-        ...
 
     @property
     def capacity(self) -> int:
         """The number of tokens that it has room for."""
-        ...
 
     @property
     def nbytes(self) -> int:
         """The memory that it takes, with the room for further tokens."""
-        ...
 
     def reserve(self, num_new: int) -> None:
         """Makes room for `num_new` tokens after the kept ones, if necessary.
@@ -61,37 +56,30 @@ class SequenceCache(Protocol):
         `LanguageModel.forward` does this too. Call this first, with `tree.num_rows` of each sequence, to find out which
         of them has no room. Raises OverloadedError if there is no memory; the cache is then unchanged.
         """
-        ...
 
     def keep(self, tree: TokenTree, node: int | None) -> None:
         """Keeps the chain of the last forwarded tree and the path to `node`; discards the other branches."""
-        ...
 
     def copy_branches(self, tree: TokenTree) -> list[Any]:  # of StoredRow
         """The keys and values of each branch of the last forwarded tree. Call it before `keep`."""
-        ...
 
     def copy_tokens(self, start: int) -> list[Any]:  # of StoredRow
         """The keys and values of the kept tokens from `start` on."""
-        ...
 
     def append(self, rows: Sequence[Any]) -> None:
         """Keeps further tokens, whose keys and values were copied from a cache of the same model.
 
         Raises OverloadedError if there is no memory; the cache is then unchanged.
         """
-        ...
 
     def cut(self, num_tokens: int) -> None:
         """Discards the kept tokens after the first `num_tokens`."""
-        ...
 
     def fork(self, num_tokens: int | None = None, capacity: int = 0) -> Self:
         """An independent copy of the first tokens; of all if None. Raises OverloadedError.
 
         It has room for `capacity` tokens, or for the copied ones if they are more, whatever room the source has.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +170,9 @@ class LanguageModel(Protocol):
 
         Raises OverloadedError if there is no memory for it.
         """
-        ...
 
     def new_random_source(self, seed: int | None) -> RandomSource:
         """A random source for one candidate. `None` seeds it from the system."""
-        ...
 
     def forward(self, parts: Sequence[Part]) -> list[list[Any]]:  # of LogitRow
         """Forwards all parts. Returns the rows of each part that wants them.
@@ -195,15 +181,12 @@ class LanguageModel(Protocol):
         `cache.keep` once for each part. Raises OverloadedError if there is not enough memory for all parts together.
         The kept tokens are then unchanged, so fewer of the same parts may be tried again.
         """
-        ...
 
     def copy_logits(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:  # `rows`: of LogitRow; at least one
         """The logits on the host, [num_rows, vocab_size]. Those of rows of the head that are no tokens may be -inf."""
-        ...
 
     def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
         """One result for each request. The row of the chain's end must be there."""
-        ...
 
 
 ModelT_co = TypeVar("ModelT_co", bound=LanguageModel, covariant=True)

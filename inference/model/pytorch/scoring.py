@@ -132,7 +132,6 @@ class Scorer(Protocol):
 
     def score(self, batch: Batch) -> torch.Tensor:
         """[batch.num_answers] float32 or float64, device: the fields of `Scores`, one after the other."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
