@@ -17,6 +17,7 @@ from typing import Protocol
 from inference.characters.token_string import PassWatch
 from inference.errors import MidtokenError, OverloadedError, ServerError, describe_failure, to_public_error
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
+from inference.protocol.heartbeat import Heartbeat
 
 _log = logging.getLogger(__name__)
 
@@ -62,12 +63,11 @@ class CharacterWorker:
         self._load = load
         self._max_waiting = max_waiting
         self._clock = clock
-        self._changed = threading.Condition()  # guards the attributes below except `_answerer`, which the thread owns
+        self._changed = threading.Condition()  # guards the attributes below down to `_is_closed`
         self._waiting: deque[_QueuedRequest] = deque()
-        self._running: _QueuedRequest | None = None
-        self._is_loading = False
         self._is_closed = False
-        self._progress_at = clock()
+        self._heartbeat = Heartbeat(clock)
+        self._running: _QueuedRequest | None = None  # this and what follows, the thread owns
         self._cancel_checked_at = clock()
         self._answerer: Answerer | None = None
         self._thread = threading.Thread(target=self._run, name="midtoken-characters", daemon=True)
@@ -81,8 +81,6 @@ class CharacterWorker:
                 raise OverloadedError(_CLOSED)
             if len(self._waiting) >= self._max_waiting:
                 raise OverloadedError(f"{self._max_waiting} requests wait already; try again in a moment")
-            if self._running is None and not self._waiting:
-                self._progress_at = self._clock()  # the worker was idle
             self._waiting.append(_QueuedRequest(request, sink, ends_at))
             self._changed.notify()
 
@@ -91,9 +89,7 @@ class CharacterWorker:
 
         Also 0 while the model is loaded, because the time for that depends on the disk and on the model's size.
         """
-        with self._changed:
-            is_idle = self._running is None and not self._waiting
-            return 0.0 if is_idle or self._is_loading else 1e3 * (self._clock() - self._progress_at)
+        return self._heartbeat.measure_ms()
 
     def close(self) -> None:
         """Fails the waiting requests, stops the running one before its next forward pass, and stops the thread."""
@@ -115,8 +111,7 @@ class CharacterWorker:
         if reason is not None:
             raise ServerError(reason)  # in a variable it would be a reference cycle that keeps the states alive
         yield
-        with self._changed:
-            self._progress_at = self._clock()
+        self._heartbeat.beat()
 
     def _run(self) -> None:
         while (queued := self._take()) is not None:
@@ -129,11 +124,12 @@ class CharacterWorker:
         """Waits for the next request. Returns None once the worker is closed."""
         with self._changed:
             self._running = None
+            self._heartbeat.mark_idle()
             self._changed.wait_for(lambda: self._waiting or self._is_closed)
             if self._is_closed:
                 return None
             self._running = self._waiting.popleft()
-            self._progress_at = self._clock()
+            self._heartbeat.beat()
             return self._running
 
     def _answer(self, queued: _QueuedRequest) -> None:
@@ -147,17 +143,10 @@ class CharacterWorker:
 
     def _find_answerer(self) -> Answerer:
         if self._answerer is None:
-            self._set_loading(True)
-            try:
-                self._answerer = self._load(self.watch_pass)
-            finally:
-                self._set_loading(False)
+            self._heartbeat.mark_idle()
+            self._answerer = self._load(self.watch_pass)
+            self._heartbeat.beat()
         return self._answerer
-
-    def _set_loading(self, is_loading: bool) -> None:
-        with self._changed:
-            self._is_loading = is_loading
-            self._progress_at = self._clock()
 
     def _drop_stopped(self) -> None:
         """Fails the waiting requests that were cancelled or are past their deadline."""

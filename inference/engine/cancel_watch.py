@@ -4,63 +4,48 @@ Each question is a round trip from the model's process to tritonserver, for whic
 """
 
 import logging
+import queue
 import threading
-from typing import Protocol
+import time
+from collections.abc import Callable
 
 from inference.errors import describe_failure
 
 _log = logging.getLogger(__name__)
 
-_INTERVAL_S = 0.002  # shorter than most steps, so that a cancelled request is gone before the next one
-_MAX_ASKED = 2  # in each interval, in turn; to ask for many takes time from the engine
+_PAUSE_S = 0.001  # between two questions: a cancelled request is gone before its next step, and the engine has its time
 
-
-class Watched(Protocol):
-    """A request that may be cancelled."""
-
-    def ask(self) -> bool:
-        """Asks whether it was cancelled, and notes the answer. Returns whether it is worth asking again."""
+Ask = Callable[[], bool]  # asks whether a request was cancelled, and notes the answer; False: needs no other question
 
 
 class CancelWatch:
-    """The requests that are asked for, from when they arrive until they have ended."""
+    """The requests that are asked for in turn, from when they arrive until they have ended."""
 
     def __init__(self) -> None:
         """Starts the thread, which waits while there are no requests."""
-        self._requests: list[Watched] = []
-        self._lock = threading.Lock()
-        self._has_requests = threading.Event()
-        self._is_closed = threading.Event()
+        self._requests: queue.SimpleQueue[Ask | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="midtoken-cancels", daemon=True)
         self._thread.start()
 
-    def add(self, request: Watched) -> None:
-        """Asks for a request until its `ask` returns False."""
-        with self._lock:
-            self._requests.append(request)
-            self._has_requests.set()
+    def add(self, request: Ask) -> None:
+        """Asks for a request until the answer is False."""
+        self._requests.put(request)
 
     def close(self) -> None:
         """Stops the thread."""
-        self._is_closed.set()
-        self._has_requests.set()
+        self._requests.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._is_closed.wait(_INTERVAL_S):
-            self._has_requests.wait()
-            with self._lock:
-                asked, self._requests = self._requests[:_MAX_ASKED], self._requests[_MAX_ASKED:]
-            asked = [request for request in asked if _ask(request)]
-            with self._lock:
-                self._requests += asked
-                if not self._requests and not self._is_closed.is_set():
-                    self._has_requests.clear()
+        while (request := self._requests.get()) is not None:
+            if _ask(request):
+                self._requests.put(request)
+            time.sleep(_PAUSE_S)
 
 
-def _ask(request: Watched) -> bool:
+def _ask(request: Ask) -> bool:
     try:
-        return request.ask()
+        return request()
     except Exception as error:  # the other requests must still be asked for
         _log.error("cannot tell whether a request was cancelled: %s", describe_failure(error))
         return False

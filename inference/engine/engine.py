@@ -1,7 +1,6 @@
 """The engine: one thread that accepts requests, steps them together and sends their chunks."""
 
 import logging
-import math
 import queue
 import threading
 import time
@@ -18,6 +17,7 @@ from inference.engine.stepper import Stepper
 from inference.errors import MidtokenError, OverloadedError, ServerError, describe_failure, to_public_error
 from inference.model.language_model import LanguageModel
 from inference.protocol.completion import CompletionRequest, FinishReason
+from inference.protocol.heartbeat import Heartbeat
 
 _log = logging.getLogger(__name__)
 
@@ -265,45 +265,3 @@ def _fail_sink(sink: ChunkSink, error: MidtokenError) -> None:
         sink.fail(error)
     except BaseException as raised:  # a sink that raises must not affect other requests
         _log.error("a sink raised in fail(): %s", describe_failure(raised))
-
-
-_LONG_STEP_S = 10.0
-_FADING = 0.99  # of the longest step, with each later one
-_ENDED_MS = 1e12  # longer than any limit; not infinity, which JSON does not have
-
-
-class Heartbeat:
-    """Written by the engine's thread, read by any other.
-
-    Progress is a finished round of the loop or a request taken from the queue, however long the queue is. A loop that
-    hangs in a step or has ended makes no progress. Where a step takes long, because the model is large, time counts for
-    less: a limit that is right for others is then so many of its steps.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """`clock`: returns seconds."""
-        self._clock = clock
-        self._last_beat: float | None = clock()  # None while idle
-        self._longest_s = _LONG_STEP_S  # of the latest steps
-
-    def beat(self) -> None:
-        """Records that the loop has made progress and is not idle."""
-        now, last_beat = self._clock(), self._last_beat
-        latest = 0.0 if last_beat is None else now - last_beat
-        self._longest_s = max(latest, _FADING * self._longest_s, _LONG_STEP_S)
-        self._last_beat = now
-
-    def mark_idle(self) -> None:
-        """Records that the loop waits for a request."""
-        self._last_beat = None
-
-    def end(self) -> None:
-        """Records that the loop has ended for good."""
-        self._last_beat = -math.inf
-
-    def measure_ms(self) -> float:
-        """Milliseconds since the last progress, fewer if steps are long; 0 while idle; huge after the end."""
-        last_beat = self._last_beat  # once: the engine's thread may change it
-        if last_beat is None:
-            return 0.0
-        return min(1e3 * (self._clock() - last_beat) * _LONG_STEP_S / self._longest_s, _ENDED_MS)

@@ -15,7 +15,7 @@ import onnxruntime
 
 from inference.errors import InvalidRequestError, ModelError, OverloadedError
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import Part, SampleRequest, SampleResult
+from inference.model.language_model import Part
 from inference.model.numpy_sampler import NumpyRow, NumpySampler
 from inference.model.onnx.decoder_config import DecoderConfig
 from inference.model.onnx.graph import HIDDEN
@@ -41,25 +41,16 @@ class OnnxModel:
         self._session = session
         self._zeros = np.zeros(_MAX_BIAS, np.float32)  # a bias under which rows see all before them
         self._tables = config.rotary.build_tables(_MIN_TABLE)
-        self._sampler = sampler
+        self._build_rows = sampler.build_rows
+        self.new_random_source = sampler.new_random_source
+        self.copy_logits = sampler.copy_logits
+        self.choose = sampler.choose
         self.config = config
         self.max_tokens = config.max_tokens
 
     def new_cache(self, num_tokens: int = 256) -> OnnxSequenceCache:
         """An empty cache with room for `num_tokens`. Raises OverloadedError."""
         return OnnxSequenceCache(self._session, self.config, num_tokens)
-
-    def new_random_source(self, seed: int | None) -> np.random.Generator:
-        """A random source for one candidate. `None` seeds it from the system."""
-        return self._sampler.new_random_source(seed)
-
-    def copy_logits(self, rows: Sequence[NumpyRow]) -> Logits:
-        """The logits of some rows, [num_rows, vocab_size]."""
-        return self._sampler.copy_logits(rows)
-
-    def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
-        """One result for each request."""
-        return self._sampler.choose(requests)
 
     def forward(self, parts: Sequence[Part]) -> list[list[NumpyRow]]:
         """Forwards the parts one after the other. Returns the rows of each part that wants them.
@@ -68,7 +59,7 @@ class OnnxModel:
         """
         for part in parts:
             part.cache.reserve(part.tree.num_rows)
-        return [self._sampler.build_rows(self._forward_part(part)) for part in parts]
+        return [self._build_rows(self._forward_part(part)) for part in parts]
 
     def _forward_part(self, part: Part) -> Logits:
         """The logits after the nodes of a part, in one run, or in several if the bias of one would be large."""

@@ -76,7 +76,7 @@ class TritonPythonModel:
             return
         arrays.pop(HEARTBEAT, None)
         self._engine.submit(completion_arrays.request_from_arrays(arrays), sink)
-        self._cancels.add(sink)
+        self._cancels.add(sink.ask)
 
     def finalize(self) -> None:
         """Fails the unfinished requests and stops the threads."""

@@ -28,6 +28,6 @@ def test_requests_are_asked_for_until_they_are_done_or_cannot_be_asked_and_those
     with closing(CancelWatch()) as watch:
         for requests in ([_Request(1, is_broken=True), _Request(2), _Request(4)], [_Request(1)], [_Request(1)]):
             for request in requests:
-                watch.add(request)
+                watch.add(request.ask)
             for request in requests:
                 assert_soon(request.is_done)

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from inference.engine.engine import Engine, Heartbeat
+from inference.engine.engine import Engine
 from inference.errors import OverloadedError, ServerError
 from inference.model.language_model import Part, SampleRequest, SampleResult
 from inference.protocol.completion import CompletionRequest, Healing
+from inference.protocol.heartbeat import Heartbeat
 from tests.support.engine_bench import (
     UNBOUNDED,
     Clock,

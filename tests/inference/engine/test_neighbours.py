@@ -15,7 +15,7 @@ from inference.engine.engine import Engine
 from inference.engine.prompt import PromptBuilder
 from inference.model.language_model import Part
 from inference.model.loader import load_model
-from inference.model.numpy_sampler import NumpyRow
+from inference.model.numpy_sampler import NumpyRow, NumpySampler
 from inference.model.onnx.kv_cache import OnnxSequenceCache
 from inference.model.onnx.model import OnnxModel
 from inference.model.token_sequence import TokenSequence
@@ -77,7 +77,8 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     """An engine with the default model on onnxruntime, which steps its requests in one way or the other."""
     loaded = load_model(_CONFIG)
     assert isinstance(loaded.model, OnnxModel)
-    model = _ScheduledModel(loaded.model._session, loaded.model.config, loaded.model._sampler)
+    sampler = NumpySampler(loaded.tokenizer.vocabulary, loaded.tokenizer.trie)
+    model = _ScheduledModel(loaded.model._session, loaded.model.config, sampler)
     model.runs_together = request.param  # the engine reads it once
     fill_in = find_fill_in(_CONFIG, loaded)
     with closing(Engine(_CONFIG, model, PromptBuilder(loaded.tokenizer, fill_in))) as engine:

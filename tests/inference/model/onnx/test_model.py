@@ -1,3 +1,4 @@
+import copy
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
@@ -347,7 +348,8 @@ class _FullSession:
 def test_a_run_without_memory_says_so_and_keeps_the_cache(folder: Path, oracle: DecoderOracle) -> None:
     good = load_folder(folder)
     cache = _read(good, [1, 2, 3])
-    full = OnnxModel(_FullSession(good._session), good.config, good._sampler)
+    full = copy.copy(good)
+    full._session = _FullSession(good._session)
     with pytest.raises(OverloadedError, match="no memory left for a forward pass over 3 tokens"):
         _forward(full, cache, TokenTree((4, 5), (6,), (None,)))
     assert cache.num_tokens == 3
