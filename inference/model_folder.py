@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from inference.errors import ModelError, quote
 
@@ -13,8 +12,8 @@ _NEEDED = (
     "of a model on a hub, or ollama:NAME"
 )
 _POINTER = b"version https://git-lfs"
-_WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # which may be split, with an index beside the parts
-GGUF_WEIGHTS = "model.gguf"  # a link to the file, or to the first of its parts
+GGUF_NAME = "model.gguf"  # a link to a GGUF file, or to that of its first part
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin", GGUF_NAME)  # the first two may be split, with an index beside
 _OTHER_WEIGHTS = ("*.gguf", "*.pth", "*.pt", "*.onnx", "*.npz", "*.h5", "*.msgpack")
 _CONVERT = "save one with AutoTokenizer.from_pretrained(folder).save_pretrained(folder) of transformers"
 _NO_PATTERN = "does not say how text is split into pre-tokens; use a tokenizer.json from the model's publisher"
@@ -51,17 +50,13 @@ def check_model_folder(folder: Path) -> None:
 def _check_numbers(folder: Path) -> None:
     """Raises ModelError if others have quantized the weights; another fault of the file is found when it is read."""
     with suppress(OSError, ValueError, AttributeError):
-        quantization = _read_config(folder).get("quantization_config")
+        quantization = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("quantization_config")
         if quantization is not None:
             method = quantization.get("quant_method") or "a method without a name"
             raise ModelError(
                 f"{folder} has weights that are quantized by {quote(str(method))} (quantization_config in its "
                 "config.json); use the model with weights that are not quantized"
             )
-
-
-def _read_config(folder: Path) -> Any:
-    return json.loads((folder / "config.json").read_text(encoding="utf-8"))
 
 
 def find_tokenizer_file(folder: Path) -> Path:
@@ -75,22 +70,14 @@ def find_tokenizer_file(folder: Path) -> Path:
     return path
 
 
-def is_gguf(folder: Path) -> bool:
-    """True if the folder was made of a GGUF file."""
-    with suppress(OSError, ValueError, AttributeError):
-        return bool(_read_config(folder).get("model_type") == "gguf")
-    return False
-
-
 def find_weight_files(folder: Path) -> tuple[Path, ...]:
     """The files with the weights. Raises ModelError if there are none, or some are missing."""
-    names = (GGUF_WEIGHTS,) if is_gguf(folder) else _WEIGHTS
-    for name in names:
+    for name in _WEIGHTS:
         if (folder / name).exists():
             return (folder / name,)
         if (folder / f"{name}.index.json").exists():
             return tuple(_iter_parts(folder / f"{name}.index.json"))
-    raise ModelError(f"{folder} has no weights ({names[0]}){_name_other_weights(folder)}")
+    raise ModelError(f"{folder} has no weights ({_WEIGHTS[0]}){_name_other_weights(folder)}")
 
 
 def _iter_parts(index: Path) -> Iterator[Path]:

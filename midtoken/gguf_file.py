@@ -46,7 +46,7 @@ def read_metadata(path: Path) -> Metadata:
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from None
     except (struct.error, ValueError, RecursionError):  # of UTF-8 too, and of a file without a byte
-        raise ModelError(f"{path} is no whole GGUF file: it is cut off or damaged; download it again") from None
+        raise ModelError(f"{path} has no whole metadata: it is cut off or damaged; download it again") from None
 
 
 def _read(path: Path, data: mmap.mmap) -> Metadata:
@@ -58,11 +58,8 @@ def _read(path: Path, data: mmap.mmap) -> Metadata:
         raise ModelError(f"{path} was written for big-endian machines, and cannot be run")
     if version not in _VERSIONS:
         raise ModelError(f"{path} has version {version} of the GGUF format; versions 2 and 3 can be run")
-    num_tensors, num_values = reader.read("Q", 2)
+    _, num_values = reader.read("Q", 2)  # without that of the tensors
     metadata = {reader.read_text(): reader.read_value(*reader.read("I")) for _ in range(num_values)}
-    starts = [reader.read_tensor_start() for _ in range(num_tensors)]
-    if starts and reader.end + max(starts) >= len(data):
-        raise ValueError("the last tensor is missing")
     num_parts = metadata.get("split.count", 1)
     if num_parts > 1 and not _PART.fullmatch(path.name):
         raise ModelError(f"{path} is one of {num_parts} parts of a model, but its name does not say which one")
@@ -98,9 +95,3 @@ class _Reader:
         if item in (_TEXT, _ARRAY):
             return [self.read_value(item) for _ in range(count)]
         return list(self.read(_CODES.get(item, "unknown"), count))
-
-    def read_tensor_start(self) -> int:
-        """Returns where its numbers begin, after the list of tensors."""
-        self.read_text()
-        self.read("Q", self.read("I")[0])  # its dimensions
-        return int(self.read("IQ")[1])

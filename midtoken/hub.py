@@ -34,12 +34,12 @@ from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_st
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
 from inference.errors import LaunchError, MidtokenError, ModelError
-from inference.model_folder import check_model_folder
+from inference.model_folder import check_model_folder, find_tokenizer_file
 from inference.serving.private_files import FileLock, make_private_folder
 from midtoken.gguf_file import list_part_names
 from midtoken.made_folder import make_folder
 from midtoken.models import FAILED, IN_VAIN
-from midtoken.tokenizer_json import check_tokenizer
+from midtoken.tokenizer_json import can_write_tokenizer
 
 _WEIGHTS = "model.safetensors"
 _PART = re.compile(r"model-\d+-of-\d+\.safetensors|model\.safetensors\.index\.json")
@@ -114,7 +114,8 @@ class _Download:
         for file in self._files:
             if file.place.suffix == ".safetensors":
                 self.show(0)
-                check_tokenizer(self.folder)  # before the large files
+                if not can_write_tokenizer(self.folder):
+                    find_tokenizer_file(self.folder)  # before the large files
             if not file.place.exists():
                 self._fetch(file)
         self.show(0)

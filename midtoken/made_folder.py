@@ -12,11 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 from inference.errors import LaunchError, ModelError
-from inference.model_folder import GGUF_WEIGHTS
-from inference.serving.private_files import FileLock, make_private_folder
+from inference.model_folder import GGUF_NAME
+from inference.serving.private_files import FileLock, find_user_folder, make_private_folder
 from midtoken.gguf_file import find_parts, read_metadata
 from midtoken.tokenizer_json import can_write_tokenizer, write_folder_files, write_tokenizer
 
@@ -34,30 +32,27 @@ def make_folder(path: Path) -> Path:
     if not files:
         return path
     path = files[0] if path.is_file() else path
-    home = _find_cache_dir() / _digest(path)
     stamps = [(each.name, each.stat().st_size, each.stat().st_mtime_ns) for each in files]
-    folder = home / f"{path.stem[:_MAX_NAME_CHARS]}-{_digest(_VERSION, stamps)}"
-    if folder.is_dir():
-        return folder
-    make_private_folder(home)
-    with FileLock(home / "lock") as lock:
-        while not lock.try_acquire(shared=False):  # another process makes it
-            time.sleep(_POLL_S)
-        if not folder.is_dir():
-            _make(folder, path, files)
+    home = find_user_folder("cache") / "models" / _digest(path)
+    folder = home / f"{path.stem[:_MAX_NAME_CHARS]}-{_digest((_VERSION, stamps))}"
+    if not folder.is_dir():
+        make_private_folder(home)
+        with FileLock(home / "lock") as lock:
+            while not lock.try_acquire(shared=False):  # another process makes it
+                time.sleep(_POLL_S)
+            if not folder.is_dir():
+                _make(folder, path, files)
     return folder
 
 
 def _make(folder: Path, path: Path, files: list[Path]) -> None:
-    """Raises ModelError or LaunchError."""
     contents, fresh = _write_contents(path, files), folder.with_name("new")
     links = {each.name: each for each in files if each.is_file()}
     if path.is_file():  # llama.cpp finds the other parts by the name of the first
-        links = {**links, GGUF_WEIGHTS: Path(path.name)} if len(files) > 1 else {GGUF_WEIGHTS: path}
+        links = {GGUF_NAME: path} if len(files) == 1 else {**links, GGUF_NAME: Path(path.name)}
     try:
-        for other in folder.parent.iterdir():  # for older files, or of a process that was killed
-            if other.is_dir():
-                shutil.rmtree(other)
+        for other in filter(Path.is_dir, folder.parent.iterdir()):  # older, or of a process that was killed
+            shutil.rmtree(other)
         fresh.mkdir()
         for name, content in contents.items():
             (fresh / name).write_text(json.dumps(content), encoding="utf-8")
@@ -70,21 +65,14 @@ def _make(folder: Path, path: Path, files: list[Path]) -> None:
 
 def _write_contents(path: Path, files: list[Path]) -> Mapping[str, Any]:
     """Returns the contents of the files to write, by name."""
-    if path.is_dir():
-        return {"tokenizer.json": write_tokenizer(path)}
-    metadata, *_ = [read_metadata(each) for each in files]
+    metadata = [read_metadata(each) for each in files if path.is_file()]
     try:
-        return write_folder_files(metadata)
+        return write_folder_files(metadata[0]) if metadata else {"tokenizer.json": write_tokenizer(path)}
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
+    except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+        raise ModelError(f"{path}: what it says of its tokenizer cannot be read: {error!r}") from None
 
 
-def _find_cache_dir() -> Path:
-    try:
-        return platformdirs.user_cache_path("midtoken") / "models"
-    except RuntimeError:
-        raise LaunchError("this user has no home folder, in which a model's tokenizer is kept: set HOME") from None
-
-
-def _digest(*identity: object) -> str:
+def _digest(identity: object) -> str:
     return hashlib.sha256(repr(identity).encode()).hexdigest()[:12]

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-import platformdirs
-
 from inference.errors import LaunchError, ModelError
 from inference.platforms import Self
+from inference.serving.private_files import find_user_folder
 from inference.serving.triton_installation import IMPORT_ROOT
 from midtoken.installed import require_packages
 from midtoken.made_folder import make_folder
@@ -67,10 +66,7 @@ class HubModel:
 
 def find_pins_dir() -> Path:
     """Returns the folder with a file for each name that was used. Raises LaunchError."""
-    try:
-        return platformdirs.user_data_path("midtoken") / "models"
-    except RuntimeError:
-        raise LaunchError("this user has no home folder: set HOME, or name a model's folder with --model") from None
+    return find_user_folder("data") / "models"
 
 
 def find_model(text: str) -> Path:

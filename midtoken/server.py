@@ -8,10 +8,9 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-import platformdirs
 
 from inference.config import EngineConfig, strings_from_environment
 from inference.errors import LaunchError
@@ -20,6 +19,7 @@ from inference.platforms import Self, is_own
 from inference.serving.calls import SOCKET_SCHEME, Tls
 from inference.serving.launcher import ServerOptions
 from inference.serving.loopback import is_loopback
+from inference.serving.private_files import find_user_folder
 from inference.serving.shared_server import ServerEntry
 from inference.serving.triton_installation import find_obstacle
 from midtoken.errors import UsageError
@@ -171,7 +171,7 @@ class ServerArguments:
     @property
     def server_options(self) -> ServerOptions:
         """The options for the launcher. Raises LaunchError."""
-        state_dir = (self.state_dir or _find_state_dir()) / self.entry.folder.name
+        state_dir = (self.state_dir or find_user_folder("state")) / self.entry.folder.name
         return ServerOptions(self.model, self.model_repository, state_dir, self.triton_binary)
 
     def build_shared_command(self, idle_s: float) -> list[str]:
@@ -200,20 +200,11 @@ def _find_runtime_dir() -> Path:
         is_ours = folder.is_absolute() and is_own(folder.stat())
     except OSError:
         is_ours = False
-    return folder / "midtoken" if is_ours else _find_state_dir()
-
-
-def _find_state_dir() -> Path:
-    """Returns the user's folder for logs. Raises LaunchError if the user has no home folder, as in some containers."""
-    try:
-        return platformdirs.user_state_path("midtoken")
-    except RuntimeError:
-        raise LaunchError("this user has no home folder: set HOME, or name a folder with --state-dir") from None
+    return folder / "midtoken" if is_ours else find_user_folder("state")
 
 
 def find_cache_dir() -> Path | None:
     """Returns the user's folder for converted models; None if the user has no home folder."""
-    try:
-        return platformdirs.user_cache_path("midtoken") / "graphs"
-    except RuntimeError:
-        return None
+    with suppress(LaunchError):
+        return find_user_folder("cache") / "graphs"
+    return None

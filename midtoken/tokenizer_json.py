@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from inference.errors import ModelError, quote
-from inference.model_folder import find_tokenizer_file
 
 _Json = Any  # a part of a tokenizer.json, of another file, or of the metadata of a GGUF file
 
@@ -53,7 +52,8 @@ class _Scheme:
     adds_start: bool = False  # unless the file says otherwise
 
     def write(self) -> dict[str, _Json]:
-        steps = [_split(step) if isinstance(step, str) else step for step in self.steps]
+        split = {"type": "Split", "behavior": "Isolated", "invert": False}
+        steps = [{**split, "pattern": {"Regex": step}} if isinstance(step, str) else step for step in self.steps]
         return {
             "normalizer": {"type": "NFC"} if self.is_composed else None,
             "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
@@ -61,13 +61,10 @@ class _Scheme:
         }
 
 
-def _split(pattern: str) -> dict[str, _Json]:
-    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
-
-
 _gpt2, _starcoder = _Scheme((_GPT2,)), _Scheme((_DIGIT, _GPT2))
 _qwen2 = _Scheme((_QWEN2, _BYTES), is_composed=True)
 _llama3 = _Scheme((_LLAMA3, _BYTES), ignores_merges=True)
+_PIECES = _Scheme((), adds_start=True)  # SentencePiece's, which splits nothing
 _SCHEMES = {  # by their names in GGUF files
     **dict.fromkeys(("gpt-2", "mellum", "phi-2"), _gpt2),
     **dict.fromkeys(("mpt", "olmo"), replace(_gpt2, is_composed=True)),
@@ -105,54 +102,44 @@ _MARK = "▁"  # SentencePiece's for a blank
 
 
 def write_folder_files(metadata: Mapping[str, _Json]) -> dict[str, _Json]:
-    """Returns the contents of a model folder's files, by name, for the metadata of a GGUF file. Raises ModelError."""
-    try:
-        return _write_folder_files(metadata)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"its metadata are not as llama.cpp writes them: {error!r}") from None
+    """Returns the contents of a model folder's files, by name, for the metadata of a GGUF file.
 
-
-def _write_folder_files(metadata: Mapping[str, _Json]) -> dict[str, _Json]:
+    Raises ModelError, or another error if the metadata are not as llama.cpp writes them.
+    """
     if metadata.get("general.type", "model") != "model":
         raise ModelError(f"it is no model by itself, but of the type {quote(str(metadata['general.type']))}")
-    kind, architecture = metadata[f"{_KEY}model"], metadata["general.architecture"]
+    scheme, architecture = _find_scheme(metadata), metadata["general.architecture"]
     tokens = [token or f"[EMPTY_{token_id}]" for token_id, token in enumerate(metadata[f"{_KEY}tokens"])]
-    types = metadata.get(f"{_KEY}token_type") or [_NORMAL] * len(tokens)
     vocab = {token: token_id for token_id, token in enumerate(tokens)}
     if len(vocab) < len(tokens):
         raise ModelError("it has two tokens with the same text, which llama.cpp refuses")
-    ids: dict[str, _Json] = {key: metadata.get(f"{_KEY}{key}_token_id") for key in ("bos", *_END_KEYS)}
-    ids |= {
-        old: metadata.get(f"{_KEY}{new}_token_id", metadata.get(f"{_KEY}{old}_token_id"))
-        for old, new in _MARKER_KEYS.items()
-    }
-    named = frozenset(ids.values())
-    if kind == "gpt2":
-        scheme = _find_scheme(metadata.get(f"{_KEY}pre"))
-        parts = _write_bytes(scheme, vocab, metadata[f"{_KEY}merges"])
-    else:
-        scheme, parts = None, _write_pieces(kind, vocab, types, metadata)
+    ids: dict[str, _Json] = {key: metadata.get(f"{_KEY}{key}_token_id") for key in ("bos", *_END_KEYS, *_MARKER_KEYS)}
+    ids |= {old: metadata.get(f"{_KEY}{new}_token_id", ids[old]) for old, new in _MARKER_KEYS.items()}
+    named = {token_id for token_id, token in enumerate(metadata[f"{_KEY}tokens"]) if not token}.union(ids.values())
+    types = metadata.get(f"{_KEY}token_type") or [_NORMAL] * len(tokens)
     added = [
-        _FLAGS | {"id": token_id, "content": token, "special": is_control, "normalized": scheme is not None}
+        _FLAGS | {"id": token_id, "content": token, "special": is_control, "normalized": scheme is not _PIECES}
         for token_id, (token, token_type) in enumerate(zip(tokens, types, strict=True))
-        if (
-            is_control := token_type not in (_NORMAL, _USER_DEFINED, _BYTE)
-            or token_id in named
-            or token[:7] == "[EMPTY_"
-        )
+        if (is_control := token_type not in (_NORMAL, _USER_DEFINED, _BYTE) or token_id in named)
         or token_type == _USER_DEFINED
     ]
     ends = {each["id"] for each in added if each["special"] and each["content"] in _END_NAMES}
-    config = {
-        "model_type": "gguf",
-        "architecture": architecture,
-        "max_position_embeddings": metadata[f"{architecture}.context_length"],
-        "vocab_size": len(tokens),
-        "eos_token_id": sorted((ends | {ids[key] for key in _END_KEYS}) - {None}),
+    if scheme is _PIECES:
+        rest = _write_pieces(vocab, types, metadata)
+    else:
+        rest = _write_bytes(scheme, vocab, metadata[f"{_KEY}merges"])
+    files = {
+        "config.json": {
+            "model_type": "gguf",
+            "architecture": architecture,
+            "max_position_embeddings": metadata[f"{architecture}.context_length"],
+            "vocab_size": len(tokens),
+            "eos_token_id": sorted((ends | {ids[key] for key in _END_KEYS}) - {None}),
+        },
+        "tokenizer.json": {"added_tokens": added, **rest},
     }
-    files = {"config.json": config, "tokenizer.json": {"added_tokens": added, **parts}}
     if ids["bos"] is not None:
-        adds_start = metadata.get(f"{_KEY}add_bos_token", scheme is None or scheme.adds_start)
+        adds_start = metadata.get(f"{_KEY}add_bos_token", scheme.adds_start)
         files["tokenizer_config.json"] = {"bos_token": tokens[ids["bos"]], "add_bos_token": adds_start}
     if all(ids[name] is not None for name in _MARKER_KEYS):
         files["midtoken.json"] = {"fill_in": {name: tokens[ids[name]] for name in _MARKER_KEYS}}
@@ -167,28 +154,17 @@ def can_write_tokenizer(folder: Path) -> bool:
     return False
 
 
-def check_tokenizer(folder: Path) -> None:
-    """Raises ModelError if the folder has no `tokenizer.json`, and none can be written."""
-    if not can_write_tokenizer(folder):
-        find_tokenizer_file(folder)
-
-
 def write_tokenizer(folder: Path) -> _Json:
-    """Returns the `tokenizer.json` for such a folder. Raises ModelError."""
-    try:
-        scheme, vocab = _SCHEMES[_CLASSES[_find_class(folder)]], _read_json(folder / "vocab.json")
-        found = _read_json(folder / "tokenizer_config.json").get("added_tokens_decoder")
-        listed = _read_json(folder / "added_tokens.json").items()
-        added = [{"id": token_id, "content": content, "special": False} for content, token_id in listed]
-        if found is not None:
-            added = [{"id": int(token_id), **token} for token_id, token in found.items()]
-        added.sort(key=lambda token: token["id"])
-        tokens = {**vocab, **{token["content"]: token["id"] for token in added}}
-        lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
-        merges = [line for line in lines if line and not line.startswith("#version")]
-        return {"added_tokens": [_FLAGS | token for token in added], **_write_bytes(scheme, tokens, merges)}
-    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
-        raise ModelError(f"{folder}: vocab.json, merges.txt or added tokens cannot be read: {error!r}") from None
+    """Returns the `tokenizer.json` for such a folder. Raises an error if a file is not as transformers writes it."""
+    vocab, listed = _read_json(folder / "vocab.json"), _read_json(folder / "added_tokens.json")
+    found = _read_json(folder / "tokenizer_config.json").get("added_tokens_decoder")
+    if found is None:
+        found = {token_id: {"content": content} for content, token_id in listed.items()}
+    added = [_FLAGS | {"id": int(token_id)} | found[token_id] for token_id in sorted(found, key=int)]
+    vocab |= {token["content"]: token["id"] for token in added}
+    merges = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
+    merges = [merge for merge in merges if merge and not merge.startswith("#version")]
+    return {"added_tokens": added, **_write_bytes(_SCHEMES[_CLASSES[_find_class(folder)]], vocab, merges)}
 
 
 def _find_class(folder: Path) -> tuple[str | None, str]:
@@ -201,13 +177,16 @@ def _read_json(path: Path) -> _Json:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
-def _find_scheme(name: str | None) -> _Scheme:
-    if name is None:
-        raise ModelError("it does not name its pre-tokenizer (tokenizer.ggml.pre), as older files; use a newer one")
-    if name not in _SCHEMES:
+def _find_scheme(metadata: Mapping[str, _Json]) -> _Scheme:
+    kind, name = (str(metadata.get(f"{_KEY}{key}")) for key in ("model", "pre"))
+    if kind not in ("gpt2", "llama"):
+        raise ModelError(
+            f"its tokenizer is of the kind {quote(kind)}, and only gpt2 and llama, both BPE, are supported"
+        )
+    if kind == "gpt2" and name not in _SCHEMES:
         known = ", ".join(sorted(_SCHEMES))
-        raise ModelError(f"its pre-tokenizer {quote(name)} is not supported; these are: {known}")
-    return _SCHEMES[name]
+        raise ModelError(f"its pre-tokenizer (tokenizer.ggml.pre) is {quote(name)}, and only {known} are supported")
+    return _SCHEMES[name] if kind == "gpt2" else _PIECES
 
 
 def _write_bytes(scheme: _Scheme, vocab: Mapping[str, int], merges: Iterable[str]) -> dict[str, _Json]:
@@ -217,12 +196,8 @@ def _write_bytes(scheme: _Scheme, vocab: Mapping[str, int], merges: Iterable[str
     return {**scheme.write(), "model": model}
 
 
-def _write_pieces(kind: str, vocab: Mapping[str, int], types: list[int], metadata: Mapping[str, _Json]) -> _Json:
+def _write_pieces(vocab: Mapping[str, int], types: list[int], metadata: Mapping[str, _Json]) -> dict[str, _Json]:
     """SentencePiece's BPE of characters. Its merges follow from the scores of the tokens: the highest comes first."""
-    if kind != "llama":
-        raise ModelError(
-            f"its tokenizer is of the kind {quote(kind)}, and only gpt2 and llama, both BPE, are supported"
-        )
     scores = metadata[f"{_KEY}scores"]
     texts = sorted((text for text, i in vocab.items() if types[i] == _NORMAL), key=lambda text: -scores[vocab[text]])
     pieces = frozenset(texts)
@@ -236,9 +211,8 @@ def _write_pieces(kind: str, vocab: Mapping[str, int], types: list[int], metadat
     if metadata.get(f"{_KEY}add_space_prefix", True):
         steps.insert(0, {"type": "Prepend", "prepend": _MARK})
     unknown = next((text for text, token_id in vocab.items() if types[token_id] == _UNKNOWN), None)
-    model = {"type": "BPE", "vocab": vocab, "merges": merges, "byte_fallback": True, "unk_token": unknown}
     return {
         "normalizer": {"type": "Sequence", "normalizers": steps},
         "decoder": {"type": "Replace", "pattern": {"String": _MARK}, "content": " "},
-        "model": model,
+        "model": {"type": "BPE", "vocab": vocab, "merges": merges, "byte_fallback": True, "unk_token": unknown},
     }

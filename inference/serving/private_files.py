@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+import platformdirs
+
 from inference.errors import LaunchError
 from inference.platforms import Self, is_own
 
@@ -30,6 +32,16 @@ def make_private_folder(folder: Path) -> None:
         raise LaunchError(f"cannot make {folder}: {error.strerror}; choose another with --state-dir") from None
     if not is_ours:
         raise LaunchError(f"{folder} belongs to another user; choose another folder with --state-dir")
+
+
+def find_user_folder(kind: str) -> Path:
+    """Returns midtoken's folder of a kind: `cache`, `data` or `state`. Raises LaunchError."""
+    try:
+        return Path(getattr(platformdirs, f"user_{kind}_path")("midtoken"))
+    except RuntimeError:  # as in some containers
+        raise LaunchError(
+            "this user has no home folder: set HOME, or name folders with --model and --state-dir"
+        ) from None
 
 
 def has_sockets() -> bool:

@@ -23,7 +23,7 @@ from midtoken.connection import Connection, show_waiting
 from midtoken.errors import UsageError
 from midtoken.installed import find_default_model
 from midtoken.models import HubModel, fetch_model, find_model, find_pins_dir
-from midtoken.ollama import OLLAMA, list_names
+from midtoken.ollama import OLLAMA, find_manifests
 from midtoken.server import find_cache_dir
 from midtoken.server_arguments import add_connection_arguments
 
@@ -95,7 +95,7 @@ def _list_present() -> Iterator[str]:
         place = None if model is None else model.find_path()
         if model is not None and place is not None and place.exists():
             yield f"  {model!s:36}{_describe_size(place)}, commit {model.find_commit(place)[:7]}, {place}"
-    yield from (f"  {OLLAMA}{name}" for name in list_names(os.environ))
+    yield from (f"  {OLLAMA}{name}" for name in find_manifests(os.environ))
     graphs = find_cache_dir()
     if graphs is not None and graphs.is_dir():
         yield f"  {'converted weights':36}{_describe_size(graphs)}, {graphs}"

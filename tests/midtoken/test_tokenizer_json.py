@@ -12,8 +12,10 @@ from inference.errors import ModelError
 from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import LoadedTokenizer, iter_sample, load_tokenizer
 from inference.healing.tokenizer_file import read_tokenizer_file
+from inference.model_folder import check_model_folder
 from midtoken.gguf_file import read_metadata
-from midtoken.tokenizer_json import can_write_tokenizer, check_tokenizer, write_folder_files, write_tokenizer
+from midtoken.made_folder import make_folder
+from midtoken.tokenizer_json import can_write_tokenizer, write_folder_files, write_tokenizer
 from tests.support.gguf_files import write_gguf
 
 _KINDS = {kind.name: kind for kind in TOKENIZER_KINDS}
@@ -111,29 +113,29 @@ _IGNORED = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
 
 
 _REFUSALS: dict[str, dict[str, Any]] = {
-    "does not name its pre-tokenizer": {"pre": None},
-    "its pre-tokenizer 'kimi-k2' is not supported; these are: chatglm-bpe, ": {"pre": "kimi-k2"},
+    "its pre-tokenizer (tokenizer.ggml.pre) is 'None', and only chatglm-bpe, ": {"pre": None},
+    "its pre-tokenizer (tokenizer.ggml.pre) is 'kimi-k2', and only": {"pre": "kimi-k2"},
     "its tokenizer is of the kind 't5', and only gpt2 and llama": {"tokenizer.ggml.model": "t5"},
     "of the kind 'bert'": {"tokenizer.ggml.model": "bert"},
     "of the kind 'none'": {"tokenizer.ggml.model": "none"},
     "it is no model by itself, but of the type 'mmproj'": {"general.type": "mmproj"},
     "two tokens with the same text": {"tokenizer.ggml.tokens": ["a", "a"], "tokenizer.ggml.token_type": [1, 1]},
-    "not as llama.cpp writes them: KeyError('llama.context_length')": {"llama.context_length": None},
-    "not as llama.cpp writes them: KeyError('general.architecture')": {"general.architecture": None},
-    "not as llama.cpp writes them: IndexError": {"tokenizer.ggml.bos_token_id": 10**6},
-    "not as llama.cpp writes them: ValueError": {"tokenizer.ggml.token_type": [1]},
-    "not as llama.cpp writes them: TypeError": {"tokenizer.ggml.merges": 7},
+    "cannot be read: KeyError('llama.context_length')": {"llama.context_length": None},
+    "cannot be read: KeyError('general.architecture')": {"general.architecture": None},
+    "cannot be read: IndexError": {"tokenizer.ggml.bos_token_id": 10**6},
+    "cannot be read: ValueError": {"tokenizer.ggml.token_type": [1]},
+    "cannot be read: TypeError": {"tokenizer.ggml.merges": 7},
 }
 
 
 @pytest.mark.parametrize("words", _REFUSALS)
-def test_what_cannot_be_right_is_refused_by_name(words: str, tmp_path: Path) -> None:
-    metadata = read_metadata(write_gguf(tmp_path / "m.gguf", _read_spec("qwen2"), "qwen2"))
-    changes = {key.replace("pre", "tokenizer.ggml.pre", key == "pre"): value for key, value in _REFUSALS[words].items()}
-    changed = {key: value for key, value in {**metadata, **changes}.items() if value is not None}
+def test_what_cannot_be_right_is_refused_by_name(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_gguf(tmp_path / "m.gguf", _read_spec("qwen2"), **{"pre": "qwen2"} | _REFUSALS[words])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(ModelError) as raised:
-        write_folder_files(changed)
+        make_folder(path)
     assert words in str(raised.value)
+    assert str(raised.value).startswith(f"{path}: ")
 
 
 def test_tokens_that_are_no_text_end_or_mark_it(tmp_path: Path) -> None:
@@ -202,19 +204,19 @@ def test_vocab_and_merges_make_the_ids_of_the_published_tokenizer(
     assert can_write_tokenizer(folder) is (_CLASSES[names] is not None)
     if _CLASSES[names] is None:
         with pytest.raises(ModelError, match=r"has no tokenizer\.json, but merges\.txt: .* how text is split"):
-            check_tokenizer(folder)
+            check_model_folder(make_folder(folder))
         return
-    check_tokenizer(folder)
     _write(folder, {"tokenizer.json": write_tokenizer(folder)})
     _check_same(load_tokenizer(folder), folder, _load(tmp_path / "published", spec))
     assert not can_write_tokenizer(folder)
 
 
 @pytest.mark.parametrize("name", ["vocab.json", "tokenizer_config.json", "added_tokens.json"])
-def test_a_tokenizer_whose_files_are_broken_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_tokenizer_whose_files_are_broken_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     files: dict[str, Any] = {"vocab.json": {}, "merges.txt": "", "config.json": {"model_type": "qwen2"}}
     folder = _write(tmp_path / "made", files | {name: "["})
-    with pytest.raises(
-        ModelError, match=r"/made: vocab\.json, merges\.txt or added tokens cannot be read|but merges\.txt"
-    ):
-        write_tokenizer(folder) if can_write_tokenizer(folder) else check_tokenizer(folder)
+    with pytest.raises(ModelError, match=r"/made: what it says of its tokenizer cannot be read: |but merges\.txt"):
+        check_model_folder(make_folder(folder))

@@ -14,7 +14,7 @@ _CONTROL_LOOK = re.compile(r"<\|.*\|>|<｜.*｜>|<unused.*>|<pad>|<mask>")
 
 
 def write_gguf(path: Path, spec: _Json, pre: str | None, **values: _Json) -> Path:
-    """Writes the file. `pre`: the name of the pre-tokenizer. `values`: other metadata, by key with _ for a dot."""
+    """Writes the file. `pre`: the name of the pre-tokenizer. `values`: other metadata, by key; None: none."""
     pieces = bool(spec["model"].get("byte_fallback"))
     tokens, types = _list_tokens(spec, pieces)
     writer = gguf.GGUFWriter(path, "llama")
@@ -30,8 +30,11 @@ def write_gguf(path: Path, spec: _Json, pre: str | None, **values: _Json) -> Pat
         writer.add_add_space_prefix(prepends)
     else:
         writer.add_token_merges([_join_merge(pair) for pair in spec["model"]["merges"]])
+    add = {bool: writer.add_bool, int: writer.add_uint32, str: writer.add_string, list: writer.add_array}
     for key, value in values.items():
-        {bool: writer.add_bool, int: writer.add_uint32, str: writer.add_string}[type(value)](key, value)
+        writer.kv_data[0].pop(key, None)
+        if value is not None:
+            add[type(value)](key, value)
     _finish(writer, num_tensors=1)
     return path
 
