@@ -84,7 +84,7 @@ class FillInChoice:
     """How suffixes may be given to a model. Empty: they are not."""
 
     fill_ins: tuple[FillIn, ...]
-    is_named: bool  # by the setting or the folder's file; else by the names of the markers
+    is_named: bool  # the layout, by the setting or the folder's file; else it follows from the markers
 
 
 def choose_fill_in(setting: str, folder: Path, vocabulary: Vocabulary) -> FillInChoice:
@@ -98,10 +98,9 @@ def choose_fill_in(setting: str, folder: Path, vocabulary: Vocabulary) -> FillIn
         layout = _to_layout("fill_in_layout", setting, (AUTO_LAYOUT, *Layout))
         return FillInChoice(_combine("fill_in_layout", (layout,), family, vocabulary), True)
     layouts = (Layout.NONE,) if family is None else family.layouts
-    is_named = named.layout is not None or family not in (None, *_FAMILIES)
     if named.layout is not None:
         layouts = (named.layout,)
-    return FillInChoice(_combine(FILE_NAME, layouts, family, vocabulary), is_named)
+    return FillInChoice(_combine(FILE_NAME, layouts, family, vocabulary), named.layout is not None)
 
 
 @dataclass(frozen=True, slots=True)

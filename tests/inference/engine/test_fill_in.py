@@ -57,10 +57,12 @@ def test_without_a_file_the_family_decides(names: tuple[str, ...], layouts: list
         ({"prefix": "<before>", "suffix": "<after>"}, [FillIn(FimMarkers(4, 5, None), Layout.SPM)]),
     ],
 )
-def test_the_folders_file_names_layout_and_markers(fill_in: object, expected: list[FillIn], tmp_path: Path) -> None:
+def test_the_folders_file_names_layout_and_markers(
+    fill_in: dict[str, str], expected: list[FillIn], tmp_path: Path
+) -> None:
     choice = choose_fill_in("auto", _write(tmp_path, fill_in), _KNOWN)
 
-    assert choice == FillInChoice(tuple(expected), True)
+    assert choice == FillInChoice(tuple(expected), "layout" in fill_in)
 
 
 def test_the_setting_overrides_the_folders_layout_but_not_its_markers(tmp_path: Path) -> None:
