@@ -61,6 +61,8 @@ def _without_cr(text: str, line_feed: int) -> int:
 
 def build_extent_rule(extent: Extent, prefix: str, suffix: str) -> LineRule | BlockRule:
     """The rule for a completion between `prefix` and `suffix`."""
+    if extent is Extent.UNLIMITED:
+        return BlockRule(0, closes=False)  # no line is indented less
     line = prefix[prefix.rfind("\n") + 1 :]
     remaining_line = suffix.partition("\n")[0].strip()
     opens = line.rstrip().endswith(_OPENERS)

@@ -38,6 +38,7 @@ class Extent(StrEnum):
 
     SINGLE_LINE = "single_line"  # to the end of the line
     BLOCK = "block"  # to the end of the indented block
+    UNLIMITED = "unlimited"  # until the model ends it, or max_tokens
     AUTO = "auto"  # a block if the cursor opens one, otherwise a line
 
 

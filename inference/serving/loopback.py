@@ -27,17 +27,17 @@ _ANY_STATE, _NO_COOKIE = 0xFFFFFFFF, -1
 _USER_AT = _NUM_HEADER_BYTES + 64  # inet_diag_msg.idiag_uid
 
 
-def listen(port: int) -> socket.socket:
+def listen(port: int, address: str = ADDRESS) -> socket.socket:
     """Returns a socket that listens on the port, or on a free one for 0. Nobody else can, until it is closed.
 
     Raises LaunchError, which says whose program has the port.
     """
     try:
-        listener = socket.create_server((ADDRESS, port))
+        listener = socket.create_server((address, port))
     except OSError as error:
-        users = find_users(ADDRESS, port)
+        users = find_users(address, port)
         whose = f"; it belongs to {_name(users)}" if users else ""
-        raise LaunchError(f"port {port} on {ADDRESS} cannot be used: {_describe(error)}{whose}") from None
+        raise LaunchError(f"port {port} on {address} cannot be used: {_describe(error)}{whose}") from None
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # its connections inherit this
     return listener
 

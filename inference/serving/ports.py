@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import io
 import re
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from inference.serving.loopback import find_stranger, listen, pass_on
 from inference.serving.private_files import make_private_folder, open_folder
 from inference.serving.triton_installation import SOCKETS
 
-_MAX_BODY_BYTES = 64 * 2**20  # a text of 8 MiB, with each character as \uXXXX
+MAX_BODY_BYTES = 64 * 2**20  # a text of 8 MiB, with each character as \uXXXX
 _MAX_BRACKETS = 1000  # tritonserver 2.51 ends at a body that is nested too deep; a request has one, and one for `stop`
 _JSON_STRING = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
 _JSON = "application/json"
@@ -40,10 +41,22 @@ async def open_ports(ports: Sequence[int], options: ServerOptions) -> AsyncItera
         paths = [folder / options.find_socket(name).name for name in SOCKETS]
         http, grpc, metrics = zip(listeners, paths, strict=True)
         for pair in (http, metrics):
-            await stack.enter_async_context(_serve_http(*pair))
+            await stack.enter_async_context(_pass_on_http(*pair))
         server = await asyncio.start_server(partial(_pass_on, grpc[1]), sock=grpc[0])
         stack.callback(server.close)
         yield [each.getsockname()[1] for each in listeners]
+
+
+@contextlib.asynccontextmanager
+async def serve_http(app: web.Application, listener: socket, tls: ssl.SSLContext | None = None) -> AsyncIterator[None]:
+    """Answers HTTP requests inside the block. A request whose connection ends is cancelled."""
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, listener, ssl_context=tls).start()
+        yield
+    finally:
+        await runner.cleanup()
 
 
 async def _pass_on(path: Path, *client: Any) -> None:
@@ -52,17 +65,12 @@ async def _pass_on(path: Path, *client: Any) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _serve_http(listener: socket, path: Path) -> AsyncIterator[None]:
+async def _pass_on_http(listener: socket, path: Path) -> AsyncIterator[None]:
     async with ClientSession("http://localhost", connector=UnixConnector(str(path)), timeout=ClientTimeout()) as triton:
-        app = web.Application(client_max_size=_MAX_BODY_BYTES)
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_route("*", "/{path:.*}", partial(_answer, triton, listener.getsockname()[1]))
-        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0)
-        await runner.setup()
-        try:
-            await web.SockSite(runner, listener).start()
+        async with serve_http(app, listener):
             yield
-        finally:
-            await runner.cleanup()
 
 
 async def _answer(triton: ClientSession, port: int, request: web.Request) -> web.StreamResponse:

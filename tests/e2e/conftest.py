@@ -2,6 +2,7 @@
 
 - `scripted_server`, `real_server`: Triton, and servers that all tests of the session share. `server`: the test runs on
   both. `embedded_scripted_server` and `embedded_real_server` are servers without Triton.
+  The real ones have a port for editors.
 - `any_scripted_server`, `any_real_server`, `any_server`: the test runs on both runtimes.
 - `own_server`: a scripted server for one test, which may stop or break it. `any_own_server`: one of both runtimes.
 - `write_script`, `start_editor`: a language server with a scripted model, and an editor that is connected to it.
@@ -94,7 +95,7 @@ def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSer
     """A server with the default model, shared by the whole session. The rules of `scripted_server` apply."""
     served = find_real()
     assert served is not None, "the default model is missing"
-    with run_server(served, tmp_path_factory.mktemp("real")) as server:
+    with run_server(served, tmp_path_factory.mktemp("real"), "--openai=0") as server:
         yield server
 
 
@@ -111,7 +112,7 @@ def embedded_real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
     """As `real_server`, without Triton."""
     served = find_real()
     assert served is not None, "the default model is missing"
-    with run_server(served, tmp_path_factory.mktemp("embedded_real"), runtime=EMBEDDED) as server:
+    with run_server(served, tmp_path_factory.mktemp("embedded_real"), "--openai=0", runtime=EMBEDDED) as server:
         yield server
 
 

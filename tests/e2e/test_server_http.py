@@ -70,7 +70,7 @@ def _read_text(server: RunningServer, body: dict[str, Any]) -> str:
         (b'{"prefix": "a", "max_tokens": -1}', "invalid request: max_tokens must be between 1 and 4096, not -1"),
         (b'{"prefix": "a", "num_candidates": 0}', "num_candidates must be between 1 and 16, not 0"),
         (b'{"prefix": "a", "healing": "magic"}', "healing must be one of exact, greedy, single, none, not 'magic'"),
-        (b'{"prefix": "a", "extent": "page"}', "extent must be one of single_line, block, auto, not 'page'"),
+        (b'{"prefix": "a", "extent": "page"}', "extent must be one of single_line, block, unlimited, auto, not 'page'"),
         (b'{"prefix": "a", "top_p": 0}', "top_p must be above 0 and at most 1, not 0.0"),
         (b'{"prefix": "a", "stop": [""]}', "stop takes up to 16 strings, none of them empty"),
         (b'{"prefix": "' + b"a" * (8 * 1024 * 1024 + 1) + b'"}', "prefix has 8388609 bytes; at most 8388608 are taken"),

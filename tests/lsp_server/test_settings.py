@@ -41,10 +41,14 @@ def test_a_whole_float_is_accepted_as_an_integer() -> None:
         ("maxTokens", "x", "setting maxTokens must be a whole number from 1 to 4096, not 'x'; it stays 64"),
         ("maxTokens", True, "setting maxTokens must be a whole number from 1 to 4096, not True; it stays 64"),
         ("maxTokens", 0, "setting maxTokens must be a whole number from 1 to 4096, not 0; it stays 64"),
-        ("extent", "page", "setting extent must be one of single_line, block, auto, not 'page'; it stays 'auto'"),
+        (
+            "extent",
+            "page",
+            "setting extent must be one of single_line, block, unlimited, auto, not 'page'; it stays 'auto'",
+        ),
         ("model", "", "setting model must be a text, not ''; it stays None"),
         ("model", ["a"], "setting model must be a text, not ['a']; it stays None"),
-        ("extent", [], "setting extent must be one of single_line, block, auto, not []; it stays 'auto'"),
+        ("extent", [], "setting extent must be one of single_line, block, unlimited, auto, not []; it stays 'auto'"),
     ],
 )
 def test_a_bad_value_is_reported_and_ignored(name: str, value: object, problem: str) -> None:

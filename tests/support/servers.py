@@ -127,6 +127,11 @@ class RunningServer:
         return f"unix:{self.state_dir / entry.folder.name}/{self.process.pid}-{GRPC}"
 
     @property
+    def front_url(self) -> str:
+        """The address of its port for editors, if it was started with `--openai`."""
+        return self.log.partition(" find it at ")[2].split()[0]
+
+    @property
     def log(self) -> str:
         """What the server and its models have written so far."""
         return "".join(path.read_text(errors="replace") for path in self.state_dir.rglob("*.log"))

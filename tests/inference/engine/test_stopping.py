@@ -23,6 +23,7 @@ _letters = st.text(alphabet="ab\n\r )}\t", max_size=12)
         (Extent.BLOCK, "    x = ", "", BlockRule(4, closes=False)),
         (Extent.BLOCK, "\tx = {", "", BlockRule(9, closes=True)),
         (Extent.BLOCK, "x = ", ")", BlockRule(0, closes=False)),
+        (Extent.UNLIMITED, "    if x:", "", BlockRule(0, closes=False)),
     ],
 )
 def test_the_stopping_rule_follows_the_text_around_the_cursor(

@@ -1,0 +1,172 @@
+"""What a request asks for, in the words of `CompletionRequest`: OpenAI's `/v1/completions`, llama-server's `/infill`.
+
+A field that would change the text and is not offered is refused by name. Other unknown fields are ignored, as
+llama-server and vLLM do. Without a temperature, the text is the most likely one.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar  # JSON has no types
+
+from inference.errors import InvalidRequestError, quote
+from inference.protocol.completion import CompletionRequest, Extent, Priority
+from lsp_server.context import clean
+
+_Kind = TypeVar("_Kind", bool, int, float, str, dict[str, Any], list[Any])
+
+_NUM_INFILL_TOKENS = 128
+_NUM_COMPLETION_TOKENS = 16  # OpenAI's default
+_SNIPPET = (
+    "\n\n--- snippet ---\n\n"  # before text of other files, as in llama-server for models without a marker for it
+)
+_KINDS: Mapping[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    dict: "an object",
+    list: "a list",
+}
+
+# Fields that change the text or the answer, with the values at which they do not.
+_NOT_OFFERED: Mapping[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("logprobs", "prompt_logprobs", "json_schema"), ()),
+    **dict.fromkeys(("echo", "ignore_eos", "mirostat", "n_probs", "presence_penalty", "frequency_penalty"), (0,)),
+    **dict.fromkeys(("best_of", "repeat_penalty", "repetition_penalty"), (1,)),
+    **dict.fromkeys(("grammar", "logit_bias", "lora"), ("", {}, [])),
+}
+_NOT_SAMPLED: Mapping[str, tuple[Any, ...]] = {  # and those that do so only where tokens are sampled
+    **dict.fromkeys(("min_p", "xtc_probability", "dry_multiplier", "dynatemp_range"), (0,)),
+    "top_k": (0, -1),
+    "typical_p": (1,),
+}
+
+# The markers before the text before the cursor, the text after it, and what is typed, as editors write them.
+_MARKERS = (
+    ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),
+    ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),
+    ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),
+    ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),
+    ("<[fim-prefix]>", "<[fim-suffix]>", "<[fim-middle]>"),
+    ("<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"),
+    ("<PRE> ", " <SUF>", " <MID>"),
+    ("[PREFIX]", "[SUFFIX]"),
+)
+_FILE_MARKER = re.compile(r"<\|?(?:repo_name|file_sep)\|?>")
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Who asks, as far as the connection and the headers say it."""
+
+    client: str
+    session: str = ""  # names a file of the client, or what it edits at one time
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request, and how it is answered. Its text is not cleared yet."""
+
+    completion: CompletionRequest
+    streams: bool
+    wants_usage: bool  # in an event of its own
+    max_predict_ms: int  # from the first text on, if there is a whole line by then; 0: no limit
+    fields: tuple[str, ...]  # of the answer to `/infill`; none: all
+
+
+class Fields:
+    """The fields of a request. One that is null is absent. Methods raise InvalidRequestError."""
+
+    def __init__(self, body: object) -> None:
+        if not isinstance(body, dict):
+            raise InvalidRequestError(f"an object is needed, not {quote(str(body))}")
+        self._values = {name: value for name, value in body.items() if value is not None}
+
+    def has(self, name: str) -> bool:
+        """Returns whether the field is there."""
+        return name in self._values
+
+    def take(self, name: str, default: _Kind) -> _Kind:
+        """Returns the field, which must be of the default's kind."""
+        value, kind = self._values.get(name, default), type(default)
+        if kind is float and type(value) is int and abs(value) < 2**53:
+            value = float(value)
+        if type(value) is not kind:
+            raise InvalidRequestError(f"{name} must be {_KINDS[kind]}, not {quote(str(value))}")
+        return value
+
+    def take_texts(self, name: str) -> tuple[str, ...]:
+        """Returns a field that is a text or a list of texts."""
+        value = self._values.get(name, [])
+        texts = [value] if isinstance(value, str) else value
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise InvalidRequestError(f"{name} must be a text or a list of texts, not {quote(str(value))}")
+        return tuple(texts)
+
+    def refuse(self, fields: Mapping[str, tuple[Any, ...]]) -> None:
+        """Refuses each of the fields that has another value than those."""
+        for name, harmless in fields.items():
+            if name in self._values and self._values[name] not in harmless:
+                raise InvalidRequestError(f"{name} is not offered here, so leave it out")
+
+
+def read_completion(fields: Fields, sender: Sender) -> Asked:
+    """Reads a request of `/v1/completions`. Raises InvalidRequestError."""
+    prompts = fields.take_texts("prompt")
+    if len(prompts) != 1:
+        raise InvalidRequestError(f"prompt must be one text, not {len(prompts)}; send a request for each")
+    has_suffix = fields.has("suffix")
+    before, after = (prompts[0], fields.take("suffix", "")) if has_suffix else split_prompt(prompts[0])
+    return _build(fields, sender, before, after, fields.take("max_tokens", _NUM_COMPLETION_TOKENS))
+
+
+def read_infill(fields: Fields, sender: Sender) -> Asked:
+    """Reads a request of `/infill`. Raises InvalidRequestError."""
+    others = [Fields(chunk).take("text", "") for chunk in fields.take("input_extra", [])]
+    before = "".join(_SNIPPET + text for text in others) + fields.take("input_prefix", "") + fields.take("prompt", "")
+    return _build(fields, sender, before, fields.take("input_suffix", ""), fields.take("n_predict", _NUM_INFILL_TOKENS))
+
+
+def split_prompt(prompt: str) -> tuple[str, str]:
+    """Returns the text before and after the cursor, if the prompt has the markers of a model, in any order.
+
+    A prompt without them is the text before the cursor. Raises InvalidRequestError if a marker stands in the text, too.
+    """
+    for markers in _MARKERS:
+        others, *pieces = re.split(f"({'|'.join(map(re.escape, markers))})", prompt)
+        sections = dict(zip(pieces[::2], pieces[1::2], strict=True))
+        if sections.keys() == set(markers):
+            if len(pieces) > 2 * len(markers):
+                raise InvalidRequestError(f"prompt has {markers[0]} or its like twice; send prompt and suffix apart")
+            before, after, *typed = (sections[marker] for marker in markers)
+            return "".join((_FILE_MARKER.sub(_SNIPPET, others) if others.strip() else "", before, *typed)), after
+    return prompt, ""
+
+
+def _build(fields: Fields, sender: Sender, before: str, after: str, max_tokens: int) -> Asked:
+    """A request for no tokens has its text read, so that a later one need not."""
+    temperature, slot, seed = fields.take("temperature", 0.0), fields.take("id_slot", -1), fields.take("seed", -1)
+    fields.refuse(_NOT_OFFERED if temperature == 0 else {**_NOT_OFFERED, **_NOT_SAMPLED})
+    file = sender.session or (f"slot {slot}" if slot >= 0 else "")
+    completion = CompletionRequest(
+        clean(before),
+        suffix=clean(after),
+        max_tokens=max_tokens or 1,
+        stop=fields.take_texts("stop"),
+        extent=Extent.BLOCK if fields.take("n_indent", 0) > 0 else Extent.UNLIMITED,
+        temperature=temperature,
+        top_p=fields.take("top_p", 1.0),
+        seed=seed if seed >= 0 else None,
+        num_candidates=fields.take("n_cmpl", fields.take("n", 1)),
+        tenant=fields.take("user", ""),
+        document=f"{sender.client} {file}" if file else "",
+        priority=Priority.INTERACTIVE if max_tokens else Priority.PREFETCH,
+    )
+    return Asked(
+        completion,
+        streams=fields.take("stream", False),
+        wants_usage=Fields(fields.take("stream_options", {})).take("include_usage", False),
+        max_predict_ms=fields.take("t_max_predict_ms", 0),
+        fields=fields.take_texts("response_fields"),
+    )
