@@ -110,7 +110,10 @@ class BackendStarter:
         """
         if self._backend is backend:
             self._backend = None
-            self._begin_close(backend)
+            # In its own task: closing the document that noticed the loss must not cancel it.
+            task = asyncio.create_task(self._close_backend(backend))
+            self._close_tasks.add(task)
+            task.add_done_callback(self._close_tasks.discard)
 
     async def close(self) -> None:
         """Cancels an attempt to connect, closes the backend, and waits for both, each for at most `close_s`."""
@@ -151,12 +154,6 @@ class BackendStarter:
             self._has_given_up = True
             self._failure = "the download of the model was cancelled; it goes on when the language server is restarted"
             self._start_task.cancel()
-
-    def _begin_close(self, backend: CompletionBackend) -> None:
-        """Closes the backend in its own task. Closing the document that noticed the loss must not cancel it."""
-        task = asyncio.create_task(self._close_backend(backend))
-        self._close_tasks.add(task)
-        task.add_done_callback(self._close_tasks.discard)
 
     async def _close_backend(self, backend: CompletionBackend) -> None:
         try:

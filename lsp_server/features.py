@@ -10,7 +10,7 @@ from lsprotocol import types
 from lsp_server.backend import BackendFactory
 from lsp_server.documents import Place
 from lsp_server.items import completion_item, extend_selected, inline_item
-from lsp_server.no_suggestion import NoSuggestion
+from lsp_server.no_suggestion import HIDING, NoSuggestion
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.protocol import build_strict_converter
 from lsp_server.server import MidtokenServer, Suggestion
@@ -88,7 +88,7 @@ def _add_inline_completion(server: MidtokenServer, writes_lf: bool) -> None:
         is_invoked = params.context.trigger_kind is types.InlineCompletionTriggerKind.Invoked
         found = await server.suggest(params.text_document.uri, params.position, is_invoked)
         if isinstance(found, NoSuggestion):
-            return types.InlineCompletionList([]) if found.reason.hides_suggestion else None
+            return types.InlineCompletionList([]) if found.reason in HIDING else None
         place = replace(found.place, line_end="\n") if writes_lf else found.place
         return _to_inline_list(found, place, params.context.selected_completion_info)
 

@@ -38,29 +38,12 @@ class Reason(StrEnum):
     NOTHING = "nothing"  # the model ends the text here
     FILTERED = "filtered"  # what the model wrote is not worth showing
 
-    @property
-    def concerns_document(self) -> bool:
-        """True if the reason holds for every place in the document."""
-        return self in _DOCUMENT_REASONS
 
-    @property
-    def hides_suggestion(self) -> bool:
-        """True if an older suggestion should not stay visible. Otherwise nothing is known about the text at hand."""
-        return self in _HIDING_REASONS
-
-
-_DOCUMENT_REASONS = (Reason.DISABLED, Reason.EXCLUDED, Reason.TOO_LARGE, Reason.OTHER_LANGUAGE, Reason.OUT_OF_STEP)
-_HIDING_REASONS = (
-    Reason.DISABLED,
-    Reason.EXCLUDED,
-    Reason.TOO_LARGE,
-    Reason.OTHER_LANGUAGE,
-    Reason.IN_SECRET,
-    Reason.INSIDE_WORD,
-    Reason.PASTED,
-    Reason.NOTHING,
-    Reason.FILTERED,
-)
+# Those that hold for every place in the document.
+_UNSUITED = frozenset({Reason.DISABLED, Reason.EXCLUDED, Reason.TOO_LARGE, Reason.OTHER_LANGUAGE})
+OF_DOCUMENT = _UNSUITED | {Reason.OUT_OF_STEP}
+# Those for which an older suggestion should not stay visible. For the others, nothing is known about the text at hand.
+HIDING = _UNSUITED | {Reason.IN_SECRET, Reason.INSIDE_WORD, Reason.PASTED, Reason.NOTHING, Reason.FILTERED}
 
 
 @dataclass(frozen=True, slots=True)

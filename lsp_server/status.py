@@ -12,7 +12,7 @@ from pygls.lsp.server import LanguageServer
 from inference.errors import MidtokenError
 from inference.platforms import StrEnum
 from lsp_server.errors import EditorError
-from lsp_server.no_suggestion import NoSuggestion, Reason, find_reason
+from lsp_server.no_suggestion import OF_DOCUMENT, NoSuggestion, Reason, find_reason
 
 
 class State(StrEnum):
@@ -45,25 +45,17 @@ class Window:
         self._server = server
         self._progress_token: str | None = None
 
-    def log(self, text: str) -> None:
+    def log(self, text: str, kind: types.MessageType = types.MessageType.Info) -> None:
         """LSP window/logMessage."""
-        self._server.window_log_message(types.LogMessageParams(types.MessageType.Info, text))
+        self._server.window_log_message(types.LogMessageParams(kind, text))
 
-    def log_detail(self, text: str) -> None:
-        """LSP window/logMessage, as the least important kind."""
-        self._server.window_log_message(types.LogMessageParams(types.MessageType.Log, text))
-
-    def show_info(self, text: str) -> None:
-        """LSP window/showMessage, as information."""
-        self._server.window_show_message(types.ShowMessageParams(types.MessageType.Info, text))
+    def show(self, text: str, kind: types.MessageType = types.MessageType.Info) -> None:
+        """LSP window/showMessage."""
+        self._server.window_show_message(types.ShowMessageParams(kind, f"midtoken: {text}"))
 
     def report(self, report: StatusReport) -> None:
         """The notification `$/midtoken/status`."""
         self._server.protocol.notify(STATUS_NOTIFICATION, dataclasses.asdict(report))
-
-    def show_error(self, text: str) -> None:
-        """LSP window/showMessage."""
-        self._server.window_show_message(types.ShowMessageParams(types.MessageType.Error, text))
 
     def begin_progress(self, text: str, on_cancel: Callable[[], None] | None = None) -> None:
         """LSP $/progress, if the editor supports it, and the log. Ends what was begun before.
@@ -168,7 +160,7 @@ class Status:
         """The settings were read. A problem is shown unless the last call had it too."""
         for problem in problems:
             if problem not in self._problems:
-                self._window.show_error(f"midtoken: {problem}")
+                self._window.show(problem, types.MessageType.Error)
         self._problems = frozenset(problems)
 
     def checked(self, uri: str, found: NoSuggestion | None) -> None:
@@ -186,7 +178,7 @@ class Status:
         self._window.report(StatusReport(uri, state, found.reason, found.message))
         if found.reason in (Reason.TOO_LARGE, Reason.OTHER_LANGUAGE) and found.message not in self._shown_infos:
             self._shown_infos.add(found.message)
-            self._window.show_info(f"midtoken: {found.message}")
+            self._window.show(found.message)
 
     def forget(self, uri: str) -> None:
         """A document was closed."""
@@ -195,9 +187,9 @@ class Status:
     def not_suggested(self, found: NoSuggestion, is_invoked: bool) -> None:
         """A request has no suggestion. A person who asked for one, and could do something about it, is told why."""
         detail = f": {found.message}" if found.message else ""
-        self._window.log_detail(f"no suggestion ({found.reason}){detail}")
-        if is_invoked and found.reason.concerns_document:
-            self._window.show_info(f"midtoken: no suggestion: {found.message}")
+        self._window.log(f"no suggestion ({found.reason}){detail}", types.MessageType.Log)
+        if is_invoked and found.reason in OF_DOCUMENT:
+            self._window.show(f"no suggestion: {found.message}")
 
     def _fail(self, error: MidtokenError, reason: Reason) -> None:
         text = " ".join(str(error).split()) or type(error).__name__
@@ -205,6 +197,6 @@ class Status:
         self._is_failing = self._is_failing or is_general
         if text not in self._shown_errors:
             self._shown_errors.add(text)
-            self._window.show_error(f"midtoken: {text}")
+            self._window.show(text, types.MessageType.Error)
             if is_general:
                 self._window.report(StatusReport(None, State.ERROR, reason, text))

@@ -89,6 +89,12 @@ def split_tail(text: bytes, context: bytes = b"", num_bytes: int = _PIECE_BYTES)
     return TextPiece(_take_end(context + text[: len(text) - len(tail)], _CONTEXT_BYTES), tail)
 
 
+def split_line(prefix: str, context: bytes = b"") -> TextPiece:
+    """Returns the last line of a text, or its last piece. `context` is the text before it."""
+    before, line_end, line = prefix.rpartition("\n")
+    return split_tail(line.encode(), context + (before + line_end).encode())
+
+
 def _take_end(text: bytes, num_bytes: int) -> bytes:
     return text[-num_bytes:].lstrip(_CONTINUATION) if len(text) > num_bytes else text
 

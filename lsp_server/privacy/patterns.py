@@ -81,7 +81,7 @@ class Pattern:
 class Patterns:
     """Patterns in order. The last one that matches a path decides about it.
 
-    Those without wildcards are found by their text, and what was found is remembered, so that thousands cost little.
+    They are found by how they end, and what was found is remembered, so that thousands cost little.
     """
 
     def __init__(self, lines: Iterable[str], ignores_case: bool = False) -> None:
@@ -91,21 +91,16 @@ class Patterns:
         """
         self._ignores_case = ignores_case
         numbered = (parse_pattern(line, number, ignores_case) for number, line in enumerate(lines, 1))
-        self._plain: dict[tuple[bool, str], list[Pattern]] = {}  # by whether they are anchored, and their text
-        self._wild: dict[str, list[Pattern]] = {}  # by the character that they end with, if it is one
+        self._by_end: dict[str, list[Pattern]] = {}  # by the character that they end with, if it is one
         for pattern in filter(None, numbered):
             last = pattern.pieces[-1]
-            if isinstance(last, str) and len(pattern.pieces) == 1:
-                self._plain.setdefault((pattern.is_anchored, last), []).append(pattern)
-            else:
-                self._wild.setdefault(last[-1] if isinstance(last, str) else "", []).append(pattern)
+            self._by_end.setdefault(last[-1] if isinstance(last, str) else "", []).append(pattern)
         self.find_deciding = lru_cache(_MAX_FOUND)(self._find_deciding)
 
     def _find_deciding(self, path: str, is_folder: bool) -> Pattern | None:
         """Returns the pattern that decides about a path relative to the folder of the ignore file."""
         path = _to_lower(path) if self._ignores_case else path
-        plain = [(True, path), (False, path.rpartition("/")[2])]
-        kinds = [*(self._plain.get(key, ()) for key in plain), *(self._wild.get(key, ()) for key in ("", path[-1:]))]
+        kinds = (self._by_end.get(end, ()) for end in ("", path[-1:]))
         last_of_each = (
             next((each for each in reversed(kind) if each.matches(path, is_folder)), None) for kind in kinds
         )

@@ -11,13 +11,12 @@ from rich.console import Console, Group
 from rich.text import Text
 
 from inference.protocol.characters import MAX_MEMBERS, CoveringMember, NextByte
-from lsp_server.context import Context
 from lsp_server.privacy.guard import Cleared
 from midtoken.answer import check_kind, rank_bytes
 from midtoken.cleared_text import ClearedText, add_rule_arguments
 from midtoken.connection import open_connection
 from midtoken.graphemes import mark_blanks
-from midtoken.input_text import TextPiece, add_character_arguments, build_request, split_tail
+from midtoken.input_text import TextPiece, add_character_arguments, build_request, split_line, split_tail
 from midtoken.server_arguments import add_connection_arguments, number_from
 
 _BAR_CELLS, _NAME_CELLS = 24, 13
@@ -75,13 +74,8 @@ def _read_piece(options: argparse.Namespace) -> Cleared[TextPiece]:
     cleared = ClearedText(options)
     context = cleared.read_file(options.context)
     if options.at is not None:
-        return cleared.read_cursor(options.at).map(lambda cursor: _split_line(cursor, context.value))
+        return cleared.read_cursor(options.at).map(lambda cursor: split_line(cursor.prefix, context.value))
     return cleared.read_end(options.text).map(lambda text: split_tail(text, context.value))
-
-
-def _split_line(cursor: Context, context: bytes) -> TextPiece:
-    line = cursor.line_before
-    return split_tail(line.encode(), context + cursor.prefix[: len(cursor.prefix) - len(line)].encode())
 
 
 async def _ask(options: argparse.Namespace, piece: Cleared[TextPiece]) -> NextByte:

@@ -5,7 +5,6 @@ Only this machine can reach the page, and only with the address that is printed.
 
 import argparse
 import asyncio
-import socket
 import tempfile
 import webbrowser
 from collections.abc import Iterator
@@ -13,8 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from inference.errors import LaunchError
-from inference.serving.loopback import ADDRESS
+from inference.serving.loopback import listen
 from inference.serving.private_files import open_private
 from lsp_server.protocol import keep_text_out_of_logs
 from midtoken.cli import run_until_signal
@@ -54,7 +52,7 @@ async def _serve(options: argparse.Namespace, page: Path) -> None:
     from midtoken.playground.app import Gate, start_app  # here, because aiohttp is optional
     from midtoken.playground.asker import Link
 
-    listener = _listen(options.port)
+    listener = listen(options.port)
     gate = Gate.create(listener.getsockname()[1])
     link = Link(lambda: Connection.open(options))
     build_server, is_shown = partial(build_language_server, options), asyncio.Event()
@@ -81,10 +79,3 @@ def write_redirect(url: str) -> Iterator[str]:
         with open_private(path, "w") as file:
             file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={url}"><a href="{url}">{url}</a>\n')
         yield path.as_uri()
-
-
-def _listen(port: int) -> socket.socket:
-    try:
-        return socket.create_server((ADDRESS, port))
-    except OSError as error:
-        raise LaunchError(f"cannot listen on {ADDRESS}:{port}: {error.strerror}") from None

@@ -15,7 +15,7 @@ from lsp_server.errors import InSecretError, to_connect_error, to_midtoken_error
 from lsp_server.privacy.guard import Cleared, Guard
 from lsp_server.privacy.redaction import Excerpt
 from midtoken.answer import Answer, check_kind, read_answer
-from midtoken.input_text import split_tail
+from midtoken.input_text import split_line
 from midtoken.playground.pictures import (
     Failure,
     Message,
@@ -166,6 +166,5 @@ class Asker:
 
 
 def _build_next_byte(question: Question) -> CharacterRequest:
-    before, line_end, line = question.prefix.rpartition("\n")
-    piece = split_tail(line.encode(), (before + line_end).encode())
+    piece = split_line(question.prefix)
     return CharacterRequest(piece.text, piece.context, num_members=_NUM_TOKENIZATIONS)

@@ -34,28 +34,19 @@ class _Writer:
 class PageSockets:
     """Serves the WebSockets, and closes those that are open."""
 
-    def __init__(
-        self, link: Link, build_server: Callable[[], MidtokenServer], max_pages: int = 8, is_remote: bool = False
-    ) -> None:
-        """`build_server` returns a language server. Each of at most `max_pages` pages gets its own.
+    def __init__(self, link: Link, build_server: Callable[[], MidtokenServer], is_remote: bool = False) -> None:
+        """`build_server` returns a language server. Each page gets its own.
 
         `is_remote`: text may go to another machine.
         """
         self._link = link
         self._build_server = build_server
-        self._max_pages = max_pages
         self._guard = Guard(Policy({}), is_remote=is_remote)
         self._open: set[web.WebSocketResponse] = set()
-        self._num_editors = 0
 
     async def serve_editor(self, request: web.Request) -> web.WebSocketResponse:
         """Passes messages between the page's editor and a language server of its own, in this process."""
         async with self._accept(request) as socket:
-            if self._num_editors >= self._max_pages:
-                text = f"{self._max_pages} pages of this playground are open already"
-                await socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=text.encode())
-                return socket
-            self._num_editors += 1
             server = self._build_server()
             server.protocol.set_writer(_Writer(socket), include_headers=False)
             try:
@@ -65,7 +56,6 @@ class PageSockets:
                         server.protocol.receive(message.data.encode())
             finally:
                 await server.close_all()
-                self._num_editors -= 1
         return socket
 
     async def serve_picture(self, request: web.Request) -> web.WebSocketResponse:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from lsprotocol.types import MessageType
+
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from lsp_server.privacy.guard import Cleared, _Seal
 from lsp_server.status import StatusReport, Window
@@ -147,17 +149,11 @@ class RecordingWindow(Window):
     reports: list[StatusReport] = field(default_factory=list)
     progress: list[str] = field(default_factory=list)
 
-    def log(self, text: str) -> None:
-        self.logs.append(text)
+    def log(self, text: str, kind: MessageType = MessageType.Info) -> None:
+        (self.details if kind is MessageType.Log else self.logs).append(text)
 
-    def log_detail(self, text: str) -> None:
-        self.details.append(text)
-
-    def show_error(self, text: str) -> None:
-        self.errors.append(text)
-
-    def show_info(self, text: str) -> None:
-        self.infos.append(text)
+    def show(self, text: str, kind: MessageType = MessageType.Info) -> None:
+        (self.errors if kind is MessageType.Error else self.infos).append(f"midtoken: {text}")
 
     def report(self, report: StatusReport) -> None:
         self.reports.append(report)

@@ -185,25 +185,6 @@ async def test_the_editor_speaks_to_a_language_server_which_ends_with_it(tmp_pat
     assert browser.server.is_closed
 
 
-async def test_one_page_too_many_is_told_so(browser: _Browser) -> None:
-    editors = [await _begin(browser) for _ in range(8)]
-    refused = await (await browser.open("lsp")).receive()
-    assert (refused.type, refused.data) == (WSMsgType.CLOSE, 1013)
-    assert refused.extra == "8 pages of this playground are open already"
-    await editors[0].close()
-    while await _is_refused(browser):  # until the language server has ended
-        pass
-    await _begin(browser)
-
-
-async def _is_refused(browser: _Browser) -> bool:
-    editor = await browser.open("lsp")
-    await editor.send_str('{"jsonrpc": "2.0", "id": 1, "method": "shutdown"}')  # too early, so it is an error
-    is_refused = (await editor.receive()).type is WSMsgType.CLOSE
-    await editor.close()
-    return is_refused
-
-
 async def test_a_question_is_answered_over_the_websocket_and_its_answer_ends_with_the_page(browser: _Browser) -> None:
     page, other = await browser.open("healing"), await browser.open("healing")
     await page.send_str(json.dumps({"number": 1, "prefix": "return Nod", "suffix": ""}))
@@ -226,9 +207,7 @@ async def _yield_to_the_server(page: ClientWebSocketResponse) -> None:
 
 async def test_open_pages_are_told_that_the_playground_has_ended(tmp_path: Path) -> None:
     async with _run(tmp_path) as browser:
-        editor, page = await browser.open("lsp"), await browser.open("healing")
-        await editor.send_str("{}")
-        await editor.receive_str()
+        editor, page = await _begin(browser), await browser.open("healing")
         await _yield_to_the_server(page)
         closed = [page.receive(), editor.receive()]
     for each in closed:
