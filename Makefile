@@ -13,6 +13,7 @@ CONTESTANTS := build/contestants
 CONTESTANTS_READY := $(CONTESTANTS)/llama_cpp/.ready $(CONTESTANTS)/transformers/.ready
 NVIM := build/editors/nvim
 HELIX := build/editors/hx
+LLAMA_SERVER := build/llama-server
 NODE := build/editors/node
 VSCODE := editors/vscode
 VSCODE_PACKAGES := $(VSCODE)/node_modules/.package-lock.json
@@ -50,11 +51,11 @@ lock: $(READY)  ## update requirements.lock to the newest versions; then run `ma
 run: $(RUN_READY)  ## show completions in a terminal, with and without healing
 	@$(BIN)/midtoken demo
 
-$(NVIM) $(HELIX): scripts/get_program.sh
+$(NVIM) $(HELIX) $(LLAMA_SERVER): scripts/get_program.sh
 	@bash scripts/get_program.sh $(@F) $(@D)
 
 # More workers than cores, because tests of editors mostly wait.
-test: $(READY) $(NVIM) $(HELIX)  ## run all tests, with real servers and editors
+test: $(READY) $(NVIM) $(HELIX) $(LLAMA_SERVER)  ## run all tests, with real servers and editors
 	@$(BIN)/python -m pytest -n 3 --dist loadfile
 
 test-quick: $(READY)  ## run the tests that start no server and no editor, with fewer random inputs

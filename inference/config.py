@@ -3,7 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,8 @@ class EngineConfig:
     drafts: bool = True  # guess tokens from earlier text, where that pays; completions are the same without
     fill_in_layout: str = AUTO_LAYOUT  # a member of inference.engine.layout.Layout; auto: what the model names
     graph_dir: Path | None = None  # where models that were converted for onnxruntime are kept; None: nowhere
+    engine_url: str = ""  # of llama.cpp's server, which has the weights; empty: the model runs here
+    engine_key: str = field(default="", repr=False)  # for it; a secret
     warm: bool = True  # run one small completion when the model is loaded
 
     def __post_init__(self) -> None:

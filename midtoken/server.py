@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from inference.config import EngineConfig, strings_from_environment
 from inference.errors import LaunchError
-from inference.model_folder import check_model_folder
+from inference.model_folder import check_model_folder, find_tokenizer_file
 from inference.platforms import Self, is_own
 from inference.serving.calls import SOCKET_SCHEME, Tls
 from inference.serving.launcher import ServerOptions
@@ -78,6 +79,7 @@ def _refuse_without_server(options: argparse.Namespace) -> None:
 def _refuse_with_server(options: argparse.Namespace) -> None:
     defaults = {
         "model": None,
+        "engine": None,
         "device": _DEFAULTS.device,
         "dtype": _DEFAULTS.dtype,
         "threads": _DEFAULTS.num_threads,
@@ -108,7 +110,7 @@ def _find_addresses(host: str, resolve: Resolve) -> Sequence[str]:
     try:
         return resolve(host.removeprefix("[").removesuffix("]"))
     except OSError as error:
-        raise UsageError(f"the name {host} of --server is not known: {error.strerror}") from None
+        raise UsageError(f"the name {host} is not known: {error.strerror}") from None
 
 
 def _resolve(name: str) -> Sequence[str]:
@@ -141,16 +143,23 @@ class ServerArguments:
         if options.runtime == Runtime.TRITON and (obstacle := find_obstacle(options.triton_binary)):
             raise LaunchError(obstacle)
         model_dir = find_model(options.model) if options.model else find_default_model()
-        check_model_folder(model_dir)
+        if options.engine is None:
+            check_model_folder(model_dir)
+        else:
+            find_tokenizer_file(model_dir)
+            _check_engine(options.engine)
         if options.threads is not None and options.threads < 1:
             raise LaunchError(f"--threads must be 1 or more, not {options.threads}")
+        environment = strings_from_environment(os.environ)
         model = EngineConfig(
             model_dir,
             device=options.device,
             dtype=options.dtype,
             num_threads=options.threads,
             graph_dir=find_cache_dir(),
-            fill_in_layout=strings_from_environment(os.environ).get("fill_in_layout") or _DEFAULTS.fill_in_layout,
+            fill_in_layout=environment.get("fill_in_layout") or _DEFAULTS.fill_in_layout,
+            engine_url=options.engine or "",
+            engine_key=environment.get("engine_key", ""),
         )
         repository = (options.model_repository or find_model_repository()).resolve()
         binary = options.triton_binary and options.triton_binary.resolve()
@@ -180,6 +189,7 @@ class ServerArguments:
             "--triton-binary": self.triton_binary,
             "--state-dir": self.state_dir,
             "--threads": self.model.num_threads,
+            "--engine": self.model.engine_url,
         }
         return [
             *(sys.executable, "-m", "midtoken", "serve", "--no-ports", f"--until-idle={idle_s}"),
@@ -188,6 +198,15 @@ class ServerArguments:
             *(f"--device={self.model.device}", f"--dtype={self.model.dtype}"),
             *(f"{name}={value}" for name, value in optional.items() if value),
         ]
+
+
+def _check_engine(url: str) -> None:
+    """Raises UsageError for an address that is none, or to which text would go unencrypted."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"--engine is an address such as http://127.0.0.1:8080, not {url!r}")
+    if parts.scheme == "http" and not all(map(is_loopback, _find_addresses(parts.hostname, _resolve))):
+        raise UsageError(f"{parts.hostname} is not this machine, and text would go there unencrypted: use https")
 
 
 def _find_runtime_dir() -> Path:

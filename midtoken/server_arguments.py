@@ -50,6 +50,12 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: the bundled model)",
     )
     parser.add_argument(
+        "--engine",
+        metavar="URL",
+        help="let llama.cpp's server at this address run the model, and heal in front of it; --model then needs no "
+        "more than the model's tokenizer. MIDTOKEN_ENGINE_KEY is its key, if it has one",
+    )
+    parser.add_argument(
         "--device",
         default=_DEFAULTS.device,
         help="where the model runs: cpu, or a torch device such as cuda (default: %(default)s)",

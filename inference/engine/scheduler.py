@@ -76,7 +76,7 @@ class Scheduler(Generic[T]):
 
     def add(self, job: T) -> list[T]:
         """Adds a job. Returns those that it supersedes, which are still there."""
-        superseded = [other for other in self._jobs if _is_superseded(other, job)]
+        superseded = [other for other in self._jobs if is_superseded(other, job)]
         self._shares.enter(job.request.tenant)
         self._jobs.append(job)
         return superseded
@@ -137,7 +137,8 @@ def _rank(job: Schedulable, arrival: int, behind: set[str], now: float) -> tuple
     )
 
 
-def _is_superseded(older: Schedulable, newer: Schedulable) -> bool:
+def is_superseded(older: Schedulable, newer: Schedulable) -> bool:
+    """True if a newer request for the same document ends the older one."""
     own, others = older.request, newer.request
     is_same = bool(own.document) and (own.tenant, own.document) == (others.tenant, others.document)
     return is_same and (own.is_prefetch or not others.is_prefetch)

@@ -67,7 +67,7 @@ def test_another_machine_is_used_unencrypted_where_the_user_says_so() -> None:
         (("--server", "here:1", "--model", "m"), "--model has no effect with --server"),
         (("--server", "here:1", "--device", "cuda"), "--device has no effect with --server"),
         (("--server", "here:1", "--triton-binary", "t"), "--triton-binary has no effect with --server"),
-        (("--server", "nowhere:1"), "the name nowhere of --server is not known"),
+        (("--server", "nowhere:1"), "the name nowhere is not known"),
         (("--server", "there:1", "--tls-ca", "/nonexistent"), "cannot read /nonexistent of --tls-ca"),
     ],
 )

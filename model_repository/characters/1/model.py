@@ -16,7 +16,7 @@ import inference
 from inference.characters.token_string import PassWatch
 from inference.characters.worker import Answerer, CharacterWorker
 from inference.config import EngineConfig, config_from_strings, strings_from_environment
-from inference.errors import MidtokenError, to_public_error
+from inference.errors import MidtokenError, ModelError, to_public_error
 from inference.protocol import characters
 from inference.protocol.arrays import (
     HEARTBEAT,
@@ -32,6 +32,8 @@ _INPUTS = characters.REQUEST_TYPES | HEARTBEAT_TYPES
 
 
 def _load(config: EngineConfig, watch: PassWatch) -> Answerer:
+    if config.engine_url:
+        raise ModelError("the character-level model needs the weights, and they are on another server (--engine)")
     from inference.characters.assembly import load_character_model
     from inference.characters.service import CharacterService  # here, because the loader loads the runners
 

@@ -36,6 +36,10 @@ _INPUTS = completion_arrays.REQUEST_TYPES | HEARTBEAT_TYPES
 
 
 def _load_engine(config: EngineConfig) -> Any:
+    if config.engine_url:
+        from inference.remote.engine import load_remote_engine
+
+        return load_remote_engine(config)
     from inference.engine.assembly import load_engine  # here, because it loads the runners
 
     return load_engine(config)

@@ -1,0 +1,80 @@
+"""The exact greedy choice from a few log probabilities of each row, where an engine does not give whole rows.
+
+A row tells its most likely tokens, and every other token is at most as likely as the last of them. So each crossing has
+a value or an upper bound. If the best value exceeds all bounds, it is chosen. Otherwise only what could still win is
+asked for: the tokens of its path, and its best allowed token.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from inference.healing.covering import CoveringTree, Crossing, find_crossing_interval
+from inference.model.language_model import Choice
+from inference.model.numpy_sampler import find_row
+from trie_cache.trie import Trie
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A question about a row: which of some tokens is the most likely, and how likely?"""
+
+    row: int  # as in `SampleRequest.rows`
+    token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A crossing's best token, and its log probability together with its path: at most so much, if probes are open."""
+
+    crossing: Crossing
+    token_id: int
+    log_prob: float
+    open: tuple[Probe, ...]
+
+
+@dataclass(slots=True)
+class KnownScores:
+    """What an engine has told of the rows of a covering tree, so far."""
+
+    covering: CoveringTree
+    trie: Trie
+    rows: Sequence[Mapping[int, float]]  # of each row: its most likely tokens, with their log probabilities
+    answers: dict[Probe, tuple[int, float]] = field(default_factory=dict)  # a token id and its log probability
+
+    def choose(self) -> Choice | tuple[Probe, ...]:
+        """The best crossing and its token, or what must be asked before that is certain."""
+        bounds = [self._bound(crossing) for crossing in self.covering.crossings]
+        best = max((each for each in bounds if not each.open), key=lambda each: each.log_prob, default=None)
+        rivals = [each for each in bounds if each.open and (best is None or each.log_prob >= best.log_prob)]
+        if rivals or best is None:
+            return tuple(dict.fromkeys(probe for each in rivals for probe in each.open))
+        return Choice(best.crossing, best.token_id)
+
+    def _bound(self, crossing: Crossing) -> _Bound:
+        tree, log_prob = self.covering.tree, 0.0
+        open_probes: list[Probe] = []
+        for branch in tree.find_path(crossing.node):
+            probe = Probe(find_row(tree.parents[branch]), (tree.branch_ids[branch],))
+            log_prob += self._find_best(probe, open_probes)[1]
+        allowed = self._find_allowed(crossing)
+        token_id, last = self._find_best(Probe(find_row(crossing.node), allowed), open_probes)
+        return _Bound(crossing, token_id, log_prob + last, tuple(open_probes))
+
+    def _find_best(self, probe: Probe, open_probes: list[Probe]) -> tuple[int, float]:
+        """The most likely of the probe's tokens; of any, if it names none. A bound if it must be asked for."""
+        if probe in self.answers:
+            return self.answers[probe]
+        told = self.rows[probe.row]
+        among = [token_id for token_id in probe.token_ids or told if token_id in told]
+        if among:
+            token_id = max(among, key=lambda each: told[each])
+            return token_id, told[token_id]
+        open_probes.append(probe)
+        return -1, min(told.values(), default=math.inf)
+
+    def _find_allowed(self, crossing: Crossing) -> tuple[int, ...]:
+        if not crossing.remaining_bytes:
+            return ()
+        interval = find_crossing_interval(self.trie, crossing.remaining_bytes)
+        return tuple(self.trie.order[interval.lo : interval.hi].tolist())

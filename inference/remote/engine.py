@@ -1,0 +1,271 @@
+"""An engine whose model runs on another server: prompts, choices and endings are made here, tokens there.
+
+A request is a task. It asks for the probabilities that its first choice needs, chooses exactly, and then has the server
+write on from the chosen token. What was read is remembered by the server, in the slot that a document keeps to.
+"""
+
+import asyncio
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from inference.config import DEFAULT_CONTEXT_TOKENS, EngineConfig
+from inference.engine.answer import Answer, build_limits
+from inference.engine.fill_in import choose_fill_in
+from inference.engine.job import EngineParts, Job
+from inference.engine.prompt import PromptBuilder
+from inference.engine.scheduler import is_superseded
+from inference.engine.sink import ChunkSink
+from inference.errors import (
+    InvalidRequestError,
+    MidtokenError,
+    ModelError,
+    OverloadedError,
+    ServerError,
+    quote,
+    to_public_error,
+)
+from inference.healing.heal_point import encode_text
+from inference.healing.loaded_tokenizer import LoadedTokenizer, iter_sample, load_tokenizer
+from inference.healing.tokenizer_file import read_tokenizer_file
+from inference.model.language_model import Choice
+from inference.protocol.completion import CompletionRequest, FinishReason, Healing
+from inference.remote.choice import KnownScores
+from inference.remote.llama_server import LlamaServer
+from trie_cache.vocabulary import Vocabulary
+
+_log = logging.getLogger(__name__)
+_LOOK_S = 0.01  # between looks at cancels and deadlines
+_BEAT_S = 0.5
+T = TypeVar("T")
+
+
+def load_remote_engine(config: EngineConfig) -> "RemoteEngine":
+    """The engine at `config.engine_url`, for the tokenizer in `config.model_dir`. Raises ModelError."""
+    tokenizer = load_tokenizer(config.model_dir)
+    choice = choose_fill_in(config.fill_in_layout, config.model_dir, tokenizer.vocabulary)
+    prompts = PromptBuilder(tokenizer, next(iter(choice.fill_ins), None))
+    loop = EventLoopThread()
+    try:
+        server = loop.run(_open(config, tokenizer))
+    except MidtokenError as error:  # all of them mean that the engine cannot be used
+        loop.close()
+        raise ModelError(str(error)) from error
+    return RemoteEngine(config, server, prompts, loop)
+
+
+async def _open(config: EngineConfig, tokenizer: LoadedTokenizer) -> LlamaServer:
+    """The server, if its tokens are those of the tokenizer. Raises ModelError or ServerError."""
+    server = LlamaServer(config.engine_url, config.engine_key)
+    try:
+        await server.open()
+        for text in iter_sample(read_tokenizer_file(config.model_dir)):
+            ids = await server.tokenize(text)
+            if tuple(ids) != encode_text(tokenizer.encoder, text):
+                raise ModelError(
+                    f"{server.name} makes other tokens of {quote(text)} than the tokenizer in {config.model_dir}: it "
+                    "has another model, or another version of it"
+                )
+    except BaseException:
+        await server.close()
+        raise
+    return server
+
+
+class RemoteEngine:
+    """Completes text with the model of a server. See `CompletionEngine`."""
+
+    def __init__(
+        self, config: EngineConfig, server: LlamaServer, prompts: PromptBuilder, loop: "EventLoopThread"
+    ) -> None:
+        self.runs_as = server.name
+        self._server, self._loop = server, loop
+        # A job asks its model for nothing but `max_tokens`, as long as its tokens are not drawn.
+        model: Any = server
+        self._parts = EngineParts(model, prompts, config.max_context_tokens or DEFAULT_CONTEXT_TOKENS, time.monotonic)
+        self._max_jobs = config.max_waiting + config.max_sequences
+        self._jobs: dict[Job, FinishReason | None] = {}  # why one has to end; used in the loop only
+        self._is_closed = False
+
+    def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
+        if self._is_closed:
+            raise OverloadedError("the engine is shutting down")
+        if len(self._jobs) >= self._max_jobs:
+            raise OverloadedError(f"{self._max_jobs} requests wait already; try again in a moment")
+        _check(request)
+        job = Job(request, sink, self._parts, submitted_at=time.monotonic())
+        self._loop.call(self._start, job)
+
+    def measure_heartbeat_ms(self) -> float:
+        return self._loop.measure_lag_ms()
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._loop.run(self._close())
+            self._loop.close()
+
+    async def _close(self) -> None:
+        await self._loop.cancel_all()
+        await self._server.close()
+
+    def _start(self, job: Job) -> None:
+        for other in self._jobs:
+            if is_superseded(other, job):
+                self._jobs[other] = FinishReason.SUPERSEDED
+        self._jobs[job] = None
+        self._loop.start(self._run(job))
+
+    async def _run(self, job: Job) -> None:
+        """Runs the request until it has ended, or must end. Closing its stream ends its work on the server."""
+        work = asyncio.create_task(self._complete(job))
+        try:
+            while not work.done():
+                await asyncio.wait({work}, timeout=_LOOK_S)
+                reason = self._find_end(job)
+                if reason is not None and not work.done():
+                    work.cancel()
+                    job.end(reason, time.monotonic())
+                    return
+            await work
+        except asyncio.CancelledError:
+            work.cancel()
+            if not job.is_finished:
+                job.sink.fail(ServerError("the server is shutting down"))
+        except Exception as error:
+            job.sink.fail(to_public_error(error, _log.error))
+        finally:
+            del self._jobs[job]
+
+    def _find_end(self, job: Job) -> FinishReason | None:
+        if job.sink.is_cancelled():
+            return FinishReason.CANCELLED
+        return FinishReason.DEADLINE if job.is_late(time.monotonic()) else self._jobs[job]
+
+    async def _complete(self, job: Job) -> None:
+        job.prepare()
+        slot = _find_slot(job.request, self._server.num_slots)
+        if job.request.is_prefetch:
+            await self._server.read(job.prompt.context_ids, slot)
+            job.end(FinishReason.READ, time.monotonic())
+            return
+        choice = await self._choose(job, slot)
+        candidate = _Candidate(Answer(build_limits(job.request, job.prompt.reads_suffix), len(job.prompt.healed)))
+        candidates: list[Any] = [candidate]
+        job.candidates = candidates
+        path = tuple(job.prompt.tree.branch_ids[branch] for branch in job.prompt.tree.find_path(choice.crossing.node))
+        candidate.take(self._parts.vocabulary, path, choice)
+        job.send_ready(time.monotonic())
+        if not job.is_finished:
+            await self._write_on(job, candidate, (*job.prompt.context_ids, *path, choice.token_id), slot)
+
+    async def _choose(self, job: Job, slot: int) -> Choice:
+        prompt, tree = job.prompt, job.prompt.tree
+        paths = [tuple(tree.branch_ids[each] for each in tree.find_path(node)) for node in range(len(tree.branch_ids))]
+        rows = [prompt.context_ids, *(prompt.context_ids + path for path in paths)]
+        known = KnownScores(prompt.covering, self._parts.prompts.tokenizer.trie, await self._server.score(rows, slot))
+        while not isinstance(choice := known.choose(), Choice):
+            for probe in choice:
+                known.answers[probe] = await self._server.answer(rows[probe.row], probe.token_ids, slot)
+            job.costs.num_forwards += 1
+        job.costs.num_forwards += 1
+        return choice
+
+    async def _write_on(self, job: Job, candidate: "_Candidate", row: tuple[int, ...], slot: int) -> None:
+        async with aclosing(self._server.generate(row, job.request.max_tokens, slot)) as token_ids:
+            async for token_id in token_ids:
+                candidate.add(self._parts.vocabulary, token_id)
+                job.send_ready(time.monotonic())
+                if job.is_finished:
+                    return
+        job.end(FinishReason.END, time.monotonic())
+
+
+class EventLoopThread:
+    """A thread with an event loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps none
+        self._beat = time.monotonic()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="midtoken-engine", daemon=True)
+        self._thread.start()
+        self.call(self._note_beat)
+
+    def call(self, function: Callable[..., object], *arguments: object) -> None:
+        """Calls a function in the loop soon. Thread-safe."""
+        self._loop.call_soon_threadsafe(function, *arguments)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs it in the loop, and waits for its result. Not to be called from the loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs it. To be called from the loop."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def cancel_all(self) -> None:
+        """Cancels what was started, and waits until it has ended. To be called in the loop."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def measure_lag_ms(self) -> float:
+        """Milliseconds since the loop should have made progress. Thread-safe."""
+        return max(1e3 * (time.monotonic() - self._beat - _BEAT_S), 0.0)
+
+    def close(self) -> None:
+        """Stops the thread."""
+        self.call(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _note_beat(self) -> None:
+        self._beat = time.monotonic()
+        self._loop.call_later(_BEAT_S, self._note_beat)
+
+
+@dataclass(slots=True, eq=False)
+class _Candidate:
+    """What a `Job` sends."""
+
+    answer: Answer
+    index: int = 0
+    token_ids: list[int] = field(default_factory=list)
+
+    def take(self, vocabulary: Vocabulary, path: tuple[int, ...], choice: Choice) -> None:
+        """Adds the tokens of the first choice."""
+        self.token_ids += path
+        self.answer.skip_healed(sum(len(vocabulary.token_bytes[token_id]) for token_id in path))
+        self.add(vocabulary, choice.token_id)
+
+    def add(self, vocabulary: Vocabulary, token_id: int) -> None:
+        self.token_ids.append(token_id)
+        if token_id in vocabulary.special_ids:
+            self.answer.finish(FinishReason.END)
+        else:
+            self.answer.add(vocabulary.token_bytes[token_id])
+
+
+def _check(request: CompletionRequest) -> None:
+    """Raises InvalidRequestError for what the server cannot do exactly."""
+    for name, is_asked in (
+        (f"temperature {request.temperature}", request.temperature > 0),
+        (f"{request.num_candidates} candidates", request.num_candidates > 1),
+        ("an explanation", request.explain),
+        (f"the healing {request.healing}", request.healing not in (Healing.EXACT, Healing.NONE)),
+    ):
+        if is_asked:
+            raise InvalidRequestError(f"{name} needs whole distributions, which this server's engine does not tell")
+
+
+def _find_slot(request: CompletionRequest, num_slots: int) -> int:
+    name = f"{request.tenant}\0{request.document}".encode()
+    return int.from_bytes(hashlib.blake2b(name, digest_size=4).digest()) % num_slots

@@ -1,0 +1,116 @@
+"""Exact healing in front of a real llama.cpp server, which has the weights of the default model."""
+
+import random
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.baselines.gguf_file import Precision, write_gguf
+from inference.config import EngineConfig
+from inference.engine.assembly import load_engine
+from inference.engine.sink import complete
+from inference.protocol.completion import CompletionRequest
+from inference.remote.engine import load_remote_engine
+from midtoken.installed import find_default_model
+from tests.support.lsp_editor import Script, StartEditor, build_capabilities, wait_for
+from tests.support.servers import find_free_endpoint, wait_until
+
+_PROGRAM = Path("build/llama-server").absolute()
+_NUM_CUTS = 40
+_NOD = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(not _PROGRAM.exists(), reason="make build/llama-server fetches it"),
+]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a server with two slots."""
+    path, port = tmp_path_factory.mktemp("gguf") / "default.gguf", find_free_endpoint().http_port
+    write_gguf(find_default_model(), path, Precision.F32)
+    kinds = ("--cache-type-k", "f32", "--cache-type-v", "f32")  # or rows differ by 0.006 from those of one pass
+    command = [
+        _PROGRAM,
+        "--threads",
+        "1",
+        "--model",
+        path,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "-c",
+        "4096",
+        "-np",
+        "2",
+        *kinds,
+    ]
+    with subprocess.Popen(
+        [str(each) for each in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as server:
+        try:
+            wait_until(lambda: _is_healthy(f"http://127.0.0.1:{port}/health"))
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+
+
+def _is_healthy(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def test_every_text_is_that_of_our_own_engine_with_the_same_weights(url: str) -> None:
+    folder, draw = find_default_model(), random.Random(0)
+    remote = load_remote_engine(EngineConfig(folder, engine_url=url, max_context_tokens=128))
+    own = load_engine(EngineConfig(folder, max_context_tokens=128))
+    texts = [path.read_text() for path in sorted(Path("lsp_server").glob("*.py"))]
+    different = []
+    for number in range(_NUM_CUTS):
+        text = draw.choice(texts)
+        at = draw.randrange(1, len(text))
+        suffix = text[at : at + 200] if number % 2 else ""
+        request = CompletionRequest(text[:at], suffix, max_tokens=8, document=str(number % 3))
+        texts_written = complete(remote, request)[0], complete(own, request)[0]
+        if texts_written[0] != texts_written[1]:
+            different.append((text[at - 20 : at], *texts_written))
+    remote.close()
+    own.close()
+    assert different == []
+
+
+def test_a_command_heals_in_front_of_the_server(url: str, tmp_path: Path) -> None:
+    (tmp_path / "file.py").write_text(_NOD)
+    command = ["complete", f"--engine={url}", f"--state-dir={tmp_path}", f"{tmp_path / 'file.py'}:6:15"]
+    run = subprocess.run(_start(*command), capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout.startswith("e")
+
+
+async def test_an_editor_gets_ghost_text_from_the_server(url: str, start_editor: StartEditor, tmp_path: Path) -> None:
+    command = _start("lsp", f"--engine={url}", f"--state-dir={tmp_path / 'state'}")
+    script = Script(tuple(command), Path.cwd(), tmp_path / "no log")
+    editor = await start_editor(script, build_capabilities(shows_progress=True))
+    editor.open(_NOD)
+    assert await editor.ask(5, 14) is None
+    await wait_for(lambda: any(report[:2] == (None, "ready") for report in editor.reports), 60)
+    assert (await editor.ghost(5, 14)).insert_text == "Node"
+
+
+def test_text_for_another_machine_is_not_sent_unencrypted(tmp_path: Path) -> None:
+    (tmp_path / "file.py").write_text(_NOD)
+    command = ["complete", "--engine=http://192.0.2.1:8080", f"{tmp_path / 'file.py'}:6:15"]
+    run = subprocess.run(_start(*command), capture_output=True, text=True, timeout=60, check=False)
+    assert (run.returncode, "unencrypted: use https" in run.stderr) == (1, True)
+
+
+def _start(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "midtoken", *arguments]

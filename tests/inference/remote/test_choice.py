@@ -1,0 +1,51 @@
+"""The choice from bounds is that from whole distributions."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference.healing.covering import build_covering
+from inference.healing.heal_point import find_heal_point
+from inference.healing.token_tree import TokenTree
+from inference.model.language_model import Choice, SampleRequest, Sampling
+from inference.model.numpy_sampler import NumpyRow, NumpySampler
+from inference.remote.choice import KnownScores
+from tests.support.toys import toy_tokenizer
+
+_GREEDY = Sampling(temperature=0.0, top_p=1.0)
+
+
+def _find_top(log_probs: npt.NDArray[np.float64], count: int) -> Mapping[int, float]:
+    return {int(token_id): float(log_probs[token_id]) for token_id in np.argsort(-log_probs)[:count]}
+
+
+@given(
+    st.text("abdeflnorstu _(.=\n", min_size=1, max_size=12),
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 40),
+    st.sampled_from([0.5, 2.0, 8.0]),
+)
+def test_the_choice_is_that_of_the_whole_distributions_and_asks_for_nothing_twice(
+    text: str, seed: int, num_top: int, spread: float
+) -> None:
+    toy = toy_tokenizer("qwen")
+    covering = build_covering(toy.encoder, toy.trie, find_heal_point(toy.encoder, text))
+    tree, random = covering.tree, np.random.default_rng(seed)
+    rows = [NumpyRow(random.normal(0, spread, toy.vocabulary.num_rows).astype(np.float32)) for _ in range(20)]
+    rows = [rows[index % 20] for index in range(1 + len(tree.branch_ids))]
+    log_probs = [row.logits.astype(np.float64) - row.log_total for row in rows]
+    sampler = NumpySampler(toy.vocabulary, toy.trie)
+    request = SampleRequest(TokenTree((0,), tree.branch_ids, tree.parents), covering.crossings, rows, _GREEDY)
+    (expected,) = sampler.choose([request])
+
+    known = KnownScores(covering, toy.trie, [_find_top(each, num_top) for each in log_probs])
+    while not isinstance(choice := known.choose(), Choice):
+        assert not set(choice) & known.answers.keys()
+        for probe in choice:
+            best = max(probe.token_ids, key=log_probs[probe.row].__getitem__)
+            known.answers[probe] = best, float(log_probs[probe.row][best])
+
+    assert choice == expected.choices[0]

@@ -1,0 +1,118 @@
+"""llama.cpp's server with random probabilities, which depend on the last tokens of a row only."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from aiohttp import web
+
+from inference.healing.heal_point import encode_text
+from inference.healing.text_encoder import TextEncoder
+
+_NUM_SEEN = 3  # tokens that decide what follows
+
+
+@dataclass(slots=True)
+class FakeLlamaServer:
+    """What it does wrong, and what it was asked."""
+
+    encoder: TextEncoder
+    num_tokens: int  # of the vocabulary
+    url: str = ""
+    n_ctx: int = 512
+    num_slots: int = 2
+    delay_s: float = 0.0  # before each token
+    statuses: list[int] = field(default_factory=list)  # of the next answers to completions
+    extra_token: bool = False  # its tokenizer differs
+    drops_after: int | None = None  # tokens, after which it closes the connection
+    asked: list[dict[str, Any]] = field(default_factory=list)  # completions
+    num_closed: int = 0  # streams that the client has closed
+
+    def find_log_probs(self, row: Sequence[int]) -> npt.NDArray[np.float64]:
+        """The next token's log probabilities after a row."""
+        logits = np.random.default_rng(list(row[-_NUM_SEEN:])).normal(0, 4, self.num_tokens)
+        result: npt.NDArray[np.float64] = logits - np.log(np.exp(logits).sum())
+        return result
+
+    async def props(self, _request: web.Request) -> web.Response:
+        return web.json_response({"total_slots": self.num_slots, "default_generation_settings": {"n_ctx": self.n_ctx}})
+
+    async def tokenize(self, request: web.Request) -> web.Response:
+        ids = encode_text(self.encoder, (await request.json())["content"])
+        return web.json_response({"tokens": [*ids, *([0] if self.extra_token else [])]})
+
+    async def completion(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        self.asked.append(body)
+        if self.statuses:
+            return web.json_response({"error": {"message": "no"}}, status=self.statuses.pop(0))
+        assert body["stream"]
+        assert body["cache_prompt"]
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        is_list = isinstance(body["prompt"][0], list)
+        try:
+            for index, row in enumerate(body["prompt"] if is_list else [body["prompt"]]):
+                await self._write(response, request, body, index, list(row))
+        except (ConnectionError, asyncio.CancelledError):
+            self.num_closed += 1
+            raise
+        return response
+
+    async def _write(
+        self, response: web.StreamResponse, request: web.Request, body: dict[str, Any], index: int, row: list[int]
+    ) -> None:
+        for number in range(body["n_predict"]):
+            if number == self.drops_after and request.transport is not None:
+                request.transport.abort()
+                return
+            await asyncio.sleep(self.delay_s)
+            log_probs = self.find_log_probs(row)
+            biased = log_probs.copy()
+            for token_id, bias in body.get("logit_bias", ()):
+                biased[token_id] += bias
+            chosen = int(biased.argmax())
+            event: dict[str, Any] = {"index": index, "tokens": [chosen]}
+            if num_probs := body.get("n_probs"):
+                top = [
+                    {"id": int(each), "logprob": float(log_probs[each])} for each in np.argsort(-log_probs)[:num_probs]
+                ]
+                place = {"id": chosen, "logprob": float(log_probs[chosen]), "top_logprobs": top}
+                event["completion_probabilities"] = [place]
+            await response.write(f"data: {json.dumps(event)}\n\n".encode())
+            row.append(chosen)
+        await response.write(b'data: {"tokens": [], "stop_type": "limit"}\n\ndata: null\n\n')
+
+
+@contextmanager
+def run_fake_llama_server(encoder: TextEncoder, num_tokens: int) -> Iterator[FakeLlamaServer]:
+    """Runs it on loopback, in a thread of its own."""
+    fake, loop = FakeLlamaServer(encoder, num_tokens), asyncio.new_event_loop()
+    app = web.Application()
+    app.add_routes(
+        [web.get("/props", fake.props), web.post("/tokenize", fake.tokenize), web.post("/completion", fake.completion)]
+    )
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+
+    async def start() -> None:
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        fake.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(start(), loop).result()
+    try:
+        yield fake
+    finally:
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
