@@ -150,9 +150,8 @@ def _check_against_transformers(
     if difference <= tolerance:  # not so for NaN
         return
     raise ModelError(
-        "two sequences in one forward pass do not get the logits that each gets alone, because it has another kind of "
-        f"layer than attention, or counts the positions of tokens itself: they differ by {difference:.1g} of their "
-        f"spread, where {tolerance:.1g} is allowed"
+        "two sequences in one pass do not get the logits that each gets alone: it has other layers than attention, or "
+        f"counts positions itself (a difference of {difference:.1g} of their spread; {tolerance:.1g} is allowed)"
     )
 
 

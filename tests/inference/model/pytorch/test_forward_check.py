@@ -29,7 +29,7 @@ _DECODER = {"d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 4, "d
 _REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "bloom": ({}, "attention of its own"),  # adds positions to the scores
     "mpt": ({"d_model": 32, "n_heads": 4, "n_layers": 2}, "computes with the attention's mask"),
-    "rwkv": ({"attention_hidden_size": 32}, "attention of its own|another kind of layer"),
+    "rwkv": ({"attention_hidden_size": 32}, "attention of its own|other layers than attention"),
     "doge": ({**KV, "sliding_window": 100}, "computes with the attention's mask"),
     "bert": ({"is_decoder": False}, "see those after them"),
     "gemma3_text": ({**KV, "use_bidirectional_attention": True}, "joins the mask of earlier tokens with another one"),
@@ -41,9 +41,9 @@ _REFUSED: dict[str, tuple[dict[str, Any], str]] = {
             "decoder_attention_heads": 4,
             "decoder_ffn_dim": 48,
         },
-        "counts the positions of tokens itself: they differ by",
+        "counts positions itself .a difference of",
     ),
-    "roberta": ({"is_decoder": True, "pad_token_id": 1}, "counts the positions of tokens itself: they differ by"),
+    "roberta": ({"is_decoder": True, "pad_token_id": 1}, "counts positions itself .a difference of"),
 }
 
 _ACCEPTED: dict[str, dict[str, Any]] = {
