@@ -27,7 +27,7 @@ class NumpyScorer:
     def score(self, batch: Batch) -> torch.Tensor:
         with np.errstate(invalid="ignore"):  # logits that are no numbers
             scores, weights = compute_scores(batch, self._ranks)
-        for index, (question, *numbers, _) in enumerate(batch.draws.tolist()):
+        for index, (question, *numbers) in enumerate(batch.draws.tolist()):
             noisy = weights[question] + np.random.default_rng(numbers).gumbel(size=weights.shape[1])
             scores.draw_scores[index] = noisy.max()
             scores.drawn_ids[index] = -1 if noisy.max() == -np.inf else noisy.argmax()
@@ -39,7 +39,7 @@ def build_sampler(name: str, toy: ToyTokenizer) -> Sampler:
     if name == "numpy":
         return HostSampler(toy.vocabulary, toy.trie)
     ranks = TokenRanks(toy.vocabulary, toy.trie, torch.device("cpu"))
-    return TorchSampler(toy.trie, ranks, NumpyScorer(ranks))
+    return TorchSampler(toy.vocabulary, toy.trie, ranks, NumpyScorer(ranks))
 
 
 def may_follow(toy: ToyTokenizer, token_id: int, crossing: Crossing) -> bool:

@@ -26,7 +26,7 @@ from inference.model.pytorch.scoring import Batch, Draw, Edge, PackedQuestion, T
 # The columns of the arrays of a batch.
 _ROW, _LO, _HI, _FIRST_MORE, _END_MORE, _SCALE_BITS = map(tl.constexpr, range(len(PackedQuestion._fields)))
 _QUESTION_FIELDS = tl.constexpr(len(PackedQuestion._fields))
-_QUESTION, _SEED, _OFFSET, _STREAM, _HEAD = map(tl.constexpr, range(len(Draw._fields)))
+_QUESTION, _SEED, _OFFSET, _STREAM = map(tl.constexpr, range(len(Draw._fields)))
 _DRAW_FIELDS = tl.constexpr(len(Draw._fields))
 _EDGE_ROW, _EDGE_TOKEN = map(tl.constexpr, range(len(Edge._fields)))
 _EDGE_FIELDS = tl.constexpr(len(Edge._fields))

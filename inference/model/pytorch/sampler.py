@@ -5,16 +5,16 @@ are added and the choice is made. The log-mass of a crossing is log P(path) + th
 of the tokens that may follow there: the probability of all continuations that leave the healed bytes through this
 crossing (Vieira et al. 2025, section 3.4).
 
-Several of the most likely tokens, or one among the likeliest that reach `top_p`, need sorted tokens: only the allowed
-ones are sorted, on the device, and all such choices are copied to the host together.
+Several of the most likely tokens, or one among the likeliest that reach `top_p`, need sorted tokens: their rows are
+copied to the host, where NumPy chooses.
 """
 
+import dataclasses
 import math
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,6 @@ from inference.model.language_model import Choice, CrossingScores, SampleRequest
 from inference.model.numpy_sampler import NumpySampler, find_needed, find_row, weigh_nodes
 from inference.model.pytorch.device import can_run_kernels, refusing_when_out_of_memory
 from inference.model.pytorch.scoring import (
-    Batch,
     Draw,
     Edge,
     Question,
@@ -59,7 +58,8 @@ class DrawSource:
 class TorchSampler:
     """Chooses tokens among those that a scorer found, for many sequences at once."""
 
-    def __init__(self, trie: Trie, ranks: TokenRanks, scorer: Scorer) -> None:
+    def __init__(self, vocabulary: Vocabulary, trie: Trie, ranks: TokenRanks, scorer: Scorer) -> None:
+        self._host = HostSampler(vocabulary, trie)
         self._trie = trie
         self._ranks = ranks
         self._scorer = scorer
@@ -91,6 +91,23 @@ class TorchSampler:
 
         Raises ModelError if logits are infinite or no numbers: a choice among them would be arbitrary.
         """
+        results = iter(self._choose_scored([request for request in requests if not _needs_order(request)]))
+        return [self._choose_ordered(request) if _needs_order(request) else next(results) for request in requests]
+
+    def _choose_ordered(self, request: SampleRequest) -> SampleResult:
+        logits = torch.stack([row for row in request.rows if row is not None]).float()
+        _check_finite(logits.logsumexp(dim=1).cpu().numpy())
+        copies = iter(self._host.build_rows(logits))
+        rows = [None if row is None else next(copies) for row in request.rows]
+        sources = request.random_sources
+        if not request.sampling.is_greedy:
+            sources = tuple(np.random.default_rng(numbers) for numbers in _list_draws(request))
+        [result] = self._host.choose([dataclasses.replace(request, rows=rows, random_sources=sources)])
+        if result.choices:
+            _count_draws(request)
+        return result
+
+    def _choose_scored(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
         if not requests:
             return []
         questions = _Questions()
@@ -102,7 +119,6 @@ class TorchSampler:
         _check_finite(scores.log_totals)
         for each in scored:
             each.take_answers(scores)
-        _sort([each for each in scored if each.needs_order], batch, self._ranks)
         return [each.build_result(scores) for each in scored]
 
     def _ask(self, request: SampleRequest, questions: "_Questions") -> "_ScoredRequest":
@@ -151,7 +167,6 @@ class _ScoredRequest:
         """Adds the request's questions to `questions`."""
         self.request = request
         self.crossings = crossings
-        self.choices: tuple[Choice, ...] = ()  # from sorted tokens, if `needs_order`
         self._places: dict[int, int] = {}  # row of the request -> row of the batch
         for index, row in enumerate(request.rows):
             if row is not None:
@@ -170,9 +185,7 @@ class _ScoredRequest:
     ) -> None:
         sampling, question = self.request.sampling, len(questions.questions)
         if not sampling.is_greedy:
-            questions.draws.extend(
-                Draw(question, seed, offset, stream, head) for seed, offset, head in _list_draws(self.request)
-            )
+            questions.draws.extend(Draw(question, seed, offset, stream) for seed, offset in _list_draws(self.request))
         self._totals[row] = question
         scale = 0.0 if sampling.is_greedy else 1.0 / sampling.temperature
         questions.questions.append(Question(self._places[row], *allowed, scale))
@@ -201,31 +214,18 @@ class _ScoredRequest:
             scores.log_masses[own] + self.offsets, scores.best_ids[own], scores.best_logits[own] + self.offsets
         )
 
-    @property
-    def needs_order(self) -> bool:
-        """True if the choices need sorted tokens, and all crossings were read."""
-        request = self.request
-        is_complete = len(self.crossings) == len(request.crossings)
-        if request.sampling.is_greedy:
-            return is_complete and len(request.random_sources) > 1
-        return is_complete and not math.isclose(request.sampling.top_p, 1.0)
-
     def build_result(self, scores: Scores) -> SampleResult:
         """The choices, which are counted as draws, or the branches that must be read first."""
         request, log_probs = self.request, self._scores.best_log_probs
         needed = find_needed(request, self._weights, float(log_probs.max(initial=-math.inf)))
         if needed:
             return SampleResult((), needed)
-        choices = self.choices
-        if not self.needs_order and request.sampling.is_greedy:
+        if request.sampling.is_greedy:
             best = int(log_probs.argmax())
-            choices = (Choice(self.crossings[best], int(self._scores.best_ids[best])),)
-        elif not self.needs_order:
+            choices: tuple[Choice, ...] = (Choice(self.crossings[best], int(self._scores.best_ids[best])),)
+        else:
             choices = self._find_drawn(scores)
-        if not request.sampling.is_greedy:
-            for source in request.random_sources:
-                assert isinstance(source, DrawSource), "TorchSampler.new_random_source made it"
-                source.num_draws += 1
+        _count_draws(request)
         return SampleResult(choices, (), self._scores if request.wants_scores else None)
 
     def _find_drawn(self, scores: Scores) -> tuple[Choice, ...]:
@@ -240,67 +240,25 @@ class _ScoredRequest:
         )
 
 
-def _list_draws(request: SampleRequest) -> Iterator[tuple[int, int, int]]:
-    """The seed and the number of the next draw of each source, which may be there several times, and `Draw.head`."""
+def _needs_order(request: SampleRequest) -> bool:
+    """True if the choices need sorted tokens."""
+    sampling = request.sampling
+    return len(request.random_sources) > 1 if sampling.is_greedy else not math.isclose(sampling.top_p, 1.0)
+
+
+def _list_draws(request: SampleRequest) -> Iterator[tuple[int, int]]:
+    """The seed and the number of the next draw of each source, which may be there several times."""
     counts: Counter[int] = Counter()
     for source in request.random_sources:
         assert isinstance(source, DrawSource), "TorchSampler.new_random_source made it"
-        offset = source.num_draws + counts[id(source)]
+        yield source.seed, source.num_draws + counts[id(source)]
         counts[id(source)] += 1
-        is_sorted = not math.isclose(request.sampling.top_p, 1.0)
-        yield source.seed, offset, Random(source.seed << 64 | offset).getrandbits(52) if is_sorted else 0
 
 
-def _sort(requests: Sequence[_ScoredRequest], batch: Batch, ranks: TokenRanks) -> None:
-    """Makes the choices of requests that need sorted tokens.
-
-    Of equally likely tokens, those of earlier crossings come first, then those with smaller ids.
-    """
-    if not requests:
-        return
-    picked = [_pick(request, batch, ranks) for request in requests]
-    host = torch.cat(picked, dim=1).cpu().numpy()
-    ends = np.cumsum([each.shape[1] for each in picked])[:-1]
-    for request, columns in zip(requests, np.split(host, ends, axis=1), strict=True):
-        request.choices = tuple(
-            Choice(request.crossings[int(index)], int(token_id))
-            for score, index, token_id in columns.T
-            if np.isfinite(score)
-        )
-
-
-def _pick(each: _ScoredRequest, batch: Batch, ranks: TokenRanks) -> torch.Tensor:
-    """[3, num_choices] device: log P, the index of the crossing, and the token id."""
-    scores, indices, token_ids = (torch.cat(parts) for parts in zip(*_iter_allowed(each, batch, ranks), strict=True))
-    sampling, num_choices = each.request.sampling, len(each.request.random_sources)
-    if sampling.is_greedy:
-        places = scores.sort(descending=True, stable=True).indices[:num_choices]
-    else:
-        draws = batch.draws[each.first_draw :][:num_choices]
-        places = _draw(scores / sampling.temperature, sampling.top_p, draws)
-    return torch.stack([scores[places], indices[places].to(scores), token_ids[places].to(scores)])
-
-
-def _iter_allowed(
-    each: _ScoredRequest, batch: Batch, ranks: TokenRanks
-) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """For each crossing: log P(path + token) of the allowed tokens, the crossing's index for each, and their ids."""
-    for index, offset in enumerate(each.offsets.tolist()):
-        place = each.first_question + index
-        question = batch.questions[place]
-        token_ids = ranks.find_ids(question.interval, batch.find_more_ids(place))
-        logits = batch.rows[question.row][token_ids]
-        scores = (logits if logits.dtype == torch.float64 else logits.float()) + offset
-        yield scores, torch.full_like(token_ids, index), token_ids
-
-
-def _draw(scores: torch.Tensor, top_p: float, draws: torch.Tensor) -> torch.Tensor:
-    """[num_draws] places in `scores`, drawn among the fewest most likely ones that together reach `top_p`."""
-    probs, order = torch.softmax(scores, dim=0).sort(descending=True, stable=True)
-    totals = probs.cumsum(0)
-    totals = probs.masked_fill(totals - probs >= top_p, 0.0).cumsum(0)
-    uniforms = (draws[:, -1].to(totals) + 0.5) * 2.0**-52
-    return order[torch.searchsorted(totals, uniforms * totals[-1])]
+def _count_draws(request: SampleRequest) -> None:
+    for source in request.random_sources:
+        if isinstance(source, DrawSource):
+            source.num_draws += 1
 
 
 class HostSampler(NumpySampler):
@@ -333,4 +291,4 @@ def build_sampler(device: torch.device, dtype: torch.dtype, vocabulary: Vocabula
         raise
     except Exception as error:  # the compiler of kernels raises undocumented exceptions
         raise ModelError(f"the kernels score_chunks and merge_chunks cannot be used on {device}: {error}") from error
-    return TorchSampler(trie, ranks, scorer)
+    return TorchSampler(vocabulary, trie, ranks, scorer)

@@ -45,22 +45,11 @@ class TokenRanks:
         ranks = np.full(self.num_chunks * chunk_size, -1, np.int32)
         ranks[: self.num_logits][is_token] = trie.rank[is_token]
         self.ranks = torch.from_numpy(ranks).to(device)  # [num_chunks * chunk_size] int32, -1 for ids without a token
-        self._order = torch.tensor(trie.order, device=device)  # [num_text_tokens] int32, rank -> id
-        self._token_ids = torch.from_numpy(np.flatnonzero(is_token).astype(np.int32)).to(device)
 
     @property
     def all_tokens(self) -> Interval:
         """The interval of all tokens, special ones too."""
         return Interval(0, self.num_text_tokens + 1)
-
-    def find_ids(self, interval: Interval, more_ids: torch.Tensor) -> torch.Tensor:
-        """The ids of an interval and some more, ascending: [num_allowed] int64, device. Nothing is copied to the host.
-
-        `more_ids`: [num_more], device; not in the interval.
-        """
-        if interval == self.all_tokens:
-            return self._token_ids.long()
-        return torch.cat([more_ids.long(), self._order[interval.lo : interval.hi].long()]).sort().values
 
 
 _Floats = npt.NDArray[np.float64]
@@ -83,7 +72,6 @@ class Draw(NamedTuple):
     seed: int  # 63 bits
     offset: int  # the number of the draw, among those with this seed
     stream: int  # the number of the question, among those that this draw is repeated for
-    head: int = 0  # of 2**52: where among the sorted tokens it is, if only the likeliest may be drawn
 
 
 class Edge(NamedTuple):
@@ -120,11 +108,6 @@ class Batch:
     def num_answers(self) -> int:
         """The length of the array that the answers are in."""
         return 4 * len(self.questions) + 2 * len(self.draws) + len(self.edges)
-
-    def find_more_ids(self, question: int) -> torch.Tensor:
-        """[num_more] int64, device: the ids that one question allows beside its interval."""
-        start = sum(len(each.more_ids) for each in self.questions[:question])
-        return self.more_ids[start : start + len(self.questions[question].more_ids)]
 
 
 class Scorer(Protocol):
@@ -167,7 +150,7 @@ def build_batch(
         packed.append(PackedQuestion(row, lo, hi, start, len(more_ids), scale_bits))
     addresses = [row.data_ptr() for row in rows]
     arrays = [np.array(values, np.int64) for values in (addresses, packed, more_ids)]
-    arrays += [np.array(values, np.int64).reshape(-1, width) for values, width in ((draws, 5), (edges, 2))]
+    arrays += [np.array(values, np.int64).reshape(-1, width) for values, width in ((draws, 4), (edges, 2))]
     return Batch(tuple(rows), tuple(questions), *copy_together(arrays, device))
 
 
@@ -262,7 +245,8 @@ def _build_trial(ranks: TokenRanks, dtype: torch.dtype) -> Batch:
     logits = _SPREAD * torch.randn(_NUM_ROWS, ranks.num_logits, generator=generator)
     rows = [row.to(dtype).to(ranks.device) for row in logits]
     num_text = ranks.num_text_tokens
-    outside = ranks.find_ids(Interval(0, min(num_text, 3)), torch.empty(0, device=ranks.device)).tolist()
+    of_ids = ranks.ranks.cpu().numpy()
+    outside = np.flatnonzero((of_ids >= 0) & (of_ids < min(num_text, 3))).tolist()
     intervals = [
         (ranks.all_tokens, ()),
         (Interval(num_text // 4, num_text // 2), ()),

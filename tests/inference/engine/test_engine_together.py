@@ -38,7 +38,7 @@ def _complete_all(folder: Path, kernel: AttentionKernel | None, build_scorer: Bu
     sampler = build_sampler(cpu, runner.dtype, toy.vocabulary, toy.trie)
     if build_scorer is not None:
         ranks = TokenRanks(toy.vocabulary, toy.trie, cpu)
-        sampler = TorchSampler(toy.trie, ranks, build_scorer(ranks))
+        sampler = TorchSampler(toy.vocabulary, toy.trie, ranks, build_scorer(ranks))
     requests = [
         CompletionRequest(text, max_tokens=6, extent=UNBOUNDED, healing=healing, num_candidates=count, explain=True)
         for text, healing, count in zip(_TEXTS, _HEALING, _NUM_CANDIDATES, strict=True)

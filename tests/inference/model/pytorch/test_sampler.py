@@ -39,7 +39,7 @@ class _DeviceScorer:
 
 def _build_sampler(device: torch.device = _CPU) -> TorchSampler:
     toy = toy_tokenizer("qwen")
-    return TorchSampler(toy.trie, TokenRanks(toy.vocabulary, toy.trie, device), _DeviceScorer())
+    return TorchSampler(toy.vocabulary, toy.trie, TokenRanks(toy.vocabulary, toy.trie, device), _DeviceScorer())
 
 
 def _make_logits(num_rows: int = 4, dtype: torch.dtype = torch.bfloat16, seed: int = 0) -> torch.Tensor:
@@ -76,10 +76,10 @@ def test_a_choice_copies_once_to_the_device_and_once_back_whatever_it_asks() -> 
     assert (counts.num_copies_in, counts.num_waits) == (1, 1)
 
 
-def test_choices_that_need_sorted_tokens_copy_once_more_to_the_host() -> None:
+def test_each_choice_that_needs_sorted_tokens_copies_twice_more_to_the_host() -> None:
     _, counts = _choose_and_count([(_GREEDY, 1), (_GREEDY, 4), (_HEAD, 3), (_HEAD, 1), (_EXACT, 1)])
 
-    assert (counts.num_copies_in, counts.num_waits) == (1, 2)
+    assert (counts.num_copies_in, counts.num_waits) == (1, 7)
 
 
 def test_rows_are_built_without_a_copy_between_host_and_device() -> None:
@@ -133,8 +133,9 @@ def test_logits_that_are_no_numbers_are_refused(wrong: float) -> None:
     sampler, logits = _build_sampler(), _make_logits()
     logits[2, 9] = wrong
 
-    with pytest.raises(ModelError, match="infinite or no numbers"):
-        sampler.choose([_build_request(sampler, sampler.build_rows(logits), _GREEDY)])
+    for sampling in (_GREEDY, _HEAD):
+        with pytest.raises(ModelError, match="infinite or no numbers"):
+            sampler.choose([_build_request(sampler, sampler.build_rows(logits), sampling)])
     with pytest.raises(ModelError, match="infinite or no numbers"):
         sampler.copy_logits(sampler.build_rows(logits))
 

@@ -10,7 +10,6 @@ from inference.errors import ModelError
 from inference.model.pytorch.scoring import Batch, TokenRanks, check_scorer
 from tests.support.choice_cases import KERNEL_TYPES, make_vocabulary
 from tests.support.samplers import NumpyScorer
-from trie_cache.trie import Interval
 
 _Spoil = Callable[[Sequence[torch.Tensor]], torch.Tensor]
 
@@ -63,11 +62,3 @@ def test_a_wrong_answer_is_refused_with_its_name(kind: int, spoil: _Spoil, fault
     ranks = _build_ranks(300)
     with pytest.raises(ModelError, match=f"_WrongScorer .* bfloat16 logits on cpu: .*{fault}"):
         check_scorer(_WrongScorer(ranks, kind, spoil), ranks, torch.bfloat16)
-
-
-def test_an_interval_and_further_ids_are_found_in_their_order() -> None:
-    vocabulary, trie = make_vocabulary(60)
-    ranks = TokenRanks(vocabulary, trie, torch.device("cpu"))
-    inside = trie.order[3:20].tolist()
-    further = trie.order[[1, 25]].tolist()
-    assert ranks.find_ids(Interval(3, 20), torch.tensor(further)).tolist() == sorted([*inside, *further])
