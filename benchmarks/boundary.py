@@ -30,8 +30,8 @@ from inference.healing.heal_point import find_heal_point
 from inference.healing.loaded_tokenizer import build_text_encoder
 from inference.healing.text_encoder import TextEncoder
 from inference.healing.tokenizer_file import read_tokenizer_file
+from inference.healing.vocabulary_file import read_vocabulary
 from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary
 
 _OURS = "midtoken"
 _LLGUIDANCE = "llguidance"
@@ -55,7 +55,8 @@ class Rules:
     @classmethod
     def load(cls, folder: Path) -> "Rules":
         """Loads the folder's tokenizer. Text that looks like a special token is encoded as text."""
-        vocabulary = Vocabulary.from_folder(folder)
+        file = read_tokenizer_file(folder)
+        vocabulary = read_vocabulary(folder, file.spec)
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         oracle = Tokenizer(tokenizer.model)
         oracle.pre_tokenizer = tokenizer.pre_tokenizer
@@ -63,7 +64,7 @@ class Rules:
         return cls(
             f"{len(vocabulary.token_bytes):,} tokens",
             oracle,
-            build_text_encoder(read_tokenizer_file(folder)),
+            build_text_encoder(file),
             vocabulary.token_bytes,
             Trie.build(vocabulary),
             LLInterpreter(LLTokenizer(oracle.to_str(), eos_token=0), "start: /(?s:.*)/", log_level=0),

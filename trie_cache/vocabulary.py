@@ -1,52 +1,7 @@
-"""Token ids to bytes, for every supported kind of tokenizer.
+"""The bytes of every token."""
 
-| `tokenizer.json` | how a token is written | ` not` is |
-|---|---|---|
-| byte-level BPE | one character of GPT-2's alphabet for each byte | `Ġnot` |
-| SentencePiece | `▁` for a blank; with byte fallback `<0xNN>` for a byte | `▁not` |
-
-*Added tokens* are strings that a tokenizer finds in a text before everything else. Each is text or a control token. It
-is a control token if the file says so (`special`), or if it looks like one:
-
-| looks like | examples |
-|---|---|
-| something between `<|` and `|>`, or with wide bars | `<|fim_prefix|>`, `<|im_start|>`, `<｜tool▁calls▁begin｜>` |
-| a name in brackets, or in brackets the other way round | `[INST]`, `[/INST]`, `[TOOL_CALLS]`, `]<]end[>[` |
-| a name in angle brackets that is no element of HTML | `<tool_call>`, `<start_of_turn>`, `<unused12>`, `<think>` |
-
-Every other added token is text: runs of blanks and of line ends (GPT-NeoX, Phi, Gemma), tags of HTML (Gemma), letters
-and words. Text that looks like a control token is never encoded as one.
-
-So `<s>`, an element of HTML, is text if the file does not mark it as special (Gemma).
-"""
-
-import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import chain, count
-from pathlib import Path
-from typing import Any
-
-_Json = Any  # the result of json.loads: its shape is checked by the function that reads it
-
-_BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-_BARS = re.compile(r"<[|｜].*[|｜]>", re.DOTALL)
-_BRACKETS = re.compile(r"\[/?[A-Za-z]\w*\]|\].+\[")
-_ANGLES = re.compile(r"[▁ ]?</?([^<>\s/]+)>")
-_HTML_ELEMENTS = frozenset(
-    re.findall(
-        r"\w+",
-        "a abbr article aside b blockquote body br button caption center cite code col colgroup dd del div dl "
-        "dt em figcaption figure font footer form h1 h2 h3 h4 h5 h6 head header hr html i iframe img input ins "
-        "kbd label li link main mark meta nav ol option p pre q s samp script section select small span strike "
-        "strong style sub sup svg table tbody td textarea tfoot th thead title tr tt u ul var",
-    )
-)
-
-
-class VocabularyError(Exception):
-    """The tokenizer's files are missing, malformed or of an unsupported kind. The message names the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +37,7 @@ class Vocabulary:
 
         `num_rows`: the rows of the model's head; by default the largest id plus one. Special tokens without a row are
         dropped: the model can neither read nor write them.
-        Raises VocabularyError if an ordinary token has no row.
+        Raises ValueError if an ordinary token has no row.
         """
         end_ids = frozenset(end_ids)
         special_ids = end_ids.union(special_tokens.values())
@@ -93,7 +48,7 @@ class Vocabulary:
             if token_id in special_ids:
                 continue
             if not 0 <= token_id < num_rows:
-                raise VocabularyError(f"token {text!r} has id {token_id}, but the model's head has {num_rows} rows")
+                raise ValueError(f"token {text!r} has id {token_id}, but the model's head has {num_rows} rows")
             token_bytes[token_id] = text
         rows = range(num_rows)
         return cls(
@@ -102,176 +57,3 @@ class Vocabulary:
             special_ids=special_ids.intersection(rows),
             end_ids=end_ids.intersection(rows),
         )
-
-    @classmethod
-    def from_folder(cls, model_dir: Path, num_rows: int | None = None) -> "Vocabulary":
-        """The vocabulary of a model folder's `tokenizer.json`.
-
-        `num_rows`: the rows of the model's head; by default `vocab_size` in `config.json`, or the largest id plus one.
-        The end tokens are those of `config.json`, `generation_config.json` and `tokenizer_config.json` together.
-        Raises VocabularyError.
-        """
-        config_paths = [model_dir / name for name in ("config.json", "generation_config.json")]
-        configs = [_read_optional_object(path) for path in config_paths]
-        tokenizer_config_path = model_dir / "tokenizer_config.json"
-        tokenizer_config = _read_optional_object(tokenizer_config_path)
-        path = model_dir / "tokenizer.json"
-        tokens, special_tokens = _read_tokenizer_json(path)
-        end_ids = {
-            token_id
-            for path_of, content in zip(config_paths, configs, strict=True)
-            for token_id in _find_end_ids(content.get("eos_token_id"), path_of)
-        }
-        end_names = _find_end_names(tokenizer_config.get("eos_token"), tokenizer_config_path)
-        end_ids |= {special_tokens[name] for name in end_names if name in special_tokens}
-        try:
-            return cls.from_tokens(tokens, special_tokens, end_ids, num_rows or configs[0].get("vocab_size"))
-        except VocabularyError as error:
-            raise VocabularyError(f"{path}: {error}") from None
-
-
-@dataclass(frozen=True, slots=True)
-class AddedToken:
-    """One item of `added_tokens` in a `tokenizer.json`."""
-
-    token_id: int
-    content: str
-    is_control: bool  # a mark that no text is encoded as; otherwise ordinary text
-    is_normalized: bool  # found in the text after the normalizer, not before it
-    flags: tuple[str, ...]  # those of `single_word`, `lstrip` and `rstrip` that are set
-
-
-def read_added_tokens(spec: _Json) -> tuple[AddedToken, ...]:
-    """The added tokens of a `tokenizer.json`. Raises KeyError or TypeError if it is not as it should be."""
-    return tuple(
-        AddedToken(
-            token_id=added["id"],
-            content=added["content"],
-            is_control=bool(added["special"]) or _looks_like_control(added["content"]),
-            is_normalized=bool(added.get("normalized", False)),
-            flags=tuple(flag for flag in ("single_word", "lstrip", "rstrip") if added.get(flag)),
-        )
-        for added in spec.get("added_tokens") or ()
-    )
-
-
-def _looks_like_control(content: str) -> bool:
-    if not content or _BARS.search(content) or _BRACKETS.fullmatch(content):
-        return True
-    angles = _ANGLES.fullmatch(content)
-    return angles is not None and angles[1] not in _HTML_ELEMENTS
-
-
-def _read_tokenizer_json(path: Path) -> tuple[dict[int, bytes], dict[str, int]]:
-    """Ordinary tokens (id -> bytes) and special ones (name -> id). Raises VocabularyError."""
-    content = _read_json(path)
-    try:
-        model = content["model"]
-        if model.get("type", "BPE") != "BPE":
-            raise VocabularyError(f"{path}: {model['type']} tokenizers are not supported; use BPE")
-        steps = list(iter_steps(content.get("decoder"), content.get("pre_tokenizer")))
-        pieces, unknown = model["vocab"], model.get("unk_token")
-        tokens = _decode_pieces(pieces, steps, model.get("byte_fallback", False))
-        special_tokens = {unknown: pieces[unknown]} if unknown in pieces else {}
-        for added in read_added_tokens(content):
-            if added.is_control:
-                special_tokens[added.content] = added.token_id
-            elif added.token_id not in tokens or "▁" not in added.content:
-                tokens[added.token_id] = added.content.encode()
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise VocabularyError(f"{path}: not as the tokenizers library writes it: {error!r}") from None
-    return tokens, special_tokens
-
-
-def iter_steps(*steps: _Json) -> Iterator[_Json]:
-    """The normalizers, pre-tokenizers or decoders in a `tokenizer.json`, those inside sequences too; none for None."""
-    for step in steps:
-        if step is not None:
-            if step["type"] != "Sequence":
-                yield step
-            inner = (step.get(name, ()) for name in ("normalizers", "pretokenizers", "decoders"))
-            yield from iter_steps(*chain.from_iterable(inner))
-
-
-def _decode_pieces(pieces: Mapping[str, int], steps: list[_Json], byte_fallback: bool) -> dict[int, bytes]:
-    kinds = {step["type"] for step in steps}
-    if "ByteLevel" in kinds:
-        return _decode_byte_level(pieces)
-    if "Metaspace" in kinds or any(step.get("pattern") == {"String": "▁"} for step in steps):
-        return _decode_sentencepiece(pieces, byte_fallback or "ByteFallback" in kinds)
-    raise ValueError("its decoder is neither ByteLevel nor SentencePiece's")
-
-
-def _decode_byte_level(pieces: Mapping[str, int]) -> dict[int, bytes]:
-    table = dict.fromkeys(range(256), 0xFFFF) | {ord(shown): byte for byte, shown in enumerate(BYTE_LEVEL_ALPHABET)}
-    tokens = {}
-    for piece, token_id in pieces.items():
-        try:
-            tokens[token_id] = piece.translate(table).encode("latin-1")
-        except UnicodeEncodeError:  # a character outside the alphabet: the token is its own text, as in the decoder
-            tokens[token_id] = piece.encode()
-    return tokens
-
-
-def _build_alphabet() -> str:
-    """Printable Latin-1 bytes are written as themselves, and the others in order from U+0100 on."""
-    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = count(0x100)
-    return "".join(chr(byte if byte in printable else next(others)) for byte in range(256))
-
-
-BYTE_LEVEL_ALPHABET = _build_alphabet()
-"""GPT-2's character for each byte."""
-
-
-def _decode_sentencepiece(pieces: Mapping[str, int], byte_fallback: bool) -> dict[int, bytes]:
-    tokens = {token_id: piece.replace("▁", " ").encode() for piece, token_id in pieces.items()}
-    if byte_fallback:
-        for piece, token_id in pieces.items():
-            if match := _BYTE_TOKEN.fullmatch(piece):
-                tokens[token_id] = bytes([int(match[1], 16)])
-    return tokens
-
-
-def _find_end_ids(value: _Json, path: Path) -> set[int]:
-    """The ids in `eos_token_id` of the file, which may be absent, one id or a list. Raises VocabularyError."""
-    ids = [] if value is None else value if isinstance(value, list) else [value]
-    ids = [token_id for token_id in ids if token_id is not None]
-    for token_id in ids:
-        if type(token_id) is not int:
-            raise VocabularyError(f"{path}: eos_token_id is {value!r}, but should be a token's id or a list of ids")
-    return set(ids)
-
-
-def _find_end_names(value: _Json, path: Path) -> list[str]:
-    """The names in `eos_token` of the file, which may be absent, a string or an object with it.
-
-    Raises VocabularyError.
-    """
-    if value is None:
-        return []
-    name = value.get("content") if isinstance(value, dict) else value
-    if not isinstance(name, str):
-        raise VocabularyError(f"{path}: eos_token is {value!r}, but should be a token's name")
-    return [name]
-
-
-def _read_optional_object(path: Path) -> _Json:
-    content = _read_json(path) if path.exists() else {}
-    if not isinstance(content, dict):
-        raise VocabularyError(f"{path}: not an object of JSON")
-    return content
-
-
-def _read_json(path: Path) -> _Json:
-    try:
-        return json.loads(_read_file(path))
-    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError
-        raise VocabularyError(f"{path}: not JSON: {error}") from None
-
-
-def _read_file(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise VocabularyError(f"{path}: cannot be read: {error.strerror}") from None

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trie_cache.vocabulary import Vocabulary
+from inference.healing.vocabulary_file import read_object, read_vocabulary
 
 _READY = Path("build/genlm/.ready")
 _SCRIPT = Path(__file__).parent / "genlm_environment" / "genlm_bytes.py"
@@ -74,7 +74,7 @@ class ReferenceModel:
     """genlm-bytes over the model in a folder."""
 
     def __init__(self, model_dir: Path) -> None:
-        vocabulary = Vocabulary.from_folder(model_dir)
+        vocabulary = read_vocabulary(model_dir, read_object(model_dir / "tokenizer.json"))
         self._model_dir = model_dir.resolve()
         self._common = {
             "model": str(self._model_dir),

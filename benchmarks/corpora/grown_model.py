@@ -19,7 +19,7 @@ import numpy.typing as npt
 from safetensors.numpy import load_file, save_file
 
 from benchmarks.corpora.large_tokenizer import read_large_vocabulary
-from trie_cache.vocabulary import BYTE_LEVEL_ALPHABET
+from inference.healing.vocabulary_file import BYTE_LEVEL_ALPHABET
 
 SOURCE = Path("models/default")
 _MARK, _LOW = 1e-3, -512.0  # a number that stands in the hidden state of every token, and its factor for added tokens

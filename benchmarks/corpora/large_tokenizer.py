@@ -11,7 +11,8 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 
-from trie_cache.vocabulary import BYTE_LEVEL_ALPHABET, Vocabulary
+from inference.healing.vocabulary_file import BYTE_LEVEL_ALPHABET
+from trie_cache.vocabulary import Vocabulary
 
 _VOCABULARY = Path("build/large-vocabulary/dashscope/resources/qwen.tiktoken")
 _FOLDER = Path("build/large-tokenizer")

@@ -12,13 +12,11 @@ Two differences are intended. Text that looks like a control token is text: the 
 marks. And a typed U+2581 remains one in SentencePiece: it is not in the sample.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, product
 from pathlib import Path
-from typing import Any
 
 from tokenizers import Tokenizer
 
@@ -27,6 +25,7 @@ from inference.healing.heal_point import HealPoint, count_common, encode_text, f
 from inference.healing.sentencepiece_encoder import SentencePieceEncoder
 from inference.healing.text_encoder import ByteLevelEncoder, TextEncoder
 from inference.healing.tokenizer_file import BLANK_MARK, TokenizerFile, naming_file, read_tokenizer_file
+from inference.healing.vocabulary_file import read_object, read_vocabulary
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
@@ -86,13 +85,13 @@ class LoadedTokenizer:
 def load_tokenizer(model_dir: Path, num_rows: int | None = None) -> LoadedTokenizer:
     """The tokenizer in `model_dir`, compared with what the `tokenizers` library makes of a sample.
 
-    `num_rows`: the rows of the model's head; by default as `Vocabulary.from_folder` finds them.
+    `num_rows`: the rows of the model's head; by default as `read_vocabulary` finds them.
     Raises ModelError if exact healing does not support it.
     """
     file = read_tokenizer_file(model_dir)
+    vocabulary = read_vocabulary(model_dir, file.spec, num_rows)
     with naming_file(model_dir):
         encoder = build_text_encoder(file)
-        vocabulary = Vocabulary.from_folder(model_dir, num_rows)
         _check_sample(file, encoder, vocabulary)
         _check_boundaries(encoder, file.patterns)
     start_ids = find_start_ids(encoder.start_ids, model_dir, vocabulary)
@@ -111,8 +110,7 @@ def find_start_ids(written: tuple[int, ...], model_dir: Path, vocabulary: Vocabu
     asks for (as DeepSeek's does, whose `tokenizer.json` writes none), the token that ends a text, the start token that
     is only named. Raises ModelError if there is none, or if the model has no row for it.
     """
-    path = model_dir / "tokenizer_config.json"  # `Vocabulary.from_folder` has read it
-    config: Any = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    config = read_object(model_dir / "tokenizer_config.json")
     token = config.get("bos_token")
     named_id = vocabulary.special_id(str(token["content"] if isinstance(token, dict) else token))
     named = () if named_id is None else (named_id,)

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from inference.errors import ModelError
 from inference.healing.tokenizer_file import TokenizerFile
-from trie_cache.vocabulary import BYTE_LEVEL_ALPHABET, AddedToken
+from inference.healing.vocabulary_file import BYTE_LEVEL_ALPHABET, AddedToken
 
 # Longer pre-tokens seldom recur, so they are not cached. A full cache takes about 5 MB; at most 90 MB, if each
 # pre-token has 128 bytes and each byte is a token.

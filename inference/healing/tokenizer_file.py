@@ -17,8 +17,8 @@ from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer
 
 from inference.errors import ModelError
+from inference.healing.vocabulary_file import AddedToken, iter_steps, read_added_tokens
 from inference.model_folder import find_tokenizer_file
-from trie_cache.vocabulary import AddedToken, VocabularyError, iter_steps, read_added_tokens
 
 BLANK_MARK = "▁"  # SentencePiece's mark for a blank
 
@@ -35,6 +35,7 @@ _DROPPING_STEPS = ("Whitespace", "WhitespaceSplit", "BertPreTokenizer", "CharDel
 class TokenizerFile:
     """The parts of a `tokenizer.json` that exact healing uses."""
 
+    spec: _Json  # the file's content
     tokenizer: Tokenizer  # all of it, without truncation and padding
     normalizer: Normalizer | None  # NFC, or a sequence with it; the blank marks of SentencePiece are left out
     pre_tokenizer: PreTokenizer | None  # without the blank that it may put before a text
@@ -81,11 +82,9 @@ def read_tokenizer_file(model_dir: Path) -> TokenizerFile:
 
 @contextmanager
 def naming_file(model_dir: Path) -> Iterator[None]:
-    """Inside the context, a refusal gets the path of the file. The errors of a vocabulary name theirs."""
+    """Inside the context, a refusal gets the path of the file."""
     try:
         yield
-    except VocabularyError as error:
-        raise ModelError(str(error)) from error
     except ModelError as error:
         raise ModelError(f"{model_dir / 'tokenizer.json'}: {error}") from None
 
@@ -113,6 +112,7 @@ def parse_tokenizer_file(spec: _Json, content: str | None = None) -> TokenizerFi
             )
     vocab, merges = spec["model"]["vocab"], spec["model"]["merges"] if is_sentencepiece else ()
     return TokenizerFile(
+        spec,
         tokenizer,
         normalizer,
         pre_tokenizer,

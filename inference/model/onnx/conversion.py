@@ -2,20 +2,19 @@
 
 import contextlib
 import dataclasses
-import json
 import logging
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import onnxruntime
 
 from inference.config import EngineConfig
 from inference.errors import ModelError
 from inference.healing.loaded_tokenizer import load_tokenizer
+from inference.healing.vocabulary_file import read_object
 from inference.model.language_model import LoadedModel
 from inference.model.numpy_sampler import NumpySampler
 from inference.model.onnx.decoder_config import DecoderConfig, read_decoder_config
@@ -43,7 +42,7 @@ def find_folder_obstacle(folder: Path) -> str | None:
     try:
         if any(path.suffix != ".safetensors" for path in find_weight_files(folder)):
             return "its weights are not in safetensors files"
-        read_decoder_config(_read_config(folder))
+        read_decoder_config(read_object(folder / "config.json"))
     except ModelError as error:
         return str(error)
     return None
@@ -54,7 +53,7 @@ def load_onnx_model(config: EngineConfig) -> LoadedModel[OnnxModel]:
     obstacle = find_folder_obstacle(config.model_dir)
     if obstacle is not None:
         raise ModelError(f"cannot load the model in {config.model_dir}: {obstacle}")
-    decoder = read_decoder_config(_read_config(config.model_dir))
+    decoder = read_decoder_config(read_object(config.model_dir / "config.json"))
     tokenizer = load_tokenizer(config.model_dir, decoder.vocab_size)
     sampler = NumpySampler(tokenizer.vocabulary, tokenizer.trie)
     recall = _find_recall(config.graph_dir)
@@ -91,16 +90,6 @@ def load_decoder(config: EngineConfig, decoder: DecoderConfig, sampler: NumpySam
             return _Loader(decoder, weights, precision, graph, sampler, config.num_threads or 1).load(config.graph_dir)
     except ModelError as error:
         raise ModelError(f"cannot load the model in {config.model_dir}: {error}") from error
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    try:
-        content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise ModelError("its config.json is missing or cannot be read") from None
-    if not isinstance(content, dict):
-        raise ModelError("its config.json is not a table")
-    return content
 
 
 @dataclass(frozen=True, slots=True)

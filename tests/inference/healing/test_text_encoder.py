@@ -9,9 +9,9 @@ from inference.errors import ModelError
 from inference.healing.heal_point import encode_text
 from inference.healing.text_encoder import AddedTexts
 from inference.healing.tokenizer_file import read_tokenizer_file
+from inference.healing.vocabulary_file import AddedToken
 from tests.support.tokenizer_folders import ALL_KINDS, any_tokenizer, is_judged
 from tests.support.toys import BYTE_LEVEL_KINDS, KINDS, SENTENCEPIECE_KINDS, texts, toy_tokenizer
-from trie_cache.vocabulary import AddedToken
 
 all_kinds = pytest.mark.parametrize("kind", ALL_KINDS)
 kinds = pytest.mark.parametrize("kind", KINDS)

@@ -18,10 +18,10 @@ _DEFAULT_MODEL = Path(__file__).parents[4] / "models/default"
     [
         (lambda folder: change_config(folder, model_type="mixtral"), "its family is 'mixtral'"),
         (lambda folder: change_config(folder, hidden_act="relu"), "hidden_act .* not 'relu'"),
-        (lambda folder: (folder / "config.json").write_text("{"), r"config\.json is missing or cannot be read"),
-        (lambda folder: (folder / "config.json").write_text("[]"), r"config\.json is not a table"),
-        (lambda folder: (folder / "config.json").write_bytes(b"\xff"), r"config\.json is missing or cannot be read"),
-        (lambda folder: (folder / "config.json").unlink(), r"config\.json is missing or cannot be read"),
+        (lambda folder: (folder / "config.json").write_text("{"), r"cannot read .*config\.json"),
+        (lambda folder: (folder / "config.json").write_text("[]"), r"config\.json: not an object"),
+        (lambda folder: (folder / "config.json").write_bytes(b"\xff"), r"cannot read .*config\.json"),
+        (lambda folder: (folder / "config.json").unlink(), "its family is None"),
     ],
     ids=["family", "field", "no JSON", "a list", "no text", "missing"],
 )

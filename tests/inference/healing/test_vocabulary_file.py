@@ -7,14 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers.pre_tokenizers import ByteLevel
 
-from trie_cache.vocabulary import (
+from inference.errors import ModelError
+from inference.healing.vocabulary_file import (
     BYTE_LEVEL_ALPHABET,
     AddedToken,
-    Vocabulary,
-    VocabularyError,
     iter_steps,
     read_added_tokens,
+    read_object,
+    read_vocabulary,
 )
+from trie_cache.vocabulary import Vocabulary
 
 _Json = Any  # the content of a file
 
@@ -31,6 +33,10 @@ def _write(folder: Path, spec: _Json, **configs: _Json) -> Path:
     for name, content in {"tokenizer": spec, **configs}.items():
         (folder / f"{name}.json").write_text(json.dumps(content))
     return folder
+
+
+def _read(folder: Path, num_rows: int | None = None) -> Vocabulary:
+    return read_vocabulary(folder, read_object(folder / "tokenizer.json"), num_rows)
 
 
 @given(st.text())
@@ -60,7 +66,7 @@ def test_a_token_has_the_bytes_that_it_stands_for(tmp_path: Path, spec: _Json, p
     model = {"vocab": {piece: 0}, "byte_fallback": spec.get("byte_fallback", False)}
     folder = _write(tmp_path, {"decoder": None, **spec, "model": model, "added_tokens": []})
 
-    assert Vocabulary.from_folder(folder).token_bytes == (expected,)
+    assert _read(folder).token_bytes == (expected,)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +82,7 @@ def test_added_tokens_are_special_or_text(tmp_path: Path, added: _Json, expected
     added = {"id": 5, "special": False} | added
     spec = {"model": {"vocab": {"a": 0, "▁▁": 3}}, "decoder": _MARKS, "added_tokens": [added]}
 
-    vocabulary = Vocabulary.from_folder(_write(tmp_path, spec))
+    vocabulary = _read(_write(tmp_path, spec))
 
     assert vocabulary.token_bytes[added["id"]] == (expected or b"")
     assert vocabulary.special_id(added["content"]) == (added["id"] if expected is None else None)
@@ -96,7 +102,7 @@ def test_added_tokens_are_special_or_text(tmp_path: Path, added: _Json, expected
     ],
 )
 def test_end_tokens_of_all_files_are_special(tmp_path: Path, configs: _Json, end_ids: set[int]) -> None:
-    vocabulary = Vocabulary.from_folder(_write(tmp_path, {}, **configs))
+    vocabulary = _read(_write(tmp_path, {}, **configs))
 
     assert vocabulary.end_ids == end_ids
     assert vocabulary.special_ids == end_ids | {2}
@@ -117,48 +123,44 @@ def test_end_tokens_of_all_files_are_special(tmp_path: Path, configs: _Json, end
 def test_end_tokens_in_an_unknown_form_are_an_error_with_the_file(tmp_path: Path, configs: _Json) -> None:
     (name,) = configs
 
-    with pytest.raises(VocabularyError, match=rf"{name}\.json: eos_token.* is .*, but should be"):
-        Vocabulary.from_folder(_write(tmp_path, {}, **configs))
+    with pytest.raises(ModelError, match=rf"{name}\.json: eos_token.* is .*, but should be"):
+        _read(_write(tmp_path, {}, **configs))
 
 
 def test_rows_beyond_the_tokens_are_padding(tmp_path: Path) -> None:
     folder = _write(tmp_path, {}, config={"vocab_size": 500})
 
-    assert Vocabulary.from_folder(folder).token_bytes[5:] == (b"",) * 495
-    assert Vocabulary.from_folder(folder, num_rows=450).num_rows == 450
+    assert _read(folder).token_bytes[5:] == (b"",) * 495
+    assert _read(folder, num_rows=450).num_rows == 450
 
 
 def test_special_token_without_a_row_is_dropped(tmp_path: Path) -> None:
     late = {"id": 5, "content": "<|late|>", "special": True}
     folder = _write(tmp_path, {"added_tokens": [_END, late]}, tokenizer_config={"eos_token": "<|late|>"})
-    vocabulary = Vocabulary.from_folder(folder, num_rows=5)
+    vocabulary = _read(folder, num_rows=5)
 
     assert vocabulary.special_id("<|late|>") is None
     assert (vocabulary.special_ids, vocabulary.end_ids) == (frozenset({2}), frozenset())
 
 
 def test_ordinary_token_without_a_row_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(VocabularyError, match=r"tokenizer\.json: token b'b' has id 4.* the model's head has 4 rows"):
-        Vocabulary.from_folder(_write(tmp_path, {}), num_rows=4)
+    with pytest.raises(ModelError, match=r"tokenizer\.json: token b'b' has id 4.* the model's head has 4 rows"):
+        _read(_write(tmp_path, {}), num_rows=4)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("tokenizer.json", "{", "not JSON"),
-        ("tokenizer.json", "[]", "not as the tokenizers library writes it"),
-        ("tokenizer.json", '{"model": {"type": "WordPiece", "vocab": {}}}', "WordPiece"),
         ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {"a": 0}}}', "neither ByteLevel nor SentencePiece"),
-        ("vocab.txt", "a", r"tokenizer\.json: cannot be read"),
+        ("config.json", "{", r"cannot read .*config\.json"),
         ("tokenizer_config.json", "[]", r"tokenizer_config\.json: not an object of JSON"),
     ],
 )
-def test_broken_files_are_named_in_the_error(tmp_path: Path, name: str, content: str, message: str) -> None:
-    (tmp_path / name).write_text(content)
+def test_broken_files_are_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (_write(tmp_path, {}) / name).write_text(content)
 
-    with pytest.raises(VocabularyError, match=message) as raised:
-        Vocabulary.from_folder(tmp_path)
-    assert str(tmp_path) in str(raised.value)
+    with pytest.raises(ModelError, match=message):
+        _read(tmp_path)
 
 
 def test_steps_inside_sequences_are_listed_in_their_order() -> None:
