@@ -7,6 +7,7 @@ while somebody types.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 from lsp_server.context import Context, replace_surrogates
 from lsp_server.documents import Document
@@ -109,6 +110,9 @@ _MAX_LINES_KNOWN = 16  # whose comments are remembered
 _MAX_INDEXED_CHARS = 300_000  # of a file; a longer one is not read, because that takes longer than a key may
 
 
+_Index = tuple[tuple[int, int], dict[Declaration, None]]  # the state of a document, and its declarations then
+
+
 @dataclass(slots=True)
 class RelatedText:
     """Writes declarations as comments right above the cursor's line.
@@ -122,7 +126,7 @@ class RelatedText:
     """
 
     max_bytes: int = 300
-    _index: "_Index" = field(default_factory=lambda: _Index())
+    _indexes: WeakKeyDictionary[Document, _Index] = field(default_factory=WeakKeyDictionary)
     _lines: dict[tuple[str, str], list[Declaration]] = field(default_factory=dict)  # by URI and the text above
 
     def add(self, context: Context, document: Document, others: Iterable[Document], is_imagined: bool = False) -> str:
@@ -138,7 +142,7 @@ class RelatedText:
             return context.prefix
         key = document.uri, above
         same = [each for each in others if each.language_id == document.language_id and each.uri != document.uri]
-        indexes = [self._index.read(each) for each in same]
+        indexes = [self._read_index(each) for each in same]
         chosen = [each for each in self._lines.get(key, ()) if any(each in index for index in indexes)]
         chosen = chosen or self._choose(context, indexes)
         if chosen and key not in self._lines and not is_imagined:
@@ -149,7 +153,13 @@ class RelatedText:
     def forget(self, uri: str) -> None:
         """A document was closed."""
         self._lines = {key: chosen for key, chosen in self._lines.items() if key[0] != uri}
-        self._index.forget(uri)
+
+    def _read_index(self, document: Document) -> dict[Declaration, None]:
+        """Returns the declarations of a document, in their order; none if its text is unknown or long."""
+        known, state = self._indexes.get(document), (document.version, document.num_edits)
+        if known is None or known[0] != state:
+            known = self._indexes[document] = state, dict.fromkeys(_read(document))
+        return known[1]
 
     def _choose(self, context: Context, indexes: Sequence[Iterable[Declaration]]) -> list[Declaration]:
         """The declarations for which there is room. The most urgent one comes last, next to the line."""
@@ -169,23 +179,6 @@ def _find(words: Words, indexes: Sequence[Iterable[Declaration]]) -> Iterator[De
         yield from sorted(found, key=lambda declaration: len(declaration.name))
     if words.called:
         yield from (each for index in indexes for each in index if each.name == words.called)
-
-
-class _Index:
-    """The declarations of each document, read again when its text has changed."""
-
-    def __init__(self) -> None:
-        self._entries: dict[str, tuple[tuple[int, int], dict[Declaration, None]]] = {}
-
-    def read(self, document: Document) -> dict[Declaration, None]:
-        """Returns the declarations of a document, in their order; none if its text is unknown or long."""
-        entry, state = self._entries.get(document.uri), (document.version, document.num_edits)
-        if entry is None or entry[0] != state:
-            entry = self._entries[document.uri] = (state, dict.fromkeys(_read(document)))
-        return entry[1]
-
-    def forget(self, uri: str) -> None:
-        self._entries.pop(uri, None)
 
 
 def _write(declarations: Iterable[Declaration], beginning: str) -> str:

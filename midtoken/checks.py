@@ -159,11 +159,10 @@ def _describe_runtime(obstacle: str | None) -> str:
 
 
 async def _describe_server(connection: Connection, took_s: float) -> str:
-    version = await connection.read_server_version()
     stalled_ms = await connection.read_heartbeat_ms()
     state = "idle" if stalled_ms == 0 else f"busy, its last step was {stalled_ms:.0f} ms ago"
     runs_as = f", model as {connection.runs_as}" if connection.runs_as else ""
-    return f"completion server at {connection.url}: {version}, {state}, connected in {took_s:.1f} s{runs_as}"
+    return f"completion server at {connection.url}: {state}, connected in {took_s:.1f} s{runs_as}"
 
 
 async def _check_completion(connection: Connection, is_default: bool) -> Check:

@@ -31,7 +31,6 @@ class Connection:
         self.url = self._client.url
         self._lease = lease
         self.read_heartbeat_ms = self._client.read_heartbeat_ms
-        self.read_server_version = self._client.read_server_version
         self.languages: tuple[str, ...] | None = None  # those that the model knows; None: any
         self.runs_as = ""  # the type of numbers, the threads, and why
 

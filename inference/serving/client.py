@@ -132,13 +132,6 @@ class Client:
         except OverloadedError:
             return
 
-    async def read_server_version(self) -> str:
-        """Returns the name and version of the server, as it says them."""
-        with self._translate_errors():
-            request = service_pb2.ServerMetadataRequest()
-            answer = await self._server.ServerMetadata(request, metadata=self._metadata, timeout=self._idle_timeout_s)
-        return f"{answer.name} {answer.version}"
-
     async def close(self) -> None:
         """Closes the connection and every stream on it."""
         self._calls.close()

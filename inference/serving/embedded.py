@@ -14,7 +14,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn  # grpc, tritonclient and the adapters have no types
@@ -115,11 +114,7 @@ class _Service(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
     def __init__(self, adapters: Mapping[str, Any], secret: Secret | None) -> None:
         self._adapters, self._secret = adapters, secret
 
-    async def ServerMetadata(self, _request: Any, context: Any) -> Any:  # noqa: N802  # the service's own names
-        await self._admit(context)
-        return service_pb2.ServerMetadataResponse(name="midtoken without Triton", version=version("midtoken"))
-
-    async def ModelStreamInfer(self, messages: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+    async def ModelStreamInfer(self, messages: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802  # its own name
         await self._admit(context)
         async for message in messages:
             try:

@@ -76,10 +76,6 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
         self.cancelled = asyncio.Event()
         self._answer = answer
 
-    async def ServerMetadata(self, _request: Any, _context: Any) -> Any:  # noqa: N802  # the service's own name
-        """Says a name and a version."""
-        return service_pb2.ServerMetadataResponse(name="fake triton", version="1.0")
-
     async def ModelStreamInfer(self, requests: Any, _context: Any) -> Any:  # noqa: N802  # the service's own name
         """Answers the one request of a stream; nothing if it is closed before it has one."""
         self.num_opened += 1

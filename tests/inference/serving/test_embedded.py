@@ -61,8 +61,6 @@ async def _complete(url: str, **options: Any) -> str:
 async def test_it_completes_and_is_healthy(server: EmbeddedServer) -> None:
     assert await _complete(server.url) == "cba"
     await server.probe()
-    async with Client(server.url) as client:
-        assert (await client.read_server_version()).startswith("midtoken without Triton ")
 
 
 @pytest.mark.parametrize(
@@ -98,11 +96,9 @@ async def test_the_secret_is_in_no_message(port_server: EmbeddedServer) -> None:
 @pytest.mark.parametrize("secret", ["", "#", f"#{64 * '0'}"])
 async def test_on_a_port_only_clients_with_the_secret_are_answered(port_server: EmbeddedServer, secret: str) -> None:
     url = port_server.url.partition("#")[0] + secret
-    with pytest.raises(ServerError, match="secret"):
+    refusal = "has another secret" if secret else "the secret of this server is missing or wrong"
+    with pytest.raises(ServerError, match=refusal):
         await _complete(url)
-    async with Client(url) as client:
-        with pytest.raises(ServerError, match="the secret of this server is missing or wrong"):
-            await client.read_server_version()
 
 
 @pytest.mark.parametrize("answers", [True, False])
