@@ -1,7 +1,7 @@
 """The LSP features: maps LSP messages to calls of the server, and its answers to LSP results."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -62,21 +62,14 @@ def _add_lifecycle(server: MidtokenServer) -> None:
 
 
 def _add_text_synchronization(server: MidtokenServer) -> None:
-    @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
-    def _open(params: types.DidOpenTextDocumentParams) -> None:
-        server.open(params.text_document)
-
-    @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
-    def _change(params: types.DidChangeTextDocumentParams) -> None:
-        server.change(params)
-
-    @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
-    def _save(_: types.DidSaveTextDocumentParams) -> None:
-        server.note_save()
-
-    @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
-    def _close(params: types.DidCloseTextDocumentParams) -> None:
-        server.close(params.text_document.uri)
+    handlers: dict[str, Callable[[Any], None]] = {
+        types.TEXT_DOCUMENT_DID_OPEN: lambda params: server.open(params.text_document),
+        types.TEXT_DOCUMENT_DID_CHANGE: lambda params: server.change(params),
+        types.TEXT_DOCUMENT_DID_SAVE: lambda _: server.note_save(),
+        types.TEXT_DOCUMENT_DID_CLOSE: lambda params: server.close(params.text_document.uri),
+    }
+    for method, handle in handlers.items():
+        server.feature(method)(handle)
 
 
 def _add_inline_completion(server: MidtokenServer, writes_lf: bool) -> None:

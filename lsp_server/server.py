@@ -17,7 +17,7 @@ from inference.protocol.completion import Chunks, CompletionRequest, Priority
 from lsp_server.backend import BackendFactory, BackendStarter, CompletionBackend, OnDownload
 from lsp_server.context import Context, cut_context
 from lsp_server.documents import Document, Documents, Place
-from lsp_server.editor_process import EditorProcess
+from lsp_server.editor_process import is_there
 from lsp_server.errors import EditorError, NotSentError, OutOfStepError, to_midtoken_error
 from lsp_server.filters import Insertion, fit
 from lsp_server.generation import Question
@@ -76,7 +76,7 @@ class MidtokenServer(LanguageServer):
             "midtoken", _find_version(), protocol_cls=MidtokenProtocol, converter_factory=build_strict_converter
         )
         self.protocol.on_unreadable_edit = self.lose_text
-        self.editor = EditorProcess()
+        self.editor_id: int | None = None  # of its process, if that is on this machine
         self.settings = Settings()
         self.documents = Documents(types.PositionEncodingKind.Utf16)
         self._languages = self._default_languages = languages
@@ -96,7 +96,7 @@ class MidtokenServer(LanguageServer):
 
     def initialize(self, params: types.InitializeParams) -> None:
         """Sets the position encoding that pygls negotiated, the editor's process, and the first settings."""
-        self.editor.watch(params.process_id)
+        self.editor_id = params.process_id if params.process_id and is_there(params.process_id) else None
         self.documents = Documents(types.PositionEncodingKind(self.workspace.position_encoding))
         self._settings_sources.initialization_options = params.initialization_options
         self._read_settings()

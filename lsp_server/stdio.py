@@ -9,6 +9,7 @@ from typing import NoReturn
 from pygls.io_ import StdoutWriter
 
 from inference.platforms import call_at_signals
+from lsp_server.editor_process import wait_for_end
 from lsp_server.messages import open_descriptor, serve_messages
 from lsp_server.protocol import keep_text_out_of_logs
 from lsp_server.server import MidtokenServer
@@ -29,7 +30,7 @@ async def _serve(server: MidtokenServer) -> NoReturn:
     server.protocol.set_writer(StdoutWriter(sys.stdout.buffer))
     reader = open_descriptor(sys.stdin.fileno())
     serving = asyncio.create_task(serve_messages(reader, server.protocol, server.settle))
-    watching = asyncio.create_task(server.editor.wait())
+    watching = asyncio.create_task(wait_for_end(lambda: server.editor_id))
     call_at_signals(watching.cancel, "SIGINT", "SIGTERM")
     await asyncio.wait({serving, watching}, return_when=asyncio.FIRST_COMPLETED)
     watching.cancel()
