@@ -75,7 +75,7 @@ class Link:
 class Asker:
     """Answers the questions of one page. A new question supersedes the one before."""
 
-    def __init__(self, link: Link, guard: Guard, send: Callable[[Message], Awaitable[None]]) -> None:
+    def __init__(self, link: Link, guard: Guard, send: Callable[[int, Message], Awaitable[None]]) -> None:
         self._link = link
         self._guard = guard
         self._send = send
@@ -98,7 +98,7 @@ class Asker:
         try:
             context = self._guard.clear_excerpt(None, Excerpt("", Context(asked.prefix, asked.suffix), ""))
         except InSecretError as error:
-            await self._send(Failure(asked.number, "healing", str(error)))
+            await self._send(asked.number, Failure("healing", str(error)))
             return
         question = context.map(lambda each: Question(asked.number, each.prefix, each.suffix))
         backend = await self._connect(asked.number)
@@ -111,10 +111,10 @@ class Asker:
     async def _connect(self, number: int) -> Backend | None:
         try:
             if not self._link.is_open:
-                await self._send(Waiting(number))
+                await self._send(number, Waiting())
             return await self._link.get()
         except Exception as error:  # of the operating system too
-            await self._send(Failure(number, "connection", str(to_connect_error(error))))
+            await self._send(number, Failure("connection", str(to_connect_error(error))))
             return None
 
     async def _try(
@@ -128,7 +128,7 @@ class Asker:
         try:
             await ask(question, backend)
         except Exception as error:  # nobody awaits this task's result
-            await self._send(Failure(question.value.number, part, str(to_midtoken_error(error))))
+            await self._send(question.value.number, Failure(part, str(to_midtoken_error(error))))
             if isinstance(error, ServerUnreachableError):
                 await self._link.drop(backend)
             return False
@@ -136,13 +136,13 @@ class Asker:
 
     async def _ask_exact(self, question: Cleared[Question], backend: Backend) -> None:
         answer = await self._complete(question, backend, Healing.EXACT)
-        await self._send(draw_healing(question.value, answer))
-        await self._send(draw_strategy(question.value, Healing.EXACT, answer))
+        await self._send(question.value.number, draw_healing(question.value, answer))
+        await self._send(question.value.number, draw_strategy(Healing.EXACT, answer))
 
     async def _ask_others(self, question: Cleared[Question], backend: Backend) -> None:
         for healing in _OTHER_STRATEGIES:
             answer = await self._complete(question, backend, healing)
-            await self._send(draw_strategy(question.value, healing, answer))
+            await self._send(question.value.number, draw_strategy(healing, answer))
 
     async def _complete(self, question: Cleared[Question], backend: Backend, healing: Healing) -> Answer:
         """Each strategy is a tenant, so that none gains from what another has read."""
@@ -162,7 +162,8 @@ class Asker:
     async def _ask_next_byte(self, question: Cleared[Question], backend: Backend) -> None:
         started_s = time.perf_counter()
         answer = check_kind(await backend.ask(question.map(_build_next_byte)), NextByte)
-        await self._send(draw_next_byte(question.value, answer, 1e3 * (time.perf_counter() - started_s)))
+        took_ms = 1e3 * (time.perf_counter() - started_s)
+        await self._send(question.value.number, draw_next_byte(question.value, answer, took_ms))
 
 
 def _build_next_byte(question: Question) -> CharacterRequest:

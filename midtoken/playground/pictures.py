@@ -56,7 +56,6 @@ class SpelledPath:
 class HealingPicture:
     """The exact strategy at the cursor."""
 
-    number: int
     kept_tokens: tuple[str, ...]  # the last ones
     healed_tokens: tuple[str, ...]  # the tokenizer's own tokens of the healed bytes
     num_healed_bytes: int
@@ -64,20 +63,17 @@ class HealingPicture:
     paths: tuple[SpelledPath, ...]
     typed: str  # the end of the cursor's line, for the completions
     times: CompletionStats  # what the exact answer cost
-    kind: Literal["healing"] = "healing"
 
 
 @dataclass(frozen=True, slots=True)
 class StrategyPicture:
     """The completion of one healing strategy."""
 
-    number: int
     healing: str
     completion: str
     is_cut: bool  # the completion goes on
     num_forwards: int
     took_ms: float  # without the wait for ghost text, which comes first
-    kind: Literal["strategy"] = "strategy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,37 +89,38 @@ class Tokenization:
 class NextBytePicture:
     """The distribution of the next byte: its most likely values, and where they come from."""
 
-    number: int
     bytes: tuple[ByteShare, ...]
     tokenizations: tuple[Tokenization, ...]
     took_ms: float
-    kind: Literal["next_byte"] = "next_byte"
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """The completion server is being started or connected to."""
 
-    number: int
-    kind: Literal["waiting"] = "waiting"
-
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A part of the answer failed."""
 
-    number: int
     part: Literal["connection", "healing", "strategy", "next_byte"]
     text: str  # for the user
-    kind: Literal["failure"] = "failure"
 
 
 Message = HealingPicture | StrategyPicture | NextBytePicture | Waiting | Failure
 
+_KINDS: dict[type[Message], str] = {
+    HealingPicture: "healing",
+    StrategyPicture: "strategy",
+    NextBytePicture: "next_byte",
+    Waiting: "waiting",
+    Failure: "failure",
+}
 
-def to_json(message: Message) -> str:
-    """Returns the message as a JSON object; the field `kind` tells them apart."""
-    return json.dumps(dataclasses.asdict(message))
+
+def to_json(number: int, message: Message) -> str:
+    """Returns a message about the question of this number as a JSON object; the field `kind` tells them apart."""
+    return json.dumps({"number": number, "kind": _KINDS[type(message)], **dataclasses.asdict(message)})
 
 
 def read_question(text: str) -> Question:
@@ -146,7 +143,6 @@ def draw_healing(question: Question, answer: Answer) -> HealingPicture:
     healed = prefix[len(prefix) - answer.last.healed_bytes :]
     edges = _find_edges(healed, explanation.nodes)
     return HealingPicture(
-        number=question.number,
         kept_tokens=tuple(map(mark_blanks, explanation.kept_tail)),
         healed_tokens=tuple(map(mark_blanks, explanation.unhealed_tokens)),
         num_healed_bytes=len(healed),
@@ -157,12 +153,11 @@ def draw_healing(question: Question, answer: Answer) -> HealingPicture:
     )
 
 
-def draw_strategy(question: Question, healing: Healing, answer: Answer) -> StrategyPicture:
+def draw_strategy(healing: Healing, answer: Answer) -> StrategyPicture:
     """Returns the picture of one strategy's completion."""
     stats = answer.last.stats or CompletionStats()
     is_cut = answer.last.finish_reason is FinishReason.LENGTH
     return StrategyPicture(
-        number=question.number,
         healing=str(healing),
         completion=mark_blanks(answer.text),
         is_cut=is_cut,
@@ -174,7 +169,6 @@ def draw_strategy(question: Question, healing: Healing, answer: Answer) -> Strat
 def draw_next_byte(question: Question, answer: NextByte, took_ms: float) -> NextBytePicture:
     """Returns the picture of the distribution after the text before the cursor."""
     return NextBytePicture(
-        question.number,
         tuple(rank_bytes(answer.probabilities, question.prefix.encode(), _NUM_BYTES_SHOWN)),
         tuple(
             Tokenization(tuple(map(mark_blanks, member.tokens)), mark_blanks(member.ahead), member.probability)

@@ -62,9 +62,9 @@ class PageSockets:
         """Answers the page's questions about healing."""
         async with self._accept(request) as socket:
 
-            async def send(message: Message) -> None:
+            async def send(number: int, message: Message) -> None:
                 with contextlib.suppress(ConnectionError):  # the page has gone
-                    await socket.send_str(to_json(message))
+                    await socket.send_str(to_json(number, message))
 
             asker = Asker(self._link, self._guard, send)
             try:
@@ -97,4 +97,4 @@ async def _ask(asker: Asker, text: str, socket: web.WebSocketResponse) -> None:
     try:
         asker.ask(read_question(text))
     except InvalidRequestError as error:
-        await socket.send_str(to_json(Failure(0, "connection", str(error))))
+        await socket.send_str(to_json(0, Failure("connection", str(error))))
