@@ -4,7 +4,7 @@ import argparse
 import platform
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -28,6 +28,7 @@ from midtoken.server import ServerArguments
 
 _PYTHONS = range(10, 14)  # Python 3.10 to 3.13
 _PURPOSES = {
+    "": "the client and the language server",
     "local": "a completion server on this machine",
     "torch": "GPUs and more model families",
 }
@@ -62,7 +63,7 @@ wrong = partial(Check, Mark.WRONG)  # why there are no completions
 
 def check_python(found: tuple[int, int] = sys.version_info[:2]) -> Check:
     """Checks the version of the interpreter."""
-    what = f"Python {platform.python_version()}, {sys.executable}"
+    what = f"midtoken {_find_version('midtoken')}, Python {platform.python_version()}, {sys.executable}"
     if found[1] in _PYTHONS:
         return good(what)
     tested = f"3.{_PYTHONS[0]} to 3.{_PYTHONS[-1]}"
@@ -78,26 +79,19 @@ def check_packages(needs_server: bool) -> Iterator[Check]:
             "midtoken is not installed, but runs from its folder", "Run make setup to have it with all it needs."
         )
         return
-    yield _check_extra("", requirements, is_needed=True)
     for extra in _PURPOSES:
-        yield _check_extra(extra, requirements, is_needed=needs_server and extra == "local")
+        is_needed = not extra or (needs_server and extra == "local")
+        yield _check_extra(extra, requirements, wrong if is_needed else note)
 
 
-def _check_extra(extra: str, requirements: list[Requirement], is_needed: bool) -> Check:
+def _check_extra(extra: str, requirements: list[Requirement], problem: Callable[[str, str], Check]) -> Check:
     name = f"midtoken[{extra}]" if extra else "midtoken"
-    wanted = [each for each in requirements if _belongs_to(each, extra)]
-    found = {each.name: _find_version(each.name) for each in wanted}
-    missing = [package for package, found_version in found.items() if found_version is None]
-    old = [str(each) for each in wanted if (have := found[each.name]) is not None and have not in each.specifier]
-    shown = ", ".join(f"{package} {have}" for package, have in found.items() if have is not None)
-    purpose = f" for {_PURPOSES[extra]}" if extra else f" {_find_version('midtoken')}"
-    advice = f"Run {sys.executable} -m pip install '{name}'."
-    if not missing and not old:
-        return good(f"{name}{purpose}: {shown}")
-    problem = "; ".join([*(f"{each} is missing" for each in missing), *(f"{each} is not met" for each in old)])
-    if is_needed:
-        return wrong(f"{name}{purpose}: {problem}", advice)
-    return note(f"{name}{purpose}: {problem}", f"If you want that: {advice[0].lower()}{advice[1:]}")
+    wanted = {each: _find_version(each.name) for each in requirements if _belongs_to(each, extra)}
+    unmet = [f"{each.name}{each.specifier}" for each, have in wanted.items() if not have or have not in each.specifier]
+    if unmet:
+        advice = f"For that, run {sys.executable} -m pip install '{name}'."
+        return problem(f"{name} for {_PURPOSES[extra]} needs {', '.join(unmet)}", advice)
+    return good(f"{name} for {_PURPOSES[extra]}: {', '.join(f'{each.name} {have}' for each, have in wanted.items())}")
 
 
 def _belongs_to(requirement: Requirement, extra: str) -> bool:
