@@ -24,17 +24,15 @@ _PART = re.compile(r"(.+)-\d{5}-of-(\d{5})\.gguf")
 def list_part_names(name: str) -> list[str]:
     """Returns the names of all parts of a model, in order, if the name is that of a part; else the name."""
     found = _PART.fullmatch(name)
-    if found is None:
-        return [name]
-    return [f"{found[1]}-{number:05}-of-{found[2]}.gguf" for number in range(1, int(found[2]) + 1)]
+    return [name] if found is None else [f"{found[1]}-{n:05}-of-{found[2]}.gguf" for n in range(1, int(found[2]) + 1)]
 
 
 def find_parts(path: Path) -> list[Path]:
     """Returns the file, or if it is a part of a model all parts, in order. Raises ModelError if one is missing."""
     parts = [path.with_name(name) for name in list_part_names(path.name)]
-    for part in parts:
-        if not part.is_file():
-            raise ModelError(f"{path} is a part of a model, and {part.name} is missing beside it")
+    missing = [part.name for part in parts if not part.is_file()]
+    if missing:
+        raise ModelError(f"{path} is a part of a model, and beside it {', '.join(missing)} is missing")
     return parts
 
 

@@ -63,7 +63,7 @@ class _Scheme:
 
 _gpt2, _starcoder = _Scheme((_GPT2,)), _Scheme((_DIGIT, _GPT2))
 _qwen2 = _Scheme((_QWEN2, _BYTES), is_composed=True)
-_llama3 = _Scheme((_LLAMA3, _BYTES), ignores_merges=True)
+_llama3 = _Scheme((_LLAMA3, _BYTES), ignores_merges=True, adds_start=True)
 _PIECES = _Scheme((), adds_start=True)  # SentencePiece's, which splits nothing
 _SCHEMES = {  # by their names in GGUF files
     **dict.fromkeys(("gpt-2", "mellum", "phi-2"), _gpt2),
@@ -72,9 +72,8 @@ _SCHEMES = {  # by their names in GGUF files
     "command-r": replace(_starcoder, is_composed=True),
     **dict.fromkeys(("qwen2", "stablelm2"), _qwen2),
     "qwen35": replace(_qwen2, steps=(_QWEN35, _BYTES)),
-    **dict.fromkeys(("falcon3", "llama-bpe", "llama-v3", "llama3"), replace(_llama3, adds_start=True)),
-    **dict.fromkeys(("chatglm-bpe", "glm4"), _llama3),
-    "tekken": _Scheme((_TEKKEN, _BYTES), ignores_merges=True, adds_start=True),
+    **dict.fromkeys(("falcon3", "llama-bpe", "llama-v3", "llama3"), _llama3),
+    "tekken": replace(_llama3, steps=(_TEKKEN, _BYTES)),
     **dict.fromkeys(("gpt-4o", "llama4"), _Scheme((_O200K, _BYTES))),
     "minimax-m2": _Scheme((_O200K, _BYTES), is_composed=True),
     "seed-coder": _Scheme((_SEED, _BYTES)),

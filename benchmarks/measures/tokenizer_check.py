@@ -5,6 +5,7 @@ must be parts of that. Two differences are right: control tokens in a text stay 
 and a text that is not in Unicode's composed form may be kept and healed in that form.
 """
 
+import json
 import multiprocessing
 import random
 import re
@@ -21,7 +22,7 @@ from tokenizers import Tokenizer
 
 from benchmarks.corpora.awkward_text import draw_texts, insert_pieces
 from benchmarks.corpora.languages import load_sources
-from benchmarks.corpora.packaged_tokenizers import PACKAGED_TOKENIZERS
+from benchmarks.corpora.packaged_tokenizers import PACKAGED_TOKENIZERS, PackagedTokenizer
 from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
 from benchmarks.corpora.tokenizer_training import describe_kind, write_kind
 from benchmarks.measures.report import Outcome
@@ -29,6 +30,9 @@ from inference.errors import ModelError
 from inference.healing.covering import build_covering
 from inference.healing.heal_point import find_heal_point
 from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
+from midtoken.gguf_file import read_metadata
+from midtoken.tokenizer_json import write_folder_files
+from tests.support.gguf_files import find_end, write_gguf
 
 _NUM_CUTS = 3_000
 _CUTS_PER_TEXT = 6
@@ -78,10 +82,10 @@ class Healed:
     crossings: tuple[tuple[tuple[int, ...], bytes], ...]  # the path after the kept tokens, and the remaining bytes
 
 
-def load_twice(folder: Path) -> LoadedTwice:
-    """Loads the folder's tokenizer as for a model. Raises ModelError if it is refused."""
+def load_twice(folder: Path, published: Path | None = None) -> LoadedTwice:
+    """Loads the folder's tokenizer as for a model, and that which was published. Raises ModelError if it is refused."""
     loaded = load_tokenizer(folder)
-    oracle = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    oracle = Tokenizer.from_file(str((published or folder) / "tokenizer.json"))
     oracle.no_truncation()  # truncation and padding are for training
     oracle.no_padding()
     return LoadedTwice(loaded, oracle)
@@ -170,6 +174,7 @@ class TokenizerFolder:
     name: str
     source: str
     folder: Path  # as a model folder, with `tokenizer.json`
+    published: Path | None = None  # the folder of the tokenizer that it was made of
 
 
 def check_tokenizers(num_workers: int) -> list[TokenizerRow]:
@@ -189,7 +194,7 @@ def check_folder(found: TokenizerFolder, texts: Sequence[str], num_cuts: int) ->
     """Checks one tokenizer with cuts of `texts`."""
     name, source = found.name, found.source
     try:
-        tokenizer = load_twice(found.folder)
+        tokenizer = load_twice(found.folder, found.published)
     except ModelError as error:
         message = str(error).replace(f"{found.folder}/", "").replace(str(found.folder), "the folder")
         outcome = Outcome.REFUSED if message and "\n" not in message else Outcome.WRONG
@@ -257,3 +262,21 @@ def _iter_folders(folder: Path) -> Iterator[TokenizerFolder]:
     for packaged in PACKAGED_TOKENIZERS:
         if packaged.is_fetched:
             yield TokenizerFolder(packaged.name, packaged.source, packaged.folder)
+            if packaged.pre_tokenizer is not None:
+                made = _make_folder(packaged, folder / f"{packaged.name}.gguf")
+                yield TokenizerFolder(f"{packaged.name}, of GGUF", packaged.source, made, packaged.folder)
+
+
+def _make_folder(packaged: PackagedTokenizer, path: Path) -> Path:
+    """The model folder for a GGUF file with the tokenizer."""
+    spec = json.loads((packaged.folder / "tokenizer.json").read_text(encoding="utf-8"))
+    encoding = Tokenizer.from_file(str(packaged.folder / "tokenizer.json")).encode("a")
+    ids = {"tokenizer.ggml.eos_token_id": find_end(spec), "tokenizer.ggml.add_bos_token": False}
+    if encoding.special_tokens_mask[0]:
+        ids |= {"tokenizer.ggml.bos_token_id": encoding.ids[0], "tokenizer.ggml.add_bos_token": True}
+    write_gguf(path, spec, packaged.pre_tokenizer, **ids)
+    made = path.with_name(f"{packaged.name} made")
+    made.mkdir()
+    for name, content in write_folder_files(read_metadata(path)).items():
+        (made / name).write_text(json.dumps(content), encoding="utf-8")
+    return made

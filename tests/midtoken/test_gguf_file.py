@@ -87,7 +87,7 @@ def test_all_parts_belong_to_a_part_and_each_has_its_name(tmp_path: Path) -> Non
     assert read_metadata(parts[2])["split.count"] == 3
     parts[0].rename(tmp_path / "m.gguf")
     with pytest.raises(
-        ModelError, match=r"m-00002-of-00003.gguf is a part of a model, and m-00001-of-00003.gguf is miss"
+        ModelError, match=r"m-00002-of-00003.gguf is a part of a model, and beside it m-00001-of-00003.gguf is m"
     ):
         find_parts(parts[1])
     with pytest.raises(ModelError, match=r"m.gguf is one of 3 parts of a model, but its name does not say which"):

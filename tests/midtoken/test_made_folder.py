@@ -60,7 +60,7 @@ def test_parts_are_linked_beside_each_other_and_the_first_is_the_model(tmp_path:
     with pytest.raises(ModelError, match=f"{names[1]} has no whole metadata"):
         make_folder(tmp_path / names[0])
     (tmp_path / names[1]).unlink()
-    with pytest.raises(ModelError, match=f"{names[1]} is missing beside it"):
+    with pytest.raises(ModelError, match=f"beside it {names[1]} is missing"):
         make_folder(tmp_path / names[0])
 
 

@@ -39,6 +39,11 @@ def write_gguf(path: Path, spec: _Json, pre: str | None, **values: _Json) -> Pat
     return path
 
 
+def find_end(spec: _Json) -> int:
+    """Any token that is no text."""
+    return next(int(added["id"]) for added in spec["added_tokens"] if added["special"])
+
+
 def write_plain_gguf(path: Path, num_parts: int = 0) -> Path:
     """Writes a file with tensors and hardly any metadata; or a part of several."""
     writer = gguf.GGUFWriter(path, "llama")
