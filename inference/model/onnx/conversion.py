@@ -29,7 +29,7 @@ from inference.model.onnx.graph_store import (
     identify_files,
 )
 from inference.model.onnx.model import OnnxModel
-from inference.model.onnx.trial import check_model
+from inference.model.onnx.trial import StoredWeights, check_model
 from inference.model.onnx.weights import Precision, Weights
 from inference.model_folder import find_weight_files
 
@@ -122,7 +122,7 @@ class _Loader:
                 _log.warning("the stored graph %s cannot be opened (%s)", path, type(error).__name__)
         draft = store.write_draft(self.graph)
         try:
-            model = self._check(self._open(draft / GRAPH_NAME))
+            model = self._open_new(draft)
         except BaseException:
             store.discard(draft)
             raise
@@ -135,7 +135,7 @@ class _Loader:
         for place in _TEMPORARY:
             try:
                 with tempfile.TemporaryDirectory(prefix="midtoken-model-", dir=place) as folder:
-                    return self._check(self._open(GraphStore(Path(folder)).write_draft(self.graph) / GRAPH_NAME))
+                    return self._open_new(GraphStore(Path(folder)).write_draft(self.graph))
             except OSError as error:
                 problems.append(f"{place} ({error.strerror})")
         raise ModelError(
@@ -147,6 +147,7 @@ class _Loader:
         session = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
         return OnnxModel(session, self.decoder, self.sampler)
 
-    def _check(self, model: OnnxModel) -> OnnxModel:
-        check_model(model, self.weights, self.precision)
+    def _open_new(self, draft: Path) -> OnnxModel:
+        model = self._open(draft / GRAPH_NAME)
+        check_model(model, StoredWeights(self.weights, self.graph, draft / CONSTANTS_NAME), self.precision)
         return model

@@ -21,7 +21,7 @@ from onnx import TensorProto, numpy_helper
 from inference.config import AUTO_DTYPE
 from inference.model.onnx.decoder_config import DecoderConfig
 from inference.model.onnx.graph import build_graph_model, build_product
-from inference.model.onnx.weights import BLOCK_SIZES, Precision, iter_shapes
+from inference.model.onnx.weights import BLOCK_SIZE, Precision, count_blocks, iter_shapes
 
 MAX_SMALL = 100_000_000  # weights; in float32, they take 0.4 GB
 _MAX_MEMORY_SHARE = 0.5
@@ -104,13 +104,13 @@ def run_trial(decoder: DecoderConfig) -> Trial:
     num_cores = count_cores()
     most = num_cores - (num_cores > 2)
     counts = sorted({1, most, *(2**power for power in range(1, most.bit_length()) if 2**power <= most)})
-    return {f"{bits} {count}": _measure_s(decoder.hidden_size, bits, count) for bits in BLOCK_SIZES for count in counts}
+    return {f"{bits} {count}": _measure_s(decoder.hidden_size, bits, count) for bits in (8, 4) for count in counts}
 
 
 def _measure_s(size: int, num_bits: int, num_threads: int) -> float:
-    num_outputs, num_blocks = _NUM_TRIAL_WEIGHTS // size, -(-size // BLOCK_SIZES[num_bits])
+    num_outputs, num_blocks = _NUM_TRIAL_WEIGHTS // size, count_blocks(size)
     codes = np.random.default_rng(0).integers(
-        256, size=(num_outputs, num_blocks, BLOCK_SIZES[num_bits] * num_bits // 8), dtype=np.uint8
+        256, size=(num_outputs, num_blocks, BLOCK_SIZE * num_bits // 8), dtype=np.uint8
     )
     scales = np.ones((num_outputs, num_blocks), np.float32)
     constants = [numpy_helper.from_array(codes, "codes"), numpy_helper.from_array(scales, "scales")]
@@ -135,5 +135,6 @@ def build_options(num_threads: int) -> onnxruntime.SessionOptions:
     options.inter_op_num_threads = 1
     options.enable_mem_pattern = False  # it would keep a plan for each length of a sequence
     options.log_severity_level = _FATAL_ONLY
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # the cores belong to others as well
+    # Long enough for the gap between two operators, and no longer: the cores belong to others as well.
+    options.add_session_config_entry("session.intra_op.spin_duration_us", "50")
     return options

@@ -26,7 +26,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from inference.model.onnx.decoder_config import DecoderConfig
 from inference.model.onnx.weights import (
-    BLOCK_SIZES,
+    BLOCK_SIZE,
     EMBEDDINGS,
     FINAL_NORM,
     Precision,
@@ -72,6 +72,7 @@ class Graph:
 
     model: ModelProto
     groups: Sequence[tuple[tuple[Constant, ...], Callable[[], Sequence[Array]]]]  # constants that are read together
+    places: dict[str, tuple[tuple[Constant, ...], int]]  # of weights of few bits: their constants, and the first row
 
     def iter_constants(self) -> Iterable[tuple[Constant, Array]]:
         """All constants and their values, in the order of their offsets."""
@@ -83,7 +84,7 @@ def build_graph(config: DecoderConfig, weights: Weights, precision: Precision, f
     """The graph of a decoder with these weights. `file_name`: where the graph says that its constants are."""
     builder = _Builder(config, weights, precision)
     builder.add_decoder()
-    return Graph(builder.build_model(file_name), builder.groups)
+    return Graph(builder.build_model(file_name), builder.groups, builder.places)
 
 
 def build_graph_model(
@@ -111,7 +112,7 @@ def build_product(inputs: Sequence[str], output: str, num_inputs: int, size: int
         K=num_inputs,
         N=size,
         bits=num_bits,
-        block_size=BLOCK_SIZES[num_bits],
+        block_size=BLOCK_SIZE,
         accuracy_level=_ACCURACY_LEVEL,
     )
 
@@ -125,6 +126,7 @@ class _Builder:
     precision: Precision
     nodes: list[NodeProto] = field(default_factory=list)
     groups: list[tuple[tuple[Constant, ...], Callable[[], Sequence[Array]]]] = field(default_factory=list)
+    places: dict[str, tuple[tuple[Constant, ...], int]] = field(default_factory=dict)
     end: int = 0  # of the file of constants
 
     def add_decoder(self) -> None:
@@ -278,17 +280,21 @@ class _Builder:
     def _add_quantized(self, paths: Sequence[str], size: int, value: str, output: str) -> None:
         num_inputs = self.weights.find_shape(f"{paths[0]}.weight")[1]
         num_bits = 8 if output == "logits" else self.precision.num_bits  # fewer change too many choices there
-        num_blocks, block_size = count_blocks(num_inputs, num_bits), BLOCK_SIZES[num_bits]
+        num_blocks = count_blocks(num_inputs)
         codes, scales, zeros = (f"{output}.{part}" for part in ("codes", "scales", "zeros"))
         byte = np.dtype(np.uint8)
         self._add_group(
             [
-                (codes, (size, num_blocks, block_size * num_bits // 8), byte),
+                (codes, (size, num_blocks, BLOCK_SIZE * num_bits // 8), byte),
                 (scales, (size, num_blocks), np.dtype(np.float32)),
                 (zeros, (size, -(-num_blocks * num_bits // 8)), byte),
             ],
             lambda: quantize(self._read_rows(paths), num_bits),
         )
+        start = 0
+        for name in (f"{path}.weight" for path in paths):
+            self.places[name] = (self.groups[-1][0], start)
+            start += self.weights.find_shape(name)[0]
         self.nodes.append(build_product([value, codes, scales, zeros], output, num_inputs, size, num_bits))
 
     def _read_rows(self, paths: Sequence[str]) -> npt.NDArray[np.float32]:

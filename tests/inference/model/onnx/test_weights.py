@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from inference.errors import ModelError
 from inference.model.onnx.decoder_config import read_decoder_config
-from inference.model.onnx.weights import BLOCK_SIZES, Weights, quantize
+from inference.model.onnx.weights import BLOCK_SIZE, Weights, quantize
 from tests.support.decoder_folders import write_decoder
 
 Tensors = dict[str, npt.NDArray[np.float32]]
@@ -101,7 +101,7 @@ def _decode(weights: npt.NDArray[np.float32], num_bits: int) -> tuple[npt.NDArra
             np.stack([each & 15, each >> 4], -1).reshape(*each.shape[:-1], -1) for each in (codes, zero_points)
         )
     blocks = codes.astype(np.float64) - zero_points[:, : scales.shape[1], None]
-    return (blocks * scales[..., None]).reshape(len(weights), -1), np.repeat(scales, BLOCK_SIZES[num_bits], axis=1)
+    return (blocks * scales[..., None]).reshape(len(weights), -1), np.repeat(scales, BLOCK_SIZE, axis=1)
 
 
 @given(
