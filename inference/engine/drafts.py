@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 MAX_DRAFT_TOKENS = 8
-_MIN_MATCH = 3
+_NUM_SOUGHT = 3  # tokens, of which there are few places to compare; if there is none, fewer are sought
 _MAX_MATCH = 16
-_MIN_GAIN = 0.8  # right tokens of a guess, on average, that pay for its rows
+_MIN_GAIN = 0.2  # right tokens of a guess, on average, that pay for its rows: one more takes a tenth of a pass or less
 _FIRST_GAIN = 2.0
 _RATE = 0.1  # of the running average
 _TRIAL_PERIOD = 16  # a kind of match that does not pay is tried again so often
@@ -75,31 +75,32 @@ class Draft:
 def find_earlier(token_ids: Sequence[int]) -> tuple[int, int] | None:
     """Where the last tokens stand earlier: the end of that place, and how many tokens agree before it.
 
-    The latest of the longest matches, of which `_MAX_MATCH` tokens are compared; None if fewer than `_MIN_MATCH` agree.
+    The latest of the longest matches, of which `_MAX_MATCH` tokens are compared; None if not even the last one agrees.
     """
-    if len(token_ids) <= _MIN_MATCH:
-        return None
     data = array("i", token_ids).tobytes()
-    width = len(data) // len(token_ids)
-    pattern = data[-_MIN_MATCH * width :]
+    width = len(data) // max(len(token_ids), 1)
     best: tuple[int, int] | None = None
-    at = data.rfind(pattern, 0, len(data) - width)
-    while at >= 0:
-        if at % width == 0:
-            end = at // width + _MIN_MATCH
-            num_matching = _count_matching(token_ids, end)
-            if best is None or num_matching > best[1]:
-                best = end, num_matching
-            if num_matching == _MAX_MATCH:
-                break
-        at = data.rfind(pattern, 0, at + len(pattern) - 1)
-    return best
+    for num_sought in range(min(_NUM_SOUGHT, len(token_ids) - 1), 0, -1):
+        pattern = data[-num_sought * width :]
+        at = data.rfind(pattern, 0, len(data) - width)
+        while at >= 0:
+            if at % width == 0:
+                end = at // width + num_sought
+                num_matching = _count_matching(token_ids, end)
+                if best is None or num_matching > best[1]:
+                    best = end, num_matching
+                if num_sought < _NUM_SOUGHT or num_matching == _MAX_MATCH:  # none is longer
+                    return best
+            at = data.rfind(pattern, 0, at + len(pattern) - 1)
+        if best is not None:
+            return best
+    return None
 
 
 def _count_matching(token_ids: Sequence[int], end: int) -> int:
     """How many of the tokens before `end` agree with the last ones."""
     limit = min(_MAX_MATCH, end)
-    for count in range(_MIN_MATCH, limit):
+    for count in range(1, limit):
         if token_ids[end - count - 1] != token_ids[-count - 1]:
             return count
     return limit

@@ -15,11 +15,11 @@ _REPEATED = "def walk(node):\n    return node.next\n\n\n" * 4 + "def walk(node):
 
 def _find_earlier_slowly(token_ids: list[int]) -> tuple[int, int] | None:
     best = None
-    for end in range(len(token_ids) - 1, 2, -1):
+    for end in range(len(token_ids) - 1, 0, -1):
         count = 0
         while count < min(16, end) and token_ids[end - count - 1] == token_ids[-count - 1]:
             count += 1
-        if count >= 3 and (best is None or count > best[1]):
+        if count >= 1 and (best is None or count > best[1]):
             best = end, count
     return best
 
