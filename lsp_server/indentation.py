@@ -27,8 +27,9 @@ def match_indentation(text: str, context: Context) -> str:
     several lines stay as they are. On a blank line, `text` may begin with blanks. They are those that are missing up to
     a level of the file.
     """
-    unit = find_unit(context)
-    if unit is None or ("\n" not in text and not text[:1].isspace()):
+    is_bare = "\n" not in text and not text[:1].isspace()
+    unit = None if is_bare else find_unit(context)  # which takes as long as the rest of an answer
+    if unit is None:
         return text
     lines = text.split("\n")
     levels = _find_levels(context, unit)
