@@ -15,6 +15,7 @@ from lsp_server.context import clean
 
 _Kind = TypeVar("_Kind", bool, int, float, str, dict[str, Any], list[Any])
 
+_MAX_TOKENS = 1024  # room that is kept for the completion cannot be used by the prompt
 _NUM_INFILL_TOKENS = 128
 _NUM_COMPLETION_TOKENS = 16  # OpenAI's default
 _SNIPPET = (
@@ -152,7 +153,7 @@ def _build(fields: Fields, sender: Sender, before: str, after: str, max_tokens: 
     completion = CompletionRequest(
         clean(before),
         suffix=clean(after),
-        max_tokens=max_tokens or 1,
+        max_tokens=min(max_tokens, _MAX_TOKENS) or 1,
         stop=fields.take_texts("stop"),
         extent=Extent.BLOCK if fields.take("n_indent", 0) > 0 else Extent.UNLIMITED,
         temperature=temperature,

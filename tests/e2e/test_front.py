@@ -63,5 +63,5 @@ async def test_the_openai_package_with_a_real_server(any_real_server: RunningSer
         assert answer.usage is not None
         assert answer.usage.prompt_tokens_details is not None
         assert answer.usage.prompt_tokens_details.cached_tokens == answer.usage.prompt_tokens > 50
-        with pytest.raises(openai.BadRequestError, match="max_tokens must be between 1 and 4096, not 5000"):
-            await client.completions.create(**around, max_tokens=5000)
+        with pytest.raises(openai.BadRequestError, match="num_candidates must be between 1 and 16, not 17"):
+            await client.completions.create(**around, n=17)
