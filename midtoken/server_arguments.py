@@ -108,9 +108,10 @@ def find_languages(options: argparse.Namespace) -> tuple[str, ...] | None:
 
 
 def may_be_remote(options: argparse.Namespace) -> bool:
-    """True if the server may be on another machine: to none of those, text is sent without one of these arguments."""
-    has_scheme = options.server is not None and options.server.startswith("grpcs://")
-    return options.tls or options.tls_ca is not None or options.insecure or has_scheme
+    """True if the text may reach another machine: it reaches none without one of these arguments."""
+    addresses = (getattr(options, "server", None) or "", options.engine or "")
+    is_named = any(getattr(options, name, None) for name in ("tls", "tls_ca", "insecure"))
+    return is_named or any(address.startswith(("grpcs://", "https://")) for address in addresses)
 
 
 def _parse_address(text: str) -> str:

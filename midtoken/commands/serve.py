@@ -6,7 +6,6 @@ The server is restarted when it fails. It ends when this process ends.
 import argparse
 import asyncio
 import faulthandler
-import ipaddress
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -23,11 +22,11 @@ from inference.serving.supervisor import RestartPolicy, keep_running
 from midtoken.cli import run_until_signal
 from midtoken.connection import Connection
 from midtoken.errors import UsageError
-from midtoken.front.door import KEY_VARIABLE, Door
+from midtoken.front.door import Door
 from midtoken.installed import require_packages
-from midtoken.models import HubModel, fetch_model
+from midtoken.models import fetch_model
 from midtoken.server import ServerAddress, ServerArguments
-from midtoken.server_arguments import add_server_arguments, number_from
+from midtoken.server_arguments import add_server_arguments, may_be_remote, number_from
 
 Restart = Callable[[], Awaitable[TritonServer]]
 
@@ -47,18 +46,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     parser.add_argument(
         "--openai",
-        type=_parse_front,
         metavar="[ADDRESS:]PORT",
         help="also answer editors that speak OpenAI's /v1/completions or llama-server's /infill, at this port",
     )
     parser.add_argument(
-        "--openai-key", type=Path, metavar="FILE", help=f"they need the key in this file, or in {KEY_VARIABLE}"
+        "--openai-key", type=Path, metavar="FILE", help="they need the key in this file, or in MIDTOKEN_OPENAI_KEY"
     )
     parser.add_argument(
-        "--openai-tls",
-        type=Path,
-        metavar="FILE",
-        help="over TLS, with the private key and certificates in this PEM file",
+        "--openai-tls", type=Path, metavar="FILE", help="over TLS, with a private key and certificates in this PEM file"
     )
     parser.add_argument("--no-ports", action="store_true", help="open none of these; your own editors need none")
     parser.add_argument(
@@ -86,11 +81,9 @@ async def _serve(options: argparse.Namespace) -> None:
         return _say("another process already serves this model")
     server = replace(arguments.server_options, max_stall_s=options.max_stall)
     async with AsyncExitStack() as stack:
-        door = _open_door(options)
-        if door is not None:
-            stack.enter_context(door)
         if registration is not None:
             stack.callback(registration.close)
+        door = _open_door(options)
         shown = "Serving your editors; Ctrl-C ends it."
         if obstacle is not None:
             _say(f"serving without Triton, and so without HTTP and metrics: {obstacle}")
@@ -106,38 +99,28 @@ async def _serve(options: argparse.Namespace) -> None:
             running, restart = await EmbeddedServer.start(server, _say), restart_process
             stack.callback(asyncio.ensure_future(_end_if_stuck(options.max_stall)).cancel)
         if door is not None:
-            model = HubModel.parse(options.model or "") or server.model.model_dir.name
-            await _open_front(stack, door, str(model), running.url)
+            await _open_front(stack, door, running.url, options)
         _say(shown)
         await _run(running, restart, registration, options)
 
 
 def _open_door(options: argparse.Namespace) -> Door | None:
-    if options.openai is None:
-        if options.openai_key or options.openai_tls:
-            raise UsageError("--openai-key and --openai-tls are about the port of --openai")
-        return None
-    require_packages("playground", "--openai needs")
-    return Door.open(options, os.environ)
+    if options.openai is not None:
+        require_packages("playground", "--openai needs")
+        return Door.open(options, os.environ)
+    if options.openai_key or options.openai_tls:
+        raise UsageError("--openai-key and --openai-tls are about the port of --openai")
+    return None
 
 
-async def _open_front(stack: AsyncExitStack, door: Door, model: str, url: str) -> None:
+async def _open_front(stack: AsyncExitStack, door: Door, url: str, options: argparse.Namespace) -> None:
     from midtoken.front.app import open_front  # here, because aiohttp takes 15 MB
 
     connection = Connection(ServerAddress(url, None), None)
     stack.push_async_callback(connection.close)
-    await stack.enter_async_context(open_front(door, connection, model))
+    model = Path(options.model or "default").name
+    await stack.enter_async_context(open_front(door, connection, model, may_be_remote(options)))
     _say(f"Editors with /v1/completions or /infill find it at {door.url}")
-
-
-def _parse_front(text: str) -> tuple[str, int]:
-    address, _, port = text.rpartition(":")
-    try:
-        return str(ipaddress.IPv4Address(address or ADDRESS)), number_from(0, 65_535)(port)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"a port, or an IPv4 address and a port, as in 0.0.0.0:8012, not {text!r}"
-        ) from None
 
 
 def _find_ports(options: argparse.Namespace, obstacle: str | None) -> list[int]:

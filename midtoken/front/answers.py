@@ -90,8 +90,10 @@ class InfillForm:
         }
         if texts.stats is not None:
             result |= _write_costs(texts.stats)
-        wanted = self._asked.fields
-        return {name: value for name, value in _flatten(result) if name in wanted} if wanted else result
+        if not self._asked.fields:
+            return result
+        result |= {f"timings/{name}": value for name, value in result.get("timings", {}).items()}
+        return {name: value for name, value in result.items() if name in self._asked.fields}
 
 
 def to_json(value: object) -> str:
@@ -133,11 +135,3 @@ def _write_speed(name: str, num_tokens: int, took_ms: float) -> dict[str, float]
         f"{name}_per_token_ms": took_ms / max(num_tokens, 1),
         f"{name}_per_second": 1e3 * num_tokens / took_ms if took_ms > 0 else 0.0,
     }
-
-
-def _flatten(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields the values by their paths, as `timings/prompt_n`."""
-    for name, value in values.items():
-        yield f"{prefix}{name}", value
-        if isinstance(value, dict):
-            yield from _flatten(value, f"{prefix}{name}/")

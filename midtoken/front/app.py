@@ -1,6 +1,7 @@
 """The web application: requests of editors to completions of the server, whose text is cleared as an editor's is."""
 
 import asyncio
+import contextlib
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -21,37 +22,33 @@ from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Cleared, Guard
 from lsp_server.privacy.redaction import Excerpt
 from midtoken.front.answers import DONE, CompletionForm, InfillForm, Texts, to_json
-from midtoken.front.asked import Asked, Fields, Sender, read_completion, read_infill
+from midtoken.front.asked import Asked, Fields, read_completion, read_infill
 from midtoken.front.door import Door
 
 _JSON = "application/json"
-_TYPES = {
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    499: "superseded_error",
-    500: "server_error",
-    503: "unavailable_error",
-}
-_Read = Callable[[Fields, Sender], Asked]
-_Form = type[CompletionForm] | type[InfillForm]
+_TYPES = {401: "authentication_error", 403: "permission_error", 499: "superseded_error", 503: "unavailable_error"}
+_Read = Callable[[Fields, str, str], Asked]
+_Form = CompletionForm | InfillForm
 
 
 class Backend(CompletionBackend, Protocol):
-    """Answers completions, and says how its model is: `midtoken.connection.Connection`."""
+    """Answers completions, and says whether its model lives: `midtoken.connection.Connection`."""
 
     async def read_heartbeat_ms(self) -> float:
         """Returns for how long the model has made no progress. Raises ServerError."""
 
 
 class _SupersededError(MidtokenError):
-    """A newer request of the same client for the same file came, or the server ends."""
+    """A newer request of the same client for what it edits has come."""
 
 
 @asynccontextmanager
-async def open_front(door: Door, backend: Backend, model: str) -> AsyncIterator[None]:
-    """Answers the door's requests inside the block. `model`: the name of the model for editors."""
-    front = _Front(door, backend, model)
+async def open_front(door: Door, backend: Backend, model: str, is_remote: bool = False) -> AsyncIterator[None]:
+    """Answers the door's requests inside the block.
+
+    `model`: the name of the model for editors. `is_remote`: text may go to another machine.
+    """
+    front = _Front(door, backend, model, is_remote)
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[front.guard])
     app.router.add_get("/health", front.tell_health)
     app.router.add_get("/v1/models", front.list_models)
@@ -62,9 +59,9 @@ async def open_front(door: Door, backend: Backend, model: str) -> AsyncIterator[
 
 
 class _Front:
-    def __init__(self, door: Door, backend: Backend, model: str) -> None:
+    def __init__(self, door: Door, backend: Backend, model: str, is_remote: bool) -> None:
         self._door, self._backend, self._model = door, backend, model
-        self._guard = Guard(Policy({}))
+        self._guard = Guard(Policy({}), is_remote=is_remote)
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -90,16 +87,14 @@ class _Front:
         model = {"id": self._model, "object": "model", "created": 0, "owned_by": "midtoken"}
         return web.json_response({"object": "list", "data": [model]})
 
-    async def complete(self, read: _Read, form_of: _Form, request: web.Request) -> web.StreamResponse:
-        """Answers a request for a completion. The connection's end cancels it."""
+    async def complete(self, read: _Read, form_of: type[_Form], request: web.Request) -> web.StreamResponse:
+        """Answers a request for a completion, which ends with its connection."""
         try:
-            body = await request.json()
+            fields = Fields(await request.json())
         except (ValueError, RecursionError):
             raise InvalidRequestError("the body is no JSON") from None
-        sender = Sender(
-            f"{request.remote} {request.headers.get('User-Agent')}", request.headers.get("X-Session-ID", "")
-        )
-        asked = read(Fields(body), sender)
+        client = f"{request.remote} {request.headers.get('User-Agent')}"
+        asked = read(fields, client, request.headers.get("X-Session-ID", ""))
         form, texts = form_of(asked, self._model), Texts()
         chunks = _end_in_time(self._backend.stream(self._clear(asked.completion)), asked.max_predict_ms)
         async with aclosing(chunks):
@@ -125,7 +120,7 @@ async def _end_in_time(
     now_s, began_s, has_line = asyncio.get_running_loop().time, math.inf, False
     async with aclosing(chunks):
         async for chunk in chunks:
-            if chunk.finish_reason in (FinishReason.SUPERSEDED, FinishReason.CANCELLED):
+            if chunk.finish_reason is FinishReason.SUPERSEDED:
                 raise _SupersededError("a newer request of the same session or slot has come, so this one has ended")
             yield chunk
             began_s, has_line = min(began_s, now_s()), has_line or "\n" in chunk.text
@@ -134,10 +129,7 @@ async def _end_in_time(
 
 
 async def _stream(
-    request: web.Request,
-    chunks: AsyncGenerator[CompletionChunk, None],
-    form: CompletionForm | InfillForm,
-    texts: Texts,
+    request: web.Request, chunks: AsyncGenerator[CompletionChunk, None], form: _Form, texts: Texts
 ) -> web.StreamResponse:
     """Sends the chunks as events. What fails before the first has a status, what fails later is an event."""
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
@@ -149,15 +141,16 @@ async def _stream(
             await _send(response, form.write_event(chunk))
         for event in form.write_end(texts):
             await _send(response, event)
-    except MidtokenError as error:
+    except Exception as error:
         if not response.prepared:
             raise
-        await _send(response, _describe(_find_status(error), str(error)))
+        await _send(response, _describe(_find_status(error), str(to_midtoken_error(error))))
     return response
 
 
 async def _send(response: web.StreamResponse, event: object) -> None:
-    await response.write(f"data: {event if event == DONE else to_json(event)}\n\n".encode())
+    with contextlib.suppress(ConnectionError):  # the editor has gone, and this is about to be cancelled
+        await response.write(f"data: {event if event == DONE else to_json(event)}\n\n".encode())
 
 
 def _find_status(error: Exception) -> int:
@@ -169,7 +162,7 @@ def _find_status(error: Exception) -> int:
 
 
 def _describe(status: int, reason: str) -> dict[str, Any]:
-    kind = _TYPES.get(status, "invalid_request_error")
+    kind = _TYPES.get(status, "server_error" if status == 500 else "invalid_request_error")
     return {"error": {"message": reason, "type": kind, "param": None, "code": status}}
 
 

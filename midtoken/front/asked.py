@@ -58,14 +58,6 @@ _FILE_MARKER = re.compile(r"<\|?(?:repo_name|file_sep)\|?>")
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
-    """Who asks, as far as the connection and the headers say it."""
-
-    client: str
-    session: str = ""  # names a file of the client, or what it edits at one time
-
-
-@dataclass(frozen=True, slots=True)
 class Asked:
     """One request, and how it is answered. Its text is not cleared yet."""
 
@@ -112,21 +104,25 @@ class Fields:
                 raise InvalidRequestError(f"{name} is not offered here, so leave it out")
 
 
-def read_completion(fields: Fields, sender: Sender) -> Asked:
-    """Reads a request of `/v1/completions`. Raises InvalidRequestError."""
+def read_completion(fields: Fields, client: str, session: str) -> Asked:
+    """Reads a request of `/v1/completions`. Raises InvalidRequestError.
+
+    `session`: names what the client edits; it may be empty.
+    """
     prompts = fields.take_texts("prompt")
     if len(prompts) != 1:
         raise InvalidRequestError(f"prompt must be one text, not {len(prompts)}; send a request for each")
     has_suffix = fields.has("suffix")
     before, after = (prompts[0], fields.take("suffix", "")) if has_suffix else split_prompt(prompts[0])
-    return _build(fields, sender, before, after, fields.take("max_tokens", _NUM_COMPLETION_TOKENS))
+    return _build(fields, before, after, fields.take("max_tokens", _NUM_COMPLETION_TOKENS), client, session)
 
 
-def read_infill(fields: Fields, sender: Sender) -> Asked:
-    """Reads a request of `/infill`. Raises InvalidRequestError."""
+def read_infill(fields: Fields, client: str, session: str) -> Asked:
+    """The same for `/infill`."""
     others = [Fields(chunk).take("text", "") for chunk in fields.take("input_extra", [])]
     before = "".join(_SNIPPET + text for text in others) + fields.take("input_prefix", "") + fields.take("prompt", "")
-    return _build(fields, sender, before, fields.take("input_suffix", ""), fields.take("n_predict", _NUM_INFILL_TOKENS))
+    max_tokens = fields.take("n_predict", _NUM_INFILL_TOKENS)
+    return _build(fields, before, fields.take("input_suffix", ""), max_tokens, client, session)
 
 
 def split_prompt(prompt: str) -> tuple[str, str]:
@@ -145,11 +141,11 @@ def split_prompt(prompt: str) -> tuple[str, str]:
     return prompt, ""
 
 
-def _build(fields: Fields, sender: Sender, before: str, after: str, max_tokens: int) -> Asked:
+def _build(fields: Fields, before: str, after: str, max_tokens: int, client: str, session: str) -> Asked:
     """A request for no tokens has its text read, so that a later one need not."""
     temperature, slot, seed = fields.take("temperature", 0.0), fields.take("id_slot", -1), fields.take("seed", -1)
     fields.refuse(_NOT_OFFERED if temperature == 0 else {**_NOT_OFFERED, **_NOT_SAMPLED})
-    file = sender.session or (f"slot {slot}" if slot >= 0 else "")
+    edited = session or (f"slot {slot}" if slot >= 0 else "")
     completion = CompletionRequest(
         clean(before),
         suffix=clean(after),
@@ -161,7 +157,7 @@ def _build(fields: Fields, sender: Sender, before: str, after: str, max_tokens: 
         seed=seed if seed >= 0 else None,
         num_candidates=fields.take("n_cmpl", fields.take("n", 1)),
         tenant=fields.take("user", ""),
-        document=f"{sender.client} {file}" if file else "",
+        document=f"{client} {edited}" if edited else "",
         priority=Priority.INTERACTIVE if max_tokens else Priority.PREFETCH,
     )
     return Asked(

@@ -14,7 +14,7 @@ from aiohttp import ClientSession
 
 from inference.protocol.completion import CompletionRequest, Healing
 from inference.serving.client import Client
-from midtoken.front.asked import Fields, Sender, read_completion, read_infill
+from midtoken.front.asked import Fields, read_completion, read_infill
 from tests.support.servers import RunningServer
 
 pytestmark = pytest.mark.e2e
@@ -30,7 +30,7 @@ async def test_the_word_is_completed_which_a_plain_engine_does_not(any_real_serv
     async with ClientSession(headers=sent["headers"]) as session, session.post(url, json=body) as response:
         assert (response.status, _read_text(await response.text()).partition("\n")[0]) == (200, _REST)
     read = read_infill if sent["path"] == "/infill" else read_completion
-    request = read(Fields(body), Sender("")).completion
+    request = read(Fields(body), "", "").completion
     assert request.prefix.endswith(_TYPED)
     assert not (await _complete_plainly(any_real_server, request)).startswith(_REST)
 

@@ -40,3 +40,18 @@ def test_a_tritonserver_of_an_embedded_server_is_refused(
 ) -> None:
     assert main([*arguments, "--runtime=embedded", "--triton-binary=/bin/true"]) == 1
     assert "--runtime embedded and --triton-binary exclude each other" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argument", "reason"),
+    [
+        ("--openai=eight", "--openai is a port, or an address and a port"),
+        ("--openai=0.0.0.0:8012", "others than programs of this machine may reach 0.0.0.0, so --openai needs a key"),
+        ("--openai-key=key", "--openai-key and --openai-tls are about the port of --openai"),
+    ],
+)
+def test_a_port_for_editors_that_cannot_be_is_refused(
+    argument: str, reason: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments, "--runtime=embedded", argument]) == 1
+    assert reason in capsys.readouterr().err

@@ -85,11 +85,11 @@ def _end(text: str, reason: FinishReason = FinishReason.END, candidate: int = 0)
 
 @asynccontextmanager
 async def _run(environment: Mapping[str, str] = {}, **options: Any) -> AsyncIterator[_Front]:
-    named = Namespace(openai=("127.0.0.1", 0), openai_key=None, openai_tls=None)
+    named = Namespace(openai="0", openai_key=None, openai_tls=None)
     model = _Model()
-    with Door.open(Namespace(**{**vars(named), **options}), environment) as door:
-        async with open_front(door, model, "default"), ClientSession() as session:
-            yield _Front(door.url, session, model)
+    door = Door.open(Namespace(**{**vars(named), **options}), environment)
+    async with open_front(door, model, "default"), ClientSession() as session:
+        yield _Front(door.url, session, model)
 
 
 @pytest.fixture
@@ -305,6 +305,16 @@ async def test_events_of_an_infill(front: _Front) -> None:
     assert [(each["content"], each["stop"]) for each in events] == [("a", False), ("b", False), ("", True)]
 
 
+async def test_a_defect_after_the_first_event_is_an_event_without_text(front: _Front) -> None:
+    asking = asyncio.ensure_future(front.post("/infill", {"stream": True}))
+    stream = await front.model.wait_for()
+    stream.feed("a")
+    stream.fail(ZeroDivisionError("text of a person"))
+    status, text = await asking
+    assert (status, json.loads(text.split("\n\n")[1].removeprefix("data: "))["error"]["code"]) == (200, 500)
+    assert "person" not in text
+
+
 _FAILURES = [
     (ServerUnreachableError("gone"), 503, "unavailable_error", "gone"),
     (OverloadedError("full"), 503, "unavailable_error", "full"),
@@ -360,28 +370,30 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path, mode: int, text: 
         path.write_text(text)
         path.chmod(mode)
     with pytest.raises(UsageError, match="--openai-key"):
-        Door.open(Namespace(openai=("127.0.0.1", 0), openai_key=path, openai_tls=None), {})
+        Door.open(Namespace(openai="0", openai_key=path, openai_tls=None), {})
 
 
 @pytest.mark.parametrize("environment", [{}, {"MIDTOKEN_OPENAI_KEY": "s3cret"}])
 def test_another_address_needs_a_key_and_tls(environment: Mapping[str, str]) -> None:
-    with pytest.raises(UsageError, match=r"--openai 0\.0\.0\.0 can be reached by other machines, so it needs a key"):
-        Door.open(Namespace(openai=("0.0.0.0", 0), openai_key=None, openai_tls=None), environment)
+    with pytest.raises(
+        UsageError, match=r"others than programs of this machine may reach 0\.0\.0\.0, so --openai needs a key there"
+    ):
+        Door.open(Namespace(openai="0.0.0.0:0", openai_key=None, openai_tls=None), environment)
 
 
-async def test_over_tls_with_a_key_from_the_environment(tmp_path: Path) -> None:
+async def test_another_address_with_tls_and_a_key_from_the_environment(tmp_path: Path) -> None:
     authority = trustme.CA()
     path = tmp_path / "server.pem"
-    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(path)
+    authority.issue_cert("127.0.0.2").private_key_and_cert_chain_pem.write_to_path(path)
     trusted = ssl.create_default_context()
     authority.configure_trust(trusted)
-    async with _run({"MIDTOKEN_OPENAI_KEY": "s3cret"}, openai_tls=path) as front:
+    async with _run({"MIDTOKEN_OPENAI_KEY": "s3cret"}, openai="127.0.0.2:0", openai_tls=path) as front:
         headers = {"Authorization": "Bearer s3cret"}
         async with front.session.get(f"{front.url}/v1/models", headers=headers, ssl=trusted) as response:
             assert response.status == 200
     path.write_text("none")
     with pytest.raises(UsageError, match="needs a private key"):
-        Door.open(Namespace(openai=("127.0.0.1", 0), openai_key=None, openai_tls=path), {})
+        Door.open(Namespace(openai="0", openai_key=None, openai_tls=path), {})
 
 
 @pytest.fixture
