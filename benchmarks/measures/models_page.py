@@ -40,7 +40,8 @@ _TOKENIZERS = """\
 ## Tokenizers
 
 Each tokenizer was cut at random places of texts. It works if the kept tokens were those of the whole text every time.
-"Bytes again" is the mean number of bytes that the model generates again.
+"Bytes again" is the mean number of bytes that the model generates again. Those "of GGUF" were read from a GGUF file,
+and are compared with what was published.
 """
 
 _METHOD = """\
