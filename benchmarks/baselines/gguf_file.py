@@ -87,6 +87,9 @@ def _add_config(writer: gguf.GGUFWriter, config: dict[str, Any], precision: Prec
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, file: dict[str, Any], config: dict[str, Any]) -> None:
+    if not file:  # of a model without a tokenizer
+        writer.add_tokenizer_model("none")
+        return
     model, added = file["model"], {token["id"]: token for token in file["added_tokens"]}
     if model["type"] != "BPE" or file["normalizer"] is not None:
         raise ValueError("tokenizer.json: only byte-level BPE without a normalizer can be converted")

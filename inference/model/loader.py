@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from inference.config import AUTO_DTYPE, EngineConfig
 from inference.errors import ModelError
-from inference.model.folder_file import read_folder_file
+from inference.model.folder_file import GGUF_NAME, read_folder_file
 from inference.model.language_model import LanguageModel, LoadedModel
 from inference.model.onnx.conversion import find_folder_obstacle, load_onnx_model
 from inference.model.onnx.weights import Precision
@@ -23,6 +23,8 @@ _TORCH_PACKAGES = ("torch", "transformers")
 def load_model(config: EngineConfig) -> LoadedModel[LanguageModel]:
     """The model in `config.model_dir`, ready on its device. Raises ModelError if it would not run correctly."""
     check_model_folder(config.model_dir)
+    if (config.model_dir / GGUF_NAME).exists():
+        return _load_gguf_model(config)
     config = dataclasses.replace(config, dtype=_choose_dtype(config))
     obstacle = find_obstacle(config)
     if obstacle is None:
@@ -41,6 +43,17 @@ def load_model(config: EngineConfig) -> LoadedModel[LanguageModel]:
     from inference.model.pytorch.loader import load_torch_model  # here, because it loads torch
 
     return load_torch_model(config)
+
+
+def _load_gguf_model(config: EngineConfig) -> LoadedModel[LanguageModel]:
+    if find_spec("llama_cpp") is None:
+        raise ModelError(
+            f"cannot load the model in {config.model_dir}: a GGUF file is run with llama.cpp, and llama_cpp cannot be "
+            "imported here. Install midtoken[gguf], which needs a C++ compiler"
+        )
+    from inference.model.gguf.loader import load_gguf_model  # here, because it loads llama.cpp
+
+    return load_gguf_model(config)
 
 
 def _choose_dtype(config: EngineConfig) -> str:

@@ -1,0 +1,222 @@
+"""llama.cpp by the C interface of llama-cpp-python: one model, and one context for all sequences.
+
+A cell of the context has the keys and values of one token. It belongs to one or more of the context's *sequence ids*,
+and a row of a pass sees the cells of its own ids. To copy a sequence adds an id to its cells, and moves nothing. A cell
+without an id is free.
+"""
+
+import ctypes
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+import numpy as np
+import numpy.typing as npt
+from llama_cpp import _ggml
+
+from inference.errors import ModelError, OverloadedError, quote
+
+NUM_SEQUENCE_IDS = 256  # the most that llama.cpp has
+_MAX_ROWS = 512  # of one pass; more are several
+_MAX_OUTPUTS = NUM_SEQUENCE_IDS  # rows of logits in one pass, for which llama.cpp has memory from the beginning
+_NO_ROOM = {1, -2}  # what llama_decode returns if it finds no cells, or no memory
+_ERROR = 4  # of log levels
+_ON_CPU, _ALL_LAYERS = 0, -1
+
+Logits = npt.NDArray[np.float32]  # [num_rows, vocab_size]
+Said = deque[str]
+
+
+def _listen() -> tuple[Any, Said]:
+    """A callback that prints nothing, and the errors that llama.cpp has told it last."""
+    said: Said = deque(maxlen=8)
+
+    def note(level: int, text: bytes, _data: object) -> None:
+        if level == _ERROR:
+            said.append(text.decode(errors="replace").strip())
+
+    return llama_cpp.llama_log_callback(note), said
+
+
+_CALLBACK, _SAID = _listen()  # one for all models: llama.cpp has a single one, and it must exist until the process ends
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Rows of a pass, at positions that follow each other."""
+
+    token_ids: Sequence[int]
+    position: int  # of the first
+    sequence_ids: Sequence[int]  # that get the cells; all of them have the same tokens before
+    wants_logits: bool
+
+
+class Llama:
+    """A model and its context. One thread at a time may use it."""
+
+    def __init__(self, path: Path, device: str) -> None:
+        """Loads the weights. Raises ModelError."""
+        llama_cpp.llama_log_set(_CALLBACK, None)
+        llama_cpp.llama_backend_init()
+        options = llama_cpp.llama_model_default_params()
+        options.n_gpu_layers = _ON_CPU if device == "cpu" else _ALL_LAYERS
+        devices = _find_devices(device)
+        if devices is not None:
+            options.devices = ctypes.cast(devices, ctypes.c_void_p)
+        self.model = llama_cpp.llama_model_load_from_file(str(path.resolve()).encode(), options)  # beside split files
+        if not self.model:
+            raise ModelError(f"llama.cpp cannot load {path.resolve()}: {_explain()}")
+        self.vocabulary = llama_cpp.llama_model_get_vocab(self.model)
+        self.vocab_size: int = llama_cpp.llama_vocab_n_tokens(self.vocabulary)
+        self.max_tokens: int = llama_cpp.llama_model_n_ctx_train(self.model)
+
+    def open_context(self, num_cells: int, num_threads: int) -> None:
+        """Makes the context. Raises ModelError if there is no memory for it."""
+        options = llama_cpp.llama_context_default_params()
+        options.n_ctx = num_cells
+        options.n_batch = options.n_ubatch = _MAX_ROWS
+        options.n_seq_max, options.n_outputs_max, options.kv_unified = NUM_SEQUENCE_IDS, _MAX_OUTPUTS, True
+        options.n_threads = options.n_threads_batch = num_threads
+        options.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED  # it skips the cells of other sequences
+        self._context = llama_cpp.llama_init_from_model(self.model, options)
+        if not self._context:
+            raise ModelError(f"llama.cpp has no memory for the keys and values of {num_cells} tokens: {_explain()}")
+        self._memory = llama_cpp.llama_get_memory(self._context)
+        self._batch = _Batch()
+
+    def read_metadata(self, key: str) -> str | None:
+        """A value of the file's metadata."""
+        buffer = ctypes.create_string_buffer(256)
+        size = llama_cpp.llama_model_meta_val_str(self.model, key.encode(), buffer, len(buffer))
+        return None if size < 0 else buffer.value.decode(errors="replace")
+
+    def describe(self) -> str:
+        """Family, size and type of the weights, in llama.cpp's words."""
+        buffer = ctypes.create_string_buffer(256)
+        llama_cpp.llama_model_desc(self.model, buffer, len(buffer))
+        return buffer.value.decode(errors="replace")
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text, in which nothing is a control token."""
+        data = text.encode()
+        ids = (llama_cpp.llama_token * (len(data) + 8))()
+        count = llama_cpp.llama_tokenize(self.vocabulary, data, len(data), ids, len(ids), False, False)
+        return list(ids[: max(count, 0)])
+
+    def copy(self, source: int, target: int, start: int, stop: int) -> None:
+        """Adds the id `target` to the cells of `source` at these positions."""
+        llama_cpp.llama_memory_seq_cp(self._memory, source, target, start, stop)
+
+    def remove(self, sequence_id: int, start: int = 0, stop: int = -1) -> None:
+        """Removes an id from its cells at these positions; to the end if `stop` is -1."""
+        llama_cpp.llama_memory_seq_rm(self._memory, sequence_id, start, stop)
+
+    def decode(self, segments: Sequence[Segment]) -> Iterator[Logits]:
+        """The logits of the rows that want them, pass by pass. They are overwritten by the next one.
+
+        Raises OverloadedError or ModelError. Rows may then have been added to their sequences.
+        """
+        for num_rows, num_outputs in self._batch.fill(segments):
+            self._run(num_rows)
+            if num_outputs:
+                pointer = llama_cpp.llama_get_logits(self._context)
+                yield np.ctypeslib.as_array(pointer, (num_outputs, self.vocab_size))
+        llama_cpp.llama_synchronize(self._context)
+
+    def _run(self, num_rows: int) -> None:
+        _SAID.clear()
+        code = llama_cpp.llama_decode(self._context, self._batch.build(num_rows))
+        if code in _NO_ROOM:
+            raise OverloadedError(
+                f"there is no memory left for a forward pass over {num_rows} tokens; try again in a moment"
+            )
+        if code:
+            raise ModelError(f"llama.cpp cannot run a forward pass over {num_rows} tokens ({code}): {_explain()}")
+
+    def __del__(self) -> None:
+        if getattr(self, "_context", None):
+            llama_cpp.llama_free(self._context)
+        if getattr(self, "model", None):
+            llama_cpp.llama_model_free(self.model)
+
+
+class _Batch:
+    """The rows of a pass, in memory that llama.cpp reads."""
+
+    def __init__(self) -> None:
+        self._token_ids, self._positions, self._num_ids = (np.zeros(_MAX_ROWS, np.int32) for _ in range(3))
+        self._ids = np.zeros((_MAX_ROWS, NUM_SEQUENCE_IDS), np.int32)
+        self._wants = np.zeros(_MAX_ROWS, np.int8)
+        steps = np.arange(_MAX_ROWS, dtype=np.uint64) * np.uint64(self._ids.strides[0])
+        self._rows_of_ids = np.uint64(self._ids.ctypes.data) + steps
+
+    def fill(self, segments: Sequence[Segment]) -> Iterator[tuple[int, int]]:
+        """The numbers of rows and of rows of logits, each time when a pass is full."""
+        num_rows = num_outputs = 0
+        for segment in segments:
+            for first in range(0, len(segment.token_ids), _MAX_ROWS):
+                token_ids = segment.token_ids[first : first + _MAX_ROWS]
+                if num_rows + len(token_ids) > _MAX_ROWS or num_outputs == _MAX_OUTPUTS:
+                    yield num_rows, num_outputs
+                    num_rows = num_outputs = 0
+                self._write(num_rows, token_ids, segment.position + first, segment)
+                num_rows += len(token_ids)
+                num_outputs += len(token_ids) * segment.wants_logits
+        if num_rows:
+            yield num_rows, num_outputs
+
+    def _write(self, start: int, token_ids: Sequence[int], position: int, segment: Segment) -> None:
+        rows = slice(start, start + len(token_ids))
+        self._token_ids[rows] = token_ids
+        self._positions[rows] = range(position, position + len(token_ids))
+        self._num_ids[rows] = len(segment.sequence_ids)
+        self._ids[rows, : len(segment.sequence_ids)] = segment.sequence_ids
+        self._wants[rows] = segment.wants_logits
+
+    def build(self, num_rows: int) -> Any:  # llama_cpp has no types here
+        """The structure that llama.cpp takes."""
+        return llama_cpp.llama_batch(
+            n_tokens=num_rows,
+            token=_point(self._token_ids, ctypes.c_int32),
+            pos=_point(self._positions, ctypes.c_int32),
+            n_seq_id=_point(self._num_ids, ctypes.c_int32),
+            seq_id=_point(self._rows_of_ids, ctypes.POINTER(ctypes.c_int32)),
+            logits=_point(self._wants, ctypes.c_int8),
+        )
+
+
+def _point(array: npt.NDArray[Any], kind: Any) -> Any:  # ctypes
+    return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
+
+
+def _explain() -> str:
+    """What llama.cpp has said last."""
+    return _SAID[-1] if _SAID else "it says no reason"
+
+
+def _find_devices(name: str) -> Any:
+    """The devices of this name for llama.cpp, ended by a null; None for all that it has. Raises ModelError.
+
+    A name is that of a device, as CUDA0, or of a kind of them, as cuda.
+    """
+    if name == "auto":
+        return None
+    lib = _ggml.libggml
+    lib.ggml_backend_dev_get.restype = lib.ggml_backend_dev_backend_reg.restype = ctypes.c_void_p
+    lib.ggml_backend_dev_name.restype = lib.ggml_backend_reg_name.restype = ctypes.c_char_p
+    lib.ggml_backend_dev_count.restype = ctypes.c_size_t
+    devices = [ctypes.c_void_p(lib.ggml_backend_dev_get(ctypes.c_size_t(at))) for at in range(lib.ggml_backend_dev_count())]
+    named: dict[str, list[Any]] = {}
+    for device in devices:
+        kind = ctypes.c_void_p(lib.ggml_backend_dev_backend_reg(device))
+        for each in {lib.ggml_backend_dev_name(device), lib.ggml_backend_reg_name(kind)}:
+            named.setdefault(each.decode().lower(), []).append(device)
+    if name != "cpu" and name.lower() not in named:
+        raise ModelError(
+            f"the device {quote(name)} cannot be used: this llama-cpp-python was built for {', '.join(named)}"
+        )
+    chosen = [] if name == "cpu" else named[name.lower()]
+    return (ctypes.c_void_p * (len(chosen) + 1))(*chosen, None)

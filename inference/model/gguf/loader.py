@@ -1,0 +1,88 @@
+"""A folder with a GGUF file to a model on llama.cpp; or why it would not run rightly there."""
+
+import llama_cpp
+
+from inference.config import AUTO_DTYPE, DEFAULT_CONTEXT_TOKENS, EngineConfig
+from inference.errors import ModelError
+from inference.healing.heal_point import encode_text
+from inference.healing.loaded_tokenizer import LoadedTokenizer, iter_sample, load_tokenizer
+from inference.healing.tokenizer_file import read_tokenizer_file
+from inference.model.folder_file import GGUF_NAME
+from inference.model.gguf.kv_cache import CellPool
+from inference.model.gguf.llama import Llama
+from inference.model.gguf.model import GgufModel
+from inference.model.language_model import LoadedModel
+from inference.model.numpy_sampler import NumpySampler
+from inference.model.onnx.fitting import MAX_SMALL, count_cores
+from trie_cache.hot_prefixes import HotPrefixCache
+
+_DTYPES = (AUTO_DTYPE, "float32")  # in which llama.cpp computes, whatever the file has
+_CELL_STEP = 256  # llama.cpp rounds up to it
+_NUM_WINDOWS = 4  # that there is room for at least
+_OF_NUMBERS = 2  # bytes of a key's or value's number, float16
+
+# What the cache of a model must do: be cut back, branch, and keep all tokens.
+_OBSTACLES = {
+    "llama_model_is_recurrent": "has a recurrent state, which can neither be cut back nor branch",
+    "llama_model_is_hybrid": "has layers with a recurrent state, which can neither be cut back nor branch",
+    "llama_model_is_diffusion": "does not predict the next token",
+    "llama_model_has_encoder": "has an encoder, and writes only about the text that the encoder has read",
+    "llama_model_n_swa": "has a sliding window, and llama.cpp drops what is outside of it",
+}
+
+
+def load_gguf_model(config: EngineConfig) -> LoadedModel[GgufModel]:
+    """The model in `config.model_dir`. Raises ModelError, with the reason, if it cannot be run rightly."""
+    try:
+        return _load(config)
+    except ModelError as error:
+        raise ModelError(f"cannot load the model in {config.model_dir}: {error}") from error
+
+
+def _load(config: EngineConfig) -> LoadedModel[GgufModel]:
+    if config.dtype not in _DTYPES:
+        raise ModelError(f"the numbers of a GGUF file are its own, so they cannot be {config.dtype} (--dtype)")
+    llama = Llama(config.model_dir / GGUF_NAME, config.device)
+    for question, obstacle in _OBSTACLES.items():
+        if getattr(llama_cpp, question)(llama.model):
+            raise ModelError(f"it {obstacle}")
+    tokenizer = load_tokenizer(config.model_dir, llama.vocab_size)
+    _check_tokens(llama, config, tokenizer)
+    num_weights = llama_cpp.llama_model_n_params(llama.model)
+    num_threads = config.num_threads or _choose_num_threads(num_weights)
+    cell_nbytes = _find_cell_nbytes(llama)
+    num_cells = _choose_num_cells(config, cell_nbytes)
+    llama.open_context(num_cells, num_threads)
+    sampler = NumpySampler(tokenizer.vocabulary, HotPrefixCache(tokenizer.trie), tokenizer.trie)
+    model = GgufModel(CellPool(llama, num_cells, cell_nbytes), sampler)
+    return LoadedModel(model, tokenizer, f"{llama.describe()}, {num_threads} threads")
+
+
+def _check_tokens(llama: Llama, config: EngineConfig, tokenizer: LoadedTokenizer) -> None:
+    """Raises ModelError if llama.cpp makes other tokens of a text."""
+    for text in iter_sample(read_tokenizer_file(config.model_dir)):
+        ours, theirs = encode_text(tokenizer.encoder, text), tuple(llama.encode(text))
+        if ours != theirs:
+            at = next(at for at, pair in enumerate(zip([*ours, -1], [*theirs, -1])) if pair[0] != pair[1])
+            raise ModelError(f"llama.cpp encodes a text otherwise than midtoken: {theirs[at:at+4]}, {ours[at : at + 4]}")
+
+
+def _choose_num_threads(num_weights: int) -> int:
+    """A small model leaves the cores to the editor; a larger one leaves it one of more than two."""
+    num_cores = count_cores()
+    return 1 if num_weights <= MAX_SMALL else num_cores - (num_cores > 2)
+
+
+def _choose_num_cells(config: EngineConfig, cell_nbytes: int) -> int:
+    """Room for what is remembered, and for some contexts of full length; at most that of the settings."""
+    least = _NUM_WINDOWS * (config.max_context_tokens or DEFAULT_CONTEXT_TOKENS)
+    num_cells = min(max(config.memory_mib * 2**20 // cell_nbytes, least), config.cache_tokens)
+    return -(-num_cells // _CELL_STEP) * _CELL_STEP
+
+
+def _find_cell_nbytes(llama: Llama) -> int:
+    model = llama.model
+    family = llama.read_metadata("general.architecture")
+    size = llama_cpp.llama_model_n_embd(model) // llama_cpp.llama_model_n_head(model)
+    sizes = [int(llama.read_metadata(f"{family}.attention.{part}_length") or size) for part in ("key", "value")]
+    return llama_cpp.llama_model_n_layer(model) * llama_cpp.llama_model_n_head_kv(model) * sum(sizes) * _OF_NUMBERS

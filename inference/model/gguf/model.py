@@ -1,0 +1,72 @@
+"""A model on llama.cpp: token trees in, next-token logits out, and the choice among them.
+
+All sequences of a step are one pass. What a row gets depends on its neighbours there in the last bits, as llama.cpp
+computes products of one row and of several in different ways.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from inference.errors import InvalidRequestError
+from inference.model.gguf.kv_cache import CellPool, GgufSequenceCache
+from inference.model.gguf.llama import Logits, Segment
+from inference.model.language_model import Part, SampleRequest, SampleResult
+from inference.model.numpy_sampler import NumpyRow, NumpySampler
+
+
+class GgufModel:
+    """A `LanguageModel` on llama.cpp. One thread at a time may use it."""
+
+    runs_together = True
+
+    def __init__(self, pool: CellPool, sampler: NumpySampler) -> None:
+        self._pool = pool
+        self._sampler = sampler
+        self.max_tokens = pool.llama.max_tokens
+
+    def new_cache(self, num_tokens: int = 256) -> GgufSequenceCache:
+        """An empty cache with room for `num_tokens`. Raises OverloadedError."""
+        return GgufSequenceCache(self._pool, num_tokens)
+
+    def new_random_source(self, seed: int | None) -> np.random.Generator:
+        """A random source for one candidate. `None` seeds it from the system."""
+        return self._sampler.new_random_source(seed)
+
+    def copy_logits(self, rows: Sequence[NumpyRow]) -> Logits:
+        """The logits of some rows, [num_rows, vocab_size]."""
+        return self._sampler.copy_logits(rows)
+
+    def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
+        """One result for each request."""
+        return self._sampler.choose(requests)
+
+    def forward(self, parts: Sequence[Part]) -> list[list[NumpyRow]]:
+        """Forwards all parts in one pass. Returns the rows of each part that wants them.
+
+        Raises OverloadedError or ModelError; the kept tokens of the caches are then unchanged.
+        """
+        llama = self._pool.llama
+        begun: list[GgufSequenceCache] = []
+        segments: list[Segment] = []
+        try:
+            for part in parts:
+                assert isinstance(part.cache, GgufSequenceCache), "every cache comes from new_cache"
+                part.cache.reserve(part.tree.num_rows)
+                begun.append(part.cache)
+                segments += part.cache.build_segments(part)
+            self._check_positions(segments)
+            rows = [row for logits in llama.decode(segments) for row in self._sampler.build_rows(logits)]
+        except BaseException:
+            for cache in begun:
+                cache.discard()
+            raise
+        read = iter(rows)
+        return [[next(read) for _ in range(part.num_logit_rows)] for part in parts]
+
+    def _check_positions(self, segments: Sequence[Segment]) -> None:
+        num_tokens = max((each.position + len(each.token_ids) for each in segments), default=0)
+        if num_tokens > self.max_tokens:
+            raise InvalidRequestError(
+                f"a sequence of {num_tokens} tokens is longer than the {self.max_tokens} tokens of the model"
+            )

@@ -1,0 +1,248 @@
+"""What the engine asks of every runner: the logits of each node's own path, whatever was kept, stored or cut before."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inference.errors import OverloadedError
+from inference.healing.token_tree import TokenTree
+from inference.model.language_model import LanguageModel, Part, SequenceCache
+from tests.support.decoder_folders import DecoderOracle, write_decoder
+from tests.support.runners import RUNNERS, RunnerCase, load_runner
+
+_NUM_IDS = 4  # few, so that sequences have common beginnings
+_TREE = TokenTree((3, 4, 5), (6, 7, 6, 8, 9), (None, 0, None, 2, 2))
+_FindLogits = Callable[[tuple[int, ...]], npt.NDArray[np.float64]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_decoder(tmp_path_factory.mktemp("models") / "llama")
+
+
+@pytest.fixture(scope="module")
+def find_logits(folder: Path) -> _FindLogits:
+    """The logits of transformers after a text."""
+    oracle = DecoderOracle(folder)
+    return cache(oracle.forward)
+
+
+@pytest.fixture(scope="module", params=RUNNERS)
+def runner(request: pytest.FixtureRequest, folder: Path) -> RunnerCase:
+    return load_runner(request.param, folder)
+
+
+class _Sequence:
+    """A cache, and the tokens that it must have."""
+
+    def __init__(self, case: RunnerCase, find_logits: _FindLogits, cache: SequenceCache, kept: Sequence[int]) -> None:
+        self._case, self._find_logits = case, find_logits
+        self.cache, self.kept = cache, tuple(kept)
+
+    def find_paths(self, tree: TokenTree) -> list[tuple[int, ...]]:
+        """All tokens up to each branch."""
+        base = (*self.kept, *tree.chain_ids)
+        return [
+            (*base, *(tree.branch_ids[branch] for branch in tree.find_path(node)))
+            for node in range(len(tree.branch_ids))
+        ]
+
+    def check(self, part: Part, rows: Sequence[Any]) -> None:
+        """The rows are those of the new nodes of a part."""
+        paths = self.find_paths(part.tree)[len(part.stored) :]
+        if part.tree.chain_ids:
+            paths.insert(0, (*self.kept, *part.tree.chain_ids))
+        assert len(rows) == part.num_logit_rows == len(paths)
+        if rows:
+            expected = np.stack([self._find_logits(path) for path in paths])
+            np.testing.assert_allclose(self._case.model.copy_logits(rows), expected, atol=self._case.gap, rtol=0)
+
+    def keep(self, tree: TokenTree, node: int | None = None) -> None:
+        self.cache.keep(tree, node)
+        self.kept = (*self.kept, *tree.chain_ids) if node is None else self.find_paths(tree)[node]
+        assert self.cache.num_tokens == len(self.kept) <= self.cache.capacity
+
+    def read(self, *token_ids: int) -> None:
+        part = Part(self.cache, TokenTree(token_ids))
+        self.check(part, self._case.model.forward([part])[0])
+        self.keep(part.tree)
+
+
+@pytest.fixture
+def sequence(runner: RunnerCase, find_logits: _FindLogits) -> _Sequence:
+    sequence = _Sequence(runner, find_logits, runner.model.new_cache(4), ())
+    sequence.read(1, 2)
+    return sequence
+
+
+_ids = st.integers(0, _NUM_IDS - 1)
+
+
+@st.composite
+def _trees(draw: st.DrawFn, has_chain: bool) -> TokenTree:
+    chain = draw(st.lists(_ids, min_size=1, max_size=5)) if has_chain else ()
+    branches = draw(st.lists(_ids, min_size=0 if has_chain else 1, max_size=6))
+    parents = tuple(draw(st.sampled_from([None, *range(branch)])) for branch in range(len(branches)))
+    return TokenTree(tuple(chain), tuple(branches), parents)
+
+
+_ACTIONS = ("append", "store", "cut", "fork", "drop", "forget", "nothing")
+
+
+@settings(max_examples=max(12, settings().max_examples // 2))
+@given(data=st.data())
+def test_steps_of_any_kind_give_each_node_the_logits_of_its_path(
+    data: st.DataObject, runner: RunnerCase, find_logits: _FindLogits
+) -> None:
+    """Several sequences, together in a pass or not. What was stored beside one is used by all that begin alike."""
+    sequences = [_Sequence(runner, find_logits, runner.model.new_cache(data.draw(st.integers(1, 9))), ())]
+    sequences[0].read(0)
+    stored: dict[tuple[int, ...], Any] = {}
+    for _ in range(data.draw(st.integers(3, 7))):
+        chosen = data.draw(st.lists(st.sampled_from(sequences), min_size=1, max_size=3, unique=True))
+        parts = [_build_part(each, data.draw(_trees(data.draw(st.booleans()))), stored) for each in chosen]
+        for each, part, rows in zip(chosen, parts, runner.model.forward(parts), strict=True):
+            each.check(part, rows)
+        for each, part in zip(chosen, parts, strict=True):
+            copies = zip(each.find_paths(part.tree), each.cache.copy_branches(part.tree), strict=True)
+            node = data.draw(st.sampled_from([None, *range(len(part.tree.branch_ids))]))
+            each.keep(part.tree, node)
+            stored |= {path: row for path, row in copies if row is not None and data.draw(st.booleans())}
+            del copies
+            _act(data.draw(st.sampled_from(_ACTIONS)), each, sequences, stored, data)
+    for each in sequences:
+        each.read(1)
+
+
+def _build_part(sequence: _Sequence, tree: TokenTree, stored: dict[tuple[int, ...], Any]) -> Part:
+    """A pass over the tree. If it has no chain, all that is stored below the sequence is above its branches."""
+    known: list[tuple[int, ...]] = []
+    for path in [] if tree.chain_ids else sorted(stored, key=len):
+        if path[:-1] in (sequence.kept, *known):
+            known.append(path)
+    place = {path: index for index, path in enumerate(known)}
+    parents = [place.get(path[:-1]) for path in known]
+    parents += [len(known) - 1 if parent is None and known else parent if parent is None else parent + len(known) for parent in tree.parents]
+    branch_ids = (*(path[-1] for path in known), *tree.branch_ids)
+    return Part(sequence.cache, TokenTree(tree.chain_ids, branch_ids, tuple(parents)), tuple(map(stored.get, known)))
+
+
+def _act(
+    action: str,
+    sequence: _Sequence,
+    sequences: list[_Sequence],
+    stored: dict[tuple[int, ...], Any],
+    data: st.DataObject,
+) -> None:
+    kept = sequence.kept
+    count = data.draw(st.integers(1, len(kept)))
+    if action == "append":
+        rows = []
+        while paths := [path for path in stored if path[:-1] == kept]:
+            kept = paths[0]
+            rows.append(stored[kept])
+        sequence.cache.append(rows)
+        sequence.kept = kept
+    elif action == "store":
+        copies = sequence.cache.copy_tokens(count)
+        stored |= {kept[: count + 1 + index]: row for index, row in enumerate(copies) if row is not None}
+    elif action == "cut":
+        sequence.cache.cut(count)
+        sequence.kept = kept[:count]
+    elif action == "fork":
+        num_tokens = data.draw(st.sampled_from([None, count]))
+        other = sequence.cache.fork(num_tokens)
+        sequences.append(_Sequence(sequence._case, sequence._find_logits, other, kept[:num_tokens]))
+    elif action == "drop" and len(sequences) > 1:
+        sequences.remove(sequence)
+    elif action == "forget" and stored:
+        del stored[data.draw(st.sampled_from(sorted(stored)))]
+
+
+def test_rows_are_in_the_order_of_the_parts_and_only_for_those_that_want_them(
+    runner: RunnerCase, find_logits: _FindLogits
+) -> None:
+    ids = [(0, 1), (2,), (3, 1)]
+    sequences = [_Sequence(runner, find_logits, runner.model.new_cache(4), ()) for _ in ids]
+    trees = [TokenTree(each) for each in ids]
+    parts = [
+        Part(each.cache, tree, wants_logits=tree.num_rows > 1) for each, tree in zip(sequences, trees, strict=True)
+    ]
+
+    together = runner.model.forward(parts)
+
+    assert together[1] == []
+    for index in (0, 2):
+        sequences[index].check(parts[index], together[index])
+
+
+def test_a_pass_without_memory_says_so_leaves_all_caches_and_can_be_tried_again(
+    runner: RunnerCase, sequence: _Sequence
+) -> None:
+    other = _Sequence(runner, sequence._find_logits, sequence.cache.fork(), sequence.kept)
+    parts = [Part(each.cache, _TREE) for each in (sequence, other)]
+    with runner.without_memory(), pytest.raises(OverloadedError, match="a forward pass over [0-9]+ tokens"):
+        runner.model.forward(parts)
+    assert sequence.cache.num_tokens == other.cache.num_tokens == 2
+
+    for each, part, rows in zip((sequence, other), parts, runner.model.forward(parts), strict=True):
+        each.check(part, rows)
+        each.keep(part.tree, 4)
+        each.read(1)
+
+
+def test_a_cache_that_gets_no_room_says_so_and_is_unchanged(runner: RunnerCase, sequence: _Sequence) -> None:
+    refused: list[Callable[[], object]] = [
+        lambda: sequence.cache.reserve(1 << 45),
+        lambda: sequence.cache.fork(None, 1 << 45),
+        lambda: runner.model.new_cache(1 << 45),
+    ]
+    for refuse in refused:
+        with pytest.raises(OverloadedError, match="the keys and values of [0-9]+ tokens"):
+            refuse()
+    sequence.read(3)
+
+
+@pytest.mark.parametrize(("num_tokens", "capacity", "expected"), [(1, 3, 3), (None, 1, 2), (2, 0, 2), (1, 9, 9)])
+def test_a_copy_has_the_room_that_is_asked_for(
+    num_tokens: int | None, capacity: int, expected: int, runner: RunnerCase, sequence: _Sequence
+) -> None:
+    sequence.cache.reserve(100)
+
+    copy = sequence.cache.fork(num_tokens, capacity)
+
+    assert copy.num_tokens == (num_tokens or 2)
+    assert expected <= copy.capacity <= 2 * expected
+    assert copy.nbytes < sequence.cache.nbytes / 5
+    _Sequence(runner, sequence._find_logits, copy, sequence.kept[:num_tokens]).read(1)
+
+
+def test_a_long_text_is_read_in_pieces_of_any_size(runner: RunnerCase, find_logits: _FindLogits) -> None:
+    random = Random(0)
+    text = [random.randrange(_NUM_IDS) for _ in range(120)]
+    sequence = _Sequence(runner, find_logits, runner.model.new_cache(8), ())
+    for start, stop in ((0, 1), (1, 60), (60, 61), (61, 120)):
+        tree = TokenTree(tuple(text[start:stop]))
+        assert runner.model.forward([Part(sequence.cache, tree, wants_logits=False)]) == [[]]
+        sequence.keep(tree)
+    sequence.read(2)
+
+
+def _neighbours(model: LanguageModel) -> list[list[Any]]:
+    trees = [_TREE, TokenTree((1,)), TokenTree((7, 8, 9, 1, 2, 3), (4, 5), (None, None))]
+    return model.forward([Part(model.new_cache(9), tree) for tree in trees])
+
+
+def test_a_row_depends_on_its_neighbours_by_less_than_the_gap(runner: RunnerCase) -> None:
+    together = _neighbours(runner.model)
+    alone = runner.model.forward([Part(runner.model.new_cache(9), _TREE)])
+    logits = [runner.model.copy_logits(rows) for rows in (together[0], alone[0])]
+    np.testing.assert_allclose(*logits, atol=runner.gap, rtol=0)
