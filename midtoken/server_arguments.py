@@ -58,7 +58,8 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device",
         default=_DEFAULTS.device,
-        help="where the model runs: cpu, or a torch device such as cuda (default: %(default)s)",
+        help="where the model runs: cpu, or a device of torch or llama.cpp such as cuda or metal; auto: the CPU, "
+        "but for a GGUF file the GPU that llama.cpp was built for (default: %(default)s)",
     )
     parser.add_argument(
         "--dtype",

@@ -43,14 +43,18 @@ _FILE_TYPES = {
 }
 
 
-def write_gguf(model_dir: Path, path: Path, precision: Precision) -> None:
-    """Writes the model in `model_dir` to `path`. Raises ValueError if it cannot be written rightly, and says why."""
+def write_gguf(model_dir: Path, path: Path, precision: Precision, num_parts: int = 1) -> None:
+    """Writes the model in `model_dir` to `path`, or to so many files with numbers in their names.
+
+    Raises ValueError if it cannot be written rightly, and says why.
+    """
     config = json.loads((model_dir / "config.json").read_text())
     _check_config(config)
-    writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[gguf.MODEL_ARCH.LLAMA])
+    tensors = load_file(model_dir / "model.safetensors")
+    per_part = -(-len(tensors) // num_parts) if num_parts > 1 else 0
+    writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[gguf.MODEL_ARCH.LLAMA], split_max_tensors=per_part)
     _add_config(writer, config, precision)
     _add_tokenizer(writer, json.loads((model_dir / "tokenizer.json").read_text()), config)
-    tensors = load_file(model_dir / "model.safetensors")
     for name, tensor in tensors.items():
         _add_tensor(writer, name, _order_rows(name, tensor.astype(np.float32), config), config, precision)
     writer.write_header_to_file()

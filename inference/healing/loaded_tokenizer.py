@@ -134,7 +134,7 @@ def _check_sample(file: TokenizerFile, encoder: TextEncoder, vocabulary: Vocabul
         expected = tuple(
             [added_ids.get(token_id, token_id) for token_id in plain.encode(text, add_special_tokens=False).ids]
         )
-        _check_ids(file.tokenizer, encode_text(encoder, text), expected)
+        check_ids(file.tokenizer, encode_text(encoder, text), expected, "this tokenizer")
         _check_bytes(encoder, vocabulary, text, expected)
         _check_kept(file.tokenizer, encoder, text, expected)
 
@@ -151,12 +151,13 @@ def iter_sample(file: TokenizerFile) -> Iterator[str]:
         yield f"a{content}b  {content} {content}{content[:-1]}\n{content[1:]}.{content}"
 
 
-def _check_ids(tokenizer: Tokenizer, ids: tuple[int, ...], expected: tuple[int, ...]) -> None:
+def check_ids(tokenizer: Tokenizer, ids: tuple[int, ...], expected: tuple[int, ...], whose: str) -> None:
+    """Raises ModelError if our ids of a text are not those of another tokenizer."""
     if ids != expected:
         at = count_common(ids, expected)
         raise ModelError(
-            f"midtoken would encode a text otherwise than this tokenizer: after {_show(tokenizer, expected[:at][-2:])} "
-            f"it makes {_show(tokenizer, ids[at:])}, the tokenizer {_show(tokenizer, expected[at:])}"
+            f"midtoken would encode a text otherwise than {whose}: after {_show(tokenizer, expected[:at][-2:])} "
+            f"it makes {_show(tokenizer, ids[at:])}, {whose} {_show(tokenizer, expected[at:])}"
         )
 
 

@@ -61,10 +61,13 @@ class SequenceCache(Protocol):
         """Keeps the chain of the last forwarded tree and the path to `node`; discards the other branches."""
 
     def copy_branches(self, tree: TokenTree) -> list[Any]:  # of StoredRow
-        """The keys and values of each branch of the last forwarded tree. Call it before `keep`."""
+        """The keys and values of each branch of the last forwarded tree. Call it before `keep`.
+
+        None for one that could not be stored.
+        """
 
     def copy_tokens(self, start: int) -> list[Any]:  # of StoredRow
-        """The keys and values of the kept tokens from `start` on."""
+        """The keys and values of the kept tokens from `start` on. None for one that could not be stored."""
 
     def append(self, rows: Sequence[Any]) -> None:
         """Keeps further tokens, whose keys and values were copied from a cache of the same model.

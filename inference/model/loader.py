@@ -1,13 +1,13 @@
 """Loads a model folder, and decides which runner serves it.
 
 On the CPU, decoders that `inference.model.onnx` can run are run with onnxruntime. All others, other devices and other
-types of numbers need torch and transformers, which `midtoken[torch]` installs.
+types of numbers need torch and transformers, which `midtoken[torch]` installs. A GGUF file is run by llama.cpp.
 """
 
 import dataclasses
 from importlib.util import find_spec
 
-from inference.config import AUTO_DTYPE, EngineConfig
+from inference.config import AUTO_DEVICE, AUTO_DTYPE, EngineConfig
 from inference.errors import ModelError
 from inference.model.folder_file import GGUF_NAME, read_folder_file
 from inference.model.language_model import LanguageModel, LoadedModel
@@ -69,7 +69,7 @@ def _choose_dtype(config: EngineConfig) -> str:
 
 def find_obstacle(config: EngineConfig) -> str | None:
     """Why the model cannot be run on onnxruntime; None if it can."""
-    if config.device != "cpu":
+    if config.device not in (AUTO_DEVICE, "cpu"):
         return f"the device is {config.device}"
     if config.dtype not in {AUTO_DTYPE, *(precision.value for precision in Precision)}:
         return f"its numbers are to be of the type {config.dtype}"

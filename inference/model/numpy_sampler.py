@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from inference.errors import ModelError
 from inference.healing.covering import Crossing, Rule, find_allowed
 from inference.model.language_model import Choice, CrossingScores, RandomSource, SampleRequest, SampleResult
 from trie_cache.hot_prefixes import HotPrefixCache
@@ -129,7 +130,14 @@ class NumpySampler:
         return np.random.default_rng(seed)
 
     def build_rows(self, logits: _Logits) -> list[NumpyRow]:
-        """A row for each line of `logits`, [num_rows, vocab_size]; it may be overwritten. Rows own their memory."""
+        """A row for each line of `logits`, [num_rows, vocab_size]; it may be overwritten. Rows own their memory.
+
+        Raises ModelError if some are infinite or no numbers: a choice among them would be arbitrary.
+        """
+        with np.errstate(all="ignore"):
+            sums = logits.sum(axis=-1)  # much faster than to ask each of them
+        if not np.isfinite(sums).all():
+            raise ModelError("the model's logits are infinite or no numbers: its weights are damaged or too large")
         if self._padding.size:
             logits[:, self._padding] = -np.inf
         return [NumpyRow(line.copy()) for line in logits]

@@ -7,6 +7,7 @@ whatever sequence it is of. So a few of them have room for hundreds of branches.
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
@@ -14,16 +15,21 @@ from inference.model.gguf.llama import NUM_SEQUENCE_IDS, Llama, Segment
 from inference.model.language_model import Part
 from inference.platforms import Self
 
-_NUM_FREE_IDS = 96  # that shelves leave to caches and to the leaves of trees
+_NUM_IDLE = 48  # sequences that nobody uses
+_MAX_SHELVES = 128  # the other ids are for caches and for the leaves of trees
 
 
 class CellPool:
     """The cells and the sequence ids of a context. Used by one thread, but for `released`."""
 
-    def __init__(self, llama: Llama, num_cells: int, cell_nbytes: int) -> None:
+    def __init__(self, llama: Llama, num_cells: int, cell_nbytes: int, memory_nbytes: int = 0) -> None:
+        """`memory_nbytes`: for the sequences that nobody uses, which must not have all ids."""
         self.llama = llama
         self.cell_nbytes = cell_nbytes
-        self.released: deque[Callable[[], None]] = deque()  # from any thread: what holds cells may be collected anywhere
+        self.least_nbytes = memory_nbytes // _NUM_IDLE  # that a sequence counts for
+        self.released: deque[Callable[[], None]] = (
+            deque()
+        )  # from any thread: what holds cells may be collected anywhere
         self._num_free_cells = num_cells
         self._free_ids = list(range(NUM_SEQUENCE_IDS))
         self._shelves: dict[int, set[int]] = {}  # sequence id -> positions that are taken
@@ -53,7 +59,7 @@ class CellPool:
         span = range(start, start + len(cells))
         shelf = next((each for each, taken in self._shelves.items() if taken.isdisjoint(span)), None)
         if shelf is None:
-            if len(self._free_ids) <= _NUM_FREE_IDS:
+            if len(self._shelves) == _MAX_SHELVES or not self._free_ids:
                 return [None] * len(cells)
             shelf = self._free_ids.pop()
             self._shelves[shelf] = set()
@@ -80,7 +86,8 @@ class _Cell:
         self._pool = pool
 
     def __del__(self) -> None:
-        self._pool.released.append(lambda pool=self._pool: pool.release(1))
+        pool = self._pool
+        pool.released.append(lambda: pool.release(1))
 
 
 class StoredToken:
@@ -130,8 +137,8 @@ class GgufSequenceCache:
 
     @property
     def nbytes(self) -> int:
-        """The memory of its cells, also of those that others have as well."""
-        return self.capacity * self._pool.cell_nbytes
+        """The memory of its cells, also of those that others have as well; its share, if that is more."""
+        return max(self.capacity * self._pool.cell_nbytes, self._pool.least_nbytes)
 
     def reserve(self, num_new: int) -> None:
         """Makes room for `num_new` tokens after the kept ones. Raises OverloadedError, with the cache unchanged."""
@@ -173,10 +180,12 @@ class GgufSequenceCache:
     def keep(self, tree: TokenTree, node: int | None) -> None:
         """Keeps the chain of the last forwarded tree and the path to `node`; discards the other branches."""
         path = [self._store_branch(tree, branch) for branch in tree.find_path(node)]
+        if None in path:
+            raise OverloadedError("llama.cpp has no room for a further sequence; try again in a moment")
         self._cells += self._take_cells(len(tree.chain_ids))
         if tree.branch_ids:
             self.discard()
-        self.append([stored for stored in path if stored is not None])
+        self.append(path)
 
     def copy_branches(self, tree: TokenTree) -> list[StoredToken | None]:
         """Holds each branch of the last forwarded tree. Call it before `keep`. None for those without room."""
@@ -186,7 +195,7 @@ class GgufSequenceCache:
         """Holds the kept tokens from `start` on. None for those without room."""
         return self._pool.store(self._ids[0], start, self._cells[start:])
 
-    def append(self, rows: Sequence[StoredToken]) -> None:
+    def append(self, rows: Sequence[Any]) -> None:  # of StoredToken
         """Keeps further tokens, which are in the same pool."""
         for row in rows:
             _copy_stored(self._llama, row, self._ids[0])

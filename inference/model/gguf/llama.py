@@ -6,7 +6,6 @@ without an id is free.
 """
 
 import ctypes
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from llama_cpp import _ggml
 
+from inference.config import AUTO_DEVICE
 from inference.errors import ModelError, OverloadedError, quote
 
 NUM_SEQUENCE_IDS = 256  # the most that llama.cpp has
@@ -24,18 +24,18 @@ _MAX_ROWS = 512  # of one pass; more are several
 _MAX_OUTPUTS = NUM_SEQUENCE_IDS  # rows of logits in one pass, for which llama.cpp has memory from the beginning
 _NO_ROOM = {1, -2}  # what llama_decode returns if it finds no cells, or no memory
 _ERROR = 4  # of log levels
+_MAX_SAID = 8  # errors
 _ON_CPU, _ALL_LAYERS = 0, -1
 
 Logits = npt.NDArray[np.float32]  # [num_rows, vocab_size]
-Said = deque[str]
 
 
-def _listen() -> tuple[Any, Said]:
-    """A callback that prints nothing, and the errors that llama.cpp has told it last."""
-    said: Said = deque(maxlen=8)
+def _listen() -> tuple[Any, list[str]]:
+    """A callback that prints nothing, and the list to which it adds errors."""
+    said: list[str] = []
 
     def note(level: int, text: bytes, _data: object) -> None:
-        if level == _ERROR:
+        if level == _ERROR and len(said) < _MAX_SAID:
             said.append(text.decode(errors="replace").strip())
 
     return llama_cpp.llama_log_callback(note), said
@@ -59,6 +59,7 @@ class Llama:
 
     def __init__(self, path: Path, device: str) -> None:
         """Loads the weights. Raises ModelError."""
+        _SAID.clear()
         llama_cpp.llama_log_set(_CALLBACK, None)
         llama_cpp.llama_backend_init()
         options = llama_cpp.llama_model_default_params()
@@ -92,12 +93,6 @@ class Llama:
         buffer = ctypes.create_string_buffer(256)
         size = llama_cpp.llama_model_meta_val_str(self.model, key.encode(), buffer, len(buffer))
         return None if size < 0 else buffer.value.decode(errors="replace")
-
-    def describe(self) -> str:
-        """Family, size and type of the weights, in llama.cpp's words."""
-        buffer = ctypes.create_string_buffer(256)
-        llama_cpp.llama_model_desc(self.model, buffer, len(buffer))
-        return buffer.value.decode(errors="replace")
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text, in which nothing is a control token."""
@@ -193,8 +188,8 @@ def _point(array: npt.NDArray[Any], kind: Any) -> Any:  # ctypes
 
 
 def _explain() -> str:
-    """What llama.cpp has said last."""
-    return _SAID[-1] if _SAID else "it says no reason"
+    """The first error of which llama.cpp has told."""
+    return _SAID[0] if _SAID else "it says no reason"
 
 
 def _find_devices(name: str) -> Any:
@@ -202,13 +197,15 @@ def _find_devices(name: str) -> Any:
 
     A name is that of a device, as CUDA0, or of a kind of them, as cuda.
     """
-    if name == "auto":
+    if name == AUTO_DEVICE:
         return None
     lib = _ggml.libggml
     lib.ggml_backend_dev_get.restype = lib.ggml_backend_dev_backend_reg.restype = ctypes.c_void_p
     lib.ggml_backend_dev_name.restype = lib.ggml_backend_reg_name.restype = ctypes.c_char_p
     lib.ggml_backend_dev_count.restype = ctypes.c_size_t
-    devices = [ctypes.c_void_p(lib.ggml_backend_dev_get(ctypes.c_size_t(at))) for at in range(lib.ggml_backend_dev_count())]
+    devices = [
+        ctypes.c_void_p(lib.ggml_backend_dev_get(ctypes.c_size_t(at))) for at in range(lib.ggml_backend_dev_count())
+    ]
     named: dict[str, list[Any]] = {}
     for device in devices:
         kind = ctypes.c_void_p(lib.ggml_backend_dev_backend_reg(device))

@@ -5,7 +5,7 @@ import llama_cpp
 from inference.config import AUTO_DTYPE, DEFAULT_CONTEXT_TOKENS, EngineConfig
 from inference.errors import ModelError
 from inference.healing.heal_point import encode_text
-from inference.healing.loaded_tokenizer import LoadedTokenizer, iter_sample, load_tokenizer
+from inference.healing.loaded_tokenizer import LoadedTokenizer, check_ids, iter_sample, load_tokenizer
 from inference.healing.tokenizer_file import read_tokenizer_file
 from inference.model.folder_file import GGUF_NAME
 from inference.model.gguf.kv_cache import CellPool
@@ -13,12 +13,16 @@ from inference.model.gguf.llama import Llama
 from inference.model.gguf.model import GgufModel
 from inference.model.language_model import LoadedModel
 from inference.model.numpy_sampler import NumpySampler
-from inference.model.onnx.fitting import MAX_SMALL, count_cores
+from inference.model.onnx.conversion import find_recall
+from inference.model.onnx.fitting import MAX_SMALL, Fit, count_cores
+from inference.model.onnx.graph_store import identify_files
 from trie_cache.hot_prefixes import HotPrefixCache
 
 _DTYPES = (AUTO_DTYPE, "float32")  # in which llama.cpp computes, whatever the file has
 _CELL_STEP = 256  # llama.cpp rounds up to it
+_MAX_CELLS = 2**20  # some thousand times as many end the process
 _NUM_WINDOWS = 4  # that there is room for at least
+_SHAPE = ("n_head", "n_head_kv", "n_layer", "n_embd")
 _OF_NUMBERS = 2  # bytes of a key's or value's number, float16
 
 # What the cache of a model must do: be cut back, branch, and keep all tokens.
@@ -48,41 +52,44 @@ def _load(config: EngineConfig) -> LoadedModel[GgufModel]:
             raise ModelError(f"it {obstacle}")
     tokenizer = load_tokenizer(config.model_dir, llama.vocab_size)
     _check_tokens(llama, config, tokenizer)
-    num_weights = llama_cpp.llama_model_n_params(llama.model)
-    num_threads = config.num_threads or _choose_num_threads(num_weights)
+    fit = _find_fit(llama, config.num_threads)
     cell_nbytes = _find_cell_nbytes(llama)
     num_cells = _choose_num_cells(config, cell_nbytes)
-    llama.open_context(num_cells, num_threads)
+    llama.open_context(num_cells, fit.num_threads)
     sampler = NumpySampler(tokenizer.vocabulary, HotPrefixCache(tokenizer.trie), tokenizer.trie)
-    model = GgufModel(CellPool(llama, num_cells, cell_nbytes), sampler)
-    return LoadedModel(model, tokenizer, f"{llama.describe()}, {num_threads} threads")
+    model = GgufModel(CellPool(llama, num_cells, cell_nbytes, config.memory_mib * 2**20), sampler)
+    files = identify_files(path for path in config.model_dir.iterdir() if path.is_file())
+    recall = find_recall(config.graph_dir)
+    return LoadedModel(model, tokenizer, str(fit), lambda name, measure: recall(f"{files} gguf {name}", measure))
 
 
 def _check_tokens(llama: Llama, config: EngineConfig, tokenizer: LoadedTokenizer) -> None:
     """Raises ModelError if llama.cpp makes other tokens of a text."""
-    for text in iter_sample(read_tokenizer_file(config.model_dir)):
-        ours, theirs = encode_text(tokenizer.encoder, text), tuple(llama.encode(text))
-        if ours != theirs:
-            at = next(at for at, pair in enumerate(zip([*ours, -1], [*theirs, -1])) if pair[0] != pair[1])
-            raise ModelError(f"llama.cpp encodes a text otherwise than midtoken: {theirs[at:at+4]}, {ours[at : at + 4]}")
+    file = read_tokenizer_file(config.model_dir)
+    for text in iter_sample(file):
+        check_ids(file.tokenizer, encode_text(tokenizer.encoder, text), tuple(llama.encode(text)), "llama.cpp")
 
 
-def _choose_num_threads(num_weights: int) -> int:
+def _find_fit(llama: Llama, num_threads: int | None) -> Fit:
     """A small model leaves the cores to the editor; a larger one leaves it one of more than two."""
-    num_cores = count_cores()
-    return 1 if num_weights <= MAX_SMALL else num_cores - (num_cores > 2)
+    num_weights, num_cores = llama_cpp.llama_model_n_params(llama.model), count_cores()
+    dtype = llama_cpp.llama_ftype_name(llama_cpp.llama_model_ftype(llama.model)).decode()
+    chosen = 1 if num_weights <= MAX_SMALL else num_cores - (num_cores > 2)
+    return Fit(dtype, num_threads or chosen, f"llama.cpp, {num_weights / 1e6:,.0f} million weights")
 
 
 def _choose_num_cells(config: EngineConfig, cell_nbytes: int) -> int:
     """Room for what is remembered, and for some contexts of full length; at most that of the settings."""
     least = _NUM_WINDOWS * (config.max_context_tokens or DEFAULT_CONTEXT_TOKENS)
-    num_cells = min(max(config.memory_mib * 2**20 // cell_nbytes, least), config.cache_tokens)
+    num_cells = min(max(config.memory_mib * 2**20 // cell_nbytes, least), config.cache_tokens, _MAX_CELLS)
     return -(-num_cells // _CELL_STEP) * _CELL_STEP
 
 
 def _find_cell_nbytes(llama: Llama) -> int:
-    model = llama.model
+    """Of the keys and values of a token."""
     family = llama.read_metadata("general.architecture")
-    size = llama_cpp.llama_model_n_embd(model) // llama_cpp.llama_model_n_head(model)
-    sizes = [int(llama.read_metadata(f"{family}.attention.{part}_length") or size) for part in ("key", "value")]
-    return llama_cpp.llama_model_n_layer(model) * llama_cpp.llama_model_n_head_kv(model) * sum(sizes) * _OF_NUMBERS
+    heads, kv_heads, num_layers, width = (
+        int(getattr(llama_cpp, f"llama_model_{name}")(llama.model)) for name in _SHAPE
+    )
+    lengths = (llama.read_metadata(f"{family}.attention.{part}_length") for part in ("key", "value"))
+    return num_layers * kv_heads * sum(int(length or width // heads) for length in lengths) * _OF_NUMBERS

@@ -56,7 +56,7 @@ def load_onnx_model(config: EngineConfig) -> LoadedModel[OnnxModel]:
     decoder = read_decoder_config(read_object(config.model_dir / "config.json"))
     tokenizer = load_tokenizer(config.model_dir, decoder.vocab_size)
     sampler = NumpySampler(tokenizer.vocabulary, tokenizer.trie)
-    recall = _find_recall(config.graph_dir)
+    recall = find_recall(config.graph_dir)
     find_trial = partial(recall, name_trial(decoder), partial(run_trial, decoder), not is_busy())
     fit = find_fit(config.dtype, config.num_threads, decoder, find_memory(), find_trial)
     config = dataclasses.replace(config, dtype=fit.dtype, num_threads=fit.num_threads)
@@ -69,7 +69,7 @@ def load_onnx_model(config: EngineConfig) -> LoadedModel[OnnxModel]:
     )
 
 
-def _find_recall(folder: Path | None) -> Callable[..., Measured]:
+def find_recall(folder: Path | None) -> Callable[..., Measured]:
     """`GraphStore.recall`; without a folder that can be used, all is measured again."""
     if folder is not None:
         with contextlib.suppress(OSError):  # `_Loader` says what is wrong

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
-from inference.errors import InvalidRequestError, ModelError, OverloadedError
+from inference.errors import InvalidRequestError, OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
 from inference.model.numpy_sampler import NumpyRow, NumpySampler
@@ -121,7 +121,6 @@ class OnnxModel:
             cache.bind_input(name, array)
         cache.bind_output("logits", logits)
         self._run_session(cache.binding, len(token_ids))
-        _check_numbers(logits)
         return logits[0, : len(wanted_rows)]
 
     def _find_zeros(self, num_rows: int, num_keys: int) -> Bias:
@@ -187,11 +186,3 @@ def _build_bias(tree: TokenTree, num_kept: int, start: int, num_rows: int) -> Bi
     for branch in range(first_branch, len(tree.branch_ids)):
         bias[num_chain + branch - start, [first + ancestor for ancestor in tree.iter_path(branch)]] = 0
     return bias
-
-
-def _check_numbers(logits: Logits) -> None:
-    """Raises ModelError if some are infinite or no numbers: a choice among them would be arbitrary."""
-    with np.errstate(all="ignore"):
-        sums = logits.sum(axis=-1)  # much faster than to ask each of them
-    if not np.isfinite(sums).all():
-        raise ModelError("the model's logits are infinite or no numbers: its weights are damaged or too large")

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import transformers
 
-from inference.config import AUTO_DTYPE, EngineConfig
+from inference.config import AUTO_DEVICE, AUTO_DTYPE, EngineConfig
 from inference.errors import MidtokenError, ModelError
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.language_model import LoadedModel
@@ -205,7 +205,7 @@ def build_torch_runner(model: Any, device: torch.device) -> Runner:  # a transfo
 
 def _find_device(name: str) -> torch.device:
     try:
-        return torch.empty(0, device=name).device
+        return torch.empty(0, device="cpu" if name == AUTO_DEVICE else name).device
     except Exception as error:  # each kind of device has its own
         raise ModelError(f"the device {name!r} cannot be used here") from error
 

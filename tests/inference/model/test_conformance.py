@@ -129,8 +129,9 @@ def _build_part(sequence: _Sequence, tree: TokenTree, stored: dict[tuple[int, ..
         if path[:-1] in (sequence.kept, *known):
             known.append(path)
     place = {path: index for index, path in enumerate(known)}
-    parents = [place.get(path[:-1]) for path in known]
-    parents += [len(known) - 1 if parent is None and known else parent if parent is None else parent + len(known) for parent in tree.parents]
+    last = len(known) - 1 if known else None
+    below = [last if parent is None else parent + len(known) for parent in tree.parents]
+    parents = [*(place.get(path[:-1]) for path in known), *below]
     branch_ids = (*(path[-1] for path in known), *tree.branch_ids)
     return Part(sequence.cache, TokenTree(tree.chain_ids, branch_ids, tuple(parents)), tuple(map(stored.get, known)))
 
@@ -189,7 +190,7 @@ def test_a_pass_without_memory_says_so_leaves_all_caches_and_can_be_tried_again(
 ) -> None:
     other = _Sequence(runner, sequence._find_logits, sequence.cache.fork(), sequence.kept)
     parts = [Part(each.cache, _TREE) for each in (sequence, other)]
-    with runner.without_memory(), pytest.raises(OverloadedError, match="a forward pass over [0-9]+ tokens"):
+    with runner.without_memory(), pytest.raises(OverloadedError, match=r"a forward pass over [0-9]+ tokens"):
         runner.model.forward(parts)
     assert sequence.cache.num_tokens == other.cache.num_tokens == 2
 
@@ -206,7 +207,7 @@ def test_a_cache_that_gets_no_room_says_so_and_is_unchanged(runner: RunnerCase, 
         lambda: runner.model.new_cache(1 << 45),
     ]
     for refuse in refused:
-        with pytest.raises(OverloadedError, match="the keys and values of [0-9]+ tokens"):
+        with pytest.raises(OverloadedError, match=r"the keys and values of [0-9]+ tokens"):
             refuse()
     sequence.read(3)
 
@@ -244,5 +245,5 @@ def _neighbours(model: LanguageModel) -> list[list[Any]]:
 def test_a_row_depends_on_its_neighbours_by_less_than_the_gap(runner: RunnerCase) -> None:
     together = _neighbours(runner.model)
     alone = runner.model.forward([Part(runner.model.new_cache(9), _TREE)])
-    logits = [runner.model.copy_logits(rows) for rows in (together[0], alone[0])]
-    np.testing.assert_allclose(*logits, atol=runner.gap, rtol=0)
+    ours, theirs = (runner.model.copy_logits(rows) for rows in (together[0], alone[0]))
+    np.testing.assert_allclose(ours, theirs, atol=runner.gap, rtol=0)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from benchmarks.corpora.tiny_folder import write_folder
 from benchmarks.corpora.tiny_models import TinyModel, build_config, list_tiny_models
-from inference.errors import InvalidRequestError, ModelError, OverloadedError
+from inference.errors import InvalidRequestError, ModelError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
 from inference.model.numpy_sampler import NumpyRow
@@ -172,55 +172,6 @@ def _trees(draw: st.DrawFn, min_chain: int = 0) -> TokenTree:
     return TokenTree(tuple(chain), tuple(branches), parents)
 
 
-@given(data=st.data())
-def test_steps_of_any_kind_one_after_the_other_give_the_logits_of_transformers(
-    data: st.DataObject, model: OnnxModel, oracle: DecoderOracle
-) -> None:
-    cache, kept = model.new_cache(data.draw(st.integers(1, 20))), [7]
-    cache.keep(_run_without_logits(model, cache, 7), None)
-    for _ in range(data.draw(st.integers(1, 5))):
-        tree = data.draw(_trees())
-        _check(oracle, kept, _list_paths(tree), _forward(model, cache, tree))
-        stored = cache.copy_branches(tree)
-        action = data.draw(st.sampled_from(["keep", "store", "append", "cut", "fork"]))
-        if action == "keep":
-            node = data.draw(st.sampled_from([None, *range(len(tree.branch_ids))]))
-            cache.keep(tree, node)
-            kept += [*tree.chain_ids, *(tree.branch_ids[branch] for branch in tree.find_path(node))]
-            continue
-        cache.keep(tree, None)
-        kept += tree.chain_ids
-        if action == "store":
-            bare = TokenTree((), tree.branch_ids, tree.parents)
-            num_stored = data.draw(st.integers(0, len(stored)))
-            rows = _forward(model, cache, bare, *stored[:num_stored])
-            _check(oracle, kept, _list_paths(bare, num_stored), rows)
-            node = data.draw(st.sampled_from([None, *range(len(tree.branch_ids))]))
-            cache.keep(bare, node)
-            kept += [tree.branch_ids[branch] for branch in tree.find_path(node)]
-        elif action == "append" and stored:
-            path = tree.find_path(data.draw(st.integers(0, len(stored) - 1)))
-            cache.append([stored[branch] for branch in path])
-            kept += [tree.branch_ids[branch] for branch in path]
-        elif action == "cut":
-            cache.cut(data.draw(st.integers(1, len(kept))))
-            kept = kept[: cache.num_tokens]
-        elif action == "fork":
-            num_tokens = data.draw(st.one_of(st.none(), st.integers(1, len(kept))))
-            other = cache.fork(num_tokens)
-            _forward(model, other, TokenTree((1, 2, 3)))  # changes nothing in the first one
-            if data.draw(st.booleans()):
-                cache, kept = other, kept[:num_tokens]
-    assert cache.num_tokens == len(kept)
-    _check(oracle, kept, [[1]], _forward(model, cache, TokenTree((1,))))
-
-
-def _run_without_logits(model: OnnxModel, cache: OnnxSequenceCache, token_id: int) -> TokenTree:
-    tree = TokenTree((token_id,))
-    model.forward([Part(cache, tree, wants_logits=False)])
-    return tree
-
-
 @pytest.fixture(scope="module", params=["float32", "int8", "int4"])
 def default_models(request: pytest.FixtureRequest) -> list[OnnxModel]:
     """The default model with one thread and with two."""
@@ -283,17 +234,6 @@ def test_bits_do_not_depend_on_the_neighbours_in_a_pass(trees: list[TokenTree], 
             np.testing.assert_array_equal(one.logits, other.logits)
 
 
-def test_a_tree_whose_branches_are_all_stored_needs_no_run(model: OnnxModel, oracle: DecoderOracle) -> None:
-    cache = model.new_cache()
-    _forward(model, cache, _TREE)
-    stored = cache.copy_branches(_TREE)
-    cache.keep(_TREE, None)
-    bare = TokenTree((), _TREE.branch_ids, _TREE.parents)
-    assert _forward(model, cache, bare, *stored) == []
-    cache.keep(bare, 3)
-    _check(oracle, [3, 4, 5, 6, 8], [[1]], _forward(model, cache, TokenTree((1,))))
-
-
 def test_the_last_position_of_the_model_is_right_and_the_next_one_is_refused(
     model: OnnxModel, oracle: DecoderOracle
 ) -> None:
@@ -330,47 +270,3 @@ def test_logits_that_are_no_numbers_are_refused(value: float, model: OnnxModel) 
     cache.planes[0, 0, 0, 0] = value
     with pytest.raises(ModelError, match="infinite or no numbers"):
         _forward(model, cache, TokenTree((3,)))
-
-
-class _FullSession:
-    """A session of onnxruntime that fails as when there is no memory. Everything else is that of a real one."""
-
-    def __init__(self, session: object) -> None:
-        self._session = session
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._session, name)
-
-    def run_with_iobinding(self, _binding: object) -> None:
-        raise RuntimeError("[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : std::bad_alloc")
-
-
-def test_a_run_without_memory_says_so_and_keeps_the_cache(folder: Path, oracle: DecoderOracle) -> None:
-    good = load_folder(folder)
-    cache = _read(good, [1, 2, 3])
-    full = copy.copy(good)
-    full._session = _FullSession(good._session)
-    with pytest.raises(OverloadedError, match="no memory left for a forward pass over 3 tokens"):
-        _forward(full, cache, TokenTree((4, 5), (6,), (None,)))
-    assert cache.num_tokens == 3
-    _check(oracle, [1, 2, 3], [[4]], _forward(good, cache, TokenTree((4,))))
-
-
-@pytest.mark.parametrize(("num_tokens", "capacity", "expected"), [(1, 3, 3), (None, 1, 2), (2, 0, 2), (1, 9, 9)])
-def test_a_copy_has_the_room_that_is_asked_for(
-    num_tokens: int | None, capacity: int, expected: int, model: OnnxModel
-) -> None:
-    cache = _read(model, [1, 2])
-    cache.reserve(100)
-
-    copy = cache.fork(num_tokens, capacity)
-
-    assert expected <= copy.capacity <= 2 * expected
-    assert copy.nbytes < cache.nbytes / 5
-
-
-def test_a_cache_that_cannot_grow_says_so_and_stays(model: OnnxModel, oracle: DecoderOracle) -> None:
-    cache = _read(model, [1, 2, 3])
-    with pytest.raises(OverloadedError, match="no memory left for the keys and values"):
-        cache.reserve(1 << 45)
-    _check(oracle, [1, 2, 3], [[4]], _forward(model, cache, TokenTree((4,))))

@@ -243,15 +243,6 @@ def test_branches_that_are_discarded_leave_their_room_to_the_next_tokens() -> No
     assert (cache.num_tokens, cache.capacity, pool.num_free) == (2, 9, 0)
 
 
-def test_a_cache_that_gets_no_slots_is_unchanged() -> None:
-    cache = TorchSequenceCache(_build_pool(), 0)
-    _keep(cache, 1.0, 2.0)
-    with pytest.raises(OverloadedError, match="keys and values of"):
-        cache.reserve(1 << 48)
-    _keep(cache, 3.0)
-    assert _read(cache._pool, cache._kept) == [1.0, 2.0, 3.0]
-
-
 @pytest.mark.parametrize(("num_tokens", "capacity", "expected"), [(1, 3, 3), (None, 1, 2), (2, 0, 2), (1, 9, 9)])
 def test_a_copy_has_the_room_that_is_asked_for_and_takes_no_other_slots(
     num_tokens: int | None, capacity: int, expected: int

@@ -128,31 +128,6 @@ def reader() -> _Reader:
     return _Reader()
 
 
-def test_stored_branches_are_seen_by_those_below_them_and_not_forwarded(reader: _Reader) -> None:
-    cache, tree = reader.runner.new_cache(4), TokenTree((1, 2), (3, 4, 5), (None, 0, None))
-    reader.forward(Part(cache, tree))
-    rows = cache.copy_branches(tree)
-    cache.keep(tree, None)
-    others = TokenTree((9, 9, 9))
-    reader.forward(Part(cache, others, wants_logits=False))
-    cache.keep(others, None)
-    cache.cut(2)
-    further = TokenTree((), (3, 5, 4, 6, 6, 6), (None, None, 0, 0, 2, 1))
-    part = Part(cache, further, (rows[0], rows[2], rows[1]))
-
-    logits = reader.forward(part)
-
-    assert (part.num_new_rows, part.num_logit_rows, len(logits)) == (3, 3, 3)
-    for row, path in zip(logits, [(3, 6), (3, 4, 6), (5, 6)], strict=True):
-        torch.testing.assert_close(row, reader.read_plainly(1, 2, *path), rtol=0, atol=1e-9)
-    copied = cache.copy_branches(further)
-    cache.keep(further, 4)
-    reader.check(cache, 1, 2, 3, 4, 6)
-    cache.cut(2)
-    cache.append([copied[1], copied[5]])
-    reader.check(cache, 1, 2, 5, 6)
-
-
 def test_a_window_counts_from_the_positions_of_stored_branches(reader: _Reader) -> None:
     """Half of the layers see five tokens only."""
     cache, tree = reader.runner.new_cache(4), TokenTree((1, 2), (3, 4), (None, 0))
@@ -165,24 +140,6 @@ def test_a_window_counts_from_the_positions_of_stored_branches(reader: _Reader) 
 
     for row, end in zip(logits, range(5, 10), strict=True):
         torch.testing.assert_close(row, reader.read_plainly(*range(1, end + 1)), rtol=0, atol=1e-9)
-
-
-def test_several_parts_with_stored_branches_in_one_pass_do_not_see_each_other(reader: _Reader) -> None:
-    caches, parts = [], []
-    for start in (1, 11, 21):
-        cache, tree = reader.runner.new_cache(4), TokenTree((start, start + 1), (3, 4), (None, 0))
-        reader.forward(Part(cache, tree))
-        parts.append(Part(cache, TokenTree((), (3, 4, 5), (None, 0, 1)), tuple(cache.copy_branches(tree))))
-        cache.keep(tree, None)
-        caches.append(cache)
-    parts[1] = Part(caches[1], TokenTree((6, 7)))
-
-    logits = reader.forward(*parts)
-
-    expected = [reader.read_plainly(1, 2, 3, 4, 5), reader.read_plainly(11, 12, 6, 7)]
-    torch.testing.assert_close(
-        logits, torch.stack([*expected, reader.read_plainly(21, 22, 3, 4, 5)]), rtol=0, atol=1e-9
-    )
 
 
 @pytest.mark.parametrize(("dtype", "of_logits"), [("bfloat16", torch.bfloat16), ("float64", torch.float32)])
@@ -260,18 +217,6 @@ def _fill_memory(*_args: Any, **_named: Any) -> None:
     raise torch.OutOfMemoryError("CUDA out of memory")
 
 
-def test_rows_are_in_the_order_of_the_parts_and_only_for_those_that_want_them(model: TorchModel) -> None:
-    ids = [(5, 6), (5,), (7, 8)]
-    together = model.forward([_build_part(model, token_ids, token_ids != (5,)) for token_ids in ids])
-
-    alone = [model.forward([_build_part(model, token_ids)])[0] for token_ids in ids]
-    assert [len(rows) for rows in together] == [1, 0, 1]
-    for index in (0, 2):
-        torch.testing.assert_close(
-            torch.from_numpy(together[index][0].logits), torch.from_numpy(alone[index][0].logits), rtol=0, atol=1e-5
-        )
-
-
 def test_idle_sequences_make_room_for_a_new_one(
     model: TorchModel, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,19 +232,3 @@ def test_idle_sequences_make_room_for_a_new_one(
     assert memory.num_idle_bytes == 0
     with pytest.raises(OverloadedError, match="keys and values of"):
         memory.take("tenant", (), room)
-
-
-def test_a_forward_pass_without_memory_is_an_overloaded_error_and_can_be_retried(
-    model: TorchModel, runner: Runner
-) -> None:
-    part, other = _build_part(model, (5, 6)), _build_part(model, (5, 6))
-    expected = _choose(model, other, model.forward([other])[0])
-    hook = runner._model.register_forward_hook(_fill_memory)
-    with pytest.raises(OverloadedError, match="a forward pass over 2 tokens"):
-        model.forward([part])
-    hook.remove()
-
-    [rows] = model.forward([part])
-
-    assert part.cache.num_tokens == 0
-    assert _choose(model, part, rows).choices == expected.choices

@@ -1,0 +1,117 @@
+"""Whether a GGUF file in float32 completes as onnxruntime does with the same weights.
+
+Both engines get the same requests: every strategy, with and without the text after the cursor, one completion or
+three, greedily. Each choice is recorded. Where the choices part, it is a tie if the other one was less likely by no
+more than `GAP`: llama.cpp keeps keys and values in float16, and its sums depend on the rows beside.
+"""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any
+
+from benchmarks.corpora.cuts import Cut
+from inference.config import EngineConfig
+from inference.engine.assembly import build_engine
+from inference.engine.sink import WaitingSink
+from inference.model.language_model import Choice, LanguageModel, SampleRequest, SampleResult
+from inference.model.loader import load_model
+from inference.model.numpy_sampler import find_row, weigh_nodes
+from inference.protocol.completion import CompletionChunk, CompletionRequest, Extent, Healing
+
+GAP = 0.02  # nats
+_CONTEXT_CHARS = 400
+_SUFFIX_CHARS = 400
+_MAX_TOKENS = 12
+
+
+class RecordingModel:
+    """A model whose choices are recorded."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self._model = model
+        self.choices: list[tuple[SampleRequest, SampleResult]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
+        results = self._model.choose(requests)
+        self.choices += [pair for pair in zip(requests, results, strict=True) if pair[1].choices]
+        return results
+
+
+class _Texts(WaitingSink):
+    """Collects the texts of all candidates."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_candidates: dict[int, str] = {}
+
+    def send(self, chunk: CompletionChunk) -> None:
+        self.of_candidates[chunk.candidate] = self.of_candidates.get(chunk.candidate, "") + chunk.text
+        super().send(chunk)
+
+
+@dataclass
+class RightCounts:
+    """What became of the cuts."""
+
+    num_cuts: int = 0
+    equal: int = 0
+    tied: int = 0
+    wrong: list[CompletionRequest] = field(default_factory=list)
+    greatest_gap: float = 0.0
+
+
+def compare_engines(ours: EngineConfig, reference: EngineConfig, cuts: Sequence[Cut]) -> RightCounts:
+    """Completes at each cut in one of all ways in turn, with both."""
+    counts = RightCounts()
+    ways = list(product(Healing, (False, True), (1, 3)))
+    loaded = [load_model(config) for config in (ours, reference)]
+    models = [RecordingModel(each.model) for each in loaded]
+    pairs = zip((ours, reference), loaded, models, strict=True)
+    engines = [build_engine(config, replace(each, model=model)) for config, each, model in pairs]
+    with closing(engines[0]), closing(engines[1]):
+        for index, cut in enumerate(cuts):
+            healing, has_suffix, num_candidates = ways[index % len(ways)]
+            suffix = (cut.run_end + cut.suffix)[:_SUFFIX_CHARS] if has_suffix else ""
+            request = CompletionRequest(
+                cut.find_context(_CONTEXT_CHARS), suffix, _MAX_TOKENS, healing, extent=Extent.SINGLE_LINE,
+                num_candidates=num_candidates,
+            )  # fmt: skip
+            sinks = [_Texts(), _Texts()]
+            for engine, model, sink in zip(engines, models, sinks, strict=True):
+                model.choices.clear()
+                engine.submit(request, sink)
+                sink.wait()
+            counts.num_cuts += 1
+            if sinks[0].of_candidates == sinks[1].of_candidates:
+                counts.equal += 1
+            else:
+                _count(counts, request, models[0].choices, models[1].choices)
+    return counts
+
+
+def _count(counts: RightCounts, request: CompletionRequest, ours: list[Any], theirs: list[Any]) -> None:
+    for (_, mine), (asked, other) in zip(ours, theirs, strict=False):
+        if mine.choices != other.choices:
+            loss = max(
+                _find_log_prob(asked, b) - _find_log_prob(asked, a)
+                for a, b in zip(mine.choices, other.choices, strict=True)
+            )
+            counts.greatest_gap = max(counts.greatest_gap, loss)
+            if loss <= GAP:
+                counts.tied += 1
+            else:
+                counts.wrong.append(request)
+            return
+    counts.wrong.append(request)
+
+
+def _find_log_prob(request: SampleRequest, choice: Choice) -> float:
+    rows = request.rows
+    weights = weigh_nodes(request, lambda row, token: float(rows[row].logits[token]) - rows[row].log_total)
+    row = rows[find_row(choice.crossing.node)]
+    return float(weights.find_log_prob(choice.crossing) + row.logits[choice.token_id] - row.log_total)

@@ -1,0 +1,209 @@
+"""GGUF files of the default model: run rightly, or refused with what is wrong."""
+
+import gc
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from shutil import copyfile
+from typing import Any
+
+import numpy as np
+import pytest
+
+from inference.config import EngineConfig
+from inference.engine.assembly import load_engine
+from inference.engine.engine import Engine
+from inference.engine.sink import complete
+from inference.errors import InvalidRequestError, ModelError, OverloadedError
+from inference.healing.token_tree import TokenTree
+from inference.model import loader
+from inference.model.language_model import LanguageModel, Part
+from inference.model.loader import load_model
+from inference.protocol.completion import CompletionRequest, Extent, Healing
+from tests.support.sinks import submit
+
+llama_cpp: Any = pytest.importorskip("llama_cpp", reason="make gguf installs it")
+
+from benchmarks.baselines.gguf_file import Precision, write_gguf  # noqa: E402  # only where it is installed
+from inference.model.gguf.kv_cache import GgufSequenceCache  # noqa: E402
+
+_DEFAULT = Path("models/default").absolute()
+_TEXT = Path(__file__).read_text(encoding="utf-8")
+
+
+def _write_folder(folder: Path, num_parts: int = 1) -> Path:
+    """The default model as a GGUF file, or several."""
+    folder.mkdir(exist_ok=True)
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        copyfile(_DEFAULT / name, folder / name)
+    write_gguf(_DEFAULT, folder / "weights.gguf", Precision.F32, num_parts)
+    first = folder / ("weights.gguf" if num_parts == 1 else f"weights-00001-of-{num_parts:05}.gguf")
+    (folder / "model.gguf").symlink_to(first)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _write_folder(tmp_path_factory.mktemp("models") / "default")
+
+
+@pytest.fixture(scope="module")
+def engine(folder: Path) -> Iterator[Engine]:
+    with closing(load_engine(EngineConfig(folder))) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> LanguageModel:
+    return load_model(EngineConfig(folder, cache_tokens=4096)).model
+
+
+def _read(model: LanguageModel, token_ids: tuple[int, ...], *branch_ids: int) -> tuple[GgufSequenceCache, Any]:
+    cache: Any = model.new_cache(len(token_ids))
+    tree = TokenTree(token_ids, branch_ids, (None,) * len(branch_ids))
+    [rows] = model.forward([Part(cache, tree)])
+    cache.keep(tree, None)
+    return cache, model.copy_logits(rows)
+
+
+@pytest.fixture(scope="module")
+def reference() -> LanguageModel:
+    return load_model(EngineConfig(_DEFAULT, dtype="float32")).model
+
+
+def test_a_text_and_a_tree_that_take_several_passes_get_the_logits_of_onnxruntime(
+    model: LanguageModel, reference: LanguageModel
+) -> None:
+    text = tuple(np.random.default_rng(0).integers(8, 8000, 1100).tolist())
+    _, ours = _read(model, text, *range(40, 140))
+    cache: Any = reference.new_cache(1)
+    [rows] = reference.forward([Part(cache, TokenTree(text, tuple(range(40, 140)), (None,) * 100))])
+    np.testing.assert_allclose(ours, reference.copy_logits(rows), atol=0.05)
+
+
+def test_the_last_position_of_the_model_is_right_and_the_next_one_is_refused(model: LanguageModel) -> None:
+    text = (5,) * model.max_tokens
+    _read(model, text)
+    with pytest.raises(InvalidRequestError, match="2049 tokens is longer than the 2048 tokens of the model"):
+        _read(model, (*text, 5))
+
+
+def test_more_sequences_than_llama_cpp_has_are_refused_by_name_and_all_are_free_again(folder: Path) -> None:
+    model: Any = load_model(EngineConfig(folder, cache_tokens=8192)).model
+    cache, _ = _read(model, (1, 2, 3), *range(20))
+    tree = TokenTree((4,), tuple(range(200)), (None,) * 200)
+    model.forward([Part(cache, tree)])
+    stored = cache.copy_branches(tree)  # the rest has no room
+    cache.keep(tree, None)
+    assert (None in stored, sum(row is not None for row in stored) > 20) == (True, True)
+    caches: list[Any] = []
+    with pytest.raises(OverloadedError, match="no room for 1 further sequences"):
+        caches.extend(cache.fork() for _ in range(300))
+    with pytest.raises(OverloadedError, match="no room for 199 further sequences"):
+        model.forward([Part(cache, tree)])
+
+    del stored, caches, cache
+    gc.collect()
+    model.new_cache(8192 - 8)  # all cells are free
+    for _ in range(2):
+        assert _read(model, (1, 2, 3), *range(200))[1].shape == (201, 8192)
+
+
+def test_completions_are_those_of_onnxruntime_key_after_key_and_sixteen_at_once(engine: Engine) -> None:
+    """The benchmark compares more, with what is a tie."""
+    start = _TEXT.index("def _write_folder")
+    requests = [CompletionRequest(_TEXT[: start + at], max_tokens=8, extent=Extent.SINGLE_LINE) for at in range(64)]
+    warm = [complete(engine, request) for request in requests]
+    with closing(load_engine(EngineConfig(_DEFAULT, dtype="float32"))) as other:
+        expected = [complete(other, request)[0] for request in requests]
+    assert [text for text, _ in warm] == expected
+    assert np.mean([stats.num_first_rows for _, stats in warm[1:]]) <= 2
+    for first in range(0, 64, 16):
+        sinks = [submit(engine, request) for request in requests[first : first + 16]]
+        for sink in sinks:
+            sink.wait_for_end()
+        assert [sink.text for sink in sinks] == expected[first : first + 16]
+
+
+@pytest.mark.parametrize("fields", [{"temperature": 0.9, "seed": 1}, {"num_candidates": 3}, {"suffix": "\n    return"}])
+@pytest.mark.parametrize("healing", Healing)
+def test_all_kinds_of_requests_are_answered(healing: Healing, fields: dict[str, Any], engine: Engine) -> None:
+    text, stats = complete(engine, CompletionRequest(_TEXT[:700] + "\nimpo", healing=healing, max_tokens=8, **fields))
+    assert stats.num_tokens > 0
+    assert text.startswith("rt") or healing is not Healing.EXACT or "temperature" in fields
+
+
+def test_documents_beyond_the_sequences_of_llama_cpp_make_room_for_each_other(engine: Engine) -> None:
+    texts = [f"import module_{number}\n{_TEXT[number : number + 60]}" for number in range(140)]
+    for text in texts:
+        complete(engine, CompletionRequest(text, max_tokens=1, num_candidates=3))
+
+
+def test_nothing_is_printed(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with closing(load_engine(EngineConfig(folder))) as engine:
+        complete(engine, CompletionRequest(_TEXT[:300], max_tokens=2))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_file_in_parts_is_loaded_and_said_as_what_it_runs(tmp_path: Path) -> None:
+    loaded = load_model(EngineConfig(_write_folder(tmp_path / "parts", 3), num_threads=2))
+    assert loaded.runs_as == "all F32, 2 threads (llama.cpp, 7 million weights)"
+
+
+_OBSTACLES = [
+    ("llama_model_is_recurrent", "has a recurrent state, which can neither be cut back nor branch"),
+    ("llama_model_is_hybrid", "has layers with a recurrent state"),
+    ("llama_model_is_diffusion", "does not predict the next token"),
+    ("llama_model_has_encoder", "has an encoder"),
+    ("llama_model_n_swa", "has a sliding window"),
+]
+
+
+@pytest.mark.parametrize(("question", "reason"), _OBSTACLES)
+def test_caches_that_cannot_branch_or_be_cut_are_refused(
+    question: str, reason: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llama_cpp, question, lambda _model: 1)
+    with pytest.raises(ModelError, match=f"cannot load the model in {folder}: it {reason}"):
+        load_model(EngineConfig(folder))
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"dtype": "int8"}, r"the numbers of a GGUF file are its own, so they cannot be int8 \(--dtype\)"),
+        ({"device": "cuda"}, "the device 'cuda' cannot be used: this llama-cpp-python was built for cpu"),
+        ({"cache_tokens": 2**30, "memory_mib": 2**20}, "llama.cpp has no memory for the keys and values of 1048576 to"),
+    ],
+)
+def test_settings_that_cannot_be_had_are_refused_by_name(
+    settings: dict[str, Any], reason: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "memory_mib" in settings:
+        monkeypatch.setattr(llama_cpp, "llama_init_from_model", lambda *_: None)
+    with pytest.raises(ModelError, match=reason):
+        load_model(EngineConfig(folder, **settings))
+
+
+def test_other_tokens_than_those_of_llama_cpp_are_refused(tmp_path: Path) -> None:
+    _write_folder(tmp_path / "other")
+    path = tmp_path / "other/tokenizer.json"
+    content = json.loads(path.read_text())
+    content["model"]["merges"].reverse()
+    path.write_text(json.dumps(content))
+    with pytest.raises(ModelError, match=r"midtoken would encode a text otherwise than llama\.cpp: after "):
+        load_model(EngineConfig(tmp_path / "other"))
+
+
+def test_a_damaged_file_is_named_with_what_llama_cpp_says(tmp_path: Path) -> None:
+    _write_folder(tmp_path / "damaged")
+    (tmp_path / "damaged/weights.gguf").write_bytes(b"GGUF" + b"\0" * 100)
+    with pytest.raises(ModelError, match=r"llama\.cpp cannot load .*weights\.gguf: gguf_init.*"):
+        load_model(EngineConfig(tmp_path / "damaged"))
+
+
+def test_without_llama_cpp_the_remedy_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader, "find_spec", lambda _name: None)
+    with pytest.raises(ModelError, match=r"Install midtoken\[gguf\], which needs a C\+\+ compiler"):
+        load_model(EngineConfig(folder))
