@@ -17,7 +17,6 @@ from inference.config import MIN_PROMPT_TOKENS
 from inference.errors import ModelError, quote
 
 FILE_NAME = "midtoken.json"
-GGUF_NAME = "model.gguf"
 _KEYS = ("fill_in", "dtype", "context_tokens", "languages")
 _DTYPES = ("float32", "int8", "int4")
 

@@ -9,11 +9,11 @@ from importlib.util import find_spec
 
 from inference.config import AUTO_DEVICE, AUTO_DTYPE, EngineConfig
 from inference.errors import ModelError
-from inference.model.folder_file import GGUF_NAME, read_folder_file
+from inference.model.folder_file import read_folder_file
 from inference.model.language_model import LanguageModel, LoadedModel
 from inference.model.onnx.conversion import find_folder_obstacle, load_onnx_model
 from inference.model.onnx.weights import Precision
-from inference.model_folder import check_model_folder
+from inference.model_folder import GGUF_NAME, check_model_folder
 
 _EXACT_DTYPE = "float32"
 _OWN_DTYPES = {precision.value for precision in Precision} - {_EXACT_DTYPE}  # which torch has not

@@ -74,6 +74,15 @@ def find_needed(request: SampleRequest, weights: NodeWeights, best: float) -> tu
     return tuple(sorted(needed))
 
 
+def check_numbers(logits: _Logits) -> _Logits:
+    """The same logits. Raises ModelError if some are infinite or no numbers: a choice among them would be arbitrary."""
+    with np.errstate(all="ignore"):
+        sums = logits.sum(axis=-1)  # much faster than to ask each of them
+    if not np.isfinite(sums).all():
+        raise ModelError("the model's logits are infinite or no numbers: its weights are damaged or too large")
+    return logits
+
+
 class NumpyRow:
     """The next-token logits after one node."""
 
@@ -130,14 +139,7 @@ class NumpySampler:
         return np.random.default_rng(seed)
 
     def build_rows(self, logits: _Logits) -> list[NumpyRow]:
-        """A row for each line of `logits`, [num_rows, vocab_size]; it may be overwritten. Rows own their memory.
-
-        Raises ModelError if some are infinite or no numbers: a choice among them would be arbitrary.
-        """
-        with np.errstate(all="ignore"):
-            sums = logits.sum(axis=-1)  # much faster than to ask each of them
-        if not np.isfinite(sums).all():
-            raise ModelError("the model's logits are infinite or no numbers: its weights are damaged or too large")
+        """A row for each line of `logits`, [num_rows, vocab_size]; it may be overwritten. Rows own their memory."""
         if self._padding.size:
             logits[:, self._padding] = -np.inf
         return [NumpyRow(line.copy()) for line in logits]

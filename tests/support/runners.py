@@ -17,7 +17,6 @@ from inference.model.pytorch.loader import load_torch_runner
 from inference.model.pytorch.runner import TorchModel
 from inference.model.pytorch.sampler import build_sampler
 from tests.support.decoder_folders import VOCAB_SIZE, load_folder
-from trie_cache.hot_prefixes import HotPrefixCache
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
@@ -77,7 +76,7 @@ def _load_gguf(folder: Path) -> RunnerCase:
     llama = Llama(folder / "model.gguf", "cpu")
     llama.open_context(2048, 1)
     vocabulary, trie = _build_vocabulary()
-    model = GgufModel(CellPool(llama, 2048, 4), NumpySampler(vocabulary, HotPrefixCache(trie), trie))
+    model = GgufModel(CellPool(llama, 2048, 4), NumpySampler(vocabulary, trie))
     decode = llama_cpp.llama_decode
 
     def fail(*args: Any) -> int:

@@ -7,7 +7,6 @@ from inference.errors import ModelError
 from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import LoadedTokenizer, check_ids, iter_sample, load_tokenizer
 from inference.healing.tokenizer_file import read_tokenizer_file
-from inference.model.folder_file import GGUF_NAME
 from inference.model.gguf.kv_cache import CellPool
 from inference.model.gguf.llama import Llama
 from inference.model.gguf.model import GgufModel
@@ -16,7 +15,7 @@ from inference.model.numpy_sampler import NumpySampler
 from inference.model.onnx.conversion import find_recall
 from inference.model.onnx.fitting import MAX_SMALL, Fit, count_cores
 from inference.model.onnx.graph_store import identify_files
-from trie_cache.hot_prefixes import HotPrefixCache
+from inference.model_folder import GGUF_NAME
 
 _DTYPES = (AUTO_DTYPE, "float32")  # in which llama.cpp computes, whatever the file has
 _CELL_STEP = 256  # llama.cpp rounds up to it
@@ -56,7 +55,7 @@ def _load(config: EngineConfig) -> LoadedModel[GgufModel]:
     cell_nbytes = _find_cell_nbytes(llama)
     num_cells = _choose_num_cells(config, cell_nbytes)
     llama.open_context(num_cells, fit.num_threads)
-    sampler = NumpySampler(tokenizer.vocabulary, HotPrefixCache(tokenizer.trie), tokenizer.trie)
+    sampler = NumpySampler(tokenizer.vocabulary, tokenizer.trie)
     model = GgufModel(CellPool(llama, num_cells, cell_nbytes, config.memory_mib * 2**20), sampler)
     files = identify_files(path for path in config.model_dir.iterdir() if path.is_file())
     recall = find_recall(config.graph_dir)

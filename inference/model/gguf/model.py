@@ -6,13 +6,11 @@ computes products of one row and of several in different ways.
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from inference.errors import InvalidRequestError
 from inference.model.gguf.kv_cache import CellPool, GgufSequenceCache
-from inference.model.gguf.llama import Logits, Segment
-from inference.model.language_model import Part, SampleRequest, SampleResult
-from inference.model.numpy_sampler import NumpyRow, NumpySampler
+from inference.model.gguf.llama import Segment
+from inference.model.language_model import Part
+from inference.model.numpy_sampler import NumpyRow, NumpySampler, check_numbers
 
 
 class GgufModel:
@@ -23,23 +21,14 @@ class GgufModel:
     def __init__(self, pool: CellPool, sampler: NumpySampler) -> None:
         self._pool = pool
         self._sampler = sampler
+        self.new_random_source = sampler.new_random_source
+        self.copy_logits = sampler.copy_logits
+        self.choose = sampler.choose
         self.max_tokens = pool.llama.max_tokens
 
     def new_cache(self, num_tokens: int = 256) -> GgufSequenceCache:
         """An empty cache with room for `num_tokens`. Raises OverloadedError."""
         return GgufSequenceCache(self._pool, num_tokens)
-
-    def new_random_source(self, seed: int | None) -> np.random.Generator:
-        """A random source for one candidate. `None` seeds it from the system."""
-        return self._sampler.new_random_source(seed)
-
-    def copy_logits(self, rows: Sequence[NumpyRow]) -> Logits:
-        """The logits of some rows, [num_rows, vocab_size]."""
-        return self._sampler.copy_logits(rows)
-
-    def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
-        """One result for each request."""
-        return self._sampler.choose(requests)
 
     def forward(self, parts: Sequence[Part]) -> list[list[NumpyRow]]:
         """Forwards all parts in one pass. Returns the rows of each part that wants them.
@@ -56,7 +45,7 @@ class GgufModel:
                 begun.append(part.cache)
                 segments += part.cache.build_segments(part)
             self._check_positions(segments)
-            rows = [row for logits in llama.decode(segments) for row in self._sampler.build_rows(logits)]
+            rows = [row for logits in llama.decode(segments) for row in self._sampler.build_rows(check_numbers(logits))]
         except BaseException:
             for cache in begun:
                 cache.discard()

@@ -16,7 +16,7 @@ import onnxruntime
 from inference.errors import InvalidRequestError, OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
-from inference.model.numpy_sampler import NumpyRow, NumpySampler
+from inference.model.numpy_sampler import NumpyRow, NumpySampler, check_numbers
 from inference.model.onnx.decoder_config import DecoderConfig
 from inference.model.onnx.graph import HIDDEN
 from inference.model.onnx.kv_cache import OnnxSequenceCache
@@ -121,7 +121,7 @@ class OnnxModel:
             cache.bind_input(name, array)
         cache.bind_output("logits", logits)
         self._run_session(cache.binding, len(token_ids))
-        return logits[0, : len(wanted_rows)]
+        return check_numbers(logits)[0, : len(wanted_rows)]
 
     def _find_zeros(self, num_rows: int, num_keys: int) -> Bias:
         size = num_rows * num_keys

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
@@ -21,6 +22,8 @@ from inference.model import loader
 from inference.model.language_model import LanguageModel, Part
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest, Extent, Healing
+from tests.support.decoder_folders import write_decoder
+from tests.support.runners import load_runner
 from tests.support.sinks import submit
 
 llama_cpp: Any = pytest.importorskip("llama_cpp", reason="make gguf installs it")
@@ -207,3 +210,14 @@ def test_without_llama_cpp_the_remedy_is_said(folder: Path, monkeypatch: pytest.
     monkeypatch.setattr(loader, "find_spec", lambda _name: None)
     with pytest.raises(ModelError, match=r"Install midtoken\[gguf\], which needs a C\+\+ compiler"):
         load_model(EngineConfig(folder))
+
+
+def test_logits_that_are_no_numbers_are_an_error_and_the_next_text_is_right(tmp_path: Path) -> None:
+    folder = write_decoder(tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    weights["model.embed_tokens.weight"][90] = np.nan
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    model = load_runner("gguf", folder).model
+    with pytest.raises(ModelError, match="the model's logits are infinite or no numbers"):
+        _read(model, (1, 90))
+    assert np.isfinite(_read(model, (1, 2))[1]).all()

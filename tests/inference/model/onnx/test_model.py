@@ -1,4 +1,3 @@
-import copy
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
