@@ -5,5 +5,6 @@
     folder_file    what the folder itself says of its model
     numpy_sampler  masses and choices from logits, on the CPU; which branches a choice still needs
 
-Two packages implement the interfaces: `onnx` on onnxruntime, and `pytorch` on torch and transformers.
+Three packages implement the interfaces: `onnx` on onnxruntime, `gguf` on llama.cpp, and `pytorch` on torch and
+transformers.
 """
