@@ -175,7 +175,7 @@ def _draw_neighbour(random: Random) -> _Arrival:
 
 @pytest.mark.timeout(600)
 def test_a_request_gets_the_same_bits_among_any_neighbours_as_alone(engine: Engine) -> None:
-    """1,000 trials in a full run. Nothing is remembered of the request's tenant, which is a new one each time.
+    """Hundreds of trials in a full run. Nothing is remembered of the request's tenant, which is a new one each time.
 
     The runner is served one request after the other. In other trials all step together, as the engine does it with a
     runner that gains from company.
