@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -34,7 +33,7 @@ else:
             raise TimeoutError from None
 
 
-__all__ = ["DETACHED", "Self", "StrEnum", "call_at_signals", "is_own", "kill_group", "timeout"]
+__all__ = ["DETACHED", "Self", "StrEnum", "call_at_signals", "is_own", "timeout"]
 
 # The arguments of Popen for a process that Ctrl-C in the terminal, and its closing, do not reach.
 DETACHED: dict[str, Any] = {"creationflags": 0x208} if sys.platform == "win32" else {"start_new_session": True}
@@ -49,9 +48,3 @@ def call_at_signals(call: Callable[[], object], *names: str) -> None:
     """Calls the function in the running event loop when a signal arrives. Windows has only Ctrl-C, which cancels it."""
     for name in names if sys.platform != "win32" else ():
         asyncio.get_running_loop().add_signal_handler(signal.Signals[name], call)
-
-
-def kill_group(process: "subprocess.Popen[bytes]") -> None:
-    """Kills a process that was started with a session of its own, and where that is possible its children."""
-    with contextlib.suppress(ProcessLookupError):
-        process.kill() if sys.platform == "win32" else os.killpg(process.pid, signal.SIGKILL)

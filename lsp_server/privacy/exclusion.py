@@ -65,10 +65,6 @@ class Policy:
             for uri, found in by_uri.items()
         }
 
-    def close(self) -> None:
-        """Ends what runs. May be called in another thread."""
-        self._git.close()
-
 
 @dataclass(frozen=True, slots=True)
 class _Look:

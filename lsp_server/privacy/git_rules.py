@@ -14,11 +14,9 @@ ignore files are read here.
 
 import os
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from inference.platforms import DETACHED, kill_group
 from lsp_server.privacy.paths import Disk
 from lsp_server.privacy.patterns import Rule, RuleList, UnreadableRulesError, find_rule, list_folders
 
@@ -46,9 +44,6 @@ class GitRules:
         self._now_s = now_s
         self._time_limit_s = time_limit_s
         self._silent_until_s: dict[str, float] = {}  # repositories for which Git did not answer in time
-        self._running: set[subprocess.Popen[bytes]] = set()
-        self._lock = threading.Lock()  # of the processes
-        self._is_closed = False
 
     def find_reasons(self, paths: Iterable[str], disk: Disk) -> dict[str, str]:
         """Returns for those absolute paths that Git ignores which rule says so, and where it does not say, why not."""
@@ -76,13 +71,6 @@ class GitRules:
 
     def _ignores_case(self, top: str) -> bool:
         return self._read_setting(top, "bool", "core.ignorecase") == "true"
-
-    def close(self) -> None:
-        """Ends Git, if it runs, and starts it no more. May be called in another thread than `find_reasons`."""
-        with self._lock:
-            self._is_closed = True
-            for process in self._running:
-                _kill(process)
 
     def _find_in_repository(self, top: str, paths: Sequence[str], disk: Disk) -> dict[str, Rule]:
         links = {path: _find_link(path, top, disk) for path in paths}
@@ -141,53 +129,29 @@ class GitRules:
         if self._now_s() < self._silent_until_s.get(top, 0.0):
             raise _build_error("it does not answer in time")
         try:
-            process = self._start(["git", *_OPTIONS, "-C", top, *arguments])
+            done = subprocess.run(
+                ["git", *_OPTIONS, "-C", top, *arguments],
+                cwd="/",
+                env=self._environment,
+                input=data,
+                capture_output=True,
+                timeout=self._time_limit_s,
+            )
         except FileNotFoundError:
             raise _NoGitError from None
         except OSError as error:
             raise _build_error(f"it cannot be run: {error.strerror}") from None
-        try:
-            said, problem = self._talk(process, data)
         except subprocess.TimeoutExpired:
             self._silent_until_s[top] = self._now_s() + _PAUSE_S
             raise _build_error("it does not answer in time") from None
+        problem = done.stderr
         if b"not a git repository" in problem:
             return None
         if b"must be run in a work tree" in problem:  # `core.bare` is set, and files are beside `.git` all the same
             raise _NoGitError
-        if problem or process.returncode not in (0, 1):  # Git only warns of ignore files that it cannot read
-            raise _build_error(problem.decode("utf-8", "replace") or f"exit status {process.returncode}")
-        return said
-
-    def _start(self, command: Sequence[str]) -> "subprocess.Popen[bytes]":
-        with self._lock:
-            if self._is_closed:
-                raise _build_error("the language server ends")
-            process = subprocess.Popen(
-                command,
-                cwd="/",
-                env=self._environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                **DETACHED,  # so that what Git has started is ended with it
-            )
-            self._running.add(process)
-            return process
-
-    def _talk(self, process: "subprocess.Popen[bytes]", data: bytes) -> tuple[bytes, bytes]:
-        with process:
-            try:
-                return process.communicate(data, self._time_limit_s)
-            finally:
-                with self._lock:
-                    self._running.remove(process)
-                    _kill(process)
-
-
-def _kill(process: "subprocess.Popen[bytes]") -> None:
-    if process.returncode is None:  # not yet waited for, so its id is still its own
-        kill_group(process)
+        if problem or done.returncode not in (0, 1):  # Git only warns of ignore files that it cannot read
+            raise _build_error(problem.decode("utf-8", "replace") or f"exit status {done.returncode}")
+        return done.stdout
 
 
 def _build_error(reason: str) -> UnreadableRulesError:

@@ -142,8 +142,7 @@ class Guard:
         self._answers.pop(uri, None)
 
     def close(self) -> None:
-        """Ends what the policy has started."""
-        self._policy.close()
+        """The policy is asked no more."""
         for lane in (self._own, self._others):
             lane.thread.shutdown(wait=False, cancel_futures=True)
 
