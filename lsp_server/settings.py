@@ -97,10 +97,10 @@ def read_settings(values: Any, base: Settings) -> ReadSettings:
             problems.append(f"unknown setting {_show(name)}; known are {', '.join(_SETTINGS)}")
             refusals += [f"unknown setting {_show(name)}, which may mean {meant}" for meant in _find_meant(name)]
             continue
-        try:
+        if setting.has(value):
             fields[setting.field] = setting.read(value)
-        except ValueError as error:
-            problem = f"setting {name} must be {error}, not {_show(value)}"
+        else:
+            problem = f"setting {name} must be {setting.values}, not {_show(value)}"
             refusals += [problem] if name in _LIMITS else []
             kept = "nothing is sent" if name in _LIMITS else f"it stays {_show(getattr(base, setting.field))}"
             problems.append(f"{problem}; {kept}")
@@ -123,48 +123,40 @@ def _find_section(values: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
+    """The field of a setting, and its values."""
+
     field: str
-    read: Callable[[Any], Any]  # raises ValueError, whose text completes "must be …"
+    values: str  # completes "must be …"
+    has: Callable[[Any], bool]  # whether it is one of them
+    read: Callable[[Any], Any] = lambda value: value
 
 
-def _read_bool(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("true or false")
-    return value
+def _switch(field: str) -> _Setting:
+    return _Setting(field, "true or false", lambda value: isinstance(value, bool))
 
 
-def _read_text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("a text")
-    return value
+def _texts(field: str) -> _Setting:
+    return _Setting(
+        field, "a list of texts", lambda value: isinstance(value, list) and all(map(_is_text, value)), tuple
+    )
 
 
-def _read_texts(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise ValueError("a list of texts")
-    return tuple(value)
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
-def _one_of(kind: type[Extent] | type[Healing]) -> Callable[[Any], Extent | Healing]:
-    def read(value: Any) -> Extent | Healing:
-        try:
-            return kind(value)
-        except ValueError:
-            raise ValueError(f"one of {', '.join(kind)}") from None
-
-    return read
+def _one_of(field: str, kind: type[Extent] | type[Healing]) -> _Setting:
+    return _Setting(field, f"one of {', '.join(kind)}", lambda value: value in [*kind], kind)
 
 
-def _between(low: int, high: int) -> Callable[[Any], int]:
-    def read(value: Any) -> int:
-        # Lua and JavaScript have one type of number, so 3.0 is a whole number too.
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
-            raise ValueError(f"a whole number from {low} to {high}")
-        if not low <= value <= high:
-            raise ValueError(f"a whole number from {low} to {high}")
-        return int(value)
+def _between(field: str, low: int, high: int) -> _Setting:
+    values = f"a whole number from {low} to {high}"
+    return _Setting(field, values, lambda value: _is_whole(value) and low <= value <= high, int)
 
-    return read
+
+def _is_whole(value: Any) -> bool:
+    """Lua and JavaScript have one type of number, so 3.0 is a whole number too."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
 
 
 def _show(value: Any) -> str:
@@ -173,19 +165,19 @@ def _show(value: Any) -> str:
 
 
 _SETTINGS: Mapping[str, _Setting] = {
-    "enabled": _Setting("enabled", _read_bool),
-    "extent": _Setting("extent", _one_of(Extent)),
-    "maxTokens": _Setting("max_tokens", _between(1, MAX_NEW_TOKENS)),
-    "healing": _Setting("healing", _one_of(Healing)),
-    "deadlineMs": _Setting("deadline_ms", _between(1, 3_600_000)),
-    "maxPrefixBytes": _Setting("max_prefix_bytes", _between(256, 1_048_576)),
-    "maxSuffixBytes": _Setting("max_suffix_bytes", _between(0, 1_048_576)),
-    "maxRelatedBytes": _Setting("max_related_bytes", _between(0, 65_536)),
-    "prefetch": _Setting("prefetch", _read_bool),
-    "exclude": _Setting("exclude", _read_texts),
-    "redactSecrets": _Setting("redact_secrets", _read_bool),
-    "model": _Setting("model", _read_text),
-    "languages": _Setting("languages", _read_texts),
+    "enabled": _switch("enabled"),
+    "extent": _one_of("extent", Extent),
+    "maxTokens": _between("max_tokens", 1, MAX_NEW_TOKENS),
+    "healing": _one_of("healing", Healing),
+    "deadlineMs": _between("deadline_ms", 1, 3_600_000),
+    "maxPrefixBytes": _between("max_prefix_bytes", 256, 1_048_576),
+    "maxSuffixBytes": _between("max_suffix_bytes", 0, 1_048_576),
+    "maxRelatedBytes": _between("max_related_bytes", 0, 65_536),
+    "prefetch": _switch("prefetch"),
+    "exclude": _texts("exclude"),
+    "redactSecrets": _switch("redact_secrets"),
+    "model": _Setting("model", "a text", lambda value: _is_text(value) and value != ""),
+    "languages": _texts("languages"),
 }
 _SIZES = {"maxPrefixBytes", "maxSuffixBytes", "maxRelatedBytes"}
 _LIMITS = {"enabled", "prefetch", "exclude", "redactSecrets", "languages", *_SIZES}
