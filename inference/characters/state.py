@@ -118,17 +118,6 @@ class Bundle:
         token_id = int(self._trie.order[self._interval.lo + self.children.num_exact + index])
         return self.string.extend([token_id]), len(self._trie.spell(token_id)) - len(self.remaining_bytes)
 
-    def find_draft(self, data: bytes) -> tuple[float, bytes]:
-        """The most likely token that goes beyond `remaining_bytes + data`: its mass, and its bytes after these."""
-        beginning = self.remaining_bytes + data
-        lo, hi = self._trie.find_interval(beginning)
-        ahead = self._log_probs[lo - self._interval.lo : hi - self._interval.lo]
-        for index in np.argsort(-ahead)[:2]:
-            token = self._trie.spell(int(self._trie.order[lo + index]))
-            if len(token) > len(beginning):
-                return self.log_mass + float(ahead[index]), token[len(beginning) :]
-        return -np.inf, b""
-
     def narrow(self, byte: int) -> "Bundle | None":
         """The bundle with one more remaining byte; None if no token continues with it."""
         children = self.children
@@ -297,9 +286,3 @@ def narrow_all(bundles: Sequence[Bundle], byte: int) -> dict[TokenString, Bundle
     """The bundles that continue with this byte, narrowed to it, by string."""
     narrowed = [bundle.narrow(byte) for bundle in bundles]
     return {bundle.string: bundle for bundle in narrowed if bundle is not None}
-
-
-def find_draft(bundles: Sequence[Bundle], data: bytes) -> bytes:
-    """The bytes after `data` in the most likely token that goes beyond `data`; `b""` if there is none."""
-    drafts = [bundle.find_draft(data) for bundle in bundles]
-    return max(drafts, key=lambda draft: draft[0], default=(-np.inf, b""))[1]

@@ -29,7 +29,6 @@ from inference.characters.state import (
     OpenText,
     State,
     Totals,
-    find_draft,
     narrow_all,
     sum_all,
 )
@@ -38,7 +37,6 @@ from inference.errors import InvalidRequestError
 from trie_cache.trie import Trie
 
 _MAX_OPEN_TEXTS = 64
-_MAX_DRAFT_BYTES = 16  # some tokens are sixty dashes
 _TOO_LONG = "the text ends in a word or a run of blanks that is longer than the model's window"
 
 
@@ -103,8 +101,7 @@ class TextCovering:
             return self._open_at(state.reader, first.previous, totals)  # the pre-token boundaries have changed
         drafted = state.drafted
         if any(string.log_probs is None for string in followed if string not in narrowed):
-            draft = following + find_draft(state.bundles, bytes([byte]) + following)[:_MAX_DRAFT_BYTES]
-            drafted = self._read_ahead(state.reader, chosen, draft, narrowed)
+            drafted = self._read_ahead(state.reader, chosen, following, narrowed)
         bundles = [
             narrowed.get(string) or Bundle.open(self._trie, string, remaining_bytes)
             for string, remaining_bytes in followed.items()
@@ -175,14 +172,10 @@ class TextCovering:
     def _read_ahead(
         self, reader: TokenReader, extensions: Sequence[_Extension], data: bytes, existing: Container[TokenString]
     ) -> tuple[TokenString, ...]:
-        """Reads the new strings of the extensions and those for `data` after them. Returns all these strings.
-
-        If the next bytes are unknown, `data` is a draft: the bytes of the most likely token. It is usually right, and a
-        few more rows hardly slow a forward pass.
-        """
+        """Reads the new strings of the extensions and those for `data`, the next bytes. Returns all these strings."""
         fresh = {string: None for extension in extensions for string in extension.strings if string not in existing}
         for extension in extensions:
-            with contextlib.suppress(InvalidRequestError):  # a draft need not be UTF-8
+            with contextlib.suppress(InvalidRequestError):  # the bytes may end to be UTF-8 there
                 later = extension
                 for byte in data:
                     later = self._extend(later.open_text.extend(byte))

@@ -159,9 +159,6 @@ class TenantShares:
         self._work: dict[str, float] = {}  # in units that grow with time, so that what is older counts less
         self._total = 0.0  # of all tenants; there may be thousands
 
-    def __len__(self) -> int:
-        return len(self._work)
-
     def enter(self, tenant: str) -> None:
         """Notes that a tenant asks for work. For the time that it asked for nothing, it may catch up a little only."""
         self._fade()

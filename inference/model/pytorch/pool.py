@@ -53,19 +53,13 @@ class TokenPool:
         with refusing_when_out_of_memory(_purpose(capacity)):
             self._planes = [torch.empty((heads, capacity, dim), dtype=dtype, device=device) for heads, dim in sizes]
         self.slot_nbytes = sum(heads * dim for heads, dim in sizes) * dtype.itemsize  # keys and values of a token
-        self._num_holders = np.zeros(capacity, dtype=np.int32)
+        self.num_holders = np.zeros(capacity, dtype=np.int32)  # of each slot
         self._released: deque[Slots] = deque()
 
     @property
     def capacity(self) -> int:
         """The number of slots."""
-        return len(self._num_holders)
-
-    @property
-    def num_free(self) -> int:
-        """The number of slots that nobody holds."""
-        self._collect()
-        return self.capacity - int(np.count_nonzero(self._num_holders))
+        return len(self.num_holders)
 
     def find(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The keys and the values of one layer: [num_kv_heads, capacity or more, dim] each, device."""
@@ -75,13 +69,9 @@ class TokenPool:
         """The lowest free slots, which the caller holds from now on. Raises OverloadedError, with nothing changed."""
         self._collect()
         self._fit(num_slots)
-        slots = np.flatnonzero(self._num_holders == 0)[:num_slots]
-        self._num_holders[slots] = 1
+        slots = np.flatnonzero(self.num_holders == 0)[:num_slots]
+        self.num_holders[slots] = 1
         return slots
-
-    def count_holders(self, slots: Slots) -> npt.NDArray[np.int32]:
-        """How many hold each slot."""
-        return self._num_holders[slots]
 
     @torch.inference_mode()
     def resize(self, capacity: int) -> None:
@@ -90,21 +80,21 @@ class TokenPool:
         Raises OverloadedError: then there are no more slots, though some planes may have the memory already.
         """
         num_kept = min(capacity, self.capacity)
-        self._num_holders = self._num_holders[:num_kept]
+        self.num_holders = self.num_holders[:num_kept]
         with refusing_when_out_of_memory(_purpose(capacity)):
             for index, plane in enumerate(self._planes):
                 if plane.shape[1] != capacity:
                     self._planes[index] = plane.new_empty(plane.shape[0], capacity, plane.shape[2])
                     self._planes[index][:, :num_kept] = plane[:, :num_kept]
-        self._num_holders = np.concatenate([self._num_holders, np.zeros(capacity - num_kept, dtype=np.int32)])
+        self.num_holders = np.concatenate([self.num_holders, np.zeros(capacity - num_kept, dtype=np.int32)])
 
     def hold(self, slots: Slots) -> None:
         """Holds slots once more."""
-        self._num_holders[slots] += 1
+        self.num_holders[slots] += 1
 
     def release(self, slots: Slots) -> None:
         """Ends one hold of each slot."""
-        self._num_holders[slots] -= 1
+        self.num_holders[slots] -= 1
 
     def release_later(self, slots: Slots) -> None:
         """The same, from any thread: an object that holds slots may be collected anywhere."""
@@ -116,7 +106,7 @@ class TokenPool:
 
     def _fit(self, num_new: int) -> None:
         """Grows if fewer slots are free. Shrinks if no more than a quarter would be used. Raises OverloadedError."""
-        held = np.flatnonzero(self._num_holders)
+        held = np.flatnonzero(self.num_holders)
         num_needed = len(held) + num_new
         num_used = max(num_needed, _LEAST_CAPACITY, *(held[-1:] + 1).tolist())  # held slots keep their numbers
         if num_needed > self.capacity:
@@ -258,7 +248,7 @@ class TorchSequenceCache:
         """Keeps the chain of the last forwarded tree and the path to `node`; discards the other branches."""
         num_chain = len(tree.chain_ids)
         self._append(self._written[[*range(num_chain), *(num_chain + branch for branch in tree.find_path(node))]])
-        has_others = self._pool.count_holders(self._spare) > 1  # as kept or stored tokens, which must not change
+        has_others = self._pool.num_holders[self._spare] > 1  # as kept or stored tokens, which must not change
         self._pool.release(self._spare[has_others])
         self._spare = self._spare[~has_others]
         self._written = _NO_SLOTS

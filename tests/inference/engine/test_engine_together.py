@@ -19,6 +19,7 @@ from tests.inference.conftest import MakeModel
 from tests.support.attention_oracle import attend_plainly
 from tests.support.engine_bench import UNBOUNDED, load_model_once
 from tests.support.kernels import interpreted
+from tests.support.pools import count_free
 from tests.support.samplers import NumpyScorer
 from tests.support.sinks import submit
 from tests.support.toys import build_prompts, toy_tokenizer
@@ -75,7 +76,7 @@ def test_all_slots_are_free_when_the_engine_and_its_answers_are_gone(make_model:
     del engine, model
     gc.collect()
 
-    assert runner._pool.num_free == capacity
+    assert count_free(runner._pool) == capacity
 
 
 @interpreted

@@ -23,6 +23,7 @@ from inference.model.pytorch.pool import (
     build_tree_mask,
     find_row_positions,
 )
+from tests.support.pools import count_free
 from tests.support.toys import token_trees
 
 _CPU = torch.device("cpu")
@@ -85,7 +86,7 @@ def test_a_slot_is_given_away_only_while_nobody_holds_it_and_keeps_its_keys(acti
             pool.release(holds.pop(number % len(holds))[0])
         assert all(_read(pool, slots) == names for slots, names in holds)
     held = {slot for slots, _ in holds for slot in slots.tolist()}
-    assert pool.num_free == pool.capacity - len(held)
+    assert count_free(pool) == pool.capacity - len(held)
 
 
 def test_keys_and_values_of_each_layer_have_a_place_and_a_shape_of_their_own_at_any_size() -> None:
@@ -145,7 +146,7 @@ def test_slots_that_another_thread_releases_are_free_again() -> None:
     thread.start()
     thread.join()
 
-    assert pool.num_free == 8
+    assert count_free(pool) == 8
 
 
 def test_a_pool_that_cannot_grow_raises_overloaded_and_is_unchanged() -> None:
@@ -156,7 +157,7 @@ def test_a_pool_that_cannot_grow_raises_overloaded_and_is_unchanged() -> None:
         with pytest.raises(OverloadedError, match="keys and values of"):
             refuse()
 
-    assert (pool.num_free, pool.capacity) == (1, 4)
+    assert (count_free(pool), pool.capacity) == (1, 4)
     assert pool.allocate(1).tolist() == [3]
     assert _read(pool, slots) == [1.0, 2.0, 3.0]
 
@@ -224,15 +225,15 @@ def test_sequences_that_share_slots_never_change_each_other(data: st.DataObject,
     stored.clear()
     tree = copies = own = chosen = None  # type: ignore[assignment]
     gc.collect()
-    assert pool.num_free == pool.capacity
+    assert count_free(pool) == pool.capacity
 
 
 def test_the_room_of_a_cache_is_taken_at_once_and_free_again_without_it() -> None:
     pool = _build_pool(10)
     cache = TorchSequenceCache(pool, 7)
-    assert (cache.capacity, cache.num_tokens, pool.num_free) == (7, 0, 3)
+    assert (cache.capacity, cache.num_tokens, count_free(pool)) == (7, 0, 3)
     del cache
-    assert pool.num_free == 10
+    assert count_free(pool) == 10
 
 
 def test_branches_that_are_discarded_leave_their_room_to_the_next_tokens() -> None:
@@ -240,7 +241,7 @@ def test_branches_that_are_discarded_leave_their_room_to_the_next_tokens() -> No
     cache, tree = TorchSequenceCache(pool, 9), TokenTree((1,), (2, 3, 4), (None, None, None))
     _write(cache, tree, [1.0, 2.0, 3.0, 4.0])
     cache.keep(tree, 0)
-    assert (cache.num_tokens, cache.capacity, pool.num_free) == (2, 9, 0)
+    assert (cache.num_tokens, cache.capacity, count_free(pool)) == (2, 9, 0)
 
 
 @pytest.mark.parametrize(("num_tokens", "capacity", "expected"), [(1, 3, 3), (None, 1, 2), (2, 0, 2), (1, 9, 9)])
@@ -253,7 +254,7 @@ def test_a_copy_has_the_room_that_is_asked_for_and_takes_no_other_slots(
     copy = cache.fork(num_tokens, capacity)
     assert (cache.capacity, copy.capacity) == (64, expected)
     assert copy.nbytes == expected * 2 * 4
-    assert pool.num_free == 36 - (expected - copy.num_tokens)
+    assert count_free(pool) == 36 - (expected - copy.num_tokens)
 
 
 @given(tree=token_trees(), data=st.data())

@@ -19,6 +19,7 @@ from inference.model.pytorch.pool import TorchSequenceCache
 from inference.model.pytorch.runner import Runner, TorchModel
 from inference.model.pytorch.sampler import build_sampler
 from tests.inference.conftest import MakeModel
+from tests.support.pools import count_free
 from tests.support.tiny_families import EXPERTS, KV, LATENT, LAYER_TYPES, build_config, build_model
 from tests.support.toys import toy_tokenizer, write_model
 
@@ -220,7 +221,7 @@ def _fill_memory(*_args: Any, **_named: Any) -> None:
 def test_idle_sequences_make_room_for_a_new_one(
     model: TorchModel, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory, room = SequenceMemory(model.new_cache, max_bytes=1 << 30), runner._pool.num_free
+    memory, room = SequenceMemory(model.new_cache, max_bytes=1 << 30), count_free(runner._pool)
     idle = [memory.take("tenant", (), room // 4) for _ in range(4)]
     for sequence in idle:
         memory.give_back(sequence)
