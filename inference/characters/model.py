@@ -27,7 +27,7 @@ from inference.characters.beam_covering import BeamCovering
 from inference.characters.open_paths import find_canonical_open_paths, find_single_open_paths
 from inference.characters.state import END, NUM_OUTCOMES, Covering, State
 from inference.characters.text_covering import TextCovering
-from inference.characters.token_string import TokenReader, TokenString, read_all
+from inference.characters.token_string import TokenReader, TokenString
 from inference.errors import InvalidRequestError, check_ranges
 from inference.healing.text_encoder import TextEncoder, cache_short
 from inference.protocol.characters import COVERING_RANGES, CoveringKind
@@ -149,26 +149,6 @@ class CharacterModel:
             state = state.advance(bytes([outcome]))
         return bytes(chosen)
 
-    def complete(self, state: State, rng: np.random.Generator, max_tokens: int) -> bytes:
-        """Text that follows the state, sampled token by token until it ends (section 3.4 of the paper).
-
-        First a token string of the covering is sampled by its mass, then at most `max_tokens` tokens after it.
-        The string's last token may go beyond the state's bytes: the returned text begins with its further bytes.
-        """
-        string, num_ahead = state.draw_member(rng)
-        data = self._trie.spell(string.token_ids[-1])[-num_ahead:] if num_ahead else b""
-        for _ in range(max_tokens):
-            if string.num_tokens > state.reader.max_tokens:
-                string = string.move_window(state.reader.max_tokens // 2)
-            read_all(state.reader, [string])
-            token_id = _draw_token(self._trie, string, rng)
-            string.log_probs = None  # rows of all tokens would take megabytes
-            if token_id is None:
-                break
-            data += self._trie.spell(token_id)
-            string = string.extend([token_id])
-        return data
-
     def spell(self, token_id: int) -> bytes:
         """The token as bytes."""
         return self._trie.spell(token_id)
@@ -181,11 +161,3 @@ class CharacterModel:
             return TextCovering(self._trie, self._find_single, is_nested=False)
         width = settings.width if settings.kind is CoveringKind.BEAM else None
         return BeamCovering(self._encoder, self._trie, width, settings.threshold or 0.0)
-
-
-def _draw_token(trie: Trie, string: TokenString, rng: np.random.Generator) -> int | None:
-    """A token that follows the string; None for the end of the text."""
-    assert string.log_probs is not None, "the string has been read"
-    probs = np.exp(np.append(string.log_probs, string.log_end).astype(np.float64))
-    rank = int(rng.choice(len(probs), p=probs / probs.sum()))
-    return int(trie.order[rank]) if rank < trie.num_tokens else None

@@ -44,7 +44,7 @@ class CharacterService:
                 return self._find_surprisals(request)
             case Ask.PROBABILITY:
                 return self._score(request)
-            case Ask.SAMPLE | Ask.GREEDY | Ask.COMPLETE:
+            case Ask.SAMPLE | Ask.GREEDY:
                 return Generated(self._generate(request))
 
     def _find_next_byte(self, request: CharacterRequest) -> NextByte:
@@ -70,8 +70,6 @@ class CharacterService:
 
     def _generate(self, request: CharacterRequest) -> bytes:
         state, rng = self._read(request), np.random.default_rng(request.seed)
-        if request.ask is Ask.COMPLETE:
-            return self._model.complete(state, rng, request.max_tokens)
         if request.ask is Ask.SAMPLE:
             return self._model.sample(state, rng, request.max_bytes)
         return self._model.choose_greedily(state, request.max_bytes)

@@ -105,14 +105,6 @@ class Bundle:
         best = np.argsort(-ahead)[:limit]
         return [(self.log_mass + float(ahead[index]), *self._extend(int(index))) for index in best]
 
-    def draw(self, rng: np.random.Generator) -> tuple[TokenString, int]:
-        """A string, sampled by its mass, and how many bytes it goes beyond `remaining_bytes`."""
-        if not self.remaining_bytes:
-            return self.string, 0
-        ahead = self._log_probs[self.children.num_exact :].astype(np.float64)
-        masses = np.exp(ahead - ahead.max())
-        return self._extend(int(rng.choice(len(ahead), p=masses / masses.sum())))
-
     def _extend(self, index: int) -> tuple[TokenString, int]:
         """The string and the token with this index among those that go beyond `remaining_bytes`."""
         token_id = int(self._trie.order[self._interval.lo + self.children.num_exact + index])
@@ -255,15 +247,6 @@ class State:
     def beginning(self) -> TokenString:
         """The longest token string that all strings of the state begin with."""
         return find_common_beginning([open_text.base for open_text in self.open_texts])
-
-    def draw_member(self, rng: np.random.Generator) -> tuple[TokenString, int]:
-        """A token string, sampled by its mass, and how many bytes it goes beyond the text so far."""
-        masses = [bundle.log_ahead for bundle in self.bundles] + [string.get_log_mass() for string in self.unread]
-        probabilities = np.exp(np.array(masses) - sum_all(np.array(masses)))
-        index = int(rng.choice(len(masses), p=probabilities / probabilities.sum()))
-        if index < len(self.bundles):
-            return self.bundles[index].draw(rng)
-        return self.unread[index - len(self.bundles)], 0
 
     @cached_property
     def log_mass(self) -> float:

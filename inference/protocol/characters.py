@@ -24,14 +24,13 @@ MAX_ENUMERATED_BYTES = 16  # takes seconds; the number of tokenizations almost d
 MAX_CONTEXT_BYTES = 8 * 1024 * 1024
 MAX_WIDTH = 1024
 MAX_MEMBERS = 64
-MAX_NEW = 4096  # bytes or tokens
+MAX_NEW = 4096  # bytes
 MAX_DEADLINE_MS = 3_600_000
 
 COVERING_RANGES = {"width": (1, MAX_WIDTH), "threshold": (0, 1)}
 _RANGES = COVERING_RANGES | {
     "num_members": (0, MAX_MEMBERS),
     "max_bytes": (1, MAX_NEW),
-    "max_tokens": (1, MAX_NEW),
     "seed": (0, 2**63 - 1),
     "deadline_ms": (1, MAX_DEADLINE_MS),
 }
@@ -46,7 +45,6 @@ class Ask(StrEnum):
     PROBABILITY = "probability"  # of the text
     SAMPLE = "sample"  # bytes that follow the text, sampled one by one
     GREEDY = "greedy"  # bytes that follow the text, the most likely one each time
-    COMPLETE = "complete"  # tokens that follow the text, the first sampled exactly (section 3.4 of the paper)
 
 
 class CoveringKind(StrEnum):
@@ -70,8 +68,7 @@ class CharacterRequest:
     threshold: float | None = None  # beam, canonical: strings of a smaller probability are dropped; None: the default
     num_members: int = 0  # next_byte: how many tokenizations to return
     max_bytes: int = 64  # sample, greedy
-    max_tokens: int = 64  # complete
-    seed: int | None = None  # sample, complete
+    seed: int | None = None  # sample
     deadline_ms: int | None = None  # from arrival at the server; later the request fails
 
     def __post_init__(self) -> None:
@@ -155,7 +152,6 @@ REQUEST_TYPES: FieldTypes = {
     "threshold": ("FP64", np.float64),
     "num_members": ("INT32", np.int32),
     "max_bytes": ("INT32", np.int32),
-    "max_tokens": ("INT32", np.int32),
     "seed": ("INT64", np.int64),
     "deadline_ms": ("INT32", np.int32),
 }
@@ -178,8 +174,7 @@ ANSWER_TYPES: FieldTypes = {
 _EFFECT_ON: Mapping[str, tuple[Ask, ...] | tuple[CoveringKind, ...]] = {
     "num_members": (Ask.NEXT_BYTE,),
     "max_bytes": (Ask.SAMPLE, Ask.GREEDY),
-    "max_tokens": (Ask.COMPLETE,),
-    "seed": (Ask.SAMPLE, Ask.COMPLETE),
+    "seed": (Ask.SAMPLE,),
     "width": (CoveringKind.BEAM,),
     "threshold": (CoveringKind.CANONICAL, CoveringKind.BEAM),
 }

@@ -77,10 +77,6 @@ class ScriptedCharacterModel:
         """Returns the text so far, reversed."""
         return state.text[::-1][:max_bytes]
 
-    def complete(self, state: "ScriptedState", rng: np.random.Generator, max_tokens: int) -> bytes:
-        """Returns `max_tokens` tokens that the generator draws."""
-        return b"".join(_TOKENS[number] for number in rng.integers(0, 3, max_tokens)) + state.text[:0]
-
     def spell(self, token_id: int) -> bytes:
         """Returns the bytes of the token."""
         return _TOKENS[token_id]

@@ -153,22 +153,15 @@ _SHORT = RandomModel(6, seed=5, sharpness=1.0, num_tokens_at_most=_NUM_TOKENS)
 
 
 @pytest.mark.parametrize("prefix", [b"", b"a", b"ab", b"abb", b"abab"])
-@pytest.mark.parametrize(
-    ("method", "covering", "num_samples"),
-    [("by bytes", _ALL, 250), ("by tokens", _ALL, 1500), ("by tokens", _BEAM, 1500)],
-)
-def test_samples_follow_the_probabilities_of_the_texts(
-    method: str, covering: CoveringSettings, num_samples: int, prefix: bytes
-) -> None:
-    """The algorithm of the paper's section 3.4, and sampling byte by byte. All texts are known."""
+def test_samples_follow_the_probabilities_of_the_texts(prefix: bytes) -> None:
+    """All texts are known."""
     exact = find_all_texts(_SHORT, _VOCABULARY.trie, (START,), _NUM_TOKENS)
     exact = {text: probability for text, probability in exact.items() if text.startswith(prefix)}
     characters = _VOCABULARY.open_model(_SHORT)
-    state = characters.open(prefix, covering)
-    draw = characters.sample if method == "by bytes" else characters.complete
-    rng = np.random.default_rng(3)
+    state = characters.open(prefix, _ALL)
+    rng, num_samples = np.random.default_rng(3), 250
 
-    found = Counter(prefix + draw(state, rng, 50) for _ in range(num_samples))
+    found = Counter(prefix + characters.sample(state, rng, 50) for _ in range(num_samples))
 
     assert set(found) <= set(exact)
     expected = num_samples * np.array(list(exact.values())) / sum(exact.values())
@@ -184,21 +177,6 @@ def _assert_follows(found: npt.NDArray[np.float64], expected: npt.NDArray[np.flo
     assert freedom >= 5, "a test of nothing"
     critical = freedom * (1 - 2 / (9 * freedom) + 3.719 * np.sqrt(2 / (9 * freedom))) ** 3  # Wilson and Hilferty
     assert (gap**2 / weight).sum() < critical
-
-
-def test_a_completion_continues_beyond_the_window_and_keeps_one_row() -> None:
-    endless = RandomModel(6, seed=10, num_tokens_seen=1)  # it ends one time in twenty
-    characters = _VOCABULARY.open_model(endless, max_tokens=16)
-    for covering in (_ALL, CoveringSettings(CoveringKind.BEAM, 2)):
-        state = characters.open(b"aba", covering)
-        assert isinstance(state.reader, ToyReader)
-        state.reader.most_rows_held = 0
-        rng = np.random.default_rng(0)
-
-        longest = max((characters.complete(state, rng, 200) for _ in range(20)), key=len)
-
-        assert len(longest) > 3 * 16
-        assert state.reader.most_rows_held == 1
 
 
 @pytest.mark.parametrize("covering", _EVERY_KIND, ids=list(CoveringKind))

@@ -79,9 +79,8 @@ def test_an_unknown_upper_bound_is_absent(service: CharacterService) -> None:
     assert answer.log2_at_most is None
 
 
-@pytest.mark.parametrize("ask", [Ask.SAMPLE, Ask.COMPLETE])
-def test_a_seed_repeats_a_sample(service: CharacterService, ask: Ask) -> None:
-    answers = [service.answer(CharacterRequest(b"a", ask=ask, seed=seed)) for seed in (1, 1, 2)]
+def test_a_seed_repeats_a_sample(service: CharacterService) -> None:
+    answers = [service.answer(CharacterRequest(b"a", ask=Ask.SAMPLE, seed=seed)) for seed in (1, 1, 2)]
     assert answers[0] == answers[1] != answers[2]
 
 

@@ -35,7 +35,6 @@ _EFFECTIVE: dict[Ask, dict[str, st.SearchStrategy[Any]]] = {
     Ask.NEXT_BYTE: {"num_members": st.integers(0, characters.MAX_MEMBERS)},
     Ask.SAMPLE: {"max_bytes": _COUNTS, "seed": _SEEDS},
     Ask.GREEDY: {"max_bytes": _COUNTS},
-    Ask.COMPLETE: {"max_tokens": _COUNTS, "seed": _SEEDS},
 }
 
 
@@ -121,7 +120,6 @@ def test_an_impossible_probability_is_infinite_after_a_round_trip() -> None:
         ({"threshold": math.nan}, "threshold must be between 0 and 1, not nan"),
         ({"num_members": 65}, "num_members must be between 0 and 64, not 65"),
         ({"max_bytes": 0}, "max_bytes must be between 1 and 4096, not 0"),
-        ({"max_tokens": 4097}, "max_tokens must be between 1 and 4096, not 4097"),
         ({"seed": -1}, f"seed must be between 0 and {2**63 - 1}, not -1"),
         ({"deadline_ms": 0}, "deadline_ms must be between 1 and 3600000, not 0"),
         ({"deadline_ms": 3_600_001}, "deadline_ms must be between 1 and 3600000, not 3600001"),
@@ -159,7 +157,7 @@ def _text(*items: bytes) -> Array:
         ({"text": _text(b"a", b"b")}, "text takes one value, not 2"),
         (
             {"text": _text(b"a"), "ask": _text(b"magic")},
-            "ask must be one of next_byte, surprisal, probability, sample, greedy, complete, not 'magic'",
+            "ask must be one of next_byte, surprisal, probability, sample, greedy, not 'magic'",
         ),
         (
             {"text": _text(b"a"), "covering": _text(b"all")},
