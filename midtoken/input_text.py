@@ -129,8 +129,8 @@ def add_character_arguments(parser: argparse.ArgumentParser) -> None:
         "--threshold",
         type=float,
         default=_DEFAULTS.threshold,
-        help="drop tokenizations that have a smaller share of the probability than this. With beam, this applies to "
-        "all of them (default: 0); with canonical, to those that the tokenizer would not produce (default: 0.1)",
+        help="with --covering canonical: drop tokenizations that the tokenizer would not produce if they have a "
+        "smaller share of the probability than this (default: 0.1)",
     )
     parser.add_argument(
         "--context", metavar="FILE", help="a file with the text that comes before; it is read but not scored"

@@ -1,24 +1,19 @@
 """The coverings `beam` and `enumerate`, which select token strings by their mass.
 
 `enumerate` follows all token strings that can spell the bytes; it is for short texts. `beam` keeps the K most likely
-bundles (Vieira et al. 2025, appendix D), and does not read strings whose probability is below a threshold (appendix G).
-Both are the same algorithm, with and without a limit:
+bundles (Vieira et al. 2025, appendix D). Both are the same algorithm, with and without a limit:
 
 1. Narrow the bundles by one more byte, and keep the K most likely.
 2. Each token of a bundle that ends with this byte gives a new string. Read all new strings in one forward pass. If the
    next two bytes are known, read the strings that they will give in the same pass.
-3. Do not read a new string below the threshold. Spread its mass evenly over all 257 outcomes, so that none has
-   probability zero. Read the string later if its mass turns out to matter.
-4. If no string ends with the byte, spell the remaining bytes of the most likely bundle in smaller tokens. Otherwise a
+3. If no string ends with the byte, spell the remaining bytes of the most likely bundle in smaller tokens. Otherwise a
    byte could have probability zero.
 """
 
-from collections.abc import Iterator, Sequence
-
-import numpy as np
+from collections.abc import Iterable, Iterator, Sequence
 
 from inference.characters.open_paths import split_whole_text
-from inference.characters.state import Bundle, OpenText, State, Totals, narrow_all, sum_all
+from inference.characters.state import Bundle, OpenText, State, Totals, narrow_all
 from inference.characters.token_string import TokenReader, TokenString, read_all
 from inference.errors import InvalidRequestError
 from inference.healing.heal_point import find_section_heal_point
@@ -34,11 +29,10 @@ _NUM_TOKENS_FOLLOWED = 64  # when the window moves, strings that differ before t
 class BeamCovering:
     """A covering that follows the `width` most likely bundles, or all bundles if `width` is None."""
 
-    def __init__(self, encoder: TextEncoder, trie: Trie, width: int | None, threshold: float = 0.0) -> None:
+    def __init__(self, encoder: TextEncoder, trie: Trie, width: int | None) -> None:
         self._encoder = encoder
         self._trie = trie
         self._width = width
-        self._log_threshold = float(np.log(threshold)) if threshold else -np.inf
 
     def open(self, reader: TokenReader, root: TokenString, context: bytes) -> State:
         """The state after `root` and the context.
@@ -54,29 +48,22 @@ class BeamCovering:
         start = State(self, reader, (Bundle.open(self._trie, base),), (OpenText(base, b""),), Totals())
         state = start.advance(tail)
         totals = Totals(0.0, state.totals.log_dropped)  # probabilities are relative to the context
-        return State(self, reader, state.bundles, state.open_texts, totals, unread=state.unread)
+        return State(self, reader, state.bundles, state.open_texts, totals)
 
     def advance(self, state: State, byte: int, following: bytes) -> State:
         """The state after one more byte. Raises InvalidRequestError if `enumerate` has too many strings."""
         log_prob = float(state.next_log_probs[byte])
-        needed = [string for string in state.unread if string.get_log_mass() >= state.log_mass + log_prob]
-        read_all(state.reader, needed)
-        bundles = [*state.bundles, *(Bundle.open(self._trie, string) for string in needed)]
-        kept, dropped = self._prune(list(narrow_all(bundles, byte).values()))
-        log_dropped = [bundle.log_interval_mass for bundle in dropped]
-        log_dropped += [string.get_log_mass() for string in state.unread if string not in needed]
-        likely, unlikely = self._find_new(kept)
-        if kept and not likely and not unlikely:
-            likely = [self._spell(state.reader, kept[0])]
+        kept, dropped = self._prune(list(narrow_all(state.bundles, byte).values()))
+        strings = list(_iter_new(kept))
+        if kept and not strings:
+            strings = [self._spell(state.reader, kept[0])]
         drafted = state.drafted
-        if any(string.log_probs is None for string in likely):
-            drafted = self._read_ahead(state.reader, likely, kept, following[:_NUM_BYTES_AHEAD])
+        if any(string.log_probs is None for string in strings):
+            drafted = self._read_ahead(state.reader, strings, kept, following[:_NUM_BYTES_AHEAD])
         continuing = [bundle for bundle in kept if bundle.can_continue]
-        new = continuing + [Bundle.open(self._trie, string) for string in likely]
-        totals = state.totals.add(log_prob, log_dropped)
-        return self._fit_window(
-            State(self, state.reader, tuple(new), state.open_texts, totals, unread=tuple(unlikely), drafted=drafted)
-        )
+        new = continuing + [Bundle.open(self._trie, string) for string in strings]
+        totals = state.totals.add(log_prob, [bundle.log_interval_mass for bundle in dropped])
+        return self._fit_window(State(self, state.reader, tuple(new), state.open_texts, totals, drafted=drafted))
 
     def _read_ahead(
         self, reader: TokenReader, strings: Sequence[TokenString], bundles: Sequence[Bundle], data: bytes
@@ -113,18 +100,6 @@ class BeamCovering:
         bundles.sort(key=lambda bundle: -bundle.log_interval_mass)
         return bundles[: self._width], bundles[self._width :]
 
-    def _find_new(self, bundles: Sequence[Bundle]) -> tuple[list[TokenString], list[TokenString]]:
-        """The strings that end exactly where the text ends: those to read, and those below the threshold."""
-        log_least = sum_all(np.array([bundle.log_interval_mass for bundle in bundles])) + self._log_threshold
-        likely: list[TokenString] = []
-        unlikely: list[TokenString] = []
-        for bundle in bundles:
-            for token_id, log_prob in bundle.find_exact():
-                string = bundle.string.extend([token_id])
-                string.log_mass = bundle.log_mass + log_prob
-                (likely if string.log_mass >= log_least else unlikely).append(string)
-        return likely, unlikely
-
     def _spell(self, reader: TokenReader, bundle: Bundle) -> TokenString:
         """The bundle's string, followed by its remaining bytes in smaller tokens, and read."""
         path = self._encoder.encode_beginning(bundle.remaining_bytes)
@@ -141,19 +116,13 @@ class BeamCovering:
 
         The cut drops the strings whose older tokens differ from those of the most likely string that ends here.
         """
-        num_tokens = {string: string.num_tokens for string in state.unread}  # at most one token for each remaining byte
-        num_tokens |= {
-            bundle.string: bundle.string.num_tokens + len(bundle.remaining_bytes) for bundle in state.bundles
-        }
+        # At most one token for each remaining byte.
+        num_tokens = {bundle.string: bundle.string.num_tokens + len(bundle.remaining_bytes) for bundle in state.bundles}
         max_tokens = state.reader.max_tokens
         if max(num_tokens.values(), default=0) < max_tokens:
             return state
         masses = {bundle.string: bundle.log_ahead for bundle in state.bundles}
-        masses |= {string: string.get_log_mass() for string in state.unread}
-        ended = [
-            *(bundle.string for bundle in state.bundles if not bundle.remaining_bytes),
-            *state.unread,
-        ]  # strings that any byte may follow
+        ended = [bundle.string for bundle in state.bundles if not bundle.remaining_bytes]  # any byte may follow these
         num_followed = min(_NUM_TOKENS_FOLLOWED, max_tokens // 4)
         old = max(ended, key=masses.__getitem__).find_ancestor(num_followed)
         new = old.move_window(max_tokens // 2)
@@ -167,6 +136,14 @@ class BeamCovering:
         if log_dropped and self._width is None:
             raise InvalidRequestError("enumerate is for short texts: this one does not fit in the model's window")
         bundles = tuple([bundle.move(moved[bundle.string]) for bundle in state.bundles if bundle.string in moved])
-        unread = tuple([moved[string] for string in state.unread if string in moved])
         totals = state.totals.add(0.0, log_dropped)
-        return State(self, state.reader, bundles, (OpenText(new, b""),), totals, unread=unread)
+        return State(self, state.reader, bundles, (OpenText(new, b""),), totals)
+
+
+def _iter_new(bundles: Iterable[Bundle]) -> Iterator[TokenString]:
+    """The strings that end exactly where the text ends."""
+    for bundle in bundles:
+        for token_id, log_prob in bundle.find_exact():
+            string = bundle.string.extend([token_id])
+            string.log_mass = bundle.log_mass + log_prob
+            yield string

@@ -62,7 +62,7 @@ class CoveringSettings:
 
     kind: CoveringKind = CoveringKind.CANONICAL
     width: int = 8  # beam: how many bundles are kept
-    threshold: float | None = None  # strings of a smaller probability are dropped; None: 0.1 for canonical, 0 for beam
+    threshold: float | None = None  # canonical: other strings of a smaller probability are dropped; None: 0.1
 
     def __post_init__(self) -> None:
         """Raises InvalidRequestError."""
@@ -160,4 +160,4 @@ class CharacterModel:
         if settings.kind is CoveringKind.SINGLE:
             return TextCovering(self._trie, self._find_single, is_nested=False)
         width = settings.width if settings.kind is CoveringKind.BEAM else None
-        return BeamCovering(self._encoder, self._trie, width, settings.threshold or 0.0)
+        return BeamCovering(self._encoder, self._trie, width)

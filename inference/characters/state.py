@@ -205,7 +205,6 @@ class State:
     open_texts: tuple[OpenText, ...]  # the text after different stable tokens, most likely first
     totals: Totals
     possible: npt.NDArray[np.bool_] | None = None  # [257]: the outcomes that are possible at all; None: all
-    unread: tuple[TokenString, ...] = ()  # strings below the threshold; their mass is spread evenly
     drafted: tuple[TokenString, ...] = ()  # strings read in advance; the references keep their rows alive
 
     @property
@@ -234,9 +233,7 @@ class State:
 
     def find_members(self, limit: int) -> list[Member]:
         """The most likely token strings of the state, most likely first."""
-        found = [(string.get_log_mass(), string, 0) for string in self.unread]
-        for bundle in self.bundles:
-            found += bundle.find_most_likely(limit)
+        found = [member for bundle in self.bundles for member in bundle.find_most_likely(limit)]
         found.sort(key=lambda member: -member[0])
         return [
             Member(string.find_tokens_since(self.beginning), num_ahead, float(np.exp(log_mass - self.log_mass)))
@@ -255,12 +252,10 @@ class State:
 
     @cached_property
     def _log_masses(self) -> npt.NDArray[np.float64]:
-        table = np.full((len(self.bundles) + 1, NUM_OUTCOMES), -np.inf)
-        for row, bundle in zip(table, self.bundles, strict=False):
+        table = np.full((len(self.bundles), NUM_OUTCOMES), -np.inf)
+        for row, bundle in zip(table, self.bundles, strict=True):
             row[bundle.children.bytes] = bundle.log_masses
             row[END] = bundle.log_mass + bundle.log_end
-        if self.unread:
-            table[-1] = sum_all(np.array([string.get_log_mass() for string in self.unread])) - np.log(NUM_OUTCOMES)
         masses: npt.NDArray[np.float64] = np.logaddexp.reduce(table)
         return masses
 

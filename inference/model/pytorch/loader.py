@@ -4,7 +4,6 @@ Models are refused by their configuration before their weights are read, then by
 the family's code does not use, then by trial runs.
 """
 
-import json
 import logging
 import re
 import threading
@@ -19,6 +18,7 @@ import transformers
 from inference.config import AUTO_DEVICE, AUTO_DTYPE, EngineConfig
 from inference.errors import MidtokenError, ModelError
 from inference.healing.loaded_tokenizer import load_tokenizer
+from inference.healing.vocabulary_file import read_object
 from inference.model.language_model import LoadedModel
 from inference.model.pytorch.attention import AttentionKernel
 from inference.model.pytorch.device import can_run_kernels, is_out_of_memory, refusing_when_out_of_memory
@@ -42,26 +42,19 @@ def read_config(folder: Path) -> Any:  # a transformers configuration, which has
     try:
         return transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # each family checks its configuration with exceptions of its own
-        raise _explain_unread(_read_json(folder)) from error
+        raise _explain_unread(read_object(folder / "config.json")) from error
 
 
-def _explain_unread(content: Any) -> ModelError:
+def _explain_unread(content: dict[str, Any]) -> ModelError:
     """The error for a configuration with `content` that transformers does not take."""
-    family = content.get("model_type") if isinstance(content, dict) else None
+    family = content.get("model_type")
     if not isinstance(family, str):
-        return ModelError("its config.json cannot be read, or names no model_type (the family of the model)")
+        return ModelError("its config.json names no model_type (the family of the model)")
     if family in transformers.CONFIG_MAPPING:
         return _refuse(family, "config.json has values that its code in transformers does not take")
     if "auto_map" in content:
         return _refuse(family, "they bring code of their own in the model folder, which is never run")
     return _refuse(family, f"the installed transformers {transformers.__version__} does not know this family")
-
-
-def _read_json(folder: Path) -> Any:
-    try:
-        return json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
 
 
 def check_config(config: Any) -> None:  # a transformers configuration, which has no types

@@ -44,7 +44,9 @@ def _requests(draw: st.DrawFn) -> CharacterRequest:
     ask, covering = draw(st.sampled_from(Ask)), draw(st.sampled_from(CoveringKind))
     values = dict(_EFFECTIVE.get(ask, {}))
     if covering is CoveringKind.BEAM:
-        values |= {"width": st.integers(1, characters.MAX_WIDTH), "threshold": st.floats(0, 1, exclude_max=True)}
+        values |= {"width": st.integers(1, characters.MAX_WIDTH)}
+    if covering is CoveringKind.CANONICAL:
+        values |= {"threshold": st.floats(0, 1, exclude_max=True)}
     values["deadline_ms"] = st.none() | st.integers(1, characters.MAX_DEADLINE_MS)
     limit = 6 if covering is CoveringKind.ENUMERATE else 1000
     if covering is CoveringKind.ENUMERATE and ask in (Ask.SAMPLE, Ask.GREEDY):
@@ -164,7 +166,7 @@ def _text(*items: bytes) -> Array:
             "covering must be one of canonical, beam, single, enumerate, not 'all'",
         ),
         ({"text": _text(b"a"), "ask": _text(b"\xff")}, "ask is not UTF-8: invalid start byte at byte 0"),
-        ({"text": _text(b"a"), "seed": np.array([1])}, "seed has no effect on next_byte, only on sample and complete"),
+        ({"text": _text(b"a"), "seed": np.array([1])}, "seed has no effect on next_byte, only on sample"),
         ({"text": _text(b"a"), "width": np.array([8])}, "width has no effect on canonical, only on beam"),
     ],
 )

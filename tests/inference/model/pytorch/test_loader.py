@@ -216,10 +216,10 @@ def test_a_family_without_attention_that_predicts_the_next_token_is_refused(fami
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"{", "cannot be read"),
-        (b"\xff", "cannot be read"),
-        (b"null", "names no model_type"),
-        (b"[]", "names no model_type"),
+        (b"{", "cannot read"),
+        (b"\xff", "cannot read"),
+        (b"null", "not an object"),
+        (b"[]", "not an object"),
         (b"{}", "names no model_type"),
         (b'{"model_type": ["llama"]}', "names no model_type"),
         (b'{"model_type": "no such model"}', "'no such model' cannot be run: the installed .* does not know"),
