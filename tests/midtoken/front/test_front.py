@@ -84,11 +84,11 @@ def _end(text: str, reason: FinishReason = FinishReason.END, candidate: int = 0)
 
 
 @asynccontextmanager
-async def _run(environment: Mapping[str, str] = {}, **options: Any) -> AsyncIterator[_Front]:
+async def _run(environment: Mapping[str, str] = {}, is_remote: bool = False, **options: Any) -> AsyncIterator[_Front]:
     named = Namespace(openai="0", openai_key=None, openai_tls=None)
     model = _Model()
     door = Door.open(Namespace(**{**vars(named), **options}), environment)
-    async with open_front(door, model, "default"), ClientSession() as session:
+    async with open_front(door, model, "default", is_remote), ClientSession() as session:
         yield _Front(door.url, session, model)
 
 
@@ -202,9 +202,17 @@ async def test_two_prompts_are_refused(front: _Front) -> None:
 
 
 async def test_where_tokens_are_sampled_fields_that_change_nothing_are_taken(front: _Front) -> None:
-    body = {"prompt": ["a"], "temperature": 0.5, "top_p": 1, "top_k": -1, "presence_penalty": 0, "best_of": 1, "n": 2}
+    body = {
+        "prompt": ["a"],
+        "temperature": 0.5,
+        "top_p": 1,
+        "top_k": -1,
+        "presence_penalty": 0,
+        "n": 2,
+        "max_tokens": 4096,
+    }
     request = await front.find_request("/v1/completions", body)
-    assert (request.temperature, request.top_p, request.num_candidates, request.max_tokens) == (0.5, 1.0, 2, 16)
+    assert (request.temperature, request.top_p, request.num_candidates, request.max_tokens) == (0.5, 1.0, 2, 1024)
 
 
 async def test_secrets_are_replaced_in_what_is_sent(front: _Front) -> None:
@@ -214,6 +222,13 @@ async def test_secrets_are_replaced_in_what_is_sent(front: _Front) -> None:
     )
     assert "hunter2" not in request.prefix + request.suffix
     assert request.suffix == "password = 'REDACTED'\n"
+
+
+async def test_where_text_may_go_to_another_machine_all_that_looks_random_is_replaced() -> None:
+    looks_random = "x = 'q7Zp2Lm9Xc4Vb8Nk'\n"
+    for is_remote, sent in ((False, looks_random), (True, "x = 'REDACTED'\n")):
+        async with _run(is_remote=is_remote) as front:
+            assert (await front.find_request("/infill", {"input_suffix": looks_random})).suffix == sent
 
 
 _QWEN = "<|fim_prefix|>{before}<|fim_suffix|>{after}<|fim_middle|>"
@@ -417,10 +432,11 @@ async def test_the_openai_package_reads_an_answer(front: _Front, client: openai.
     assert (stream.request.num_candidates, stream.request.suffix, stream.request.stop) == (2, "\n", ("x",))
 
 
-async def test_the_openai_package_reads_a_stream(front: _Front, client: openai.AsyncOpenAI) -> None:
-    asking = asyncio.ensure_future(
-        client.completions.create(model="any", prompt="a", stream=True, stream_options={"include_usage": True})
-    )
+@pytest.mark.parametrize("options", [{"stream_options": {"include_usage": True}}, {}])
+async def test_the_openai_package_reads_a_stream(
+    front: _Front, client: openai.AsyncOpenAI, options: dict[str, Any]
+) -> None:
+    asking = asyncio.ensure_future(client.completions.create(model="any", prompt="a", stream=True, **options))
     stream = await front.model.wait_for()
     stream.feed("b")
     events = await asking
@@ -429,9 +445,9 @@ async def test_the_openai_package_reads_a_stream(front: _Front, client: openai.A
     assert [[(each.text, each.finish_reason) for each in event.choices] for event in received] == [
         [("b", None)],
         [("c", "length")],
-        [],
+        *([[]] if options else []),
     ]
-    assert [event.usage and event.usage.total_tokens for event in received] == [None, None, 27]
+    assert [event.usage.total_tokens for event in received if event.usage] == ([27] if options else [])
 
 
 async def test_the_openai_package_raises_what_went_wrong(front: _Front, client: openai.AsyncOpenAI) -> None:
