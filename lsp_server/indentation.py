@@ -37,7 +37,7 @@ def match_indentation(text: str, context: Context) -> str:
         lines[0] = _begin(lines[0], context.line_before, levels)
     writer = _Writer(unit, levels, find_open_quotes(context.prefix[: len(context.prefix) - len(context.line_before)]))
     kept = [lines[0]]
-    writer.read_first(context.line_before + lines[0])
+    writer.note_end(context.line_before + lines[0])
     for line in lines[1:]:
         written = writer.write(line)
         if written is None:
@@ -103,14 +103,10 @@ class _Writer:
         self._needs_block = False
         self._depth = 0  # of open brackets
 
-    def read_first(self, line: str) -> None:
-        """Takes the cursor's line as it is."""
-        self._note_end(line)
-
     def write(self, line: str) -> str | None:
         """Returns the line as the file would write it; None if it returns to a level that the file does not have."""
         if self._open_quotes is not None and not self._is_docstring:
-            self._note_end(line)
+            self.note_end(line)
             return line
         if not line.strip():
             return ""
@@ -118,7 +114,7 @@ class _Writer:
         written = self._find_indentation(_count_columns(blanks))
         if written is None:
             return None
-        self._note_end(line)
+        self.note_end(line)
         return written + line[len(blanks) :]
 
     def _find_indentation(self, columns: int) -> str | None:
@@ -149,7 +145,8 @@ class _Writer:
             return base.written + "\t" * (deeper // _TAB_COLUMNS) + " " * (deeper % _TAB_COLUMNS)
         return base.written + " " * deeper
 
-    def _note_end(self, line: str) -> None:
+    def note_end(self, line: str) -> None:
+        """Notes what is open at the end of a line, for the next one."""
         was_open, self._open_quotes = self._open_quotes, find_open_quotes(line, self._open_quotes)
         if was_open is None:
             self._is_docstring = line.lstrip().startswith(('"""', "'''"))

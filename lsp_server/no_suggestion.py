@@ -122,18 +122,12 @@ def is_paste(edit: Edit | None, offered: frozenset[str]) -> bool:
 
     `offered`: the texts that were suggested last. An edit that inserts one of them, or a part, is an acceptance.
     """
-    return edit is not None and _is_long(edit.text) and not _is_offered(edit.text, offered)
+    if edit is None or (len(edit.text) <= _MAX_TYPED_CHARS and "\n" not in edit.text.strip()):
+        return False
+    inserted = edit.text.replace("\r\n", "\n").replace("\r", "\n")
+    return not any(inserted in each for each in offered)
 
 
 def _is_inside_word(context: Context) -> bool:
     before, after = context.line_before[-1:], context.line_after[:1]
     return before != "" and after != "" and is_word(before) and is_word(after)
-
-
-def _is_long(text: str) -> bool:
-    return len(text) > _MAX_TYPED_CHARS or "\n" in text.strip()
-
-
-def _is_offered(text: str, offered: frozenset[str]) -> bool:
-    inserted = text.replace("\r\n", "\n").replace("\r", "\n")
-    return any(inserted in each for each in offered)

@@ -11,7 +11,7 @@ from inference.errors import MidtokenError
 from lsp_server.documents import Document
 
 _PAUSE_S = 0.15  # keys that follow each other are mostly closer
-_REST_S = 0.05  # the cursor is moved on much sooner while a key is held
+REST_S = 0.05  # the cursor is moved on much sooner while a key is held
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,6 @@ class Prefetcher:
             self._task.cancel()  # the server remembers what it has read
         self._expected = expected
         self._task = None if expected is None else asyncio.create_task(self._read_soon(expected, after_s))
-
-    def rest(self, document: Document, selection: Range) -> None:
-        """The cursor was moved; a key would replace the selection."""
-        self.expect(Expectation(document, selection), _REST_S)
 
     def expect_again(self) -> None:
         """Reads the place again that was expected last."""

@@ -32,7 +32,7 @@ from lsp_server.no_suggestion import (
     to_no_suggestion,
 )
 from lsp_server.positions import num_units
-from lsp_server.prefetch import Expectation, Prefetcher
+from lsp_server.prefetch import REST_S, Expectation, Prefetcher
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Cleared, Guard
 from lsp_server.privacy.redaction import cut_excerpt
@@ -151,7 +151,7 @@ class MidtokenServer(LanguageServer):
             document = self.documents.get(uri)
             is_typed = document.last_edit is not None and document.was_edited_at(selection.end)
             if not is_typed:  # else the key's own request follows
-                self._prefetcher.rest(document, selection)
+                self._prefetcher.expect(Expectation(document, selection), REST_S)
 
     def note_save(self) -> None:
         """To be called after a document was saved."""

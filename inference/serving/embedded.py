@@ -37,7 +37,7 @@ from inference.serving.launcher import (
     is_listening,
 )
 from inference.serving.loopback import ADDRESS
-from inference.serving.private_files import has_sockets, make_private_folder, open_folder
+from inference.serving.private_files import make_private_folder, open_folder
 from inference.serving.secret import Secret
 from inference.serving.tensors import CHARACTERS, COMPLETION
 from inference.serving.triton_installation import GRPC
@@ -47,6 +47,9 @@ _INPUTS = {
     COMPLETION: completion_arrays.REQUEST_TYPES | HEARTBEAT_TYPES,
     CHARACTERS: characters.REQUEST_TYPES | HEARTBEAT_TYPES,
 }
+
+
+_HAS_SOCKETS = sys.platform != "win32"  # in a folder, for gRPC
 
 
 class EmbeddedServer:
@@ -60,7 +63,7 @@ class EmbeddedServer:
         self._resources = contextlib.ExitStack()
 
     @classmethod
-    async def start(cls, options: ServerOptions, on_progress: Progress, uses_socket: bool = has_sockets()) -> Self:
+    async def start(cls, options: ServerOptions, on_progress: Progress, uses_socket: bool = _HAS_SOCKETS) -> Self:
         """Loads the models and waits for a first completion. Raises ModelError or LaunchError."""
         on_progress(f"loading the model {options.model.model_dir}")
         os.environ.update(config_to_environment(options.model))  # from which the adapters read their settings

@@ -44,11 +44,6 @@ def find_user_folder(kind: str) -> Path:
         ) from None
 
 
-def has_sockets() -> bool:
-    """Returns whether gRPC can listen on a socket in a folder here."""
-    return sys.platform != "win32"
-
-
 @contextlib.contextmanager
 def open_folder(folder: Path) -> Iterator[Path]:
     """Yields a short path to the folder, because that of a socket may have 107 bytes only.

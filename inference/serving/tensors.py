@@ -20,17 +20,14 @@ def add_tensors(tensors: Any, contents: Any, arrays: Mapping[str, Array]) -> Non
     """Adds the arrays to the `inputs` and `raw_input_contents` of a message, or to its outputs."""
     for name, array in arrays.items():
         tensors.add(name=name, datatype=np_to_triton_dtype(array.dtype), shape=array.shape)
-        contents.append(_pack(array))
+        is_bytes = array.dtype == np.object_
+        contents.append(b"".join(serialize_byte_tensor(array).reshape(-1)) if is_bytes else array.tobytes())
 
 
 def read_tensors(tensors: Any, contents: Any) -> dict[str, Array]:
     """The arrays in the `inputs` and `raw_input_contents` of a message, or in its outputs."""
     pairs = zip(tensors, contents, strict=True)
     return {each.name: _unpack(each.datatype, content).reshape(tuple(each.shape)) for each, content in pairs}
-
-
-def _pack(array: Array) -> bytes:
-    return b"".join(serialize_byte_tensor(array).reshape(-1)) if array.dtype == np.object_ else array.tobytes()
 
 
 def _unpack(datatype: str, content: bytes) -> Array:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from lsp_server.privacy.paths import Disk
 from lsp_server.privacy.patterns import Rule, RuleList, UnreadableRulesError, find_rule, list_folders
 
+_IGNORES_CASE = "bool", "core.ignorecase"
 _PAUSE_S = 30.0  # in which a repository is not asked about again, when Git did not answer in time
 _OPTIONS = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false", "--no-optional-locks")
 _CHECK = ("check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching")
@@ -65,12 +66,9 @@ class GitRules:
         """Returns `core.ignorecase` of the repository of a path. Raises UnreadableRulesError."""
         top = _find_top(path, disk)
         try:
-            return top is not None and self._ignores_case(top)
+            return top is not None and self._read_setting(top, *_IGNORES_CASE) == "true"
         except _NoGitError:
             return False
-
-    def _ignores_case(self, top: str) -> bool:
-        return self._read_setting(top, "bool", "core.ignorecase") == "true"
 
     def _find_in_repository(self, top: str, paths: Sequence[str], disk: Disk) -> dict[str, Rule]:
         links = {path: _find_link(path, top, disk) for path in paths}
@@ -78,7 +76,7 @@ class GitRules:
             found = self._check(top, list(dict.fromkeys(links.values())))
             behind = [path for path, link in links.items() if link != path]
             user_file = self._find_user_file(top) if behind else None
-            ignores_case = behind != [] and self._ignores_case(top)
+            ignores_case = behind != [] and self._read_setting(top, *_IGNORES_CASE) == "true"
         except _NoGitError:
             found, behind, user_file, ignores_case = {}, list(paths), self._default_user_file, disk.ignores_case(top)
         own = {path: self._find_own_rule(path, top, user_file, ignores_case, disk) for path in behind}

@@ -10,7 +10,6 @@ import sysconfig
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from lsprotocol import types
 from pygls.io_ import StdoutWriter
@@ -46,31 +45,25 @@ class _Side:
         self.name, self.style = name, style
         self.ghost, self.num_right, self.times_ms = "", 0, list[float]()
         self._document = types.VersionedTextDocumentIdentifier(0, f"untitled:{_FILE}")
-        self._server = build_language_server(options)
-        self._server.protocol.set_writer(StdoutWriter(io.BytesIO()))  # what an editor is told is not shown
+        self.server = build_language_server(options)
+        self.server.protocol.set_writer(StdoutWriter(io.BytesIO()))  # what an editor is told is not shown
         settings = {"healing": str(healing), "extent": "single_line"}
-        self._tell("initialize", {"capabilities": {}, "initializationOptions": settings}, id=1)
-        self._tell("initialized", {})
-        self._server.open(types.TextDocumentItem(self._document.uri, "python", self._document.version, ""))
+        initialize = {"id": 1, "params": {"capabilities": {}, "initializationOptions": settings}}
+        for method, more in (("initialize", initialize), ("initialized", {"params": {}})):
+            message = {"jsonrpc": "2.0", "method": method, **more}
+            self.server.protocol.receive(json.dumps(message).encode())
+        self.server.open(types.TextDocumentItem(self._document.uri, "python", self._document.version, ""))
 
     async def ask(self, text: str, place: types.Position, rest: str) -> None:
         """Asks for the ghost text at a place of the new text, before the `rest` of its line, and takes the time."""
         self._document.version += 1
         change = types.TextDocumentContentChangeWholeDocument(text)
         started_s = time.perf_counter()
-        self._server.change(types.DidChangeTextDocumentParams(self._document, [change]))
-        found = await self._server.suggest(self._document.uri, place)
+        self.server.change(types.DidChangeTextDocumentParams(self._document, [change]))
+        found = await self.server.suggest(self._document.uri, place)
         self.times_ms.append(1e3 * (time.perf_counter() - started_s))
         self.ghost = found.insertions[0].text if isinstance(found, Suggestion) else ""
         self.num_right += _find_first_word(self.ghost) == _find_first_word(rest)
-
-    async def close(self) -> None:
-        """Ends the language server."""
-        await self._server.close_all()
-
-    def _tell(self, method: str, params: dict[str, Any], **more: int) -> None:
-        message = {"jsonrpc": "2.0", "method": method, "params": params, **more}
-        self._server.protocol.receive(json.dumps(message).encode())
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,9 +90,9 @@ async def _play(options: argparse.Namespace) -> None:
             for line in _LINES[: options.lines]:
                 await _type(line, lines, sides, live)
         for side in sides:
-            await side.close()
+            await side.server.close_all()
     for side in sides:
-        times = f"median {statistics.median(side.times_ms):.0f} ms, slowest {max(side.times_ms):.0f} ms"
+        times = f"median {statistics.median(side.times_ms):.1f} ms, slowest {max(side.times_ms):.0f} ms"
         console.print(f"{side.name:9}right {side.num_right} of {len(side.times_ms)}, {times}")
     console.print(_HINT, style="dim", soft_wrap=True)
 
