@@ -1,7 +1,7 @@
 """What is done to the model's text before an editor shows it: one small function for each fault, in a fixed order."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -139,6 +139,12 @@ def fit(text: str, context: Context) -> Insertion | None:
         return None
     replaced_after = _find_replaced(text, context, context.line_after.rstrip())
     return None if text == replaced_after else Insertion(text, replaced_after)
+
+
+def fit_all(texts: Iterable[str], context: Context) -> tuple[Insertion, ...]:
+    """Returns what is left to insert of some texts, in their order, without what stands there twice."""
+    fitted = (fit(text, context) for text in texts)
+    return tuple(dict.fromkeys(each for each in fitted if each is not None))
 
 
 def _find_replaced(text: str, context: Context, rest: str) -> str:

@@ -19,7 +19,7 @@ from lsp_server.context import Context, cut_context
 from lsp_server.documents import Document, Documents, Place
 from lsp_server.editor_process import is_there
 from lsp_server.errors import EditorError, NotSentError, OutOfStepError, to_midtoken_error
-from lsp_server.filters import Insertion, fit
+from lsp_server.filters import Insertion, fit_all
 from lsp_server.generation import Question
 from lsp_server.indentation import write_blanks
 from lsp_server.no_suggestion import (
@@ -73,7 +73,10 @@ class MidtokenServer(LanguageServer):
         They hold until it has connected; then the server says which they are.
         """
         super().__init__(
-            "midtoken", _find_version(), protocol_cls=MidtokenProtocol, converter_factory=build_strict_converter
+            "midtoken",
+            find_version("midtoken") or "0",
+            protocol_cls=MidtokenProtocol,
+            converter_factory=build_strict_converter,
         )
         self.protocol.on_unreadable_edit = self.lose_text
         self.editor_id: int | None = None  # of its process, if that is on this machine
@@ -149,8 +152,8 @@ class MidtokenServer(LanguageServer):
         """To be called when the person has moved the cursor. A key would replace the selection."""
         with contextlib.suppress(EditorError):
             document = self.documents.get(uri)
-            is_typed = document.last_edit is not None and document.was_edited_at(selection.end)
-            if not is_typed:  # else the key's own request follows
+            # After an edit that ended here, the key's own request follows.
+            if document.last_edit is None or not document.was_edited_at(selection.end):
                 self._prefetcher.expect(Expectation(document, selection), REST_S)
 
     def note_save(self) -> None:
@@ -247,7 +250,7 @@ class MidtokenServer(LanguageServer):
         others = await session.draw_alternatives(question) if is_invoked else []
         if isinstance(others, NoSuggestion):
             return others
-        insertions = _fit([answer, *others], context)
+        insertions = fit_all([answer, *others], context)[:_MAX_ITEMS]
         self._expect_taken(document, place, insertions[0] if insertions else Insertion(""))
         if not insertions:
             return NoSuggestion(Reason.FILTERED if answer.strip() else Reason.NOTHING)
@@ -386,18 +389,12 @@ class MidtokenServer(LanguageServer):
         )
 
 
-def _fit(texts: list[str], context: Context) -> tuple[Insertion, ...]:
-    """Returns what is left of the texts, without what stands there twice."""
-    fitted = (fit(text, context) for text in texts)
-    return tuple(dict.fromkeys(each for each in fitted if each is not None))[:_MAX_ITEMS]
-
-
 def _list_languages(documents: list[Document]) -> dict[str, str]:
     return {document.uri: document.language_id for document in documents}
 
 
-def _find_version() -> str:
-    try:
-        return version("midtoken")
-    except PackageNotFoundError:  # run from a checkout
-        return "0"
+def find_version(package: str) -> str | None:
+    """Returns the version of an installed package."""
+    with contextlib.suppress(PackageNotFoundError):
+        return version(package)
+    return None

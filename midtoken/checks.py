@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 from lsprotocol.types import PositionEncodingKind, TextDocumentItem
@@ -20,6 +20,7 @@ from lsp_server.documents import Document
 from lsp_server.no_suggestion import find_document_reason
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
+from lsp_server.server import find_version
 from lsp_server.settings import Settings
 from midtoken.connection import Connection
 from midtoken.errors import MissingPackagesError, UsageError
@@ -63,7 +64,7 @@ wrong = partial(Check, Mark.WRONG)  # why there are no completions
 
 def check_python(found: tuple[int, int] = sys.version_info[:2]) -> Check:
     """Checks the version of the interpreter."""
-    what = f"midtoken {_find_version('midtoken')}, Python {platform.python_version()}, {sys.executable}"
+    what = f"midtoken {find_version('midtoken')}, Python {platform.python_version()}, {sys.executable}"
     if found[1] in _PYTHONS:
         return good(what)
     tested = f"3.{_PYTHONS[0]} to 3.{_PYTHONS[-1]}"
@@ -86,7 +87,7 @@ def check_packages(needs_server: bool) -> Iterator[Check]:
 
 def _check_extra(extra: str, requirements: list[Requirement], problem: Callable[[str, str], Check]) -> Check:
     name = f"midtoken[{extra}]" if extra else "midtoken"
-    wanted = {each: _find_version(each.name) for each in requirements if _belongs_to(each, extra)}
+    wanted = {each: find_version(each.name) for each in requirements if _belongs_to(each, extra)}
     unmet = [f"{each.name}{each.specifier}" for each, have in wanted.items() if not have or have not in each.specifier]
     if unmet:
         advice = f"For that, run {sys.executable} -m pip install '{name}'."
@@ -99,13 +100,6 @@ def _belongs_to(requirement: Requirement, extra: str) -> bool:
     if marker is None:
         return not extra
     return marker.evaluate({"extra": extra}) and not (extra and marker.evaluate({"extra": ""}))
-
-
-def _find_version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 async def check_server(options: argparse.Namespace) -> AsyncIterator[Check]:
