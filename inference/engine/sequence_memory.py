@@ -88,11 +88,12 @@ class SequenceMemory:
     def _find(self, tenant: str, context_ids: Sequence[int]) -> tuple[_Entry | None, int]:
         """The entry with the longest common beginning; of equals an idle one, then the latest."""
         wanted = list(context_ids)
-        best, best_key = None, (_MIN_COMMON_TOKENS - 1, False)
+        first = wanted[:_MIN_COMMON_TOKENS]
+        best, best_key = None, (_MIN_COMMON_TOKENS, False)
         for entry in self._entries:
-            if entry.tenant == tenant:
+            if entry.tenant == tenant and entry.sequence.token_ids[:_MIN_COMMON_TOKENS] == first:
                 key = (entry.sequence.count_common(wanted), not entry.is_in_use)
-                if key[0] >= _MIN_COMMON_TOKENS and key >= best_key:
+                if key >= best_key:
                     best, best_key = entry, key
         return best, 0 if best is None else best_key[0]
 
