@@ -114,15 +114,17 @@ def read_completion(fields: Fields, client: str, session: str) -> Asked:
         raise InvalidRequestError(f"prompt must be one text, not {len(prompts)}; send a request for each")
     has_suffix = fields.has("suffix")
     before, after = (prompts[0], fields.take("suffix", "")) if has_suffix else split_prompt(prompts[0])
-    return _build(fields, before, after, fields.take("max_tokens", _NUM_COMPLETION_TOKENS), client, session)
+    max_tokens = fields.take("max_tokens", _NUM_COMPLETION_TOKENS)
+    return _build(fields, before, after, max_tokens, fields.take("n", 1), client, session)
 
 
-def read_infill(fields: Fields, client: str, session: str) -> Asked:
-    """The same for `/infill`."""
+def read_infill(max_candidates: int, fields: Fields, client: str, session: str) -> Asked:
+    """The same for `/infill`, with at most so many texts: llama.vscode asks for three if not told otherwise."""
     others = [Fields(chunk).take("text", "") for chunk in fields.take("input_extra", [])]
     before = "".join(_SNIPPET + text for text in others) + fields.take("input_prefix", "") + fields.take("prompt", "")
     max_tokens = fields.take("n_predict", _NUM_INFILL_TOKENS)
-    return _build(fields, before, fields.take("input_suffix", ""), max_tokens, client, session)
+    num_candidates = min(fields.take("n_cmpl", fields.take("n", 1)), max_candidates)
+    return _build(fields, before, fields.take("input_suffix", ""), max_tokens, num_candidates, client, session)
 
 
 def split_prompt(prompt: str) -> tuple[str, str]:
@@ -141,7 +143,9 @@ def split_prompt(prompt: str) -> tuple[str, str]:
     return prompt, ""
 
 
-def _build(fields: Fields, before: str, after: str, max_tokens: int, client: str, session: str) -> Asked:
+def _build(
+    fields: Fields, before: str, after: str, max_tokens: int, num_candidates: int, client: str, session: str
+) -> Asked:
     """A request for no tokens has its text read, so that a later one need not."""
     temperature, slot, seed = fields.take("temperature", 0.0), fields.take("id_slot", -1), fields.take("seed", -1)
     fields.refuse(_NOT_OFFERED if temperature == 0 else {**_NOT_OFFERED, **_NOT_SAMPLED})
@@ -155,7 +159,7 @@ def _build(fields: Fields, before: str, after: str, max_tokens: int, client: str
         temperature=temperature,
         top_p=fields.take("top_p", 1.0),
         seed=seed if seed >= 0 else None,
-        num_candidates=fields.take("n_cmpl", fields.take("n", 1)),
+        num_candidates=num_candidates,
         tenant=fields.take("user", ""),
         document=f"{client} {edited}" if edited else "",
         priority=Priority.INTERACTIVE if max_tokens else Priority.PREFETCH,

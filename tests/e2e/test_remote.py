@@ -1,5 +1,6 @@
 """Exact healing in front of a real llama.cpp server, which has the weights of the default model."""
 
+import json
 import random
 import subprocess
 import sys
@@ -103,6 +104,25 @@ async def test_an_editor_gets_ghost_text_from_the_server(url: str, start_editor:
     assert await editor.ask(5, 14) is None
     await wait_for(lambda: any(report[:2] == (None, "ready") for report in editor.reports), 60)
     assert (await editor.ghost(5, 14)).insert_text == "Node"
+
+
+def test_what_llama_vim_sends_is_completed_in_front_of_the_server_and_not_by_itself(url: str, tmp_path: Path) -> None:
+    body = json.loads(Path("tests/support/front_requests/llama_vim.json").read_text())["body"]
+    command = _start("serve", "--runtime=embedded", f"--engine={url}", "--openai=0", f"--state-dir={tmp_path}")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as front:
+        assert front.stdout is not None
+        try:
+            address = next(line.split(" find it at ")[1].strip() for line in front.stdout if " find it at " in line)
+            assert _infill(address, body) == "ms"
+            assert not _infill(url, body).startswith("ms")
+        finally:
+            front.terminate()
+
+
+def _infill(url: str, body: object) -> str:
+    headers = {"Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(f"{url}/infill", json.dumps(body).encode(), headers)) as answer:
+        return str(json.load(answer)["content"])
 
 
 def test_text_for_another_machine_is_not_sent_unencrypted(tmp_path: Path) -> None:
