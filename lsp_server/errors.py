@@ -9,7 +9,6 @@ MidtokenError (inference.errors)
 ├── NotSentError              the rules on what may be sent refuse a text
 │   ├── ExcludedError         it is of an excluded document
 │   └── InSecretError         the cursor is in a secret
-├── ConnectError              an error of the operating system while connecting to the completion server
 └── UnexpectedError           a defect of the language server
 """
 
@@ -56,14 +55,6 @@ class InSecretError(NotSentError):
         super().__init__("the cursor is in a secret, which is not sent")
 
 
-class ConnectError(MidtokenError):
-    """An error of the operating system while connecting to the completion server."""
-
-    def __init__(self, error: OSError) -> None:
-        place = f" ({error.filename})" if error.filename else ""
-        super().__init__(f"cannot connect to the completion server: {error.strerror}{place}")
-
-
 class UnexpectedError(MidtokenError):
     """A defect of the language server. The message says what was raised and where, and contains no source text."""
 
@@ -81,5 +72,6 @@ def to_midtoken_error(error: Exception) -> MidtokenError:
 def to_connect_error(error: Exception) -> MidtokenError:
     """Like `to_midtoken_error`, for errors while connecting: an error of the operating system is then no defect."""
     if isinstance(error, OSError) and error.strerror:
-        return ConnectError(error)
+        place = f" ({error.filename})" if error.filename else ""
+        return MidtokenError(f"cannot connect to the completion server: {error.strerror}{place}")
     return to_midtoken_error(error)

@@ -43,7 +43,7 @@ def _add_lifecycle(server: MidtokenServer) -> None:
     def _initialize(params: types.InitializeParams) -> None:
         server.initialize(params)
         if _draws_ghost_text(params.capabilities):
-            _add_inline_completion(server, writes_lf=_is_neovim(params))
+            _add_inline_completion(server, writes_lf=_is(params, "Neovim"))
         else:
             _add_completion_menu(server, _reads_markdown(params))
 
@@ -73,7 +73,10 @@ def _add_text_synchronization(server: MidtokenServer) -> None:
 
 
 def _add_inline_completion(server: MidtokenServer, writes_lf: bool) -> None:
-    r"""For clients that say that they have it. `writes_lf`: the line ends of the text are \n in any document."""
+    r"""For clients that say that they have it. `writes_lf`: the line ends of the text are \n in any document.
+
+    Neovim 0.12 splits the text at \n only, and would draw and insert each \r as ^M.
+    """
 
     # Without the options object pygls does not announce the capability.
     @server.feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())
@@ -125,16 +128,13 @@ def _draws_ghost_text(capabilities: types.ClientCapabilities) -> bool:
 
 def _reads_markdown(params: types.InitializeParams) -> bool:
     """Helix does not say so, and takes plain text for Markdown too."""
-    if params.client_info is not None and params.client_info.name == "helix":
-        return True
     document = params.capabilities.text_document
     item = document.completion.completion_item if document and document.completion else None
-    return types.MarkupKind.Markdown in ((item and item.documentation_format) or ())
+    return _is(params, "helix") or types.MarkupKind.Markdown in ((item and item.documentation_format) or ())
 
 
-def _is_neovim(params: types.InitializeParams) -> bool:
-    r"""Neovim 0.12 splits the text of an inline completion at \n only, and would draw and insert each \r as ^M."""
-    return params.client_info is not None and params.client_info.name == "Neovim"
+def _is(params: types.InitializeParams, name: str) -> bool:
+    return params.client_info is not None and params.client_info.name == name
 
 
 # Implementation-dependent (LSP, "$ Notifications"): servers that do not know it ignore it.

@@ -110,7 +110,8 @@ _MAX_TYPED_CHARS = 40  # more in one edit are not typed
 def find_disturbance(document: Document, place: Place, context: Context) -> NoSuggestion | None:
     """Returns why an automatic suggestion would disturb at `place`; None if it does not."""
     is_edited = document.was_edited_at(place.position)
-    if _is_inside_word(context) and not is_edited:
+    around = context.line_before[-1:], context.line_after[:1]
+    if all(char and is_word(char) for char in around) and not is_edited:
         return NoSuggestion(Reason.INSIDE_WORD)
     if document.was_pasted and is_edited:
         return NoSuggestion(Reason.PASTED)
@@ -126,8 +127,3 @@ def is_paste(edit: Edit | None, offered: frozenset[str]) -> bool:
         return False
     inserted = edit.text.replace("\r\n", "\n").replace("\r", "\n")
     return not any(inserted in each for each in offered)
-
-
-def _is_inside_word(context: Context) -> bool:
-    before, after = context.line_before[-1:], context.line_after[:1]
-    return before != "" and after != "" and is_word(before) and is_word(after)

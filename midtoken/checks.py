@@ -27,7 +27,6 @@ from midtoken.errors import MissingPackagesError, UsageError
 from midtoken.models import fetch_model
 from midtoken.server import ServerArguments
 
-_PYTHONS = range(10, 14)  # Python 3.10 to 3.13
 _PURPOSES = {
     "": "the client and the language server",
     "local": "a completion server on this machine",
@@ -65,10 +64,9 @@ wrong = partial(Check, Mark.WRONG)  # why there are no completions
 def check_python(found: tuple[int, int] = sys.version_info[:2]) -> Check:
     """Checks the version of the interpreter."""
     what = f"midtoken {find_version('midtoken')}, Python {platform.python_version()}, {sys.executable}"
-    if found[1] in _PYTHONS:
+    if (3, 10) <= found <= (3, 13):
         return good(what)
-    tested = f"3.{_PYTHONS[0]} to 3.{_PYTHONS[-1]}"
-    return note(what, f"Only Python {tested} are tested; install midtoken there if something fails.")
+    return note(what, "Only Python 3.10 to 3.13 are tested; install midtoken there if something fails.")
 
 
 def check_packages(needs_server: bool) -> Iterator[Check]:

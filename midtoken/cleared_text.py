@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from inference.platforms import timeout
 from lsp_server.context import Context
 from lsp_server.errors import ExcludedError, InSecretError
 from lsp_server.privacy.exclusion import Policy
@@ -74,17 +73,13 @@ class ClearedText:
     def _clear_context(self, path: Path | None, context: Context) -> Cleared[Context]:
         return self._clear(path, context, lambda uri: self._guard.clear_excerpt(uri, Excerpt("", context, "")))
 
-    async def _wait_until_known(self, uri: str | None) -> None:
-        async with timeout(_WAIT_S):
-            await self._guard.wait_until_known({} if uri is None else {uri: ""})
-
     def _clear(
         self, path: Path | None, content: _Content, clear: Callable[[str | None], Cleared[_Content]]
     ) -> Cleared[_Content]:
         uri = None if path is None or self._sends_excluded else path.absolute().as_uri()
         try:
-            with contextlib.suppress(TimeoutError):
-                asyncio.run(self._wait_until_known(uri))
+            with contextlib.suppress(TimeoutError, asyncio.TimeoutError):  # the same since Python 3.11
+                asyncio.run(asyncio.wait_for(self._guard.wait_until_known({} if uri is None else {uri: ""}), _WAIT_S))
             cleared = clear(uri)
         except ExcludedError as error:
             raise UsageError(f"{path}: {error}; --send-excluded sends it all the same") from None
