@@ -12,6 +12,7 @@ import pytest
 from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
 from inference.errors import LaunchError, MidtokenError, ModelError
 from inference.model_folder import check_model_folder
+from midtoken.cli import main
 from midtoken.models import HubModel, fetch_model, find_model
 from tests.support.gguf_files import write_gguf, write_plain_gguf
 from tests.support.hub import Faults, Hub, Repository, run_hub
@@ -143,7 +144,7 @@ async def test_a_name_means_the_same_model_until_it_is_asked_for_anew(hub: Hub) 
 
 @pytest.mark.parametrize("name", ["tiny-q8_0.gguf", "q8/tiny-q8_0.gguf", "q8/tiny-00002-of-00002.gguf"])
 async def test_of_a_gguf_model_only_the_named_file_or_all_its_parts_are_downloaded(
-    name: str, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "made"))
     files = [write_gguf(tmp_path / "a.gguf", _SPEC, "qwen2", **{"tokenizer.ggml.eos_token_id": 1})]
@@ -162,6 +163,14 @@ async def test_of_a_gguf_model_only_the_named_file_or_all_its_parts_are_download
     linked = folder / os.readlink(folder / "model.gguf")
     assert linked.read_bytes() == contents[names[0]]
     assert linked.name == Path(names[0]).name
+    manifest = tmp_path / "ollama/manifests/registry.ollama.ai/library/coder/7b"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text("{}")
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "ollama"))
+    assert main(["models"]) == 0
+    (commit,) = hub.repositories[_NAME].commits
+    shown_line = rf"  {_NAME}:{name} +0.00 GB, commit {commit[:7]}, .*/snapshots/{commit}/{name}"
+    assert re.search(rf"^{shown_line}\n  ollama:coder:7b$", capsys.readouterr().out, re.MULTILINE)
     for path in linked.resolve().parent.iterdir():  # as by a program that frees space in the cache
         path.unlink()
     await _fetch(f"{_NAME}:{name}")
