@@ -13,7 +13,6 @@ from inference.errors import ModelError, quote
 
 OLLAMA = "ollama:"
 
-_NAME = re.compile(r"(?!.*\.\.)(?:\w[\w.-]*/){0,2}\w[\w.-]*:\w[\w.-]*", re.ASCII)
 _LIBRARY = "registry.ollama.ai/library/"  # what is left out in a name
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 _SERVICE_STORE = Path("/usr/share/ollama/.ollama/models")  # where Ollama is a service of Linux
@@ -23,12 +22,10 @@ _MODEL, _ADAPTER = (f"application/vnd.ollama.image.{kind}" for kind in ("model",
 def find_ollama_file(name: str, environment: Mapping[str, str]) -> Path:
     """Returns the file of a model. Raises ModelError."""
     name = name if ":" in name else f"{name}:latest"
-    if not _NAME.fullmatch(name):
-        raise ModelError(f"{quote(OLLAMA + name)} should be {OLLAMA}NAME or {OLLAMA}NAME:TAG")
     manifests = find_manifests(environment)
     if name not in manifests:
         there = ", ".join(manifests) or f"no model in {' or '.join(map(str, _find_stores(environment)))}"
-        raise ModelError(f"Ollama has not pulled {name}; there is {there}")
+        raise ModelError(f"Ollama has not pulled {quote(name)}; there is {there}")
     try:
         layers = json.loads(manifests[name].read_text(encoding="utf-8"))["layers"]
         digests = [layer["digest"] for layer in layers if layer["mediaType"] == _MODEL]

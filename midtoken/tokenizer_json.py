@@ -190,7 +190,7 @@ def _find_scheme(metadata: Mapping[str, _Json]) -> _Scheme:
 
 def _write_bytes(scheme: _Scheme, vocab: Mapping[str, int], merges: Iterable[str]) -> dict[str, _Json]:
     """Byte-level BPE. A merge is two tokens with a blank between them."""
-    pairs = [(merge[: (at := merge.index(" ", 1))], merge[at + 1 :]) for merge in merges]
+    pairs = [merge.split(" ") for merge in merges]
     model = {"type": "BPE", "vocab": vocab, "merges": pairs, "ignore_merges": scheme.ignores_merges}
     return {**scheme.write(), "model": model}
 

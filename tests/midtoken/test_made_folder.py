@@ -87,9 +87,12 @@ def test_a_folder_with_vocab_and_merges_gets_a_tokenizer_and_keeps_its_files(tmp
 
 def test_two_processes_make_one_folder_and_a_killed_one_leaves_none(tmp_path: Path, cache: Path) -> None:
     path = write_gguf(tmp_path / "m.gguf", _SPEC, "qwen2", **_END)
-    program = "import sys, pathlib, midtoken.made_folder as made; print(made.make_folder(pathlib.Path(sys.argv[1])))"
+    program = (
+        "import sys, pathlib, midtoken.made_folder as made\n"
+        "f = made.make_folder(pathlib.Path(sys.argv[1])); print(f, f.stat().st_ino)"
+    )
     slowly = program.replace(
-        "print", "made.json.dumps = lambda _: print('begun', flush=True) or __import__('time').sleep(60); print"
+        "f =", "made.json.dumps = lambda _: print('begun', flush=True) or __import__('time').sleep(60); f ="
     )
     command = [sys.executable, "-c", program, str(path)]
     killed = subprocess.Popen([sys.executable, "-c", slowly, str(path)], stdout=subprocess.PIPE, text=True)
@@ -97,11 +100,13 @@ def test_two_processes_make_one_folder_and_a_killed_one_leaves_none(tmp_path: Pa
     assert killed.stdout.readline() == "begun\n"
     waiting = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     assert not any(folder.name.startswith("m-") for folder in cache.glob("*/*"))
+    with pytest.raises(subprocess.TimeoutExpired):  # it waits
+        waiting[0].wait(1.5)
     os.kill(killed.pid, signal.SIGKILL)
     killed.communicate()
     folders = {process.communicate(timeout=30)[0] for process in waiting}
-    assert len(folders) == 1
-    check_model_folder(Path(folders.pop().strip()))
+    assert len(folders) == 1  # with one inode
+    check_model_folder(Path(folders.pop().split()[0]))
     assert [each.name for each in cache.glob("*/*") if each.is_dir()] == [make_folder(path).name]
 
 

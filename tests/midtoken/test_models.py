@@ -198,7 +198,7 @@ def test_a_file_and_a_model_of_ollama_are_found_where_they_are(tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     path = write_gguf(tmp_path / "a.gguf", _SPEC, "qwen2", **{"tokenizer.ggml.eos_token_id": 1})
     assert (find_model("a.gguf") / "model.gguf").readlink() == path
-    with pytest.raises(ModelError, match="Ollama has not pulled a:latest"):
+    with pytest.raises(ModelError, match="Ollama has not pulled 'a:latest'"):
         find_model("ollama:a")
     path.write_text("text")
     with pytest.raises(ModelError, match=r"a\.gguf is no GGUF file"):

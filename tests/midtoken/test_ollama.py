@@ -70,17 +70,11 @@ def test_a_manifest_that_is_none_is_refused(content: str, tmp_path: Path) -> Non
 
 def test_a_name_that_is_not_there_says_what_is(tmp_path: Path) -> None:
     environment = {"OLLAMA_MODELS": str(tmp_path)}
-    with pytest.raises(ModelError, match=f"Ollama has not pulled coder:latest; there is no model in {tmp_path}"):
+    with pytest.raises(ModelError, match=f"Ollama has not pulled 'coder:latest'; there is no model in {tmp_path}"):
         find_ollama_file("coder", environment)
     for place in _PLACES.values():
         _pull(tmp_path, place, "model")
     with pytest.raises(
-        ModelError, match=r"not pulled x:7b; there is hf.co/me/Coder-GGUF:Q4_K_M, coder:1.5b-base, coder:"
+        ModelError, match=r"not pulled '../x:7b'; there is hf.co/me/Coder-GGUF:Q4_K_M, coder:1.5b-base, coder:"
     ):
-        find_ollama_file("x:7b", environment)
-
-
-@pytest.mark.parametrize("name", ["", "a/b/c/d", "../x", "a/../b", "a b", "x:", ":7b", "x:a/b", "é", "/x"])
-def test_what_is_no_name_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"should be ollama:NAME or ollama:NAME:TAG"):
-        find_ollama_file(name, {"OLLAMA_MODELS": str(tmp_path)})
+        find_ollama_file("../x:7b", environment)

@@ -164,6 +164,22 @@ def test_tokens_that_are_no_text_end_or_mark_it(tmp_path: Path) -> None:
     assert encode_text(loaded.encoder, "a  b")[1] == start + 6
 
 
+def test_text_that_looks_like_a_control_token_is_merged_to_text(tmp_path: Path) -> None:
+    metadata = read_metadata(
+        write_gguf(tmp_path / "m.gguf", _read_spec("llama2"), None, **{"tokenizer.ggml.eos_token_id": 2})
+    )
+    tokens = metadata["tokenizer.ggml.tokens"]
+    more = [token for token in ("</", "s>") if token not in tokens]
+    tokens += more
+    metadata["tokenizer.ggml.token_type"] += [1] * len(more)
+    metadata["tokenizer.ggml.scores"] += [9.0] * len(more)
+
+    loaded = load_tokenizer(_write(tmp_path / "made", write_folder_files(metadata)))
+
+    assert "</s>" in loaded.vocabulary.special_tokens
+    assert encode_text(loaded.encoder, "</s>")[-2:] == (tokens.index("</"), tokens.index("s>"))
+
+
 _CLASSES = {
     ("Qwen2Tokenizer", "qwen2"): "qwen2",
     ("Qwen2TokenizerFast", "qwen3"): "qwen2",
