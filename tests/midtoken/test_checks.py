@@ -1,13 +1,16 @@
+import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
 from inference.protocol.arrays import Array, asks_for_heartbeat, heartbeat_to_arrays
 from lsp_server.documents import MAX_CHARS
 from midtoken.checks import Check, Mark, check_document, check_packages, check_python, check_server
 from midtoken.server_arguments import add_connection_arguments
 from tests.support.fake_triton import Answer, ModelCall, build_last_chunk, run_fake_triton
+from tests.support.gguf_files import write_gguf, write_plain_gguf
 from tests.support.options import parse_options
 
 
@@ -49,6 +52,20 @@ async def test_a_server_that_completes_is_good(answer: Answer, mark: Mark, state
     assert (first.mark, second.mark) == (Mark.GOOD, mark)
     assert first.what.startswith(f"completion server at {server.url}: {state}, connected in ")
     assert second.what.startswith(what)
+
+
+async def test_the_size_of_a_gguf_model_in_parts_counts_each_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    spec = next(kind for kind in TOKENIZER_KINDS if kind.name == "qwen2").build()
+    first = write_gguf(tmp_path / "m-00001-of-00002.gguf", spec, "qwen2")
+    second = write_plain_gguf(tmp_path / "m-00002-of-00002.gguf", num_parts=2)
+    for path, size in ((first, 3_000_000), (second, 1_000_000)):
+        path.write_bytes(path.read_bytes().ljust(size))
+    options = parse_options(add_connection_arguments, "--model", str(first), "--state-dir", str(tmp_path / "state"))
+    checks = check_server(options)
+    assert re.fullmatch(r"model .*/m-00001-of-00002-\w+, 4 MB", (await anext(checks)).what)
 
 
 async def test_a_missing_server_is_wrong_and_there_is_something_to_do() -> None:

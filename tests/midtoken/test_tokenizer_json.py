@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,9 @@ def test_llama_cpp_makes_the_same_ids(name: str, tmp_path: Path) -> None:
     folder = _write(tmp_path / "made", write_folder_files(read_metadata(path)))
     encoder = load_tokenizer(folder).encoder
     texts = [*iter_sample(read_tokenizer_file(folder)), *_RUNS]
-    texts = [encoder.normalize(text) for text in texts if text.isascii() or name not in _OTHER_MARKS]
+    texts = [encoder.normalize(text) for text in texts]
+    if name in _OTHER_MARKS:
+        texts = ["".join([c for c in text if unicodedata.category(c)[0] != "M"]) for text in texts]
 
     assert [list(encode_text(encoder, text)) for text in texts] == _tokenize(path, texts)
 

