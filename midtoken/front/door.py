@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import os
 import secrets
 import ssl
 from collections.abc import Mapping
@@ -51,7 +52,7 @@ class Door:
         if self.address == ADDRESS and (stranger := find_stranger(headers, port)):
             return 403, stranger
         given = headers.get("Authorization", "").removeprefix("Bearer ")
-        if self.key and not secrets.compare_digest(given.encode(errors="surrogateescape"), self.key.encode()):
+        if self.key and not secrets.compare_digest(os.fsencode(given), os.fsencode(self.key)):
             return 401, "The header Authorization needs to be `Bearer` and the key of this server."
         return None
 
