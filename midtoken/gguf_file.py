@@ -18,6 +18,7 @@ _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _CODES = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}  # type of a value -> its code in `struct`
 _TEXT, _ARRAY = 8, 9
+_MAX_NAMED = 8  # parts that are missing
 _PART = re.compile(r"(.+)-\d{5}-of-(\d{5})\.gguf")
 
 
@@ -32,7 +33,7 @@ def find_parts(path: Path) -> list[Path]:
     parts = [path.with_name(name) for name in list_part_names(path.name)]
     missing = [part.name for part in parts if not part.is_file()]
     if missing:
-        raise ModelError(f"{path} is a part of a model, and beside it {', '.join(missing)} is missing")
+        raise ModelError(f"{path} is a part of a model, and beside it {', '.join(missing[:_MAX_NAMED])} is missing")
     return parts
 
 

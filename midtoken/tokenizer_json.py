@@ -51,15 +51,6 @@ class _Scheme:
     ignores_merges: bool = False  # a pre-token that is a token is not merged
     adds_start: bool = False  # unless the file says otherwise
 
-    def write(self) -> dict[str, _Json]:
-        split = {"type": "Split", "behavior": "Isolated", "invert": False}
-        steps = [{**split, "pattern": {"Regex": step}} if isinstance(step, str) else step for step in self.steps]
-        return {
-            "normalizer": {"type": "NFC"} if self.is_composed else None,
-            "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
-            "decoder": _BYTES,
-        }
-
 
 _gpt2, _starcoder = _Scheme((_GPT2,)), _Scheme((_DIGIT, _GPT2))
 _qwen2 = _Scheme((_QWEN2, _BYTES), is_composed=True)
@@ -190,9 +181,15 @@ def _find_scheme(metadata: Mapping[str, _Json]) -> _Scheme:
 
 def _write_bytes(scheme: _Scheme, vocab: Mapping[str, int], merges: Iterable[str]) -> dict[str, _Json]:
     """Byte-level BPE. A merge is two tokens with a blank between them."""
+    split = {"type": "Split", "behavior": "Isolated", "invert": False}
+    steps = [{**split, "pattern": {"Regex": step}} if isinstance(step, str) else step for step in scheme.steps]
     pairs = [merge.split(" ") for merge in merges]
-    model = {"type": "BPE", "vocab": vocab, "merges": pairs, "ignore_merges": scheme.ignores_merges}
-    return {**scheme.write(), "model": model}
+    return {
+        "normalizer": {"type": "NFC"} if scheme.is_composed else None,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
+        "decoder": _BYTES,
+        "model": {"type": "BPE", "vocab": vocab, "merges": pairs, "ignore_merges": scheme.ignores_merges},
+    }
 
 
 def _write_pieces(vocab: Mapping[str, int], types: list[int], metadata: Mapping[str, _Json]) -> dict[str, _Json]:
