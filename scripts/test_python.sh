@@ -20,7 +20,7 @@ if [ "$version" = 3.10 ]; then
 fi
 if [ ! -e "$folder/.ready" ] || [ pyproject.toml -nt "$folder/.ready" ]; then
     "$python" -m venv --clear "$folder"
-    packages=(hypothesis openai pexpect pynvim pyte pytest pytest-asyncio pytest-timeout pytest-xdist setuptools trustme)
+    packages=(gguf hypothesis openai pexpect pynvim pyte pytest pytest-asyncio pytest-timeout pytest-xdist setuptools trustme)
     "$folder/bin/python" -m pip install --quiet --editable ".$extras" "${packages[@]}"
     touch "$folder/.ready"
 fi
