@@ -42,6 +42,15 @@ class _SupersededError(MidtokenError):
     """A newer request of the same client for what it edits has come."""
 
 
+_STATUSES = (
+    (InvalidRequestError, 400),
+    (NotSentError, 400),
+    (_SupersededError, 499),  # not 409, after which the openai package asks again
+    (OverloadedError, 503),
+    (ServerUnreachableError, 503),
+)
+
+
 @asynccontextmanager
 async def open_front(
     door: Door, backend: Backend, model: str, is_remote: bool = False, max_candidates: int = MAX_CANDIDATES
@@ -157,11 +166,7 @@ async def _send(response: web.StreamResponse, event: object) -> None:
 
 
 def _find_status(error: Exception) -> int:
-    if isinstance(error, InvalidRequestError | NotSentError):
-        return 400
-    if isinstance(error, _SupersededError):
-        return 499  # not 409, after which the openai package asks again
-    return 503 if isinstance(error, OverloadedError | ServerUnreachableError) else 500
+    return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
 
 
 def _describe(status: int, reason: str) -> dict[str, Any]:
