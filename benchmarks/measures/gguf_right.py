@@ -59,8 +59,8 @@ class RightCounts:
     """What became of the cuts."""
 
     num_cuts: int = 0
-    equal: int = 0
-    tied: int = 0
+    num_equal: int = 0
+    num_tied: int = 0
     wrong: list[CompletionRequest] = field(default_factory=list)
     greatest_gap: float = 0.0
 
@@ -88,7 +88,7 @@ def compare_engines(ours: EngineConfig, reference: EngineConfig, cuts: Sequence[
                 sink.wait()
             counts.num_cuts += 1
             if sinks[0].of_candidates == sinks[1].of_candidates:
-                counts.equal += 1
+                counts.num_equal += 1
             else:
                 _count(counts, request, models[0].choices, models[1].choices)
     return counts
@@ -103,7 +103,7 @@ def _count(counts: RightCounts, request: CompletionRequest, ours: list[Any], the
             )
             counts.greatest_gap = max(counts.greatest_gap, loss)
             if loss <= GAP:
-                counts.tied += 1
+                counts.num_tied += 1
             else:
                 counts.wrong.append(request)
             return

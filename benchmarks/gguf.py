@@ -1,0 +1,281 @@
+"""GGUF files in the engine, beside llama.cpp's plain loop with the same file, and beside onnxruntime.
+
+    python -m benchmarks.gguf [--output PATH] [--only PART ...]
+
+- right: the default model in float32 completes at 540 cuts as on onnxruntime, in every strategy, with and without the
+  text after the cursor, one completion or three; what is closer than `GAP` is a tie. The probability of each byte of a
+  text is the same, too: `wrong_bytes` differ by more than `GAP`.
+- default, large: what a key costs, with the default model (float32, Q8_0) and with one of 494 million weights that are
+  those of the default model, grown (Q8_0, Q4_K_M). At each visit a person types four keys of a word. Both programs have
+  read the text before the first one, and generate one token after each key, and the line after the last.
+
+`warm_rows_mean`: tokens that are forwarded for a key until its first token is chosen. `first_text_ratio`: from a key to
+the first text after the cursor, ours to theirs; theirs continues the canonical tokens of the text. `healing_overhead`:
+the whole line, ours with healing, to llama.cpp when it decodes the same tokens one by one from the place where the
+healed bytes begin. `…_alone` is the same without drafts. Medians over visits; two threads.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copyfile
+
+import llama_cpp
+import numpy as np
+
+from benchmarks.baselines.contestants.line_protocol import Answer, KeptTokens, Line, count_common
+from benchmarks.baselines.gguf_file import Precision, write_gguf
+from benchmarks.corpora.cuts import Visit, draw_cuts, draw_visits
+from benchmarks.corpora.grown_model import SHAPES, write_grown_model
+from benchmarks.measures.gguf_right import GAP, compare_engines
+from benchmarks.measures.report import (
+    RESULTS_DIR,
+    Row,
+    Target,
+    Value,
+    build_target_row,
+    print_rows,
+    read_figures,
+    write_report,
+)
+from inference.characters.assembly import load_character_model
+from inference.config import EngineConfig
+from inference.engine.assembly import load_engine
+from inference.engine.engine import Engine
+from inference.engine.sink import WaitingSink
+from inference.healing.heal_point import encode_text, find_heal_point
+from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, Extent
+from models.training.corpus import iter_held_out
+
+_DEFAULT = Path("models/default").absolute()
+_FOLDER = Path("build/gguf").absolute()
+_LARGE = Path("build/real-size/0_5b").absolute()
+_NUM_THREADS = 2
+_NUM_CUTS = 540
+_NUM_BYTES = 200
+_NUM_KEYS = 4  # of a visit; the first one is not counted
+_NUM_VISITS = {"default": 40, "large": 8}
+_CONTEXT_CHARS = 1200
+_MAX_TOKENS = 64
+_PAUSE_S = 0.005  # after an answer, so that threads that wait actively have gone to sleep
+_FILES = {"default": ("f32", "q8_0"), "large": ("q8_0", "q4_k_m")}
+
+_TARGETS = (
+    Target("right", "num_cuts", "cuts that were compared with onnxruntime", at_least=500),
+    Target("right", "wrong_choices", "other choices than onnxruntime's that are no ties", at_most=0),
+    Target("right", "wrong_bytes", "bytes with another probability", at_most=0),
+    *(
+        Target(name, f"{figure}_{part}_{precision}", f"{meaning}, {part} model, {precision}", at_most=limit)
+        for part, precisions in _FILES.items()
+        for precision in precisions
+        for name, figure, meaning, limit in (
+            ("key", "warm_rows_mean", "rows for a key", 2.0),
+            ("key", "first_text_ratio", "first text after a key, to llama.cpp", 1.0),
+            ("line", "healing_overhead", "a healed line, to the same tokens in llama.cpp", 1.05),
+        )
+    ),
+)
+
+
+def main() -> None:
+    options = _parse_options()
+    figures = dict(read_figures("gguf", options.output))
+    for part in options.only:
+        figures |= _measure_right() if part == "right" else _measure_part(part)
+        rows: list[Row] = [build_target_row(target, figures.get(target.figure)) for target in _TARGETS]
+        write_report("gguf", rows, figures, folder=options.output)
+    print_rows("GGUF files in the engine", rows)
+
+
+def _parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parts = ["right", *_FILES]
+    parser.add_argument("--output", type=Path, default=RESULTS_DIR, help="the report's folder (default: %(default)s)")
+    parser.add_argument("--only", nargs="+", default=parts, choices=parts)
+    return parser.parse_args()
+
+
+def _measure_right() -> dict[str, Value]:
+    ours, theirs = EngineConfig(_build_folder("default", "f32")), EngineConfig(_DEFAULT, dtype="float32")
+    cuts = draw_cuts(iter_held_out(), _NUM_CUTS // 2, _NUM_CUTS // 2, seed=5)
+    counts = compare_engines(ours, theirs, cuts)
+    text = cuts[0].find_context(_CONTEXT_CHARS).encode()
+    return {
+        "num_cuts": counts.num_cuts,
+        "equal_choices": counts.num_equal,
+        "tied_choices": counts.num_tied,
+        "wrong_choices": len(counts.wrong),
+        "greatest_gap": counts.greatest_gap,
+        "wrong_bytes": _count_wrong_bytes(ours, theirs, text[:-_NUM_BYTES], text[-_NUM_BYTES:]),
+    }
+
+
+def _count_wrong_bytes(ours: EngineConfig, theirs: EngineConfig, context: bytes, text: bytes) -> int:
+    states = [load_character_model(config).open(context) for config in (ours, theirs)]
+    num_wrong = 0
+    for byte in text:
+        one, other = (np.array(state.next_log_probs())[byte] for state in states)
+        num_wrong += not abs(one - other) <= GAP
+        states = [state.advance(bytes([byte])) for state in states]
+    return num_wrong
+
+
+def _build_folder(part: str, precision: str) -> Path:
+    """A folder that is served, with a GGUF file of the default model or of the large one."""
+    source = _DEFAULT if part == "default" else _LARGE
+    folder = _FOLDER / f"{part}-{precision}"
+    if not source.exists():
+        write_grown_model(source, SHAPES[source.name])
+    if not (folder / "model.gguf").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in source.glob("*.json"):
+            copyfile(path, folder / path.name)
+        _write_file(source, folder / "model.gguf", precision)
+    return folder
+
+
+def _write_file(source: Path, path: Path, precision: str) -> None:
+    if precision != "q4_k_m":
+        write_gguf(source, path, Precision(precision))
+        return
+    options = llama_cpp.llama_model_quantize_default_params()
+    options.ftype, options.allow_requantize = llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M, True
+    before = _build_folder("large", "q8_0") / "model.gguf"
+    if llama_cpp.llama_model_quantize(str(before).encode(), str(path).encode(), options):
+        raise RuntimeError("llama.cpp cannot write Q4_K_M")
+
+
+def _measure_part(part: str) -> dict[str, Value]:
+    figures: dict[str, Value] = {}
+    visits = draw_visits(iter_held_out(), _NUM_VISITS[part], seed=2)
+    for precision in _FILES[part]:
+        folder = _build_folder(part, precision)
+        keys: list[_Key] = []
+        lines: dict[bool, list[_Key]] = {True: [], False: []}
+        for drafts, kept in lines.items():
+            config = EngineConfig(folder, num_threads=_NUM_THREADS, drafts=drafts, graph_dir=_FOLDER)
+            with closing(load_engine(config)) as engine, closing(_PlainLoop(folder)) as loop:
+                for visit in visits:
+                    found = list(_visit(engine, loop, visit))
+                    keys += found
+                    kept.append(found[-1])
+        ends = f"_{part}_{precision}"
+        figures |= {
+            f"warm_rows_mean{ends}": statistics.mean(key.num_rows for key in keys),
+            f"first_text_ratio{ends}": _find_ratio([(key.first_ms, key.their_first_ms) for key in keys]),
+            f"first_text_ms{ends}": statistics.median(key.first_ms for key in keys),
+            f"their_first_text_ms{ends}": statistics.median(key.their_first_ms for key in keys),
+            f"healing_overhead{ends}": _find_ratio([(key.line_ms, key.their_line_ms) for key in lines[True]]),
+            f"healing_overhead_alone{ends}": _find_ratio([(key.line_ms, key.their_line_ms) for key in lines[False]]),
+            f"line_ms{ends}": statistics.median(key.line_ms for key in lines[True]),
+            f"their_line_ms{ends}": statistics.median(key.their_line_ms for key in lines[True]),
+        }
+    return figures
+
+
+def _find_ratio(pairs: Sequence[tuple[float, float]]) -> float:
+    return statistics.median(ours / theirs for ours, theirs in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What a key cost."""
+
+    num_rows: int
+    first_ms: float
+    line_ms: float
+    their_first_ms: float
+    their_line_ms: float
+
+
+def _visit(engine: Engine, loop: "_PlainLoop", visit: Visit) -> Iterator[_Key]:
+    """The keys of a word but the first, before which all is read."""
+    text = visit.text[-_CONTEXT_CHARS:].partition("\n")[2]
+    for num_left in range(_NUM_KEYS, -1, -1):
+        prefix = text[: len(text) - num_left]
+        line, line_text, stats = _complete(engine, prefix, 1 if num_left else _MAX_TOKENS)
+        time.sleep(_PAUSE_S)
+        their_first_ms = loop.measure_first_ms(prefix)
+        their_line_ms = loop.measure_line_ms(prefix, line_text)
+        time.sleep(_PAUSE_S)
+        if num_left < _NUM_KEYS:
+            yield _Key(stats.num_first_rows, line.first_text_ms, line.line_ms, their_first_ms, their_line_ms)
+
+
+class _Timed(WaitingSink):
+    """Notes when text comes."""
+
+    def __init__(self, line: Line) -> None:
+        super().__init__()
+        self._line = line
+
+    def send(self, chunk: CompletionChunk) -> None:
+        self._line.send(chunk.text)
+        super().send(chunk)
+
+
+def _complete(engine: Engine, prefix: str, max_tokens: int) -> tuple[Answer, str, CompletionStats]:
+    line = Line()
+    sink = _Timed(line)
+    engine.submit(CompletionRequest(prefix, max_tokens=max_tokens, extent=Extent.SINGLE_LINE), sink)
+    text, stats = sink.wait()
+    return line.finish(), text, stats
+
+
+class _PlainLoop:
+    """llama.cpp as its own programs use it: one sequence, of which the common beginning is kept, token by token."""
+
+    def __init__(self, folder: Path) -> None:
+        path = str(folder / "model.gguf").encode()
+        self._model = llama_cpp.llama_model_load_from_file(path, llama_cpp.llama_model_default_params())
+        options = llama_cpp.llama_context_default_params()
+        options.n_ctx = options.n_batch = 2048
+        options.n_threads = options.n_threads_batch = _NUM_THREADS
+        self._context = llama_cpp.llama_init_from_model(self._model, options)
+        self._memory = llama_cpp.llama_get_memory(self._context)
+        self._tokenizer: LoadedTokenizer = load_tokenizer(folder)
+        self._tokens = KeptTokens(lambda text: list(encode_text(self._tokenizer.encoder, text)))
+        self._ids: list[int] = []
+
+    def measure_first_ms(self, prefix: str) -> float:
+        """Until the first token after the canonical tokens of the text is known."""
+        started_at = time.perf_counter()
+        self._forward(self._tokens.encode(prefix))
+        return 1e3 * (time.perf_counter() - started_at)
+
+    def measure_line_ms(self, prefix: str, rest: str) -> float:
+        """For the tokens of a line and its end, after those that healing keeps."""
+        encoder = self._tokenizer.encoder
+        num_kept = len(find_heal_point(encoder, prefix).kept_ids)
+        token_ids = list(encode_text(encoder, prefix + rest))
+        self._forward(token_ids[:num_kept])
+        started_at = time.perf_counter()
+        for count in range(num_kept, len(token_ids) + 1):
+            self._forward(token_ids[:count])
+        return 1e3 * (time.perf_counter() - started_at)
+
+    def _forward(self, token_ids: list[int]) -> int:
+        """Forwards what is new, and the last token in any case. Returns the most likely next one."""
+        num_common = min(count_common(self._ids, token_ids), len(token_ids) - 1)
+        llama_cpp.llama_memory_seq_rm(self._memory, 0, num_common, -1)
+        new = (llama_cpp.llama_token * (len(token_ids) - num_common))(*token_ids[num_common:])
+        if llama_cpp.llama_decode(self._context, llama_cpp.llama_batch_get_one(new, len(new))):
+            raise RuntimeError("llama_decode has failed")
+        self._ids = token_ids
+        logits = llama_cpp.llama_get_logits_ith(self._context, -1)
+        num_tokens = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self._model))
+        return int(np.ctypeslib.as_array(logits, (num_tokens,)).argmax())
+
+    def close(self) -> None:
+        """Frees the model."""
+        llama_cpp.llama_free(self._context)
+        llama_cpp.llama_model_free(self._model)
+
+
+if __name__ == "__main__":
+    main()
