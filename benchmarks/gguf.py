@@ -84,7 +84,7 @@ _TARGETS = (
 
 def main() -> None:
     options = _parse_options()
-    figures = dict(read_figures("gguf", options.output))
+    figures: dict[str, Value] = dict(read_figures("gguf", options.output))
     for part in options.only:
         figures |= _measure_right() if part == "right" else _measure_part(part)
         rows: list[Row] = [build_target_row(target, figures.get(target.figure)) for target in _TARGETS]
@@ -119,7 +119,7 @@ def _count_wrong_bytes(ours: EngineConfig, theirs: EngineConfig, context: bytes,
     states = [load_character_model(config).open(context) for config in (ours, theirs)]
     num_wrong = 0
     for byte in text:
-        one, other = (np.array(state.next_log_probs())[byte] for state in states)
+        one, other = (state.next_log_probs[byte] for state in states)
         num_wrong += not abs(one - other) <= GAP
         states = [state.advance(bytes([byte])) for state in states]
     return num_wrong

@@ -5,8 +5,8 @@ guess is forwarded as a branch, and its nodes are then known: as long as the cho
 their own. The choices themselves are made as without a guess, so greedy completions are the same, and sampled ones come
 from the same distribution, with the same draws.
 
-More rows make a pass slower, so a guess must bring more tokens than it costs. How many were right is counted for
-each length of the match, and decides whether and how far to guess.
+More rows make a pass slower, so a guess must bring more tokens than it costs, in passes over one row. How many were
+right is counted for each length of the match, and decides whether and how far to guess.
 """
 
 from array import array
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 MAX_DRAFT_TOKENS = 8
 _NUM_SOUGHT = 3  # tokens, of which there are few places to compare; if there is none, fewer are sought
 _MAX_MATCH = 16
-_MIN_GAIN = 0.2  # right tokens of a guess, on average, that pay for its rows: one more takes a tenth of a pass or less
+_ROW_COST = 0.1  # of a pass over one row, unless the model says more
 _FIRST_GAIN = 2.0
 _RATE = 0.1  # of the running average
 _TRIAL_PERIOD = 16  # a kind of match that does not pay is tried again so often
@@ -25,7 +25,9 @@ _TRIAL_PERIOD = 16  # a kind of match that does not pay is tried again so often
 class Drafter:
     """Proposes drafts, and learns which pay. Used by the engine's thread only."""
 
-    def __init__(self) -> None:
+    def __init__(self, row_cost: float = _ROW_COST) -> None:
+        """`row_cost`: see `LanguageModel`."""
+        self._row_cost = row_cost
         self._gains = [_FIRST_GAIN] * (_MAX_MATCH + 1)  # by the length of the match
         self._num_skipped = [0] * (_MAX_MATCH + 1)
 
@@ -36,11 +38,11 @@ class Drafter:
             return None
         end, num_matching = found
         gain = self._gains[num_matching]
-        if gain < _MIN_GAIN:
-            self._num_skipped[num_matching] += 1
-            if self._num_skipped[num_matching] % _TRIAL_PERIOD:
-                return None
         num_tokens = min(MAX_DRAFT_TOKENS, 2 + int(1.5 * gain))
+        if gain < self._row_cost * num_tokens:
+            self._num_skipped[num_matching] += 1
+            if self._row_cost >= 1 or self._num_skipped[num_matching] % _TRIAL_PERIOD:
+                return None
         return Draft(self, tuple(token_ids[end : end + num_tokens]), num_matching)
 
     def learn(self, draft: "Draft") -> None:

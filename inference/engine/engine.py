@@ -39,7 +39,7 @@ class Engine:
         """Starts the thread. `inference.engine.assembly` builds the parts from a model folder."""
         self.runs_as = runs_as
         max_context_tokens = config.max_context_tokens or DEFAULT_CONTEXT_TOKENS
-        drafter = Drafter() if config.drafts else None
+        drafter = Drafter(model.row_cost) if config.drafts else None
         self._config = config
         self._runs_together = model.runs_together
         self._clock = clock

@@ -167,6 +167,7 @@ class LanguageModel(Protocol):
 
     max_tokens: int  # the most tokens of one sequence
     runs_together: bool  # whether a pass over many sequences takes less time than one pass for each
+    row_cost: float  # the time of a further row in a small pass, in passes over one row
 
     def new_cache(self, num_tokens: int) -> SequenceCache:
         """An empty cache with room for `num_tokens`; `reserve` makes room for more.

@@ -81,6 +81,7 @@ class ScriptedModel:
     toy: ToyTokenizer
     max_tokens: int = 512
     runs_together: bool = True
+    row_cost: float = 0.1
     before_new_cache: Callable[[], None] = lambda: None
     before_new_random_source: Callable[[], None] = lambda: None
     before_forward: Callable[[Sequence[Part]], None] = lambda _: None

@@ -1,5 +1,8 @@
 """A folder with a GGUF file to a model on llama.cpp; or why it would not run rightly there."""
 
+import math
+import platform
+import time
 import unicodedata
 
 import llama_cpp
@@ -8,20 +11,22 @@ from inference.config import AUTO_DTYPE, DEFAULT_CONTEXT_TOKENS, EngineConfig
 from inference.errors import ModelError
 from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import LoadedTokenizer, check_ids, iter_sample, load_tokenizer
+from inference.healing.token_tree import TokenTree
 from inference.healing.tokenizer_file import read_tokenizer_file
 from inference.model.gguf.kv_cache import CellPool
 from inference.model.gguf.llama import Llama
 from inference.model.gguf.model import GgufModel
-from inference.model.language_model import LoadedModel
+from inference.model.language_model import LoadedModel, Part
 from inference.model.numpy_sampler import NumpySampler
 from inference.model.onnx.conversion import find_recall
-from inference.model.onnx.fitting import MAX_SMALL, Fit, count_cores
+from inference.model.onnx.fitting import MAX_SMALL, Fit, count_cores, is_busy
 from inference.model.onnx.graph_store import identify_files
 from inference.model_folder import GGUF_NAME
 
 _DTYPES = (AUTO_DTYPE, "float32")  # in which llama.cpp computes, whatever the file has
 _CELL_STEP = 256  # llama.cpp rounds up to it
 _MAX_CELLS = 2**20  # some thousand times as many end the process
+_NUM_TRIAL_ROWS, _NUM_TRIALS = 4, 6
 _NUM_WINDOWS = 4  # that there is room for at least
 _SHAPE = ("n_head", "n_head_kv", "n_layer", "n_embd")
 _OF_NUMBERS = 2  # bytes of a key's or value's number, float16
@@ -62,7 +67,22 @@ def _load(config: EngineConfig) -> LoadedModel[GgufModel]:
     model = GgufModel(CellPool(llama, num_cells, cell_nbytes, config.memory_mib * 2**20), sampler)
     files = identify_files(path for path in config.model_dir.iterdir() if path.is_file())
     recall = find_recall(config.graph_dir)
+    trial = f"row cost {fit.num_threads} {config.device} {platform.node()} {files}"
+    model.row_cost = recall(trial, lambda: {"row_cost": _measure_row_cost(model)}, not is_busy())["row_cost"]
     return LoadedModel(model, tokenizer, str(fit), lambda name, measure: recall(f"{files} gguf {name}", measure))
+
+
+def _measure_row_cost(model: GgufModel) -> float:
+    """Of a trial: llama.cpp computes several rows in another way than one. What that gains depends on the file."""
+    cache = model.new_cache(_NUM_TRIAL_ROWS)
+    seconds = {1: math.inf, _NUM_TRIAL_ROWS: math.inf}
+    for num_rows in list(seconds) * _NUM_TRIALS:
+        tree = TokenTree((1,), (1,) * (num_rows - 1), (None, *range(num_rows - 2))[: num_rows - 1])
+        started_s = time.perf_counter()
+        model.forward([Part(cache, tree)])
+        seconds[num_rows] = min(seconds[num_rows], time.perf_counter() - started_s)
+        cache.discard()
+    return max((seconds[_NUM_TRIAL_ROWS] / seconds[1] - 1) / (_NUM_TRIAL_ROWS - 1), 0)
 
 
 def _check_tokens(llama: Llama, config: EngineConfig, tokenizer: LoadedTokenizer) -> None:

@@ -17,6 +17,7 @@ class GgufModel:
     """A `LanguageModel` on llama.cpp. One thread at a time may use it."""
 
     runs_together = True
+    row_cost = 0.0  # until it is measured
 
     def __init__(self, pool: CellPool, sampler: NumpySampler) -> None:
         self._pool = pool

@@ -36,6 +36,7 @@ class OnnxModel:
     """
 
     runs_together = False
+    row_cost = 0.1
 
     def __init__(self, session: onnxruntime.InferenceSession, config: DecoderConfig, sampler: NumpySampler) -> None:
         self._session = session

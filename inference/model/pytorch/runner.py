@@ -140,6 +140,7 @@ class TorchModel:
     """A `LanguageModel` on one torch device."""
 
     runs_together = True
+    row_cost = 0.1
 
     def __init__(self, runner: Runner, sampler: Sampler) -> None:
         self.max_tokens = runner.max_tokens

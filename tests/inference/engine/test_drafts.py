@@ -38,6 +38,12 @@ def test_a_draft_is_what_followed_earlier() -> None:
     assert (draft.token_ids, draft.num_matching) == ((4, 5, 6, 7, 8), 3)
 
 
+@pytest.mark.parametrize(("row_cost", "expected"), [(0.1, 33), (0.7, 2), (1.0, 0)])
+def test_where_rows_are_dear_even_guesses_that_were_right_are_rare(row_cost: float, expected: int) -> None:
+    drafter = Drafter(row_cost)
+    assert sum(drafter.propose([*range(1, 30), 1, 2, 3]) is not None for _ in range(33)) == expected
+
+
 @pytest.mark.parametrize(("num_kept", "chosen_ids"), [(3, (4, 5, 7)), (2, (4, 5, 6))])
 def test_a_draft_is_followed_as_long_as_it_is_right_and_not_beyond_a_cut(
     num_kept: int, chosen_ids: tuple[int, ...]
