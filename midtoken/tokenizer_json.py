@@ -168,7 +168,7 @@ def _read_json(path: Path) -> _Json:
 
 
 def _find_scheme(metadata: Mapping[str, _Json]) -> _Scheme:
-    kind, name = (str(metadata.get(f"{_KEY}{key}")) for key in ("model", "pre"))
+    kind, name = (str(metadata.get(f"{_KEY}{key}", "missing")) for key in ("model", "pre"))
     if kind not in ("gpt2", "llama"):
         raise ModelError(
             f"its tokenizer is of the kind {quote(kind)}, and only gpt2 and llama, both BPE, are supported"

@@ -112,7 +112,7 @@ _IGNORED = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
 
 
 _REFUSALS: dict[str, dict[str, Any]] = {
-    "its pre-tokenizer (tokenizer.ggml.pre) is 'None', and only codeshell, ": {"pre": None},
+    "its pre-tokenizer (tokenizer.ggml.pre) is 'missing', and only codeshell, ": {"pre": None},
     "its pre-tokenizer (tokenizer.ggml.pre) is 'kimi-k2', and only": {"pre": "kimi-k2"},
     "its tokenizer is of the kind 't5', and only gpt2 and llama": {"tokenizer.ggml.model": "t5"},
     "of the kind 'bert'": {"tokenizer.ggml.model": "bert"},
