@@ -12,7 +12,7 @@
 `warm_rows_mean`: tokens that are forwarded for a key until its first token is chosen. `first_text_ratio`: from a key to
 the first text after the cursor, ours to theirs; theirs continues the canonical tokens of the text. `healing_overhead`:
 the whole line, ours with healing, to llama.cpp when it decodes the same tokens one by one from the place where the
-healed bytes begin. `…_alone` is the same without drafts. Medians over visits; two threads.
+healed bytes begin. `…_alone` is the same without drafts. Medians over keys, and over the ratios of lines; two threads.
 """
 
 import argparse
@@ -165,21 +165,23 @@ def _measure_part(part: str) -> dict[str, Value]:
                     keys += found
                     kept.append(found[-1])
         ends = f"_{part}_{precision}"
+        first_ms = statistics.median(key.first_ms for key in keys)
+        their_first_ms = statistics.median(key.their_first_ms for key in keys)
         figures |= {
             f"warm_rows_mean{ends}": statistics.mean(key.num_rows for key in keys),
-            f"first_text_ratio{ends}": _find_ratio([(key.first_ms, key.their_first_ms) for key in keys]),
-            f"first_text_ms{ends}": statistics.median(key.first_ms for key in keys),
-            f"their_first_text_ms{ends}": statistics.median(key.their_first_ms for key in keys),
-            f"healing_overhead{ends}": _find_ratio([(key.line_ms, key.their_line_ms) for key in lines[True]]),
-            f"healing_overhead_alone{ends}": _find_ratio([(key.line_ms, key.their_line_ms) for key in lines[False]]),
+            f"first_text_ratio{ends}": first_ms / their_first_ms,
+            f"first_text_ms{ends}": first_ms,
+            f"their_first_text_ms{ends}": their_first_ms,
+            f"healing_overhead{ends}": _find_line_ratio(lines[True]),
+            f"healing_overhead_alone{ends}": _find_line_ratio(lines[False]),
             f"line_ms{ends}": statistics.median(key.line_ms for key in lines[True]),
             f"their_line_ms{ends}": statistics.median(key.their_line_ms for key in lines[True]),
         }
     return figures
 
 
-def _find_ratio(pairs: Sequence[tuple[float, float]]) -> float:
-    return statistics.median(ours / theirs for ours, theirs in pairs)
+def _find_line_ratio(lines: "Sequence[_Key]") -> float:
+    return statistics.median(key.line_ms / key.their_line_ms for key in lines)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ _PURPOSES = {
     "": "the client and the language server",
     "local": "a completion server on this machine",
     "torch": "GPUs and more model families",
+    "gguf": "GGUF files",
 }
 # The example of the README. Its cursor is in the middle of a token.
 _PREFIX = "class Node:\n    pass\n\n\ndef make():\n    return Nod"

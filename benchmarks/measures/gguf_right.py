@@ -72,7 +72,9 @@ def compare_engines(ours: EngineConfig, reference: EngineConfig, cuts: Sequence[
     loaded = [load_model(config) for config in (ours, reference)]
     models = [RecordingModel(each.model) for each in loaded]
     pairs = zip((ours, reference), loaded, models, strict=True)
-    engines = [build_engine(config, replace(each, model=model)) for config, each, model in pairs]
+    engines = [  # without drafts, which would change the order in which candidates choose
+        build_engine(replace(config, drafts=False), replace(each, model=model)) for config, each, model in pairs
+    ]
     with closing(engines[0]), closing(engines[1]):
         for index, cut in enumerate(cuts):
             healing, has_suffix, num_candidates = ways[index % len(ways)]

@@ -22,7 +22,7 @@ def test_only_the_tested_pythons_are_good() -> None:
 
 def test_the_packages_of_each_extra_are_listed_with_their_versions() -> None:
     names = [check.what.partition(" ")[0] for check in check_packages(needs_server=True)]
-    assert names == ["midtoken", "midtoken[local]", "midtoken[torch]"]
+    assert names == ["midtoken", "midtoken[local]", "midtoken[torch]", "midtoken[gguf]"]
     for check in list(check_packages(needs_server=True))[:2]:
         assert check.mark is Mark.GOOD, check
 
