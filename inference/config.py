@@ -45,7 +45,6 @@ class EngineConfig:
     graph_dir: Path | None = None  # where models that were converted for onnxruntime are kept; None: nowhere
     engine_url: str = ""  # of llama.cpp's server, which has the weights; empty: the model runs here
     engine_key: str = field(default="", repr=False)  # for it; a secret
-    warm: bool = True  # run one small completion when the model is loaded
 
     def __post_init__(self) -> None:
         """Raises ModelError, naming the field, if a number is out of range."""

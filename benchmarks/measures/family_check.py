@@ -134,7 +134,7 @@ class FamilyResult:
 def check_folder(folder: Path, family: str, load: Load) -> FamilyResult:
     """Loads the folder with `load` and says what became of it. `family`: the model type that a refusal must name."""
     try:
-        loaded = load(EngineConfig(folder, warm=False))
+        loaded = load(EngineConfig(folder))
     except ModelError as error:
         return check_refusal(str(error).replace(f"{folder}", "DIR"), family)
     except Exception as error:  # whatever comes is the result

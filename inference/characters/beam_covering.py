@@ -13,7 +13,7 @@ bundles (Vieira et al. 2025, appendix D). Both are the same algorithm, with and 
 from collections.abc import Iterable, Iterator, Sequence
 
 from inference.characters.open_paths import split_whole_text
-from inference.characters.state import Bundle, OpenText, State, Totals, narrow_all
+from inference.characters.state import Bundle, OpenText, State, narrow_all
 from inference.characters.token_string import TokenReader, TokenString, read_all
 from inference.errors import InvalidRequestError
 from inference.healing.heal_point import find_section_heal_point
@@ -45,15 +45,13 @@ class BeamCovering:
             base = root.extend_at_once(point.kept_ids, reader.max_tokens * 3 // 4)
             tail = context[sum(len(self._trie.spell(token_id)) for token_id in point.kept_ids) :]
         read_all(reader, [base])
-        start = State(self, reader, (Bundle.open(self._trie, base),), (OpenText(base, b""),), Totals())
+        start = State(self, reader, (Bundle.open(self._trie, base),), (OpenText(base, b""),))
         state = start.advance(tail)
-        totals = Totals(0.0, state.totals.log_dropped)  # probabilities are relative to the context
-        return State(self, reader, state.bundles, state.open_texts, totals)
+        return State(self, reader, state.bundles, state.open_texts)  # probabilities are relative to the context
 
     def advance(self, state: State, byte: int, following: bytes) -> State:
         """The state after one more byte. Raises InvalidRequestError if `enumerate` has too many strings."""
-        log_prob = float(state.next_log_probs[byte])
-        kept, dropped = self._prune(list(narrow_all(state.bundles, byte).values()))
+        kept = self._prune(list(narrow_all(state.bundles, byte).values()))
         strings = list(_iter_new(kept))
         if kept and not strings:
             strings = [self._spell(state.reader, kept[0])]
@@ -62,8 +60,10 @@ class BeamCovering:
             drafted = self._read_ahead(state.reader, strings, kept, following[:_NUM_BYTES_AHEAD])
         continuing = [bundle for bundle in kept if bundle.can_continue]
         new = continuing + [Bundle.open(self._trie, string) for string in strings]
-        totals = state.totals.add(log_prob, [bundle.log_interval_mass for bundle in dropped])
-        return self._fit_window(State(self, state.reader, tuple(new), state.open_texts, totals, drafted=drafted))
+        log_probability = state.log_probability + float(state.next_log_probs[byte])
+        return self._fit_window(
+            State(self, state.reader, tuple(new), state.open_texts, log_probability, drafted=drafted)
+        )
 
     def _read_ahead(
         self, reader: TokenReader, strings: Sequence[TokenString], bundles: Sequence[Bundle], data: bytes
@@ -89,16 +89,13 @@ class BeamCovering:
                 yield child
                 yield from self._iter_extended(child, b"", data[end:])
 
-    def _prune(self, bundles: list[Bundle]) -> tuple[list[Bundle], list[Bundle]]:
-        """The bundles to keep, most likely first, and the bundles to drop."""
-        if self._width is None:
-            if len(bundles) > _MAX_BUNDLES:
-                raise InvalidRequestError(
-                    f"enumerate is for short texts: more than {_MAX_BUNDLES} token strings spell this one"
-                )
-            return bundles, []
-        bundles.sort(key=lambda bundle: -bundle.log_interval_mass)
-        return bundles[: self._width], bundles[self._width :]
+    def _prune(self, bundles: list[Bundle]) -> list[Bundle]:
+        """The bundles to keep, most likely first."""
+        if self._width is None and len(bundles) > _MAX_BUNDLES:
+            raise InvalidRequestError(
+                f"enumerate is for short texts: more than {_MAX_BUNDLES} token strings spell this one"
+            )
+        return sorted(bundles, key=lambda bundle: -bundle.log_interval_mass)[: self._width]
 
     def _spell(self, reader: TokenReader, bundle: Bundle) -> TokenString:
         """The bundle's string, followed by its remaining bytes in smaller tokens, and read."""
@@ -132,12 +129,10 @@ class BeamCovering:
             for string in masses
             if string.begins_with(old) and num_tokens[string] - old.num_tokens < room
         }
-        log_dropped = [log_mass for string, log_mass in masses.items() if string not in moved]
-        if log_dropped and self._width is None:
+        if len(moved) < len(masses) and self._width is None:
             raise InvalidRequestError("enumerate is for short texts: this one does not fit in the model's window")
         bundles = tuple([bundle.move(moved[bundle.string]) for bundle in state.bundles if bundle.string in moved])
-        totals = state.totals.add(0.0, log_dropped)
-        return State(self, state.reader, bundles, (OpenText(new, b""),), totals)
+        return State(self, state.reader, bundles, (OpenText(new, b""),), state.log_probability)
 
 
 def _iter_new(bundles: Iterable[Bundle]) -> Iterator[TokenString]:

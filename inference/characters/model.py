@@ -43,17 +43,12 @@ def cut_context(context: bytes, max_bytes: int) -> bytes:
     The result begins at the start of a line if there is one in that eighth, otherwise at the start of a character.
     The cut can change the first few pre-tokens after it, so request more bytes than are needed.
     """
-    spare = max_bytes // 8
-    last_start = len(context) - max_bytes
-    if last_start <= spare:
+    if len(context) <= max_bytes:
         return context
-    line_start = context.rfind(b"\n", last_start - spare, last_start) + 1
-    if line_start:
-        return context[line_start:]
-    start = last_start
-    while last_start - start < 3 and context[start] & 0xC0 == 0x80:  # inside a character
-        start -= 1
-    return context[start:]
+    start = len(context) - max_bytes
+    line_start = context.rfind(b"\n", max(start - max_bytes // 8, 0), start) + 1
+    character_start = next((at for at in range(start, max(start - 4, 0), -1) if context[at] & 0xC0 != 0x80), start)
+    return context[line_start or character_start :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +71,6 @@ class Score:
     log_probability: float  # of the text after the context, in the model that the covering defines
     log_probability_with_end: float  # of the text and its end
     log_mass: float  # of the followed token strings, given the context's stable tokens
-    log_dropped: float | None  # the exact mass is larger by at most this mass; None: unknown
 
 
 _DEFAULT = CoveringSettings()
@@ -95,6 +89,7 @@ class CharacterModel:
         """`start_ids`: the tokens that begin every text. `new_reader`: called once for each opened context."""
         self._encoder = encoder
         self._trie = trie
+        self.spell = trie.spell
         self._start_ids = start_ids
         self._new_reader = new_reader
         self._dummy_prefix = encoder.find_dummy_prefix("").encode()
@@ -118,16 +113,16 @@ class CharacterModel:
     def score(self, text: bytes, context: bytes = b"", settings: CoveringSettings = _DEFAULT) -> Score:
         """How likely the text is after `context`. Raises InvalidRequestError."""
         state = self.open(context, settings).advance(text)
-        log_probability = state.totals.log_probability
+        log_probability = state.log_probability
         log_with_end = log_probability + float(state.next_log_probs[END])
-        return Score(log_probability, log_with_end, state.log_mass, state.totals.log_dropped)
+        return Score(log_probability, log_with_end, state.log_mass)
 
     def find_surprisals(
         self, text: bytes, context: bytes = b"", settings: CoveringSettings = _DEFAULT
     ) -> npt.NDArray[np.float64]:
         """[num_bytes]: the surprisal of each byte, in bits, given those before it. Raises InvalidRequestError."""
         start = self.open(context, settings)
-        sums = [start.totals.log_probability, *(state.totals.log_probability for state in start.walk(text))]
+        sums = [start.log_probability, *(state.log_probability for state in start.walk(text))]
         bits: npt.NDArray[np.float64] = -np.diff(sums) / np.log(2)
         return bits
 
@@ -149,15 +144,11 @@ class CharacterModel:
             state = state.advance(bytes([outcome]))
         return bytes(chosen)
 
-    def spell(self, token_id: int) -> bytes:
-        """The token as bytes."""
-        return self._trie.spell(token_id)
-
     def _build_covering(self, settings: CoveringSettings) -> Covering:
         if settings.kind is CoveringKind.CANONICAL:
             threshold = _CANONICAL_THRESHOLD if settings.threshold is None else settings.threshold
-            return TextCovering(self._trie, self._find_canonical, True, threshold)
+            return TextCovering(self._trie, self._find_canonical, threshold)
         if settings.kind is CoveringKind.SINGLE:
-            return TextCovering(self._trie, self._find_single, is_nested=False)
+            return TextCovering(self._trie, self._find_single)
         width = settings.width if settings.kind is CoveringKind.BEAM else None
         return BeamCovering(self._encoder, self._trie, width)

@@ -40,13 +40,9 @@ def split_whole_text(data: bytes) -> tuple[str, bytes]:
         return data[: error.start].decode(), data[error.start :]
 
 
-def find_possible(tail: bytes) -> npt.NDArray[np.bool_]:
-    """[257]: whether each byte can follow in UTF-8, and whether the text can end here."""
-    return _find_possible(split_text(tail)[1])
-
-
 @cache  # an incomplete character has at most three bytes
-def _find_possible(unfinished: bytes) -> npt.NDArray[np.bool_]:
+def find_possible(unfinished: bytes) -> npt.NDArray[np.bool_]:
+    """[257]: whether each byte can follow an incomplete character in UTF-8, and whether the text can end here."""
     possible = np.zeros(NUM_OUTCOMES, np.bool_)
     possible[END] = not unfinished
     for byte in range(256):

@@ -60,12 +60,10 @@ class CharacterService:
 
     def _score(self, request: CharacterRequest) -> TextProbability:
         score = self._model.score(request.text, request.context, _find_settings(request))
-        log_at_most = None if score.log_dropped is None else float(np.logaddexp(score.log_mass, score.log_dropped))
         return TextProbability(
             log2_prefix=score.log_probability / math.log(2),
             log2_whole=score.log_probability_with_end / math.log(2),
             log2_at_least=score.log_mass / math.log(2),
-            log2_at_most=None if log_at_most is None else log_at_most / math.log(2),
         )
 
     def _generate(self, request: CharacterRequest) -> bytes:

@@ -160,20 +160,6 @@ class OpenText:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
-    """Sums over all bytes since `CharacterModel.open`. Natural logarithms."""
-
-    log_probability: float = 0.0  # of the bytes, each given the previous ones
-    log_dropped: float | None = -np.inf  # mass of the dropped strings; None: unknown
-
-    def add(self, log_prob: float, log_dropped: Sequence[float]) -> "Totals":
-        """The totals after one more byte, at which strings with these masses were dropped."""
-        if self.log_dropped is None:
-            return Totals(self.log_probability + log_prob, None)
-        return Totals(self.log_probability + log_prob, float(np.logaddexp.reduce([self.log_dropped, *log_dropped])))
-
-
-@dataclass(frozen=True, slots=True)
 class Member:
     """One of the token strings of a state's covering."""
 
@@ -203,7 +189,7 @@ class State:
     reader: TokenReader
     bundles: tuple[Bundle, ...]
     open_texts: tuple[OpenText, ...]  # the text after different stable tokens, most likely first
-    totals: Totals
+    log_probability: float = 0.0  # of the bytes since `CharacterModel.open`, each given the previous ones
     possible: npt.NDArray[np.bool_] | None = None  # [257]: the outcomes that are possible at all; None: all
     drafted: tuple[TokenString, ...] = ()  # strings read in advance; the references keep their rows alive
 
@@ -247,7 +233,7 @@ class State:
 
     @cached_property
     def log_mass(self) -> float:
-        """The mass of all followed strings. The exact mass is at least this, and at most `log_dropped` more."""
+        """The mass of all followed strings. The exact mass is at least this."""
         return sum_all(self._log_masses)
 
     @cached_property

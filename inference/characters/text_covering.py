@@ -28,7 +28,6 @@ from inference.characters.state import (
     Bundle,
     OpenText,
     State,
-    Totals,
     narrow_all,
     sum_all,
 )
@@ -57,16 +56,10 @@ class _Extension:
 class TextCovering:
     """A covering that follows the open paths of the text, for one tokenizer."""
 
-    def __init__(
-        self, trie: Trie, find_open_paths: Callable[[bytes], OpenPaths], is_nested: bool, threshold: float = 1.0
-    ) -> None:
-        """`is_nested`: a string that is dropped at one byte, and every extension of it, remains dropped.
-
-        `threshold`: a string outside the open paths is followed if it has at least this probability; with 1, none is.
-        """
+    def __init__(self, trie: Trie, find_open_paths: Callable[[bytes], OpenPaths], threshold: float = 1.0) -> None:
+        """`threshold`: a string outside the open paths is followed if it is at least so probable; with 1, none is."""
         self._trie = trie
         self._find_open_paths = find_open_paths
-        self._is_nested = is_nested
         self._log_threshold = np.inf if threshold >= 1 else float(np.log(threshold)) if threshold else -np.inf
 
     def open(self, reader: TokenReader, root: TokenString, context: bytes) -> State:
@@ -74,8 +67,7 @@ class TextCovering:
         open_paths = self._find_open_paths(context)
         room = reader.max_tokens - max(map(len, open_paths.paths)) - _num_bytes_at_once(reader)
         base = root.extend_at_once(open_paths.stable_ids, min(room, reader.max_tokens * 3 // 4))
-        totals = Totals(0.0, -np.inf if self._is_nested else None)
-        return self._open_at(reader, OpenText(base, context[open_paths.num_stable_bytes :]), totals, is_first=True)
+        return self._open_at(reader, OpenText(base, context[open_paths.num_stable_bytes :]), 0.0)
 
     def advance(self, state: State, byte: int, following: bytes) -> State:
         """The state after one more byte. Raises InvalidRequestError if the text is not UTF-8."""
@@ -93,12 +85,10 @@ class TextCovering:
             for string, remaining_bytes in extension.strings.items()
             if string in masses
         }
-        log_dropped = [log_mass for string, log_mass in masses.items() if string not in followed]
-        totals = state.totals.add(float(state.next_log_probs[byte]), log_dropped)
+        log_probability = state.log_probability + float(state.next_log_probs[byte])
         first = chosen[0]
         if first.open_text.base.log_mass is None or not all(string in masses for string in first.strings):
-            totals = totals.add(0.0, [masses[string] for string in followed if string not in first.strings])
-            return self._open_at(state.reader, first.previous, totals)  # the pre-token boundaries have changed
+            return self._open_at(state.reader, first.previous, log_probability)  # the pre-token boundaries have changed
         drafted = state.drafted
         if any(string.log_probs is None for string in followed if string not in narrowed):
             drafted = self._read_ahead(state.reader, chosen, following, narrowed)
@@ -107,8 +97,8 @@ class TextCovering:
             for string, remaining_bytes in followed.items()
         ]
         open_texts = tuple([extension.open_text for extension in chosen])
-        possible = find_possible(first.open_text.tail)
-        return State(self, state.reader, tuple(bundles), open_texts, totals, possible, drafted=drafted)
+        possible = find_possible(split_text(first.open_text.tail)[1])
+        return State(self, state.reader, tuple(bundles), open_texts, log_probability, possible, drafted=drafted)
 
     def _extend(self, previous: OpenText) -> _Extension:
         """The strings to follow in this text, and the text with its new stable tokens."""
@@ -185,11 +175,8 @@ class TextCovering:
         read_all(reader, fresh)
         return tuple(fresh)
 
-    def _open_at(self, reader: TokenReader, open_text: OpenText, totals: Totals, is_first: bool = False) -> State:
-        """The state after the open text, computed from the mass of its base alone.
-
-        `is_first`: count the masses of the strings outside its paths as dropped.
-        """
+    def _open_at(self, reader: TokenReader, open_text: OpenText, log_probability: float) -> State:
+        """The state after the open text, computed from the mass of its base alone."""
         open_paths = self._find_open_paths(open_text.tail)
         paths = [open_paths.stable_ids + path for path in open_paths.paths]
         if open_text.base.num_tokens + max(map(len, paths)) > reader.max_tokens:
@@ -199,8 +186,6 @@ class TextCovering:
         read_all(reader, strings)
         for string in strings[1:]:
             string.set_log_mass(self._trie.rank)
-        if is_first and self._is_nested:
-            totals = totals.add(0.0, list(self._iter_dropped(open_text, beginnings, set(paths))))
         bundles = [
             Bundle.open(self._trie, open_text.base.extend(path), remaining_bytes)
             for path, remaining_bytes in zip(paths, open_paths.paths.values(), strict=True)
@@ -209,24 +194,8 @@ class TextCovering:
             string.log_probs = None  # frees the rows of strings that are only beginnings of paths
         base = open_text.base.extend(open_paths.stable_ids)
         tail = open_text.tail[open_paths.num_stable_bytes :]
-        return State(self, reader, tuple(bundles), (OpenText(base, tail),), totals, find_possible(tail))
-
-    def _iter_dropped(
-        self, open_text: OpenText, beginnings: set[tuple[int, ...]], paths: set[tuple[int, ...]]
-    ) -> Iterator[float]:
-        """The masses of the strings that diverge from the paths. The beginnings of the paths must still have rows."""
-        for path in beginnings:
-            string = open_text.base.extend(path)
-            assert string.log_probs is not None, "it has just been read"
-            remaining_bytes = open_text.tail[sum(len(self._trie.spell(token_id)) for token_id in path) :]
-            interval = self._trie.find_interval(remaining_bytes)
-            num_exact = self._trie.find_children(interval, len(remaining_bytes)).num_exact
-            ended = self._trie.order[interval.lo : interval.lo + num_exact].tolist()
-            for token_id in (*self._trie.find_ancestors(remaining_bytes), *ended):
-                if (*path, token_id) not in beginnings:
-                    yield string.get_log_mass() + float(string.log_probs[self._trie.rank[token_id]])
-            if path not in paths:
-                yield string.get_log_mass() + sum_all(string.log_probs[interval.lo + num_exact : interval.hi])
+        possible = find_possible(split_text(tail)[1])
+        return State(self, reader, tuple(bundles), (OpenText(base, tail),), log_probability, possible)
 
     def _move_window(self, state: State, num_needed: int) -> State:
         """The state with its oldest tokens cut off, so that `num_needed` tokens fit after its base."""
@@ -234,10 +203,7 @@ class TextCovering:
         base = state.open_texts[0].base.move_window(min(max_tokens // 2, max_tokens - num_needed))
         if base.num_tokens + num_needed > max_tokens:
             raise InvalidRequestError(_TOO_LONG)
-        first = state.open_texts[0]
-        kept = {first.base.extend(path) for path in self._find_open_paths(first.tail).paths}
-        totals = state.totals.add(0.0, [bundle.log_ahead for bundle in state.bundles if bundle.string not in kept])
-        return self._open_at(state.reader, OpenText(base, first.tail), totals)
+        return self._open_at(state.reader, OpenText(base, state.open_texts[0].tail), state.log_probability)
 
 
 def _num_bytes_at_once(reader: TokenReader) -> int:

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 def load_engine(config: EngineConfig) -> Engine:
-    """An engine for the model in `config.model_dir`, tested with one small completion if `config.warm`.
+    """An engine for the model in `config.model_dir`, tested with one small completion.
 
     Raises ModelError if the model cannot be used.
     """
@@ -33,8 +33,7 @@ def build_engine(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> En
         config = dataclasses.replace(config, max_context_tokens=read_folder_file(config.model_dir).context_tokens)
     fill_in = find_fill_in(config, loaded)
     engine = Engine(config, loaded.model, PromptBuilder(loaded.tokenizer, fill_in), runs_as=loaded.runs_as)
-    if config.warm:
-        _warm(engine)
+    _warm(engine)
     return engine
 
 

@@ -92,26 +92,19 @@ def choose_fill_in(setting: str, folder: Path, vocabulary: Vocabulary) -> FillIn
 
     Raises ModelError if the setting or the folder's file is wrong or does not fit the tokenizer.
     """
-    named = _read_file(folder)
-    family = named.family or find_family(vocabulary)
+    named_layout, named_family = _read_file(folder)
+    family = named_family or find_family(vocabulary)
     if setting != AUTO_LAYOUT:
         layout = _to_layout("fill_in_layout", setting, (AUTO_LAYOUT, *Layout))
         return FillInChoice(_combine("fill_in_layout", (layout,), family, vocabulary), True)
     layouts = (Layout.NONE,) if family is None else family.layouts
-    if named.layout is not None:
-        layouts = (named.layout,)
-    return FillInChoice(_combine(FILE_NAME, layouts, family, vocabulary), named.layout is not None)
+    if named_layout is not None:
+        layouts = (named_layout,)
+    return FillInChoice(_combine(FILE_NAME, layouts, family, vocabulary), named_layout is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """What a folder's file says."""
-
-    layout: Layout | None = None
-    family: MarkerFamily | None = None
-
-
-def _read_file(folder: Path) -> _Named:
+def _read_file(folder: Path) -> tuple[Layout | None, MarkerFamily | None]:
+    """The layout and the markers that a folder's file names."""
     path, values = folder / FILE_NAME, read_folder_file(folder).fill_in
     check_keys(path, "fill_in", values, _KEYS)
     for key, value in values.items():
@@ -119,13 +112,13 @@ def _read_file(folder: Path) -> _Named:
             raise ModelError(f"{path}: {key} must be a string, not {quote(repr(value))}")
     layout = _to_layout(f"{path}: layout", values["layout"], tuple(Layout)) if "layout" in values else None
     if not values.keys() & {"prefix", "suffix", "middle"}:
-        return _Named(layout)
+        return layout, None
     if not values.keys() >= {"prefix", "suffix"}:
         raise ModelError(f"{path}: name both prefix and suffix, or neither")
     names = values["prefix"], values["suffix"], values.get("middle")
     known = next((family for family in _FAMILIES if (family.prefix, family.suffix, family.middle) == names), None)
     layouts = (Layout.SPM if names[2] is None else Layout.PSM_LINE,)
-    return _Named(layout, known or MarkerFamily(*names, layouts))
+    return layout, known or MarkerFamily(*names, layouts)
 
 
 def _to_layout(name: str, value: str, known: Collection[str]) -> Layout:

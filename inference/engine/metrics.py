@@ -69,14 +69,13 @@ def observe_end(chunk: CompletionChunk) -> Iterator[Observation]:
 
 def observe_error(error: MidtokenError) -> Iterator[Observation]:
     """The observations for a request that ended in an error."""
-    outcome = Outcome.FAILED
-    if isinstance(error, InvalidRequestError):
-        outcome = Outcome.INVALID
-    elif isinstance(error, OverloadedError):
-        outcome = Outcome.OVERLOADED
-    yield Observation(_REQUESTS, 1, outcome)
+    yield Observation(_REQUESTS, 1, _ERRORS.get(type(error), Outcome.FAILED))
 
 
+_ERRORS: dict[type[MidtokenError], Outcome] = {
+    InvalidRequestError: Outcome.INVALID,
+    OverloadedError: Outcome.OVERLOADED,
+}
 _OUTCOMES: dict[FinishReason | None, Outcome] = {
     FinishReason.CANCELLED: Outcome.CANCELLED,
     FinishReason.DEADLINE: Outcome.DEADLINE,

@@ -36,11 +36,6 @@ class SequenceMemory:
         self._max_bytes = max_bytes
         self._entries: list[_Entry] = []  # least recently used first
 
-    @property
-    def num_idle_bytes(self) -> int:
-        """The memory of the sequences that no request uses."""
-        return sum(entry.nbytes for entry in self._entries if not entry.is_in_use)
-
     def take(self, tenant: str, context_ids: Sequence[int], num_tokens: int) -> TokenSequence:
         """A sequence that begins like the context, perhaps an empty one with room for `num_tokens`.
 

@@ -130,7 +130,6 @@ class TextProbability:
     log2_prefix: float  # of a text that begins with this text, under the model that the covering defines
     log2_whole: float  # of exactly this text and its end
     log2_at_least: float  # lower bound of the exact probability, over all tokenizations
-    log2_at_most: float | None = None  # upper bound; None if unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +164,6 @@ ANSWER_TYPES: FieldTypes = {
     "log2_prefix": ("FP64", np.float64),
     "log2_whole": ("FP64", np.float64),
     "log2_at_least": ("FP64", np.float64),
-    "log2_at_most": ("FP64", np.float64),  # absent if unknown
     "generated": ("BYTES", np.object_),  # as UTF-8; bytes that are not UTF-8 as \\xNN
     "generated_bytes": ("UINT8", np.uint8),  # [num_bytes]
 }

@@ -11,7 +11,7 @@ _NUMBERS = [field.name for field in dataclasses.fields(EngineConfig) if field.ty
 
 
 def test_a_config_is_unchanged_after_a_round_trip_through_the_environment() -> None:
-    config = EngineConfig(Path("/m"), device="cuda", max_waiting=3, warm=False)
+    config = EngineConfig(Path("/m"), device="cuda", max_waiting=3, drafts=False)
     assert config_from_strings(strings_from_environment(config_to_environment(config))) == config
 
 
@@ -31,7 +31,7 @@ def test_an_empty_text_means_the_default() -> None:
         ({"max_waiting": "many"}, "max_waiting must be a whole number between 0 and 65536, not 'many'"),
         ({"max_waiting": "1_0"}, "max_waiting must be a whole number between 0 and 65536, not '1_0'"),
         ({"max_waiting": "9" * 10_000}, r"not '9999.* and so on, 10000 characters$"),
-        ({"warm": "yes"}, "warm must be true or false, not 'yes'"),
+        ({"drafts": "yes"}, "drafts must be true or false, not 'yes'"),
         ({"speed": "fast"}, "unknown setting 'speed'; known are model_dir"),
         ({"max_sequences": "0"}, "max_sequences must be between 1 and 1024, not 0"),
         ({"max_sequences": "1025"}, "max_sequences must be between 1 and 1024, not 1025"),

@@ -59,14 +59,13 @@ class ScriptedCharacterModel:
         )
 
     def score(self, text: bytes, context: bytes, settings: object) -> SimpleNamespace:
-        """Returns one bit for each byte and two for the end. NUL is impossible; `x` makes the upper bound unknown."""
+        """Returns one bit for each byte and two for the end. NUL is impossible."""
         self.open(context, settings)
         log_probability = -np.inf if b"\0" in text else len(text) * np.log(0.5)
         return SimpleNamespace(
             log_probability=log_probability,
             log_probability_with_end=log_probability + np.log(0.25),
             log_mass=log_probability,
-            log_dropped=None if b"x" in text else log_probability,
         )
 
     def sample(self, state: "ScriptedState", rng: np.random.Generator, max_bytes: int) -> bytes:

@@ -48,7 +48,7 @@ def test_members_are_texts_with_the_bytes_ahead(service: CharacterService, num_m
     assert answer.members == members[:num_members]
 
 
-_IMPOSSIBLE = TextProbability(-math.inf, -math.inf, -math.inf, -math.inf)
+_IMPOSSIBLE = TextProbability(-math.inf, -math.inf, -math.inf)
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,7 @@ def test_the_answer_is_what_the_model_says(
 def test_probabilities_are_base_two_logarithms(service: CharacterService) -> None:
     answer = service.answer(CharacterRequest(b"ab", ask=Ask.PROBABILITY))
     assert isinstance(answer, TextProbability)
-    assert dataclasses.astuple(answer) == pytest.approx((-2.0, -4.0, -2.0, -1.0))
-
-
-def test_an_unknown_upper_bound_is_absent(service: CharacterService) -> None:
-    answer = service.answer(CharacterRequest(b"x", ask=Ask.PROBABILITY))
-    assert isinstance(answer, TextProbability)
-    assert answer.log2_at_most is None
+    assert dataclasses.astuple(answer) == pytest.approx((-2.0, -4.0, -2.0))
 
 
 def test_a_seed_repeats_a_sample(service: CharacterService) -> None:

@@ -46,7 +46,7 @@ def _complete_all(folder: Path, kernel: AttentionKernel | None, build_scorer: Bu
     ]
     answers = []
     model = TorchModel(runner, sampler)
-    with closing(Engine(EngineConfig(folder, warm=False), model, build_prompts(toy))) as engine:
+    with closing(Engine(EngineConfig(folder), model, build_prompts(toy))) as engine:
         for _ in range(2):
             sinks = [submit(engine, request) for request in requests]
             answers += [text for sink in sinks for text in sink.wait().texts]

@@ -13,6 +13,7 @@ from inference.errors import OverloadedError
 from inference.model.language_model import Part, SampleRequest, SampleResult
 from inference.protocol.completion import CompletionRequest, FinishReason, Healing
 from tests.support.engine_bench import UNBOUNDED, ScriptedBench, assert_soon, build_scripted_bench, hold_next_pass
+from tests.support.sequences import count_idle_bytes
 from tests.support.sinks import CollectingSink, complete, submit
 from tests.support.toys import build_prompts, texts
 
@@ -265,7 +266,7 @@ def test_the_logits_of_requests_that_run_are_part_of_the_memory() -> None:
 
     def count(_parts: object) -> None:
         running = [candidate for job in bench.engine._scheduler for candidate in job.candidates]
-        held.append(sum(each.sequence.num_row_bytes for each in running) + bench.engine._memory.num_idle_bytes)
+        held.append(sum(each.sequence.num_row_bytes for each in running) + count_idle_bytes(bench.engine._memory))
 
     bench.model.before_forward = count
     with closing(bench.engine):

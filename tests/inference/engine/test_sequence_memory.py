@@ -11,6 +11,7 @@ from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
 from inference.model.token_sequence import TokenSequence
 from tests.support.scripted_model import CountedRow, CountingCache, ScriptedModel, raise_full
+from tests.support.sequences import count_idle_bytes
 from tests.support.toys import toy_tokenizer
 
 _MAX_BYTES = 600
@@ -50,7 +51,7 @@ class SequenceMemories(RuleBasedStateMachine):
         try:
             sequence = self.memory.take(tenant, context_ids, len(context_ids) + 4)
         except OverloadedError:
-            assert self.memory.num_idle_bytes == 0, "idle sequences are dropped before a request is refused"
+            assert count_idle_bytes(self.memory) == 0, "idle sequences are dropped before a request is refused"
             return
         finally:
             self._fail_next(0)
@@ -73,13 +74,13 @@ class SequenceMemories(RuleBasedStateMachine):
     def give_back(self, data: st.DataObject) -> None:
         _, sequence, _ = self.in_use.pop(data.draw(st.integers(0, len(self.in_use) - 1)))
         self.memory.give_back(sequence)
-        assert self.memory.num_idle_bytes <= _MAX_BYTES
+        assert count_idle_bytes(self.memory) <= _MAX_BYTES
 
     @rule()
     def release(self) -> None:
         had_idle = bool(self._idle())
         assert self.memory.release() == had_idle
-        assert self.memory.num_idle_bytes == 0
+        assert count_idle_bytes(self.memory) == 0
 
     @invariant()
     def nothing_in_use_is_changed_or_dropped(self) -> None:
@@ -91,7 +92,7 @@ class SequenceMemories(RuleBasedStateMachine):
 
     @invariant()
     def idle_bytes_are_those_of_the_idle_sequences(self) -> None:
-        assert self.memory.num_idle_bytes == sum(sequence.nbytes for sequence in self._idle())
+        assert count_idle_bytes(self.memory) == sum(sequence.nbytes for sequence in self._idle())
 
     @invariant()
     def no_cache_has_two_owners(self) -> None:
@@ -178,7 +179,7 @@ def test_logits_are_dropped_before_sequences_even_of_the_only_one(model: Scripte
 
     memory.give_back(sequence)
 
-    assert memory.num_idle_bytes == 8 * 24 + 2 * _ROW_BYTES
+    assert count_idle_bytes(memory) == 8 * 24 + 2 * _ROW_BYTES
     assert memory.take("a", tuple(range(20)), 24) is sequence
     assert sequence.recall_rows(TokenTree(())) == [None]
 
@@ -213,4 +214,4 @@ def test_idle_sequences_make_room_for_a_request(
     setattr(model, hook, fail_once)
 
     assert memory.take("a", context_ids, 24).num_tokens == 0
-    assert memory.num_idle_bytes == 0
+    assert count_idle_bytes(memory) == 0

@@ -61,7 +61,7 @@ _ANSWERS: st.SearchStrategy[CharacterAnswer] = st.one_of(
         NextByte, st.tuples(*[_FRACTIONS] * 4).map(lambda some: some + (0.0,) * 253), st.lists(_MEMBERS).map(tuple)
     ),
     st.builds(Surprisals, st.lists(_BITS, min_size=1).map(tuple), _BITS),
-    st.builds(TextProbability, _LOGARITHMS, _LOGARITHMS, _LOGARITHMS, st.none() | _LOGARITHMS),
+    st.builds(TextProbability, _LOGARITHMS, _LOGARITHMS, _LOGARITHMS),
     st.builds(Generated, st.binary()),
 )
 

@@ -122,7 +122,10 @@ def test_the_readme_names_every_field_of_a_request_and_of_its_statistics() -> No
         ({"prefix": [b"a"], "stop": [b"x", b"\xff"]}, "stop is not UTF-8: invalid start byte at byte 0"),
         ({"prefix": [b"a"], "healing": [b"magic"]}, "healing must be one of exact, greedy, single, none, not 'magic'"),
         ({"prefix": [b"a"], "priority": [b"now"]}, "priority must be one of interactive, prefetch, not 'now'"),
-        ({"prefix": [b"a"], "extent": [b"page"]}, "extent must be one of single_line, block, unlimited, auto, not 'page'"),
+        (
+            {"prefix": [b"a"], "extent": [b"page"]},
+            "extent must be one of single_line, block, unlimited, auto, not 'page'",
+        ),
         ({"prefix": [b"a"], "chunks": [b"words"]}, "chunks must be one of tokens, lines, not 'words'"),
     ],
 )

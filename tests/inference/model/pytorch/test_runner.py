@@ -20,6 +20,7 @@ from inference.model.pytorch.runner import Runner, TorchModel
 from inference.model.pytorch.sampler import build_sampler
 from tests.inference.conftest import MakeModel
 from tests.support.pools import count_free
+from tests.support.sequences import count_idle_bytes
 from tests.support.tiny_families import EXPERTS, KV, LATENT, LAYER_TYPES, build_config, build_model
 from tests.support.toys import toy_tokenizer, write_model
 
@@ -230,6 +231,6 @@ def test_idle_sequences_make_room_for_a_new_one(
 
     memory.take("tenant", (), room)
 
-    assert memory.num_idle_bytes == 0
+    assert count_idle_bytes(memory) == 0
     with pytest.raises(OverloadedError, match="keys and values of"):
         memory.take("tenant", (), room)
