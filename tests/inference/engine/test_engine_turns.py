@@ -202,7 +202,7 @@ def test_text_generated_before_the_deadline_is_sent(scripted: ScriptedBench) -> 
     sink = complete(scripted.engine, request)
 
     assert sink.finish_reason is FinishReason.DEADLINE
-    assert sink.stats.num_tokens == sink.stats.num_forwards == 4
+    assert sink.stats.num_forwards == 4
     assert sink.text
     assert sink.stats.total_ms == pytest.approx(120)
 
