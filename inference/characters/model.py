@@ -47,7 +47,7 @@ def cut_context(context: bytes, max_bytes: int) -> bytes:
         return context
     start = len(context) - max_bytes
     line_start = context.rfind(b"\n", max(start - max_bytes // 8, 0), start) + 1
-    character_start = next((at for at in range(start, max(start - 4, 0), -1) if context[at] & 0xC0 != 0x80), start)
+    character_start = next((at for at in range(start, max(start - 4, -1), -1) if context[at] & 0xC0 != 0x80), start)
     return context[line_start or character_start :]
 
 

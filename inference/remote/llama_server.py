@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Any  # parsed JSON
 
@@ -47,9 +47,10 @@ class LlamaServer:
         """The most likely tokens after each row of tokens, with their log probabilities. All rows are on one slot."""
         body = {"prompt": list(map(list, rows)), "n_predict": 1, "n_probs": _NUM_TOP, "id_slot": slot, **_GREEDY}
         told: dict[int, Mapping[int, float]] = {}
-        async for event in self._stream(body):
-            for place in event.get("completion_probabilities", ()):
-                told[event["index"]] = {each["id"]: each["logprob"] for each in place["top_logprobs"]}
+        async with aclosing(self._stream(body)) as events:
+            async for event in events:
+                for place in event.get("completion_probabilities", ()):
+                    told[event["index"]] = {each["id"]: each["logprob"] for each in place["top_logprobs"]}
         if len(told) != len(rows):
             raise ServerError(f"{self.name} has told the probabilities of {len(told)} of {len(rows)} rows")
         return [told[index] for index in range(len(rows))]
@@ -58,32 +59,35 @@ class LlamaServer:
         """The most likely of some tokens after a row, and its log probability."""
         bias = [[token_id, _FORCED] for token_id in among]
         body = {"prompt": list(row), "n_predict": 1, "n_probs": 1, "id_slot": slot, "logit_bias": bias, **_GREEDY}
-        async for event in self._stream(body):
-            for place in event.get("completion_probabilities", ()):
-                if place["id"] not in among:
-                    raise ServerError(f"{self.name} has chosen another token than those that it was asked about")
-                return place["id"], place["logprob"]
+        async with aclosing(self._stream(body)) as events:
+            async for event in events:
+                for place in event.get("completion_probabilities", ()):
+                    if place["id"] not in among:
+                        raise ServerError(f"{self.name} has chosen another token than those that it was asked about")
+                    return place["id"], place["logprob"]
         raise ServerError(f"{self.name} has told no probability")
 
     async def read(self, row: tuple[int, ...], slot: int) -> None:
         """Has the server read a row, which it remembers."""
-        async for _ in self._stream({"prompt": list(row), "n_predict": 0, "id_slot": slot, **_GREEDY}):
-            pass
+        async with aclosing(self._stream({"prompt": list(row), "n_predict": 0, "id_slot": slot, **_GREEDY})) as events:
+            async for _ in events:
+                pass
 
     async def generate(self, row: tuple[int, ...], max_tokens: int, slot: int) -> AsyncGenerator[int, None]:
         """The tokens that follow, one after the other; after its end token, none."""
         body = {"prompt": list(row), "n_predict": max_tokens, "id_slot": slot, "return_tokens": True, **_GREEDY}
-        async for event in self._stream(body):
-            for token_id in event.get("tokens", ()):
-                yield token_id
+        async with aclosing(self._stream(body)) as events:
+            async for event in events:
+                for token_id in event.get("tokens", ()):
+                    yield token_id
 
     async def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         async with self._open("GET" if body is None else "POST", path, body) as response:
             result: dict[str, Any] = await response.json()
             return result
 
-    async def _stream(self, body: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        """The events of a completion. Closing the iterator ends its work on the server."""
+    async def _stream(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        """The events of a completion. Closing the generator ends its work on the server."""
         async with self._open("POST", "completion", {**body, "cache_prompt": True, "stream": True}) as response:
             async for line in response.content:
                 kind, _, data = line.partition(b": ")
@@ -101,7 +105,7 @@ class LlamaServer:
         try:
             try:
                 response = await send()
-            except aiohttp.ServerDisconnectedError:  # it has closed a connection that it kept; nothing was answered
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):  # it has closed a connection that it kept
                 response = await send()
             async with response:
                 if response.status != 200:

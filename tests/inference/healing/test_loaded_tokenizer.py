@@ -188,7 +188,7 @@ def test_an_encoder_that_differs_is_refused_with_the_tokens_that_differ(tmp_path
     """This pre-tokenizer drops leading blanks, which no other check knows."""
     spec = spec_of("qwen", pre_tokenizer=sequence({"type": "UnicodeScripts"}, BYTE_LEVEL))
 
-    with pytest.raises(ModelError, match=r"midtoken would encode .* after .* it makes .*, the tokenizer "):
+    with pytest.raises(ModelError, match=r"midtoken would encode .* after .* it makes .*, this tokenizer "):
         load_tokenizer(write_folder(tmp_path, spec))
 
 
