@@ -106,7 +106,7 @@ def test_what_ends_early_ends_its_work_on_the_server(
     reason: FinishReason, engine: RemoteEngine, server: FakeLlamaServer
 ) -> None:
     server.delay_s = 0.05
-    deadline_ms = 400 if reason is FinishReason.DEADLINE else None
+    deadline_ms = 1500 if reason is FinishReason.DEADLINE else None
     sink = _submit(engine, CompletionRequest(_NOD, max_tokens=400, document="one", deadline_ms=deadline_ms))
     while not any("return_tokens" in each for each in server.asked) and not sink.chunks:
         time.sleep(0.01)
