@@ -113,7 +113,6 @@ def test_what_ends_early_ends_its_work_on_the_server(
     if reason is FinishReason.CANCELLED:
         sink.cancelled.set()
     if reason is FinishReason.SUPERSEDED:
-        server.delay_s = 0
         _submit(engine, CompletionRequest(_NOD + "e", max_tokens=1, document="one")).wait()
     assert sink.wait().finish_reason is reason
     while not server.num_closed:
