@@ -43,7 +43,7 @@ class EngineConfig:
     drafts: bool = True  # guess tokens from earlier text, where that pays; completions are the same without
     fill_in_layout: str = AUTO_LAYOUT  # a member of inference.engine.layout.Layout; auto: what the model names
     graph_dir: Path | None = None  # where models that were converted for onnxruntime are kept; None: nowhere
-    engine_url: str = ""  # of llama.cpp's server, which has the weights; empty: the model runs here
+    engine_url: str = ""  # of servers that have the weights, with commas between; empty: the model runs here
     engine_key: str = field(default="", repr=False)  # for it; a secret
 
     def __post_init__(self) -> None:

@@ -80,6 +80,7 @@ def _refuse_with_server(options: argparse.Namespace) -> None:
     defaults = {
         "model": None,
         "engine": None,
+        "engine_key": None,
         "device": _DEFAULTS.device,
         "dtype": _DEFAULTS.dtype,
         "threads": _DEFAULTS.num_threads,
@@ -126,6 +127,7 @@ class ServerArguments:
     triton_binary: Path | None
     model_repository: Path
     state_dir: Path | None  # None: the user's own folders
+    engine_key: Path | None  # the file with it; None: it is in the environment
 
     @classmethod
     def from_options(cls, options: argparse.Namespace) -> Self:
@@ -147,10 +149,14 @@ class ServerArguments:
             check_model_folder(model_dir)
         else:
             find_tokenizer_file(model_dir)
-            _check_engine(options.engine)
+            for url in options.engine.split(","):
+                _check_engine(url.strip())
         if options.threads is not None and options.threads < 1:
             raise LaunchError(f"--threads must be 1 or more, not {options.threads}")
-        environment = strings_from_environment(os.environ)
+        environment, key_file = (
+            strings_from_environment(os.environ),
+            options.engine_key and options.engine_key.resolve(),
+        )
         model = EngineConfig(
             model_dir,
             device=options.device,
@@ -159,12 +165,12 @@ class ServerArguments:
             graph_dir=find_cache_dir(),
             fill_in_layout=environment.get("fill_in_layout") or _DEFAULTS.fill_in_layout,
             engine_url=options.engine or "",
-            engine_key=environment.get("engine_key", ""),
+            engine_key=read_key(key_file, "--engine-key", environment.get("engine_key", "")),
         )
         repository = (options.model_repository or find_model_repository()).resolve()
         binary = options.triton_binary and options.triton_binary.resolve()
         state_dir = options.state_dir and options.state_dir.resolve()
-        return cls(model, Runtime(options.runtime), binary, repository, state_dir)
+        return cls(model, Runtime(options.runtime), binary, repository, state_dir, key_file)
 
     @property
     def obstacle_to_triton(self) -> str | None:
@@ -190,6 +196,7 @@ class ServerArguments:
             "--state-dir": self.state_dir,
             "--threads": self.model.num_threads,
             "--engine": self.model.engine_url,
+            "--engine-key": self.engine_key,
         }
         return [
             *(sys.executable, "-m", "midtoken", "serve", "--no-ports", f"--until-idle={idle_s}"),
@@ -200,11 +207,22 @@ class ServerArguments:
         ]
 
 
+def read_key(path: Path | None, option: str, default: str) -> str:
+    """Returns the key in the file that the option names; the default without a file. Raises UsageError."""
+    if path is None:
+        return default
+    with suppress(OSError, UnicodeDecodeError):
+        state, key = path.stat(), path.read_text().strip()
+        if key and is_own(state) and not state.st_mode & 0o077:
+            return key
+    raise UsageError(f"{path} of {option} must be a text with the key, which only you can read: chmod 600 {path}")
+
+
 def _check_engine(url: str) -> None:
     """Raises UsageError for an address that is none, or to which text would go unencrypted."""
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"--engine is an address such as http://127.0.0.1:8080, not {url!r}")
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        raise UsageError(f"--engine is an address such as http://127.0.0.1:8080, or several with commas, not {url!r}")
     if parts.scheme == "http" and not all(map(is_loopback, _find_addresses(parts.hostname, _resolve))):
         raise UsageError(f"{parts.hostname} is not this machine, and text would go there unencrypted: use https")
 

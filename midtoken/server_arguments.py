@@ -51,9 +51,12 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--engine",
-        metavar="URL",
+        metavar="URL[,URL...]",
         help="let llama.cpp's server at this address run the model, and heal in front of it; --model then needs no "
-        "more than the model's tokenizer. MIDTOKEN_ENGINE_KEY is its key, if it has one",
+        "more than the model's tokenizer. With several, a document keeps to one as long as that one answers",
+    )
+    parser.add_argument(
+        "--engine-key", type=Path, metavar="FILE", help="its key is in this file, or in MIDTOKEN_ENGINE_KEY"
     )
     parser.add_argument(
         "--device",
@@ -110,7 +113,7 @@ def find_languages(options: argparse.Namespace) -> tuple[str, ...] | None:
 
 def may_be_remote(options: argparse.Namespace) -> bool:
     """True if the text may reach another machine: it reaches none without one of these arguments."""
-    addresses = (getattr(options, "server", None) or "", options.engine or "")
+    addresses = (getattr(options, "server", None) or "", *(options.engine or "").replace(",", " ").split())
     is_named = any(getattr(options, name, None) for name in ("tls", "tls_ca", "insecure"))
     return is_named or any(address.startswith(("grpcs://", "https://")) for address in addresses)
 

@@ -33,13 +33,21 @@ class _Bound:
     open: tuple[Probe, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What an engine tells of some rows at once."""
+
+    rows: Sequence[Mapping[int, float]]  # of each row: its most likely tokens, with their log probabilities
+    num_read_tokens: int = 0  # that it did not remember
+
+
 @dataclass(slots=True)
 class KnownScores:
     """What an engine has told of the rows of a covering tree, so far."""
 
     covering: CoveringTree
     trie: Trie
-    rows: Sequence[Mapping[int, float]]  # of each row: its most likely tokens, with their log probabilities
+    rows: Sequence[Mapping[int, float]]  # as in `Scores`
     answers: dict[Probe, tuple[int, float]] = field(default_factory=dict)  # a token id and its log probability
 
     def choose(self) -> Choice | tuple[Probe, ...]:

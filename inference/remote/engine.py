@@ -5,11 +5,10 @@ write on from the chosen token. What was read is remembered by the server, in th
 """
 
 import asyncio
-import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -27,16 +26,17 @@ from inference.errors import (
     ModelError,
     OverloadedError,
     ServerError,
-    quote,
+    ServerUnreachableError,
     to_public_error,
 )
 from inference.healing.heal_point import encode_text
-from inference.healing.loaded_tokenizer import LoadedTokenizer, iter_sample, load_tokenizer
+from inference.healing.loaded_tokenizer import iter_sample, load_tokenizer
 from inference.healing.tokenizer_file import read_tokenizer_file
 from inference.model.language_model import Choice
 from inference.protocol.completion import CompletionRequest, FinishReason, Healing
 from inference.remote.choice import KnownScores
 from inference.remote.llama_server import LlamaServer
+from inference.remote.replicas import RemoteServer, Replica, Replicas
 from trie_cache.vocabulary import Vocabulary
 
 _log = logging.getLogger(__name__)
@@ -46,47 +46,44 @@ T = TypeVar("T")
 
 
 def load_remote_engine(config: EngineConfig) -> "RemoteEngine":
-    """The engine at `config.engine_url`, for the tokenizer in `config.model_dir`. Raises ModelError."""
+    """The engine with the servers `config.engine_url`, for the tokenizer in `config.model_dir`. Raises ModelError."""
     tokenizer = load_tokenizer(config.model_dir)
     choice = choose_fill_in(config.fill_in_layout, config.model_dir, tokenizer.vocabulary)
     prompts = PromptBuilder(tokenizer, next(iter(choice.fill_ins), None))
+    sample = [
+        (text, encode_text(tokenizer.encoder, text)) for text in iter_sample(read_tokenizer_file(config.model_dir))
+    ]
     loop = EventLoopThread()
     try:
-        server = loop.run(_open(config, tokenizer))
+        replicas = loop.run(_open(config, sample))
     except MidtokenError as error:  # all of them mean that the engine cannot be used
         loop.close()
         raise ModelError(str(error)) from error
-    return RemoteEngine(config, server, prompts, loop)
+    return RemoteEngine(config, replicas, prompts, loop)
 
 
-async def _open(config: EngineConfig, tokenizer: LoadedTokenizer) -> LlamaServer:
-    """The server, if its tokens are those of the tokenizer. Raises ModelError or ServerError."""
-    server = LlamaServer(config.engine_url, config.engine_key)
+async def _open(config: EngineConfig, sample: Sequence[tuple[str, tuple[int, ...]]]) -> Replicas:
+    """The servers. Raises ModelError or ServerError."""
+    urls = config.engine_url.split(",")
+    replicas = Replicas([Replica(LlamaServer(url.strip(), config.engine_key), sample) for url in urls])
     try:
-        await server.open()
-        for text in iter_sample(read_tokenizer_file(config.model_dir)):
-            ids = await server.tokenize(text)
-            if tuple(ids) != encode_text(tokenizer.encoder, text):
-                raise ModelError(
-                    f"{server.name} makes other tokens of {quote(text)} than the tokenizer in {config.model_dir}: it "
-                    "has another model, or another version of it"
-                )
+        await replicas.open()
     except BaseException:
-        await server.close()
+        await replicas.close()
         raise
-    return server
+    return replicas
 
 
 class RemoteEngine:
-    """Completes text with the model of a server. See `CompletionEngine`."""
+    """Completes text with the model of one or more servers. See `CompletionEngine`."""
 
     def __init__(
-        self, config: EngineConfig, server: LlamaServer, prompts: PromptBuilder, loop: "EventLoopThread"
+        self, config: EngineConfig, replicas: Replicas, prompts: PromptBuilder, loop: "EventLoopThread"
     ) -> None:
-        self.runs_as = server.name
-        self._server, self._loop = server, loop
+        self.runs_as = replicas.name
+        self._replicas, self._loop = replicas, loop
         # A job asks its model for nothing but `max_tokens`, as long as its tokens are not drawn.
-        model: Any = server
+        model: Any = replicas
         self._parts = EngineParts(model, prompts, config.max_context_tokens or DEFAULT_CONTEXT_TOKENS, time.monotonic)
         self._max_jobs = config.max_waiting + config.max_sequences
         self._jobs: dict[Job, FinishReason | None] = {}  # why one has to end; used in the loop only
@@ -112,7 +109,7 @@ class RemoteEngine:
 
     async def _close(self) -> None:
         await self._loop.cancel_all()
-        await self._server.close()
+        await self._replicas.close()
 
     def _start(self, job: Job) -> None:
         for other in self._jobs:
@@ -148,42 +145,65 @@ class RemoteEngine:
         return FinishReason.DEADLINE if job.is_late(time.monotonic()) else self._jobs[job]
 
     async def _complete(self, job: Job) -> None:
+        """Completes it with the first server that answers. Once text was sent, no other one is asked."""
         job.prepare()
-        slot = _find_slot(job.request, self._server.num_slots)
-        if job.request.is_prefetch:
-            await self._server.read(job.prompt.context_ids, slot)
+        *others, last = self._replicas.order(job.request)
+        for replica in others:
+            try:
+                return await self._complete_with(replica, job)
+            except (ServerUnreachableError, OverloadedError, ModelError) as error:
+                if job.costs.first_chunk_ms:
+                    raise
+                replica.avoid(error)
+        await self._complete_with(last, job)
+
+    async def _complete_with(self, replica: Replica, job: Job) -> None:
+        server, request = replica.server, job.request
+        if request.is_prefetch:
+            await _check_meanwhile(replica, server.read(request, job.prompt.context_ids))
             job.end(FinishReason.READ, time.monotonic())
             return
-        choice = await self._choose(job, slot)
-        candidate = _Candidate(Answer(build_limits(job.request, job.prompt.reads_suffix), len(job.prompt.healed)))
+        choice = await _check_meanwhile(replica, self._choose(job, server))
+        candidate = _Candidate(Answer(build_limits(request, job.prompt.reads_suffix), len(job.prompt.healed)))
         candidates: list[Any] = [candidate]
         job.candidates = candidates
         path = tuple(job.prompt.tree.branch_ids[branch] for branch in job.prompt.tree.find_path(choice.crossing.node))
         candidate.take(self._parts.vocabulary, path, choice)
         job.send_ready(time.monotonic())
         if not job.is_finished:
-            await self._write_on(job, candidate, (*job.prompt.context_ids, *path, choice.token_id), slot)
+            await self._write_on(job, candidate, server, (*job.prompt.context_ids, *path, choice.token_id))
 
-    async def _choose(self, job: Job, slot: int) -> Choice:
+    async def _choose(self, job: Job, server: RemoteServer) -> Choice:
         prompt, tree = job.prompt, job.prompt.tree
         paths = [tuple(tree.branch_ids[each] for each in tree.find_path(node)) for node in range(len(tree.branch_ids))]
         rows = [prompt.context_ids, *(prompt.context_ids + path for path in paths)]
-        known = KnownScores(prompt.covering, self._parts.prompts.tokenizer.trie, await self._server.score(rows, slot))
+        told = await server.score(job.request, rows)
+        job.costs.num_read_tokens = told.num_read_tokens
+        known = KnownScores(prompt.covering, self._parts.prompts.tokenizer.trie, told.rows)
         while not isinstance(choice := known.choose(), Choice):
             for probe in choice:
-                known.answers[probe] = await self._server.answer(rows[probe.row], probe.token_ids, slot)
+                known.answers[probe] = await server.answer(job.request, rows[probe.row], probe.token_ids)
             job.costs.num_forwards += 1
         job.costs.num_forwards += 1
         return choice
 
-    async def _write_on(self, job: Job, candidate: "_Candidate", row: tuple[int, ...], slot: int) -> None:
-        async with aclosing(self._server.generate(row, job.request.max_tokens, slot)) as token_ids:
+    async def _write_on(self, job: Job, candidate: "_Candidate", server: RemoteServer, row: tuple[int, ...]) -> None:
+        async with aclosing(server.generate(job.request, row)) as token_ids:
             async for token_id in token_ids:
                 candidate.add(self._parts.vocabulary, token_id)
                 job.send_ready(time.monotonic())
                 if job.is_finished:
                     return
         job.end(FinishReason.END, time.monotonic())
+
+
+async def _check_meanwhile(replica: Replica, work: Coroutine[Any, Any, T]) -> T:
+    """The result of the work, if the server has the right model. The work may fail because it has another one."""
+    checking = asyncio.ensure_future(replica.check())
+    try:
+        return await work
+    finally:
+        await checking
 
 
 class EventLoopThread:
@@ -264,8 +284,3 @@ def _check(request: CompletionRequest) -> None:
     ):
         if is_asked:
             raise InvalidRequestError(f"{name} needs whole distributions, which this server's engine does not tell")
-
-
-def _find_slot(request: CompletionRequest, num_slots: int) -> int:
-    name = f"{request.tenant}\0{request.document}".encode()
-    return int.from_bytes(hashlib.blake2b(name, digest_size=4).digest()) % num_slots

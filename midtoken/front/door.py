@@ -1,7 +1,6 @@
 """Where the front listens, and who may use it: on loopback programs of this machine, elsewhere those with the key."""
 
 import argparse
-import contextlib
 import os
 import secrets
 import ssl
@@ -10,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from socket import socket
 
-from inference.platforms import Self, is_own
+from inference.platforms import Self
 from inference.serving.loopback import ADDRESS, find_stranger, listen
 from midtoken.errors import UsageError
+from midtoken.server import read_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,7 @@ class Door:
     def open(cls, options: argparse.Namespace, environment: Mapping[str, str]) -> Self:
         """Listens where the options say. Raises UsageError or LaunchError."""
         address, _, port = options.openai.rpartition(":")
-        key = (
-            environment.get("MIDTOKEN_OPENAI_KEY", "") if options.openai_key is None else _read_key(options.openai_key)
-        )
+        key = read_key(options.openai_key, "--openai-key", environment.get("MIDTOKEN_OPENAI_KEY", ""))
         tls = None if options.openai_tls is None else _load_tls(options.openai_tls)
         if address not in ("", ADDRESS) and not (key and tls):
             raise UsageError(
@@ -55,15 +53,6 @@ class Door:
         if self.key and not secrets.compare_digest(os.fsencode(given), os.fsencode(self.key)):
             return 401, "The header Authorization needs to be `Bearer` and the key of this server."
         return None
-
-
-def _read_key(path: Path) -> str:
-    """Raises UsageError."""
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        state, key = path.stat(), path.read_text().strip()
-        if key and is_own(state) and not state.st_mode & 0o077:
-            return key
-    raise UsageError(f"{path} of --openai-key must be a text with the key, which only you can read: chmod 600 {path}")
 
 
 def _load_tls(path: Path) -> ssl.SSLContext:

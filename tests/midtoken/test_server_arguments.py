@@ -16,6 +16,7 @@ from tests.support.options import parse_options
         (("--model=-a model",), False),
         (("--engine=http://127.0.0.1:8080",), False),
         (("--engine=https://example.org",), True),
+        (("--engine=http://127.0.0.1:8080, https://example.org",), True),
     ],
 )
 def test_a_server_that_may_be_on_another_machine_is_known_by_its_options(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from aiohttp import web
 
-from inference.healing.heal_point import encode_text
+from inference.healing.heal_point import count_common, encode_text
 from inference.healing.text_encoder import TextEncoder
 
 _NUM_SEEN = 3  # tokens that decide what follows
+Answer = tuple[int, str, str]  # status, content type, text
 
 
 @dataclass(slots=True)
@@ -28,10 +30,15 @@ class FakeLlamaServer:
     n_ctx: int = 512
     num_slots: int = 2
     delay_s: float = 0.0  # before each token
-    statuses: list[int] = field(default_factory=list)  # of the next answers to completions
+    answers: list[Answer] = field(default_factory=list)  # to the next requests for completions
     extra_token: bool = False  # its tokenizer differs
+    model: str = "a.gguf"
     drops_after: int | None = None  # tokens, after which it closes the connection
+    ends_after: int | None = None  # tokens, after which it ends its answer as if that were all
     asked: list[dict[str, Any]] = field(default_factory=list)  # completions
+    is_raw: bool = True  # its log probabilities are those before a bias
+    lacks: str = ""  # a field that it ignores
+    remembered: dict[int, list[int]] = field(default_factory=dict)  # the last row of each slot
     num_closed: int = 0  # streams that the client has closed
 
     def find_log_probs(self, row: Sequence[int]) -> npt.NDArray[np.float64]:
@@ -41,7 +48,10 @@ class FakeLlamaServer:
         return result
 
     async def props(self, _request: web.Request) -> web.Response:
-        return web.json_response({"total_slots": self.num_slots, "default_generation_settings": {"n_ctx": self.n_ctx}})
+        settings = {"n_ctx": self.n_ctx}
+        return web.json_response(
+            {"total_slots": self.num_slots, "default_generation_settings": settings, "model_path": self.model}
+        )
 
     async def tokenize(self, request: web.Request) -> web.Response:
         ids = encode_text(self.encoder, (await request.json())["content"])
@@ -50,8 +60,10 @@ class FakeLlamaServer:
     async def completion(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         self.asked.append(body)
-        if self.statuses:
-            return web.json_response({"error": {"message": "no"}}, status=self.statuses.pop(0))
+        body.pop(self.lacks, None)
+        if self.answers:
+            status, kind, text = self.answers.pop(0)
+            return web.Response(status=status, content_type=kind, text=text)
         assert body["stream"]
         assert body["cache_prompt"]
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -68,9 +80,13 @@ class FakeLlamaServer:
     async def _write(
         self, response: web.StreamResponse, request: web.Request, body: dict[str, Any], index: int, row: list[int]
     ) -> None:
+        num_new = len(row) - count_common(tuple(self.remembered.get(body["id_slot"], ())), tuple(row))
+        self.remembered[body["id_slot"]] = row
         for number in range(body["n_predict"]):
             if number == self.drops_after and request.transport is not None:
                 request.transport.abort()
+                return
+            if number == self.ends_after:
                 return
             await asyncio.sleep(self.delay_s)
             log_probs = self.find_log_probs(row)
@@ -78,20 +94,25 @@ class FakeLlamaServer:
             for token_id, bias in body.get("logit_bias", ()):
                 biased[token_id] += bias
             chosen = int(biased.argmax())
-            event: dict[str, Any] = {"index": index, "tokens": [chosen]}
+            event: dict[str, Any] = {"index": index, "tokens": [chosen] if body.get("return_tokens") else []}
             if num_probs := body.get("n_probs"):
                 top = [
                     {"id": int(each), "logprob": float(log_probs[each])} for each in np.argsort(-log_probs)[:num_probs]
                 ]
-                place = {"id": chosen, "logprob": float(log_probs[chosen]), "top_logprobs": top}
+                log_prob = log_probs[chosen] if self.is_raw else 0.0
+                place = {"id": chosen, "logprob": float(log_prob), "top_logprobs": top}
                 event["completion_probabilities"] = [place]
             await response.write(f"data: {json.dumps(event)}\n\n".encode())
             row.append(chosen)
-        await response.write(b'data: {"tokens": [], "stop_type": "limit"}\n\ndata: null\n\n')
+        end = {"stop": True, "timings/prompt_n": max(num_new, 1)}
+        assert set(body["response_fields"]) == set(end)
+        await response.write(f"data: {json.dumps(end)}\n\ndata: null\n\n".encode())
 
 
 @contextmanager
-def run_fake_llama_server(encoder: TextEncoder, num_tokens: int) -> Iterator[FakeLlamaServer]:
+def run_fake_llama_server(
+    encoder: TextEncoder, num_tokens: int, tls: ssl.SSLContext | None = None
+) -> Iterator[FakeLlamaServer]:
     """Runs it on loopback, in a thread of its own."""
     fake, loop = FakeLlamaServer(encoder, num_tokens), asyncio.new_event_loop()
     app = web.Application()
@@ -102,9 +123,9 @@ def run_fake_llama_server(encoder: TextEncoder, num_tokens: int) -> Iterator[Fak
 
     async def start() -> None:
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
         await site.start()
-        fake.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        fake.url = f"http{'s' if tls else ''}://127.0.0.1:{runner.addresses[0][1]}"
 
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

@@ -17,10 +17,11 @@ from inference.model.language_model import SampleRequest, Sampling
 from inference.model.numpy_sampler import NumpyRow, NumpySampler
 from inference.protocol.completion import CompletionRequest, FinishReason, Healing, Priority
 from inference.remote.engine import RemoteEngine, load_remote_engine
-from tests.support.fake_llama_server import FakeLlamaServer, run_fake_llama_server
+from tests.support.fake_llama_server import Answer, FakeLlamaServer, run_fake_llama_server
 from tests.support.sinks import CollectingSink
 
 _FOLDER = Path("models/default").absolute()
+_PAUSE_S = 1.05  # in which a server may have been started again
 _NOD = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
 
 
@@ -41,7 +42,8 @@ def running(tokenizer: LoadedTokenizer) -> Iterator[tuple[FakeLlamaServer, Remot
 def server(running: tuple[FakeLlamaServer, RemoteEngine]) -> FakeLlamaServer:
     """Does nothing wrong, and was asked nothing."""
     server = running[0]
-    server.delay_s, server.statuses, server.extra_token, server.drops_after = 0.0, [], False, None
+    server.delay_s, server.answers, server.extra_token, server.model, server.num_slots = 0.0, [], False, "a.gguf", 2
+    server.drops_after = server.ends_after = None
     server.asked, server.num_closed = [], 0
     return server
 
@@ -51,8 +53,9 @@ def engine(running: tuple[FakeLlamaServer, RemoteEngine]) -> RemoteEngine:
     return running[1]
 
 
-def _load(server: FakeLlamaServer) -> RemoteEngine:
-    return load_remote_engine(EngineConfig(_FOLDER, engine_url=server.url, fill_in_layout="none"))
+def _load(*servers: FakeLlamaServer | str) -> RemoteEngine:
+    urls = ", ".join([each if isinstance(each, str) else each.url for each in servers])
+    return load_remote_engine(EngineConfig(_FOLDER, engine_url=urls, fill_in_layout="none"))
 
 
 def _submit(engine: RemoteEngine, request: CompletionRequest) -> CollectingSink:
@@ -119,20 +122,62 @@ def test_what_ends_early_ends_its_work_on_the_server(
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize(("status", "kind"), [(503, OverloadedError), (400, ServerError), (401, ServerError)])
-def test_an_error_of_the_server_fails_its_request_only(
-    status: int, kind: type[Exception], engine: RemoteEngine, server: FakeLlamaServer
+_PAGE = "text/html", "<html>Sign in</html>"
+_JSON = "application/json", '{"error": {"message": "no"}}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        ((503, *_JSON), OverloadedError, r"is busy \(status 503\)"),
+        ((429, *_PAGE), OverloadedError, "is busy"),
+        ((400, *_JSON), ServerError, r"does not do what was asked \(status 400\).*no"),
+        ((401, *_JSON), ServerError, "refuses the key, which is in MIDTOKEN_ENGINE_KEY"),
+        ((302, *_PAGE), ServerError, "302"),
+        ((502, *_PAGE), ServerUnreachableError, "is not reached by what stands before it"),
+        ((200, *_PAGE), ServerError, "answers with text/html; something else stands there, or before it"),
+        ((200, "text/event-stream", "data: {\n\n"), ServerError, "sends no JSON"),
+        ((200, "text/event-stream", 'data: {"error": {"message": "bad"}}\n\n'), ServerError, "has failed: 'bad'"),
+        ((200, "text/event-stream", "data: null\n\n"), ServerError, "the probabilities of 0 of"),
+    ],
+)
+def test_what_goes_wrong_at_the_server_or_before_it_is_one_sentence_and_fails_its_request_only(
+    answer: Answer, kind: type[Exception], words: str, engine: RemoteEngine, server: FakeLlamaServer
 ) -> None:
-    server.statuses = [status]
-    with pytest.raises(kind, match=str(status)):
+    server.answers = [answer]
+    with pytest.raises(kind, match=words):
         _submit(engine, CompletionRequest(_NOD)).wait()
     assert _submit(engine, CompletionRequest(_NOD, max_tokens=2)).wait().text
 
 
-def test_a_connection_that_is_lost_in_a_text_fails_the_request(engine: RemoteEngine, server: FakeLlamaServer) -> None:
-    server.drops_after = 3
-    with pytest.raises(ServerUnreachableError, match="does not answer"):
-        _submit(engine, CompletionRequest("x = ", max_tokens=200)).wait()
+@pytest.mark.parametrize(
+    ("fault", "kind", "words"),
+    [
+        ("drops_after", ServerUnreachableError, "does not answer: it has closed the connection"),
+        ("ends_after", ServerError, "has ended its answer without a reason"),
+    ],
+)
+def test_a_text_that_breaks_off_fails_the_request(
+    fault: str, kind: type[Exception], words: str, engine: RemoteEngine, server: FakeLlamaServer
+) -> None:
+    setattr(server, fault, 3)
+    sink = _submit(engine, CompletionRequest("x = ", max_tokens=200))
+    with pytest.raises(kind, match=words):
+        sink.wait()
+
+
+def test_a_server_that_was_started_again_is_looked_at_and_refused_if_it_has_another_model(
+    engine: RemoteEngine, server: FakeLlamaServer
+) -> None:
+    time.sleep(_PAUSE_S)
+    server.model, server.num_slots = "b.gguf", 1
+    for document in ("one", "two", "three"):
+        _submit(engine, CompletionRequest(_NOD, max_tokens=1, document=document)).wait()
+    assert {each["id_slot"] for each in server.asked[-2:]} == {0}
+    time.sleep(_PAUSE_S)
+    server.model, server.extra_token = "c.gguf", True
+    with pytest.raises(ModelError, match="makes other tokens"):
+        _submit(engine, CompletionRequest(_NOD, max_tokens=1)).wait()
 
 
 @pytest.mark.parametrize(
@@ -152,6 +197,67 @@ def test_another_tokenizer_and_another_kind_of_server_are_refused(server: FakeLl
         load_remote_engine(EngineConfig(_FOLDER, engine_url=f"{server.url}/v1"))
     with pytest.raises(ModelError, match="does not answer"):
         load_remote_engine(EngineConfig(_FOLDER, engine_url="http://127.0.0.1:9"))
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ({"lacks": "n_probs"}, "has told the probabilities of 0 of 1 rows"),
+        ({"lacks": "logit_bias"}, "has chosen another token than"),
+        ({"lacks": "return_tokens"}, "does not write one token"),
+        ({"is_raw": False}, "tells other log probabilities for a token alone"),
+    ],
+)
+def test_what_is_lacking_is_measured_at_the_start(
+    fault: dict[str, Any], words: str, tokenizer: LoadedTokenizer
+) -> None:
+    with run_fake_llama_server(tokenizer.encoder, tokenizer.vocabulary.num_rows) as server:
+        for name, value in fault.items():
+            setattr(server, name, value)
+        with pytest.raises(ModelError, match=words):
+            _load(server)
+
+
+@pytest.mark.usefixtures("server")
+def test_the_tokens_that_the_server_read_are_counted(engine: RemoteEngine) -> None:
+    _submit(engine, CompletionRequest("a", max_tokens=1)).wait()  # with which the server may be looked at
+    told = []
+    for _ in range(2):
+        stats = _submit(engine, CompletionRequest(_NOD, max_tokens=1)).wait().chunks[-1].stats
+        assert stats is not None
+        told.append((stats.num_read_tokens, stats.num_context_tokens))
+    (first, num_context), again = told
+    assert (first, again) == (num_context, (1, num_context))
+
+
+def test_a_document_keeps_to_one_of_several_servers_and_another_takes_its_place(
+    server: FakeLlamaServer, tokenizer: LoadedTokenizer
+) -> None:
+    def ask(document: str) -> str:
+        return _submit(several, CompletionRequest(_NOD, max_tokens=8, document=document)).wait().text
+
+    with run_fake_llama_server(tokenizer.encoder, tokenizer.vocabulary.num_rows) as other:
+        several = _load(server, other, "http://127.0.0.1:9")
+        homes: dict[str, list[list[bool]]] = {}
+        for document in [*"abcdefgh"] * 2:
+            server.asked, other.asked = [], []
+            text = ask(document)
+            homes.setdefault(document, []).append([bool(server.asked), bool(other.asked)])
+        assert all(first == second and sum(first) == 1 for first, second in homes.values())
+        document = next(document for document, ((is_here, _), _) in homes.items() if is_here)
+        server.drops_after = 1  # in the middle of a text, when it is too late for another one
+        with pytest.raises(ServerUnreachableError):
+            ask(document)
+        server.drops_after, server.answers = 0, [(503, *_JSON)]
+        assert ask(document) == text
+        server.answers, server.drops_after = [], None
+        server.asked.clear()
+        assert ask(document) == text
+        assert not server.asked  # for a while
+    server.drops_after = 0
+    with pytest.raises(ServerUnreachableError):
+        ask("a")
+    several.close()
 
 
 def test_closing_fails_what_runs(server: FakeLlamaServer) -> None:

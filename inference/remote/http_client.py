@@ -1,0 +1,108 @@
+"""HTTP to the server of an engine. What goes wrong there, or before it, becomes one sentence."""
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any  # parsed JSON
+
+import aiohttp
+
+from inference.errors import MidtokenError, OverloadedError, ServerError, ServerUnreachableError, quote
+
+_CONNECT_S, _SILENT_S = 5.0, 120.0
+_KINDS = ("application/json", "text/event-stream")
+_OTHER = "something else stands there, or before it"
+_REFUSED = ServerError, "refuses the key, which is in MIDTOKEN_ENGINE_KEY or the file of --engine-key"
+_BUSY = OverloadedError, "is busy"
+_LOST = ServerUnreachableError, "is not reached by what stands before it"
+_STATUSES: Mapping[int, tuple[type[MidtokenError], str]] = {
+    **dict.fromkeys((401, 403), _REFUSED),
+    **dict.fromkeys((429, 503), _BUSY),
+    **dict.fromkeys((502, 504), _LOST),
+}
+_FAILURES: tuple[tuple[type[Exception], str], ...] = (
+    (aiohttp.ClientConnectorCertificateError, "its certificate is not trusted; SSL_CERT_FILE can name its authority's"),
+    (aiohttp.ClientSSLError, "it speaks no TLS"),
+    (aiohttp.ClientHttpProxyError, "the proxy that the environment names refuses"),
+    (aiohttp.ClientConnectorDNSError, "its name is not known"),
+    (aiohttp.ClientConnectorError, "nothing listens there"),
+    (TimeoutError, "it was silent for too long"),
+    (Exception, "it has closed the connection"),
+)
+
+
+class HttpClient:
+    """Connections to one server. All calls are made in one event loop, and raise ServerError or OverloadedError."""
+
+    def __init__(self, kind: str, url: str, key: str = "") -> None:
+        """`kind`: what it is, for messages. `key`: empty if it needs none."""
+        self.name = f"{kind} at {url}"
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=_SILENT_S)
+        self._session = aiohttp.ClientSession(
+            url.rstrip("/") + "/",
+            headers=headers,
+            timeout=timeout,
+            trust_env=url.startswith("https:"),  # a proxy of the environment must not read what is not encrypted
+        )
+
+    async def ask(
+        self, path: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] = {}
+    ) -> dict[str, Any]:
+        """The answer to a body, or to none. Raises ServerError if it is no JSON object, too."""
+        async with self._open("GET" if body is None else "POST", path, body, headers) as response:
+            return self._parse(await response.read())
+
+    async def stream(
+        self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] = {}
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """The events of an answer. Closing the generator ends its work on the server."""
+        async with self._open("POST", path, body, headers) as response:
+            async for line in response.content:
+                kind, _, data = line.partition(b": ")
+                if kind not in (b"data", b"error") or data.strip() in (b"null", b"[DONE]"):
+                    continue
+                event = self._parse(data)
+                if kind == b"error" or "error" in event:
+                    raise ServerError(f"{self.name} has failed: {_describe(event)}")
+                yield event
+
+    async def close(self) -> None:
+        """Closes all connections, which ends their work."""
+        await self._session.close()
+
+    @asynccontextmanager
+    async def _open(
+        self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        send = partial(self._session.request, method, path, json=body, headers=headers, allow_redirects=False)
+        try:
+            try:
+                response = await send()
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):  # it has closed a connection that it kept
+                response = await send()
+            async with response:
+                if response.status != 200:
+                    error, words = _STATUSES.get(response.status, (ServerError, "does not do what was asked"))
+                    raise error(f"{self.name} {words} (status {response.status}): {quote(await response.text())}")
+                if response.content_type not in _KINDS:
+                    raise ServerError(f"{self.name} answers with {response.content_type}; {_OTHER}")
+                yield response
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            words = next(words for kind, words in _FAILURES if isinstance(error, kind))
+            raise ServerUnreachableError(f"{self.name} does not answer: {words}") from error
+
+    def _parse(self, data: bytes) -> dict[str, Any]:
+        try:
+            result = json.loads(data)
+        except ValueError:
+            result = None
+        if not isinstance(result, dict):
+            raise ServerError(f"{self.name} sends no JSON; {_OTHER}")
+        return result
+
+
+def _describe(event: dict[str, Any]) -> str:
+    error = event.get("error", event)
+    return quote(str(error.get("message") if isinstance(error, dict) else error))
