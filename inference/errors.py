@@ -10,10 +10,11 @@ MidtokenError
 """
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 _MAX_QUOTED = 80
+_NUM_NAMED = 3
 _MAX_CALLS = 20  # an infinite recursion has a thousand
 
 
@@ -52,6 +53,12 @@ def quote(text: str) -> str:
     return f"{text[:_MAX_QUOTED]!r} and so on, {len(text)} characters"
 
 
+def name_some(names: Sequence[str]) -> str:
+    """The first names, for an error message, and how many more there are."""
+    more = f" and {len(names) - _NUM_NAMED} more" if len(names) > _NUM_NAMED else ""
+    return ", ".join(names[:_NUM_NAMED]) + more
+
+
 def check_ranges(values: object, ranges: Mapping[str, tuple[float, float]], error: type[MidtokenError]) -> None:
     """Raises the error for the first of the named fields that is out of its range, NaN included. None passes."""
     for name, (low, high) in ranges.items():
@@ -76,3 +83,11 @@ def to_public_error(error: BaseException, log: Callable[[str], object]) -> Midto
         return error
     log(f"a request failed with {describe_failure(error)}")
     return ServerError(f"the server failed on this request ({type(error).__name__}); its log says where")
+
+
+def tell_failure(fail: Callable[[MidtokenError], object], error: MidtokenError, log: Callable[[str], object]) -> None:
+    """Hands the error to a sink's `fail`. A sink that raises must not affect other requests."""
+    try:
+        fail(error)
+    except BaseException as raised:
+        log(f"a sink raised in fail(): {describe_failure(raised)}")

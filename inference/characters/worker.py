@@ -15,15 +15,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from inference.characters.token_string import PassWatch
-from inference.errors import MidtokenError, OverloadedError, ServerError, describe_failure, to_public_error
+from inference.errors import MidtokenError, OverloadedError, ServerError, tell_failure, to_public_error
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.heartbeat import Heartbeat
 
 _log = logging.getLogger(__name__)
 
 _MAX_WAITING = 64
-_CANCEL_CHECK_S = 0.02  # asking Triton whether a request was cancelled takes 0.1 ms, and a forward pass may take 2 ms
-
 _CLOSED = "the server is shutting down"
 
 
@@ -37,7 +35,7 @@ class AnswerSink(Protocol):
         """Receives the error that ended the request."""
 
     def is_cancelled(self) -> bool:
-        """True once the client has cancelled the request."""
+        """True once the client has cancelled the request. Called before each forward pass."""
 
 
 Answerer = Callable[[CharacterRequest], CharacterAnswer]  # raises MidtokenError
@@ -48,6 +46,15 @@ class _QueuedRequest:
     request: CharacterRequest
     sink: AnswerSink
     ends_at: float | None  # on the worker's clock; None: no deadline
+
+    def check(self, now: float, is_closed: bool) -> None:
+        """Raises ServerError if it must end without an answer."""
+        if is_closed:
+            raise ServerError(_CLOSED)
+        if self.sink.is_cancelled():
+            raise ServerError("the request was cancelled")
+        if self.ends_at is not None and now >= self.ends_at:
+            raise ServerError(f"the request was not answered within its deadline_ms of {self.request.deadline_ms}")
 
 
 class CharacterWorker:
@@ -63,12 +70,11 @@ class CharacterWorker:
         self._load = load
         self._max_waiting = max_waiting
         self._clock = clock
-        self._changed = threading.Condition()  # guards the attributes below down to `_is_closed`
+        self._changed = threading.Condition()  # guards the next two attributes
         self._waiting: deque[_QueuedRequest] = deque()
         self._is_closed = False
         self._heartbeat = Heartbeat(clock)
         self._running: _QueuedRequest | None = None  # this and what follows, the thread owns
-        self._cancel_checked_at = clock()
         self._answerer: Answerer | None = None
         self._thread = threading.Thread(target=self._run, name="midtoken-characters", daemon=True)
         self._thread.start()
@@ -101,24 +107,22 @@ class CharacterWorker:
     @contextmanager
     def watch_pass(self) -> Iterator[None]:
         """Entered for a pass: fails the waiting requests that must stop. Raises ServerError if the running one must."""
-        now = self._clock()
-        is_cancel_checked = now - self._cancel_checked_at >= _CANCEL_CHECK_S
-        if is_cancel_checked:
-            self._cancel_checked_at = now
-            self._drop_stopped()
+        self._drop_stopped()
         assert self._running is not None, "a pass belongs to a running request"
-        reason = self._find_stop_reason(self._running, now, is_cancel_checked)
-        if reason is not None:
-            raise ServerError(reason)  # in a variable it would be a reference cycle that keeps the states alive
+        self._running.check(self._clock(), self._is_closed)
         yield
         self._heartbeat.beat()
 
     def _run(self) -> None:
         while (queued := self._take()) is not None:
-            self._answer(queued)
+            try:
+                queued.check(self._clock(), self._is_closed)
+                queued.sink.send(self._find_answerer()(queued.request))
+            except Exception as error:  # an error of one request must not end the thread
+                tell_failure(queued.sink.fail, to_public_error(error, _log.error), _log.error)
             del queued  # so that it is freed while the thread waits for the next one
         for queued in self._waiting:
-            _fail(queued.sink, ServerError(_CLOSED))
+            tell_failure(queued.sink.fail, ServerError(_CLOSED), _log.error)
 
     def _take(self) -> _QueuedRequest | None:
         """Waits for the next request. Returns None once the worker is closed."""
@@ -132,15 +136,6 @@ class CharacterWorker:
             self._heartbeat.beat()
             return self._running
 
-    def _answer(self, queued: _QueuedRequest) -> None:
-        try:
-            reason = self._find_stop_reason(queued, self._clock())
-            if reason is not None:
-                raise ServerError(reason)
-            queued.sink.send(self._find_answerer()(queued.request))
-        except Exception as error:  # an error of one request must not end the thread
-            _fail(queued.sink, to_public_error(error, _log.error))
-
     def _find_answerer(self) -> Answerer:
         if self._answerer is None:
             self._heartbeat.mark_idle()
@@ -153,34 +148,9 @@ class CharacterWorker:
         with self._changed:
             waiting = tuple(self._waiting)
         for queued in waiting:
-            reason = self._find_stop_reason(queued, self._clock())
-            if reason is not None:
+            try:
+                queued.check(self._clock(), is_closed=False)
+            except ServerError as error:
                 with self._changed:
                     self._waiting.remove(queued)
-                _fail(queued.sink, ServerError(reason))
-
-    def _find_stop_reason(self, queued: _QueuedRequest, now: float, is_cancel_checked: bool = True) -> str | None:
-        """Why the request must end without an answer; None if it may continue."""
-        if self._is_closed:
-            return _CLOSED
-        if is_cancel_checked and _is_cancelled(queued.sink):
-            return "the request was cancelled"
-        if queued.ends_at is not None and now >= queued.ends_at:
-            return f"the request was not answered within its deadline_ms of {queued.request.deadline_ms}"
-        return None
-
-
-# An exception raised by a sink must affect only its own request.
-def _is_cancelled(sink: AnswerSink) -> bool:
-    try:
-        return sink.is_cancelled()
-    except Exception as error:
-        _log.error("a sink raised in is_cancelled(): %s", describe_failure(error))
-        return True
-
-
-def _fail(sink: AnswerSink, error: MidtokenError) -> None:
-    try:
-        sink.fail(error)
-    except Exception as raised:
-        _log.error("a sink raised in fail(): %s", describe_failure(raised))
+                tell_failure(queued.sink.fail, error, _log.error)

@@ -14,7 +14,14 @@ from inference.engine.scheduler import PrefillSpeed, Scheduler
 from inference.engine.sequence_memory import SequenceMemory
 from inference.engine.sink import ChunkSink, WaitingSink
 from inference.engine.stepper import Stepper
-from inference.errors import MidtokenError, OverloadedError, ServerError, describe_failure, to_public_error
+from inference.errors import (
+    MidtokenError,
+    OverloadedError,
+    ServerError,
+    describe_failure,
+    tell_failure,
+    to_public_error,
+)
 from inference.model.language_model import LanguageModel
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.protocol.heartbeat import Heartbeat
@@ -131,12 +138,7 @@ class Engine:
         """Ends the requests that were cancelled or are past their deadline."""
         now = self._clock()
         for job in self._scheduler:
-            try:
-                is_cancelled = job.sink.is_cancelled()
-            except Exception as error:
-                self._fail(job, error)
-                continue
-            if is_cancelled:
+            if job.sink.is_cancelled():
                 self._end(job, FinishReason.CANCELLED, now)
             elif job.is_late(now):
                 self._end(job, FinishReason.DEADLINE, now)
@@ -239,7 +241,8 @@ class Engine:
     def _fail(self, job: Job, error: Exception) -> None:
         self._remove(job)
         public = to_public_error(error, _log.error)
-        _fail_sink(job.sink, public.with_traceback(None))  # which refers to the candidates, and so to the sequences
+        # Without its traceback, which refers to the candidates, and so to the sequences.
+        tell_failure(job.sink.fail, public.with_traceback(None), _log.error)
 
     def _remove(self, job: Job) -> None:
         """Removes a request. Its first sequence is remembered, as far as it was forwarded."""
@@ -254,14 +257,7 @@ class Engine:
         with self._submit_lock:
             self._has_stopped = True
         for job in self._scheduler:
-            _fail_sink(job.sink, error)
+            tell_failure(job.sink.fail, error, _log.error)
         while not self._inbox.empty():
             if (queued := self._inbox.get()) is not None:
-                _fail_sink(queued.sink, error)
-
-
-def _fail_sink(sink: ChunkSink, error: MidtokenError) -> None:
-    try:
-        sink.fail(error)
-    except BaseException as raised:  # a sink that raises must not affect other requests
-        _log.error("a sink raised in fail(): %s", describe_failure(raised))
+                tell_failure(queued.sink.fail, error, _log.error)

@@ -54,22 +54,19 @@ _CONTEXT = Metric("midtoken_context_tokens_total", "Context tokens of all reques
 METRICS = (_REQUESTS, _QUEUE, _FIRST_CHUNK, _CONTEXT)
 
 
-def observe_end(chunk: CompletionChunk) -> Iterator[Observation]:
-    """The observations for a request that ended with this last chunk."""
-    assert chunk.stats is not None, "only the last chunk ends a request"
-    stats = chunk.stats
-    outcome = _OUTCOMES.get(chunk.finish_reason, Outcome.COMPLETED)
+def observe(end: CompletionChunk | MidtokenError) -> Iterator[Observation]:
+    """The observations for a request that ended with this last chunk or error."""
+    if isinstance(end, MidtokenError):
+        yield Observation(_REQUESTS, 1, _ERRORS.get(type(end), Outcome.FAILED))
+        return
+    assert end.stats is not None, "only the last chunk ends a request"
+    outcome = _OUTCOMES.get(end.finish_reason, Outcome.COMPLETED)
     yield Observation(_REQUESTS, 1, outcome)
     if outcome is not Outcome.READ:
-        yield Observation(_QUEUE, stats.queue_ms)
-    if stats.num_tokens:
-        yield Observation(_FIRST_CHUNK, stats.first_chunk_ms)
-    yield Observation(_CONTEXT, stats.num_context_tokens)
-
-
-def observe_error(error: MidtokenError) -> Iterator[Observation]:
-    """The observations for a request that ended in an error."""
-    yield Observation(_REQUESTS, 1, _ERRORS.get(type(error), Outcome.FAILED))
+        yield Observation(_QUEUE, end.stats.queue_ms)
+    if end.stats.num_tokens:
+        yield Observation(_FIRST_CHUNK, end.stats.first_chunk_ms)
+    yield Observation(_CONTEXT, end.stats.num_context_tokens)
 
 
 _ERRORS: dict[type[MidtokenError], Outcome] = {

@@ -1,10 +1,9 @@
 """What the requests and answers of all models have in common: fields as arrays, the heartbeat, errors as text."""
 
 import dataclasses
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import EnumMeta
-from typing import Any, TypeVar, cast  # Triton's requests and tensors have no types
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -66,27 +65,10 @@ def fields_from_arrays(kind: type[_Request], arrays: Mapping[str, Array], requir
     Raises InvalidRequestError, which names the field and says what it should be.
     """
     fields = {field.name: field.type for field in dataclasses.fields(cast(Any, kind))}
-    _check_known(arrays, fields)
+    check_known(arrays, fields)
     if (first := next(iter(fields))) not in arrays:
         raise InvalidRequestError(f"{first} is missing: {required}")
     return kind(**{name: _read_field(name, array, fields[name]) for name, array in arrays.items()})
-
-
-def read_inputs(request: Any, get_tensor: Callable[[Any, str], Any], types: FieldTypes) -> dict[str, Array]:
-    """The arrays of the inputs in `types` that a request has which Triton passes to a model.
-
-    `get_tensor` is Triton's `get_input_tensor_by_name`. Raises InvalidRequestError for a JSON field that is not an
-    input: Triton turns such fields of an HTTP request into parameters.
-    """
-    try:
-        parameters: dict[str, Any] = json.loads(request.parameters() or "{}")
-    except ValueError:  # bytes that are not UTF-8, and the JSON that Triton writes for them
-        raise InvalidRequestError("the names and values of the request's fields must be UTF-8") from None
-    _check_known(parameters, types)
-    if parameters:
-        raise InvalidRequestError(f"{next(iter(parameters))} is a parameter of the request; give it as an input")
-    tensors = {name: get_tensor(request, name) for name in types}
-    return {name: tensor.as_numpy() for name, tensor in tensors.items() if tensor is not None}
 
 
 def asks_for_heartbeat(arrays: Mapping[str, Array]) -> bool:
@@ -120,7 +102,8 @@ def error_from_text(text: str) -> MidtokenError:
     return ServerError(text)
 
 
-def _check_known(names: Iterable[str], known: Iterable[str]) -> None:
+def check_known(names: Iterable[str], known: Iterable[str]) -> None:
+    """Raises InvalidRequestError for a name that is not known."""
     for name in names:
         if name not in known:
             raise InvalidRequestError(f"unknown field {quote(name)}; known are {', '.join(known)}")

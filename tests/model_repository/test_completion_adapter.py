@@ -134,7 +134,7 @@ def _heartbeat(asks: bool = True) -> FakeRequest:
 def test_a_heartbeat_is_answered_while_a_request_runs_and_not_counted(triton: FakeTriton) -> None:
     running = FakeRequest(_prefix())
     model = _make_model(lambda *_: None)  # the request never ends
-    model._engine.heartbeat_ms = 12.5
+    model.engine.heartbeat_ms = 12.5
     heartbeat = _heartbeat()
     model.execute([running, heartbeat])
 
@@ -242,4 +242,4 @@ def test_triton_is_not_asked_about_a_request_that_has_ended() -> None:
 def test_finalize_closes_the_engine() -> None:
     model = _make_model(lambda *_: None)
     model.finalize()
-    assert model._engine.is_closed
+    assert model.engine.is_closed

@@ -3,7 +3,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from inference.engine.metrics import METRICS, LateObservations, Observation, Outcome, observe_end, observe_error
+from inference.engine.metrics import METRICS, LateObservations, Observation, Outcome, observe
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
 from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
 
@@ -35,7 +35,7 @@ def _name(observations: Iterable[Observation]) -> _Observed:
 
 @pytest.mark.parametrize("reason", FinishReason)
 def test_an_ended_request_adds_its_cost_and_is_counted_by_how_it_ended(reason: FinishReason) -> None:
-    observed = _name(observe_end(CompletionChunk("", finish_reason=reason, stats=_STATS)))
+    observed = _name(observe(CompletionChunk("", finish_reason=reason, stats=_STATS)))
 
     assert observed == _BY_REASON.get(reason, _COMPLETED)
 
@@ -43,7 +43,7 @@ def test_an_ended_request_adds_its_cost_and_is_counted_by_how_it_ended(reason: F
 def test_a_request_without_tokens_has_no_time_to_a_first_chunk() -> None:
     chunk = CompletionChunk("", finish_reason=FinishReason.CANCELLED, stats=CompletionStats())
 
-    assert ("midtoken_first_chunk_ms", None) not in _name(observe_end(chunk))
+    assert ("midtoken_first_chunk_ms", None) not in _name(observe(chunk))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_request_without_tokens_has_no_time_to_a_first_chunk() -> None:
     ],
 )
 def test_an_error_is_counted_by_its_kind(error: MidtokenError, outcome: Outcome) -> None:
-    assert _name(observe_error(error)) == {("midtoken_requests_total", outcome): 1}
+    assert _name(observe(error)) == {("midtoken_requests_total", outcome): 1}
 
 
 def test_every_metric_is_added_to_by_some_request_with_an_outcome_if_it_has_outcomes() -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
+from inference.protocol.adapter import read_inputs
 from inference.protocol.arrays import (
     HEARTBEAT,
     HEARTBEAT_ANSWER_TYPES,
@@ -14,7 +15,6 @@ from inference.protocol.arrays import (
     error_to_response,
     heartbeat_from_arrays,
     heartbeat_to_arrays,
-    read_inputs,
     to_array,
     to_bytes,
     to_text,

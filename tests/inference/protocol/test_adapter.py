@@ -1,7 +1,7 @@
 import threading
 from contextlib import closing
 
-from inference.engine.cancel_watch import CancelWatch
+from inference.protocol.adapter import CancelWatch
 from tests.support.engine_bench import assert_soon
 
 
