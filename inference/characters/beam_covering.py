@@ -45,8 +45,7 @@ class BeamCovering:
             base = root.extend_at_once(point.kept_ids, reader.max_tokens * 3 // 4)
             tail = context[sum(len(self._trie.spell(token_id)) for token_id in point.kept_ids) :]
         read_all(reader, [base])
-        start = State(self, reader, (Bundle.open(self._trie, base),), (OpenText(base, b""),))
-        state = start.advance(tail)
+        state = State(self, reader, (Bundle.open(self._trie, base),), (OpenText(base, b""),)).advance(tail)
         return State(self, reader, state.bundles, state.open_texts)  # probabilities are relative to the context
 
     def advance(self, state: State, byte: int, following: bytes) -> State:
@@ -58,8 +57,8 @@ class BeamCovering:
         drafted = state.drafted
         if any(string.log_probs is None for string in strings):
             drafted = self._read_ahead(state.reader, strings, kept, following[:_NUM_BYTES_AHEAD])
-        continuing = [bundle for bundle in kept if bundle.can_continue]
-        new = continuing + [Bundle.open(self._trie, string) for string in strings]
+        new = [bundle for bundle in kept if bundle.children.bytes.size or not bundle.remaining_bytes]
+        new += [Bundle.open(self._trie, string) for string in strings]
         log_probability = state.log_probability + float(state.next_log_probs[byte])
         return self._fit_window(
             State(self, state.reader, tuple(new), state.open_texts, log_probability, drafted=drafted)

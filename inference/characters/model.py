@@ -113,9 +113,8 @@ class CharacterModel:
     def score(self, text: bytes, context: bytes = b"", settings: CoveringSettings = _DEFAULT) -> Score:
         """How likely the text is after `context`. Raises InvalidRequestError."""
         state = self.open(context, settings).advance(text)
-        log_probability = state.log_probability
-        log_with_end = log_probability + float(state.next_log_probs[END])
-        return Score(log_probability, log_with_end, state.log_mass)
+        log_with_end = state.log_probability + float(state.next_log_probs[END])
+        return Score(state.log_probability, log_with_end, state.log_mass)
 
     def find_surprisals(
         self, text: bytes, context: bytes = b"", settings: CoveringSettings = _DEFAULT
@@ -150,5 +149,6 @@ class CharacterModel:
             return TextCovering(self._trie, self._find_canonical, threshold)
         if settings.kind is CoveringKind.SINGLE:
             return TextCovering(self._trie, self._find_single)
-        width = settings.width if settings.kind is CoveringKind.BEAM else None
-        return BeamCovering(self._encoder, self._trie, width)
+        return BeamCovering(
+            self._encoder, self._trie, None if settings.kind is CoveringKind.ENUMERATE else settings.width
+        )

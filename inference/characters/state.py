@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference.characters.token_string import Floats, TokenReader, TokenString, find_common_beginning
+from inference.model.numpy_sampler import log_sum_exp
 from trie_cache.trie import Children, Interval, Trie
 
 END = 256  # the index of the end of the text, after the 256 bytes
@@ -56,11 +57,6 @@ class Bundle:
         return self._log_probs.nbytes
 
     @property
-    def can_continue(self) -> bool:
-        """True if a token goes beyond `remaining_bytes`, or the text may end there."""
-        return bool(self.children.bytes.size) or not self.remaining_bytes
-
-    @property
     def log_mass(self) -> float:
         """The mass of `string` with any continuation."""
         return self.string.get_log_mass()
@@ -68,13 +64,13 @@ class Bundle:
     @cached_property
     def log_interval_mass(self) -> float:
         """Like `log_ahead`, including the tokens that are equal to `remaining_bytes`."""
-        return self.log_mass + float(np.logaddexp(sum_all(self._log_probs), self.log_end))
+        return self.log_mass + float(np.logaddexp(log_sum_exp(self._log_probs), self.log_end))
 
     @cached_property
     def log_ahead(self) -> float:
         """The mass of the tokens that go beyond `remaining_bytes`; if that is empty, including the end of the text."""
-        ahead = self._log_probs[self.children.num_exact :]
-        return self.log_mass + float(np.logaddexp(sum_all(ahead), self.log_end))
+        log_ahead = log_sum_exp(self._log_probs[self.children.num_exact :])
+        return self.log_mass + float(np.logaddexp(log_ahead, self.log_end))
 
     @cached_property
     def children(self) -> Children:
@@ -116,9 +112,7 @@ class Bundle:
         index = int(np.searchsorted(children.bytes, byte))
         if index == len(children.bytes) or children.bytes[index] != byte:
             return None
-        start = int(children.starts[index])
-        is_last = index + 1 == len(children.starts)
-        stop = len(self._log_probs) if is_last else int(children.starts[index + 1])
+        start, stop = [*children.starts[index : index + 2].tolist(), len(self._log_probs)][:2]
         interval = Interval(self._interval.lo + start, self._interval.lo + stop)
         own = self._log_probs[start:stop].copy()  # a view would keep the whole row
         return Bundle(self._trie, self.string, self.remaining_bytes + bytes([byte]), interval, own)
@@ -137,14 +131,6 @@ def sum_slices(values: Floats, starts: npt.NDArray[np.intp]) -> npt.NDArray[np.f
         sums = np.add.reduceat(np.exp(values - np.repeat(peaks, lengths)), starts, dtype=np.float64)
         masses: npt.NDArray[np.float64] = np.log(sums) + peaks
     return masses
-
-
-def sum_all(values: Floats) -> float:
-    """log(sum(exp(values))); minus infinity if there are no values."""
-    peak = values.max(initial=-np.inf)
-    if np.isneginf(peak):
-        return -np.inf
-    return float(np.log(np.exp(values - peak).sum(dtype=np.float64)) + peak)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +200,7 @@ class State:
     def next_log_probs(self) -> npt.NDArray[np.float64]:
         """[257]: log probabilities of the 256 possible next bytes and of the end of the text."""
         masses = self._log_masses if self.possible is None else np.where(self.possible, self._log_masses, -np.inf)
-        total = sum_all(masses)
+        total = log_sum_exp(masses)
         return masses if np.isneginf(total) else masses - total
 
     def find_members(self, limit: int) -> list[Member]:
@@ -234,7 +220,7 @@ class State:
     @cached_property
     def log_mass(self) -> float:
         """The mass of all followed strings. The exact mass is at least this."""
-        return sum_all(self._log_masses)
+        return log_sum_exp(self._log_masses)
 
     @cached_property
     def _log_masses(self) -> npt.NDArray[np.float64]:
@@ -248,5 +234,4 @@ class State:
 
 def narrow_all(bundles: Sequence[Bundle], byte: int) -> dict[TokenString, Bundle]:
     """The bundles that continue with this byte, narrowed to it, by string."""
-    narrowed = [bundle.narrow(byte) for bundle in bundles]
-    return {bundle.string: bundle for bundle in narrowed if bundle is not None}
+    return {bundle.string: narrowed for bundle in bundles if (narrowed := bundle.narrow(byte)) is not None}

@@ -29,10 +29,10 @@ from inference.characters.state import (
     OpenText,
     State,
     narrow_all,
-    sum_all,
 )
 from inference.characters.token_string import TokenReader, TokenString, read_all
 from inference.errors import InvalidRequestError
+from inference.model.numpy_sampler import log_sum_exp
 from trie_cache.trie import Trie
 
 _MAX_OPEN_TEXTS = 64
@@ -130,14 +130,16 @@ class TextCovering:
 
         The first of `extensions` must fit in the window.
         """
-        log_least = self._log_threshold + sum_all(np.array([bundle.log_interval_mass for bundle in narrowed.values()]))
+        log_least = self._log_threshold + log_sum_exp(
+            np.array([bundle.log_interval_mass for bundle in narrowed.values()])
+        )
         forks = list(
             self._iter_forks(extensions, narrowed, [x for x, log_mass in masses.items() if log_mass >= log_least])
         )
         fitting = [extension for extension in (*extensions, *forks) if extension.num_tokens <= max_tokens]
         weighed: dict[bytes, tuple[float, _Extension]] = {}
         for extension in fitting:
-            log_mass = sum_all(np.array([masses[string] for string in extension.strings if string in masses]))
+            log_mass = log_sum_exp(np.array([masses[string] for string in extension.strings if string in masses]))
             tail = extension.open_text.tail
             if tail not in weighed or weighed[tail][0] < log_mass:
                 weighed[tail] = log_mass, extension

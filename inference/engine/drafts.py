@@ -46,7 +46,7 @@ class Drafter:
         return Draft(self, tuple(token_ids[end : end + num_tokens]), num_matching)
 
     def learn(self, draft: "Draft") -> None:
-        """Counts how many of a draft's tokens were chosen."""
+        """Counts how many of a draft's tokens were chosen, when it has ended."""
         self._gains[draft.num_matching] += _RATE * (draft.num_right - self._gains[draft.num_matching])
 
 
@@ -59,19 +59,11 @@ class Draft:
     num_matching: int  # tokens before them that stand earlier too
     num_right: int = 0
 
-    def cut(self, num_tokens: int) -> None:
-        """Keeps the first tokens only."""
-        self.token_ids = self.token_ids[:num_tokens]
-
     def follow(self, token_id: int) -> bool:
         """Compares the next guess with the token that was chosen. Returns whether it was right."""
         is_right = self.num_right < len(self.token_ids) and self.token_ids[self.num_right] == token_id
         self.num_right += is_right
         return is_right
-
-    def end(self) -> None:
-        """Tells the drafter how many tokens were right."""
-        self.drafter.learn(self)
 
 
 def find_earlier(token_ids: Sequence[int]) -> tuple[int, int] | None:

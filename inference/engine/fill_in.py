@@ -117,8 +117,7 @@ def _read_file(folder: Path) -> tuple[Layout | None, MarkerFamily | None]:
         raise ModelError(f"{path}: name both prefix and suffix, or neither")
     names = values["prefix"], values["suffix"], values.get("middle")
     known = next((family for family in _FAMILIES if (family.prefix, family.suffix, family.middle) == names), None)
-    layouts = (Layout.SPM if names[2] is None else Layout.PSM_LINE,)
-    return layout, known or MarkerFamily(*names, layouts)
+    return layout, known or MarkerFamily(*names, (Layout.SPM if names[2] is None else Layout.PSM_LINE,))
 
 
 def _to_layout(name: str, value: str, known: Collection[str]) -> Layout:

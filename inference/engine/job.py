@@ -140,8 +140,7 @@ class Job:
     def begin(self, sequence: TokenSequence) -> None:
         """Gives the first candidate its sequence. Raises OverloadedError."""
         self.costs.queue_ms = self._measure_ms(self.parts.clock())
-        limits = build_limits(self.request, self.prompt.reads_suffix)
-        answer = Answer(limits, len(self.prompt.healed))
+        answer = Answer(build_limits(self.request, self.prompt.reads_suffix), len(self.prompt.healed))
         first = Candidate(self, 0, sequence, self.prompt.tree, self.prompt.covering.crossings, answer)
         self.candidates = [first]
         first.tree = first.tree.with_chain(sequence.begin(self.prompt.context_ids))
@@ -341,7 +340,7 @@ class Candidate:
         draft = drafter.propose([*self.sequence.token_ids, *tree.chain_ids])
         if draft is None or room <= 0:
             return tree
-        draft.cut(min(room, self._count_line(draft.token_ids)))
+        draft.token_ids = draft.token_ids[: min(room, self._count_line(draft.token_ids))]
         self.draft = draft
         self.job.costs.num_drafted += len(draft.token_ids)
         return TokenTree(tree.chain_ids, draft.token_ids, (None, *range(len(draft.token_ids) - 1)))
@@ -362,5 +361,5 @@ class Candidate:
         is_right = draft.follow(token_id)
         self.job.costs.num_accepted += is_right
         if not is_right or self.answer.finish_reason:
-            draft.end()
+            draft.drafter.learn(draft)
             self.draft = None

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inference.engine.layout import FillIn
-from inference.healing.covering import Crossing, Rule
+from inference.healing.covering import CoveringTree, Crossing, Rule
 from inference.healing.heal_point import encode_section, encode_text
 from inference.healing.loaded_tokenizer import LoadedTokenizer
-from inference.healing.token_tree import TokenTree, TreeBuilder
+from inference.healing.token_tree import TreeBuilder
 from inference.model.language_model import LanguageModel, Part, SampleRequest, Sampling
 
 _MIN_LOG_END = math.log(0.01)
@@ -48,14 +48,6 @@ SAMPLES = (
 
 
 @dataclass(frozen=True, slots=True)
-class _MeasuredTree:
-    """A tree after a context, and the ends of its paths."""
-
-    tree: TokenTree
-    crossings: tuple[Crossing, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class MarkerMeasure:
     """Natural logarithms of probabilities, means over the samples."""
 
@@ -79,8 +71,9 @@ def measure_markers(model: LanguageModel, tokenizer: LoadedTokenizer, fill_in: F
     """What the markers do in this model, in one pass."""
     end_ids = _find_end_ids(tokenizer)
     trees = [_build_end_tree(tokenizer, fill_in, sample, end_ids) for sample in SAMPLES]
-    ends = [_read_ends(each, len(end_ids)) for each in _measure_masses(model, trees)]
-    log_end, log_early_end = (sum(column) / len(ends) for column in zip(*ends, strict=True))
+    masses = _measure_masses(model, trees)
+    log_end = sum(_find_log_end(each[1 + len(end_ids) :]) for each in masses) / len(masses)
+    log_early_end = sum(_find_log_end(each[: 1 + len(end_ids)]) for each in masses) / len(masses)
     return MarkerMeasure(log_end, log_early_end)
 
 
@@ -91,8 +84,8 @@ def _find_end_ids(tokenizer: LoadedTokenizer) -> tuple[int, ...]:
 
 def _build_end_tree(
     tokenizer: LoadedTokenizer, fill_in: FillIn, sample: Sample, end_ids: tuple[int, ...]
-) -> _MeasuredTree:
-    """A tree with the part, the whole missing text, and each end token after both."""
+) -> CoveringTree:
+    """The context, the part and the whole missing text, and each end token after both. Each path has a crossing."""
     part = encode_section(tokenizer.encoder, sample.part)
     whole = part + encode_section(tokenizer.encoder, sample.remaining)
     paths = [stem + end for stem in (part, whole) for end in ((), *((end_id,) for end_id in end_ids))]
@@ -100,26 +93,19 @@ def _build_end_tree(
     context = tokenizer.start_ids + fill_in.lay_out(kept, suffix_ids, b"", tokenizer.vocabulary.token_bytes)
     branches = TreeBuilder()
     crossings = tuple(Crossing(branches.add_path(path), b"", Rule.EXTEND) for path in paths)
-    return _MeasuredTree(branches.build(context), crossings)
+    return CoveringTree(branches.build(context), crossings)
 
 
-def _measure_masses(model: LanguageModel, trees: Sequence[_MeasuredTree]) -> list[list[float]]:
+def _measure_masses(model: LanguageModel, trees: Sequence[CoveringTree]) -> list[list[float]]:
     """log P(path) of each tree's paths, in one pass."""
     rows = model.forward([Part(model.new_cache(each.tree.num_rows), each.tree) for each in trees])
-    sampling = Sampling(0.0, 1.0)
     results = model.choose(
         [
-            SampleRequest(each.tree, each.crossings, own, sampling, wants_scores=True)
+            SampleRequest(each.tree, each.crossings, own, Sampling(0.0, 1.0), wants_scores=True)
             for each, own in zip(trees, rows, strict=True)
         ]
     )
     return [[] if result.scores is None else result.scores.log_masses.tolist() for result in results]
-
-
-def _read_ends(masses: list[float], num_ends: int) -> tuple[float, float]:
-    """The logarithms of the end's probability after the whole and after the part."""
-    part, whole = masses[: 1 + num_ends], masses[1 + num_ends :]
-    return _find_log_end(whole), _find_log_end(part)
 
 
 def _find_log_end(masses: list[float]) -> float:

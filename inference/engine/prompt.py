@@ -162,5 +162,4 @@ def _cut_window(ids: tuple[int, ...], max_tokens: int, num_ahead: int) -> tuple[
     if num_ids <= max_tokens:
         return ids
     block = 1 << (max(max_tokens // 2, 1).bit_length() - 1)
-    num_cut = -(-(num_ids - max_tokens) // block) * block
-    return ids[num_cut:]
+    return ids[-(-(num_ids - max_tokens) // block) * block :]

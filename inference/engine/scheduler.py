@@ -95,8 +95,7 @@ class Scheduler(Generic[T]):
         """All requests, those that should step first at the front."""
         tenants, now = {job.request.tenant for job in self._jobs}, self._clock()
         behind = {tenant for tenant in tenants if self._shares.is_behind(tenant)}
-        indexed = enumerate(self._jobs)
-        return [job for _, job in sorted(indexed, key=lambda pair: _rank(pair[1], pair[0], behind, now))]
+        return [job for _, job in sorted(enumerate(self._jobs), key=lambda pair: _rank(pair[1], pair[0], behind, now))]
 
     def check_size(self, job: T) -> None:
         """Raises OverloadedError if the job is too large to run at all."""
@@ -123,7 +122,6 @@ def _rank(job: Schedulable, arrival: int, behind: set[str], now: float) -> tuple
     is_waited_for = not job.request.document or now - job.submitted_at >= _LONG_WAIT_S
     must_prefill = not is_waited_for and job.num_to_prefill > _LONG_PREFILL
     is_writing = job.is_begun and not must_prefill
-    order = arrival if is_waited_for else -arrival
     return (
         job.request.is_prefetch,
         job.will_be_late,
@@ -133,7 +131,7 @@ def _rank(job: Schedulable, arrival: int, behind: set[str], now: float) -> tuple
         must_prefill,
         not job.is_begun,
         not is_waited_for,
-        order,
+        arrival if is_waited_for else -arrival,
     )
 
 

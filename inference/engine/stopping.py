@@ -73,8 +73,7 @@ def build_extent_rule(extent: Extent, prefix: str, suffix: str) -> LineRule | Bl
     if opens:
         return BlockRule(find_indent(line) + 1, closes=True)
     if in_new_block:
-        outer = above[above.rfind("\n") + 1 :]
-        return BlockRule(find_indent(outer) + 1, closes=True)
+        return BlockRule(find_indent(above[above.rfind("\n") + 1 :]) + 1, closes=True)
     return BlockRule(find_indent(line), closes=False)
 
 

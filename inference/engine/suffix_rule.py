@@ -185,8 +185,7 @@ class SuffixRule:
 
     def _count_faults(self, before: str) -> int:
         """The faults of the brackets before and in the suffix, and of the quotes on the line that it continues."""
-        line = before.rpartition("\n")[2] + self.remaining_line
-        return self._count_bracket_faults(before) + count_quote_faults(line)
+        return self._count_bracket_faults(before) + count_quote_faults(before.rpartition("\n")[2] + self.remaining_line)
 
     def _count_bracket_faults(self, before: str) -> int:
         return count_bracket_faults(before + self.near_suffix)
@@ -221,12 +220,11 @@ def build_suffix_rule(prefix: str, suffix: str) -> SuffixRule | None:
     remaining_line, *below = near_suffix.split("\n")
     if below and len(suffix) > _NEAR_CHARS:
         below.pop()  # it may be incomplete
-    lines = tuple(line.rstrip() for line in below)
     return SuffixRule(
         near_prefix=prefix[-_NEAR_CHARS:],
         near_suffix=near_suffix,
         remaining_line=remaining_line.rstrip(),
-        lines_below=tuple(line for line in lines if line),
+        lines_below=tuple(line.rstrip() for line in below if line.strip()),
     )
 
 

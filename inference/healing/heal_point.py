@@ -107,8 +107,7 @@ def find_tail_heal_point(
 
 def _move(splits: Iterable[Split], num_shared: int, start: int) -> tuple[Split, ...]:
     """The splits without their shared boundaries, counted from `start`."""
-    moved = {Split(opens, tuple([end - start for end in ends[num_shared:]])) for opens, ends in splits}
-    return tuple(sorted(moved))
+    return tuple(sorted({Split(opens, tuple([end - start for end in ends[num_shared:]])) for opens, ends in splits}))
 
 
 def _find_open_tail(

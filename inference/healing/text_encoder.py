@@ -179,8 +179,8 @@ class ByteLevelEncoder(TextEncoder):
 
     def count_unsettled(self, text: str) -> int:
         """NFC may still compose the last base and its marks with what follows."""
-        num_marks = sum(1 for _ in takewhile(_joins_before, reversed(text)))
-        return 0 if self._file.normalizer is None else min(num_marks + 1, len(text))
+        marks = takewhile(lambda each: unicodedata.category(each)[0] == "M" or ord(each) in _JAMO, reversed(text))
+        return 0 if self._file.normalizer is None else min(sum(1 for _ in marks) + 1, len(text))
 
     def find_dummy_prefix(self, text: str) -> str:
         return " " if self._adds_blank and not text.startswith(" ") else ""
@@ -217,10 +217,6 @@ def cache_short(find: Callable[[bytes], _Found], max_cached: int) -> Callable[[b
     """The same function, with a cache of its results for short texts."""
     find_cached = lru_cache(max_cached)(find)
     return lambda data: (find_cached if len(data) <= _MAX_CACHED_BYTES else find)(data)
-
-
-def _joins_before(character: str) -> bool:
-    return unicodedata.category(character).startswith("M") or ord(character) in _JAMO
 
 
 def _find_byte_ids(tokenizer: Tokenizer) -> dict[int, int]:

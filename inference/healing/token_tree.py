@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 
 @dataclass(frozen=True, slots=True)
 class TokenTree:
@@ -41,6 +44,20 @@ class TokenTree:
         for parent in self.parents:
             depths.append(1 if parent is None else depths[parent] + 1)
         return depths
+
+    def find_positions(self, start: int = 0) -> list[int]:
+        """The position of each row, the chain's first. `start`: of the first one."""
+        end = start + len(self.chain_ids)
+        return [*range(start, end), *(end - 1 + depth for depth in self.find_depths())]
+
+    def build_mask(self) -> npt.NDArray[np.bool_]:
+        """[num_rows, num_rows]: the rows that each row sees: the chain up to the row, its ancestors, and itself."""
+        num_chain = len(self.chain_ids)
+        mask = np.tri(self.num_rows, dtype=np.bool_)
+        mask[num_chain:, num_chain:] = False
+        for branch in range(len(self.branch_ids)):
+            mask[num_chain + branch, [num_chain + ancestor for ancestor in self.iter_path(branch)]] = True
+        return mask
 
 
 class TreeBuilder:

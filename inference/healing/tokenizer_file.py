@@ -146,12 +146,13 @@ def _build(content: str) -> Tokenizer:
 def _check_model(model: _Json) -> None:
     kind, dropout = model.get("type", "BPE"), model.get("dropout")
     odd = next((name for name in ("continuing_subword_prefix", "end_of_word_suffix") if model.get(name)), None)
-    is_both = model.get("byte_fallback") and model.get("ignore_merges")
     refusals = {
         f"type {kind} is not supported; midtoken needs BPE, of bytes or with byte_fallback": kind != "BPE",
         f"dropout is {dropout}: the same text would get other tokens each time": dropout,
         f"{odd} is {model.get(odd)!r}, which is not supported: its tokens are no plain text": odd,
-        "has both byte_fallback and ignore_merges, which is not supported together": is_both,
+        "has both byte_fallback and ignore_merges, which is not supported together": (
+            model.get("byte_fallback") and model.get("ignore_merges")
+        ),
     }
     for words, is_refused in refusals.items():
         if is_refused:

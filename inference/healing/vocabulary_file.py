@@ -178,8 +178,7 @@ def _decode_sentencepiece(pieces: Mapping[str, int], byte_fallback: bool) -> dic
 
 def _find_end_ids(value: _Json, path: Path) -> set[int]:
     """The ids in `eos_token_id` of the file, which may be absent, one id or a list. Raises ModelError."""
-    ids = [] if value is None else value if isinstance(value, list) else [value]
-    ids = [token_id for token_id in ids if token_id is not None]
+    ids = [token_id for token_id in (value if isinstance(value, list) else [value]) if token_id is not None]
     for token_id in ids:
         if type(token_id) is not int:
             raise ModelError(f"{path}: eos_token_id is {value!r}, but should be a token's id or a list of ids")

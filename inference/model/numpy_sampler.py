@@ -102,7 +102,7 @@ class NumpyRow:
     def log_total(self) -> float:
         """The logarithm of the sum of the exponentials. Computed on first use."""
         if self._log_total is None:
-            self._log_total = _log_sum_exp(self.logits)
+            self._log_total = log_sum_exp(self.logits)
         return self._log_total
 
 
@@ -130,9 +130,8 @@ class NumpySampler:
     def __init__(self, vocabulary: Vocabulary, trie: Trie) -> None:
         self._trie = trie
         self._hot_prefixes = HotPrefixCache(trie)
-        is_token = np.array([bool(data) for data in vocabulary.token_bytes])
-        is_token[sorted(vocabulary.special_ids)] = True
-        self._padding = np.flatnonzero(~is_token)  # rows of the head that are no tokens
+        # The rows of the head that are no tokens.
+        self._padding = np.setdiff1d(np.flatnonzero(trie.rank == trie.num_tokens), sorted(vocabulary.special_ids))
 
     def new_random_source(self, seed: int | None) -> np.random.Generator:
         """A generator for one candidate. `None` seeds it from the system."""
@@ -191,11 +190,9 @@ class NumpySampler:
 _ANY = Crossing(None, b"", Rule.EXTEND)
 
 
-def _log_sum_exp(logits: npt.NDArray[np.float64] | _Logits) -> float:
+def log_sum_exp(logits: npt.NDArray[np.float64] | _Logits) -> float:
     """The logarithm of the sum of the exponentials; -inf for no numbers."""
-    if not logits.size:
-        return -math.inf
-    greatest = logits.max()
+    greatest = logits.max(initial=-np.inf)
     if greatest == -np.inf:
         return -math.inf
     return float(greatest) + math.log(float(np.exp(logits - greatest).sum(dtype=np.float64)))
@@ -203,7 +200,7 @@ def _log_sum_exp(logits: npt.NDArray[np.float64] | _Logits) -> float:
 
 def _build_scores(allowed: list[_Allowed], bests: list[tuple[int, float]]) -> CrossingScores:
     return CrossingScores(
-        np.array([_log_sum_exp(each.log_probs) + each.offset for each in allowed]),
+        np.array([log_sum_exp(each.log_probs) + each.offset for each in allowed]),
         np.array([token_id for token_id, _ in bests]),
         np.array([log_prob for _, log_prob in bests]),
     )

@@ -181,8 +181,7 @@ def _read(message: Any) -> Request:
     for tensor in message.inputs:
         if tensor.name not in types:
             raise InvalidRequestError(f"unknown field {quote(tensor.name)}; known are {', '.join(types)}")
-        if tensor.datatype != types[tensor.name][0]:
-            expected = types[tensor.name][0]
+        if tensor.datatype != (expected := types[tensor.name][0]):
             raise InvalidRequestError(f"{tensor.name}: data-type is '{tensor.datatype}', not '{expected}'")
     return Request(message)
 

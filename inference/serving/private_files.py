@@ -65,7 +65,7 @@ def open_folder(folder: Path) -> Iterator[Path]:
 
 def open_private(path: Path, mode: str) -> IO[Any]:
     """Like `open`, for writing; a file that it creates is closed to other users. Raises OSError."""
-    return open(path, mode, opener=_open_for_owner)
+    return open(path, mode, opener=lambda path, flags: os.open(path, flags, 0o600))
 
 
 class FileLock:
@@ -111,10 +111,6 @@ class FileLock:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _open_for_owner(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _check_folder(status: os.stat_result) -> None:

@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
         [*command, f"--backend-config=python,shm-region-prefix-name={prefix}"],
         stdin=subprocess.DEVNULL,
         process_group=0,
-        preexec_fn=_end_with_parent,
+        preexec_fn=lambda: _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
     )
     may_drain = True
     try:
@@ -78,10 +78,6 @@ def _end_server(server: "subprocess.Popen[bytes]", grace_s: float) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(server.pid, signal.SIGKILL)  # the server if it still runs, and orphaned stubs
     server.wait()
-
-
-def _end_with_parent() -> None:
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _keep_files_private() -> None:
@@ -118,9 +114,8 @@ def _build_filter(machine: int, fchmod: int) -> bytes:
 
 def _prctl(option: int, *arguments: int | bytes) -> int:
     """Returns 0 on success."""
-    values = [ctypes.c_ulong(each) if isinstance(each, int) else each for each in arguments]
-    zeros = [ctypes.c_ulong(0)] * (4 - len(values))
-    return int(ctypes.CDLL(None).prctl(option, *values, *zeros))
+    values = [ctypes.c_ulong(each) if isinstance(each, int) else each for each in (*arguments, 0, 0, 0)]
+    return int(ctypes.CDLL(None).prctl(option, *values[:4]))
 
 
 def _region_prefix() -> str:

@@ -94,12 +94,11 @@ def build_command(
 
     It listens on `SOCKETS` in its working folder, whose names get the prefix, and on no port.
     """
-    cache = [f"--cache-directory={installation.cache_dir}"] if installation.cache_dir else []
     return [
         str(installation.binary),
         f"--model-repository={model_repository}",
         f"--backend-directory={installation.backends_dir}",
-        *cache,
+        *([f"--cache-directory={installation.cache_dir}"] if installation.cache_dir else []),
         *(f"--{name}-address=unix:{socket_prefix}{name}" for name in ("http", "grpc", "metrics")),
         f"--http-restricted-api={_CLOSED_APIS}:{_IMPOSSIBLE_HEADER}",
         f"--grpc-restricted-protocol={_CLOSED_APIS}:{_IMPOSSIBLE_HEADER}",

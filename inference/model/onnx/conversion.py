@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import onnxruntime
-
 from inference.config import EngineConfig
 from inference.errors import ModelError
 from inference.healing.loaded_tokenizer import load_tokenizer
@@ -18,7 +16,7 @@ from inference.healing.vocabulary_file import read_object
 from inference.model.language_model import LoadedModel
 from inference.model.numpy_sampler import NumpySampler
 from inference.model.onnx.decoder_config import DecoderConfig, read_decoder_config
-from inference.model.onnx.fitting import build_options, find_fit, find_memory, is_busy, name_trial, run_trial
+from inference.model.onnx.fitting import find_fit, find_memory, is_busy, name_trial, open_session, run_trial
 from inference.model.onnx.graph import Graph, build_graph
 from inference.model.onnx.graph_store import (
     CONSTANTS_NAME,
@@ -143,9 +141,7 @@ class _Loader:
         )
 
     def _open(self, path: Path) -> OnnxModel:
-        options = build_options(self.num_threads)
-        session = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
-        return OnnxModel(session, self.decoder, self.sampler)
+        return OnnxModel(open_session(str(path), self.num_threads), self.decoder, self.sampler)
 
     def _open_new(self, draft: Path) -> OnnxModel:
         model = self._open(draft / GRAPH_NAME)

@@ -183,11 +183,6 @@ class DecoderConfig:
     logits_scale: float
     ties_embeddings: bool  # the head uses the embeddings of the tokens
 
-    @property
-    def num_heads_per_kv(self) -> int:
-        """The number of query heads that share keys and values."""
-        return self.num_heads // self.num_kv_heads
-
 
 def read_decoder_config(content: Mapping[str, Any]) -> DecoderConfig:
     """The decoder that `content`, the parsed config.json, describes. Raises ModelError with the reason if it cannot."""

@@ -9,9 +9,10 @@ trial, with products of one row as in decoding, and kept beside the converted we
 import math
 import os
 import platform
-import time
+import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -117,19 +118,14 @@ def _measure_s(size: int, num_bits: int, num_threads: int) -> float:
     node = build_product(["rows", "codes", "scales"], "out", size, num_outputs, num_bits)
     rows = {"rows": (TensorProto.FLOAT, [1, 2, size])}
     model = build_graph_model([node], rows, {"out": (TensorProto.FLOAT, [1, 2, num_outputs])}, constants)
-    options = build_options(num_threads)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
-    return min(_run_s(session, np.ones((1, 2, size), np.float32)) for _ in range(_NUM_RUNS))
+    run = partial(
+        open_session(model.SerializeToString(), num_threads).run, None, {"rows": np.ones((1, 2, size), np.float32)}
+    )
+    return min(timeit.repeat(run, number=1, repeat=_NUM_RUNS))
 
 
-def _run_s(session: onnxruntime.InferenceSession, rows: object) -> float:
-    started_s = time.perf_counter()
-    session.run(None, {"rows": rows})
-    return time.perf_counter() - started_s
-
-
-def build_options(num_threads: int) -> onnxruntime.SessionOptions:
-    """How sessions run."""
+def open_session(graph: str | bytes, num_threads: int) -> onnxruntime.InferenceSession:
+    """A session that runs a graph: the path of its file, or its content."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = num_threads
     options.inter_op_num_threads = 1
@@ -137,4 +133,4 @@ def build_options(num_threads: int) -> onnxruntime.SessionOptions:
     options.log_severity_level = _FATAL_ONLY
     # Long enough for the gap between two operators, and no longer: the cores belong to others as well.
     options.add_session_config_entry("session.intra_op.spin_duration_us", "50")
-    return options
+    return onnxruntime.InferenceSession(graph, options, ["CPUExecutionProvider"])

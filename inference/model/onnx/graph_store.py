@@ -54,8 +54,7 @@ class GraphStore:
         """The graph's file in the entry of this key; None if there is no such entry, or its content is damaged."""
         entry = self._folder / key
         try:
-            digests = json.loads((entry / _LIST_NAME).read_text(encoding="utf-8"))
-            if digests != _compute_digests(entry):
+            if json.loads((entry / _LIST_NAME).read_text(encoding="utf-8")) != _compute_digests(entry):
                 _log.warning("the stored graph %s is damaged and will be built again", entry)
                 return None
             os.utime(entry)
@@ -123,8 +122,7 @@ class GraphStore:
 def compute_key(graph: Graph, weight_files: Iterable[Path]) -> str:
     """The name of the entry of a graph whose constants are computed from these files."""
     digest = hashlib.sha256(graph.model.SerializeToString(deterministic=True))
-    made_with = (onnxruntime.__version__, CONSTANTS_VERSION, identify_files(weight_files))
-    digest.update(repr(made_with).encode())
+    digest.update(repr((onnxruntime.__version__, CONSTANTS_VERSION, identify_files(weight_files))).encode())
     return digest.hexdigest()
 
 
@@ -135,9 +133,5 @@ def identify_files(paths: Iterable[Path]) -> list[tuple[str, int, int, int]]:
 
 
 def _compute_digests(entry: Path) -> dict[str, str]:
-    return {name: _compute_digest(entry / name) for name in (GRAPH_NAME, CONSTANTS_NAME)}
-
-
-def _compute_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    contents = {name: np.memmap(entry / name, mode="r") for name in (GRAPH_NAME, CONSTANTS_NAME)}
+    return {name: hashlib.sha256(content.data).hexdigest() for name, content in contents.items()}

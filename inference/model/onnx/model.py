@@ -69,7 +69,7 @@ class OnnxModel:
         assert not (part.stored and tree.chain_ids), "stored branches follow the kept tokens"
         cache.write_rows(part.stored)
         token_ids = [*tree.chain_ids, *tree.branch_ids[num_stored:]]
-        positions = _find_positions(tree, cache.num_tokens)[num_stored:]
+        positions = tree.find_positions(cache.num_tokens)[num_stored:]
         if positions and max(positions) >= self.max_tokens:
             raise InvalidRequestError(
                 f"a sequence of {max(positions) + 1} tokens is longer than the {self.max_tokens} tokens of the model"
@@ -152,12 +152,6 @@ def _pad(values: Sequence[int]) -> list[int]:
     return [*values, values[-1]] if len(values) % 2 else [*values]
 
 
-def _find_positions(tree: TokenTree, num_kept: int) -> list[int]:
-    """The positions of the tree's rows in their sequence: the chain's, then the branches'."""
-    end = num_kept + len(tree.chain_ids)
-    return [*range(num_kept, end), *(end - 1 + depth for depth in tree.find_depths())]
-
-
 def _divide(tree: TokenTree, num_kept: int, num_stored: int) -> list[range]:
     """The tree's new rows, in pieces that are run one after the other."""
     num_chain, num_new = len(tree.chain_ids), tree.num_rows - num_stored
@@ -183,7 +177,6 @@ def _build_bias(tree: TokenTree, num_kept: int, start: int, num_rows: int) -> Bi
     first = num_kept + num_chain  # column of the first branch
     bias = np.zeros((num_rows, first + len(tree.branch_ids)), np.float32)
     first_branch = max(start - num_chain, 0)
-    bias[num_chain + first_branch - start :, first:] = HIDDEN
-    for branch in range(first_branch, len(tree.branch_ids)):
-        bias[num_chain + branch - start, [first + ancestor for ancestor in tree.iter_path(branch)]] = 0
+    is_seen = tree.with_chain(()).build_mask()[first_branch:]
+    bias[num_chain + first_branch - start :, first:] = np.where(is_seen, 0, HIDDEN)
     return bias

@@ -128,8 +128,7 @@ def _mix_frequencies(periods: Floats, theta: float, settings: _Settings) -> Floa
     size, original = 2 * len(periods), settings.read_original()
 
     def find_place(setting: str, default: float) -> float:
-        num_turns = settings.read(setting, default)
-        return size * math.log(original / (num_turns * 2 * math.pi)) / (2 * math.log(theta))
+        return size * math.log(original / (settings.read(setting, default) * 2 * math.pi)) / (2 * math.log(theta))
 
     low, high = find_place("beta_fast", 32), find_place("beta_slow", 1)
     if settings.parameters.get("truncate", True):

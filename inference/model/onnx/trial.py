@@ -51,24 +51,15 @@ class StoredWeights:
         return decode(weights, [each[start : start + len(weights)] for each in stored])
 
 
-def _forward_plainly(
-    config: DecoderConfig,
-    weights: StoredWeights,
-    token_ids: list[int],
-    positions: list[int],
-    visible: npt.NDArray[np.bool_],
-) -> Rows:
-    """The next-token logits after each row, [num_rows, vocab_size].
-
-    `visible`: [num_rows, num_rows], for each row the rows that it sees, among them itself.
-    """
+def _forward_plainly(config: DecoderConfig, weights: StoredWeights, tree: TokenTree) -> Rows:
+    """The next-token logits after each row, [num_rows, vocab_size]."""
+    token_ids, positions, visible = [*tree.chain_ids, *tree.branch_ids], tree.find_positions(), tree.build_mask()
     cosines, sines = (table[positions] for table in config.rotary.build_tables(max(positions) + 1))
     hidden = weights.read_raw(f"{EMBEDDINGS}.weight")[token_ids].astype(np.float32) * config.embedding_scale
     for layer in range(config.num_layers):
         path = name_layer(layer)
         angles = (np.ones(1, np.float32), np.zeros(1, np.float32)) if layer in config.plain_layers else (cosines, sines)
-        turn = partial(_turn, *angles)
-        attend = partial(_attend, config, weights, f"{path}.self_attn", turn, visible)
+        attend = partial(_attend, config, weights, f"{path}.self_attn", partial(_turn, *angles), visible)
         hidden = hidden + _run_part(config, weights, f"{path}.input_layernorm", hidden, attend)
         activate = partial(_activate, config, weights, f"{path}.mlp")
         hidden = hidden + _run_part(config, weights, f"{path}.post_attention_layernorm", hidden, activate)
@@ -129,15 +120,12 @@ def _attend(
         queries = _normalize(config, weights, f"{path}.q_norm", queries)
         keys = _normalize(config, weights, f"{path}.k_norm", keys)
     queries, keys, values = (part.reshape(len(rows), -1, config.head_dim) for part in (queries, keys, values))
-    queries, keys = turn(queries), turn(keys)
-    heads = []
-    for head in range(config.num_heads):
-        shared = head // config.num_heads_per_kv
-        scores = queries[:, head] @ keys[:, shared].T * np.float32(config.attention_scale)
-        scores = np.where(visible, scores, -np.inf)
-        probs = np.exp(scores - scores.max(axis=1, keepdims=True))
-        heads.append(probs / probs.sum(axis=1, keepdims=True) @ values[:, shared])
-    return _apply(weights, f"{path}.o_proj", np.concatenate(heads, axis=1), config.has_output_bias)
+    keys, values = (part.repeat(config.num_heads // config.num_kv_heads, axis=1) for part in (turn(keys), values))
+    scores = np.einsum("qhd,khd->hqk", turn(queries), keys) * np.float32(config.attention_scale)
+    scores = np.where(visible, scores, -np.inf)
+    probs = np.exp(scores - scores.max(axis=2, keepdims=True))
+    attended = np.einsum("hqk,khd->qhd", probs / probs.sum(axis=2, keepdims=True), values)
+    return _apply(weights, f"{path}.o_proj", attended.reshape(len(rows), -1), config.has_output_bias)
 
 
 def _turn(cosines: Rows, sines: Rows, vectors: Rows) -> Rows:
@@ -157,7 +145,7 @@ def check_model(model: OnnxModel, weights: StoredWeights, precision: Precision) 
     text = [random.randrange(config.vocab_size) for _ in range(_NUM_READ + _NUM_CHAIN)]
     branch_ids = tuple(random.randrange(config.vocab_size) for _ in _PARENTS)
     with np.errstate(all="ignore"):  # what is infinite shows in the logits
-        expected = _forward_plainly(config, weights, [*text, *branch_ids], *_lay_out())[_NUM_READ + _NUM_CHAIN - 1 :]
+        expected = _forward_plainly(config, weights, TokenTree(tuple(text), branch_ids, _PARENTS))[len(text) - 1 :]
     if not np.isfinite(expected).all():
         raise ModelError("its logits are infinite or no numbers, so its weights are damaged")
     if (expected.std(axis=1) == 0).any():
@@ -185,15 +173,3 @@ def _run(model: OnnxModel, text: list[int], branch_ids: tuple[int, ...]) -> list
     stored = cache.copy_branches(tree)[:_NUM_STORED]
     cache.keep(tree, None)
     return rows + model.forward([Part(cache, TokenTree((), branch_ids, _PARENTS), tuple(stored))])[0]
-
-
-def _lay_out() -> tuple[list[int], npt.NDArray[np.bool_]]:
-    """The positions of text and branches, and the rows that each sees."""
-    tree = TokenTree((), (0,) * len(_PARENTS), _PARENTS)
-    num_text = _NUM_READ + _NUM_CHAIN
-    positions = [*range(num_text), *(num_text - 1 + depth for depth in tree.find_depths())]
-    visible = np.tri(len(positions), dtype=np.bool_)
-    visible[num_text:, num_text:] = False
-    for branch in range(len(_PARENTS)):
-        visible[num_text + branch, [num_text + ancestor for ancestor in tree.iter_path(branch)]] = True
-    return positions, visible

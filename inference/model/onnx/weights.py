@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
-from inference.errors import ModelError
+from inference.errors import ModelError, name_some
 from inference.model.onnx.decoder_config import DecoderConfig, Family
 from inference.model_folder import find_weight_files
 from inference.platforms import Self
@@ -30,7 +30,6 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 _BUFFER = re.compile(r"(.*\.)?rotary_emb\.inv_freq")  # in old files; computed from the configuration
 _LAYER = re.compile(r"(model\.layers\.\d+\.)(.*)(\.\w+)")
 _TURNED = re.compile(r".*\.[qk]_proj\.\w+")
-_NUM_NAMED = 3  # tensors in a message
 
 EMBEDDINGS = "model.embed_tokens"
 FINAL_NORM = "model.norm"
@@ -174,9 +173,9 @@ class Weights:
         known = {name for name in self._files if _BUFFER.fullmatch(name) is None}
         missing, strange = sorted(shapes.keys() - known), sorted(known - shapes.keys() - {head})
         if missing:
-            raise ModelError(f"its files lack the weights {_name(missing)}; download the model again")
+            raise ModelError(f"its files lack the weights {name_some(missing)}; download the model again")
         if strange:
-            raise ModelError(f"its files have the weights {_name(strange)}, which are not known here")
+            raise ModelError(f"its files have the weights {name_some(strange)}, which are not known here")
         if head in known:
             shapes[head] = shapes[embeddings]
         for name, shape in shapes.items():
@@ -263,9 +262,3 @@ def _open(path: Path) -> Any:  # safetensors has no types
         return safe_open(path, "numpy")
     except (SafetensorError, OSError):
         raise ModelError(f"{path.name} is damaged; download the model again") from None
-
-
-def _name(names: Iterable[str]) -> str:
-    names = list(names)
-    more = f" and {len(names) - _NUM_NAMED} more" if len(names) > _NUM_NAMED else ""
-    return ", ".join(names[:_NUM_NAMED]) + more

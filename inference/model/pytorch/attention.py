@@ -179,8 +179,8 @@ class PooledAttention:
 def pack_pass(segments: Sequence[Segment], device: torch.device, group: int) -> PackedPass:
     """The segments on the device, by one copy."""
     most_rows = max(segment.num_rows for segment in segments)
-    stacked = max(_MIN_STACKED_ROWS, min(_round_up(most_rows * group), _MAX_STACKED_ROWS))
-    rows_per_tile = max(1, stacked // group)
+    stacked = 1 << (most_rows * group - 1).bit_length()  # the next power of two
+    rows_per_tile = max(1, max(_MIN_STACKED_ROWS, min(stacked, _MAX_STACKED_ROWS)) // group)
     words = [_pack_bits(segment) for segment in segments]
     tiles = _list_tiles(segments, words, rows_per_tile)
     parts = copy_together(
@@ -236,8 +236,3 @@ def _pack_bits(segment: Segment) -> _Integers:
     padded = np.zeros((segment.num_rows, num_words * _WORD_BITS), dtype=np.bool_)
     padded[:, : segment.visible.shape[1]] = segment.visible
     return np.packbits(padded, axis=1, bitorder="little").view("<i8").astype(np.int64, copy=False)
-
-
-def _round_up(number: int) -> int:
-    """The next power of two."""
-    return 1 << (number - 1).bit_length()

@@ -27,6 +27,7 @@ from inference.model.pytorch.transformers_hook import ScoreRule
 _NUM_COLUMNS = tl.constexpr(len(Tile))
 
 _MIN_BLOCK = 16  # the least size of a matrix product
+_BLOCK_BYTES = 16_384  # of the keys that are read at once
 _MAX_SHARES = 32
 _MIN_SHARE_KEYS = 128
 _TILES_PER_PROCESSOR = 2
@@ -246,11 +247,11 @@ class TreeAttentionKernel:
             rule.scale, rule.softcap or 1.0, reach.num_tokens or 1,
             query.stride(0), query.stride(1), keys.stride(0), values.stride(0), num_rows, num_heads, num_shares,
             group=group, key_dim=key_dim, value_dim=value_dim,
-            block_rows=block_rows, block_keys=_find_block_keys(row_bytes),
+            block_rows=block_rows, block_keys=min(64, max(_MIN_BLOCK, _BLOCK_BYTES // row_bytes)),
             block_key_dim=_find_block(key_dim), block_value_dim=block_value_dim,
             has_window=reach.num_tokens is not None and reach.chunk is None, has_chunks=reach.chunk is not None,
             has_softcap=rule.softcap is not None, has_sinks=rule.sinks is not None, has_shares=num_shares > 1,
-            num_warps=_find_num_warps(block_rows * row_bytes), num_stages=2,
+            num_warps=4 if block_rows * row_bytes <= 8192 else 8, num_stages=2,  # their registers hold a block
         )  # fmt: skip
         if num_shares > 1:
             _add_shares[(num_rows * num_heads,)](
@@ -264,16 +265,6 @@ class TreeAttentionKernel:
         """Into how many shares the keys of a tile are divided, so that all processors have work."""
         wanted = -(-_TILES_PER_PROCESSOR * self._num_processors // (len(packed.tiles) * num_kv_heads))
         return max(1, min(wanted, packed.max_keys // _MIN_SHARE_KEYS, _MAX_SHARES))
-
-
-def _find_block_keys(row_bytes: int) -> int:
-    """How many keys are read at once, in 16 KiB. `row_bytes`: of one key."""
-    return int(min(64, max(_MIN_BLOCK, 16_384 // row_bytes)))
-
-
-def _find_num_warps(num_bytes: int) -> int:
-    """The groups of 32 threads whose registers hold a block of so many bytes."""
-    return 4 if num_bytes <= 8192 else 8
 
 
 def _find_block(size: int) -> int:

@@ -206,7 +206,7 @@ def merge_chunks(
     num_logits, num_leading, num_text_tokens, num_chunks,
     padded_chunks: tl.constexpr, chunk_size: tl.constexpr, logit_type: tl.constexpr, num_read: tl.constexpr,
 ):  # fmt: skip
-    """Fills `results`, [num_answers] float32, from `parts`. Grid: questions, then draws, then each `num_read` edges."""
+    """Fills `results`, float32, from `parts`. Grid: questions, then draws, then each `num_read` edges."""
     program = tl.program_id(0)
     draw_results = results + 4 * num_questions
     if program < num_questions:
@@ -239,7 +239,7 @@ class KernelScorer:
         ranks, device = self._ranks, batch.addresses.device
         counts = len(batch.questions), len(batch.draws), len(batch.edges)
         parts = torch.empty((counts[0], _NUM_PARTS.value, ranks.num_chunks), device=device)
-        results = torch.empty(batch.num_answers, device=device)
+        results = torch.empty(4 * counts[0] + 2 * counts[1] + counts[2], device=device)
         asked = batch.addresses, batch.packed_questions, batch.more_ids
         vocabulary = ranks.num_logits, ranks.num_leading, ranks.num_text_tokens, ranks.num_chunks
         options: dict[str, Any] = {

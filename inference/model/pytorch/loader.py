@@ -7,7 +7,7 @@ the family's code does not use, then by trial runs.
 import logging
 import re
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import torch
 import transformers
 
 from inference.config import AUTO_DEVICE, AUTO_DTYPE, EngineConfig
-from inference.errors import MidtokenError, ModelError
+from inference.errors import MidtokenError, ModelError, name_some
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.healing.vocabulary_file import read_object
 from inference.model.language_model import LoadedModel
@@ -103,7 +103,6 @@ def _refuse(family: str, reason: str) -> ModelError:
 
 _log = logging.getLogger(__name__)
 
-_NUM_NAMED = 3  # weights in a message
 _LAYER = re.compile(r".*?\.\d+(?=\.)")
 
 
@@ -117,18 +116,18 @@ def check_weights(  # `model`: of transformers, which has no types
     if missing:  # transformers has filled them with random numbers
         family = model.config.model_type
         raise ModelError(
-            f"its files lack the weights {_name(sorted(missing))}, which models of the family {family!r} have; "
+            f"its files lack the weights {name_some(sorted(missing))}, which models of the family {family!r} have; "
             "download the model again"
         )
     modules = dict(model.named_modules())
     strange = sorted(name for name in unused if _is_of_layer(name, modules))
     if strange:
         raise ModelError(
-            f"its files have the weights {_name(strange)}, which the code of its family in transformers does not use, "
-            "so it is another model than its config.json says"
+            f"its files have the weights {name_some(strange)}, which the code of its family in transformers does not "
+            "use, so it is another model than its config.json says"
         )
     if unused:
-        _log.warning("weights in the model folder that the model does not use: %s", _name(sorted(unused)))
+        _log.warning("weights in the model folder that the model does not use: %s", name_some(sorted(unused)))
 
 
 def _is_of_layer(name: str, modules: dict[str, torch.nn.Module]) -> bool:
@@ -139,11 +138,6 @@ def _is_of_layer(name: str, modules: dict[str, torch.nn.Module]) -> bool:
     parent, _, last = name.rpartition(".")
     has_weights = parent in modules and next(modules[parent].parameters(recurse=False), None) is not None
     return last == "weight" or has_weights
-
-
-def _name(weights: Sequence[str]) -> str:
-    more = f" and {len(weights) - _NUM_NAMED} more" if len(weights) > _NUM_NAMED else ""
-    return ", ".join(weights[:_NUM_NAMED]) + more
 
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -161,8 +155,7 @@ def build_torch_model(config: EngineConfig, runner: Runner) -> LoadedModel[Torch
     """The model of a runner, with the tokenizer of `config.model_dir`. Raises ModelError if this cannot be used."""
     tokenizer = load_tokenizer(config.model_dir, runner.vocab_size)
     sampler = build_sampler(runner.device, runner.dtype, tokenizer.vocabulary, tokenizer.trie)
-    model = TorchModel(runner, sampler)
-    return LoadedModel(model, tokenizer)
+    return LoadedModel(TorchModel(runner, sampler), tokenizer)
 
 
 def load_torch_runner(config: EngineConfig) -> Runner:

@@ -67,7 +67,8 @@ class TokenPool:
 
     def allocate(self, num_slots: int) -> Slots:
         """The lowest free slots, which the caller holds from now on. Raises OverloadedError, with nothing changed."""
-        self._collect()
+        while self._released:
+            self.release(self._released.popleft())
         self._fit(num_slots)
         slots = np.flatnonzero(self.num_holders == 0)[:num_slots]
         self.num_holders[slots] = 1
@@ -99,10 +100,6 @@ class TokenPool:
     def release_later(self, slots: Slots) -> None:
         """The same, from any thread: an object that holds slots may be collected anywhere."""
         self._released.append(slots)
-
-    def _collect(self) -> None:
-        while self._released:
-            self.release(self._released.popleft())
 
     def _fit(self, num_new: int) -> None:
         """Grows if fewer slots are free. Shrinks if no more than a quarter would be used. Raises OverloadedError."""
@@ -149,29 +146,7 @@ class Segment:
 def build_lone_segment(positions: Sequence[int]) -> Segment:
     """A segment of tokens at `positions`, each of which sees those before it. Their keys are not stored."""
     rows, places = np.arange(len(positions)), np.array(positions)
-    return Segment(None, rows, places, rows, places, build_tree_mask(TokenTree((0,) * len(positions))))
-
-
-def find_row_positions(tree: TokenTree) -> list[int]:
-    """The position of each of the tree's rows, counted from the chain's first token."""
-    num_chain = len(tree.chain_ids)
-    return [*range(num_chain), *(num_chain - 1 + depth for depth in tree.find_depths())]
-
-
-def build_tree_mask(tree: TokenTree, num_stored: int = 0) -> npt.NDArray[np.bool_] | None:
-    """The rows of a tree that each row may see: the chain up to the row, and the row's ancestors.
-
-    The first `num_stored` rows are not forwarded, and have no line. Returns [num_new_rows, num_rows] bool; None for a
-    single row, which sees everything.
-    """
-    if tree.num_rows == 1:
-        return None
-    num_chain = len(tree.chain_ids)
-    visible = np.tri(tree.num_rows, dtype=np.bool_)
-    visible[num_chain:, num_chain:] = False
-    for branch in range(len(tree.branch_ids)):
-        visible[num_chain + branch, [num_chain + ancestor for ancestor in tree.iter_path(branch)]] = True
-    return visible[num_stored:]
+    return Segment(None, rows, places, rows, places, TokenTree((0,) * len(positions)).build_mask())
 
 
 class StoredToken:
@@ -234,14 +209,14 @@ class TorchSequenceCache:
         assert not (stored and tree.chain_ids), "a chain is forwarded before all branches"
         new_slots = self._spare[: tree.num_rows - len(stored)]
         self._written = np.concatenate([np.array([row.slot for row in stored], dtype=np.int64), new_slots])
-        positions = np.array(find_row_positions(tree)) + self.num_tokens
+        positions = np.array(tree.find_positions(self.num_tokens))
         return Segment(
             self._pool,
             new_slots,
             positions[len(stored) :],
             np.concatenate([self._kept, self._written]),
             np.concatenate([np.arange(self.num_tokens), positions]),
-            build_tree_mask(tree, len(stored)),
+            tree.build_mask()[len(stored) :] if tree.num_rows > 1 else None,
         )
 
     def keep(self, tree: TokenTree, node: int | None) -> None:

@@ -27,8 +27,7 @@ def find_max_tokens(model: Any, runner: Runner) -> int:  # a transformers model,
         raise ModelError("its code keeps a state from one forward pass to the next")
     max_tokens = runner.max_tokens
     if check.is_changed_by(max_tokens):
-        longer = range(_NUM_TOKENS + 1, max_tokens)
-        max_tokens = _NUM_TOKENS + bisect_left(longer, True, key=check.is_changed_by)
+        max_tokens = bisect_left(range(max_tokens), True, _NUM_TOKENS + 1, key=check.is_changed_by) - 1
     if check.is_changed_by(_NUM_TOKENS):  # also ends what the longest sequence has changed
         raise ModelError("its code keeps a state from one forward pass to the next")
     if max_tokens < min(_MIN_TOKENS, runner.max_tokens):

@@ -104,17 +104,12 @@ class Batch:
     draws: torch.Tensor  # [num_draws, len(Draw._fields)] int64
     edges: torch.Tensor  # [num_edges, len(Edge._fields)] int64
 
-    @property
-    def num_answers(self) -> int:
-        """The length of the array that the answers are in."""
-        return 4 * len(self.questions) + 2 * len(self.draws) + len(self.edges)
-
 
 class Scorer(Protocol):
     """Answers the questions of a batch."""
 
     def score(self, batch: Batch) -> torch.Tensor:
-        """[batch.num_answers] float32 or float64, device: the fields of `Scores`, one after the other."""
+        """The fields of `Scores`, one after the other, in one array of float32 or float64, device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +236,7 @@ def _find_draw_faults(answers: Scores, expected: Scores, weights: _Floats) -> It
 
 def _build_trial(ranks: TokenRanks, dtype: torch.dtype) -> Batch:
     """Questions of all kinds about rows of random logits."""
-    generator = torch.Generator().manual_seed(0)
-    logits = _SPREAD * torch.randn(_NUM_ROWS, ranks.num_logits, generator=generator)
+    logits = _SPREAD * torch.randn(_NUM_ROWS, ranks.num_logits, generator=torch.Generator().manual_seed(0))
     rows = [row.to(dtype).to(ranks.device) for row in logits]
     num_text = ranks.num_text_tokens
     of_ids = ranks.ranks.cpu().numpy()

@@ -48,8 +48,7 @@ def test_where_rows_are_dear_even_guesses_that_were_right_are_rare(row_cost: flo
 def test_a_draft_is_followed_as_long_as_it_is_right_and_not_beyond_a_cut(
     num_kept: int, chosen_ids: tuple[int, ...]
 ) -> None:
-    draft = Draft(Drafter(), (4, 5, 6), 3)
-    draft.cut(num_kept)
+    draft = Draft(Drafter(), (4, 5, 6)[:num_kept], 3)
 
     assert [draft.follow(token_id) for token_id in chosen_ids] == [True, True, False]
     assert draft.num_right == 2

@@ -20,8 +20,6 @@ from inference.model.pytorch.pool import (
     TokenPool,
     TorchSequenceCache,
     build_lone_segment,
-    build_tree_mask,
-    find_row_positions,
 )
 from tests.support.pools import count_free
 from tests.support.toys import token_trees
@@ -255,20 +253,6 @@ def test_a_copy_has_the_room_that_is_asked_for_and_takes_no_other_slots(
     assert (cache.capacity, copy.capacity) == (64, expected)
     assert copy.nbytes == expected * 2 * 4
     assert count_free(pool) == 36 - (expected - copy.num_tokens)
-
-
-@given(tree=token_trees(), data=st.data())
-def test_a_row_attends_to_the_chain_before_it_and_its_ancestors(tree: TokenTree, data: st.DataObject) -> None:
-    num_chain = len(tree.chain_ids)
-    num_stored = 0 if num_chain else data.draw(st.integers(0, len(tree.branch_ids) - 1))
-    mask = build_tree_mask(tree, num_stored)
-    expected = [set(range(row + 1)) for row in range(num_chain)]
-    for branch in range(len(tree.branch_ids)):
-        expected.append({*range(num_chain), *(num_chain + at for at in tree.find_path(branch))})
-    seen = [{0}] if mask is None else [set(row.nonzero()[0].tolist()) for row in mask]
-    assert seen == expected[num_stored:]
-    on_branches = [num_chain + len(tree.find_path(branch)) - 1 for branch in range(len(tree.branch_ids))]
-    assert find_row_positions(tree) == [*range(num_chain), *on_branches]
 
 
 def test_a_lone_segment_sees_its_own_rows_at_any_positions() -> None:
