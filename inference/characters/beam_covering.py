@@ -12,7 +12,6 @@ bundles (Vieira et al. 2025, appendix D). Both are the same algorithm, with and 
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from inference.characters.open_paths import split_whole_text
 from inference.characters.state import Bundle, OpenText, State, narrow_all
 from inference.characters.token_string import TokenReader, TokenString, read_all
 from inference.errors import InvalidRequestError
@@ -41,7 +40,7 @@ class BeamCovering:
         """
         base, tail = root, context
         if self._width is not None:
-            point = find_section_heal_point(self._encoder, split_whole_text(context)[0])
+            point = find_section_heal_point(self._encoder, read_characters(context))
             base = root.extend_at_once(point.kept_ids, reader.max_tokens * 3 // 4)
             tail = context[sum(len(self._trie.spell(token_id)) for token_id in point.kept_ids) :]
         read_all(reader, [base])
@@ -141,3 +140,11 @@ def _iter_new(bundles: Iterable[Bundle]) -> Iterator[TokenString]:
             string = bundle.string.extend([token_id])
             string.log_mass = bundle.log_mass + log_prob
             yield string
+
+
+def read_characters(data: bytes) -> str:
+    """The characters before the first that is incomplete or not UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        return data[: error.start].decode()

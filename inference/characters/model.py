@@ -24,9 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inference.characters.beam_covering import BeamCovering
-from inference.characters.open_paths import find_canonical_open_paths, find_single_open_paths
 from inference.characters.state import END, NUM_OUTCOMES, Covering, State
-from inference.characters.text_covering import TextCovering
+from inference.characters.text_covering import TextCovering, find_canonical_open_paths, find_single_open_paths
 from inference.characters.token_string import TokenReader, TokenString
 from inference.errors import InvalidRequestError, check_ranges
 from inference.healing.text_encoder import TextEncoder, cache_short

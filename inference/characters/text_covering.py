@@ -2,8 +2,8 @@
 
 `canonical` follows the canonical paths of the text with any continuation: the covering tree of
 `inference.healing.covering`, updated byte by byte. `single` follows the canonical tokens of the text, with and without
-the last one (the usual method; Vieira et al. 2025, appendix F). They differ only in how they find the paths of a text:
-see `inference.characters.open_paths`.
+the last one (the usual method; Vieira et al. 2025, appendix F). They differ only in how they find the paths of a text,
+which depend on the text and the tokenizer, not on the model.
 
 1. The tokens before the heal point are stable. After it, each offset has one path for each split.
 2. One more byte narrows the bundles of the paths that still exist. A path that ends with the new byte is an older path
@@ -15,16 +15,20 @@ see `inference.characters.open_paths`.
    predictions are similar. It may be a non-canonical one.
 """
 
+import codecs
 import contextlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from heapq import nlargest
 
 import numpy as np
+import numpy.typing as npt
 
-from inference.characters.open_paths import OpenPaths, find_possible, split_text
 from inference.characters.state import (
+    END,
     MAX_BYTES_AT_ONCE,
+    NUM_OUTCOMES,
     Bundle,
     OpenText,
     State,
@@ -32,11 +36,72 @@ from inference.characters.state import (
 )
 from inference.characters.token_string import TokenReader, TokenString, read_all
 from inference.errors import InvalidRequestError
+from inference.healing.covering import find_canonical_paths
+from inference.healing.heal_point import encode_literally, find_section_heal_point
+from inference.healing.text_encoder import TextEncoder
 from inference.model.numpy_sampler import log_sum_exp
 from trie_cache.trie import Trie
 
 _MAX_OPEN_TEXTS = 64
 _TOO_LONG = "the text ends in a word or a run of blanks that is longer than the model's window"
+
+
+def split_text(data: bytes) -> tuple[str, bytes]:
+    """The characters, and the bytes of an incomplete one at the end. Raises InvalidRequestError if it is not UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        text = decoder.decode(data)
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(
+            f"the text is not UTF-8: {error.reason} at {data[error.start : error.end]!r}"
+        ) from None
+    return text, decoder.getstate()[0]
+
+
+@cache  # an incomplete character has at most three bytes
+def find_possible(unfinished: bytes) -> npt.NDArray[np.bool_]:
+    """[257]: whether each byte can follow an incomplete character in UTF-8, and whether the text can end here."""
+    possible = np.zeros(NUM_OUTCOMES, np.bool_)
+    possible[END] = not unfinished
+    for byte in range(256):
+        with contextlib.suppress(InvalidRequestError):
+            split_text(unfinished + bytes([byte]))
+            possible[byte] = True
+    return possible
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPaths:
+    """The stable tokens of a text, and the possible token paths after them."""
+
+    stable_ids: tuple[int, ...]  # the first tokens, which no continuation can change
+    num_stable_bytes: int  # the number of bytes that they spell
+    paths: Mapping[tuple[int, ...], bytes]  # each path after them -> the remaining bytes
+
+
+def find_canonical_open_paths(encoder: TextEncoder, trie: Trie, data: bytes) -> OpenPaths:
+    """The canonical paths of the text with any continuation. Raises InvalidRequestError if it is not UTF-8."""
+    text, unfinished = split_text(data)
+    point = find_section_heal_point(encoder, text)
+    kept = point.kept_ids[point.num_stable_ids :]
+    paths = find_canonical_paths(encoder, trie, point, unfinished)
+    return OpenPaths(
+        point.kept_ids[: point.num_stable_ids],
+        point.num_stable_bytes,
+        {kept + path: remaining_bytes for path, remaining_bytes in paths.items()},
+    )
+
+
+def find_single_open_paths(encoder: TextEncoder, trie: Trie, data: bytes) -> OpenPaths:
+    """The canonical tokens of the text, with and without the last. Raises InvalidRequestError if it is not UTF-8."""
+    text, unfinished = split_text(data)
+    point = find_section_heal_point(encoder, text)
+    ids = encode_literally(encoder, text) + encoder.encode_beginning(unfinished)
+    whole = ids[point.num_stable_ids :]
+    remaining_bytes = data[point.num_stable_bytes :]
+    spelled = b"".join(map(trie.spell, whole[:-1]))
+    paths = {whole: b""} | ({whole[:-1]: remaining_bytes[len(spelled) :]} if whole else {})
+    return OpenPaths(point.kept_ids[: point.num_stable_ids], point.num_stable_bytes, paths)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """A server without Triton: the same adapters in this process, behind the same gRPC service.
 
 It has no ports, no HTTP and no metrics, and listens on a socket in a private folder. Windows has no such sockets for
-gRPC: there it listens on loopback, and answers clients that know a secret (`inference.serving.secret`).
+gRPC: there it listens on loopback, and answers clients that know a secret (`inference.serving.secret`). A module that
+this one makes stands for what the adapters use of Triton.
 """
 
 import asyncio
@@ -11,11 +12,11 @@ import json
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, NoReturn  # grpc, tritonclient and the adapters have no types
 
 import grpc
@@ -25,7 +26,7 @@ from inference.config import config_to_environment
 from inference.errors import InvalidRequestError, LaunchError, quote, to_public_error
 from inference.platforms import Self, timeout
 from inference.protocol import characters, completion_arrays
-from inference.protocol.arrays import HEARTBEAT_TYPES, error_to_response
+from inference.protocol.arrays import HEARTBEAT_TYPES, Array, error_to_response
 from inference.serving.calls import NO_LIMIT, SOCKET_SCHEME
 from inference.serving.launcher import (
     DRAIN_S,
@@ -39,16 +40,15 @@ from inference.serving.launcher import (
 from inference.serving.loopback import ADDRESS
 from inference.serving.private_files import make_private_folder, open_folder
 from inference.serving.secret import Secret
-from inference.serving.tensors import CHARACTERS, COMPLETION
+from inference.serving.tensors import CHARACTERS, COMPLETION, add_tensors, read_tensors
 from inference.serving.triton_installation import GRPC
-from inference.serving.triton_stand_in import NAME, Request, build_stand_in
 
 _INPUTS = {
     COMPLETION: completion_arrays.REQUEST_TYPES | HEARTBEAT_TYPES,
     CHARACTERS: characters.REQUEST_TYPES | HEARTBEAT_TYPES,
 }
 
-
+NAME = "triton_python_backend_utils"  # which exists only inside Triton's stubs
 _HAS_SOCKETS = sys.platform != "win32"  # in a folder, for gRPC
 
 
@@ -174,7 +174,7 @@ async def _run(call: Callable[[], Any]) -> Any:
     return await asyncio.shield(asyncio.wrap_future(done))
 
 
-def _read(message: Any) -> Request:
+def _read(message: Any) -> "Request":
     """The request, with the inputs that its model has. Raises InvalidRequestError. Triton checks the same."""
     if (types := _INPUTS.get(message.model_name)) is None:
         raise InvalidRequestError(f"unknown model {quote(message.model_name)}; known are {', '.join(_INPUTS)}")
@@ -191,3 +191,89 @@ def _remove_stale_sockets(folder: Path) -> None:
     for path in folder.glob(f"*{GRPC}"):
         if path.is_socket() and not is_listening(path):
             path.unlink(missing_ok=True)
+
+
+def build_stand_in() -> ModuleType:
+    """Returns the module that the adapters import by `NAME`."""
+    module, say = ModuleType(NAME), partial(print, file=sys.stderr, flush=True)
+    module.__dict__.update(
+        TRITONSERVER_RESPONSE_COMPLETE_FINAL=1,
+        Logger=SimpleNamespace(log_info=say, log_error=say),
+        MetricFamily=_MetricFamily,
+        Tensor=lambda name, array: (name, array),
+        TritonError=_TritonError,
+        InferenceResponse=_build_response,
+        get_input_tensor_by_name=lambda request, name: request.find_input(name),
+    )
+    return module
+
+
+class Request:
+    """A request as an adapter sees it. `read` returns its answers one after the other, until one is the last."""
+
+    def __init__(self, message: Any) -> None:
+        """`message`: a ModelInferRequest. Must be called in the event loop that reads the answers."""
+        self.arrays: Mapping[str, Array] = read_tensors(message.inputs, message.raw_input_contents)
+        self._parameters = list(message.parameters)
+        self._loop, self._answers = asyncio.get_running_loop(), asyncio.Queue[tuple[Any, int]]()
+        self._is_cancelled = False
+
+    async def read(self) -> tuple[Any, bool]:
+        """Returns the next answer, and whether it is the last."""
+        answer, flags = await self._answers.get()
+        return answer, bool(flags)
+
+    def cancel(self) -> None:
+        """Nobody reads the answers any more."""
+        self._is_cancelled = True
+
+    def find_input(self, name: str) -> Any:
+        """An input of the request; None if it has none of this name."""
+        return SimpleNamespace(as_numpy=lambda: self.arrays[name]) if name in self.arrays else None
+
+    def parameters(self) -> str:
+        """The request's parameters as JSON."""
+        return json.dumps(dict.fromkeys(self._parameters))
+
+    def get_response_sender(self) -> "Request":
+        """An object with the next two methods, which are thread-safe."""
+        return self
+
+    def is_cancelled(self) -> bool:
+        """Whether the client has cancelled the request."""
+        return self._is_cancelled
+
+    def send(self, answer: Any, flags: int = 0) -> None:
+        """Sends an answer. Flags other than 0: it is the last."""
+        self._loop.call_soon_threadsafe(self._answers.put_nowait, (answer, flags))
+
+
+def _build_response(tensors: Sequence[tuple[str, Array]] = (), error: "_TritonError | None" = None) -> Any:
+    if error is not None:
+        return service_pb2.ModelStreamInferResponse(error_message=error.message)
+    response = service_pb2.ModelStreamInferResponse()
+    answer = response.infer_response
+    add_tensors(answer.outputs, answer.raw_output_contents, dict(tensors))
+    return response
+
+
+class _TritonError:
+    INVALID_ARG = UNAVAILABLE = INTERNAL = ""  # a gRPC stream transmits only the message
+
+    def __init__(self, message: str, _code: str) -> None:
+        self.message = message
+
+
+class _MetricFamily:
+    """Metrics that nobody reads."""
+
+    COUNTER = HISTOGRAM = ""
+
+    def __init__(self, *_name_description_kind: str) -> None: ...
+
+    def Metric(self, **_labels_and_buckets: Any) -> Any:  # noqa: N802  # Triton's name
+        return self
+
+    def increment(self, _value: float) -> None: ...
+
+    observe = increment

@@ -7,9 +7,13 @@ With the weights loaded, a few short passes find them, also where no configurati
 2. With all windows narrowed to a few tokens, two packed sequences, each with a tree, get the logits that transformers
    computes for each path alone, with its own attention.
 3. Other tokens in the neighbour and in other branches change nothing.
+4. Nor does the length of the neighbour, up to the limit that is found here. Some families change the frequencies of all
+   rotary positions of a pass once one of them is beyond a threshold, and may keep the changed frequencies for the next
+   pass. Sequences must stay below such a threshold.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from random import Random
@@ -35,7 +39,7 @@ _NUM_NOISES = 3  # where that is much: how many times as much is allowed
 _NEIGHBOUR_SHARE = 0.1  # of the tolerance: what a neighbour may change. All families had 0
 
 
-def find_differences(logits: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+def _find_differences(logits: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
     """The difference of each row of logits, as a share of the row's spread."""
     logits, expected = logits.float(), expected.float()
     return (logits - expected).pow(2).mean(dim=-1).sqrt() / expected.std(dim=-1)
@@ -43,11 +47,11 @@ def find_differences(logits: torch.Tensor, expected: torch.Tensor) -> torch.Tens
 
 def _find_difference(logits: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype) -> float:
     """The largest difference of a row; in half precision, the largest of three quarters of the rows."""
-    differences = find_differences(logits, expected)
+    differences = _find_differences(logits, expected)
     return (differences.max() if dtype in _TOLERANCES else differences.quantile(0.75)).item()
 
 
-def find_neighbour_tolerance(dtype: torch.dtype) -> float:
+def _find_neighbour_tolerance(dtype: torch.dtype) -> float:
     """The allowed difference of the same computation beside other neighbours."""
     return _NEIGHBOUR_SHARE * _TOLERANCES.get(dtype, _HALF_TOLERANCE)
 
@@ -129,8 +133,8 @@ def _check_logits(model: Any, runner: Runner) -> None:
     other_texts = [texts[0], texts[1][:4] + random.choices(range(runner.vocab_size), k=len(texts[1]) - 4)]
     other_branches = [branches[0][:2] + branches[1][2:], branches[0]]
     beside_others = _forward_packed(runner, caches, other_texts, other_branches)
-    difference = find_differences(beside_others[:3], packed[:3]).max().item()  # the first chain and two branches
-    if not difference <= find_neighbour_tolerance(runner.dtype):
+    difference = _find_differences(beside_others[:3], packed[:3]).max().item()  # the first chain and two branches
+    if not difference <= _find_neighbour_tolerance(runner.dtype):
         raise ModelError(
             f"the tokens of a neighbour in the same forward pass change the logits of a sequence by {difference:.1g} "
             "of their spread"
@@ -231,3 +235,67 @@ def _forward_alone(
             path = next(number for number, path in enumerate(paths) if branch in path)
             rows.append(logits[first + path, paths[path].index(branch) - 2])
     return torch.stack(rows)
+
+
+_NUM_TOKENS = 8  # of the sequences below
+_MIN_TOKENS = 16  # a shorter limit is useless
+
+_State = dict[str, Any]  # tensors and numbers, by the names of their modules and attributes
+
+
+def find_max_tokens(model: Any, runner: Runner) -> int:  # a transformers model, which has no types
+    """The most tokens of a sequence, at most `runner.max_tokens`. Raises ModelError if a shorter one is no use."""
+    check = _NeighbourCheck(model, runner)
+    if check.is_changed_by(_NUM_TOKENS):
+        raise ModelError("its code keeps a state from one forward pass to the next")
+    max_tokens = runner.max_tokens
+    if check.is_changed_by(max_tokens):
+        max_tokens = bisect_left(range(max_tokens), True, _NUM_TOKENS + 1, key=check.is_changed_by) - 1
+    if check.is_changed_by(_NUM_TOKENS):  # also ends what the longest sequence has changed
+        raise ModelError("its code keeps a state from one forward pass to the next")
+    if max_tokens < min(_MIN_TOKENS, runner.max_tokens):
+        raise ModelError(f"a sequence of more than {max_tokens} tokens would change the logits of its neighbours")
+    return max_tokens
+
+
+class _NeighbourCheck:
+    """Whether the last tokens of a long sequence change a short one in the same pass, or anything in the model."""
+
+    def __init__(self, model: Any, runner: Runner) -> None:
+        self._model = model
+        self._runner = runner
+        self._logits = self._forward_beside(_NUM_TOKENS)
+        self._state = _read_state(model)
+
+    def is_changed_by(self, num_tokens: int) -> bool:
+        """Forwards the short sequence beside the last tokens of one with `num_tokens`."""
+        try:
+            logits = self._forward_beside(num_tokens)
+        except IndexError:  # no embedding of the position
+            return True
+        is_close = _find_differences(logits, self._logits).max().item() <= _find_neighbour_tolerance(self._runner.dtype)
+        return not (is_close and _are_equal(_read_state(self._model), self._state))
+
+    def _forward_beside(self, num_tokens: int) -> torch.Tensor:
+        """The logits after the short sequence."""
+        short = build_lone_segment(range(_NUM_TOKENS))
+        long = build_lone_segment(range(num_tokens - _NUM_TOKENS, num_tokens))
+        return self._runner.forward_segments(range(2 * _NUM_TOKENS), [short, long], (_NUM_TOKENS - 1,))
+
+
+def _read_state(model: Any) -> _State:
+    """Copies of all numbers and tensors that the modules of `model` hold, but for the weights."""
+    return {
+        f"{path}.{name}": value.clone() if isinstance(value, torch.Tensor) else value
+        for path, module in model.named_modules()
+        for name, value in (*vars(module).items(), *module._buffers.items())
+        if isinstance(value, torch.Tensor | int | float)
+    }
+
+
+def _are_equal(one: _State, other: _State) -> bool:
+    return one.keys() == other.keys() and all(
+        type(value) is type(other[name])
+        and bool(torch.equal(value, other[name]) if isinstance(value, torch.Tensor) else value == other[name])
+        for name, value in one.items()
+    )

@@ -22,8 +22,7 @@ from inference.healing.vocabulary_file import read_object
 from inference.model.language_model import LoadedModel
 from inference.model.pytorch.attention import AttentionKernel
 from inference.model.pytorch.device import can_run_kernels, is_out_of_memory, refusing_when_out_of_memory
-from inference.model.pytorch.forward_check import check_forward_pass
-from inference.model.pytorch.position_check import find_max_tokens
+from inference.model.pytorch.forward_check import check_forward_pass, find_max_tokens
 from inference.model.pytorch.runner import Runner, TorchModel
 from inference.model.pytorch.sampler import build_sampler
 from inference.model.pytorch.transformers_hook import ATTENTION_NAME, OWN_ATTENTION, register_attention

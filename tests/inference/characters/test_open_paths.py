@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.characters.open_paths import (
+from inference.characters.beam_covering import read_characters
+from inference.characters.text_covering import (
     find_canonical_open_paths,
     find_possible,
     split_text,
-    split_whole_text,
 )
 from inference.errors import InvalidRequestError
 from inference.healing.text_encoder import cache_short
@@ -48,10 +48,8 @@ def test_a_text_that_stops_inside_a_character_keeps_its_bytes(text: str, num_cut
     assert len(unfinished) < 4
 
 
-def test_a_text_is_split_before_the_first_bytes_that_are_not_utf8() -> None:
-    assert split_whole_text(b"a\xffb") == ("a", b"\xffb")
-    assert split_whole_text("aé".encode()[:-1]) == ("a", b"\xc3")
-    assert split_whole_text(b"ab") == ("ab", b"")
+def test_the_characters_of_a_text_end_before_the_first_bytes_that_are_not_utf8() -> None:
+    assert [read_characters(data) for data in (b"a\xffb", "aé".encode()[:-1], b"ab")] == ["a", "a", "ab"]
 
 
 @pytest.mark.parametrize("tail", [b"a", "é".encode()[:1], "€".encode()[:1], "€".encode()[:2], "😀".encode()[:3]])

@@ -8,8 +8,7 @@ import torch
 
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
-from inference.model.pytorch.forward_check import check_forward_pass
-from inference.model.pytorch.position_check import find_max_tokens
+from inference.model.pytorch.forward_check import check_forward_pass, find_max_tokens
 from inference.model.pytorch.runner import Runner
 from tests.support.attention_oracle import attend_plainly
 from tests.support.counting_device import Counts, DeviceTensor, counting, move_model, register_device, run_kernel

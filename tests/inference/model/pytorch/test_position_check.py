@@ -7,8 +7,8 @@ import torch
 import transformers
 
 from inference.errors import ModelError
+from inference.model.pytorch.forward_check import find_max_tokens
 from inference.model.pytorch.pool import LayerShape, build_lone_segment
-from inference.model.pytorch.position_check import find_max_tokens
 from inference.model.pytorch.runner import Runner
 from tests.support.tiny_families import KV, build_config, build_model
 
