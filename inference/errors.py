@@ -67,6 +67,13 @@ def check_ranges(values: object, ranges: Mapping[str, tuple[float, float]], erro
             raise error(f"{name} must be between {low} and {high}, not {value}")
 
 
+def refuse(error: type[MidtokenError], reasons: Mapping[str, object]) -> None:
+    """Raises the error with the first reason that holds."""
+    for reason, holds in reasons.items():
+        if holds:
+            raise error(reason)
+
+
 def describe_failure(error: BaseException) -> str:
     """The error's type and the calls that led to it, innermost last.
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from inference.errors import ModelError, quote
+from inference.errors import ModelError, quote, refuse
 
 _NEEDED = (
     "a folder with config.json, tokenizer.json and model.safetensors, a GGUF file, OWNER/NAME or OWNER/NAME:FILE.gguf "
@@ -31,15 +31,19 @@ _OTHER_TOKENIZERS = {
 
 def check_model_folder(folder: Path) -> None:
     """Raises ModelError if the folder is no complete model."""
-    if not folder.is_dir():
-        raise ModelError(f"{folder} {'is a file' if folder.exists() else 'does not exist'}; --model is {_NEEDED}")
-    if (folder / "adapter_config.json").exists():
-        raise ModelError(
+    refuse(
+        ModelError,
+        {
+            f"{folder} {'is a file' if folder.exists() else 'does not exist'}; --model is {_NEEDED}": (
+                not folder.is_dir()
+            ),
             f"{folder} has an adapter (adapter_config.json), and a model would be run without it; merge it with "
-            "merge_and_unload() of peft, and save the result"
-        )
-    if not (folder / "config.json").is_file():
-        raise ModelError(f"{folder} is not a model folder: it has no config.json{_name_other_weights(folder)}")
+            "merge_and_unload() of peft, and save the result": (folder / "adapter_config.json").exists(),
+            f"{folder} is not a model folder: it has no config.json{_name_other_weights(folder)}": (
+                not (folder / "config.json").is_file()
+            ),
+        },
+    )
     _check_numbers(folder)
     find_tokenizer_file(folder)
     for path in [*sorted(folder.glob("*.json")), *find_weight_files(folder)]:

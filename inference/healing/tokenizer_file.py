@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer
 
-from inference.errors import ModelError
+from inference.errors import ModelError, refuse
 from inference.healing.vocabulary_file import AddedToken, iter_steps, read_added_tokens
 from inference.model_folder import find_tokenizer_file
 
@@ -146,17 +146,14 @@ def _build(content: str) -> Tokenizer:
 def _check_model(model: _Json) -> None:
     kind, dropout = model.get("type", "BPE"), model.get("dropout")
     odd = next((name for name in ("continuing_subword_prefix", "end_of_word_suffix") if model.get(name)), None)
-    refusals = {
-        f"type {kind} is not supported; midtoken needs BPE, of bytes or with byte_fallback": kind != "BPE",
-        f"dropout is {dropout}: the same text would get other tokens each time": dropout,
-        f"{odd} is {model.get(odd)!r}, which is not supported: its tokens are no plain text": odd,
-        "has both byte_fallback and ignore_merges, which is not supported together": (
+    refuse(ModelError, {
+        f"model type {kind} is not supported; midtoken needs BPE, of bytes or with byte_fallback": kind != "BPE",
+        f"model dropout is {dropout}: the same text would get other tokens each time": dropout,
+        f"model {odd} is {model.get(odd)!r}, which is not supported: its tokens are no plain text": odd,
+        "model has both byte_fallback and ignore_merges, which is not supported together": (
             model.get("byte_fallback") and model.get("ignore_merges")
         ),
-    }
-    for words, is_refused in refusals.items():
-        if is_refused:
-            raise ModelError(f"model {words}")
+    })  # fmt: skip
 
 
 def _check_normalizer(spec: _Json, is_sentencepiece: bool) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from inference.config import MIN_PROMPT_TOKENS
-from inference.errors import ModelError, quote
+from inference.errors import ModelError, quote, refuse
 
 FILE_NAME = "midtoken.json"
 _KEYS = ("fill_in", "dtype", "context_tokens", "languages")
@@ -41,19 +41,23 @@ def read_folder_file(folder: Path) -> FolderFile:
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"cannot read {path}: {error}") from error
     values = check_keys(path, "the file", content, _KEYS)
-    dtype = values.get("dtype")
-    if dtype is not None and dtype not in _DTYPES:
-        raise ModelError(f"{path}: dtype must be one of {', '.join(_DTYPES)}, not {quote(repr(dtype))}")
-    fill_in = values.get("fill_in", {})
-    if not isinstance(fill_in, dict):
-        raise ModelError(f"{path}: fill_in must be a JSON object")
-    context_tokens = values.get("context_tokens")
-    is_whole = isinstance(context_tokens, int) and not isinstance(context_tokens, bool)
-    if context_tokens is not None and not (is_whole and context_tokens >= MIN_PROMPT_TOKENS):
-        raise ModelError(f"{path}: context_tokens must be a whole number, at least {MIN_PROMPT_TOKENS}")
-    languages = values.get("languages", [])
-    if not isinstance(languages, list) or not all(isinstance(each, str) and each for each in languages):
-        raise ModelError(f"{path}: languages must be a list of names")
+    dtype, context_tokens = values.get("dtype"), values.get("context_tokens")
+    fill_in, languages = values.get("fill_in", {}), values.get("languages", [])
+    refuse(
+        ModelError,
+        {
+            f"{path}: dtype must be one of {', '.join(_DTYPES)}, not {quote(repr(dtype))}": (
+                dtype is not None and dtype not in _DTYPES
+            ),
+            f"{path}: fill_in must be a JSON object": not isinstance(fill_in, dict),
+            f"{path}: context_tokens must be a whole number, at least {MIN_PROMPT_TOKENS}": (
+                context_tokens is not None and (type(context_tokens) is not int or context_tokens < MIN_PROMPT_TOKENS)
+            ),
+            f"{path}: languages must be a list of names": (
+                not isinstance(languages, list) or not all(isinstance(each, str) and each for each in languages)
+            ),
+        },
+    )
     return FolderFile(fill_in, dtype, context_tokens, tuple(languages))
 
 

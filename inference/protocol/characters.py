@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from inference.errors import InvalidRequestError, check_ranges
+from inference.errors import InvalidRequestError, check_ranges, refuse
 from inference.platforms import StrEnum
 from inference.protocol.arrays import Array, FieldTypes, fields_from_arrays, fields_to_arrays, to_array, to_text
 
@@ -74,28 +74,26 @@ class CharacterRequest:
     def __post_init__(self) -> None:
         """Raises InvalidRequestError if a value is out of range."""
         check_ranges(self, _RANGES, InvalidRequestError)
-        self._check_texts()
-
-    def _check_texts(self) -> None:
-        if len(self.context) > MAX_CONTEXT_BYTES:
-            raise InvalidRequestError(f"context has {len(self.context)} bytes; at most {MAX_CONTEXT_BYTES} are taken")
-        if not self.text and self.ask in (Ask.SURPRISAL, Ask.PROBABILITY):
-            raise InvalidRequestError(f"text is empty; {self.ask} is about its bytes")
-        if len(self.text) > MAX_TEXT_BYTES:
-            raise InvalidRequestError(
-                f"text has {len(self.text)} bytes; at most {MAX_TEXT_BYTES} are taken, with context before them"
-            )
-        if self.covering is CoveringKind.ENUMERATE:
-            self._check_enumerable()
-
-    def _check_enumerable(self) -> None:
         num_new_bytes = self.max_bytes if self.ask in (Ask.SAMPLE, Ask.GREEDY) else 0
         num_bytes = len(self.context) + len(self.text) + num_new_bytes
-        if num_bytes > MAX_ENUMERATED_BYTES:
-            parts = "context, text and max_bytes" if num_new_bytes else "context and text"
-            raise InvalidRequestError(
-                f"{self.covering} takes up to {MAX_ENUMERATED_BYTES} bytes; {parts} are {num_bytes} together"
-            )
+        parts = "context, text and max_bytes" if num_new_bytes else "context and text"
+        refuse(
+            InvalidRequestError,
+            {
+                f"context has {len(self.context)} bytes; at most {MAX_CONTEXT_BYTES} are taken": (
+                    len(self.context) > MAX_CONTEXT_BYTES
+                ),
+                f"text is empty; {self.ask} is about its bytes": (
+                    not self.text and self.ask in (Ask.SURPRISAL, Ask.PROBABILITY)
+                ),
+                f"text has {len(self.text)} bytes; at most {MAX_TEXT_BYTES} are taken, with context before them": (
+                    len(self.text) > MAX_TEXT_BYTES
+                ),
+                f"{self.covering} takes up to {MAX_ENUMERATED_BYTES} bytes; {parts} are {num_bytes} together": (
+                    self.covering is CoveringKind.ENUMERATE and num_bytes > MAX_ENUMERATED_BYTES
+                ),
+            },
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ language server starts without it.
 
 from dataclasses import dataclass
 
-from inference.errors import InvalidRequestError, check_ranges
+from inference.errors import InvalidRequestError, check_ranges, refuse
 from inference.platforms import StrEnum
 
 MAX_TEXT_BYTES = 8 * 1024 * 1024
@@ -95,10 +95,15 @@ class CompletionRequest:
     def __post_init__(self) -> None:
         """Raises InvalidRequestError if a value is out of range."""
         check_ranges(self, _RANGES, InvalidRequestError)
-        if not 0.0 < self.top_p <= 1.0:
-            raise InvalidRequestError(f"top_p must be above 0 and at most 1, not {self.top_p}")
-        if len(self.stop) > MAX_STOP_STRINGS or not all(self.stop):
-            raise InvalidRequestError(f"stop takes up to {MAX_STOP_STRINGS} strings, none of them empty")
+        refuse(
+            InvalidRequestError,
+            {
+                f"top_p must be above 0 and at most 1, not {self.top_p}": not 0.0 < self.top_p <= 1.0,
+                f"stop takes up to {MAX_STOP_STRINGS} strings, none of them empty": (
+                    len(self.stop) > MAX_STOP_STRINGS or not all(self.stop)
+                ),
+            },
+        )
         for name, text in [("prefix", self.prefix), ("suffix", self.suffix), *(("stop", text) for text in self.stop)]:
             _check_text(name, text, MAX_TEXT_BYTES)
         for name, text in (("tenant", self.tenant), ("document", self.document)):

@@ -8,7 +8,7 @@ Unary calls are never used for requests, because the bundled server crashes when
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar  # grpc and tritonclient have no types
 
@@ -17,7 +17,7 @@ import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from inference.errors import MidtokenError, OverloadedError, ServerError, ServerUnreachableError
-from inference.platforms import Self, timeout
+from inference.platforms import timeout
 from inference.protocol import characters, completion_arrays
 from inference.protocol.arrays import (
     HEARTBEAT,
@@ -49,7 +49,7 @@ _LOST = "Internal error from Core"  # what gRPC says of a call that was open whe
 _Response = TypeVar("_Response")
 
 
-class Client:
+class Client(AbstractAsyncContextManager["Client"]):
     """A client of the server at `url`, which speaks Triton's gRPC protocol; `Channel` says what a URL may be.
 
     As a context manager it closes itself. Its methods raise ServerUnreachableError or ServerError; the two that ask a
@@ -138,9 +138,6 @@ class Client:
         if self._endings:
             await asyncio.wait(self._endings, timeout=_CLOSE_S)
         await self._channel.close()
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()

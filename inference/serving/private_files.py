@@ -11,7 +11,7 @@ from typing import IO, Any
 import platformdirs
 
 from inference.errors import LaunchError
-from inference.platforms import Self, is_own
+from inference.platforms import is_own
 
 if sys.platform == "win32":
     import portalocker
@@ -68,7 +68,7 @@ def open_private(path: Path, mode: str) -> IO[Any]:
     return open(path, mode, opener=lambda path, flags: os.open(path, flags, 0o600))
 
 
-class FileLock:
+class FileLock(contextlib.AbstractContextManager["FileLock"]):
     """A lock on a file, through which processes see each other; not acquired at first.
 
     The kernel releases it when the process ends. As a context manager it closes itself.
@@ -105,9 +105,6 @@ class FileLock:
     def close(self) -> None:
         """Releases the lock and closes the file."""
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

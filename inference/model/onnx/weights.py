@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
-from inference.errors import ModelError, name_some
+from inference.errors import ModelError, name_some, refuse
 from inference.model.onnx.decoder_config import DecoderConfig, Family
 from inference.model_folder import find_weight_files
-from inference.platforms import Self
 
 BLOCK_SIZE = 128  # weights that share a scale; with half as many, 4 bits lose little less and take a third more time
 _MAX_STEPS = 0.51  # half of one, and rounding: between a weight and its code
@@ -116,7 +115,7 @@ def count_blocks(num_inputs: int) -> int:
     return -(-num_inputs // BLOCK_SIZE)
 
 
-class Weights:
+class Weights(AbstractContextManager["Weights"]):
     """The tensors of a decoder, read one by one. A context manager, which closes the files."""
 
     def __init__(self, folder: Path, config: DecoderConfig) -> None:
@@ -134,9 +133,6 @@ class Weights:
         except BaseException:
             self._stack.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
@@ -172,18 +168,25 @@ class Weights:
         head, embeddings = f"{HEAD}.weight", f"{EMBEDDINGS}.weight"
         known = {name for name in self._files if _BUFFER.fullmatch(name) is None}
         missing, strange = sorted(shapes.keys() - known), sorted(known - shapes.keys() - {head})
-        if missing:
-            raise ModelError(f"its files lack the weights {name_some(missing)}; download the model again")
-        if strange:
-            raise ModelError(f"its files have the weights {name_some(strange)}, which are not known here")
+        refuse(
+            ModelError,
+            {
+                f"its files lack the weights {name_some(missing)}; download the model again": missing,
+                f"its files have the weights {name_some(strange)}, which are not known here": strange,
+            },
+        )
         if head in known:
             shapes[head] = shapes[embeddings]
         for name, shape in shapes.items():
             part = self._open_slice(name)
-            if part.get_dtype() not in _DTYPES:
-                raise ModelError(f"the weights {name} are of the type {part.get_dtype()}, which is not known here")
-            if tuple(part.get_shape()) != shape:
-                raise ModelError(f"the weights {name} have the shape {part.get_shape()}, and not {list(shape)}")
+            dtype, found = part.get_dtype(), part.get_shape()
+            refuse(
+                ModelError,
+                {
+                    f"the weights {name} are of the type {dtype}, which is not known here": dtype not in _DTYPES,
+                    f"the weights {name} have the shape {found}, and not {list(shape)}": tuple(found) != shape,
+                },
+            )
         if self._config.ties_embeddings and head in known:
             tensors = (self._open_slice(name)[:] for name in (head, embeddings))
             if not np.array_equal(*tensors):

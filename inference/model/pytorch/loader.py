@@ -16,7 +16,7 @@ import torch
 import transformers
 
 from inference.config import AUTO_DEVICE, AUTO_DTYPE, EngineConfig
-from inference.errors import MidtokenError, ModelError, name_some
+from inference.errors import MidtokenError, ModelError, name_some, refuse
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.healing.vocabulary_file import read_object
 from inference.model.language_model import LoadedModel
@@ -59,22 +59,26 @@ def _explain_unread(content: dict[str, Any]) -> ModelError:
 def check_config(config: Any) -> None:  # a transformers configuration, which has no types
     """Raises ModelError, with the family, the layer type and the reason, if `config` has unsupported layers."""
     with refusing_family(config.model_type):
-        if type(config) not in transformers.AutoModelForCausalLM._model_mapping:
-            raise ModelError("transformers knows no language model of this family that predicts the next token")
-        if getattr(config, "is_encoder_decoder", False):
-            raise ModelError("it has an encoder, and writes only about the text that the encoder has read")
         text_config = config.get_text_config(decoder=True)
-        for index, layer_type in enumerate(getattr(text_config, "layer_types", None) or ()):
-            if layer_type not in _LAYER_TYPES:
-                raise ModelError(
-                    f"layer {index} is of the type {layer_type}, and only {', '.join(_LAYER_TYPES[:-1])} and "
-                    f"{_LAYER_TYPES[-1]} can be run"
-                )
-        if getattr(text_config, "num_attention_heads", None) is None:
-            raise ModelError("the configuration names no num_attention_heads, so the layers are not attention")
-        for name, meaning in _SETTINGS.items():
-            if getattr(text_config, name, False):
-                raise ModelError(f"its attention {meaning} ({name} is true)")
+        kinds = enumerate(getattr(text_config, "layer_types", None) or ())
+        index, kind = next((each for each in kinds if each[1] not in _LAYER_TYPES), (0, _LAYER_TYPES[0]))
+        is_known = type(config) in transformers.AutoModelForCausalLM._model_mapping
+        reasons = {
+            "transformers knows no language model of this family that predicts the next token": not is_known,
+            "it has an encoder, and writes only about the text that the encoder has read": (
+                getattr(config, "is_encoder_decoder", False)
+            ),
+            f"layer {index} is of the type {kind}, and only {', '.join(_LAYER_TYPES[:-1])} and {_LAYER_TYPES[-1]} "
+            "can be run": kind not in _LAYER_TYPES,
+            "the configuration names no num_attention_heads, so the layers are not attention": (
+                getattr(text_config, "num_attention_heads", None) is None
+            ),
+        }
+        settings = {
+            f"its attention {meaning} ({name} is true)": getattr(text_config, name, False)
+            for name, meaning in _SETTINGS.items()
+        }
+        refuse(ModelError, reasons | settings)
 
 
 @contextmanager
