@@ -52,8 +52,8 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine",
         metavar="URL[,URL...]",
-        help="let llama.cpp's server at this address run the model, and heal in front of it; --model then needs no "
-        "more than the model's tokenizer. With several, a document keeps to one as long as that one answers",
+        help="let the llama-server, vLLM or SGLang at this address run the model, and heal in front of it; --model "
+        "then needs no more than the model's tokenizer. With several, a document keeps to one while that one answers",
     )
     parser.add_argument(
         "--engine-key", type=Path, metavar="FILE", help="its key is in this file, or in MIDTOKEN_ENGINE_KEY"

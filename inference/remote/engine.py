@@ -35,8 +35,9 @@ from inference.healing.tokenizer_file import read_tokenizer_file
 from inference.model.language_model import Choice
 from inference.protocol.completion import CompletionRequest, FinishReason, Healing
 from inference.remote.choice import KnownScores
-from inference.remote.llama_server import LlamaServer
-from inference.remote.replicas import RemoteServer, Replica, Replicas
+from inference.remote.discovery import RemoteServer
+from inference.remote.http_client import HttpClient
+from inference.remote.replicas import Replica, Replicas
 from trie_cache.vocabulary import Vocabulary
 
 _log = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ def load_remote_engine(config: EngineConfig) -> "RemoteEngine":
 async def _open(config: EngineConfig, sample: Sequence[tuple[str, tuple[int, ...]]]) -> Replicas:
     """The servers. Raises ModelError or ServerError."""
     urls = config.engine_url.split(",")
-    replicas = Replicas([Replica(LlamaServer(url.strip(), config.engine_key), sample) for url in urls])
+    replicas = Replicas([Replica(HttpClient(url.strip(), config.engine_key), sample) for url in urls])
     try:
         await replicas.open()
     except BaseException:
@@ -158,7 +159,7 @@ class RemoteEngine:
         await self._complete_with(last, job)
 
     async def _complete_with(self, replica: Replica, job: Job) -> None:
-        server, request = replica.server, job.request
+        server, request = await replica.find(), job.request
         if request.is_prefetch:
             await _check_meanwhile(replica, server.read(request, job.prompt.context_ids))
             job.end(FinishReason.READ, time.monotonic())
@@ -181,8 +182,8 @@ class RemoteEngine:
         job.costs.num_read_tokens = told.num_read_tokens
         known = KnownScores(prompt.covering, self._parts.prompts.tokenizer.trie, told.rows)
         while not isinstance(choice := known.choose(), Choice):
-            for probe in choice:
-                known.answers[probe] = await server.answer(job.request, rows[probe.row], probe.token_ids)
+            asked = [server.answer(job.request, rows[probe.row], probe.token_ids) for probe in choice]
+            known.answers |= dict(zip(choice, await asyncio.gather(*asked), strict=True))
             job.costs.num_forwards += 1
         job.costs.num_forwards += 1
         return choice

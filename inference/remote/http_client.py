@@ -35,9 +35,9 @@ _FAILURES: tuple[tuple[type[Exception], str], ...] = (
 class HttpClient:
     """Connections to one server. All calls are made in one event loop, and raise ServerError or OverloadedError."""
 
-    def __init__(self, kind: str, url: str, key: str = "") -> None:
-        """`kind`: what it is, for messages. `key`: empty if it needs none."""
-        self.name = f"{kind} at {url}"
+    def __init__(self, url: str, key: str = "") -> None:
+        """`key`: empty if it needs none."""
+        self.url, self.name = url, f"the server at {url}"
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=_SILENT_S)
         self._session = aiohttp.ClientSession(

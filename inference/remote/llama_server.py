@@ -19,9 +19,9 @@ _FORCED = 100.0  # added to a logit, it exceeds all others; log probabilities ar
 class LlamaServer:
     """See `RemoteServer`."""
 
-    def __init__(self, url: str, key: str = "") -> None:
-        self._http = HttpClient("llama.cpp's server", url, key)
-        self.name = self._http.name
+    def __init__(self, http: HttpClient) -> None:
+        http.name = self.name = f"llama.cpp's server at {http.url}"
+        self._http = http
         self._num_slots, self.max_tokens = 1, 0
 
     async def identify(self) -> object:
@@ -35,9 +35,6 @@ class LlamaServer:
     async def tokenize(self, text: str) -> tuple[int, ...]:
         body = {"content": text, "add_special": False, "parse_special": False}
         return tuple((await self._http.ask("tokenize", body))["tokens"])
-
-    async def close(self) -> None:
-        await self._http.close()
 
     async def score(self, request: CompletionRequest, rows: Sequence[tuple[int, ...]]) -> Scores:
         body = {"prompt": list(map(list, rows)), "n_predict": 1, "n_probs": _NUM_TOP, **_GREEDY}

@@ -7,79 +7,64 @@ import hashlib
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 from inference.errors import MidtokenError, ModelError, OverloadedError, ServerError, quote
 from inference.protocol.completion import CompletionRequest
-from inference.remote.choice import Scores
+from inference.remote.choice import GAP
+from inference.remote.discovery import RemoteServer, find_server
+from inference.remote.http_client import HttpClient
 
 _log = logging.getLogger(__name__)
 _TRUST_S = 1.0  # since the last answer; in a shorter time none is started again
 _AVOID_S = 10.0  # a server that did not answer
-_GAP = 0.05  # nats, between two answers about one row
-
-
-class RemoteServer(Protocol):
-    """A server with a model. All calls are made in one event loop, and raise ServerError or OverloadedError."""
-
-    name: str
-    max_tokens: int  # of its window; known once it was identified
-
-    async def identify(self) -> object:
-        """What is another thing when it was started again with another model. Raises ModelError if it will not do."""
-
-    async def tokenize(self, text: str) -> tuple[int, ...]:
-        """The server's own tokens of a text, in which nothing is a control token."""
-
-    async def score(self, request: CompletionRequest, rows: Sequence[tuple[int, ...]]) -> Scores:
-        """The most likely tokens after each row of tokens."""
-
-    async def answer(
-        self, request: CompletionRequest, row: tuple[int, ...], among: tuple[int, ...]
-    ) -> tuple[int, float]:
-        """The most likely of some tokens after a row, and its log probability."""
-
-    async def read(self, request: CompletionRequest, row: tuple[int, ...]) -> None:
-        """Has the server read a row, which it remembers."""
-
-    def generate(self, request: CompletionRequest, row: tuple[int, ...]) -> AsyncGenerator[int, None]:
-        """The tokens that follow, one after the other; after its end token, none."""
-
-    async def close(self) -> None:
-        """Closes all connections, which ends their work."""
 
 
 class Replica:
     """A server, and what is known of it."""
 
-    def __init__(self, server: RemoteServer, sample: Sequence[tuple[str, tuple[int, ...]]]) -> None:
+    def __init__(self, http: HttpClient, sample: Sequence[tuple[str, tuple[int, ...]]]) -> None:
         """`sample`: texts, with the tokens that they must have there."""
-        self.server, self._sample = server, sample
+        self.http, self._sample = http, sample
+        self._server: RemoteServer | None = None  # until it is known of which kind it is
         self._identity: object = None
         self._answered_at = self.avoided_until = float("-inf")
+
+    @property
+    def max_tokens(self) -> int:
+        """Of its window; 0 if that is not known."""
+        return self._server.max_tokens if self._server else 0
+
+    async def find(self) -> RemoteServer:
+        """Its server. Raises ModelError, ServerError or OverloadedError."""
+        if not self._server:
+            server = await find_server(self.http)
+            await server.identify()
+            self._server = server
+        return self._server
 
     async def check(self) -> None:
         """Finds out whether it will do, unless that is known. Raises ModelError, ServerError or OverloadedError."""
         if time.monotonic() - self._answered_at >= _TRUST_S:
-            identity = await self.server.identify()
+            server = await self.find()
+            identity = await server.identify()
             if identity != self._identity:
-                await self._compare_tokens()
-                await self._measure()
+                await self._compare_tokens(server)
+                await self._measure(server)
                 self._identity = identity
         self._answered_at = time.monotonic()
 
-    async def _compare_tokens(self) -> None:
+    async def _compare_tokens(self, server: RemoteServer) -> None:
         for text, expected in self._sample:
-            if await self.server.tokenize(text) != expected:
+            if await server.tokenize(text) != expected:
                 raise ModelError(
-                    f"{self.server.name} makes other tokens of {quote(text)} than the tokenizer of --model: it has "
+                    f"{server.name} makes other tokens of {quote(text)} than the tokenizer of --model: it has "
                     "another model, or another version of it"
                 )
 
-    async def _measure(self) -> None:
+    async def _measure(self, server: RemoteServer) -> None:
         """Asks about one row in all ways, whose answers must agree. What stands before the server may drop fields."""
-        server, request, row = self.server, CompletionRequest("", max_tokens=1), self._sample[0][1]
+        request, row = CompletionRequest("", max_tokens=1), self._sample[0][1]
         try:
             (told,) = (await server.score(request, [row])).rows
             best, second = sorted(told, key=told.__getitem__, reverse=True)[:2]
@@ -87,9 +72,9 @@ class Replica:
             written = [token_id async for token_id in server.generate(request, row)]
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"{server.name} does not tell the most likely tokens as others of its kind do") from error
-        if forced[0] != second or abs(forced[1] - told[second]) > _GAP:
+        if forced[0] != second or abs(forced[1] - told[second]) > GAP:
             raise ModelError(f"{server.name} tells other log probabilities for a token alone than beside others")
-        if [told.get(each, -math.inf) >= told[best] - _GAP for each in written] != [True]:
+        if [told.get(each, -math.inf) >= told[best] - GAP for each in written] != [True]:
             raise ModelError(f"{server.name} does not write one token, the most likely one, if it is asked for that")
 
     def avoid(self, error: MidtokenError) -> None:
@@ -103,12 +88,16 @@ class Replicas:
 
     def __init__(self, replicas: Sequence[Replica]) -> None:
         self._all = replicas
-        self.name = " and ".join(each.server.name for each in replicas)
+
+    @property
+    def name(self) -> str:
+        """Of all of them."""
+        return " and ".join(each.http.name for each in self._all)
 
     @property
     def max_tokens(self) -> int:
         """Of the smallest window."""
-        return min((each.server.max_tokens for each in self._all if each.server.max_tokens), default=0)
+        return min((each.max_tokens for each in self._all if each.max_tokens), default=0)
 
     async def open(self) -> None:
         """Checks all. One that is down is checked again before it is used. Raises as `Replica.check` if all are."""
@@ -127,7 +116,7 @@ class Replicas:
         now = time.monotonic()
 
         def rank(replica: Replica) -> tuple[bool, bytes]:
-            name = f"{replica.server.name}\0{request.tenant}\0{request.document}".encode()
+            name = f"{replica.http.url}\0{request.tenant}\0{request.document}".encode()
             return replica.avoided_until > now, hashlib.blake2b(name, digest_size=8).digest()
 
         return sorted(self._all, key=rank)
@@ -135,4 +124,4 @@ class Replicas:
     async def close(self) -> None:
         """Closes all."""
         for each in self._all:
-            await each.server.close()
+            await each.http.close()

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,14 @@ from inference.healing.text_encoder import TextEncoder
 
 _NUM_SEEN = 3  # tokens that decide what follows
 Answer = tuple[int, str, str]  # status, content type, text
+
+
+@lru_cache(64)
+def _find_log_probs(seen: tuple[int, ...], num_tokens: int) -> npt.NDArray[np.float64]:
+    logits = np.random.default_rng(seen).normal(0, 4, num_tokens)
+    result: npt.NDArray[np.float64] = logits - np.log(np.exp(logits).sum())
+    result.flags.writeable = False
+    return result
 
 
 @dataclass(slots=True)
@@ -43,9 +52,10 @@ class FakeLlamaServer:
 
     def find_log_probs(self, row: Sequence[int]) -> npt.NDArray[np.float64]:
         """The next token's log probabilities after a row."""
-        logits = np.random.default_rng(list(row[-_NUM_SEEN:])).normal(0, 4, self.num_tokens)
-        result: npt.NDArray[np.float64] = logits - np.log(np.exp(logits).sum())
-        return result
+        return _find_log_probs(tuple(row[-_NUM_SEEN:]), self.num_tokens)
+
+    async def models(self, _request: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": "m", "owned_by": "llamacpp"}]})
 
     async def props(self, _request: web.Request) -> web.Response:
         settings = {"n_ctx": self.n_ctx}
@@ -109,16 +119,24 @@ class FakeLlamaServer:
         await response.write(f"data: {json.dumps(end)}\n\ndata: null\n\n".encode())
 
 
+Fake = TypeVar("Fake", bound=FakeLlamaServer)
+
+
 @contextmanager
 def run_fake_llama_server(
     encoder: TextEncoder, num_tokens: int, tls: ssl.SSLContext | None = None
 ) -> Iterator[FakeLlamaServer]:
-    """Runs it on loopback, in a thread of its own."""
-    fake, loop = FakeLlamaServer(encoder, num_tokens), asyncio.new_event_loop()
-    app = web.Application()
-    app.add_routes(
-        [web.get("/props", fake.props), web.post("/tokenize", fake.tokenize), web.post("/completion", fake.completion)]
-    )
+    """Runs it as `run_fake_server` does."""
+    with run_fake_server(FakeLlamaServer(encoder, num_tokens), "/completion", tls) as fake:
+        yield fake
+
+
+@contextmanager
+def run_fake_server(fake: Fake, path: str, tls: ssl.SSLContext | None = None) -> Iterator[Fake]:
+    """Runs it on loopback, in a thread of its own. `path`: where it completes."""
+    app, loop = web.Application(), asyncio.new_event_loop()
+    app.add_routes([web.get("/props", fake.props), web.get("/v1/models", fake.models)])
+    app.add_routes([web.post("/tokenize", fake.tokenize), web.post(path, fake.completion)])
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
 
     async def start() -> None:

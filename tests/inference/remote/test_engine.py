@@ -5,19 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from inference.config import EngineConfig
 from inference.errors import InvalidRequestError, ModelError, OverloadedError, ServerError, ServerUnreachableError
-from inference.healing.covering import build_covering
-from inference.healing.heal_point import find_heal_point
 from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
-from inference.model.language_model import SampleRequest, Sampling
-from inference.model.numpy_sampler import NumpyRow, NumpySampler
 from inference.protocol.completion import CompletionRequest, FinishReason, Healing, Priority
 from inference.remote.engine import RemoteEngine, load_remote_engine
 from tests.support.fake_llama_server import Answer, FakeLlamaServer, run_fake_llama_server
+from tests.support.first_choices import find_first_tokens
 from tests.support.sinks import CollectingSink
 
 _FOLDER = Path("models/default").absolute()
@@ -68,27 +64,9 @@ def _submit(engine: RemoteEngine, request: CompletionRequest) -> CollectingSink:
 def test_the_first_token_is_the_best_of_all_paths(
     text: str, engine: RemoteEngine, server: FakeLlamaServer, tokenizer: LoadedTokenizer
 ) -> None:
-    point = find_heal_point(tokenizer.encoder, text)
-    covering = build_covering(tokenizer.encoder, tokenizer.trie, point)
-    context = [*tokenizer.start_ids, *point.kept_ids, *covering.common_ids]
-    tree = covering.tree.with_chain(tuple(context))
-    paths = [tree.find_path(node) for node in (None, *range(len(tree.branch_ids)))]
-    told = [server.find_log_probs([*context, *(tree.branch_ids[each] for each in path)]) for path in paths]
-    rows = [NumpyRow(each.astype(np.float32)) for each in told]
-    request = SampleRequest(tree, covering.crossings, rows, Sampling(0.0, 1.0))
-    (expected,) = NumpySampler(tokenizer.vocabulary, tokenizer.trie).choose([request])[0].choices
-
-    sink = _submit(engine, CompletionRequest(text, max_tokens=2)).wait()
-
-    path = [tree.branch_ids[each] for each in tree.find_path(expected.crossing.node)]
-    (row,) = [each["prompt"] for each in server.asked if "return_tokens" in each]
-    assert row == [*context, *path, expected.token_id]
-    assert (
-        b"".join(map(tokenizer.trie.spell, row[len(context) :])).decode(errors="replace")[
-            len(point.healed[covering.num_common_bytes :]) :
-        ]
-        in sink.text
-    )
+    tokens = find_first_tokens(server, tokenizer, text)
+    _submit(engine, CompletionRequest(text, max_tokens=2)).wait()
+    assert [each["prompt"] for each in server.asked if "return_tokens" in each] == [tokens]
 
 
 def test_a_document_keeps_to_its_slot_and_a_prefetch_is_read_only(

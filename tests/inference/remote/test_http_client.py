@@ -21,7 +21,7 @@ from inference.errors import MidtokenError
 from inference.remote.http_client import HttpClient
 
 async def ask():
-    client = HttpClient("a server", sys.argv[1])
+    client = HttpClient(sys.argv[1])
     try:
         print((await client.ask("props"))["model_path"])
     except MidtokenError as error:

@@ -1,0 +1,55 @@
+"""What a server is asked for, and which one is at an address."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Protocol
+
+from inference.errors import ModelError, quote
+from inference.protocol.completion import CompletionRequest
+from inference.remote.choice import Scores
+from inference.remote.http_client import HttpClient
+from inference.remote.llama_server import LlamaServer
+from inference.remote.measured_server import find_model
+from inference.remote.sglang import SglangServer
+from inference.remote.vllm import VllmServer
+
+
+class RemoteServer(Protocol):
+    """A server with a model. All calls are made in one event loop, and raise ServerError or OverloadedError."""
+
+    name: str
+    max_tokens: int  # of its window; known once it was identified
+
+    async def identify(self) -> object:
+        """What is another thing when it was started again with another model. Raises ModelError if it will not do."""
+
+    async def tokenize(self, text: str) -> tuple[int, ...]:
+        """The server's own tokens of a text, in which nothing is a control token."""
+
+    async def score(self, request: CompletionRequest, rows: Sequence[tuple[int, ...]]) -> Scores:
+        """The most likely tokens after each row of tokens."""
+
+    async def answer(
+        self, request: CompletionRequest, row: tuple[int, ...], among: tuple[int, ...]
+    ) -> tuple[int, float]:
+        """The most likely of some tokens after a row, and its log probability."""
+
+    async def read(self, request: CompletionRequest, row: tuple[int, ...]) -> None:
+        """Has the server read a row, which it remembers."""
+
+    def generate(self, request: CompletionRequest, row: tuple[int, ...]) -> AsyncGenerator[int, None]:
+        """The tokens that follow, one after the other; after its end token, none."""
+
+
+_KINDS: Mapping[str, Callable[[HttpClient], RemoteServer]] = {
+    "llamacpp": LlamaServer,
+    "vllm": VllmServer,
+    "sglang": SglangServer,
+}
+
+
+async def find_server(http: HttpClient) -> RemoteServer:
+    """The server that answers there. Raises ModelError if it is of another kind, ServerError or OverloadedError."""
+    owner = str((await find_model(http)).get("owned_by"))
+    if owner not in _KINDS:
+        raise ModelError(f"{http.name} is none of {', '.join(_KINDS)}: its model is owned by {quote(owner)}")
+    return _KINDS[owner](http)

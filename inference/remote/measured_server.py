@@ -1,0 +1,205 @@
+"""A server to which the tokens in question are named: vLLM or SGLang. What it lets through is measured, not believed.
+
+A row is asked for its most likely tokens, for the best of some named ones, or for what follows. An adapter says how one
+request asks for these; all else is the same.
+"""
+
+import asyncio
+import hashlib
+import math
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, ClassVar  # parsed JSON
+
+from inference.errors import InvalidRequestError, ModelError, ServerError, ServerUnreachableError
+from inference.protocol.completion import CompletionRequest
+from inference.remote.choice import GAP, Scores
+from inference.remote.http_client import HttpClient
+
+# Each field is sent, since a server takes what is absent from the model's files or from its own settings.
+_GREEDY: Mapping[str, float] = {
+    "temperature": 0,
+    "top_p": 1,
+    "top_k": -1,
+    "min_p": 0,
+    "repetition_penalty": 1,
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+}
+_WRONG: Mapping[str, float] = dict(zip(_GREEDY, (-1, 2, -2, 2, -1, 3, 3), strict=True))  # refused where they arrive
+_NUM_TOPS = (200, 20, 5)  # tokens of each row: the first number that the server allows; vLLM's own limit is 20
+_MAX_NAMED = 1024  # tokens in one request: more of them stop the newer runner of vLLM
+_TEXT = "def main():\n    return "  # with which it is measured
+_NOBODY = CompletionRequest("")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What follows each row, and what is told of the token that comes first there."""
+
+    rows: Sequence[tuple[int, ...]]
+    max_tokens: int = 1
+    num_top: int = 0  # of the most likely tokens
+    among: tuple[int, ...] = ()  # the best of these only
+    sampling: Mapping[str, float] = field(default_factory=lambda: _GREEDY)
+    salt: object = None  # instead of the tenant's
+
+    @property
+    def wants_scores(self) -> bool:
+        """True if log probabilities are asked for."""
+        return bool(self.num_top or self.among)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Some tokens that follow a row."""
+
+    row: int
+    token_ids: Sequence[int]
+    log_probs: Mapping[int, float]  # of tokens in the first one's place, by their ids
+    end: str | None  # why nothing follows
+    echo: Sequence[int] | None  # the row as the server has understood it
+    is_whole: bool = False  # False: of the tokens, it has those that are new
+
+
+class MeasuredServer(ABC):
+    """See `RemoteServer`."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, http: HttpClient) -> None:
+        http.name = self.name = f"{self.kind} at {http.url}"
+        self._http, self._secret = http, secrets.token_bytes(16)
+        self._identity: object = None
+        self._model, self.max_tokens = "", 0
+        self._num_top, self._has_salts = 0, False
+
+    @abstractmethod
+    def _build(self, question: Question) -> tuple[str, dict[str, Any]]:
+        """The path and the body of a request."""
+
+    @abstractmethod
+    def _parse(self, event: dict[str, Any]) -> list[Step]:
+        """What an event of the answer tells. May raise what follows from a field that is absent or of another kind."""
+
+    async def identify(self) -> object:
+        card = await find_model(self._http)
+        identity = [card.get(name) for name in ("id", "root", "max_model_len")]
+        if identity != self._identity:
+            self._model, self.max_tokens = str(card.get("id")), card.get("max_model_len") or 0
+            if not self.max_tokens:
+                raise ModelError(f"{self.name} does not tell how many tokens its model sees (/v1/models)")
+            await self._measure()
+            self._identity = identity
+        return identity
+
+    async def tokenize(self, text: str) -> tuple[int, ...]:
+        told = await self._http.ask("tokenize", {"prompt": text, "add_special_tokens": False})
+        return tuple(told.get("tokens", ()))
+
+    async def score(self, request: CompletionRequest, rows: Sequence[tuple[int, ...]]) -> Scores:
+        told = {each.row: each for each in await self._gather(request, Question(rows, num_top=self._num_top))}
+        if len(told) != len(rows):
+            raise ServerError(f"{self.name} has told the probabilities of {len(told)} of {len(rows)} rows")
+        for step in told.values():
+            if step.log_probs.get(step.token_ids[0], -math.inf) < max(step.log_probs.values(), default=math.inf) - GAP:
+                raise ServerError(f"{self.name} chooses another token than the likeliest: it samples in its own way")
+        return Scores([told[index].log_probs for index in range(len(rows))])
+
+    async def answer(
+        self, request: CompletionRequest, row: tuple[int, ...], among: tuple[int, ...]
+    ) -> tuple[int, float]:
+        parts = [among[start : start + _MAX_NAMED] for start in range(0, len(among), _MAX_NAMED)]
+        answers = await asyncio.gather(*(self._gather(request, Question([row], among=part)) for part in parts))
+        told = {token_id: value for steps in answers for step in steps for token_id, value in step.log_probs.items()}
+        if not told or not told.keys() <= set(among):
+            raise ServerError(f"{self.name} tells of other tokens than those that it was asked about")
+        return max(told.items(), key=lambda each: each[1])
+
+    async def read(self, request: CompletionRequest, row: tuple[int, ...]) -> None:
+        await self._gather(request, Question([row]))
+
+    async def generate(self, request: CompletionRequest, row: tuple[int, ...]) -> AsyncGenerator[int, None]:
+        num_told = 0
+        async with aclosing(self._ask(request, Question([row], request.max_tokens))) as steps:
+            async for step in steps:
+                for token_id in step.token_ids[num_told if step.is_whole else 0 :]:
+                    num_told += 1
+                    yield token_id
+                if step.end in ("stop", "length"):
+                    return
+        raise ServerError(f"{self.name} has ended its answer without a reason")
+
+    async def _gather(self, request: CompletionRequest, question: Question) -> list[Step]:
+        return [step async for step in self._ask(request, question) if step.token_ids]
+
+    async def _ask(self, request: CompletionRequest, question: Question) -> AsyncGenerator[Step, None]:
+        """Closing the generator ends its work on the server."""
+        path, body = self._build(question)
+        salt = self._find_salt(request) if question.salt is None else question.salt
+        body |= {"stream": True, "cache_salt": salt} if salt is not None else {"stream": True}
+        headers = {"X-Session-ID": self._hide(request.tenant, request.document)} if request.document else {}
+        async with aclosing(self._http.stream(path, body, headers)) as events:
+            async for event in events:
+                try:
+                    steps = self._parse(event)
+                except (KeyError, IndexError, TypeError, ValueError) as error:
+                    raise ServerError(f"{self.name} answers in another form than {self.kind} does") from error
+                for step in steps:
+                    yield step
+
+    def _find_salt(self, request: CompletionRequest) -> str | None:
+        """What keeps a tenant's text, as far as it is remembered, from others."""
+        if not request.tenant:
+            return None
+        if not self._has_salts:
+            raise InvalidRequestError(f"{self.name} does not get the salts that keep tenants apart (cache_salt)")
+        return self._hide(request.tenant)
+
+    def _hide(self, *names: str) -> str:
+        """A name that tells nothing to those who log it, and that no one else can guess."""
+        return hashlib.blake2b("\0".join(names).encode(), key=self._secret, digest_size=16).hexdigest()
+
+    async def _measure(self) -> None:
+        """Finds out what arrives at the server, besides what `Replica` does. Raises ModelError or ServerError."""
+        row = await self.tokenize(_TEXT)
+        told = await self._find_num_top(row)
+        if sum(map(math.exp, told.values())) > 1 + GAP:
+            raise ModelError(f"{self.name} tells other numbers than log probabilities (--logprobs-mode)")
+        if [tuple(step.echo or ()) for step in await self._gather(_NOBODY, Question([row]))] != [row]:
+            raise ModelError(f"{self.name} does not confirm the token ids that it was sent")
+        for name, wrong in _WRONG.items():
+            if not await self._refuses(Question([row], sampling={**_GREEDY, name: wrong})):
+                raise ModelError(f"{self.name} does not get the field {name}, or does not understand it")
+        self._has_salts = await self._refuses(Question([row], salt=0))
+
+    async def _find_num_top(self, row: tuple[int, ...]) -> Mapping[int, float]:
+        """What is told of a row, with as many likely tokens as the server allows."""
+        failure: ServerError | None = None
+        for self._num_top in _NUM_TOPS:
+            try:
+                return (await self.score(_NOBODY, [row])).rows[0]
+            except ServerError as error:
+                failure = error
+        raise ModelError(str(failure))
+
+    async def _refuses(self, question: Question) -> bool:
+        """True if a field that is wrong is refused. What does not know it, or drops it, lets it pass."""
+        try:
+            await self._gather(_NOBODY, question)
+        except ServerUnreachableError:
+            raise
+        except ServerError:
+            return True
+        return False
+
+
+async def find_model(http: HttpClient) -> Mapping[str, Any]:
+    """How a server describes its first model. Raises ServerError, or ModelError if it has none."""
+    cards = (await http.ask("v1/models")).get("data")
+    if not isinstance(cards, list) or not cards or not isinstance(cards[0], dict):
+        raise ModelError(f"{http.name} names no model (/v1/models)")
+    return cards[0]

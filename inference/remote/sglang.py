@@ -1,0 +1,34 @@
+"""SGLang: it tells the log probabilities of named tokens, whatever it chooses.
+
+A bias would change what it tells, so none is sent. Nobody has run it with a real server.
+"""
+
+from typing import Any  # parsed JSON
+
+from inference.remote.measured_server import MeasuredServer, Question, Step
+
+
+class SglangServer(MeasuredServer):
+    """See `RemoteServer`."""
+
+    kind = "SGLang"
+
+    def _build(self, question: Question) -> tuple[str, dict[str, Any]]:
+        body: dict[str, Any] = {
+            "input_ids": list(map(list, question.rows)),
+            "sampling_params": {"max_new_tokens": question.max_tokens, **question.sampling},
+            "return_prompt_token_ids": not question.wants_scores,
+        }
+        if question.wants_scores:
+            body |= {"return_logprob": True, "top_logprobs_num": question.num_top}
+        if question.among:
+            body["token_ids_logprob"] = [list(question.among)]
+        return "generate", body
+
+    def _parse(self, event: dict[str, Any]) -> list[Step]:
+        meta, token_ids = event["meta_info"], event["output_ids"]
+        places = meta.get("output_token_ids_logprobs") or meta.get("output_top_logprobs") or [()]
+        log_probs = {token_id: value for value, token_id, _ in places[0] or ()}
+        end, is_whole = meta["finish_reason"], len(token_ids) == meta["completion_tokens"]
+        echo = event.get("prompt_token_ids")
+        return [Step(event.get("index", 0), token_ids, log_probs, end and end["type"], echo, is_whole)]

@@ -1,0 +1,155 @@
+"""The engine in front of vLLM and SGLang: exact choices, and what is refused at the start."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inference.config import EngineConfig
+from inference.engine.sink import complete
+from inference.errors import InvalidRequestError, ModelError
+from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
+from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Priority
+from inference.remote.discovery import find_server
+from inference.remote.engine import RemoteEngine, load_remote_engine
+from inference.remote.http_client import HttpClient
+from tests.support.fake_llama_server import run_fake_server
+from tests.support.fake_named_servers import FakeNamedServer, FakeSglangServer, FakeVllmServer
+from tests.support.first_choices import find_first_tokens
+from tests.support.sinks import CollectingSink
+
+_FOLDER = Path("models/default").absolute()
+_NUM_CUTS = 250  # of each way, two of each server
+_KINDS = {"vllm": (FakeVllmServer, "/v1/completions"), "sglang": (FakeSglangServer, "/generate")}
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> LoadedTokenizer:
+    return load_tokenizer(_FOLDER)
+
+
+@pytest.fixture(scope="module", params=_KINDS)
+def running(request: pytest.FixtureRequest, tokenizer: LoadedTokenizer) -> Iterator[FakeNamedServer]:
+    kind, path = _KINDS[request.param]
+    with run_fake_server(kind(tokenizer.encoder, tokenizer.vocabulary.num_rows), path) as server:
+        yield server
+
+
+@pytest.fixture
+def server(running: FakeNamedServer) -> FakeNamedServer:
+    """Does nothing wrong, and was asked nothing."""
+    for name, value in (("drops", set()), ("asked", []), ("headers", []), ("delay_s", 0), ("num_closed", 0)):
+        setattr(running, name, value)
+    running.max_top, running.is_incremental = 20, False
+    return running
+
+
+def _load(server: FakeNamedServer) -> RemoteEngine:
+    return load_remote_engine(EngineConfig(_FOLDER, engine_url=server.url, fill_in_layout="none"))
+
+
+@pytest.mark.parametrize(("max_top", "is_incremental"), [(20, False), (5, True)])
+def test_every_first_choice_is_the_best_of_all_paths(
+    max_top: int, is_incremental: bool, server: FakeNamedServer, tokenizer: LoadedTokenizer
+) -> None:
+    server.max_top, server.is_incremental = max_top, is_incremental
+    text, draw, different = Path("lsp_server/items.py").read_text(), random.Random(max_top), []
+    with closing(_load(server)) as engine:
+        for _ in range(_NUM_CUTS):
+            at = draw.randrange(40, len(text))
+            tokens = find_first_tokens(server, tokenizer, text[at - 40 : at])
+            server.asked.clear()
+            complete(engine, CompletionRequest(text[at - 40 : at], max_tokens=2, extent=Extent.UNLIMITED))
+            ends = tokens[-1] in tokenizer.vocabulary.special_ids
+            if not ends and server.find_rows(server.asked[-1]) != [tokens]:
+                different.append(text[at - 20 : at])
+    assert different == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"drops": {name}} for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")),
+        *({"drops": {name}} for name in ("presence_penalty", "frequency_penalty")),
+        {"drops": {"allowed_token_ids", "token_ids_logprob"}},
+        {"drops": {"logprobs", "return_logprob"}},
+        {"drops": {"return_tokens_as_token_ids", "top_logprobs_num"}},
+        {"drops": {"return_token_ids", "return_prompt_token_ids"}},
+        {"tells": "raw_logits"},
+        {"max_model_len": None},
+        {"extra_token": True},
+        {"owner": "acme"},
+    ],
+    ids=str,
+)
+def test_a_server_that_lacks_something_is_refused_by_name(changes: dict[str, Any], server: FakeNamedServer) -> None:
+    _check_refusal(server, changes)
+
+
+@pytest.mark.parametrize("running", ["vllm"], indirect=True)
+def test_log_probabilities_of_what_is_allowed_are_refused(server: FakeNamedServer) -> None:
+    _check_refusal(server, {"tells": "processed_logprobs"})
+
+
+def _check_refusal(server: FakeNamedServer, changes: dict[str, Any]) -> None:
+    before = {name: getattr(server, name) for name in changes}
+    try:
+        for name, value in changes.items():
+            setattr(server, name, value)
+        with pytest.raises(ModelError, match=server.url):
+            _load(server)
+    finally:
+        for name, value in before.items():
+            setattr(server, name, value)
+
+
+def test_a_tenant_has_a_salt_and_a_document_a_replica(server: FakeNamedServer) -> None:
+    with closing(_load(server)) as engine:
+        told = []
+        for tenant, document in (("a", "x.py"), ("a", "y.py"), ("b", "x.py"), ("a", "x.py"), ("", "")):
+            complete(engine, CompletionRequest("x = self._no", max_tokens=2, tenant=tenant, document=document))
+            told.append((server.asked[-1].get("cache_salt"), server.headers[-1].get("X-Session-ID")))
+    assert told[0] == told[3]
+    assert told[4] == (None, None)
+    assert told[0][0] == told[1][0]
+    assert len({salt for salt, _ in told[:3]}) == 2
+    assert len({session for _, session in told[:3]}) == 3
+    assert all(len(each) == 32 for pair in told[:4] for each in pair)
+
+
+def test_tenants_are_refused_where_their_salts_do_not_arrive(server: FakeNamedServer) -> None:
+    server.drops = {"cache_salt"}
+    with closing(_load(server)) as engine:
+        assert complete(engine, CompletionRequest("x = ", max_tokens=2))[0]
+        with pytest.raises(InvalidRequestError, match="tenants apart"):
+            complete(engine, CompletionRequest("x = ", max_tokens=2, tenant="a"))
+
+
+async def test_the_best_of_all_tokens_is_asked_for_in_parts(server: FakeNamedServer) -> None:
+    client = HttpClient(server.url)
+    found = await find_server(client)
+    await found.identify()
+    log_probs = server.find_log_probs([1, 2, 3])
+    assert await found.answer(CompletionRequest(""), (1, 2, 3), tuple(range(server.num_tokens))) == (
+        int(log_probs.argmax()),
+        pytest.approx(log_probs.max()),
+    )
+    assert not server.is_dead
+    await client.close()
+
+
+async def test_what_is_cancelled_ends_its_work_and_what_is_read_ahead_writes_nothing(server: FakeNamedServer) -> None:
+    with closing(_load(server)) as engine:
+        server.delay_s, sink = 0.02, CollectingSink()
+        engine.submit(CompletionRequest("x = ", max_tokens=200), sink)
+        while not sink.chunks:
+            await asyncio.sleep(0.01)
+        sink.cancelled.set()
+        assert sink.wait().finish_reason is FinishReason.CANCELLED
+        while not server.num_closed:
+            await asyncio.sleep(0.01)
+        assert complete(engine, CompletionRequest("x = ", priority=Priority.PREFETCH))[0] == ""
