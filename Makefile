@@ -199,15 +199,14 @@ $(CONTESTANTS)/transformers/.ready: benchmarks/baselines/transformers_environmen
 	@$(@D)/bin/python -m pip install "$$(grep '^torch==' $<)"
 	@$(@D)/bin/python -m pip install --quiet -r $<
 	@touch $@
-.PHONY: bench bench-keystrokes bench-layers bench-load
-bench: $(BENCH_READY) $(LARGE_VOCABULARY)  ## run the benchmarks of speed, in 15 minutes; prints one table, writes JSON and pictures
-	@$(BIN)/python -m benchmarks.all
+.PHONY: bench bench-keystrokes bench-drafts bench-load
+bench: bench-keystrokes bench-drafts bench-load  ## run the benchmarks of speed, in 15 minutes; writes JSON and pictures
 
 bench-keystrokes: $(BENCH_READY)  ## measure the time from a key to ghost text, and where it goes
 	@$(BIN)/python -m benchmarks.keystrokes
 
-bench-layers: $(BENCH_READY) $(LARGE_VOCABULARY)  ## measure healing, and completions in the engine, by length of context
-	@$(BIN)/python -m benchmarks.latency
+bench-drafts: $(BENCH_READY)  ## measure how many tokens a pass gives, with guesses from earlier text
+	@$(BIN)/python -m benchmarks.drafts
 
 bench-load: $(BENCH_READY)  ## measure what many editors at once get
 	@$(BIN)/python -m benchmarks.load

@@ -12,14 +12,12 @@ of a token more often than elsewhere, the tokens that begin at the cursor should
 cursor. The completion is then that of `Healing.NONE`, else that of `Healing.EXACT`.
 """
 
-import argparse
 import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 import transformers
@@ -27,17 +25,17 @@ from rich.progress import track
 from tokenizers import Tokenizer
 
 from benchmarks.corpora.cuts import MAX_OFFSET, Cut, draw_cuts, draw_cuts_by_offset
-from benchmarks.measures.report import Row, find_processor, print_rows, write_report
+from benchmarks.measures.report import Row, Value, find_percent, print_rows, write_report
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
 from inference.engine.sink import CompletionEngine, WaitingSink, complete
 from inference.protocol.completion import CompletionRequest, CompletionStats, Explanation, Extent, Healing
+from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
 from models.training.evaluation import measure_bits_per_byte
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+_NUM_IDENTIFIERS, _NUM_OTHERS, _NUM_EACH_OFFSET = 500, 210, 150
+_SEED = 1
 _HEALINGS = (Healing.NONE, Healing.SINGLE, Healing.GREEDY, Healing.EXACT)
 _OFFSET_HEALINGS = (Healing.NONE, Healing.GREEDY, Healing.EXACT)
 _MAX_TOKENS = 12
@@ -64,102 +62,48 @@ class Outcome:
 
 
 def main() -> None:
-    options = _parse_options()
-    bits = _measure_bits(options.model)
-    cuts = draw_cuts(iter_held_out(), options.identifiers, options.others, options.seed)
-    engine = load_engine(EngineConfig(options.model, device=options.device, num_threads=options.threads))
-    solved: dict[tuple[Healing, str], list[bool]] = defaultdict(list)
+    bits = _measure_bits()
+    cuts = draw_cuts(iter_held_out(), _NUM_IDENTIFIERS, _NUM_OTHERS, _SEED)
+    solved: dict[tuple[Healing, bool], list[bool]] = defaultdict(list)  # by strategy, and whether in an identifier
     costs: dict[Healing, list[CompletionStats]] = defaultdict(list)
-    for cut in track(cuts, "completing"):
-        for healing in _HEALINGS:
-            text, stats = complete(engine, _build_request(cut, healing))
-            solved[healing, cut.kind].append(cut.is_solved_by(text))
-            costs[healing].append(stats)
-    offset_cuts = draw_cuts_by_offset(iter_held_out(), options.each_offset, options.seed)
-    tokenizer = Tokenizer.from_file(str(options.model / "tokenizer.json"))
-    outcomes = list(_iter_outcomes(engine, tokenizer, track(offset_cuts, "completing by offset")))
-    engine.close()
+    with closing(load_engine(EngineConfig(find_default_model(), num_threads=1))) as engine:
+        for cut in track(cuts, "completing"):
+            for healing in _HEALINGS:
+                text, stats = complete(engine, _build_request(cut, healing))
+                solved[healing, cut.kind == "identifier"].append(cut.is_solved_by(text))
+                costs[healing].append(stats)
+        offset_cuts = draw_cuts_by_offset(iter_held_out(), _NUM_EACH_OFFSET, _SEED)
+        outcomes = list(_iter_outcomes(engine, track(offset_cuts, "completing by offset")))
     rows = [_build_row(healing, solved, costs[healing]) for healing in _HEALINGS]
-    print_rows(f"Right rest of the run, {len(cuts)} cursors, {bits:.3f} bits/byte", rows)
-    figures: dict[str, float | bool | None] = {"num_cuts": len(cuts), "bits_per_byte": bits}
-    for healing, row in zip(_HEALINGS, rows, strict=True):
-        for name in ("identifier", "other", "forwards", "ms"):
-            figures[f"{name}_{healing}"] = _number(row[name])
     offset_rows, prior_rows = _build_offset_rows(outcomes), _build_prior_rows(outcomes)
+    print_rows(f"Right rest of the run, {len(cuts)} cursors, {bits:.3f} bits/byte", rows)
     print_rows(f"Right rest of the identifier, %, by typed characters, {len(outcomes)} cursors", offset_rows)
     print_rows("Right, %, by the log weight of the tokens that begin at the cursor", prior_rows)
-    figures |= _find_edge_figures(offset_rows)
-    device = find_processor() if options.device == "cpu" else options.device
-    write_report("accuracy", [*rows, *offset_rows, *prior_rows], figures, _draw(rows), device)
+    figures: dict[str, Value] = {"num_cuts": len(cuts), "bits_per_byte": bits}
+    columns = ("identifier", "other", "forwards", "ms")
+    figures |= {f"{name}_{row['healing']}": row[name] for row in rows for name in columns}
+    by_name = {row["cursors"]: row for row in offset_rows}
+    figures |= {f"{name}_{each}": by_name[name][each] for name in ("edge", "inside") for each in ("exact", "none")}
+    figures |= {f"all_{each}": by_name["all"][each] for each in ("exact", "greedy")}
+    write_report("accuracy", [*rows, *offset_rows, *prior_rows], figures)
 
 
-def _parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, default=Path("models/default"))
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--identifiers", type=int, default=500)
-    parser.add_argument("--others", type=int, default=210)
-    parser.add_argument("--each-offset", type=int, default=150)
-    parser.add_argument("--seed", type=int, default=1)
-    return parser.parse_args()
-
-
-def _measure_bits(model_dir: Path) -> float:
-    model = transformers.AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32, local_files_only=True)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(model_dir, local_files_only=True)
+def _measure_bits() -> float:
+    folder = find_default_model()
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     return measure_bits_per_byte(model.eval(), tokenizer.backend_tokenizer)
 
 
-def _build_row(healing: Healing, solved: dict[tuple[Healing, str], list[bool]], costs: list[CompletionStats]) -> Row:
-    by_kind = {kind: marks for (strategy, kind), marks in solved.items() if strategy is healing}
-    others = [mark for kind, marks in by_kind.items() if kind != "identifier" for mark in marks]
-    times = [stats.total_ms for stats in costs]
-    quartiles = statistics.quantiles(times, n=4)
+def _build_row(healing: Healing, solved: dict[tuple[Healing, bool], list[bool]], costs: list[CompletionStats]) -> Row:
     return {
         "healing": str(healing),
-        "identifier": _percent(by_kind["identifier"]),
-        "± (95 %)": 196 * math.sqrt(0.25 / len(by_kind["identifier"])),
-        "other": _percent(others),
-        **{kind: _percent(marks) for kind, marks in by_kind.items() if kind != "identifier"},
+        "identifier": find_percent(solved[healing, True]),
+        "± (95 %)": 196 * math.sqrt(0.25 / _NUM_IDENTIFIERS),
+        "other": find_percent(solved[healing, False]),
         "forwards": statistics.mean(stats.num_healing_forwards or 1 for stats in costs),
-        "ms": statistics.median(times),
-        "ms, middle half": quartiles[2] - quartiles[0],
-        "forwards in all": statistics.mean(stats.num_forwards for stats in costs),
-        "tree nodes": statistics.mean(stats.num_tree_nodes for stats in costs),
+        "ms": statistics.median(stats.total_ms for stats in costs),
     }
-
-
-def _find_edge_figures(offset_rows: list[Row]) -> dict[str, float | bool | None]:
-    by_name = {row["cursors"]: row for row in offset_rows}
-    wanted = (("edge", "exact"), ("edge", "none"), ("inside", "exact"), ("inside", "none"), ("all", "exact"))
-    return {f"{name}_{healing}": _number(by_name[name][healing]) for name, healing in (*wanted, ("all", "greedy"))}
-
-
-def _percent(marks: list[bool]) -> float:
-    return 100 * sum(marks) / len(marks)
-
-
-def _number(value: object) -> float:
-    assert isinstance(value, float | int)
-    return round(float(value), 3)
-
-
-def _draw(rows: list[Row]) -> "Figure":
-    from matplotlib.figure import Figure  # here, because only drawing needs it
-
-    figure = Figure(figsize=(6, 3.2))
-    axes = figure.add_subplot()
-    names = [str(row["healing"]) for row in rows]
-    for offset, kind in ((-0.2, "identifier"), (0.2, "other")):
-        heights = [_number(row[kind]) for row in rows]
-        bars = axes.bar([index + offset for index in range(len(rows))], heights, width=0.38, label=kind)
-        axes.bar_label(bars, fmt="%.0f")
-    axes.set_xticks(range(len(rows)), names)
-    axes.set_ylabel("rest of the run right, %")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
-    return figure
 
 
 def _build_request(cut: Cut, healing: Healing, explain: bool = False) -> CompletionRequest:
@@ -170,8 +114,9 @@ def _build_request(cut: Cut, healing: Healing, explain: bool = False) -> Complet
     )
 
 
-def _iter_outcomes(engine: CompletionEngine, tokenizer: Tokenizer, cuts: Iterable[Cut]) -> Iterator[Outcome]:
+def _iter_outcomes(engine: CompletionEngine, cuts: Iterable[Cut]) -> Iterator[Outcome]:
     """Yields the outcome at each cut. All strategies complete at once, since nothing is timed here."""
+    tokenizer = Tokenizer.from_file(str(find_default_model() / "tokenizer.json"))
     for cut in cuts:
         sinks = {healing: WaitingSink() for healing in _OFFSET_HEALINGS}
         for healing, sink in sinks.items():
@@ -204,7 +149,7 @@ def find_advantage(explanation: Explanation) -> float:
     return at_cursor - max(before) if before else math.inf
 
 
-def find_percent(outcomes: Sequence[Outcome], log_weight: float, pause_odds: float = 1.0) -> float:
+def find_right_percent(outcomes: Sequence[Outcome], log_weight: float, pause_odds: float = 1.0) -> float:
     """The percentage of right completions with the prior, in which cursors between words count `pause_odds` times."""
     weights = [pause_odds if outcome.is_between_words else 1.0 for outcome in outcomes]
     right = [weight for weight, each in zip(weights, outcomes, strict=True) if each.is_right_with(log_weight)]
@@ -228,8 +173,8 @@ def _build_offset_row(name: str, outcomes: list[Outcome]) -> Row:
     return {
         "cursors": name,
         "number": len(outcomes),
-        "on edges": 100 * sum(each.is_on_edge for each in outcomes) / len(outcomes),
-        **{healing: 100 * sum(marks) / len(marks) for healing, marks in rights.items()},
+        "on edges": find_percent(each.is_on_edge for each in outcomes),
+        **{healing: find_percent(marks) for healing, marks in rights.items()},
         "± (95 %)": 196 * math.sqrt(0.25 / len(outcomes)),
     }
 
@@ -244,8 +189,8 @@ def _build_prior_rows(outcomes: Sequence[Outcome]) -> list[Row]:
     return [
         {
             "log weight": weight,
-            **{name: find_percent(group, weight) for name, group in groups.items()},
-            **{f"stops × {odds:g}": find_percent(outcomes, weight, odds) for odds in _PAUSE_ODDS},
+            **{name: find_right_percent(group, weight) for name, group in groups.items()},
+            **{f"stops × {odds:g}": find_right_percent(outcomes, weight, odds) for odds in _PAUSE_ODDS},
         }
         for weight in _LOG_WEIGHTS
     ]

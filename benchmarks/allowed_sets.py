@@ -6,7 +6,6 @@ files of the Python standard library, split as that vocabulary's tokenizer does.
 compared with those of the scan.
 """
 
-import argparse
 import gc
 import random
 import statistics
@@ -38,7 +37,6 @@ _NUM_KEPT = 1000  # the blog post's bound: sets of prefixes with more tokens are
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=__doc__).parse_args()
     vocabulary = read_large_vocabulary(_NUM_ROWS)
     tails = _draw_tails(_NUM_TAILS)
     methods = _build_methods(vocabulary)

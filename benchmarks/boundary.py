@@ -4,17 +4,13 @@ Each text is cut at random characters, as by a cursor. Each rule keeps some toke
 recovers the cut if its kept tokens are the first tokens of the whole text, encoded by the `tokenizers` library itself.
 The model has to generate the bytes after the kept tokens again.
 
-Two tokenizers are measured: that of the model folder, and one of 151,643 tokens. `figures` are those of the worse one.
-
-    python -m benchmarks.boundary [--cuts 100000] [--tokenizer models/default] [--seed 0]
+Two tokenizers are measured: that of the default model, and one of 151,643 tokens. `figures` are those of the worse one.
 """
 
-import argparse
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 from llguidance import LLInterpreter, LLTokenizer
@@ -24,17 +20,20 @@ from tokenizers import Tokenizer
 from benchmarks.corpora.awkward_text import make_awkward_text
 from benchmarks.corpora.languages import load_sources
 from benchmarks.corpora.large_tokenizer import build_large_folder
-from benchmarks.measures.report import Row, print_rows, write_report
+from benchmarks.measures.report import Row, Value, print_rows, write_report
 from inference.healing.covering import build_covering
-from inference.healing.heal_point import find_heal_point
+from inference.healing.heal_point import encode_text, find_heal_point
 from inference.healing.loaded_tokenizer import build_text_encoder
 from inference.healing.text_encoder import TextEncoder
 from inference.healing.tokenizer_file import read_tokenizer_file
 from inference.healing.vocabulary_file import read_vocabulary
+from midtoken.installed import find_default_model
 from trie_cache.trie import Trie
 
 _OURS = "midtoken"
 _LLGUIDANCE = "llguidance"
+_NUM_CUTS = 100_000  # with each tokenizer
+_SEED = 0
 _MAX_CHARS = 800  # the length of a plain text
 _CUTS_PER_TEXT = 10
 _AWKWARD_SHARE = 0.1  # adversarial cuts for each plain cut
@@ -72,16 +71,13 @@ class Rules:
 
     def apply(self, typed: str) -> dict[str, tuple[int, ...]]:
         """The tokens that each rule keeps."""
-        by_piece = [self.encoder.encode(piece.data) for piece in self.encoder.split(typed)]
-        ids = _join(by_piece)
+        ids = encode_text(self.encoder, typed)
         point = find_heal_point(self.encoder, typed)
         return {
             "none": ids,
             "one token back": ids[:-1],
             "two tokens back": ids[:-2],
             _LLGUIDANCE: tuple(self.llguidance.deep_copy().process_prompt(list(ids))),
-            "last pre-token": _join(by_piece[:-1]),
-            "last two pre-tokens": _join(by_piece[:-2]),
             _OURS: point.kept_ids + build_covering(self.encoder, self.trie, point).common_ids,
         }
 
@@ -113,20 +109,16 @@ ByRule = dict[str, Totals]
 
 
 def main() -> None:
-    options = _parse_options()
-    rng = random.Random(options.seed)
-    num_texts = options.cuts // _CUTS_PER_TEXT
-    plain = list(_draw_plain_texts(load_sources(options.seed), num_texts, rng))
+    rng, num_texts = random.Random(_SEED), _NUM_CUTS // _CUTS_PER_TEXT
+    plain = list(_draw_plain_texts(load_sources(_SEED), num_texts, rng))
     awkward = [make_awkward_text(rng) for _ in range(int(num_texts * _AWKWARD_SHARE))]
     rows: list[Row] = []
-    measured: list[tuple[ByRule, ByRule]] = []
-    for folder in (options.tokenizer, build_large_folder()):
+    for folder in (find_default_model(), build_large_folder()):
         rules = Rules.load(folder)
-        by_rule, by_rule_awkward = (_measure(rules, texts, options.seed) for texts in (plain, awkward))
-        measured.append((by_rule, by_rule_awkward))
+        by_rule, by_rule_awkward = (_measure(rules, texts) for texts in (plain, awkward))
         rows += [_build_row(name, rules.name, by_rule[name], by_rule_awkward[name]) for name in by_rule]
     print_rows("Kept tokens begin the finished text's tokens", rows)
-    write_report("boundary", rows, _find_figures(measured))
+    write_report("boundary", rows, _find_figures(rows))
 
 
 def _draw_plain_texts(sources: Sequence[Sequence[str]], num_texts: int, rng: random.Random) -> Iterator[str]:
@@ -137,10 +129,10 @@ def _draw_plain_texts(sources: Sequence[Sequence[str]], num_texts: int, rng: ran
         yield text[start : start + _MAX_CHARS]
 
 
-def _measure(rules: Rules, texts: Sequence[str], seed: int) -> ByRule:
+def _measure(rules: Rules, texts: Sequence[str]) -> ByRule:
     """Applies every rule at random cuts of each text, and prints some of the cuts that ours has missed."""
     by_rule: ByRule = defaultdict(Totals)
-    rng = random.Random(seed)
+    rng = random.Random(_SEED)
     missed = []
     for text in track(texts, f"[{rules.name}]"):
         finished_ids = tuple(rules.oracle.encode(text).ids)
@@ -155,10 +147,6 @@ def _measure(rules: Rules, texts: Sequence[str], seed: int) -> ByRule:
                     missed.append(f"{typed[-60:]!r} | {text[cut : cut + 20]!r}")
     print(*missed[:_MAX_MISSED_SHOWN], sep="\n")
     return by_rule
-
-
-def _join(parts: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-    return tuple(chain.from_iterable(parts))
 
 
 def _build_row(rule: str, tokenizer: str, plain: Totals, adversarial: Totals) -> Row:
@@ -176,28 +164,17 @@ def _build_row(rule: str, tokenizer: str, plain: Totals, adversarial: Totals) ->
     }
 
 
-def _find_figures(measured: Sequence[tuple[ByRule, ByRule]]) -> dict[str, float | bool | None]:
+def _find_figures(rows: Sequence[Row]) -> dict[str, Value]:
     """The figures of the worse tokenizer."""
-
-    def worst(choose: Callable[[Iterable[float]], float], rule: str, name: str) -> float:
-        return choose(getattr(plain[rule], name) for plain, _ in measured)
-
+    ours, theirs = ([row for row in rows if row["rule"] == rule] for rule in (_OURS, _LLGUIDANCE))
     return {
-        "num_cuts": measured[0][0][_OURS].num_cuts,
-        "recovered_plain": worst(min, _OURS, "recovered"),
-        "recovered_adversarial": min(adversarial[_OURS].recovered for _, adversarial in measured),
-        "mean_bytes": worst(max, _OURS, "mean_bytes"),
-        "llguidance_recovered": worst(min, _LLGUIDANCE, "recovered"),
-        "llguidance_mean_bytes": worst(max, _LLGUIDANCE, "mean_bytes"),
+        "num_cuts": ours[0]["plain cuts"],
+        "recovered_plain": min(row["recovered %"] for row in ours),  # type: ignore[type-var]  # they are numbers
+        "recovered_adversarial": min(row["adversarial recovered %"] for row in ours),  # type: ignore[type-var]
+        "mean_bytes": max(row["bytes"] for row in ours),  # type: ignore[type-var]
+        "llguidance_recovered": min(row["recovered %"] for row in theirs),  # type: ignore[type-var]
+        "llguidance_mean_bytes": max(row["bytes"] for row in theirs),  # type: ignore[type-var]
     }
-
-
-def _parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cuts", type=int, default=100_000, help="plain cuts with each tokenizer")
-    parser.add_argument("--tokenizer", type=Path, default=Path("models/default"), help="folder with a tokenizer.json")
-    parser.add_argument("--seed", type=int, default=0)
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -9,12 +9,10 @@ CPU backend cannot do by itself. The second form is the fastest, and the main co
 ahead, many bytes in one forward pass. In the row "unseen" it gets the text byte by byte.
 """
 
-import argparse
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +20,7 @@ import numpy.typing as npt
 from rich.console import Console
 
 from benchmarks.baselines.reference_model import Form, ReferenceModel, Walk
-from benchmarks.measures.report import Row, print_rows, write_report
+from benchmarks.measures.report import Row, Value, print_rows, write_report
 from inference.characters.assembly import load_character_model
 from inference.characters.model import CharacterModel, CoveringSettings
 from inference.characters.model_reader import ModelReader
@@ -31,6 +29,7 @@ from inference.characters.token_string import TokenString
 from inference.config import EngineConfig
 from inference.model.loader import load_model
 from inference.protocol.characters import CoveringKind
+from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
 
 if TYPE_CHECKING:
@@ -39,17 +38,17 @@ if TYPE_CHECKING:
 _WIDTHS = (2, 4, 8, 16, 32)
 _REFERENCE_WIDTH = 128
 _NUM_REPEATS = 3
+_NUM_BYTES = 4000
+_LIMIT_S = 600  # for one walk of genlm-bytes; then it ends early
 _CANONICAL = CoveringSettings()
 
 LogRows = npt.NDArray[np.floating[Any]]  # [num_bytes, 257] natural logarithms of distributions
 
 
 def main() -> None:
-    options = _parse_options()
-    console = Console()
-    text = _find_text(options.bytes)
-    config = EngineConfig(options.model, max_context_tokens=2048)
-    theirs = ReferenceModel(options.model)
+    console, text = Console(), _find_text()
+    config = EngineConfig(find_default_model(), max_context_tokens=2048)
+    theirs = ReferenceModel(config.model_dir)
 
     def load() -> CharacterModel:
         """Returns a new model for each measurement, because a model caches parts of the texts that it has read."""
@@ -60,7 +59,7 @@ def main() -> None:
     console.print(f"the reference: genlm-bytes with a beam of {_REFERENCE_WIDTH}")
     reference = theirs.walk_once(text, _REFERENCE_WIDTH)
     walks: dict[str, list[Walk]] = {}
-    for name, make, num_repeats in _iter_walks(load, theirs, text, options.limit_s):
+    for name, make, num_repeats in _iter_walks(load, theirs, text):
         console.print(name)
         walks[name] = [make() for _ in range(num_repeats)]
     rows: list[Row] = [_to_row(name, repeats, reference) for name, repeats in walks.items()]
@@ -71,22 +70,14 @@ def main() -> None:
     write_report("characters", rows, figures, _draw(rows, bits_of_tokens))
 
 
-def _parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, default=Path("models/default"))
-    parser.add_argument("--bytes", type=int, default=4000)
-    parser.add_argument("--limit-s", type=float, default=600, help="for one walk of genlm-bytes; then it ends early")
-    return parser.parse_args()
-
-
-def _find_text(num_bytes: int) -> bytes:
+def _find_text() -> bytes:
     """Returns the beginning of the first held-out file, in the order of paths, that is ASCII and long enough."""
-    texts = (file.text for file in iter_held_out() if file.text.isascii() and len(file.text) >= num_bytes)
-    return next(texts)[:num_bytes].encode()
+    texts = (file.text for file in iter_held_out() if file.text.isascii() and len(file.text) >= _NUM_BYTES)
+    return next(texts)[:_NUM_BYTES].encode()
 
 
 def _iter_walks(
-    load: Callable[[], CharacterModel], theirs: ReferenceModel, text: bytes, limit_s: float
+    load: Callable[[], CharacterModel], theirs: ReferenceModel, text: bytes
 ) -> Iterator[tuple[str, Callable[[], Walk], int]]:
     """Yields the name of each walk, the walk, and how often to repeat it. Ours and theirs alternate."""
     canonical_alone = CoveringSettings(threshold=1.0)
@@ -97,20 +88,18 @@ def _iter_walks(
     for width in _WIDTHS:
         settings = CoveringSettings(CoveringKind.BEAM, width)
         yield f"beam {width}", lambda settings=settings: _walk(load(), text, settings), 1  # type: ignore[misc]
-        yield f"genlm kept {width}", lambda width=width: theirs.walk(text, width, Form.KEPT, limit_s=limit_s), 1  # type: ignore[misc]
-    yield "genlm tuned 8", lambda: theirs.walk(text, 8, Form.TUNED, limit_s=limit_s), 1
+        yield f"genlm kept {width}", lambda width=width: theirs.walk(text, width, Form.KEPT, _LIMIT_S), 1  # type: ignore[misc]
+    yield "genlm tuned 8", lambda: theirs.walk(text, 8, Form.TUNED, _LIMIT_S), 1
 
 
 def _walk(model: CharacterModel, text: bytes, settings: CoveringSettings, is_known: bool = True) -> Walk:
-    rows, cpu_s, wall_s = [], [], []
-    cpu_start, wall_start = time.process_time(), time.perf_counter()
+    rows, cpu_s, cpu_start = [], [], time.process_time()
     state = model.open(b"", settings)
     for next_state in _iter_states(state, text, is_known):
         rows.append(state.next_log_probs.astype(np.float32))
         cpu_s.append(time.process_time() - cpu_start)
-        wall_s.append(time.perf_counter() - wall_start)
         state = next_state
-    return Walk(text, np.array(rows), np.array(cpu_s), np.array(wall_s))
+    return Walk(text, np.array(rows), np.array(cpu_s))
 
 
 def _iter_states(state: State, text: bytes, is_known: bool) -> Iterable[State]:
@@ -127,16 +116,12 @@ def _to_row(name: str, repeats: Sequence[Walk], reference: Walk) -> Row:
     walk = repeats[0]
     num_bytes = min(len(walk), len(reference))
     speeds = sorted(repeat.bytes_per_cpu_s for repeat in repeats)
-    pair = walk.rows[:num_bytes], reference.rows[:num_bytes]
     return {
         "covering": name,
         "bits/byte": walk.bits_per_byte,
-        "reference's, same bytes": reference.cut(num_bytes).bits_per_byte,
-        "JS distance": float(find_distances(*pair).mean()),
-        "divergence": float(find_divergences(*pair).mean()),
+        "JS distance": float(find_distances(walk.rows[:num_bytes], reference.rows[:num_bytes]).mean()),
         "bytes/CPU s": statistics.median(speeds),
         "spread": speeds[-1] - speeds[0],
-        "bytes/s": statistics.median(repeat.bytes_per_wall_s for repeat in repeats),
         "bytes read": len(walk),
     }
 
@@ -159,24 +144,19 @@ def _measure_bits_of_tokens(config: EngineConfig, text: bytes) -> float:
     return -total / len(text) / math.log(2)
 
 
-def _find_figures(rows: Sequence[Row]) -> dict[str, float | bool | None]:
+def _find_figures(rows: Sequence[Row]) -> dict[str, Value]:
     by_name = {row["covering"]: row for row in rows}
     names = {"canonical": "canonical", "canonical_unseen": "canonical, unseen", "beam8": "beam 8"}
     names |= {"genlm8": "genlm kept 8", "canonical_alone": "canonical, nothing else", "genlm8_tuned": "genlm tuned 8"}
     columns = {"bits_per_byte": "bits/byte", "jsd": "JS distance", "bytes_per_cpu_s": "bytes/CPU s"}
     return {
-        f"{figure}_{short}": _number(by_name[name][column])
+        f"{figure}_{short}": by_name[name][column]
         for short, name in names.items()
         for figure, column in columns.items()
     }
 
 
-def _number(value: object) -> float | None:
-    assert value is None or isinstance(value, float | int)
-    return None if value is None else round(float(value), 5)
-
-
-def _draw(rows: Sequence[Row], bits_of_tokens: float) -> "Figure":
+def _draw(rows: Sequence[Mapping[str, Any]], bits_of_tokens: float) -> "Figure":  # numbers but for the name
     from matplotlib.figure import Figure  # here, because only drawing needs it
 
     figure = Figure(figsize=(9, 3.6))
@@ -190,7 +170,7 @@ def _draw(rows: Sequence[Row], bits_of_tokens: float) -> "Figure":
     for place, (column, label) in enumerate((("JS distance", "JS distance to K=128"), ("bits/byte", "bits/byte"))):
         axes = figure.add_subplot(1, 2, place + 1)
         for name, points in series.items():
-            speeds, values = ([_number(point[key]) or 0.0 for point in points] for key in ("bytes/CPU s", column))
+            speeds, values = ([point[key] for point in points] for key in ("bytes/CPU s", column))
             axes.plot(speeds, values, "o-", markersize=4, label=name)
         if column == "bits/byte":
             axes.axhline(bits_of_tokens, linestyle=":", color="gray", label="the tokenizer's own tokens")
@@ -209,40 +189,15 @@ def find_distances(rows: LogRows, others: LogRows) -> npt.NDArray[np.float64]:
     """[num_bytes]: the Jensen–Shannon distance of each row to its counterpart, from 0 (equal rows) to 1.
 
     The distance is the square root of the divergence, here to base 2. The paper's tables have the mean distance over
-    bytes and do not state the base. Distances below 1e-7 are rounding errors.
+    bytes and do not state the base. Rows are normalized first, so that rounding does not count as a difference.
+    Distances below 1e-7 are rounding errors.
     """
-    distances: npt.NDArray[np.float64] = np.sqrt(find_divergences(rows, others))
+    logs = [each - np.logaddexp.reduce(each, axis=-1, keepdims=True) for each in map(np.float64, (rows, others))]
+    middle = np.logaddexp(*logs) - np.log(2)
+    with np.errstate(invalid="ignore"):  # of bytes with probability zero, which add nothing
+        nats = [np.where(np.isneginf(each), 0, np.exp(each) * (each - middle)).sum(axis=-1) for each in logs]
+    distances: npt.NDArray[np.float64] = np.sqrt(np.clip(sum(nats) / np.log(4), 0, 1))
     return distances
-
-
-def find_divergences(rows: LogRows, others: LogRows) -> npt.NDArray[np.float64]:
-    """[num_bytes]: the Jensen–Shannon divergence in bits, the square of the distance.
-
-    Rows are normalized first, so that rounding does not count as a difference. Raises ValueError if the shapes differ
-    or a row is not a distribution.
-    """
-    if rows.shape != others.shape:
-        raise ValueError(f"distributions of shapes {rows.shape} and {others.shape} have no distance")
-    logs, other_logs = _normalize(rows), _normalize(others)
-    middle = np.logaddexp(logs, other_logs) - np.log(2)
-    nats = (_sum_relative(logs, middle) + _sum_relative(other_logs, middle)) / 2
-    divergences: npt.NDArray[np.float64] = np.clip(nats / np.log(2), 0, 1)
-    return divergences
-
-
-def _normalize(rows: LogRows) -> npt.NDArray[np.float64]:
-    logs = np.asarray(rows, np.float64)
-    if not np.isfinite(logs.max(axis=-1)).all():
-        raise ValueError("a row is not a distribution: it holds NaN or plus infinity, or it is zero everywhere")
-    normalized: npt.NDArray[np.float64] = logs - np.logaddexp.reduce(logs, axis=-1, keepdims=True)
-    return normalized
-
-
-def _sum_relative(logs: npt.NDArray[np.float64], middle: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Returns the relative entropy to `middle`, in nats. Bytes with probability zero add nothing."""
-    ratios = np.subtract(logs, middle, out=np.zeros_like(logs), where=np.isfinite(logs))
-    total: npt.NDArray[np.float64] = (np.exp(logs) * ratios).sum(axis=-1)
-    return total
 
 
 if __name__ == "__main__":

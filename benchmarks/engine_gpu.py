@@ -1,6 +1,6 @@
 """How fast and right the engine is on one GPU: real shapes with random weights, bfloat16, no server.
 
-    python -m benchmarks.engine_gpu [--output PATH] [--only PART ...]
+    python -m benchmarks.engine_gpu [--output FOLDER] [--only PART ...]
 
 It needs a GPU, torch and transformers, and no network. It is not part of `make bench`, which measures what everybody
 has: two cores and the default model.
@@ -11,152 +11,77 @@ has: two cores and the default model.
 - `tree_…`: a step with a healing tree beside one without. `choice_…`: mask and choice alone.
 - `scale_64_…`: 64 sequences beside one. `prefill_…`: reading a text.
 
-A part that fails leaves a note and the other figures. The report is written after each part. `--rehearse` runs
-everything on the CPU with tiny shapes, to see that it runs; its report is marked, and is written only where `--output`
-says.
+A test runs the parts on the CPU with tiny shapes.
 """
 
-import argparse
-import platform
-import traceback
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 import transformers
 
-from benchmarks.measures.gpu_engine import Figures, RandomEngine, Setting, random_engine
-from benchmarks.measures.gpu_right import DEFAULT_MODEL, measure_right
+from benchmarks.corpora.cuts import draw_cuts
+from benchmarks.measures.gpu_engine import DEFAULT_MODEL, Setting, random_engine
 from benchmarks.measures.gpu_speed import measure_choice, measure_prefill, measure_scale, measure_tree, measure_warm
-from benchmarks.measures.report import (
-    RESULTS_DIR,
-    Row,
-    Target,
-    build_target_row,
-    find_commit,
-    find_processor,
-    print_rows,
-    write_report,
-)
+from benchmarks.measures.report import Figures, Target, Value, run_parts
+from benchmarks.measures.right_choices import compare_engines
+from inference.config import EngineConfig
+from models.training.corpus import iter_held_out
 
 _LARGE_TOKENIZER = Path("build/large-tokenizer")
-
-# By the shape of the engine that they need; those without a shape need a device alone. Answers are checked first.
-PARTS: dict[str | None, dict[str, Callable[[Any], Figures]]] = {  # of a Setting, or of a RandomEngine
-    None: {"right": measure_right, "choice": measure_choice},
-    **{
-        shape: {
-            f"warm_{shape}": measure_warm,
-            f"tree_{shape}": measure_tree,
-            f"prefill_{shape}": measure_prefill,
-            f"scale_{shape}": measure_scale,
-        }
-        for shape in ("1_5b", "7b")
-    },
-}
+_TOLERANCES = {"float32": 0.01, "bfloat16": 0.15}  # nats between the two best
 
 TARGETS = (
-    Target("right", "right_wrong_float32", "other tokens than on the CPU in float32, float32", at_most=0),
-    Target("right", "right_wrong_bfloat16", "other tokens than on the CPU in float32, bfloat16", at_most=0),
-    Target("warm_1_5b", "warm20_ms_1_5b", "warm completion of 20 tokens, 1.5B, median, ms", at_most=30),
-    Target("warm_7b", "warm20_ms_7b", "warm completion of 20 tokens, 7B, median, ms", at_most=100),
-    Target("warm_1_5b", "bound_ratio_1_5b", "that time, relative to reading its bytes, 1.5B", at_most=1.3),
-    Target("warm_7b", "bound_ratio_7b", "that time, relative to reading its bytes, 7B", at_most=1.3),
-    Target("tree_1_5b", "tree_overhead_1_5b", "what the healing tree adds to a step, 1.5B", at_most=0.05),
-    Target("tree_7b", "tree_overhead_7b", "what the healing tree adds to a step, 7B", at_most=0.05),
-    Target("choice", "choice_us_64", "mask and choice for 64 rows, us", at_most=20),
-    Target("scale_1_5b", "scale_64_1_5b", "tokens a second of 64 sequences, relative to one, 1.5B", at_least=10),
-    Target("scale_7b", "scale_64_7b", "tokens a second of 64 sequences, relative to one, 7B", at_least=10),
-    Target("prefill_7b", "prefill_peak_share_7b", "reading 2,000 tokens, share of 989 TFLOP/s, 7B", at_least=0.5),
+    Target("right_wrong_float32", "other choices than on the CPU in float32, float32", at_most=0),
+    Target("right_wrong_bfloat16", "other choices than on the CPU in float32, bfloat16", at_most=0),
+    Target("warm20_ms_1_5b", "warm completion of 20 tokens, 1.5B, median, ms", at_most=30),
+    Target("warm20_ms_7b", "warm completion of 20 tokens, 7B, median, ms", at_most=100),
+    Target("bound_ratio_1_5b", "that time, relative to reading its bytes, 1.5B", at_most=1.3),
+    Target("bound_ratio_7b", "that time, relative to reading its bytes, 7B", at_most=1.3),
+    Target("tree_overhead_1_5b", "what the healing tree adds to a step, 1.5B", at_most=0.05),
+    Target("tree_overhead_7b", "what the healing tree adds to a step, 7B", at_most=0.05),
+    Target("choice_us_64", "mask and choice for 64 rows, us", at_most=20),
+    Target("scale_64_1_5b", "tokens a second of 64 sequences, relative to one, 1.5B", at_least=10),
+    Target("scale_64_7b", "tokens a second of 64 sequences, relative to one, 7B", at_least=10),
+    Target("prefill_peak_share_7b", "reading 2,000 tokens, share of 989 TFLOP/s, 7B", at_least=0.5),
 )
 
 
-@dataclass(slots=True)
-class Report:
-    """What was found so far, and why the rest was not. It is written again after each part."""
-
-    setting: Setting
-    path: Path | None
-    commit: str
-    figures: Figures = field(default_factory=dict)
-    notes: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def device(self) -> str:
-        """The device, and the versions of what runs on it."""
-        name = torch.cuda.get_device_name() if self.setting.is_cuda else "REHEARSAL with tiny shapes, no figures"
-        versions = f"torch {torch.__version__}, transformers {transformers.__version__}"
-        return f"{name}; {find_processor()}; Python {platform.python_version()}, {versions}"
-
-    @property
-    def rows(self) -> list[Row]:
-        """Each figure beside its target, or why there is none. In a rehearsal, nothing is met or missed."""
-        rehearsal = {"met": "rehearsal"} if self.setting.is_rehearsal else {}
-        return [
-            {
-                **build_target_row(target, self.figures.get(target.figure)),
-                **rehearsal,
-                "note": self.notes.get(target.report, ""),
-            }
-            for target in TARGETS
-        ]
-
-    def add(self, part: str, measure: Callable[[], Figures]) -> None:
-        """Adds the figures of a part, or a note if it fails."""
-        try:
-            self.figures |= measure()
-        except Exception as error:  # whatever fails, the other parts are measured
-            traceback.print_exc()
-            self.notes[part] = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        if self.path is not None:
-            write_report(
-                self.path.stem,
-                self.rows,
-                self.figures,
-                device=self.device,
-                folder=self.path.parent,
-                commit=self.commit,
-            )
+def main() -> None:
+    if not torch.cuda.is_available():
+        raise SystemExit("benchmarks.engine_gpu needs a GPU, and torch finds none here")
+    has_large = (_LARGE_TOKENIZER / "tokenizer.json").exists()
+    setting = Setting("cuda", _LARGE_TOKENIZER if has_large else DEFAULT_MODEL)
+    versions = f"torch {torch.__version__}, transformers {transformers.__version__}"
+    run_parts("engine_gpu", build_parts(setting), TARGETS, f"{torch.cuda.get_device_name()}; {versions}")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    options = _parse_options(arguments)
-    if not options.rehearse and not torch.cuda.is_available():
-        raise SystemExit("benchmarks.engine_gpu needs a GPU, and torch finds none here; --rehearse runs without")
-    has_large = not options.rehearse and (_LARGE_TOKENIZER / "tokenizer.json").exists()
-    tokenizer = _LARGE_TOKENIZER if has_large else DEFAULT_MODEL
-    setting = Setting("cpu" if options.rehearse else "cuda", tokenizer, is_rehearsal=options.rehearse)
-    output = options.output or (None if options.rehearse else RESULTS_DIR / "engine_gpu.json")
-    report = Report(setting, output, options.commit or find_commit())
-    report.figures = {"is_rehearsal": setting.is_rehearsal, "large_tokenizer": has_large}
-    for shape, parts in PARTS.items():
-        with ExitStack() as owner:
-            load = _load_once(setting, shape, owner)
-            for part, measure in parts.items():
-                if part in options.only or not options.only:
-                    report.add(part, lambda measure=measure, load=load: measure(load()))  # type: ignore[misc]
-    print_rows(report.device, report.rows)
+def build_parts(setting: Setting) -> dict[str, Callable[[], Figures]]:
+    """The parts by name. What is right is measured first."""
+    by_shape = {shape: partial(_measure_shape, setting, shape) for shape in setting.shapes}
+    return {"right": partial(_measure_right, setting), "choice": partial(measure_choice, setting), **by_shape}
 
 
-def _parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, help="where the report goes (default: benchmarks/results)")
-    names = [name for parts in PARTS.values() for name in parts]
-    parser.add_argument("--only", action="append", default=[], choices=names, metavar="PART")
-    parser.add_argument("--rehearse", action="store_true", help="on the CPU, with tiny shapes")
-    parser.add_argument("--commit", help="for the report, where the copy of the repository has no history")
-    return parser.parse_args(arguments)
+def _measure_right(setting: Setting) -> Figures:
+    """`right_…` for each type of numbers."""
+    reference = EngineConfig(DEFAULT_MODEL, dtype="float32")
+    num_each = setting.sizes.num_right_cuts // 2
+    cuts = draw_cuts(iter_held_out(), num_each, num_each, seed=5)
+    figures: dict[str, Value] = {"right_cuts": len(cuts)}
+    for dtype, gap in _TOLERANCES.items():
+        counts = compare_engines(EngineConfig(DEFAULT_MODEL, setting.device, dtype), reference, cuts, gap)
+        figures |= {f"right_wrong_{dtype}": len(counts.wrong), f"right_close_{dtype}": counts.num_tied}
+        figures[f"right_largest_gap_{dtype}"] = counts.greatest_gap
+    return figures
 
 
-def _load_once(setting: Setting, shape: str | None, owner: ExitStack) -> Callable[[], Setting | RandomEngine]:
-    """Gives what parts of this shape measure. The first call loads the engine, and `owner` ends it."""
-    if shape is None:
-        return lambda: setting
-    return cache(lambda: owner.enter_context(random_engine(setting, setting.shapes[shape])))
+def _measure_shape(setting: Setting, shape: str) -> Figures:
+    figures: dict[str, Value] = {"has_large_tokenizer": setting.tokenizer == _LARGE_TOKENIZER}
+    with random_engine(setting, setting.shapes[shape]) as engine:
+        for measure in (measure_warm, measure_tree, measure_prefill, measure_scale):
+            figures |= measure(engine)
+    return figures
 
 
 if __name__ == "__main__":

@@ -9,18 +9,17 @@ is filled with each layout, and without its suffix. Decoding is greedy.
 - repeats: completions that still end with the beginning of the suffix (`benchmarks.corpora.cuts.Gap.is_repeated_by`).
 """
 
-import argparse
 import dataclasses
 import math
+import statistics
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from rich.progress import track
 
 from benchmarks.corpora.cuts import Gap, GapKind, draw_gaps
-from benchmarks.measures.report import Row, find_processor, print_rows, write_report
+from benchmarks.measures.report import Row, find_percent, print_rows, write_report
 from inference.config import EngineConfig
 from inference.engine.assembly import find_fill_in
 from inference.engine.engine import Engine
@@ -29,8 +28,10 @@ from inference.engine.prompt import PromptBuilder
 from inference.engine.sink import WaitingSink
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionChunk, CompletionRequest, Extent, FinishReason
+from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
 
+_COUNTS = {GapKind.IDENTIFIER: 1000, GapKind.LINE: 300, GapKind.BLOCK: 150}
 _PREFIX_CHARS, _SUFFIX_CHARS = 1500, 700
 _MAX_TOKENS = {GapKind.IDENTIFIER: 16, GapKind.LINE: 32, GapKind.BLOCK: 48}
 _BATCH_SIZE = 24
@@ -56,13 +57,9 @@ class _Sink(WaitingSink):
 
 
 def main() -> None:
-    options = _parse_options()
-    counts = {
-        GapKind.IDENTIFIER: options.identifiers, GapKind.LINE: options.lines, GapKind.BLOCK: options.blocks
-    }  # fmt: skip
-    gaps = [_cut_context(gap) for gap in draw_gaps(iter_held_out(), counts, options.seed)]
+    gaps = [_cut_context(gap) for gap in draw_gaps(iter_held_out(), _COUNTS, seed=1)]
     filled: dict[Layout, list[Filled]] = {layout: [] for layout in Layout}
-    with _load_engines(options) as (default, engines):
+    with _load_engines() as (default, engines):
         for start in track(range(0, len(gaps), _BATCH_SIZE), "completing"):
             batch = gaps[start : start + _BATCH_SIZE]
             for layout, engine in engines.items():
@@ -71,7 +68,7 @@ def main() -> None:
     rows = [_build_row(layout, filled[layout], without, layout is default) for layout in Layout]
     print_rows(f"Right, {len(gaps)} gaps; the default is {default}", rows)
     figures: dict[str, float | bool | None] = {
-        "num_cuts": options.identifiers,
+        "num_cuts": _COUNTS[GapKind.IDENTIFIER],
         "right_without_suffix": _percent_right(without),
         "right_default": _percent_right(filled[default]),
         "right_psm": _percent_right(filled[Layout.PSM]),
@@ -82,25 +79,13 @@ def main() -> None:
             each.gap.is_repeated_by(each.text) for some in filled.values() for each in some
         ),
     }
-    write_report("fill_in", rows, figures, device=find_processor() if options.device == "cpu" else options.device)
-
-
-def _parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, default=Path("models/default"))
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--identifiers", type=int, default=1000)
-    parser.add_argument("--lines", type=int, default=300)
-    parser.add_argument("--blocks", type=int, default=150)
-    parser.add_argument("--seed", type=int, default=1)
-    return parser.parse_args()
+    write_report("fill_in", rows, figures)
 
 
 @contextmanager
-def _load_engines(options: argparse.Namespace) -> Iterator[tuple[Layout, dict[Layout, Engine]]]:
+def _load_engines() -> Iterator[tuple[Layout, dict[Layout, Engine]]]:
     """The default layout of the model, and an engine for each layout. They share the model, and run in turn."""
-    config = EngineConfig(options.model, options.device, num_threads=options.threads, max_sequences=_BATCH_SIZE)
+    config = EngineConfig(find_default_model(), num_threads=1, max_sequences=_BATCH_SIZE)
     loaded = load_model(config)
     default = find_fill_in(config, loaded)
     with ExitStack() as stack:
@@ -137,18 +122,18 @@ def _build_row(layout: Layout, filled: list[Filled], without: list[Filled], is_d
         "identifier": _percent_right(filled),
         "to no suffix": _percent_right(filled) - _percent_right(without),
         "± (95 %)": _find_spread(filled, without),
-        "line": _percent([each.gap.is_filled_by(each.text) for each in by_kind[GapKind.LINE]]),
-        "lines": _percent([each.gap.is_filled_by(each.text) for each in blocks]),
-        "first of lines": _percent([each.gap.has_first_line_of(each.text) for each in blocks]),
-        "ended by the model, %": _percent([each.finish_reason is FinishReason.END for each in filled]),
-        "cut, %": _percent([each.finish_reason is FinishReason.SUFFIX for each in filled]),
+        "line": find_percent(each.gap.is_filled_by(each.text) for each in by_kind[GapKind.LINE]),
+        "lines": find_percent(each.gap.is_filled_by(each.text) for each in blocks),
+        "first of lines": find_percent(each.gap.has_first_line_of(each.text) for each in blocks),
+        "ended by the model, %": find_percent(each.finish_reason is FinishReason.END for each in filled),
+        "cut, %": find_percent(each.finish_reason is FinishReason.SUFFIX for each in filled),
         "repeats": sum(each.gap.is_repeated_by(each.text) for each in filled),
     }
 
 
 def _percent_right(filled: list[Filled]) -> float:
     """Of the identifiers."""
-    return _percent([each.gap.is_filled_by(each.text) for each in filled if each.gap.kind is GapKind.IDENTIFIER])
+    return find_percent(each.gap.is_filled_by(each.text) for each in filled if each.gap.kind is GapKind.IDENTIFIER)
 
 
 def _find_spread(filled: list[Filled], without: list[Filled]) -> float:
@@ -158,13 +143,7 @@ def _find_spread(filled: list[Filled], without: list[Filled]) -> float:
         for each, other in zip(filled, without, strict=True)
         if each.gap.kind is GapKind.IDENTIFIER
     ]
-    mean = sum(differences) / len(differences)
-    variance = sum((difference - mean) ** 2 for difference in differences) / len(differences)
-    return 196 * math.sqrt(variance / len(differences))
-
-
-def _percent(marks: list[bool]) -> float:
-    return round(100 * sum(marks) / max(len(marks), 1), 3)
+    return 196 * statistics.pstdev(differences) / math.sqrt(len(differences))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python -m benchmarks.gguf [--output PATH] [--only PART ...]
 
 - right: the default model in float32 completes at 540 cuts as on onnxruntime, in every strategy, with and without the
-  text after the cursor, one completion or three; what is closer than `GAP` is a tie. The probability of each byte of a
-  text is the same, too: `wrong_bytes` differ by more than `GAP`.
+  text after the cursor, one completion or three; what is closer than a gap is a tie. The probability of each byte of a
+  text is the same, too: `wrong_bytes` differ by more than the gap.
 - default, large: what a key costs, with the default model (float32, Q8_0) and with one of 494 million weights that are
   those of the default model, grown (Q8_0, Q4_K_M). At each visit a person types four keys of a word. Both programs have
   read the text before the first one, and generate one token after each key, and the line after the last.
@@ -15,47 +15,39 @@ the whole line, ours with healing, to llama.cpp when it decodes the same tokens 
 healed bytes begin. `…_alone` is the same without drafts. Medians over keys, and over the ratios of lines; two threads.
 """
 
-import argparse
 import statistics
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from shutil import copyfile
 
 import llama_cpp
 import numpy as np
 
-from benchmarks.baselines.contestants.line_protocol import Answer, KeptTokens, Line, count_common
+from benchmarks.baselines.contestants.line_protocol import KeptTokens, Line, count_common
+from benchmarks.baselines.contestants.midtoken import LineSink
 from benchmarks.baselines.gguf_file import Precision, write_gguf
 from benchmarks.corpora.cuts import Visit, draw_cuts, draw_visits
 from benchmarks.corpora.grown_model import SHAPES, write_grown_model
-from benchmarks.measures.gguf_right import GAP, compare_engines
-from benchmarks.measures.report import (
-    RESULTS_DIR,
-    Row,
-    Target,
-    Value,
-    build_target_row,
-    print_rows,
-    read_figures,
-    write_report,
-)
+from benchmarks.measures.report import Figures, Target, Value, run_parts
+from benchmarks.measures.right_choices import compare_engines
 from inference.characters.assembly import load_character_model
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
 from inference.engine.engine import Engine
-from inference.engine.sink import WaitingSink
 from inference.healing.heal_point import encode_text, find_heal_point
 from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
-from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, Extent
+from inference.protocol.completion import CompletionRequest, Extent
 from models.training.corpus import iter_held_out
 
 _DEFAULT = Path("models/default").absolute()
 _FOLDER = Path("build/gguf").absolute()
 _LARGE = Path("build/real-size/0_5b").absolute()
 _NUM_THREADS = 2
+_GAP = 0.02  # nats
 _NUM_CUTS = 540
 _NUM_BYTES = 200
 _NUM_KEYS = 4  # of a visit; the first one is not counted
@@ -66,44 +58,30 @@ _PAUSE_S = 0.005  # after an answer, so that threads that wait actively have gon
 _FILES = {"default": ("f32", "q8_0"), "large": ("q8_0", "q4_k_m")}
 
 _TARGETS = (
-    Target("right", "num_cuts", "cuts that were compared with onnxruntime", at_least=500),
-    Target("right", "wrong_choices", "other choices than onnxruntime's that are no ties", at_most=0),
-    Target("right", "wrong_bytes", "bytes with another probability", at_most=0),
+    Target("num_cuts", "cuts that were compared with onnxruntime", at_least=500),
+    Target("wrong_choices", "other choices than onnxruntime's that are no ties", at_most=0),
+    Target("wrong_bytes", "bytes with another probability", at_most=0),
     *(
-        Target(name, f"{figure}_{part}_{precision}", f"{meaning}, {part} model, {precision}", at_most=limit)
+        Target(f"{figure}_{part}_{precision}", f"{meaning}, {part} model, {precision}", at_most=limit)
         for part, precisions in _FILES.items()
         for precision in precisions
-        for name, figure, meaning, limit in (
-            ("key", "warm_rows_mean", "rows for a key", 2.0),
-            ("key", "first_text_ratio", "first text after a key, to llama.cpp", 1.0),
-            ("line", "healing_overhead", "a healed line, to the same tokens in llama.cpp", 1.05),
+        for figure, meaning, limit in (
+            ("warm_rows_mean", "rows for a key", 2.0),
+            ("first_text_ratio", "first text after a key, to llama.cpp", 1.0),
+            ("healing_overhead", "a healed line, to the same tokens in llama.cpp", 1.05),
         )
     ),
 )
 
 
 def main() -> None:
-    options = _parse_options()
-    figures: dict[str, Value] = dict(read_figures("gguf", options.output))
-    for part in options.only:
-        figures |= _measure_right() if part == "right" else _measure_part(part)
-        rows: list[Row] = [build_target_row(target, figures.get(target.figure)) for target in _TARGETS]
-        write_report("gguf", rows, figures, folder=options.output)
-    print_rows("GGUF files in the engine", rows)
+    run_parts("gguf", {"right": _measure_right, **{part: partial(_measure_part, part) for part in _FILES}}, _TARGETS)
 
 
-def _parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = ["right", *_FILES]
-    parser.add_argument("--output", type=Path, default=RESULTS_DIR, help="the report's folder (default: %(default)s)")
-    parser.add_argument("--only", nargs="+", default=parts, choices=parts)
-    return parser.parse_args()
-
-
-def _measure_right() -> dict[str, Value]:
+def _measure_right() -> Figures:
     ours, theirs = EngineConfig(_build_folder("default", "f32")), EngineConfig(_DEFAULT, dtype="float32")
     cuts = draw_cuts(iter_held_out(), _NUM_CUTS // 2, _NUM_CUTS // 2, seed=5)
-    counts = compare_engines(ours, theirs, cuts)
+    counts = compare_engines(ours, theirs, cuts, _GAP)
     text = cuts[0].find_context(_CONTEXT_CHARS).encode()
     return {
         "num_cuts": counts.num_cuts,
@@ -120,7 +98,7 @@ def _count_wrong_bytes(ours: EngineConfig, theirs: EngineConfig, context: bytes,
     num_wrong = 0
     for byte in text:
         one, other = (state.next_log_probs[byte] for state in states)
-        num_wrong += not abs(one - other) <= GAP
+        num_wrong += not abs(one - other) <= _GAP
         states = [state.advance(bytes([byte])) for state in states]
     return num_wrong
 
@@ -150,7 +128,7 @@ def _write_file(source: Path, path: Path, precision: str) -> None:
         raise RuntimeError("llama.cpp cannot write Q4_K_M")
 
 
-def _measure_part(part: str) -> dict[str, Value]:
+def _measure_part(part: str) -> Figures:
     figures: dict[str, Value] = {}
     visits = draw_visits(iter_held_out(), _NUM_VISITS[part], seed=2)
     for precision in _FILES[part]:
@@ -200,33 +178,16 @@ def _visit(engine: Engine, loop: "_PlainLoop", visit: Visit) -> Iterator[_Key]:
     text = visit.text[-_CONTEXT_CHARS:].partition("\n")[2]
     for num_left in range(_NUM_KEYS, -1, -1):
         prefix = text[: len(text) - num_left]
-        line, line_text, stats = _complete(engine, prefix, 1 if num_left else _MAX_TOKENS)
+        max_tokens, sink = 1 if num_left else _MAX_TOKENS, LineSink(Line())
+        engine.submit(CompletionRequest(prefix, max_tokens=max_tokens, extent=Extent.SINGLE_LINE), sink)
+        line_text, stats = sink.wait()
+        line = sink.line.finish()
         time.sleep(_PAUSE_S)
         their_first_ms = loop.measure_first_ms(prefix)
         their_line_ms = loop.measure_line_ms(prefix, line_text)
         time.sleep(_PAUSE_S)
         if num_left < _NUM_KEYS:
             yield _Key(stats.num_first_rows, line.first_text_ms, line.line_ms, their_first_ms, their_line_ms)
-
-
-class _Timed(WaitingSink):
-    """Notes when text comes."""
-
-    def __init__(self, line: Line) -> None:
-        super().__init__()
-        self._line = line
-
-    def send(self, chunk: CompletionChunk) -> None:
-        self._line.send(chunk.text)
-        super().send(chunk)
-
-
-def _complete(engine: Engine, prefix: str, max_tokens: int) -> tuple[Answer, str, CompletionStats]:
-    line = Line()
-    sink = _Timed(line)
-    engine.submit(CompletionRequest(prefix, max_tokens=max_tokens, extent=Extent.SINGLE_LINE), sink)
-    text, stats = sink.wait()
-    return line.finish(), text, stats
 
 
 class _PlainLoop:
@@ -261,8 +222,8 @@ class _PlainLoop:
             self._forward(token_ids[:count])
         return 1e3 * (time.perf_counter() - started_at)
 
-    def _forward(self, token_ids: list[int]) -> int:
-        """Forwards what is new, and the last token in any case. Returns the most likely next one."""
+    def _forward(self, token_ids: list[int]) -> None:
+        """Forwards what is new, and the last token in any case, and finds the most likely next one."""
         num_common = min(count_common(self._ids, token_ids), len(token_ids) - 1)
         llama_cpp.llama_memory_seq_rm(self._memory, 0, num_common, -1)
         new = (llama_cpp.llama_token * (len(token_ids) - num_common))(*token_ids[num_common:])
@@ -271,7 +232,7 @@ class _PlainLoop:
         self._ids = token_ids
         logits = llama_cpp.llama_get_logits_ith(self._context, -1)
         num_tokens = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self._model))
-        return int(np.ctypeslib.as_array(logits, (num_tokens,)).argmax())
+        np.ctypeslib.as_array(logits, (num_tokens,)).argmax()
 
     def close(self) -> None:
         """Frees the model."""

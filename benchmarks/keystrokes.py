@@ -4,11 +4,10 @@ A session in which an editor asks at more than 5,000 keys, over files of 300 to 
 server's own process, over LSP on its pipes; behind it are gRPC, a tritonserver and the engine. How keys are drawn says
 `benchmarks.corpora.typist`. The editor sends a key's request at once, without a debounce. All documents stay open.
 
-The session is played in a closed loop: the next key follows when the answer has arrived, and after `--max-gap` at the
+The session is played in a closed loop: the next key follows when the answer has arrived, and after two seconds at the
 latest. Of pauses, 0.4 s are waited: so long the language server has at least to read the text around the cursor before
 the next key. So 5,000 keys take minutes, and almost every key has an answer. That is harder than real typing in one
-respect: what a model still generates for the key before competes with the next key. With `--open-loop`, keys are sent
-at the times at which somebody would type them, whatever the server does, which takes half an hour.
+respect: what a model still generates for the key before competes with the next key.
 
 - Times are from the moment the key is sent to the answer, even if that says that there is nothing to suggest. Keys that
   the language server answers without a request to the server are counted apart (`typed_ahead_…`).
@@ -24,7 +23,6 @@ at the times at which somebody would type them, whatever the server does, which 
 - `long_file_ratio` is the median time in the longest files, relative to that in the shortest.
 """
 
-import argparse
 import asyncio
 import tempfile
 from pathlib import Path
@@ -44,46 +42,48 @@ from benchmarks.measures.key_times import (
 from benchmarks.measures.lsp_client import RECORDED_LANGUAGE_SERVER
 from benchmarks.measures.recorded_lsp import read_records
 from benchmarks.measures.replay_editor import ReplayEditor
-from benchmarks.measures.report import find_percentile, print_rows, write_report
+from benchmarks.measures.report import Target, find_percentile, print_rows, write_report
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
+from midtoken.installed import find_default_model
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
+_NUM_KEYS = 5_500  # at least
+
+_TARGETS = (
+    Target("ghost_ms_p50", "key to ghost text, median, ms", at_most=12),
+    Target("ghost_ms_p99", "key to ghost text, 99 of 100 keys, ms", at_most=60),
+    Target("overhead_ms_p50", "without the model, median, ms", at_most=4),
+    Target("overhead_ms_p99", "without the model, 99 of 100 keys, ms", at_most=10),
+    Target("first_pass_rows_mean", "rows forwarded until the first token, mean", at_most=1.5),
+    Target("typing_context_reads_le_1_share", "typing: keys that read ≤ 1 context token", at_least=0.97),
+    Target("prefetched_share", "first keys at a place that find their context read", at_least=0.9),
+    Target("long_file_ratio", "time in the longest files, relative to the shortest", at_most=1.2),
+)
+
+
 def main() -> None:
-    options = _parse_options()
-    session = draw_typing(options.model, options.keys, options.seed)
-    times = asyncio.run(_play(options, session, None if options.open_loop else options.max_gap))
-    kind_rows, size_rows = build_kind_rows(times), build_size_rows(times)
-    loop = "open loop" if options.open_loop else f"closed loop, at most {options.max_gap:g} s for a key"
-    print_rows(f"{len(times):,} keys in ms, {loop}", kind_rows)
+    session = draw_typing(_NUM_KEYS, seed=1)
+    times = asyncio.run(_play(session))
+    kind_rows, size_rows, figures = build_kind_rows(times), build_size_rows(times), find_figures(times)
+    print_rows(f"{len(times):,} keys in ms", kind_rows)
     print_rows("The same by size of file", size_rows)
-    write_report("keystrokes", [*kind_rows, *size_rows], find_figures(times), _draw(times))
+    print_rows("Targets", [target.build_row(figures) for target in _TARGETS])
+    write_report("keystrokes", [*kind_rows, *size_rows], figures, _draw(times))
 
 
-def _parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, default=Path("models/default"))
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--keys", type=int, default=5_500, help="at least so many (default: %(default)s)")
-    parser.add_argument("--max-gap", type=float, default=2.0, help="in seconds (default: %(default)s)")
-    parser.add_argument("--open-loop", action="store_true")
-    parser.add_argument("--seed", type=int, default=1)
-    return parser.parse_args()
-
-
-async def _play(options: argparse.Namespace, session: Session, max_gap_s: float | None) -> list[KeyTime]:
-    config = EngineConfig(options.model.resolve(), num_threads=options.threads, dtype=options.dtype)
+async def _play(session: Session) -> list[KeyTime]:
+    config = EngineConfig(find_default_model(), num_threads=1)
     with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
         path = Path(folder) / "record.json"
         async with run_triton(config) as url:
             command = [*RECORDED_LANGUAGE_SERVER, "--server", url, "--record", str(path)]
             editor = await ReplayEditor.start(command, session)
-            pressed = await editor.play(session, max_gap_s)
+            pressed = await editor.play(session)
             await editor.leave()
         records = read_records(path)
     sizes = [document.num_tokens for document in session.documents]

@@ -6,7 +6,7 @@ each sequence alone. Some sixty tokenizers are compared with the `tokenizers` li
 
 Writes `docs/models.md` and `benchmarks/results/models.json`, and exits with 1 if anything is neither right nor refused.
 
-    python -m benchmarks.models [--families llama qwen2] [--workers 2]
+    python -m benchmarks.models [--families llama qwen2]
 """
 
 import argparse
@@ -47,17 +47,18 @@ from benchmarks.measures.report import Outcome, Row, write_report
 from benchmarks.measures.tokenizer_check import TokenizerRow, check_tokenizers
 from inference.model.pytorch.loader import load_torch_model
 
+_NUM_WORKERS = 2
 _PAGE = Path(__file__).parents[1] / "docs" / "models.md"
 
 
 def main() -> None:
-    options = _parse_options()
-    families = [model for family in options.families or FAMILIES for model in list_tiny_models(family)]
-    rows = _check(families, options.workers)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--families", nargs="*", metavar="FAMILY", choices=FAMILIES, help="these only; writes nothing")
+    options = parser.parse_args()
+    rows = _check([model for family in options.families or FAMILIES for model in list_tiny_models(family)])
     if options.families:
         sys.exit(_count(rows, Outcome.WRONG) > 0)
-    others = _check(list_other_folders(), options.workers)
-    tokenizers = check_tokenizers(num_workers=options.workers)
+    others, tokenizers = _check(list_other_folders()), check_tokenizers(_NUM_WORKERS)
     figures = _build_figures(rows, others, tokenizers)
     write_report("models", [*map(_to_report, [*rows, *others]), *map(dataclasses.asdict, tokenizers)], figures)
     _PAGE.write_text(build_page(rows, others, tokenizers, transformers.__version__, MAX_TOKENS, TOLERANCE))
@@ -65,17 +66,10 @@ def main() -> None:
     sys.exit(any(value for name, value in figures.items() if name.endswith("_wrong")))
 
 
-def _parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--families", nargs="*", metavar="FAMILY", choices=FAMILIES, help="these only; writes nothing")
-    parser.add_argument("--workers", type=int, default=2)
-    return parser.parse_args()
-
-
-def _check(models: Sequence[TinyModel], num_workers: int) -> list[FamilyRow]:
+def _check(models: Sequence[TinyModel]) -> list[FamilyRow]:
     """A row for each family, by name."""
     results: dict[str, dict[str, FamilyResult]] = defaultdict(dict)
-    with ProcessPoolExecutor(num_workers, multiprocessing.get_context("spawn")) as workers:
+    with ProcessPoolExecutor(_NUM_WORKERS, multiprocessing.get_context("spawn")) as workers:
         for model, result in zip(models, workers.map(_check_tiny_model, models), strict=True):
             print(f"{model.family:20} {model.variant:30} {result.outcome:10} {result.reason}", flush=True)
             results[model.family][model.variant] = result

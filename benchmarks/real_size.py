@@ -1,6 +1,6 @@
 """A model of a size that people use, 494 million weights, on two cores without a GPU, beside llama.cpp.
 
-    python -m benchmarks.real_size [--output PATH] [--only PART ...]
+    python -m benchmarks.real_size [--output FOLDER] [--only PART ...]
 
 The weights are those of the bundled model, grown to the shape of Qwen2.5-Coder-0.5B with a vocabulary of 151,643 tokens
 (`benchmarks/corpora/grown_model.py`). llama.cpp gets the same weights as Q8_0 and Q4_0. What is written, 2 GB, stays in
@@ -15,9 +15,7 @@ repeat. A figure is the median of five repeats.
   `memory_mb`: of the server after a hundred completions.
 """
 
-import argparse
 import asyncio
-import os
 import statistics
 import sys
 import tempfile
@@ -25,21 +23,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from benchmarks.baselines.contestants.line_protocol import Contestant, Request
 from benchmarks.contestants import find_python
 from benchmarks.corpora.cuts import Visit, draw_visits
 from benchmarks.corpora.grown_model import SHAPES, write_grown_model
-from benchmarks.measures.report import (
-    RESULTS_DIR,
-    Row,
-    Target,
-    build_target_row,
-    print_rows,
-    read_figures,
-    write_report,
-)
+from benchmarks.measures.report import Figures, Target, run_parts
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
 from inference.protocol.completion import CompletionRequest, Extent
@@ -56,48 +47,31 @@ _PAUSE_S = 0.005  # after an answer, so that threads that wait actively have gon
 _NUM_VISITS = 10  # another fifth in each repeat
 _CONTEXT_CHARS = 1700  # some 470 tokens
 
-Figures = dict[str, float | bool | None]
-
 _TARGETS = (
-    Target("read", "read_ratio_q8", "reading 1,000 tokens, 8 bits to Q8_0", at_most=0.6),
-    Target("read", "read_ratio_q4", "reading 1,000 tokens, 4 bits to Q4_0", at_most=0.75),
-    Target("decode", "decode_ratio_q8", "a token after 500, 8 bits to Q8_0", at_most=1.0),
-    Target("decode", "decode_ratio_q4", "a token after 500, 4 bits to Q4_0", at_most=1.0),
-    Target("decode", "decode_ratio_q8_1_thread", "the same with one thread, 8 bits", at_most=1.0),
-    Target("decode", "decode_ratio_q4_1_thread", "the same with one thread, 4 bits", at_most=1.0),
-    Target("tree", "tree_ratio", "a tree of five, to five rows, 8 bits", at_most=0.88),
-    Target("line", "line_ratio", "the rest of a line after a key, 8 bits to Q8_0", at_most=1.0),
-    Target("line", "line_ratio_again", "the same where code is typed again", at_most=0.6),
-    Target("server", "first_text_ms", "first text after a key, 470 tokens of context, ms", at_most=30),
-    Target("server", "memory_mb", "memory after a hundred completions, MB", at_most=1000),
-    Target("server", "ready_s", "ready at the second start, s", at_most=3),
+    Target("read_ratio_q8", "reading 1,000 tokens, 8 bits to Q8_0", at_most=0.6),
+    Target("read_ratio_q4", "reading 1,000 tokens, 4 bits to Q4_0", at_most=0.75),
+    Target("decode_ratio_q8", "a token after 500, 8 bits to Q8_0", at_most=1.0),
+    Target("decode_ratio_q4", "a token after 500, 4 bits to Q4_0", at_most=1.0),
+    Target("decode_ratio_q8_1_thread", "the same with one thread, 8 bits", at_most=1.0),
+    Target("decode_ratio_q4_1_thread", "the same with one thread, 4 bits", at_most=1.0),
+    Target("tree_ratio", "a tree of five, to five rows, 8 bits", at_most=0.88),
+    Target("line_ratio", "the rest of a line after a key, 8 bits to Q8_0", at_most=1.0),
+    Target("line_ratio_again", "the same where code is typed again", at_most=0.6),
+    Target("first_text_ms", "first text after a key, 470 tokens of context, ms", at_most=30),
+    Target("memory_mb", "memory after a hundred completions, MB", at_most=1000),
+    Target("ready_s", "ready at the second start, s", at_most=3),
 )
 
 
 def main() -> None:
-    options = _parse_options()
     _prepare()
-    figures: Figures = dict(read_figures("real_size", options.output))
     parts: dict[str, Callable[[], Figures]] = {
-        "passes": lambda: _measure_passes(_MAIN_THREADS, 1000),
-        "one_thread": lambda: _measure_passes(1, 500),
+        "passes": partial(_measure_passes, _MAIN_THREADS, 1000),
+        "one_thread": partial(_measure_passes, 1, 500),
         "line": _measure_lines,
         "server": lambda: asyncio.run(_measure_server()),
     }
-    for part, measure in parts.items():
-        if not options.only or part in options.only:
-            figures |= measure()
-            rows: list[Row] = [build_target_row(target, figures.get(target.figure)) for target in _TARGETS]
-            figures["load"] = round(os.getloadavg()[0], 2)  # of the machine, to see who else used the cores
-            write_report("real_size", rows, figures, folder=options.output)
-    print_rows("A model of 494 million weights", rows)
-
-
-def _parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=RESULTS_DIR, help="the report's folder (default: %(default)s)")
-    parser.add_argument("--only", nargs="+", default=[], choices=["passes", "one_thread", "line", "server"])
-    return parser.parse_args()
+    run_parts("real_size", parts, _TARGETS)
 
 
 def _prepare() -> None:
@@ -138,7 +112,7 @@ def _measure_passes(num_threads: int, num_tokens: int) -> Figures:
                     times.setdefault((each.name, work), []).append(each.ask(message))
                     time.sleep(_PAUSE_S)
     end = "" if num_threads == _MAIN_THREADS else f"_{num_threads}_thread"
-    figures: Figures = {}
+    figures: dict[str, float] = {}
     for bits, (ours, theirs) in _PAIRS.items():
         for figure, work in (("read", "read"), ("decode", "rows 1"), ("tree", "rows 5")):
             own, other = (statistics.median(times[name, work]) for name in (ours, theirs))

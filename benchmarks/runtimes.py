@@ -4,7 +4,6 @@ Both run at the same time and are asked in turn, for the rest of the line at cur
 the model was not trained on. The text before the last character was read before, as when somebody types.
 """
 
-import argparse
 import asyncio
 import statistics
 import tempfile
@@ -21,15 +20,12 @@ from models.training.corpus import iter_held_out
 from tests.support.servers import EMBEDDED, TRITON, RunningServer, find_real, run_server
 
 _RUNTIMES = {"embedded": EMBEDDED, "triton": TRITON}
+_NUM_CURSORS = 120
 _CONTEXT_CHARS = 1_500
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cursors", type=int, default=120)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    prefixes = [cut.prefix[-_CONTEXT_CHARS:] for cut in draw_cuts(iter_held_out(), options.cursors, 0, options.seed)]
+    prefixes = [cut.prefix[-_CONTEXT_CHARS:] for cut in draw_cuts(iter_held_out(), _NUM_CURSORS, 0, seed=1)]
     served = find_real()
     assert served is not None, "the default model is missing"
     servers, ready_s = {}, {}

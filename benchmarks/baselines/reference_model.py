@@ -10,7 +10,7 @@ import math
 import os
 import subprocess
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,6 @@ class Walk:
     text: bytes
     rows: npt.NDArray[np.float32]  # [num_bytes, 257] natural logarithms: 256 bytes, then the end of the text
     cpu_s: npt.NDArray[np.float64]  # [num_bytes] processor time from the start of the text to each byte
-    wall_s: npt.NDArray[np.float64]  # [num_bytes] wall time, likewise
     failure: str | None = None  # why the rows end, if it is an error
 
     def __len__(self) -> int:
@@ -58,16 +57,6 @@ class Walk:
     @property
     def bytes_per_cpu_s(self) -> float:
         return len(self) / float(self.cpu_s[-1])
-
-    @property
-    def bytes_per_wall_s(self) -> float:
-        return len(self) / float(self.wall_s[-1])
-
-    def cut(self, num_bytes: int) -> "Walk":
-        """Returns the walk over the first `num_bytes`, for comparison with one that ended there."""
-        failure = self.failure if num_bytes > len(self) else None
-        rows, cpu_s, wall_s = self.rows[:num_bytes], self.cpu_s[:num_bytes], self.wall_s[:num_bytes]
-        return replace(self, text=self.text[:num_bytes], rows=rows, cpu_s=cpu_s, wall_s=wall_s, failure=failure)
 
 
 class ReferenceModel:
@@ -97,7 +86,7 @@ class ReferenceModel:
             _run(folder, job | {name: str(path) for name, path in files.items()})
             failure = json.loads(files["result"].read_text())["failure"]
             with np.load(files["arrays"]) as read:
-                return Walk(text, read["rows"], read["cpu_s"], read["wall_s"], failure)
+                return Walk(text, read["rows"], read["cpu_s"], failure)
 
     def walk_once(self, text: bytes, width: int) -> Walk:
         """Returns `walk`, or the stored result of an earlier one with the same model, text and code.
@@ -114,9 +103,9 @@ class ReferenceModel:
             if walk.failure is not None or len(walk) < len(text):
                 return walk
             path.parent.mkdir(parents=True, exist_ok=True)
-            np.savez(path, rows=walk.rows, cpu_s=walk.cpu_s, wall_s=walk.wall_s)
+            np.savez(path, rows=walk.rows, cpu_s=walk.cpu_s)
         with np.load(path) as read:
-            return Walk(text, read["rows"], read["cpu_s"], read["wall_s"])
+            return Walk(text, read["rows"], read["cpu_s"])
 
 
 def _run(folder: Path, job: dict[str, Any]) -> None:

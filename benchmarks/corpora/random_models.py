@@ -49,11 +49,6 @@ SHAPES = {
     "1_5b": Shape("1_5b", 1536, 28, 12, 2, 128, 8960, 151_936, is_tied=True),
     "7b": Shape("7b", 3584, 28, 28, 4, 128, 18_944, 152_064, is_tied=False),
 }
-# For rehearsals. The rows are more than the default model's tokenizer has tokens, as in the real shapes.
-TINY = {
-    "1_5b": Shape("1_5b", 64, 3, 4, 2, 32, 128, 8_448, is_tied=True),
-    "7b": Shape("7b", 96, 3, 6, 2, 32, 160, 8_448, is_tied=False),
-}
 
 
 def build_random_model(

@@ -31,12 +31,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 
 from tokenizers import Tokenizer
 
 from benchmarks.corpora.sized_files import SizedFile, find_sized_files
 from benchmarks.corpora.typing import Document, Key, KeyKind, Session
+from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
 
 _GAP_SPREAD = 0.45
@@ -318,17 +318,17 @@ _SIZES = (300, 1_000, 3_000, 9_000, 19_000, 36_000)  # in tokens
 _NUM_EACH = 2
 
 
-def draw_typing(model_dir: Path, num_keys: int, seed: int, min_tokens: int = 0) -> Session:
+def draw_typing(num_keys: int, seed: int, min_tokens: int = 0) -> Session:
     """Draws at least `num_keys` keys in files of at least `min_tokens`.
 
-    Sizes are in tokens of the model's tokenizer. The largest is that of joined files, since no file is so long.
+    Sizes are in tokens of the default model. The largest is that of joined files, since no file is so long.
     """
-    return draw_session([file for file in _find_files(model_dir) if file.num_tokens >= min_tokens], num_keys, seed)
+    return draw_session([file for file in _find_files() if file.num_tokens >= min_tokens], num_keys, seed)
 
 
 @cache
-def _find_files(model_dir: Path) -> list[SizedFile]:
-    tokenizer = Tokenizer.from_file(str(model_dir / "tokenizer.json"))
+def _find_files() -> list[SizedFile]:
+    tokenizer = Tokenizer.from_file(str(find_default_model() / "tokenizer.json"))
     return find_sized_files(
         iter_held_out(), _SIZES, _NUM_EACH, lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
     )

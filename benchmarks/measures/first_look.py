@@ -2,12 +2,13 @@
 
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.progress import track
 
 from benchmarks.corpora.cuts import Gap, GapKind, draw_cuts
 from benchmarks.corpora.situations import list_situations
+from benchmarks.measures.report import Figures, find_mean
 from inference.engine.loop_rule import LoopRule
 from inference.engine.sink import CompletionEngine, complete
 from inference.engine.stopping import build_extent_rule
@@ -16,32 +17,32 @@ from lsp_server.context import Context
 from lsp_server.filters import fit
 from lsp_server.indentation import write_blanks
 from lsp_server.settings import Settings
-from models.training.corpus import SourceFile
+from models.training.corpus import SourceFile, iter_held_out
 
+_NUM_CURSORS = 400  # random ones
+_NUM_CUTS = 400  # inside a word with code after it
+_NUM_REAL = 20_000  # cursors whose real text is read
 _REAL_CHARS = 220  # about as many as 64 tokens have
 _LOOP = re.compile(r"([^\n]{3,64}?)\1\1|((?:[^\n]*\n){1,8}?)\2\2")
 
 
-def measure_first_look(
-    engine: CompletionEngine, files: Sequence[SourceFile], num_cursors: int, num_cuts: int, num_real: int, seed: int
-) -> Mapping[str, float]:
+def measure_first_look(engine: CompletionEngine, seed: int) -> Figures:
     """Asks in the ordinary situations, at random cursors, and inside of words in front of code."""
-    rng = random.Random(seed)
-    cursors = [_draw_cursor(files, rng) for _ in range(num_real)]
-    situations = list_situations()
-    cuts = list(_draw_words(files, num_cuts, seed))
-    shown = [(gap, _suggest(engine, gap)) for gap in track([*situations, *cursors[:num_cursors], *cuts], "completing")]
+    rng, files, situations = random.Random(seed), list(iter_held_out()), list_situations()
+    cursors, cuts = [_draw_cursor(files, rng) for _ in range(_NUM_REAL)], list(_draw_words(files, seed))
+    asked = [*situations, *cursors[:_NUM_CURSORS], *cuts]
+    shown = [(gap, _suggest(engine, gap)) for gap in track(asked, "completing")]
     looping = [(gap, text) for gap, text in shown if loops(gap.prefix, text)]
     print(*(f"loops: {(gap.prefix[-40:], text)!r}" for gap, text in looping), sep="\n")
     words = shown[-len(cuts) :]
     return {
         "situations": len(situations),
         "looping": sum(loops(gap.prefix, text) for gap, text in shown[: len(situations)]),
-        "looping_share": round(len(looping) / sum(bool(text) for _, text in shown), 4),
-        "real_code_cut_share": round(sum(map(_is_cut, cursors)) / num_real, 5),
+        "looping_share": len(looping) / sum(bool(text) for _, text in shown),
+        "real_code_cut_share": find_mean(map(_is_cut, cursors)),
         "rest_of_line_cuts": len(cuts),
-        "rest_of_line_words_right": round(sum(gap.is_filled_by(text) for gap, text in words) / len(cuts), 4),
-        "rest_of_line_right": round(sum(gap.middle == text for gap, text in words) / len(cuts), 4),
+        "rest_of_line_words_right": find_mean(gap.is_filled_by(text) for gap, text in words),
+        "rest_of_line_right": find_mean(gap.middle == text for gap, text in words),
     }
 
 
@@ -63,11 +64,11 @@ def _draw_cursor(files: Sequence[SourceFile], rng: random.Random) -> Gap:
     return Gap(GapKind.LINE, file.text[:at], file.text[at:], file.text[line_end:])
 
 
-def _draw_words(files: Sequence[SourceFile], num_cuts: int, seed: int) -> Iterator[Gap]:
+def _draw_words(files: Sequence[SourceFile], seed: int) -> Iterator[Gap]:
     """Inside of a name, with a word after it on the line."""
-    cuts = draw_cuts(files, 4 * num_cuts, 0, seed)
+    cuts = draw_cuts(files, 4 * _NUM_CUTS, 0, seed)
     before_code = [cut for cut in cuts if any(map(str.isalnum, cut.suffix.partition("\n")[0]))]
-    return (Gap(GapKind.IDENTIFIER, cut.prefix, cut.run_end, cut.suffix) for cut in before_code[:num_cuts])
+    return (Gap(GapKind.IDENTIFIER, cut.prefix, cut.run_end, cut.suffix) for cut in before_code[:_NUM_CUTS])
 
 
 def loops(prefix: str, text: str) -> bool:

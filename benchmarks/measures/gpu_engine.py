@@ -1,21 +1,20 @@
 """What `benchmarks.engine_gpu` measures: engines with random weights in this process, and their completions."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 import torch
 
-from benchmarks.corpora.random_models import SHAPES, TINY, Shape, load_random_model, prepare_tokenizer
+from benchmarks.corpora.random_models import SHAPES, Shape, load_random_model, prepare_tokenizer
 from inference.config import EngineConfig
 from inference.engine.assembly import build_engine
 from inference.engine.engine import Engine
 from inference.engine.sink import CompletionEngine, WaitingSink
 from inference.healing.heal_point import encode_text
-from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.model.language_model import LoadedModel
 from inference.model.pytorch.runner import TorchModel
 from inference.protocol.completion import (
@@ -27,7 +26,7 @@ from inference.protocol.completion import (
     FinishReason,
 )
 
-Figures = dict[str, float | bool | None]
+DEFAULT_MODEL = Path("models/default")
 
 # A name that nobody has chosen, so that no completion guesses its next letter.
 _TYPED = "value = zqxj_wvkf_pyrg_hmbd_ctnl_uosx_ieav_qzjw_gkxy_rvpo"
@@ -48,12 +47,9 @@ class Sizes:
     num_sequences: int = 64  # completed at once
     num_batch_tokens: int = 64  # of each of these completions
     num_repeats: int = 30
-    num_right_prompts: int = 50
+    num_right_cuts: int = 50
     num_copy_bytes: int = 4 * 2**30
     vocab_rows: int = 151_936  # of the rows from which the sampler chooses
-
-
-SMALL = Sizes(96, 6, 6, 4, 6, 3, 2, 2**22, 8_448)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,42 +58,13 @@ class Setting:
 
     device: str
     tokenizer: Path  # a folder with a tokenizer.json
-    is_rehearsal: bool = False
-    dtype: str = "bfloat16"
-
-    @property
-    def sizes(self) -> Sizes:
-        """How much is measured."""
-        return SMALL if self.is_rehearsal else Sizes()
-
-    @property
-    def shapes(self) -> dict[str, Shape]:
-        """The models that are measured."""
-        return TINY if self.is_rehearsal else SHAPES
-
-    @property
-    def is_cuda(self) -> bool:
-        """True on a GPU."""
-        return self.device.startswith("cuda")
+    sizes: Sizes = Sizes()
+    shapes: Mapping[str, Shape] = field(default_factory=lambda: SHAPES, hash=False)
 
     def synchronize(self) -> None:
         """Returns when the device has done all that it was given."""
-        if self.is_cuda:
+        if self.device == "cuda":
             torch.cuda.synchronize()
-
-
-def cut_text(tokenizer: LoadedTokenizer, num_tokens: int, index: int = 0) -> str:
-    """Source text of this repository, of about so many tokens; another one for each `index`.
-
-    Its last line is complete.
-    """
-    whole = _read_repository()
-    num_chars = _CHARS_PER_TOKEN * num_tokens
-    start = index * _SHIFT % len(whole)
-    text = (whole * (2 + num_chars // len(whole)))[start : start + num_chars]
-    ids = encode_text(tokenizer.encoder, text)[:num_tokens]
-    cut = b"".join(tokenizer.vocabulary.token_bytes[token_id] for token_id in ids).decode(errors="ignore")
-    return cut.rpartition("\n")[0] + "\n"
 
 
 @cache
@@ -118,8 +85,13 @@ class RandomEngine:
     engine: Engine
 
     def cut_text(self, num_tokens: int, index: int = 0) -> str:
-        """A text of about so many tokens; another one for each `index`."""
-        return cut_text(self.loaded.tokenizer, num_tokens, index)
+        """Source text of this repository, of about so many tokens, in whole lines; another one for each `index`."""
+        tokenizer, whole = self.loaded.tokenizer, _read_repository()
+        num_chars, start = _CHARS_PER_TOKEN * num_tokens, index * _SHIFT % len(whole)
+        text = (whole * (2 + num_chars // len(whole)))[start : start + num_chars]
+        ids = encode_text(tokenizer.encoder, text)[:num_tokens]
+        cut = b"".join(tokenizer.vocabulary.token_bytes[token_id] for token_id in ids).decode(errors="ignore")
+        return cut.rpartition("\n")[0] + "\n"
 
 
 @contextmanager
@@ -130,7 +102,7 @@ def random_engine(setting: Setting, shape: Shape) -> Iterator[RandomEngine]:
         config = EngineConfig(
             prepare_tokenizer(setting.tokenizer, owner),
             device=setting.device,
-            dtype=setting.dtype,
+            dtype="bfloat16",
             drafts=False,
             fill_in_layout="none",
             max_sequences=sizes.num_sequences,

@@ -12,8 +12,8 @@ from functools import cache, partial
 import torch
 
 from benchmarks.corpora.random_models import Shape, prepare_tokenizer
-from benchmarks.measures.gpu_engine import Completion, Document, Figures, RandomEngine, Setting, complete_all
-from benchmarks.measures.report import find_mean, find_percentile
+from benchmarks.measures.gpu_engine import Completion, Document, RandomEngine, Setting, complete_all
+from benchmarks.measures.report import Figures, find_mean, find_percentile
 from inference.engine.prompt import PromptBuilder
 from inference.healing.covering import Crossing, Rule
 from inference.healing.loaded_tokenizer import load_tokenizer

@@ -71,7 +71,6 @@ class Attempt:
     """One request that has ended."""
 
     sent_at: float
-    first_text_at: float | None
     ended_at: float
     outcome: Outcome
 
@@ -143,7 +142,6 @@ class _Running:
     def __init__(self, stream: _Stream, request: CompletionRequest) -> None:
         self.outcome: Outcome | None = None
         self._sent_at = self._ended_at = time.perf_counter()
-        self._first_text_at: float | None = None
         self.task = asyncio.create_task(self._run(stream, request))
 
     def supersede(self) -> None:
@@ -157,15 +155,13 @@ class _Running:
 
     def build_attempt(self) -> Attempt:
         assert self.outcome is not None, "it has ended"
-        return Attempt(self._sent_at, self._first_text_at, self._ended_at, self.outcome)
+        return Attempt(self._sent_at, self._ended_at, self.outcome)
 
     async def _run(self, stream: _Stream, request: CompletionRequest) -> None:
         reason = ""
         try:
             async with aclosing(stream(request)) as chunks:
                 async for chunk in chunks:
-                    if self._first_text_at is None and chunk.text:
-                        self._first_text_at = time.perf_counter()
                     reason = chunk.finish_reason or ""
             self._end(_OUTCOMES.get(reason, Outcome.COMPLETED))
         except OverloadedError:
@@ -204,11 +200,6 @@ class PhaseResult:
         return [count / fair if fair else 0.0 for count in counts]
 
     @property
-    def first_text_ms(self) -> list[float]:
-        """How long those requests waited for their first text that got one."""
-        return [1e3 * (each.first_text_at - each.sent_at) for each in self.attempts if each.first_text_at is not None]
-
-    @property
     def refused_ms(self) -> list[float]:
         """How long it took to be refused."""
         return [1e3 * (each.ended_at - each.sent_at) for each in self.attempts if each.outcome is Outcome.REFUSED]
@@ -217,21 +208,17 @@ class PhaseResult:
         """Returns how many requests ended like that."""
         return sum(each.outcome is outcome for each in self.attempts)
 
-    def build_row(self, capacity_per_s: float | None = None) -> Row:
+    def build_row(self) -> Row:
         """The phase as a row of the printed table."""
-        shares = self.shares
         return {
             "load": self.name,
             "editors": len(self.by_editor),
             "requests": len(self.attempts),
             **{str(outcome): self.count(outcome) for outcome in Outcome},
             "completed/s": self.completed_per_s,
-            "of capacity, %": 100 * self.completed_per_s / capacity_per_s if capacity_per_s else None,
-            "first text ms, p50": find_percentile(self.first_text_ms, 50),
-            "p99": find_percentile(self.first_text_ms, 99),
             "refused ms, p99": find_percentile(self.refused_ms, 99),
-            "least share": min(shares),
-            "greatest": max(shares),
+            "least share": min(self.shares),
+            "greatest": max(self.shares),
         }
 
 
@@ -243,24 +230,20 @@ class LoadEditors:
         self._connections = connections
         self._mean_gap_s = mean_gap_s  # of the recorded keys
 
-    def __len__(self) -> int:
-        return len(self._connections)
-
-    async def play_closed(self, num_editors: int, duration_s: float) -> PhaseResult:
-        """The first editors send each request when the last one is answered."""
-        name = f"closed loop, {num_editors}"
-        return await self._play(name, num_editors, Phase(_find_start(), duration_s, gap_scale=None))
+    async def play_closed(self, duration_s: float) -> PhaseResult:
+        """All editors send each request when the last one is answered."""
+        return await self.play("closed loop", Phase(_find_start(), duration_s, gap_scale=None))
 
     async def play_open(self, name: str, keys_per_s: float, duration_s: float, is_patient: bool = False) -> PhaseResult:
         """All editors together send so many requests a second on average. Patient ones let all of them end."""
-        gap_scale = len(self) / (keys_per_s * self._mean_gap_s)
-        return await self._play(name, len(self), Phase(_find_start(), duration_s, gap_scale, is_patient=is_patient))
+        gap_scale = len(self._connections) / (keys_per_s * self._mean_gap_s)
+        return await self.play(name, Phase(_find_start(), duration_s, gap_scale, is_patient=is_patient))
 
-    async def _play(self, name: str, num_editors: int, phase: Phase) -> PhaseResult:
-        playing = self._connections[:num_editors]
-        for connection in playing:
+    async def play(self, name: str, phase: Phase) -> PhaseResult:
+        """All editors play a phase."""
+        for connection in self._connections:
             connection.send(phase)
-        by_editor: list[list[Attempt]] = [await asyncio.to_thread(connection.recv) for connection in playing]
+        by_editor: list[list[Attempt]] = [await asyncio.to_thread(connection.recv) for connection in self._connections]
         return PhaseResult(name, phase.duration_s, by_editor)
 
 
@@ -279,7 +262,7 @@ async def run_editors(server: str, scripts: Sequence[Sequence[TimedRequest]]) ->
     gaps = [recorded.gap_s for script in scripts for recorded in script]
     try:
         editors = LoadEditors(connections, sum(gaps) / len(gaps))
-        await editors._play("connecting", len(editors), Phase(time.perf_counter(), 120.0, None, max_requests=1))
+        await editors.play("connecting", Phase(time.perf_counter(), 120.0, None, max_requests=1))
         yield editors
     finally:
         for connection in connections:

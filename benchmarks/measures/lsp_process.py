@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.measures.lsp_client import LANGUAGE_SERVER, LspClient
 
+_NUM_COMPLETIONS, _NUM_KEYS, _NUM_KEYS_BESIDE_RULES = 200, 300, 1000
 _URI = "file:///large.py"
 _LINE = "    value = compute(first, second)  # a line of some sixty bytes\n"
 
@@ -28,13 +29,12 @@ async def measure_start_s(num_starts: int = 11) -> float:
     return statistics.median(times_s)
 
 
-async def measure_memory_mb(address: str, texts: Sequence[str], num_completions: int, seed: int) -> float:
+async def measure_memory_mb(address: str, texts: Sequence[str], rng: random.Random) -> float:
     """Returns the resident memory, in 10⁶ bytes, after completions in these files by the server at `address`."""
-    rng = random.Random(seed)
     client = await LspClient.start([*LANGUAGE_SERVER, "--server", address])
     for index, text in enumerate(texts):
         client.open(f"file:///project/{index}.py", text)
-    for _ in range(num_completions):
+    for _ in range(_NUM_COMPLETIONS):
         index = rng.randrange(len(texts))
         lines = texts[index].split("\n")
         line = rng.randrange(len(lines))
@@ -44,7 +44,7 @@ async def measure_memory_mb(address: str, texts: Sequence[str], num_completions:
     return int(status.split("VmRSS:")[1].split()[0]) * 1024 / 1e6
 
 
-async def measure_large_file_ms(folder: Path, num_keys: int, seed: int) -> dict[str, list[float]]:
+async def measure_large_file_ms(folder: Path, rng: random.Random) -> dict[str, list[float]]:
     """Returns the times of keys, each an edit and a request, for each kind of file.
 
     The model answers at once, so that the time is that of the language server.
@@ -53,10 +53,10 @@ async def measure_large_file_ms(folder: Path, num_keys: int, seed: int) -> dict[
         "5 MB in lines": _LINE * (5_000_000 // len(_LINE)),
         "a line of 1 MB": _LINE * 1000 + "x = [" + "1234567, " * (1_000_000 // 9) + "]\n" + _LINE * 1000,
     }
-    return {name: await _press_keys(folder, text, num_keys, seed) for name, text in texts.items()}
+    return {name: await _press_keys(folder, text, rng) for name, text in texts.items()}
 
 
-async def measure_rules_ms(folder: Path, git: str, server: str, num_keys: int) -> list[float]:
+async def measure_rules_ms(folder: Path, git: str, server: str) -> list[float]:
     """Returns the times of keys in 20 open files of a repository with 10,000 rules, half of the files behind a link.
 
     `git`: what the program `git` does, a line of shell. `server`: the module to run. Each 20 keys are typed in another
@@ -72,7 +72,7 @@ async def measure_rules_ms(folder: Path, git: str, server: str, num_keys: int) -
     for uri in uris:
         client.open(uri, "def first(): pass\n")
     times_ms = []
-    for key in range(num_keys):
+    for key in range(_NUM_KEYS_BESIDE_RULES):
         await asyncio.sleep(1.5 if key % 50 == 49 else 0.03)
         times_ms.append(await _press_key(client, uris[key // 20 % len(uris)], 1, key % 20))
     await client.leave()
@@ -111,15 +111,15 @@ async def _press_key(client: LspClient, uri: str, line: int, character: int) -> 
     return (time.perf_counter() - started_at) * 1000
 
 
-async def _press_keys(folder: Path, text: str, num_keys: int, seed: int) -> list[float]:
+async def _press_keys(folder: Path, text: str, rng: random.Random) -> list[float]:
     script = _write_script(folder)
     client = await LspClient.start([sys.executable, "-m", "tests.support.scripted_server", str(script)])
     await client.wait_for_server("file:///warm_up.py")
     client.open(_URI, text)
     await client.complete(_URI, 0, 0)
-    rng, lines, times_ms = random.Random(seed), [len(line) for line in text.split("\n")], []
+    lines, times_ms = [len(line) for line in text.split("\n")], []
     longest = lines.index(max(lines))
-    for _ in range(num_keys):
+    for _ in range(_NUM_KEYS):
         line = longest if lines[longest] > len(_LINE) else rng.randrange(len(lines))
         character = rng.randint(0, lines[line])
         times_ms.append(await _press_key(client, _URI, line, character))

@@ -15,6 +15,7 @@ from benchmarks.corpora.sent_requests import find_position
 from benchmarks.corpora.typing import Key, KeyKind, Session
 from benchmarks.measures.lsp_client import Answer, LspClient, build_message
 
+_MAX_GAP_S = 2.0  # between two keys
 _PAUSE_S = 0.4  # longer ones are pauses, of which so much is waited
 
 
@@ -51,25 +52,21 @@ class ReplayEditor:
             client.open(_build_uri(index), document.text)
         return cls(client)
 
-    async def play(self, session: Session, max_gap_s: float | None) -> list[PressedKey]:
+    async def play(self, session: Session, max_gap_s: float = _MAX_GAP_S) -> list[PressedKey]:
         """Sends all keys of the session. Returns those that ask, when each has an answer or is known to have none.
 
-        Without `max_gap_s`, keys are sent at the times of the session, whatever the server does. Otherwise each key
-        follows as soon as the one before is answered, and after `max_gap_s` at the latest; but of a pause before it,
-        and of the time after a move, `_PAUSE_S` are waited at most. Where the cursor is, and what is selected, is told
-        at once.
+        Each key follows as soon as the one before is answered, and after `max_gap_s` at the latest; but of a pause
+        before it, and of the time after a move, `_PAUSE_S` are waited at most. Where the cursor is, and what is
+        selected, is told at once.
         """
         texts = [document.text for document in session.documents]
         sent: list[tuple[float, asyncio.Future[Answer]]] = []
-        due_at, has_moved = time.perf_counter(), False
+        has_moved = False
         for moment in session.iter_moments():
             key, before = moment.key, texts[moment.key.document]
-            due_at += key.gap_s
             if key.kind is KeyKind.DELETE:
                 self._tell_cursor(key.document, before, key.start, key.end)
-            if max_gap_s is None:
-                await asyncio.sleep(due_at - time.perf_counter())
-            elif key.is_edit and (key.gap_s >= _PAUSE_S or has_moved):
+            if key.is_edit and (key.gap_s >= _PAUSE_S or has_moved):
                 await asyncio.sleep(min(key.gap_s, _PAUSE_S))
             has_moved = not key.is_edit
             if has_moved:
@@ -85,8 +82,7 @@ class ReplayEditor:
             sent_at = time.perf_counter()
             answer = self._client.send(edit + (cancel if is_waiting else b"") + request, request_id)
             sent.append((sent_at, answer))
-            if max_gap_s is not None:
-                await asyncio.wait([answer], timeout=max_gap_s)
+            await asyncio.wait([answer], timeout=max_gap_s)
         answers = [await answer for _, answer in sent]
         return [
             PressedKey(sent_at, answer.ended_at, _find_outcome(answer.result))

@@ -1,11 +1,14 @@
 """Writes the results of a benchmark: a table on the screen, `benchmarks/results/NAME.json`, and `NAME.svg`."""
 
+import argparse
 import json
 import math
+import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 Value = str | float | bool | None
 Row = Mapping[str, Value]
+Figures = Mapping[str, Value]
 
 RESULTS_DIR = Path(__file__).parents[1] / "results"
 
@@ -37,19 +41,45 @@ class Outcome(StrEnum):
 class Target:
     """The lowest and the highest value that a figure should have."""
 
-    report: str
     figure: str
     meaning: str
     at_least: float = -math.inf
     at_most: float = math.inf
 
-    def is_met(self, value: float) -> bool:
-        """True if the value lies between the limits."""
-        return self.at_least <= value <= self.at_most
+    def build_row(self, figures: Figures) -> Row:
+        """The figure beside its limit."""
+        value, low, high = figures.get(self.figure), self.at_least, self.at_most
+        is_met = low <= value <= high if isinstance(value, int | float) else None
+        return {
+            "figure": self.meaning,
+            "target": f"≥ {format_number(low)}" if math.isinf(high) else f"≤ {format_number(high)}",
+            "measured": value,
+            "met": None if is_met is None else "yes" if is_met else "no",
+        }
 
-    def describe(self) -> str:
-        """The limit as text."""
-        return f"≥ {format_number(self.at_least)}" if math.isinf(self.at_most) else f"≤ {format_number(self.at_most)}"
+
+def run_parts(
+    name: str, parts: Mapping[str, Callable[[], Figures]], targets: Sequence[Target], device: str | None = None
+) -> None:
+    """Measures the parts that the command line names, or all, and writes the report after each.
+
+    Figures of other parts stay as they were. A part that fails leaves a note instead of its figures, and the status 1.
+    """
+    parser = argparse.ArgumentParser(description=f"Measures {name}.")
+    parser.add_argument("--output", type=Path, default=RESULTS_DIR, help="the report's folder (default: %(default)s)")
+    parser.add_argument("--only", nargs="+", default=[*parts], choices=parts)
+    options = parser.parse_args()
+    figures, failed = dict(read_figures(name, options.output)), False
+    for part in options.only:
+        try:
+            figures |= parts[part]()
+        except Exception:  # whatever fails, the other parts are measured
+            traceback.print_exc()
+            failed = True
+        rows = [target.build_row(figures) for target in targets]
+        write_report(name, rows, figures, device=device, folder=options.output)
+    print_rows(name, rows)
+    sys.exit(failed)
 
 
 def write_report(
@@ -59,18 +89,17 @@ def write_report(
     picture: "Figure | None" = None,
     device: str | None = None,
     folder: Path = RESULTS_DIR,
-    commit: str | None = None,
-) -> Path:
-    """Writes `NAME.json`, and `NAME.svg` if there is a picture. Returns the path of the JSON file.
+) -> None:
+    """Writes `NAME.json`, and `NAME.svg` if there is a picture.
 
     `rows` are the rows of the printed table. `figures` are the numbers that are compared with targets; None means not
-    measured. `device` is the device that was measured, by default this machine's processor. `commit` is by default that
-    of this repository.
+    measured. `device` is the device that was measured, by default this machine's processor.
     """
     folder.mkdir(exist_ok=True)
     report = {
-        "commit": commit or find_commit(),
+        "commit": find_commit(),
         "device": device or find_processor(),
+        "load": round(os.getloadavg()[0], 2),  # of the machine, to see who else used the cores
         "command": " ".join(["python", *sys.orig_argv[1:]]),
         "figures": dict(figures),
         "rows": [dict(row) for row in rows],
@@ -79,16 +108,12 @@ def write_report(
     path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
     if picture is not None:
         picture.savefig(path.with_suffix(".svg"), bbox_inches="tight", metadata={"Date": None})
-    return path
 
 
-def read_figures(name: str, folder: Path = RESULTS_DIR) -> dict[str, float | bool | None]:
+def read_figures(name: str, folder: Path = RESULTS_DIR) -> Figures:
     """Returns the figures of a report that was written earlier; none if there is no such report."""
     path = folder / f"{name}.json"
-    if not path.exists():
-        return {}
-    figures: dict[str, float | bool | None] = json.loads(path.read_text())["figures"]
-    return figures
+    return dict(json.loads(path.read_text())["figures"]) if path.exists() else {}
 
 
 def print_rows(title: str, rows: Sequence[Row]) -> None:
@@ -99,18 +124,6 @@ def print_rows(title: str, rows: Sequence[Row]) -> None:
     for row in rows:
         table.add_row(*(_format(row.get(name)) for name in rows[0]))
     Console(width=Console(width=1000).measure(table).maximum).print(table)  # only a terminal wraps wide tables
-
-
-def build_target_row(target: Target, value: Value) -> Row:
-    """The figure beside its target."""
-    is_met = target.is_met(value) if isinstance(value, int | float) else None
-    return {
-        "benchmark": target.report,
-        "figure": target.meaning,
-        "target": target.describe(),
-        "measured": value,
-        "met": None if is_met is None else "yes" if is_met else "no",
-    }
 
 
 def find_percentile(values: Iterable[float], percent: float) -> float | None:
@@ -128,6 +141,11 @@ def find_mean(values: Iterable[float]) -> float | None:
 def format_number(value: float) -> str:
     """Formats a number with three digits below 100, as a whole number above."""
     return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
+
+
+def find_percent(marks: Iterable[bool]) -> float:
+    """Returns how many of the marks are true, in percent; 0 if there are none."""
+    return 100 * (find_mean(marks) or 0.0)
 
 
 def find_processor() -> str:

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from benchmarks.accuracy import Outcome, find_advantage, find_percent
+from benchmarks.accuracy import Outcome, find_advantage, find_right_percent
 from inference.protocol.completion import ExplainedNode, Explanation, Healing
 
 
@@ -39,4 +39,4 @@ def test_a_prior_turns_to_the_unhealed_completion_where_it_outweighs_the_odds() 
 def test_cursors_between_words_count_as_often_as_users_stop_there() -> None:
     outcomes = [_outcome(1.0, none=True, exact=False, between=True), _outcome(1.0, none=False, exact=True)]
 
-    assert [find_percent(outcomes, 0.0, odds) for odds in (1.0, 3.0)] == [pytest.approx(50), pytest.approx(75)]
+    assert [find_right_percent(outcomes, 0.0, odds) for odds in (1.0, 3.0)] == [pytest.approx(50), pytest.approx(75)]

@@ -12,7 +12,7 @@ def _outcome(first_ms: float, line: str = "de") -> Outcome:
 
 
 def _row(runs: Runs, ours: Runs) -> dict[str, object]:
-    return dict(build_row("theirs", 1, {("theirs", 1): runs, ("ours", 1): ours}, "ours"))
+    return dict(build_row("theirs", {"theirs": runs, "ours": ours}, "ours"))
 
 
 @pytest.mark.parametrize(

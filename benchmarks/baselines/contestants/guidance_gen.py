@@ -10,23 +10,18 @@ a grammar first, and streams through a thread and a queue: 37 ms in place of 8 t
 and the display in notebooks are off.
 """
 
-import argparse
-
 from guidance import gen
 from guidance.models import LlamaCpp
 from guidance.models._engine._state import EngineState
 
-from benchmarks.baselines.contestants.line_protocol import Complete, Line, Request, serve
+from benchmarks.baselines.contestants.line_protocol import Complete, Line, Request, parse_arguments, serve
 
 _NUM_CONTEXT_TOKENS = 2048
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("gguf")
-    parser.add_argument("--threads", type=int, default=1)
-    options = parser.parse_args()
-    serve(lambda: _load(options.gguf, options.threads))
+    options = parse_arguments(__doc__)
+    serve(lambda: _load(str(options.model), options.threads))
 
 
 def _load(gguf: str, num_threads: int) -> Complete:

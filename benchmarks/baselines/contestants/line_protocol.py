@@ -6,6 +6,7 @@ from the moment at which the request has been read, so they do not contain this 
 Everybody generates the line at the cursor: up to the first line break, the model's end token or the limit of tokens.
 """
 
+import argparse
 import codecs
 import contextlib
 import json
@@ -23,10 +24,9 @@ _LOG_TAIL_CHARS = 3000
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The text before the cursor, and how much may be generated. Only midtoken's contestants read the suffix."""
+    """The text before the cursor, and how much may be generated."""
 
     text: str
-    suffix: str = ""
     max_tokens: int = 64
 
 
@@ -74,20 +74,42 @@ class Line:
 Complete = Callable[[Request, Line], None]
 
 
-def serve(load: Callable[[], Complete]) -> None:
-    """Loads a contestant and answers requests until the standard input ends.
+def parse_arguments(description: str | None, *flags: str) -> argparse.Namespace:
+    """The model, the number of threads, and what else the command line of a contestant names."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--graph-dir", type=Path)
+    for flag in flags:
+        parser.add_argument(flag, action="store_true")
+    return parser.parse_args()
 
-    What libraries print goes to the standard error.
-    """
+
+def serve(load: Callable[[], Complete]) -> None:
+    """Loads a contestant and answers requests until the standard input ends."""
+
+    def load_answer() -> Callable[[Any], object]:
+        complete = load()
+
+        def answer(received: dict[str, Any]) -> object:
+            line = Line()
+            complete(Request(**received), line)
+            return asdict(line.finish())
+
+        return answer
+
+    serve_json(load_answer)
+
+
+def serve_json(load: Callable[[], Callable[[Any], object]]) -> None:
+    """The same for any JSON values. What libraries print goes to the standard error."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    complete = load()
+    answer = load()
     print(file=answers, flush=True)
     for received in sys.stdin:
-        request = Request(**json.loads(received))
-        line = Line()
-        complete(request, line)
-        print(json.dumps(asdict(line.finish())), file=answers, flush=True)
+        print(json.dumps(answer(json.loads(received))), file=answers, flush=True)
 
 
 class Contestant:

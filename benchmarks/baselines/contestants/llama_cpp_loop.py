@@ -12,21 +12,16 @@ than flash attention or float32; 1,000 tokens at once are read some 10 % faster 
 (`LlamaPromptLookupDecoding`) was slower by a tenth.
 """
 
-import argparse
-
 from llama_cpp import Llama
 
-from benchmarks.baselines.contestants.line_protocol import Complete, KeptTokens, Line, Request, serve
+from benchmarks.baselines.contestants.line_protocol import Complete, KeptTokens, Line, Request, parse_arguments, serve
 
 _NUM_CONTEXT_TOKENS = 2048
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("gguf")
-    parser.add_argument("--threads", type=int, default=1)
-    options = parser.parse_args()
-    serve(lambda: _load(options.gguf, options.threads))
+    options = parse_arguments(__doc__)
+    serve(lambda: _load(str(options.model), options.threads))
 
 
 def _load(gguf: str, num_threads: int) -> Complete:

@@ -5,21 +5,17 @@
 Several rows are a chain, whose logits are all computed. A tree, which sequence ids can express, takes more time.
 """
 
-import argparse
-
 import llama_cpp
 
+from benchmarks.baselines.contestants.line_protocol import parse_arguments
 from benchmarks.baselines.contestants.passes import Passes, serve_passes
 
 _NUM_CONTEXT_TOKENS = 2048
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("gguf")
-    parser.add_argument("--threads", type=int, default=1)
-    options = parser.parse_args()
-    serve_passes(lambda: _LlamaPasses(options.gguf, options.threads))
+    options = parse_arguments(__doc__)
+    serve_passes(lambda: _LlamaPasses(str(options.model), options.threads))
 
 
 class _LlamaPasses(Passes):

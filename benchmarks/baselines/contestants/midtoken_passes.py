@@ -5,9 +5,7 @@
 Five rows are a tree, as healing makes one. Long texts are read in pieces, as the engine does.
 """
 
-import argparse
-from pathlib import Path
-
+from benchmarks.baselines.contestants.line_protocol import parse_arguments
 from benchmarks.baselines.contestants.passes import Passes, serve_passes
 from inference.config import EngineConfig
 from inference.healing.token_tree import TokenTree
@@ -19,15 +17,8 @@ _PARENTS = {1: (None,), 5: (None, 0, None, 2, 2)}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model_dir", type=Path)
-    parser.add_argument("--dtype", required=True)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--graph-dir", type=Path)
-    options = parser.parse_args()
-    config = EngineConfig(
-        options.model_dir, dtype=options.dtype, num_threads=options.threads, graph_dir=options.graph_dir
-    )
+    options = parse_arguments(__doc__)
+    config = EngineConfig(options.model, dtype=options.dtype, num_threads=options.threads, graph_dir=options.graph_dir)
     serve_passes(lambda: _OwnPasses(config))
 
 

@@ -6,14 +6,14 @@
 The answer is milliseconds, the median of several passes for `rows`.
 """
 
-import json
-import os
 import statistics
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
+
+from benchmarks.baselines.contestants.line_protocol import serve_json
 
 _NUM_PASSES = 8
 
@@ -28,23 +28,19 @@ class Passes(Protocol):
 
 def serve_passes(load: Callable[[], Passes], num_tokens: int = 8000) -> None:
     """Loads a model and answers until the standard input ends. `num_tokens`: ids below it are drawn."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    passes, random = load(), Random(0)
-    print(file=answers, flush=True)
-    for received in sys.stdin:
-        asked = json.loads(received)
-        if "read" in asked:
-            ids = random.choices(range(num_tokens), k=asked["read"])
-            times = [_measure_ms(lambda: passes.read(ids))]  # noqa: B023  # called at once
-            passes.cut(asked["keep"])
-        else:
-            rows = [random.choices(range(num_tokens), k=asked["rows"]) for _ in range(_NUM_PASSES)]
-            times = [_measure_ms(lambda: passes.forward(each)) for each in rows]  # noqa: B023
-        print(json.dumps(statistics.median(times)), file=answers, flush=True)
+    serve_json(lambda: partial(_answer, load(), Random(0), range(num_tokens)))
 
 
-def _measure_ms(run: Callable[[], None]) -> float:
+def _answer(passes: Passes, random: Random, all_ids: Sequence[int], asked: dict[str, Any]) -> float:
+    if "rows" in asked:
+        rows = [random.choices(all_ids, k=asked["rows"]) for _ in range(_NUM_PASSES)]
+        return statistics.median(_measure_ms(passes.forward, each) for each in rows)
+    took_ms = _measure_ms(passes.read, random.choices(all_ids, k=asked["read"]))
+    passes.cut(asked["keep"])
+    return took_ms
+
+
+def _measure_ms(run: Callable[[list[int]], None], token_ids: list[int]) -> float:
     started_at = time.perf_counter()
-    run()
+    run(token_ids)
     return 1e3 * (time.perf_counter() - started_at)

@@ -17,7 +17,6 @@ one token with a call to `generate` of its own. Some of it is improved here:
 - A text that ends with a blank is completed without healing, because healing strips it.
 """
 
-import argparse
 from typing import Any
 
 import torch
@@ -26,18 +25,22 @@ from transformers.generation import utils as generation_utils
 from transformers.generation.stopping_criteria import StoppingCriteria
 from transformers.generation.streamers import BaseStreamer
 
-from benchmarks.baselines.contestants.line_protocol import Complete, KeptTokens, Line, Request, count_common, serve
+from benchmarks.baselines.contestants.line_protocol import (
+    Complete,
+    KeptTokens,
+    Line,
+    Request,
+    count_common,
+    parse_arguments,
+    serve,
+)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model_dir")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--healing", action="store_true")
-    options = parser.parse_args()
+    options = parse_arguments(__doc__, "--healing")
     torch.set_num_threads(options.threads)
     torch.set_num_interop_threads(1)
-    serve(lambda: _load(options.model_dir, options.healing))
+    serve(lambda: _load(str(options.model), options.healing))
 
 
 def _load(model_dir: str, heals: bool) -> Complete:

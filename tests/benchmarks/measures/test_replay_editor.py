@@ -23,7 +23,7 @@ def _session(*keys: Key) -> Session:
 
 
 async def _play(
-    folder: Path, session: Session, rules: Sequence[dict[str, Any]], max_gap_s: float | None = 60.0
+    folder: Path, session: Session, rules: Sequence[dict[str, Any]], max_gap_s: float = 60.0
 ) -> tuple[list[Outcome], list[dict[str, str]]]:
     """The outcomes of the keys, and the events at the model."""
     script, log = folder / "script.json", folder / "log"
@@ -65,14 +65,12 @@ async def test_a_suggestion_is_text_and_typing_it_needs_no_further_request(tmp_p
     assert [event["prefix"] for event in events if event["event"] == "started" and event["prefix"]] == ["a = 1\nc"]
 
 
-@pytest.mark.parametrize(("max_gap_s", "document"), [(None, 0), (None, 1), (0.2, 0)])
-async def test_the_next_key_cancels_a_request_in_an_open_loop_and_after_the_longest_gap(
-    max_gap_s: float | None, document: int, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("document", [0, 1])
+async def test_the_next_key_cancels_a_request_after_the_longest_gap(document: int, tmp_path: Path) -> None:
     following = _key(KeyKind.LETTER, 7 - 5 * document, 7 - 5 * document, "d", 8 - 5 * document, document, gap_s=0.39)
     rules = [{"ends_with": "c", "texts": ["never"], "delay_s": 600}]
 
-    outcomes, events = await _play(tmp_path, _session(_key(KeyKind.LETTER, 6, 6, "c", 7), following), rules, max_gap_s)
+    outcomes, events = await _play(tmp_path, _session(_key(KeyKind.LETTER, 6, 6, "c", 7), following), rules, 0.2)
 
     assert outcomes == [Outcome.NONE, Outcome.EMPTY]
     assert [event["event"] for event in events if event.get("prefix") == "a = 1\nc"] == ["started", "cancelled"]

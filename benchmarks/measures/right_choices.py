@@ -1,8 +1,9 @@
-"""Whether a GGUF file in float32 completes as onnxruntime does with the same weights.
+"""Whether a runner completes as onnxruntime does in float32 with the same weights.
 
 Both engines get the same requests: every strategy, with and without the text after the cursor, one completion or
 three, greedily. Each choice is recorded. Where the choices part, it is a tie if the other one was less likely by no
-more than `GAP`: llama.cpp keeps keys and values in float16, and its sums depend on the rows beside.
+more than a gap: llama.cpp keeps keys and values in float16, a GPU computes in bfloat16, and sums depend on the rows
+beside.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,6 @@ from inference.model.loader import load_model
 from inference.model.numpy_sampler import find_row, weigh_nodes
 from inference.protocol.completion import CompletionChunk, CompletionRequest, Extent, Healing
 
-GAP = 0.02  # nats
 _CONTEXT_CHARS = 400
 _SUFFIX_CHARS = 400
 _MAX_TOKENS = 12
@@ -65,8 +65,8 @@ class RightCounts:
     greatest_gap: float = 0.0
 
 
-def compare_engines(ours: EngineConfig, reference: EngineConfig, cuts: Sequence[Cut]) -> RightCounts:
-    """Completes at each cut in one of all ways in turn, with both."""
+def compare_engines(ours: EngineConfig, reference: EngineConfig, cuts: Sequence[Cut], gap: float) -> RightCounts:
+    """Completes at each cut in one of all ways in turn, with both. `gap`: of a tie, in nats."""
     counts = RightCounts()
     ways = list(product(Healing, (False, True), (1, 3)))
     loaded = [load_model(config) for config in (ours, reference)]
@@ -92,11 +92,11 @@ def compare_engines(ours: EngineConfig, reference: EngineConfig, cuts: Sequence[
             if sinks[0].of_candidates == sinks[1].of_candidates:
                 counts.num_equal += 1
             else:
-                _count(counts, request, models[0].choices, models[1].choices)
+                _count(counts, request, gap, models[0].choices, models[1].choices)
     return counts
 
 
-def _count(counts: RightCounts, request: CompletionRequest, ours: list[Any], theirs: list[Any]) -> None:
+def _count(counts: RightCounts, request: CompletionRequest, gap: float, ours: list[Any], theirs: list[Any]) -> None:
     for (_, mine), (asked, other) in zip(ours, theirs, strict=False):
         if mine.choices != other.choices:
             loss = max(
@@ -104,7 +104,7 @@ def _count(counts: RightCounts, request: CompletionRequest, ours: list[Any], the
                 for a, b in zip(mine.choices, other.choices, strict=True)
             )
             counts.greatest_gap = max(counts.greatest_gap, loss)
-            if loss <= GAP:
+            if loss <= gap:
                 counts.num_tied += 1
             else:
                 counts.wrong.append(request)
