@@ -1,9 +1,9 @@
 """Ignore files and lists of patterns in the syntax of .gitignore, and the rule among them that excludes a path.
 
 They are for `.midtokenignore`, the setting `exclude` and names of credentials, and for `.gitignore` where Git cannot be
-asked. No library is used, since pathspec 1.1 differs from Git for a quarter of random patterns, such as `[[:alpha:]]`,
-`[/a]` and those with a tab at the end, and some patterns take it years (`*a*a*a*b`). Here the time for a pattern grows
-with its length times that of the path.
+asked. The library pathspec 1.1 differs from Git for a quarter of random patterns, such as `[[:alpha:]]`,
+`[/a]` and those with a tab at the end, and some patterns take it years (`*a*a*a*b`). So patterns are written as
+expressions for RE2 here, whose time grows with the length of the path alone.
 
 Patterns and paths are bytes written as Latin-1, because `?` and sets mean one byte.
 """
@@ -13,9 +13,11 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import lru_cache
 from operator import attrgetter
+from typing import Any
+
+import re2
 
 _MAX_SHOWN = 60  # characters of a pattern
 _MAX_BYTES = 10 * 2**20  # of an ignore file
@@ -42,14 +44,13 @@ _NAMED_SETS: dict[str, Callable[[str], bool]] = {  # those of the C locale
 }
 
 
-class _Stars(Enum):
-    NAME = auto()  # `*`: any characters but slashes
-    FOLDERS = auto()  # `**/`: nothing, or the names of some folders and the slash after them
-    ANYTHING = auto()  # `**` at the end
-
-
-_Piece = str | frozenset[str] | _Stars  # a text; a set of characters, of which one must be there; or stars
+# Expressions.
+_IN_NAME = "[^/]*"  # `*`: any characters but slashes
+_FOLDERS = "(?:.*/)?"  # `**/`: nothing, or the names of some folders and the slash after them
+_ANYTHING = ".*"  # `**` at the end
 _NO_SLASH = frozenset(_BYTES) - {"/"}
+_BYTEWISE = re2.Options()
+_BYTEWISE.encoding, _BYTEWISE.dot_nl, _BYTEWISE.log_errors = re2.Options.Encoding.LATIN1, True, False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +62,15 @@ class Pattern:
     is_negated: bool
     needs_folder: bool
     is_anchored: bool  # it is compared with the whole path, otherwise with its last name
-    pieces: tuple[_Piece, ...]
+    end: str  # the character that it ends with; empty if that is not known
+    expression: Any  # of RE2, which has no types
 
     def matches(self, path: str, is_folder: bool) -> bool:
         """Compares it with a path relative to the folder of the ignore file, without a slash at either end."""
         if self.needs_folder and not is_folder:
             return False
         name = path if self.is_anchored else path.rpartition("/")[2]
-        if isinstance(last := self.pieces[-1], str) and not name.endswith(last):
-            return False
-        ends = {0}
-        for piece in self.pieces:
-            ends = _find_ends(piece, name, ends)
-            if not ends:
-                return False
-        return len(name) in ends
+        return self.expression.fullmatch(name.encode("latin-1")) is not None
 
 
 class Patterns:
@@ -91,10 +86,9 @@ class Patterns:
         """
         self._ignores_case = ignores_case
         numbered = (parse_pattern(line, number, ignores_case) for number, line in enumerate(lines, 1))
-        self._by_end: dict[str, list[Pattern]] = {}  # by the character that they end with, if it is one
+        self._by_end: dict[str, list[Pattern]] = {}
         for pattern in filter(None, numbered):
-            last = pattern.pieces[-1]
-            self._by_end.setdefault(last[-1] if isinstance(last, str) else "", []).append(pattern)
+            self._by_end.setdefault(pattern.end, []).append(pattern)
         self.find_deciding = lru_cache(_MAX_FOUND)(self._find_deciding)
 
     def _find_deciding(self, path: str, is_folder: bool) -> Pattern | None:
@@ -161,7 +155,10 @@ class RuleFiles:
         known = self._read.get((path, ignores_case))
         if known is None or known[0] != stamp:
             lines = _read_text(path).removeprefix(_BYTE_ORDER_MARK).split("\n")
-            known = self._read[path, ignores_case] = (stamp, Patterns(lines, ignores_case))
+            try:
+                known = self._read[path, ignores_case] = (stamp, Patterns(lines, ignores_case))
+            except re2.error:
+                raise UnreadableRulesError(f"`{path}` cannot be read: a line is too long for a pattern") from None
         return known[1]
 
 
@@ -217,17 +214,20 @@ def parse_pattern(line: str, number: int = 1, ignores_case: bool = False) -> Pat
         return None
     named = text.removeprefix("!")
     bare = named.removesuffix("/")
-    pieces = _read_pieces(bare.removeprefix("/"), ignores_case) if bare else None
-    if not pieces:
+    expression = _write_expression(bare.removeprefix("/"), ignores_case)
+    if not expression:
         return None
-    return Pattern(text, number, named != text, bare != named, "/" in bare, pieces)
+    end = "" if bare[-1] in "*?]" else _to_lower(bare[-1]) if ignores_case else bare[-1]
+    return Pattern(
+        text, number, named != text, bare != named, "/" in bare, end, re2.compile(expression.encode(), _BYTEWISE)
+    )
 
 
 def is_refused(text: str) -> bool:
     """True for a pattern that is not blank and no comment, and can still match nothing, such as one with half a set."""
     try:
         is_missing = parse_pattern(to_latin1(text)) is None
-    except UnicodeEncodeError:  # half of a surrogate pair
+    except (UnicodeEncodeError, re2.error):  # half of a surrogate pair, and a megabyte
         return True
     return is_missing and bool(text.strip()) and not text.startswith("#")
 
@@ -264,71 +264,51 @@ def _list_ends(path: str, top: str) -> list[int]:
     return [index for index in range(start, len(path)) if path[index] == "/"] + [len(path)]
 
 
-def _find_ends(piece: _Piece, path: str, starts: set[int]) -> set[int]:
-    """Returns the places in a path where a piece of a pattern may end that begins at one of `starts`."""
-    if isinstance(piece, str):
-        return {start + len(piece) for start in starts if path.startswith(piece, start)}
-    if isinstance(piece, frozenset):
-        return {start + 1 for start in starts if path[start : start + 1] in piece}
-    first, end = min(starts), len(path) + 1
-    if piece is _Stars.ANYTHING:
-        return set(range(first, end))
-    if piece is _Stars.FOLDERS:
-        return starts | {at for at in range(first + 1, end) if path[at - 1] == "/"}
-    ends: set[int] = set()
-    for at in range(first, end):
-        if at in starts or (at - 1 in ends and path[at - 1] != "/"):
-            ends.add(at)
-    return ends
-
-
-def _read_pieces(glob: str, ignores_case: bool) -> tuple[_Piece, ...] | None:
-    """Returns the pieces of a pattern without `!` and slash around it; None if it can match nothing.
+def _write_expression(glob: str, ignores_case: bool) -> str | None:
+    """Returns the expression for a pattern without `!` and slash around it; None if it can match nothing.
 
     Git compares what is before the first wildcard by itself. So `a**/b` is like `a`, then `**/b`.
     """
-    pieces: list[_Piece] = []
     wildcard = _WILDCARD.search(glob)
     at = first = len(glob) if wildcard is None else wildcard.start()
     to_text = _to_lower if ignores_case else str
-    if at:
-        pieces.append(to_text(glob[:at]))
+    written = _write_text(to_text(glob[:at]))
     while at < len(glob):
         start, char = at, glob[at]
         at += 1
         if char == "*":
             at = len(glob) - len(glob[at:].lstrip("*"))
             is_deep = at - start > 1 and (start == first or glob[start - 1] == "/")
-            pieces.append(_find_kind(is_deep, glob[at:]))
-            at += pieces[-1] is _Stars.FOLDERS
+            stars = _find_kind(is_deep, glob[at:])
+            written += stars
+            at += stars is _FOLDERS
         elif char == "?":
-            pieces.append(_NO_SLASH)
+            written += "[^/]"
         elif char == "[":
             read = _read_set(glob, at, ignores_case)
             if read is None:
                 return None
-            at = read[1]
-            pieces.append(read[0])
-        elif char == "\\" and at == len(glob):
-            return None
+            chars, at = read
+            written += f"[{_write_text(chars)}]" if chars else r"[^\x00-\xff]"
         elif char == "\\":
+            if at == len(glob):
+                return None
             at += 1
-            _add_text(pieces, glob[at - 1])  # its case counts, as in Git
+            written += _write_text(glob[at - 1])  # its case counts, as in Git
         else:
-            _add_text(pieces, to_text(char))
-    return tuple(pieces)
+            written += _write_text(to_text(char))
+    return written
 
 
-def _add_text(pieces: list[_Piece], text: str) -> None:
-    before = pieces.pop() if pieces and isinstance(pieces[-1], str) else ""
-    pieces.append(f"{before}{text}")
+def _write_text(chars: Iterable[str]) -> str:
+    return "".join(f"\\x{ord(char):02x}" for char in chars)
 
 
-def _find_kind(is_deep: bool, rest: str) -> _Stars:
+def _find_kind(is_deep: bool, rest: str) -> str:
     """`is_deep`: there are two stars or more, at the start or after a slash. `rest`: what follows them."""
     if is_deep and rest.startswith("/"):
-        return _Stars.FOLDERS
-    return _Stars.ANYTHING if is_deep and rest[:2] in ("", "\\/") else _Stars.NAME
+        return _FOLDERS
+    return _ANYTHING if is_deep and rest[:2] in ("", "\\/") else _IN_NAME
 
 
 def _read_set(text: str, at: int, ignores_case: bool) -> tuple[frozenset[str], int] | None:

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from lsp_server.privacy.git_rules import GitRules
 from lsp_server.privacy.paths import Disk
-from lsp_server.privacy.patterns import RuleFiles, RuleList, find_rule, list_folders, parse_pattern, to_latin1
+from lsp_server.privacy.patterns import (
+    RuleFiles,
+    RuleList,
+    UnreadableRulesError,
+    find_rule,
+    is_refused,
+    list_folders,
+    parse_pattern,
+    to_latin1,
+)
 
 _ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C"}
 
@@ -170,3 +179,12 @@ def test_a_pattern_with_many_stars_is_compared_in_time(line: str, path: str) -> 
     pattern = parse_pattern(line)
     assert pattern is not None
     assert not pattern.matches(path, is_folder=False)  # without care for this, it takes years
+
+
+def test_a_line_of_megabytes_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / ".gitignore"
+    path.write_text("a" * 2_000_000)
+
+    assert is_refused(path.read_text())
+    with pytest.raises(UnreadableRulesError, match="a line is too long"):
+        RuleFiles().read(str(path), str(tmp_path))
