@@ -27,9 +27,8 @@ from inference.characters.beam_covering import BeamCovering
 from inference.characters.state import END, NUM_OUTCOMES, Covering, State
 from inference.characters.text_covering import TextCovering, find_canonical_open_paths, find_single_open_paths
 from inference.characters.token_string import TokenReader, TokenString
-from inference.errors import InvalidRequestError, check_ranges
 from inference.healing.text_encoder import TextEncoder, cache_short
-from inference.protocol.characters import COVERING_RANGES, CoveringKind
+from inference.protocol.characters import CoveringKind
 from trie_cache.trie import Trie
 
 _CANONICAL_THRESHOLD = 0.1
@@ -57,10 +56,6 @@ class CoveringSettings:
     kind: CoveringKind = CoveringKind.CANONICAL
     width: int = 8  # beam: how many bundles are kept
     threshold: float | None = None  # canonical: other strings of a smaller probability are dropped; None: 0.1
-
-    def __post_init__(self) -> None:
-        """Raises InvalidRequestError."""
-        check_ranges(self, COVERING_RANGES, InvalidRequestError)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ To read a string is to run the model over it, which fills in this distribution.
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -92,18 +93,14 @@ class TokenString:
             string = string.parent
         return string is other
 
-    def find_path(self, beginning: "TokenString | None" = None) -> list["TokenString"]:
-        """The strings from the one after `beginning`, or from the root, to this one, each the parent of the next."""
-        path = []
-        string: TokenString | None = self
-        while string is not None and string is not beginning:
-            path.append(string)
-            string = string.parent
-        return path[::-1]
-
     def find_tokens_since(self, beginning: "TokenString | None") -> tuple[int, ...]:
         """The tokens after `beginning`; all if it is None."""
-        return tuple([token_id for string in self.find_path(beginning) for token_id in string.token_ids])
+        parts: list[tuple[int, ...]] = []
+        string: TokenString | None = self
+        while string is not None and string is not beginning:
+            parts.append(string.token_ids)
+            string = string.parent
+        return tuple(chain.from_iterable(reversed(parts)))
 
 
 def find_common_beginning(strings: Iterable[TokenString]) -> TokenString:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from inference.characters.token_string import PassWatch
-from inference.errors import MidtokenError, OverloadedError, ServerError, tell_failure, to_public_error
+from inference.errors import MidtokenError, OverloadedError, ServerError, refuse, tell_failure, to_public_error
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.heartbeat import Heartbeat
 
@@ -49,12 +49,9 @@ class _QueuedRequest:
 
     def check(self, now: float, is_closed: bool) -> None:
         """Raises ServerError if it must end without an answer."""
-        if is_closed:
-            raise ServerError(_CLOSED)
-        if self.sink.is_cancelled():
-            raise ServerError("the request was cancelled")
-        if self.ends_at is not None and now >= self.ends_at:
-            raise ServerError(f"the request was not answered within its deadline_ms of {self.request.deadline_ms}")
+        late = f"the request was not answered within its deadline_ms of {self.request.deadline_ms}"
+        is_late = self.ends_at is not None and now >= self.ends_at
+        refuse(ServerError, {_CLOSED: is_closed, "the request was cancelled": self.sink.is_cancelled(), late: is_late})
 
 
 class CharacterWorker:

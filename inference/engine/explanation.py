@@ -19,22 +19,20 @@ def build_explanation(tokenizer: LoadedTokenizer, prompt: Prompt, result: Sample
     scores, tree = result.scores, prompt.tree
     assert scores is not None, "an explanation asks for them"
     token_bytes = tokenizer.vocabulary.token_bytes
-    crossing_at = {crossing.node: index for index, crossing in enumerate(prompt.covering.crossings)}
+    masses = zip(prompt.covering.crossings, scores.log_masses.tolist(), strict=True)
+    scored = {crossing.node: index for index, (crossing, mass) in enumerate(masses) if math.isfinite(mass)}
     nodes = []
     for node in (None, *range(len(tree.branch_ids))):
-        path = tree.find_path(node)
         parent = None if node is None else tree.parents[node]
-        index = crossing_at.get(node)
-        mass = -math.inf if index is None else float(scores.log_masses[index])
-        weighed = index is not None and math.isfinite(mass)
+        index = scored.get(node)
         nodes.append(
             ExplainedNode(
                 parent=None if node is None else (0 if parent is None else parent + 1),
                 token="" if node is None else _show(token_bytes[tree.branch_ids[node]]),
-                num_covered_bytes=sum(len(token_bytes[tree.branch_ids[branch]]) for branch in path),
-                log_mass=mass if weighed else None,
-                best_token=_name(tokenizer, int(scores.best_ids[index])) if weighed and index is not None else None,
-                best_log_prob=float(scores.best_log_probs[index]) if weighed and index is not None else None,
+                num_covered_bytes=sum(len(token_bytes[tree.branch_ids[branch]]) for branch in tree.iter_path(node)),
+                log_mass=None if index is None else float(scores.log_masses[index]),
+                best_token=None if index is None else _name(tokenizer, int(scores.best_ids[index])),
+                best_log_prob=None if index is None else float(scores.best_log_probs[index]),
             )
         )
     choice = result.choices[0]

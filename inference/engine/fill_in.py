@@ -34,7 +34,7 @@ from pathlib import Path
 
 from inference.config import AUTO_LAYOUT
 from inference.engine.layout import FillIn, FimMarkers, Layout
-from inference.errors import ModelError, quote
+from inference.errors import ModelError, quote, refuse
 from inference.model.folder_file import FILE_NAME, check_keys, read_folder_file
 from trie_cache.vocabulary import Vocabulary
 
@@ -43,37 +43,22 @@ from trie_cache.vocabulary import Vocabulary
 class MarkerFamily:
     """The names of a family's markers, and its layouts: that in which a model does best is taken."""
 
-    prefix: str
-    suffix: str
-    middle: str | None
+    names: tuple[str, ...]  # of prefix, suffix and, if there is one, middle
     layouts: tuple[Layout, ...] = (Layout.PSM_LINE,)
-
-    def find_markers(self, vocabulary: Vocabulary) -> FimMarkers | None:
-        """The ids of the markers, or None if the vocabulary lacks one of them."""
-        prefix, suffix = vocabulary.special_id(self.prefix), vocabulary.special_id(self.suffix)
-        middle = None if self.middle is None else vocabulary.special_id(self.middle)
-        if prefix is None or suffix is None or (middle is None and self.middle is not None):
-            return None
-        return FimMarkers(prefix, suffix, middle)
 
 
 _FAMILIES = (
-    MarkerFamily("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),  # Qwen, CodeGemma
+    MarkerFamily(("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")),  # Qwen, CodeGemma
     MarkerFamily(  # StarCoder, Granite, StableCode; Mellum
-        "<fim_prefix>", "<fim_suffix>", "<fim_middle>", (Layout.PSM_LINE, Layout.SPM_LINE)
+        ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"), (Layout.PSM_LINE, Layout.SPM_LINE)
     ),
-    MarkerFamily("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),  # SantaCoder
-    MarkerFamily("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),  # DeepSeek
-    MarkerFamily("▁<PRE>", "▁<SUF>", "▁<MID>"),  # CodeLlama
-    MarkerFamily("<[fim-prefix]>", "<[fim-suffix]>", "<[fim-middle]>", (Layout.SPM_LINE,)),  # Seed-Coder, Zeta 2
-    MarkerFamily("▁<AIX-SPAN-PRE>", "▁<AIX-SPAN-POST>", "▁<AIX-SPAN-MIDDLE>", (Layout.SPM,)),  # aiXcoder
-    MarkerFamily("[PREFIX]", "[SUFFIX]", None, (Layout.SPM,)),  # Codestral
+    MarkerFamily(("<fim-prefix>", "<fim-suffix>", "<fim-middle>")),  # SantaCoder
+    MarkerFamily(("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>")),  # DeepSeek
+    MarkerFamily(("▁<PRE>", "▁<SUF>", "▁<MID>")),  # CodeLlama
+    MarkerFamily(("<[fim-prefix]>", "<[fim-suffix]>", "<[fim-middle]>"), (Layout.SPM_LINE,)),  # Seed-Coder, Zeta 2
+    MarkerFamily(("▁<AIX-SPAN-PRE>", "▁<AIX-SPAN-POST>", "▁<AIX-SPAN-MIDDLE>"), (Layout.SPM,)),  # aiXcoder
+    MarkerFamily(("[PREFIX]", "[SUFFIX]"), (Layout.SPM,)),  # Codestral
 )
-
-
-def find_family(vocabulary: Vocabulary) -> MarkerFamily | None:
-    """The first family whose markers the vocabulary has all of, or None."""
-    return next((family for family in _FAMILIES if family.find_markers(vocabulary) is not None), None)
 
 
 _KEYS = ("layout", "prefix", "suffix", "middle")
@@ -92,32 +77,33 @@ def choose_fill_in(setting: str, folder: Path, vocabulary: Vocabulary) -> FillIn
 
     Raises ModelError if the setting or the folder's file is wrong or does not fit the tokenizer.
     """
-    named_layout, named_family = _read_file(folder)
-    family = named_family or find_family(vocabulary)
+    named, family = _read_file(folder)
+    known = vocabulary.special_tokens.keys()
+    family = family or next((each for each in _FAMILIES if known >= {*each.names}), None)
+    source = FILE_NAME
     if setting != AUTO_LAYOUT:
-        layout = _to_layout("fill_in_layout", setting, (AUTO_LAYOUT, *Layout))
-        return FillInChoice(_combine("fill_in_layout", (layout,), family, vocabulary), True)
+        source, named = "fill_in_layout", _to_layout("fill_in_layout", setting, (AUTO_LAYOUT, *Layout))
     layouts = (Layout.NONE,) if family is None else family.layouts
-    if named_layout is not None:
-        layouts = (named_layout,)
-    return FillInChoice(_combine(FILE_NAME, layouts, family, vocabulary), named_layout is not None)
+    return FillInChoice(_combine(source, layouts if named is None else (named,), family, vocabulary), named is not None)
 
 
 def _read_file(folder: Path) -> tuple[Layout | None, MarkerFamily | None]:
     """The layout and the markers that a folder's file names."""
     path, values = folder / FILE_NAME, read_folder_file(folder).fill_in
     check_keys(path, "fill_in", values, _KEYS)
-    for key, value in values.items():
-        if not isinstance(value, str):
-            raise ModelError(f"{path}: {key} must be a string, not {quote(repr(value))}")
+    odd = next((key for key, value in values.items() if not isinstance(value, str)), "")
+    names = tuple(values[key] for key in ("prefix", "suffix", "middle") if key in values)
+    is_half = bool(names) and not values.keys() >= {"prefix", "suffix"}
+    refuse(
+        ModelError,
+        {
+            f"{path}: {odd} must be a string, not {quote(repr(values.get(odd)))}": odd,
+            f"{path}: name both prefix and suffix, or neither": is_half,
+        },
+    )
     layout = _to_layout(f"{path}: layout", values["layout"], tuple(Layout)) if "layout" in values else None
-    if not values.keys() & {"prefix", "suffix", "middle"}:
-        return layout, None
-    if not values.keys() >= {"prefix", "suffix"}:
-        raise ModelError(f"{path}: name both prefix and suffix, or neither")
-    names = values["prefix"], values["suffix"], values.get("middle")
-    known = next((family for family in _FAMILIES if (family.prefix, family.suffix, family.middle) == names), None)
-    return layout, known or MarkerFamily(*names, (Layout.SPM if names[2] is None else Layout.PSM_LINE,))
+    own = MarkerFamily(names, (Layout.PSM_LINE if "middle" in values else Layout.SPM,)) if names else None
+    return layout, next((family for family in _FAMILIES if family.names == names), own)
 
 
 def _to_layout(name: str, value: str, known: Collection[str]) -> Layout:
@@ -129,22 +115,21 @@ def _to_layout(name: str, value: str, known: Collection[str]) -> Layout:
 def _combine(
     source: str, layouts: tuple[Layout, ...], family: MarkerFamily | None, vocabulary: Vocabulary
 ) -> tuple[FillIn, ...]:
-    if family is None:
-        if layouts == (Layout.NONE,):
-            return ()
-        raise ModelError(f"{source} asks for the layout {layouts[0]}, but the tokenizer has no known fill-in markers")
-    markers = family.find_markers(vocabulary)
-    if markers is None:
-        names = [name for name in (family.prefix, family.suffix, family.middle) if name is not None]
-        missing = next(name for name in names if vocabulary.special_id(name) is None)
-        raise ModelError(f"{source}: the tokenizer has no special token {quote(missing)}")
-    if layouts == (Layout.NONE,):
-        return ()
-    if markers.middle is None and layouts != (Layout.SPM,):
-        raise ModelError(
-            f"{source} asks for the layout {layouts[0]}, which needs a middle marker; without one it is spm"
-        )
-    ids = [marker for marker in (markers.prefix, markers.suffix, markers.middle) if marker is not None]
-    if len(set(ids)) < len(ids):
-        raise ModelError(f"{source}: prefix, suffix and middle must be different markers")
-    return tuple([FillIn(markers, layout) for layout in layouts])
+    names = () if family is None else family.names
+    ids = [vocabulary.special_id(name) for name in names]
+    missing = [name for name, marker in zip(names, ids, strict=True) if marker is None]
+    is_used = layouts != (Layout.NONE,)
+    asks = f"{source} asks for the layout {layouts[0]}, "
+    refuse(
+        ModelError,
+        {
+            f"{asks}but the tokenizer has no known fill-in markers": is_used and not names,
+            f"{source}: the tokenizer has no special token {', '.join(map(quote, missing[:1]))}": missing,
+            f"{asks}which needs a middle marker; without one it is spm": (
+                is_used and len(ids) == 2 and layouts != (Layout.SPM,)
+            ),
+            f"{source}: prefix, suffix and middle must be different markers": is_used and len({*ids}) < len(ids),
+        },
+    )
+    markers = [marker for marker in ids if marker is not None]
+    return tuple([FillIn(FimMarkers(*markers), layout) for layout in layouts]) if is_used else ()

@@ -27,7 +27,7 @@ class FimMarkers:
 
     prefix: int
     suffix: int
-    middle: int | None  # None: the suffix comes first, and no marker follows the prefix
+    middle: int | None = None  # None: the suffix comes first, and no marker follows the prefix
 
     @property
     def num_tokens(self) -> int:

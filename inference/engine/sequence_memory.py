@@ -102,15 +102,10 @@ class SequenceMemory:
         idle = [entry for entry in self._entries if not entry.is_in_use]
         running = sum(entry.sequence.num_row_bytes for entry in self._entries if entry.is_in_use)
         num_excess = sum(entry.nbytes for entry in idle) + running - self._max_bytes
-        for entry in idle[:-_NUM_RECENT]:
-            if num_excess <= 0:
-                return
-            num_excess -= _drop_rows(entry)
-        for entry in idle:
-            if num_excess <= 0:
-                return
-            num_excess -= _drop_rows(entry)
+        for entry, may_go in [*((each, False) for each in idle[:-_NUM_RECENT]), *((each, True) for each in idle)]:
             if num_excess > 0:
+                num_excess -= _drop_rows(entry)
+            if num_excess > 0 and may_go:
                 self._entries.remove(entry)
                 num_excess -= entry.nbytes
 

@@ -212,25 +212,16 @@ def _draw(request: SampleRequest, allowed: list[_Allowed]) -> tuple[Choice, ...]
     Greedy requests get fewer choices if fewer tokens may follow. Of equally likely tokens, those of earlier crossings
     come first, then those with smaller ids.
     """
+    owners = np.repeat(np.arange(len(allowed)), [each.log_probs.size for each in allowed])
+    ids = np.concatenate([np.arange(each.log_probs.size) if each.ids is None else each.ids for each in allowed])
     scores = np.concatenate([each.log_probs.astype(np.float64) + each.offset for each in allowed])
-    ends = np.cumsum([each.log_probs.size for each in allowed])
     if request.sampling.is_greedy:
         num_allowed = int(np.isfinite(scores).sum())
-        token_ids = np.concatenate(
-            [np.arange(each.log_probs.size) if each.ids is None else each.ids for each in allowed]
-        )
-        owners = np.repeat(np.arange(len(allowed)), [each.log_probs.size for each in allowed])
-        picks = np.lexsort((token_ids, owners, -scores))[: min(len(request.random_sources), num_allowed)].tolist()
+        picks = np.lexsort((ids, owners, -scores))[: min(len(request.random_sources), num_allowed)].tolist()
     else:
         totals = _accumulate(scores / request.sampling.temperature, request.sampling.top_p)
         picks = [_draw_one(totals, source) for source in request.random_sources]
-    choices = []
-    for pick in picks:
-        at = int(np.searchsorted(ends, pick, side="right"))
-        index = pick - (int(ends[at - 1]) if at else 0)
-        ids = allowed[at].ids
-        choices.append(Choice(request.crossings[at], index if ids is None else int(ids[index])))
-    return tuple(choices)
+    return tuple([Choice(request.crossings[owners[pick]], int(ids[pick])) for pick in picks])
 
 
 def _accumulate(scores: npt.NDArray[np.float64], top_p: float) -> npt.NDArray[np.float64]:

@@ -27,8 +27,9 @@ MAX_MEMBERS = 64
 MAX_NEW = 4096  # bytes
 MAX_DEADLINE_MS = 3_600_000
 
-COVERING_RANGES = {"width": (1, MAX_WIDTH), "threshold": (0, 1)}
-_RANGES = COVERING_RANGES | {
+_RANGES = {
+    "width": (1, MAX_WIDTH),
+    "threshold": (0, 1),
     "num_members": (0, MAX_MEMBERS),
     "max_bytes": (1, MAX_NEW),
     "seed": (0, 2**63 - 1),
@@ -215,13 +216,13 @@ def answer_from_arrays(arrays: Mapping[str, Array]) -> CharacterAnswer:
     if "generated_bytes" in arrays:
         return Generated(arrays["generated_bytes"].tobytes())
     kind = next(kind for kind in (NextByte, Surprisals, TextProbability) if dataclasses.fields(kind)[0].name in arrays)
-    values: dict[str, Any] = {}
-    for field in dataclasses.fields(kind):
-        if field.name == "members" and field.name in arrays:
-            values[field.name] = _read_members(arrays[field.name])
-        elif field.name in arrays:
-            numbers = _from_finite(arrays[field.name])
-            values[field.name] = numbers if field.type == tuple[float, ...] else numbers[0]
+    types = {field.name: field.type for field in dataclasses.fields(kind)}
+    numbers = {name: _from_finite(array) for name, array in arrays.items() if name != "members"}
+    values: dict[str, Any] = {
+        name: each if types[name] == tuple[float, ...] else each[0] for name, each in numbers.items()
+    }
+    if "members" in arrays:
+        values["members"] = _read_members(arrays["members"])
     return kind(**values)
 
 

@@ -10,6 +10,7 @@ Each model has its own folder with these files:
 """
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import platform
@@ -155,18 +156,16 @@ async def lease_server(entry: ServerEntry, command: Sequence[str], on_progress: 
     The command must register with the same entry. It runs detached and outlives this process.
     Raises LaunchError. If the server could not start, the error contains the end of its log.
     """
-    clients = FileLock(entry.folder / "clients.lock")
-    try:
+    with contextlib.ExitStack() as stack:
+        clients = stack.enter_context(FileLock(entry.folder / "clients.lock"))
         while not clients.try_acquire(shared=True):
             await asyncio.sleep(_POLL_S)
         while (url := entry.find()) is None:
             if not entry.is_served():
                 await _start_or_wait(entry, command, on_progress)
             await asyncio.sleep(_POLL_S)
-    except BaseException:
-        clients.close()
-        raise
-    return ServerLease(url, clients)
+        stack.pop_all()
+        return ServerLease(url, clients)
 
 
 async def _start_or_wait(entry: ServerEntry, command: Sequence[str], on_progress: Callable[[str], None]) -> None:

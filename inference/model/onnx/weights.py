@@ -121,18 +121,15 @@ class Weights(AbstractContextManager["Weights"]):
     def __init__(self, folder: Path, config: DecoderConfig) -> None:
         """Opens the files. Raises ModelError if tensors are missing, unknown or of another shape."""
         self.paths = find_weight_files(folder)
-        self._stack = ExitStack()
         self._config = config
         self._files: dict[str, Any] = {}  # tensor -> open file, which has no types
         self._places = _find_places(config)
-        try:
+        with ExitStack() as stack:
             for path in self.paths:
-                file = self._stack.enter_context(_open(path))
+                file = stack.enter_context(_open(path))
                 self._files |= dict.fromkeys(file.keys(), file)
             self._check()
-        except BaseException:
-            self._stack.close()
-            raise
+            self._stack = stack.pop_all()
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()

@@ -228,13 +228,11 @@ def _forward_alone(
     ]
     with _use_eager_attention(model):
         logits = model(input_ids=torch.tensor(ids, device=runner.device), use_cache=False).logits.float()
-    rows = []
-    for first in range(0, len(ids), len(paths)):
-        rows.append(logits[first, -3])  # after the chain
-        for branch in range(len(_PARENTS)):
-            path = next(number for number, path in enumerate(paths) if branch in path)
-            rows.append(logits[first + path, paths[path].index(branch) - 2])
-    return torch.stack(rows)
+    places = [(0, -3)]  # of each node, the chain's end first: its path, and its place there
+    for branch in range(len(_PARENTS)):
+        places.append(next((number, path.index(branch) - 2) for number, path in enumerate(paths) if branch in path))
+    firsts = range(0, len(ids), len(paths))
+    return torch.stack([logits[first + number, at] for first in firsts for number, at in places])
 
 
 _NUM_TOKENS = 8  # of the sequences below

@@ -15,6 +15,7 @@ import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -167,11 +168,9 @@ class _ScoredRequest:
         """Adds the request's questions to `questions`."""
         self.request = request
         self.crossings = crossings
-        self._places: dict[int, int] = {}  # row of the request -> row of the batch
-        for index, row in enumerate(request.rows):
-            if row is not None:
-                self._places[index] = len(questions.rows)
-                questions.rows.append(row)
+        known = [index for index, row in enumerate(request.rows) if row is not None]
+        self._places = dict(zip(known, count(len(questions.rows)), strict=False))  # row of the request -> of the batch
+        questions.rows.extend(request.rows[index] for index in known)
         self.first_question, self.first_draw = len(questions.questions), len(questions.draws)
         self._totals: dict[int, int] = {}  # row of the request -> a question about it
         for stream, (crossing, tokens) in enumerate(zip(crossings, allowed, strict=True)):

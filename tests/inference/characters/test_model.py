@@ -4,7 +4,6 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -212,22 +211,6 @@ def test_greedy_text_takes_the_most_likely_byte_until_the_end() -> None:
     for covering in (_CANONICAL, _BEAM, _ALL):
         assert characters.choose_greedily(characters.open(b"", covering), 9) == b"a1"
         assert characters.choose_greedily(characters.open(b"", covering), 1) == b"a"
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"width": 0}, "width must be between 1 and"),
-        ({"width": -3}, "width must be between 1 and"),
-        ({"width": 100_000}, "width must be between 1 and"),
-        ({"threshold": -0.1}, "threshold must be"),
-        ({"threshold": 1.1}, "threshold must be"),
-        ({"threshold": float("nan")}, "threshold must be"),
-    ],
-)
-def test_settings_out_of_range_are_refused(wrong: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidRequestError, match=message):
-        CoveringSettings(CoveringKind.BEAM, **wrong)
 
 
 _MAX_TOKENS = 64
