@@ -68,7 +68,7 @@ def check_ranges(values: object, ranges: Mapping[str, tuple[float, float]], erro
 
 
 def refuse(error: type[MidtokenError], reasons: Mapping[str, object]) -> None:
-    """Raises the error with the first reason that holds."""
+    """Raises the error with the first reason that holds. No two reasons are the same text."""
     for reason, holds in reasons.items():
         if holds:
             raise error(reason)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tokenizers import Tokenizer
 
-from inference.errors import ModelError
+from inference.errors import ModelError, refuse
 from inference.healing.tokenizer_file import TokenizerFile
 from inference.healing.vocabulary_file import BYTE_LEVEL_ALPHABET, AddedToken
 
@@ -221,9 +221,10 @@ def cache_short(find: Callable[[bytes], _Found], max_cached: int) -> Callable[[b
 
 def _find_byte_ids(tokenizer: Tokenizer) -> dict[int, int]:
     found = {byte: tokenizer.token_to_id(character) for byte, character in enumerate(BYTE_LEVEL_ALPHABET)}
-    for byte in sorted(found.keys() - _NO_UTF8_BYTES):
-        if found[byte] is None:
-            raise ModelError(f"model vocab has no token {BYTE_LEVEL_ALPHABET[byte]!r} for the byte 0x{byte:02X}")
+    refuse(ModelError, {
+        f"model vocab has no token {BYTE_LEVEL_ALPHABET[byte]!r} for the byte 0x{byte:02X}": found[byte] is None
+        for byte in sorted(found.keys() - _NO_UTF8_BYTES)
+    })  # fmt: skip
     return {byte: token_id for byte, token_id in found.items() if token_id is not None}
 
 

@@ -104,12 +104,13 @@ def parse_tokenizer_file(spec: _Json, content: str | None = None) -> TokenizerFi
     tokenizer = _build(json.dumps(spec) if content is None else content)
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    for token in added:
-        found = tokenizer.token_to_id(token.content)
-        if found != token.token_id:
-            raise ModelError(
-                f"added token {token.content!r} has the id {token.token_id} in the file, but {found} in the library"
-            )
+    pairs = [(token, tokenizer.token_to_id(token.content)) for token in added]
+    refuse(ModelError, {
+        f"added token {token.content!r} has the id {token.token_id} in the file, but {found} in the library": (
+            found != token.token_id
+        )
+        for token, found in pairs
+    })  # fmt: skip
     vocab, merges = spec["model"]["vocab"], spec["model"]["merges"] if is_sentencepiece else ()
     return TokenizerFile(
         spec,

@@ -168,12 +168,9 @@ BYTE_LEVEL_ALPHABET = _build_alphabet()
 
 
 def _decode_sentencepiece(pieces: Mapping[str, int], byte_fallback: bool) -> dict[int, bytes]:
+    written = {token_id: _BYTE_TOKEN.fullmatch(piece) for piece, token_id in pieces.items() if byte_fallback}
     tokens = {token_id: piece.replace("▁", " ").encode() for piece, token_id in pieces.items()}
-    if byte_fallback:
-        for piece, token_id in pieces.items():
-            if match := _BYTE_TOKEN.fullmatch(piece):
-                tokens[token_id] = bytes([int(match[1], 16)])
-    return tokens
+    return tokens | {token_id: bytes([int(match[1], 16)]) for token_id, match in written.items() if match}
 
 
 def _find_end_ids(value: _Json, path: Path) -> set[int]:

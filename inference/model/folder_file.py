@@ -65,9 +65,13 @@ def check_keys(path: Path, name: str, value: Any, known: tuple[str, ...]) -> dic
     """The value, if it is an object with known keys only. Raises ModelError."""
     if not isinstance(value, dict):
         raise ModelError(f"{path}: {name} must be a JSON object")
-    for key in value:
-        if key not in known:
-            raise ModelError(f"{path}: unknown key {quote(key)} in {name}; known are {', '.join(known)}")
+    refuse(
+        ModelError,
+        {
+            f"{path}: unknown key {quote(key)} in {name}; known are {', '.join(known)}": key not in known
+            for key in value
+        },
+    )
     return value
 
 

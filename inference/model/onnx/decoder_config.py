@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from inference.errors import ModelError, quote
+from inference.errors import ModelError, quote, refuse
 from inference.model.onnx.rotary import Rotary, read_rotary
 
 _UNIT = 16  # onnxruntime's attention takes heads with multiples of this only
@@ -255,9 +255,12 @@ class _Fields:
         classes = self.content.get("architectures")
         if classes != [family.class_name] and (classes is not None or "auto_map" in self.content):
             raise ModelError(f"its config.json names the architecture {_show(classes)}, and not {family.class_name}")
-        for name, values in _FIXED.items():
-            if self.content.get(name, values[0]) not in values:
-                raise ModelError(f"its config.json has {name} = {_show(self.content[name])}, which needs torch")
+        refuse(ModelError, {
+            f"its config.json has {name} = {_show(self.content.get(name))}, which needs torch": (
+                self.content.get(name, values[0]) not in values
+            )
+            for name, values in _FIXED.items()
+        })  # fmt: skip
 
     def read(self, name: str, kind: _Kind, default: object = None) -> Any:  # its type depends on the kind
         value = self.content.get(name)

@@ -126,8 +126,7 @@ class OnnxModel:
 
     def _find_zeros(self, num_rows: int, num_keys: int) -> Bias:
         size = num_rows * num_keys
-        zeros = self._zeros if size <= _MAX_BIAS else np.zeros(size, np.float32)
-        return zeros[:size].reshape(num_rows, num_keys)
+        return (self._zeros if size <= _MAX_BIAS else np.zeros(size, np.float32))[:size].reshape(num_rows, num_keys)
 
     def _find_tables(self, num_keys: int) -> tuple[Logits, Logits]:
         """Cosines and sines of at least as many positions as there are keys, which onnxruntime wants."""

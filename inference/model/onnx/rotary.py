@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inference.errors import ModelError
+from inference.errors import ModelError, refuse
 
 _KINDS = ("default", "linear", "dynamic", "llama3", "yarn", "longrope")  # of scaling
 _ORIGINAL = "original_max_position_embeddings"
@@ -106,9 +106,13 @@ def _find_parameters(content: Mapping[str, Any]) -> Mapping[str, Any]:
     table = tables[0] if tables else {}
     if not isinstance(table, Mapping):
         raise ModelError("the scaling of rotary positions in its config.json is not a table")
-    for name, value in table.items():
-        if isinstance(value, Mapping):
-            raise ModelError(f"its rotary positions have settings of their own for {name!r}")
+    refuse(
+        ModelError,
+        {
+            f"its rotary positions have settings of their own for {name!r}": isinstance(value, Mapping)
+            for name, value in table.items()
+        },
+    )
     return table
 
 

@@ -116,19 +116,17 @@ def check_weights(  # `model`: of transformers, which has no types
 
     Weights for parts that the model does not have, as the vision tower of a text model, are named in a warning.
     """
-    if missing:  # transformers has filled them with random numbers
-        family = model.config.model_type
-        raise ModelError(
-            f"its files lack the weights {name_some(sorted(missing))}, which models of the family {family!r} have; "
-            "download the model again"
-        )
-    modules = dict(model.named_modules())
+    modules, family = dict(model.named_modules()), model.config.model_type
     strange = sorted(name for name in unused if _is_of_layer(name, modules))
-    if strange:
-        raise ModelError(
+    refuse(
+        ModelError,
+        {
+            f"its files lack the weights {name_some(sorted(missing))}, which models of the family {family!r} have; "
+            "download the model again": missing,  # transformers has filled them with random numbers
             f"its files have the weights {name_some(strange)}, which the code of its family in transformers does not "
-            "use, so it is another model than its config.json says"
-        )
+            "use, so it is another model than its config.json says": strange,
+        },
+    )
     if unused:
         _log.warning("weights in the model folder that the model does not use: %s", name_some(sorted(unused)))
 
@@ -139,8 +137,7 @@ def _is_of_layer(name: str, modules: dict[str, torch.nn.Module]) -> bool:
     if layer is None or layer[0] not in modules:
         return False
     parent, _, last = name.rpartition(".")
-    has_weights = parent in modules and next(modules[parent].parameters(recurse=False), None) is not None
-    return last == "weight" or has_weights
+    return last == "weight" or (parent in modules and any(True for _ in modules[parent].parameters(recurse=False)))
 
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -166,18 +163,14 @@ def load_torch_runner(config: EngineConfig) -> Runner:
     register_attention()
     torch.set_num_threads(config.num_threads or 1)
     try:
-        return _load_runner(config)
+        device, dtype = _find_device(config.device), _find_dtype(config.dtype)
+        model_config = read_config(config.model_dir)
+        check_config(model_config)
+        with refusing_when_out_of_memory("its weights"), _READING:
+            model = _load_weights(config.model_dir, model_config, dtype).to(device)
+        return build_torch_runner(model, device)
     except MidtokenError as error:
         raise ModelError(f"cannot load the model in {config.model_dir}: {error}") from error
-
-
-def _load_runner(config: EngineConfig) -> Runner:
-    device, dtype = _find_device(config.device), _find_dtype(config.dtype)
-    model_config = read_config(config.model_dir)
-    check_config(model_config)
-    with refusing_when_out_of_memory("its weights"), _READING:
-        model = _load_weights(config.model_dir, model_config, dtype).to(device)
-    return build_torch_runner(model, device)
 
 
 def build_torch_runner(model: Any, device: torch.device) -> Runner:  # a transformers model, which has no types
