@@ -17,6 +17,7 @@ GGUF_READY := $(VENV)/.gguf-ready
 NVIM := build/editors/nvim
 HELIX := build/editors/hx
 LLAMA_SERVER := build/llama-server
+VLLM := build/vllm
 NODE := build/editors/node
 VSCODE := editors/vscode
 VSCODE_PACKAGES := $(VSCODE)/node_modules/.package-lock.json
@@ -92,6 +93,18 @@ $(CODE_SERVER): scripts/get_code_server.sh | $(NODE)/.ready
 
 test-vscode: $(READY) $(VSIX) $(CODE_SERVER)  ## test the extension in VS Code in Chromium; the first time builds that, in 7 minutes
 	@$(BIN)/python -m pytest -k vscode tests/e2e/test_vscode.py tests/e2e/test_replays.py
+
+# Its build for CPUs wants PyTorch's (torch==...+cpu), and fails beside three packages that it asks for.
+$(VLLM)/.ready: benchmarks/baselines/vllm_environment/requirements.txt | $(READY)
+	@echo "vLLM for CPUs, in an environment of its own: 3.4 GB"
+	@$(BIN)/python -m venv $(VLLM)
+	@$(VLLM)/bin/python -m pip install --quiet -r $<
+	@$(VLLM)/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec torchvision
+	@touch $@
+
+.PHONY: test-vllm
+test-vllm: $(READY) $(VLLM)/.ready  ## compare 100 completions in front of vLLM, which runs the default model, with our own engine's
+	@$(BIN)/python -m pytest -n 0 tests/e2e/test_vllm.py
 
 .PHONY: test-helix
 test-helix: $(READY) $(HELIX)  ## test the language server in Helix

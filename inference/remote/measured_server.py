@@ -29,7 +29,8 @@ _GREEDY: Mapping[str, float] = {
     "presence_penalty": 0,
     "frequency_penalty": 0,
 }
-_WRONG: Mapping[str, float] = dict(zip(_GREEDY, (-1, 2, -2, 2, -1, 3, 3), strict=True))  # refused where they arrive
+# Refused where they arrive. With temperature 0, no server looks at the others.
+_WRONG = {"temperature": -1, "repetition_penalty": -1, "presence_penalty": 3, "frequency_penalty": 3}
 _NUM_TOPS = (200, 20, 5)  # tokens of each row: the first number that the server allows; vLLM's own limit is 20
 _MAX_NAMED = 1024  # tokens in one request: more of them stop the newer runner of vLLM
 _TEXT = "def main():\n    return "  # with which it is measured
@@ -115,8 +116,8 @@ class MeasuredServer(ABC):
         parts = [among[start : start + _MAX_NAMED] for start in range(0, len(among), _MAX_NAMED)]
         answers = await asyncio.gather(*(self._gather(request, Question([row], among=part)) for part in parts))
         told = {token_id: value for steps in answers for step in steps for token_id, value in step.log_probs.items()}
-        if not told or not told.keys() <= set(among):
-            raise ServerError(f"{self.name} tells of other tokens than those that it was asked about")
+        if not all(answers) or not told or not told.keys() <= set(among):
+            raise ServerError(f"{self.name} tells of other tokens than those that it was asked about, or of none")
         return max(told.items(), key=lambda each: each[1])
 
     async def read(self, request: CompletionRequest, row: tuple[int, ...]) -> None:
@@ -176,15 +177,15 @@ class MeasuredServer(ABC):
                 raise ModelError(f"{self.name} does not get the field {name}, or does not understand it")
         self._has_salts = await self._refuses(Question([row], salt=0))
 
-    async def _find_num_top(self, row: tuple[int, ...]) -> Mapping[int, float]:
+    async def _find_num_top(self, row: tuple[int, ...], numbers: Sequence[int] = _NUM_TOPS) -> Mapping[int, float]:
         """What is told of a row, with as many likely tokens as the server allows."""
-        failure: ServerError | None = None
-        for self._num_top in _NUM_TOPS:
-            try:
-                return (await self.score(_NOBODY, [row])).rows[0]
-            except ServerError as error:
-                failure = error
-        raise ModelError(str(failure))
+        self._num_top, *others = numbers
+        try:
+            return (await self.score(_NOBODY, [row])).rows[0]
+        except ServerError:
+            if not others:
+                raise
+        return await self._find_num_top(row, others)
 
     async def _refuses(self, question: Question) -> bool:
         """True if a field that is wrong is refused. What does not know it, or drops it, lets it pass."""

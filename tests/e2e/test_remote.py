@@ -1,7 +1,6 @@
 """Exact healing in front of a real llama.cpp server, which has the weights of the default model."""
 
 import json
-import random
 import subprocess
 import sys
 import urllib.request
@@ -11,13 +10,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.baselines.gguf_file import Precision, write_gguf
-from inference.config import EngineConfig
-from inference.engine.assembly import load_engine
-from inference.engine.sink import complete
-from inference.protocol.completion import CompletionRequest
-from inference.remote.engine import load_remote_engine
 from midtoken.installed import find_default_model
 from tests.support.lsp_editor import Script, StartEditor, build_capabilities, wait_for
+from tests.support.remote_cuts import find_differences, is_healthy
 from tests.support.servers import find_free_endpoint, wait_until
 
 _PROGRAM = Path("build/llama-server").absolute()
@@ -56,37 +51,14 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         [str(each) for each in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as server:
         try:
-            wait_until(lambda: _is_healthy(f"http://127.0.0.1:{port}/health"))
+            wait_until(lambda: is_healthy(f"http://127.0.0.1:{port}"))
             yield f"http://127.0.0.1:{port}"
         finally:
             server.terminate()
 
 
-def _is_healthy(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
-
-
 def test_every_text_is_that_of_our_own_engine_with_the_same_weights(url: str) -> None:
-    folder, draw = find_default_model(), random.Random(0)
-    remote = load_remote_engine(EngineConfig(folder, engine_url=url, max_context_tokens=128))
-    own = load_engine(EngineConfig(folder, max_context_tokens=128))
-    texts = [path.read_text() for path in sorted(Path("lsp_server").glob("*.py"))]
-    different = []
-    for number in range(_NUM_CUTS):
-        text = draw.choice(texts)
-        at = draw.randrange(1, len(text))
-        suffix = text[at : at + 200] if number % 2 else ""
-        request = CompletionRequest(text[:at], suffix, max_tokens=8, document=str(number % 3))
-        texts_written = complete(remote, request)[0], complete(own, request)[0]
-        if texts_written[0] != texts_written[1]:
-            different.append((text[at - 20 : at], *texts_written))
-    remote.close()
-    own.close()
-    assert different == []
+    assert find_differences(url, _NUM_CUTS) == []
 
 
 def test_a_command_heals_in_front_of_the_server(url: str, tmp_path: Path) -> None:

@@ -67,11 +67,9 @@ class FakeNamedServer(FakeLlamaServer):
             if self.is_dead:
                 return web.json_response({"error": {"message": "EngineCore encountered an issue"}}, status=500)
             self.check(body)
-            for name, (low, high) in _RANGES.items():
-                if not low <= self.find_sampling(body).get(name, low) <= high:
-                    raise RefusedError(f"{name} must be in [{low}, {high}]")
+            self._check_sampling(self.find_sampling(body))
         except RefusedError as error:
-            return web.json_response({"error": {"message": str(error), "code": 400}}, status=400)
+            return self.refuse({"error": {"message": str(error), "code": 400}})
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         try:
@@ -91,6 +89,15 @@ class FakeNamedServer(FakeLlamaServer):
                 event = self.build_event(body, index, rows[index], number)
                 await response.write(f"data: {json.dumps(event)}\n\n".encode())
         await response.write(b"data: [DONE]\n\n")
+
+    def _check_sampling(self, sampling: dict[str, Any]) -> None:
+        is_greedy = sampling.get("temperature") == 0
+        for name, (low, high) in _RANGES.items():
+            if not low <= sampling.get(name, low) <= high and not (is_greedy and name == "top_k"):
+                raise RefusedError(f"{name} must be in [{low}, {high}]")
+
+    def refuse(self, error: dict[str, Any]) -> web.Response:
+        return web.json_response(error, status=400)
 
     def check(self, body: dict[str, Any]) -> None:
         raise NotImplementedError
@@ -195,14 +202,15 @@ class FakeSglangServer(FakeNamedServer):
 
     owner: str = "sglang"
 
+    def refuse(self, error: dict[str, Any]) -> web.Response:
+        return web.Response(text=f"data: {json.dumps(error)}\n\ndata: [DONE]\n\n", content_type="text/event-stream")
+
     def check(self, body: dict[str, Any]) -> None:
         named = body.get("token_ids_logprob")
         if not isinstance(body.get("cache_salt", ""), str):
             raise RefusedError("cache_salt should be a list or a string.")
         if named and len(named) != len(body["input_ids"]):
             raise RefusedError("The length of token_ids_logprob should be equal to the batch size.")
-        if body["sampling_params"].get("top_k", -1) == 0:
-            raise RefusedError("top_k must be -1 (disable) or at least 1, got 0.")
 
     def find_rows(self, body: dict[str, Any]) -> list[list[int]]:
         return [list(row) for row in body["input_ids"]]

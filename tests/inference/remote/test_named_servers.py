@@ -11,7 +11,7 @@ import pytest
 
 from inference.config import EngineConfig
 from inference.engine.sink import complete
-from inference.errors import InvalidRequestError, ModelError
+from inference.errors import InvalidRequestError, ModelError, ServerError
 from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Priority
 from inference.remote.discovery import find_server
@@ -73,8 +73,7 @@ def test_every_first_choice_is_the_best_of_all_paths(
 @pytest.mark.parametrize(
     "changes",
     [
-        *({"drops": {name}} for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")),
-        *({"drops": {name}} for name in ("presence_penalty", "frequency_penalty")),
+        *({"drops": {name}} for name in ("temperature", "repetition_penalty", "presence_penalty", "frequency_penalty")),
         {"drops": {"allowed_token_ids", "token_ids_logprob"}},
         {"drops": {"logprobs", "return_logprob"}},
         {"drops": {"return_tokens_as_token_ids", "top_logprobs_num"}},
@@ -105,6 +104,28 @@ def _check_refusal(server: FakeNamedServer, changes: dict[str, Any]) -> None:
     finally:
         for name, value in before.items():
             setattr(server, name, value)
+
+
+@pytest.mark.parametrize("is_incremental", [False, True])
+def test_what_follows_is_what_the_server_writes(
+    is_incremental: bool, server: FakeNamedServer, tokenizer: LoadedTokenizer
+) -> None:
+    server.is_incremental, tokens = is_incremental, find_first_tokens(server, tokenizer, "x = ")
+    while len(tokens) < 20:
+        tokens.append(int(server.find_log_probs(tokens).argmax()))
+    with closing(_load(server)) as engine:
+        written = complete(engine, CompletionRequest("x = ", max_tokens=8, extent=Extent.UNLIMITED))[0]
+    assert len(written) > 10
+    assert b"".join(map(tokenizer.trie.spell, tokens)).decode(errors="replace").removeprefix("x = ").startswith(written)
+
+
+@pytest.mark.parametrize("dropped", [{"allowed_token_ids", "token_ids_logprob"}, {"temperature"}], ids=str)
+def test_what_is_lost_later_fails_a_request_and_gives_no_wrong_text(dropped: set[str], server: FakeNamedServer) -> None:
+    server.max_top = 5
+    with closing(_load(server)) as engine:
+        server.drops = dropped
+        with pytest.raises(ServerError, match=server.url):
+            complete(engine, CompletionRequest("def f(x):\n    ret", max_tokens=2))
 
 
 def test_a_tenant_has_a_salt_and_a_document_a_replica(server: FakeNamedServer) -> None:
