@@ -5,6 +5,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from inference.config import DEFAULT_CONTEXT_TOKENS, EngineConfig
 from inference.engine.drafts import Drafter
@@ -168,7 +169,7 @@ class Engine:
                 if not self._make_room(job):
                     is_full = True  # no other may begin before it
                     continue
-                if not self._begin(job):
+                if not self._try(job, partial(self._begin, job)):
                     continue
             if selected and num_prefilled >= max_prefilled and job.num_to_prefill:
                 continue
@@ -180,17 +181,13 @@ class Engine:
 
     def _prepare(self, job: Job) -> bool:
         """Builds the request's prompt, if it has none. Returns whether that succeeded."""
-        if job.is_prepared:
-            return True
-        try:
-            job.prepare()
-            self._scheduler.check_size(job)
-            job.num_remembered = self._memory.count_known(job.request.tenant, job.prompt.context_ids)
-            self._predict_lateness(job, self._clock())
-        except Exception as error:
-            self._fail(job, error)
-            return False
-        return True
+        return job.is_prepared or self._try(job, partial(self._build_prompt, job))
+
+    def _build_prompt(self, job: Job) -> None:
+        job.prepare()
+        self._scheduler.check_size(job)
+        job.num_remembered = self._memory.count_known(job.request.tenant, job.prompt.context_ids)
+        self._predict_lateness(job, self._clock())
 
     def _make_room(self, job: Job) -> bool:
         """Whether the job can begin. A person gets the room of prefetches, which end."""
@@ -208,35 +205,32 @@ class Engine:
     def _predict_lateness(self, job: Job, now: float) -> None:
         job.will_be_late = job.is_late(now + self._parts.speed.predict_s(job.num_to_prefill))
 
-    def _begin(self, job: Job) -> bool:
-        """Gives the job a sequence, with what is remembered of its context. Returns whether that succeeded."""
-        try:
-            job.begin(self._memory.take(job.request.tenant, job.prompt.context_ids, job.max_cached_tokens))
-        except Exception as error:
-            self._fail(job, error)
-            return False
-        return True
+    def _begin(self, job: Job) -> None:
+        """Gives the job a sequence, with what is remembered of its context."""
+        job.begin(self._memory.take(job.request.tenant, job.prompt.context_ids, job.max_cached_tokens))
 
     def _end(self, job: Job, reason: FinishReason, now: float) -> None:
         """Ends a request before it is complete. What was generated is sent."""
-        try:
-            job.end(reason, now)
-        except Exception as error:
-            self._fail(job, error)
-        else:
+        if self._try(job, partial(job.end, reason, now)):
             self._remove(job)
 
     def _deliver(self, job: Job, now: float) -> None:
         """Sends the text that is ready. Removes the request if it has ended or failed."""
-        if job.failure is None:
-            with job.recording_failure():
-                job.send_ready(now)
         if job.failure is not None:
             self._fail(job, job.failure)
-        elif job.is_finished:
+        elif self._try(job, partial(job.send_ready, now)) and job.is_finished:
             self._remove(job)
             if job.request.is_prefetch and not job.is_ahead:
                 self._scheduler.add(Job(job.request, WaitingSink(), self._parts, now, is_ahead=True))
+
+    def _try(self, job: Job, act: Callable[[], object]) -> bool:
+        """Returns whether it succeeded. If not, the job has failed, and no other one."""
+        try:
+            act()
+        except Exception as error:
+            self._fail(job, error)
+            return False
+        return True
 
     def _fail(self, job: Job, error: Exception) -> None:
         self._remove(job)

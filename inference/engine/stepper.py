@@ -5,14 +5,18 @@ matter whether a node was forwarded for this request, for an earlier one, or as 
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
+from typing import TypeVar
 
 from inference.engine.job import Candidate, EngineParts, Job
 from inference.errors import describe_failure
 from inference.model.language_model import Part, SampleRequest
 
 _log = logging.getLogger(__name__)
+
+_Asked = TypeVar("_Asked")
+_Result = TypeVar("_Result")
 
 
 class Stepper:
@@ -47,63 +51,54 @@ class Stepper:
             candidates = self._choose(asked)
 
     def _choose(self, asked: Sequence[tuple[Candidate, SampleRequest]]) -> list[Candidate]:
-        """Chooses for these candidates. If that fails for all, each is tried alone. Returns those that may go on."""
-        if not asked:
-            return []
-        started_at = self._clock()
-        try:
-            results = self._model.choose([request for _, request in asked])
-        except Exception as error:
-            if len(asked) > 1:
-                return [candidate for each in asked for candidate in self._choose([each])]
-            [(candidate, _)] = asked
-            candidate.job.failure = candidate.job.failure or error
-            return []
-        seconds = self._clock() - started_at
+        """Chooses for these candidates. Returns those that may go on."""
         advanced: list[Candidate] = []
-        for job in dict.fromkeys(candidate.job for candidate, _ in asked):
-            job.costs.choice_ms += 1e3 * seconds
-        for (candidate, _), result in zip(asked, results, strict=True):
-            if candidate.job.failure is None:
-                with candidate.job.recording_failure():
-                    advanced += candidate.advance(result)
+        for chosen, results, ms in self._call(self._model.choose, asked):
+            for job in dict.fromkeys(candidate.job for candidate, _ in chosen):
+                job.costs.choice_ms += ms
+            for (candidate, _), result in zip(chosen, results, strict=True):
+                if candidate.job.failure is None:
+                    with candidate.job.recording_failure():
+                        advanced += candidate.advance(result)
         return [candidate for candidate in advanced if candidate.job.failure is None]
 
     def _forward(self, jobs: Iterable[Job]) -> None:
-        """Forwards what the candidates need before their next choice."""
+        """Forwards what the candidates need before their next choice. A pass that fails leaves the caches unchanged."""
         built: list[tuple[Candidate, Part]] = []
         for candidate in _list_active(jobs):
             with candidate.job.recording_failure():
                 built.append((candidate, candidate.build_part()))
-        self._run([(candidate, part) for candidate, part in built if candidate.job.failure is None])
+        built = [(candidate, part) for candidate, part in built if candidate.job.failure is None]
+        for forwarded, rows, ms in self._call(self._model.forward, built):
+            self._speed.note(sum(part.num_new_rows for _, part in forwarded), ms / 1e3)
+            for job in dict.fromkeys(candidate.job for candidate, _ in forwarded):
+                job.costs.model_ms += ms
+                job.costs.num_forwards += 1
+            for (candidate, part), own_rows in zip(forwarded, rows, strict=True):
+                with candidate.job.recording_failure():
+                    candidate.absorb(part, own_rows)
 
-    def _run(self, built: Sequence[tuple[Candidate, Part]]) -> None:
-        """Runs one pass.
+    def _call(
+        self, call: Callable[[list[_Asked]], list[_Result]], asked: Sequence[tuple[Candidate, _Asked]]
+    ) -> Iterator[tuple[Sequence[tuple[Candidate, _Asked]], list[_Result], float]]:
+        """Calls the model for all jobs together; if that fails, for each job alone, which may fail by itself.
 
-        A pass that fails leaves the caches unchanged. Each job is then tried alone, and fails if its pass fails again.
+        Yields what was asked together, the results and the milliseconds.
         """
-        if not built:
-            return
+        by_job = [list(own) for _, own in groupby(asked, key=lambda each: each[0].job)]
         started_at = self._clock()
         try:
-            rows = self._model.forward([part for _, part in built])
+            results = call([each for _, each in asked]) if asked else []
         except Exception as error:
-            by_job = [list(own) for _, own in groupby(built, key=lambda each: each[0].job)]
             if len(by_job) == 1:
-                built[0][0].job.failure = error
+                asked[0][0].job.failure = asked[0][0].job.failure or error
                 return
             _log.warning("a step of several requests failed with %s; each is tried alone", describe_failure(error))
-            for own in by_job:
-                self._run(own)
+        else:
+            yield asked, results, 1e3 * (self._clock() - started_at)
             return
-        seconds = self._clock() - started_at
-        self._speed.note(sum(part.num_new_rows for _, part in built), seconds)
-        for job in dict.fromkeys(candidate.job for candidate, _ in built):
-            job.costs.model_ms += 1e3 * seconds
-            job.costs.num_forwards += 1
-        for (candidate, part), own_rows in zip(built, rows, strict=True):
-            with candidate.job.recording_failure():
-                candidate.absorb(part, own_rows)
+        for own in by_job:
+            yield from self._call(call, own)
 
 
 def _list_active(jobs: Iterable[Job]) -> list[Candidate]:
