@@ -2,10 +2,11 @@
 
 import dataclasses
 from contextlib import nullcontext
+from functools import partial
 
 from inference.characters.model import CharacterModel
 from inference.characters.model_reader import ModelReader
-from inference.characters.token_string import PassWatch, TokenReader
+from inference.characters.token_string import PassWatch
 from inference.config import AUTO_DTYPE, DEFAULT_CONTEXT_TOKENS, EngineConfig
 from inference.errors import ModelError
 from inference.model.loader import load_model
@@ -23,8 +24,6 @@ def load_character_model(config: EngineConfig, watch: PassWatch = nullcontext) -
     end_ids = sorted(loaded.tokenizer.vocabulary.end_ids)
     if not end_ids:
         raise ModelError(f"{config.model_dir} names no token that ends a text")
-
-    def new_reader() -> TokenReader:
-        return ModelReader(loaded.model, loaded.tokenizer.trie, end_ids, max_context_tokens, watch)
-
-    return CharacterModel(loaded.tokenizer.encoder, loaded.tokenizer.trie, loaded.tokenizer.start_ids, new_reader)
+    tokenizer = loaded.tokenizer
+    new_reader = partial(ModelReader, loaded.model, tokenizer.trie, end_ids, max_context_tokens, watch)
+    return CharacterModel(tokenizer.encoder, tokenizer.trie, tokenizer.start_ids, new_reader)

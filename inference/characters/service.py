@@ -81,17 +81,13 @@ class CharacterService:
         if nearest is None:
             state = self._model.open(request.context, settings).advance(text)
         else:
-            state = self._states.pop(nearest)
-            self._states[nearest] = state
-            state = state.advance(text[len(nearest[2]) :])
-        self._remember((digest, settings, text), state)
-        return state
-
-    def _remember(self, key: tuple[bytes, CoveringSettings, bytes], state: State) -> None:
-        self._states.pop(key, None)
-        self._states[key] = state
+            self._states.move_to_end(nearest)
+            state = self._states[nearest].advance(text[len(nearest[2]) :])
+        self._states[digest, settings, text] = state
+        self._states.move_to_end((digest, settings, text))
         while len(self._states) > _NUM_STATES or sum(each.nbytes for each in self._states.values()) > self._max_bytes:
             self._states.popitem(last=False)
+        return state
 
     def _describe(self, member: Member) -> CoveringMember:
         spelled = [self._model.spell(token_id) for token_id in member.token_ids]

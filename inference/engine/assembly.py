@@ -57,11 +57,12 @@ def find_fill_in(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> Fi
 
 
 def _measure(loaded: LoadedModel[LanguageModel], fill_in: FillIn) -> MarkerMeasure:
-    def measure() -> dict[str, float]:
-        return dataclasses.asdict(measure_markers(loaded.model, loaded.tokenizer, fill_in))
-
     try:
-        return MarkerMeasure(**loaded.recall(f"{fill_in} {SAMPLES}", measure))
+        measured = loaded.recall(
+            f"{fill_in} {SAMPLES}",
+            lambda: dataclasses.asdict(measure_markers(loaded.model, loaded.tokenizer, fill_in)),
+        )
+        return MarkerMeasure(**measured)
     except Exception as error:  # a model's code may raise anything in its first pass
         raise ModelError(f"the model cannot be used: {to_public_error(error, _log.error)}") from error
 

@@ -1,9 +1,9 @@
 """What a caller of the engine hands in and gets: the seam to the engine, the sink for its chunks, a sink that waits."""
 
-import threading
+from concurrent.futures import Future
 from typing import Protocol
 
-from inference.errors import MidtokenError, ServerError
+from inference.errors import MidtokenError
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, Explanation
 
 
@@ -40,32 +40,26 @@ class WaitingSink:
 
     def __init__(self) -> None:
         self.explanation: Explanation | None = None  # set by the last chunk, if the request asked for it
-        self._ended = threading.Event()
         self._texts: list[str] = []
-        self._stats: CompletionStats | None = None
-        self._error: MidtokenError | None = None
+        self._stats: Future[CompletionStats] = Future()
 
     def send(self, chunk: CompletionChunk) -> None:
         if chunk.candidate == 0:
             self._texts.append(chunk.text)
-        if chunk.is_last:
-            self._stats = chunk.stats
+        if chunk.stats is not None:
             self.explanation = chunk.explanation
-            self._ended.set()
+            self._stats.set_result(chunk.stats)
 
     def fail(self, error: MidtokenError) -> None:
-        self._error = error
-        self._ended.set()
+        self._stats.set_exception(error)
 
     def is_cancelled(self) -> bool:
         return False
 
     def wait(self) -> tuple[str, CompletionStats]:
         """Waits for the end; returns the whole text and the statistics. Raises the error of a failed request."""
-        self._ended.wait()
-        if self._stats is None:
-            raise self._error or ServerError("the engine ended a request without its stats")
-        return "".join(self._texts), self._stats
+        stats = self._stats.result()
+        return "".join(self._texts), stats
 
 
 def complete(engine: CompletionEngine, request: CompletionRequest) -> tuple[str, CompletionStats]:

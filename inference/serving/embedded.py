@@ -20,6 +20,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, NoReturn  # grpc, tritonclient and the adapters have no types
 
 import grpc
+import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from inference.config import config_to_environment
@@ -128,11 +129,11 @@ class _Service(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
                 yield service_pb2.ModelStreamInferResponse(error_message=text)
 
     async def _answer(self, message: Any) -> AsyncIterator[Any]:
-        request, is_last = _read(message), False
+        request, flags = _read(message), 0
         try:
             self._adapters[message.model_name].execute([request])
-            while not is_last:
-                answer, is_last = await request.read()
+            while not flags:
+                answer, flags = await request.answers.get()
                 yield answer
         finally:
             request.cancel()
@@ -203,33 +204,25 @@ def build_stand_in() -> ModuleType:
         Tensor=lambda name, array: (name, array),
         TritonError=_TritonError,
         InferenceResponse=_build_response,
-        get_input_tensor_by_name=lambda request, name: request.find_input(name),
+        get_input_tensor_by_name=lambda request, name: request.inputs.get(name),
     )
     return module
 
 
 class Request:
-    """A request as an adapter sees it. `read` returns its answers one after the other, until one is the last."""
+    """A request as an adapter sees it. `answers` gets its answers, each with flags; other flags than 0: the last."""
 
     def __init__(self, message: Any) -> None:
         """`message`: a ModelInferRequest. Must be called in the event loop that reads the answers."""
-        self.arrays: Mapping[str, Array] = read_tensors(message.inputs, message.raw_input_contents)
+        arrays = read_tensors(message.inputs, message.raw_input_contents)
+        self.inputs = {name: SimpleNamespace(as_numpy=partial(np.asarray, array)) for name, array in arrays.items()}
         self._parameters = list(message.parameters)
-        self._loop, self._answers = asyncio.get_running_loop(), asyncio.Queue[tuple[Any, int]]()
+        self._loop, self.answers = asyncio.get_running_loop(), asyncio.Queue[tuple[Any, int]]()
         self._is_cancelled = False
-
-    async def read(self) -> tuple[Any, bool]:
-        """Returns the next answer, and whether it is the last."""
-        answer, flags = await self._answers.get()
-        return answer, bool(flags)
 
     def cancel(self) -> None:
         """Nobody reads the answers any more."""
         self._is_cancelled = True
-
-    def find_input(self, name: str) -> Any:
-        """An input of the request; None if it has none of this name."""
-        return SimpleNamespace(as_numpy=lambda: self.arrays[name]) if name in self.arrays else None
 
     def parameters(self) -> str:
         """The request's parameters as JSON."""
@@ -245,7 +238,7 @@ class Request:
 
     def send(self, answer: Any, flags: int = 0) -> None:
         """Sends an answer. Flags other than 0: it is the last."""
-        self._loop.call_soon_threadsafe(self._answers.put_nowait, (answer, flags))
+        self._loop.call_soon_threadsafe(self.answers.put_nowait, (answer, flags))
 
 
 def _build_response(tensors: Sequence[tuple[str, Array]] = (), error: "_TritonError | None" = None) -> Any:

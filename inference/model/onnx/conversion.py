@@ -47,10 +47,7 @@ def find_folder_obstacle(folder: Path) -> str | None:
 
 
 def load_onnx_model(config: EngineConfig) -> LoadedModel[OnnxModel]:
-    """The model in `config.model_dir`. Raises ModelError, with the reason, if it cannot be run rightly."""
-    obstacle = find_folder_obstacle(config.model_dir)
-    if obstacle is not None:
-        raise ModelError(f"cannot load the model in {config.model_dir}: {obstacle}")
+    """The model in `config.model_dir`, which has no obstacle. Raises ModelError if it cannot be run rightly."""
     decoder = read_decoder_config(read_object(config.model_dir / "config.json"))
     tokenizer = load_tokenizer(config.model_dir, decoder.vocab_size)
     sampler = NumpySampler(tokenizer.vocabulary, tokenizer.trie)

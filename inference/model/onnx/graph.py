@@ -323,7 +323,6 @@ def _refer(constant: Constant, file_name: str) -> TensorProto:
         data_type=helper.np_dtype_to_tensor_dtype(constant.dtype),
         data_location=TensorProto.EXTERNAL,
     )
-    place = {"location": file_name, "offset": constant.offset, "length": constant.num_bytes}
-    for key, value in place.items():
+    for key, value in (("location", file_name), ("offset", constant.offset), ("length", constant.num_bytes)):
         tensor.external_data.add(key=key, value=str(value))
     return tensor

@@ -50,7 +50,7 @@ class TokenPool:
     ) -> None:
         """Allocates `capacity` slots. Raises OverloadedError."""
         sizes = [(layer.num_kv_heads, dim) for layer in layers for dim in (layer.key_dim, layer.value_dim)]
-        with refusing_when_out_of_memory(_purpose(capacity)):
+        with refusing_when_out_of_memory(f"the keys and values of {capacity} tokens"):
             self._planes = [torch.empty((heads, capacity, dim), dtype=dtype, device=device) for heads, dim in sizes]
         self.slot_nbytes = sum(heads * dim for heads, dim in sizes) * dtype.itemsize  # keys and values of a token
         self.num_holders = np.zeros(capacity, dtype=np.int32)  # of each slot
@@ -82,7 +82,7 @@ class TokenPool:
         """
         num_kept = min(capacity, self.capacity)
         self.num_holders = self.num_holders[:num_kept]
-        with refusing_when_out_of_memory(_purpose(capacity)):
+        with refusing_when_out_of_memory(f"the keys and values of {capacity} tokens"):
             for index, plane in enumerate(self._planes):
                 if plane.shape[1] != capacity:
                     self._planes[index] = plane.new_empty(plane.shape[0], capacity, plane.shape[2])
@@ -114,10 +114,6 @@ class TokenPool:
         elif 4 * num_used <= self.capacity:
             with suppress(OverloadedError):
                 self.resize(2 * num_used)
-
-
-def _purpose(num_tokens: int) -> str:
-    return f"the keys and values of {num_tokens} tokens"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -5,9 +6,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from inference.config import EngineConfig
 from inference.errors import ModelError
-from inference.model.onnx.conversion import find_folder_obstacle, load_onnx_model
+from inference.model.onnx.conversion import find_folder_obstacle
 from tests.support.decoder_folders import change_config, load_folder, write_decoder
 
 _DEFAULT_MODEL = Path(__file__).parents[4] / "models/default"
@@ -31,8 +31,7 @@ def test_a_folder_that_is_not_served_is_refused_with_the_reason(
     write_decoder(tmp_path)
     assert find_folder_obstacle(tmp_path) is None
     change(tmp_path)
-    with pytest.raises(ModelError, match=f"^cannot load the model in .*{reason}"):
-        load_onnx_model(EngineConfig(tmp_path))
+    assert re.search(reason, find_folder_obstacle(tmp_path) or "")
 
 
 def test_weights_that_do_not_fit_are_refused_with_the_folder(tmp_path: Path) -> None:
