@@ -36,7 +36,7 @@ from inference.model.language_model import Choice
 from inference.protocol.completion import CompletionRequest, FinishReason, Healing
 from inference.remote.choice import KnownScores
 from inference.remote.discovery import RemoteServer
-from inference.remote.http_client import HttpClient
+from inference.remote.http_client import HttpClient, ask_all
 from inference.remote.replicas import Replica, Replicas
 from trie_cache.vocabulary import Vocabulary
 
@@ -183,7 +183,7 @@ class RemoteEngine:
         known = KnownScores(prompt.covering, self._parts.prompts.tokenizer.trie, told.rows)
         while not isinstance(choice := known.choose(), Choice):
             asked = [server.answer(job.request, rows[probe.row], probe.token_ids) for probe in choice]
-            known.answers |= dict(zip(choice, await asyncio.gather(*asked), strict=True))
+            known.answers |= dict(zip(choice, await ask_all(asked), strict=True))
             job.costs.num_forwards += 1
         job.costs.num_forwards += 1
         return choice

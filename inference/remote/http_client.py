@@ -1,16 +1,18 @@
 """HTTP to the server of an engine. What goes wrong there, or before it, becomes one sentence."""
 
+import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any  # parsed JSON
+from typing import Any, TypeVar  # Any: parsed JSON
 
 import aiohttp
 
 from inference.errors import MidtokenError, OverloadedError, ServerError, ServerUnreachableError, quote
 
 _CONNECT_S, _SILENT_S = 5.0, 120.0
+T = TypeVar("T")
 _KINDS = ("application/json", "text/event-stream")
 _OTHER = "something else stands there, or before it"
 _REFUSED = ServerError, "refuses the key, which is in MIDTOKEN_ENGINE_KEY or the file of --engine-key"
@@ -106,3 +108,14 @@ class HttpClient:
 def _describe(event: dict[str, Any]) -> str:
     error = event.get("error", event)
     return quote(str(error.get("message") if isinstance(error, dict) else error))
+
+
+async def ask_all(work: Iterable[Awaitable[T]]) -> list[T]:
+    """The results of some work that is done at once. Where one fails, the others are ended."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

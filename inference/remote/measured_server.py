@@ -4,7 +4,6 @@ A row is asked for its most likely tokens, for the best of some named ones, or f
 request asks for these; all else is the same.
 """
 
-import asyncio
 import hashlib
 import math
 import secrets
@@ -17,7 +16,7 @@ from typing import Any, ClassVar  # parsed JSON
 from inference.errors import InvalidRequestError, ModelError, ServerError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest
 from inference.remote.choice import GAP, Scores
-from inference.remote.http_client import HttpClient
+from inference.remote.http_client import HttpClient, ask_all
 
 # Each field is sent, since a server takes what is absent from the model's files or from its own settings.
 _GREEDY: Mapping[str, float] = {
@@ -114,7 +113,7 @@ class MeasuredServer(ABC):
         self, request: CompletionRequest, row: tuple[int, ...], among: tuple[int, ...]
     ) -> tuple[int, float]:
         parts = [among[start : start + _MAX_NAMED] for start in range(0, len(among), _MAX_NAMED)]
-        answers = await asyncio.gather(*(self._gather(request, Question([row], among=part)) for part in parts))
+        answers = await ask_all(self._gather(request, Question([row], among=part)) for part in parts)
         told = {token_id: value for steps in answers for step in steps for token_id, value in step.log_probs.items()}
         if not all(answers) or not told or not told.keys() <= set(among):
             raise ServerError(f"{self.name} tells of other tokens than those that it was asked about, or of none")

@@ -1,5 +1,6 @@
 """Certificates and proxies on the way to a server, each in a process of its own, which has read its environment."""
 
+import asyncio
 import os
 import socketserver
 import ssl
@@ -12,7 +13,9 @@ from pathlib import Path
 import pytest
 import trustme
 
+from inference.errors import ServerError
 from inference.healing.loaded_tokenizer import load_tokenizer
+from inference.remote.http_client import ask_all
 from tests.support.fake_llama_server import FakeLlamaServer, run_fake_llama_server
 
 _ASK = """
@@ -96,3 +99,22 @@ def test_the_proxy_of_the_environment_gets_only_what_is_encrypted(
 def test_a_name_that_is_not_known_and_a_port_without_a_server_are_told_apart() -> None:
     assert "nothing listens there" in _ask("http://127.0.0.1:9")
     assert "its name is not known" in _ask("http://no-such-name.invalid")
+
+
+async def test_what_runs_beside_work_that_fails_is_ended() -> None:
+    ended = []
+
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0)
+            ended.append(True)
+
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise ServerError("no")
+
+    with pytest.raises(ServerError, match="no"):
+        await ask_all([wait(), fail(), wait()])
+    assert ended == [True, True]
