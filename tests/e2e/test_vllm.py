@@ -5,14 +5,20 @@ import os
 import shutil
 import signal
 import subprocess
+import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from inference.config import EngineConfig
+from inference.protocol.completion import CompletionRequest, Extent
+from inference.remote.engine import load_remote_engine
 from midtoken.installed import find_default_model
 from tests.support.remote_cuts import find_differences, is_healthy
 from tests.support.servers import find_free_endpoint, wait_until
+from tests.support.sinks import CollectingSink
 
 _PYTHON = Path("build/vllm/bin/python").absolute()
 _SETTINGS = {
@@ -55,3 +61,19 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_every_text_is_that_of_our_own_engine_with_the_same_weights(url: str) -> None:
     assert find_differences(url, _NUM_CUTS) == []
+
+
+def test_what_is_cancelled_ends_on_the_server(url: str) -> None:
+    with closing(load_remote_engine(EngineConfig(find_default_model(), engine_url=url))) as engine:
+        sink = CollectingSink()
+        engine.submit(CompletionRequest("x = 1\n", max_tokens=1500, extent=Extent.UNLIMITED, tenant="a"), sink)
+        wait_until(lambda: bool(sink.chunks))
+        assert _count_running(url) == 1
+        sink.cancelled.set()
+        wait_until(lambda: _count_running(url) == 0, timeout_s=2)
+
+
+def _count_running(url: str) -> float:
+    with urllib.request.urlopen(f"{url}/metrics") as answer:
+        lines = [line for line in answer.read().decode().splitlines() if line.startswith("vllm:num_requests_running{")]
+    return float(lines[0].rpartition(" ")[2])

@@ -115,16 +115,15 @@ class FakeNamedServer(FakeLlamaServer):
         raise NotImplementedError
 
     def choose(
-        self, row: Sequence[int], sampling: dict[str, Any], allowed: Sequence[int], bias: dict[str, float]
+        self, row: Sequence[int], sampling: dict[str, Any], allowed: Sequence[int] = ()
     ) -> tuple[int, npt.NDArray[np.float64]]:
         """The next token, and the log probabilities that are told."""
+        assert "logit_bias" not in sampling  # vLLM has a limit of them; what SGLang tells then is wrong
         told = self.find_log_probs(row)
         settings = {**_NEUTRAL, **_MODEL_DEFAULTS, **{name: sampling[name] for name in _NEUTRAL if name in sampling}}
         logits = told - told.min() + 1.0  # a penalty divides what is positive
         seen = np.unique(row)
         logits[seen] = logits[seen] / settings["repetition_penalty"] - settings["presence_penalty"]
-        for token_id, value in bias.items():
-            logits[int(token_id)] += value
         if allowed:
             logits[np.setdiff1d(np.arange(len(logits)), allowed)] = -np.inf
         chosen = int(logits.argmax())
@@ -175,7 +174,7 @@ class FakeVllmServer(FakeNamedServer):
         return int(body["max_tokens"])
 
     def build_event(self, body: dict[str, Any], index: int, row: list[int], number: int) -> dict[str, Any]:
-        chosen, told = self.choose(row, body, body.get("allowed_token_ids") or (), body.get("logit_bias") or {})
+        chosen, told = self.choose(row, body, body.get("allowed_token_ids") or ())
         scores = None
         if body.get("logprobs") is not None:
             ids = list(dict.fromkeys([chosen, *_find_top(told, body["logprobs"])]))
@@ -223,7 +222,7 @@ class FakeSglangServer(FakeNamedServer):
 
     def build_event(self, body: dict[str, Any], index: int, row: list[int], number: int) -> dict[str, Any]:
         sampling, prompt = self.find_sampling(body), body["input_ids"][index]
-        chosen, told = self.choose(row, sampling, (), sampling.get("logit_bias") or {})
+        chosen, told = self.choose(row, sampling)
         row.append(chosen)
         is_last = number + 1 == sampling["max_new_tokens"]
         meta: dict[str, Any] = {
