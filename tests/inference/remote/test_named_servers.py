@@ -11,18 +11,21 @@ import pytest
 
 from inference.config import EngineConfig
 from inference.engine.sink import complete
-from inference.errors import InvalidRequestError, ModelError, ServerError
+from inference.errors import InvalidRequestError, MidtokenError, ServerError
+from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Priority
 from inference.remote.discovery import find_server
 from inference.remote.engine import RemoteEngine, load_remote_engine
 from inference.remote.http_client import HttpClient
+from inference.remote.replicas import Replica
 from tests.support.fake_llama_server import run_fake_server
 from tests.support.fake_named_servers import FakeNamedServer, FakeSglangServer, FakeVllmServer
 from tests.support.first_choices import find_first_tokens
 from tests.support.sinks import CollectingSink
 
 _FOLDER = Path("models/default").absolute()
+_TEXT = "def get_node(self):\n    return "
 _NUM_CUTS = 250  # of each way, two of each server
 _KINDS = {"vllm": (FakeVllmServer, "/v1/completions"), "sglang": (FakeSglangServer, "/generate")}
 
@@ -85,25 +88,30 @@ def test_every_first_choice_is_the_best_of_all_paths(
     ],
     ids=str,
 )
-def test_a_server_that_lacks_something_is_refused_by_name(changes: dict[str, Any], server: FakeNamedServer) -> None:
-    _check_refusal(server, changes)
+async def test_a_server_that_lacks_something_is_refused_by_name(
+    changes: dict[str, Any], server: FakeNamedServer, tokenizer: LoadedTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _check_refusal(changes, server, tokenizer, monkeypatch)
 
 
 @pytest.mark.parametrize("running", ["vllm"], indirect=True)
-def test_log_probabilities_of_what_is_allowed_are_refused(server: FakeNamedServer) -> None:
-    _check_refusal(server, {"tells": "processed_logprobs"})
+async def test_log_probabilities_of_what_is_allowed_are_refused(
+    server: FakeNamedServer, tokenizer: LoadedTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _check_refusal({"tells": "processed_logprobs"}, server, tokenizer, monkeypatch)
 
 
-def _check_refusal(server: FakeNamedServer, changes: dict[str, Any]) -> None:
-    before = {name: getattr(server, name) for name in changes}
-    try:
+async def _check_refusal(
+    changes: dict[str, Any], server: FakeNamedServer, tokenizer: LoadedTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica = Replica(HttpClient(server.url), [(_TEXT, encode_text(tokenizer.encoder, _TEXT))])
+    with monkeypatch.context() as patch:
         for name, value in changes.items():
-            setattr(server, name, value)
-        with pytest.raises(ModelError, match=server.url):
-            _load(server)
-    finally:
-        for name, value in before.items():
-            setattr(server, name, value)
+            patch.setattr(server, name, value)
+        with pytest.raises(MidtokenError, match=server.url):
+            await replica.check()
+    await replica.check()
+    await replica.http.close()
 
 
 @pytest.mark.parametrize("is_incremental", [False, True])
