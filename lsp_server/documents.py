@@ -20,7 +20,7 @@ from lsprotocol.types import (
 )
 from lsprotocol.validators import INTEGER_MIN_VALUE
 
-from lsp_server.errors import EditorError, OutOfStepError, TooLargeError, UnknownDocumentError
+from lsp_server.errors import EditorError, OutOfStepError, TooLargeError
 from lsp_server.positions import join_surrogates, num_units, split_line
 
 Change = TextDocumentContentChangePartial | TextDocumentContentChangeWholeDocument
@@ -198,38 +198,6 @@ class Document:
     def _check_known(self) -> None:
         if self.problem is not None:
             raise self.problem
-
-
-class Documents:
-    """The open documents, by URI."""
-
-    def __init__(self, encoding: PositionEncodingKind) -> None:
-        self.encoding = encoding
-        self._documents: dict[str, Document] = {}
-
-    def open(self, item: TextDocumentItem) -> Document:
-        """Adds a document with its whole text. It replaces a document with the same URI."""
-        document = self._documents[item.uri] = Document(item, self.encoding)
-        return document
-
-    def get(self, uri: str) -> Document:
-        """Returns the open document. Raises UnknownDocumentError."""
-        try:
-            return self._documents[uri]
-        except KeyError:
-            raise UnknownDocumentError("the editor refers to a document that is not open") from None
-
-    def get_all(self) -> list[Document]:
-        """Returns all open documents, those that were opened or noted last first."""
-        return list(reversed(self._documents.values()))
-
-    def note_edit(self, document: Document) -> None:
-        """Notes that a document was edited."""
-        self._documents[document.uri] = self._documents.pop(document.uri)
-
-    def close(self, uri: str) -> None:
-        """Removes a document. Does nothing if it is not open."""
-        self._documents.pop(uri, None)
 
 
 def split_lines(text: str) -> list[str]:

@@ -15,7 +15,6 @@ from pygls.exceptions import (
     JsonRpcInternalError,
     JsonRpcInvalidParams,
     JsonRpcInvalidRequest,
-    JsonRpcMethodNotFound,
     JsonRpcServerNotInitialized,
 )
 from pygls.lsp.server import LanguageServer
@@ -74,7 +73,6 @@ class MidtokenProtocol(LanguageServerProtocol):
         request_id = message["id"]
         try:
             self._check_state(method)
-            self._check_known(method)
             params = self._read_params(message, method)
         except JsonRpcException as error:
             self._send_response(request_id, error=error.to_response_error())
@@ -89,7 +87,6 @@ class MidtokenProtocol(LanguageServerProtocol):
             return
         try:
             self._check_state(method)
-            self._check_known(method)
             if method == types.WORKSPACE_DID_CHANGE_CONFIGURATION:
                 message = message | {"params": _with_settings(message.get("params"))}
             params = self._read_params(message, method)
@@ -124,11 +121,6 @@ class MidtokenProtocol(LanguageServerProtocol):
             raise JsonRpcServerNotInitialized("the first request must be initialize")
         if self._is_initialized and method == types.INITIALIZE:
             raise JsonRpcInvalidRequest("the server is initialized already")
-
-    def _check_known(self, method: str) -> None:
-        """Raises JsonRpcException for a method that the server has not."""
-        if method not in self.fm.builtin_features and method not in self.fm.features and method != types.CANCEL_REQUEST:
-            raise JsonRpcMethodNotFound.of(method)
 
     def _read_params(self, message: dict[str, Any], method: str) -> Any:
         """Returns the parameters in the form that LSP defines for the method; as JSON for a method that is not in LSP.

@@ -16,9 +16,15 @@ from pygls.lsp.server import LanguageServer
 from inference.protocol.completion import Chunks, CompletionRequest, Priority
 from lsp_server.backend import BackendFactory, BackendStarter, CompletionBackend, OnDownload
 from lsp_server.context import Context, cut_context
-from lsp_server.documents import Document, Documents, Place
+from lsp_server.documents import Document, Place
 from lsp_server.editor_process import is_there
-from lsp_server.errors import EditorError, NotSentError, OutOfStepError, to_midtoken_error
+from lsp_server.errors import (
+    EditorError,
+    NotSentError,
+    OutOfStepError,
+    UnknownDocumentError,
+    to_midtoken_error,
+)
 from lsp_server.filters import Insertion, fit_all
 from lsp_server.generation import Question
 from lsp_server.indentation import write_blanks
@@ -81,17 +87,15 @@ class MidtokenServer(LanguageServer):
         self.protocol.on_unreadable_edit = self.lose_text
         self.editor_id: int | None = None  # of its process, if that is on this machine
         self.settings = Settings()
-        self.documents = Documents(types.PositionEncodingKind.Utf16)
+        self.encoding = types.PositionEncodingKind.Utf16
+        self.sessions: dict[str, Session] = {}  # of the open documents; the one that was opened or edited last is last
         self._languages = self._default_languages = languages
         self._guard = Guard(policy or Policy({}), is_remote=is_remote)
         self._related = RelatedText()
-        self._offered: dict[str, frozenset[str]] = {}  # the texts that were suggested last, by URI
         self._status = Status(Window(self))
         self._starter = BackendStarter(partial(self._connect, connect), self._status)
-        self._sessions: dict[str, Session] = {}
         self._prefetcher = Prefetcher(self._prefetch)
         self._closing = asyncio.Lock()
-        self._checking: dict[Document, asyncio.Task[None]] = {}
         self._settings_sources = SettingsSources()
         self._are_settings_known = False
         self._refusal: str | None = None  # why nothing may be sent, by the settings
@@ -100,7 +104,7 @@ class MidtokenServer(LanguageServer):
     def initialize(self, params: types.InitializeParams) -> None:
         """Sets the position encoding that pygls negotiated, the editor's process, and the first settings."""
         self.editor_id = params.process_id if params.process_id and is_there(params.process_id) else None
-        self.documents = Documents(types.PositionEncodingKind(self.workspace.position_encoding))
+        self.encoding = types.PositionEncodingKind(self.workspace.position_encoding)
         self._settings_sources.initialization_options = params.initialization_options
         self._read_settings()
 
@@ -126,22 +130,21 @@ class MidtokenServer(LanguageServer):
     def open(self, item: types.TextDocumentItem) -> None:
         """Adds a document that the editor opened, and starts to connect to the completion server."""
         self.close(item.uri)
-        document = self.documents.open(item)
-        self._sessions[item.uri] = Session(self._starter, self._status)
-        self._check_soon(document)
+        document = Document(item, self.encoding)
+        session = self.sessions[item.uri] = Session(document, self._starter, self._status)
+        self._check_soon(session)
         self._prefetcher.expect(Expectation(document, _START))
 
     def change(self, params: types.DidChangeTextDocumentParams) -> None:
         """Applies the edits of one notification. The user is told of edits that cannot be applied."""
         try:
-            document = self.documents.get(params.text_document.uri)
-            self._sessions[document.uri].note_edit()
-            last_edit = document.last_edit
+            session = self._find_session(params.text_document.uri)
+            session.note_edit()
+            document, last_edit = session.document, session.document.last_edit
             document.apply(params.text_document.version, params.content_changes)
             if document.last_edit is not last_edit:  # an edit of an older version is ignored
-                offered = self._offered.get(document.uri, frozenset())
-                document.was_pasted = is_paste(document.last_edit, offered)
-            self.documents.note_edit(document)
+                document.was_pasted = is_paste(document.last_edit, session.offered)
+            self.sessions[document.uri] = self.sessions.pop(document.uri)
             self._check(document)
             end = document.find_edit_end()
             self._prefetcher.expect(None if end is None else Expectation(document, types.Range(end, end)))
@@ -151,7 +154,7 @@ class MidtokenServer(LanguageServer):
     def rest(self, uri: str, selection: types.Range) -> None:
         """To be called when the person has moved the cursor. A key would replace the selection."""
         with contextlib.suppress(EditorError):
-            document = self.documents.get(uri)
+            document = self._find_session(uri).document
             # After an edit that ended here, the key's own request follows.
             if document.last_edit is None or not document.was_edited_at(selection.end):
                 self._prefetcher.expect(Expectation(document, selection), REST_S)
@@ -162,27 +165,25 @@ class MidtokenServer(LanguageServer):
 
     def lose_text(self, uri: str | None) -> None:
         """To be called for an edit that cannot be read. Without a URI it may concern any document."""
-        if uri is not None and uri not in self._sessions:  # the message was to open it
+        if uri is not None and uri not in self.sessions:  # the message was to open it
             self.open(types.TextDocumentItem(uri, "", 0, ""))
-        for document in self.documents.get_all() if uri is None else [self.documents.get(uri)]:
-            self._sessions[document.uri].note_edit()
+        for session in list(self.sessions.values()) if uri is None else [self.sessions[uri]]:
+            session.note_edit()
             try:
-                document.lose_text("the editor sent an edit that cannot be read")
+                session.document.lose_text("the editor sent an edit that cannot be read")
             except OutOfStepError as error:
                 self._status.failed(error)
-            self._check(document)
+            self._check(session.document)
 
     def close(self, uri: str) -> None:
         """Removes a document and cancels its generation. Does nothing if the document is not open."""
-        with contextlib.suppress(EditorError):
-            self._prefetcher.forget(self.documents.get(uri))
-        self.documents.close(uri)
-        self._related.forget(uri)
-        self._guard.forget(uri)
-        self._offered.pop(uri, None)
-        self._status.forget(uri)
-        if uri in self._sessions:
-            self._sessions.pop(uri).close()
+        session = self.sessions.pop(uri, None)
+        if session is not None:
+            self._prefetcher.forget(session.document)
+            self._related.forget(uri)
+            self._guard.forget(uri)
+            self._status.forget(uri)
+            session.close()
 
     async def suggest(self, uri: str, position: types.Position, is_invoked: bool = False) -> Suggestion | NoSuggestion:
         """Returns what to suggest at a position, or why there is nothing. The user has been told of a failure.
@@ -190,7 +191,7 @@ class MidtokenServer(LanguageServer):
         `is_invoked`: a person asked for it, so it may be up to three suggestions.
         """
         try:
-            found = await self._suggest(self.documents.get(uri), position, is_invoked)
+            found = await self._suggest(self._find_session(uri), position, is_invoked)
         except EditorError as error:
             self._status.failed(error)
             found = to_no_suggestion(error)
@@ -204,10 +205,8 @@ class MidtokenServer(LanguageServer):
     async def close_all(self) -> None:
         """Cancels all generations and closes the connection to the completion server."""
         async with self._closing:
-            for uri in list(self._sessions):
+            for uri in list(self.sessions):
                 self.close(uri)
-            for checking in self._checking.values():
-                checking.cancel()
             self._guard.close()
             await self._starter.close()
 
@@ -228,20 +227,24 @@ class MidtokenServer(LanguageServer):
         if source is not FeatureRequestError:
             self._status.failed(to_midtoken_error(error))
 
-    async def _suggest(
-        self, document: Document, position: types.Position, is_invoked: bool
-    ) -> Suggestion | NoSuggestion:
+    def _find_session(self, uri: str) -> Session:
+        try:
+            return self.sessions[uri]
+        except KeyError:
+            raise UnknownDocumentError("the editor refers to a document that is not open") from None
+
+    async def _suggest(self, session: Session, position: types.Position, is_invoked: bool) -> Suggestion | NoSuggestion:
         self._prefetcher.expect(None)
-        found = await self._find_reason_now(document)
+        found = await self._find_reason_now(session)
         if found is not None:
             return found
+        document = session.document
         place = document.find_place(position)
         context = cut_context(document, place.position, self.settings)
         if not is_invoked:
             found = find_disturbance(document, place, context)
             if found is not None:
                 return found
-        session = self._sessions[document.uri]
         build_request = partial(self._build_request, session, document, place, context)
         question = Question(context.prefix, context.suffix, self.settings, build_request)
         answer = await session.complete(question)
@@ -254,14 +257,14 @@ class MidtokenServer(LanguageServer):
         self._expect_taken(document, place, insertions[0] if insertions else Insertion(""))
         if not insertions:
             return NoSuggestion(Reason.FILTERED if answer.strip() else Reason.NOTHING)
-        self._offered[document.uri] = frozenset(context.line_before + each.text for each in insertions)
+        session.offered = frozenset(context.line_before + each.text for each in insertions)
         return Suggestion(place, context, insertions)
 
     async def _connect(self, connect: BackendFactory, on_download: OnDownload) -> CompletionBackend:
         backend = await connect(self.settings.model, on_download)
         self._languages = backend.languages or self._find_named_languages()
-        for document in self.documents.get_all():
-            self._check(document)
+        for session in self.sessions.values():
+            self._check(session.document)
         self._prefetcher.expect_again()
         return backend
 
@@ -284,7 +287,7 @@ class MidtokenServer(LanguageServer):
         imagined, position = document.imagine(expected.span, expected.text)
         place = imagined.find_place(position)
         context = cut_context(imagined, place.position, self.settings)
-        request = await self._build_request(self._sessions[document.uri], imagined, place, context, expected)
+        request = await self._build_request(self.sessions[document.uri], imagined, place, context, expected)
         if isinstance(request, NoSuggestion):
             return
         backend = await self._starter.get()
@@ -293,23 +296,21 @@ class MidtokenServer(LanguageServer):
                 async for _ in chunks:
                     pass
 
-    def _check_soon(self, document: Document) -> None:
+    def _check_soon(self, session: Session) -> None:
         """Begins to look at the rules for a document. When they are known, the user is told what has changed."""
-        if document not in self._checking:
-            task = self._checking[document] = asyncio.create_task(self._check_now(document))
-            task.add_done_callback(lambda _: self._checking.pop(document))
+        if session.checking is None or session.checking.done():
+            session.checking = asyncio.create_task(self._check_now(session.document))
 
     async def _check_now(self, document: Document) -> None:
         self._configure_guard()
         await self._guard.wait_until_known(_list_languages([document]))
-        if document in self.documents.get_all() and self._check(document) is None:
+        if self._check(document) is None:
             self._starter.start()
 
-    async def _find_reason_now(self, document: Document) -> NoSuggestion | None:
+    async def _find_reason_now(self, session: Session) -> NoSuggestion | None:
         """Returns why a document has no suggestions, by the rules of the last second."""
-        session = self._sessions[document.uri]
         session.supersede()
-        number = session.num_requests
+        document, number = session.document, session.num_requests
         self._configure_guard()
         await self._guard.ask(_list_languages([document]))
         if number != session.num_requests:
@@ -317,7 +318,7 @@ class MidtokenServer(LanguageServer):
         found = self._check(document)
         if found is not None and found.reason is Reason.UNKNOWN_RULES:
             self._status.checked(document.uri, found)
-            self._check_soon(document)
+            self._check_soon(session)
         return found
 
     def _check(self, document: Document) -> NoSuggestion | None:
@@ -348,8 +349,8 @@ class MidtokenServer(LanguageServer):
         self._related.max_bytes = self.settings.max_related_bytes
         self._status.configured(read.problems)
         self._configure_guard()
-        for document in self.documents.get_all():
-            self._check_soon(document)
+        for session in self.sessions.values():
+            self._check_soon(session)
 
     async def _build_request(
         self,
@@ -361,7 +362,8 @@ class MidtokenServer(LanguageServer):
     ) -> Cleared[CompletionRequest] | NoSuggestion:
         """Returns what to send for a place, by the rules of this moment, or why nothing may be sent."""
         number = session.num_requests
-        others = [each for each in self.documents.get_all() if each.language_id == document.language_id][:_MAX_OTHERS]
+        newest_first = [each.document for each in reversed(self.sessions.values())]
+        others = [each for each in newest_first if each.language_id == document.language_id][:_MAX_OTHERS]
         await self._guard.ask_about_others(_list_languages(others))
         if number != session.num_requests:
             return SUPERSEDED

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from inference.errors import MidtokenError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest
 from lsp_server.backend import BackendStarter, CompletionBackend
+from lsp_server.documents import Document
 from lsp_server.errors import to_midtoken_error
 from lsp_server.generation import Generation, NoAnswer, Question
 from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, to_no_suggestion
@@ -40,7 +41,10 @@ class Session:
     for it then has no suggestion, and the next request starts a new generation.
     """
 
-    def __init__(self, starter: BackendStarter, status: Status) -> None:
+    def __init__(self, document: Document, starter: BackendStarter, status: Status) -> None:
+        self.document = document
+        self.offered: frozenset[str] = frozenset()  # the texts that were suggested last
+        self.checking: asyncio.Task[None] | None = None  # looks at the rules for the document
         self._starter = starter
         self._status = status
         self._generation: Generation | None = None
@@ -121,6 +125,8 @@ class Session:
         """Cancels the generation, and ends the waiting request without a suggestion."""
         self.note_edit()
         self._stop()
+        if self.checking is not None:
+            self.checking.cancel()
 
     def _can_answer(self, question: Question) -> bool:
         generation = self._generation

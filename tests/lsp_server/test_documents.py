@@ -14,8 +14,8 @@ from lsprotocol.types import (
     TextDocumentItem,
 )
 
-from lsp_server.documents import Document, Documents, split_lines
-from lsp_server.errors import OutOfStepError, UnknownDocumentError
+from lsp_server.documents import Document, split_lines
+from lsp_server.errors import OutOfStepError
 from lsp_server.positions import join_surrogates, num_units
 
 UTF8, UTF16, UTF32 = PositionEncodingKind.Utf8, PositionEncodingKind.Utf16, PositionEncodingKind.Utf32
@@ -201,15 +201,6 @@ def test_an_inverted_edit_makes_the_text_unknown_until_the_whole_text_is_sent() 
     assert document.text == "again"
 
 
-def test_a_document_that_is_not_open_is_an_error() -> None:
-    documents = Documents(UTF16)
-    documents.open(TextDocumentItem("file:///a.py", "python", 0, ""))
-    documents.close("file:///a.py")
-    documents.close("file:///a.py")
-    with pytest.raises(UnknownDocumentError):
-        documents.get("file:///a.py")
-
-
 @pytest.mark.parametrize("filling", ["a", "é"])
 def test_an_edit_in_a_very_long_line_takes_as_long_as_a_few_copies_of_it(filling: str) -> None:
     line = filling * 5_000_000
@@ -226,11 +217,3 @@ def test_an_edit_in_a_very_long_line_takes_as_long_as_a_few_copies_of_it(filling
         return time.perf_counter() - started_s
 
     assert min(measure_s() for _ in range(5)) < 20 * min(measure_copy_s() for _ in range(5))
-
-
-def test_the_documents_that_were_opened_or_edited_last_come_first() -> None:
-    documents = Documents(PositionEncodingKind.Utf16)
-    for name in "abc":
-        documents.open(TextDocumentItem(name, "python", 0, ""))
-    documents.note_edit(documents.get("b"))
-    assert [document.uri for document in documents.get_all()] == ["b", "c", "a"]

@@ -134,7 +134,7 @@ async def test_a_request_is_answered_with_null_when_an_edit_follows_it(both: InP
     answer = both.editor.ask(0, 11)
     stream = await both.find_stream()
     both.editor.edit(0, 0, "", end=(0, 4))
-    await wait_for(lambda: both.server.documents.get(URI).text == "x = Nod")
+    await wait_for(lambda: both.server.sessions[URI].document.text == "x = Nod")
     stream.finish("e(value)")
     assert await answer is None
 

@@ -18,8 +18,8 @@ async def wait_for_text(both: InProcess, text: str) -> None:
 
 def _find_text(both: InProcess) -> str | None:
     try:
-        return both.server.documents.get(URI).text
-    except EditorError:
+        return both.server.sessions[URI].document.text
+    except (KeyError, EditorError):
         return None
 
 
@@ -119,7 +119,7 @@ async def test_a_second_initialize_is_refused_and_changes_nothing(both: InProces
     params = {"processId": None, "rootUri": None, "capabilities": {}, "initializationOptions": {"maxTokens": 9}}
     assert (await exchange(both, "initialize", params))["error"]["code"] == -32600
     assert _find_text(both) == "text"
-    assert both.server.documents.encoding == "utf-8"
+    assert both.server.encoding == "utf-8"
     assert both.server.settings.max_tokens == 64
 
 

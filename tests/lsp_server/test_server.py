@@ -8,6 +8,7 @@ from lsprotocol.types import (
     DidChangeTextDocumentParams,
     Position,
     TextDocumentContentChangeWholeDocument,
+    TextDocumentItem,
     VersionedTextDocumentIdentifier,
 )
 
@@ -46,6 +47,14 @@ async def test_a_request_sees_the_text_before_edits_that_came_after_it(opened: I
     opened.server.change(DidChangeTextDocumentParams(VersionedTextDocumentIdentifier(9, URI), [newer]))
     assert (await opened.find_stream()).request.prefix == "secret"
     request.cancel()
+
+
+async def test_the_document_that_was_opened_or_edited_last_is_the_last(opened: InProcess) -> None:
+    opened.server.open(TextDocumentItem("file:///other.py", "python", 0, ""))
+    assert list(opened.server.sessions) == [URI, "file:///other.py"]
+    change = TextDocumentContentChangeWholeDocument("newer text")
+    opened.server.change(DidChangeTextDocumentParams(VersionedTextDocumentIdentifier(9, URI), [change]))
+    assert list(opened.server.sessions) == ["file:///other.py", URI]
 
 
 async def test_reconnecting_waits_for_the_retry_interval(opened: InProcess) -> None:

@@ -5,10 +5,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from lsprotocol.types import PositionEncodingKind, TextDocumentItem
 
 from inference.errors import InvalidRequestError, OverloadedError, ServerError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest, FinishReason
 from lsp_server.backend import BackendStarter, OnDownload
+from lsp_server.documents import Document
 from lsp_server.generation import Question
 from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason
 from lsp_server.privacy.guard import Cleared
@@ -31,8 +33,8 @@ class Bench:
             return self.backend
 
         self.starter = BackendStarter(connect, status, retry_s=0)
-        self.session = Session(self.starter, status)
-        self.other_session = Session(self.starter, status)
+        document = Document(TextDocumentItem("file:///a.py", "python", 0, ""), PositionEncodingKind.Utf16)
+        self.session, self.other_session = (Session(document, self.starter, status) for _ in range(2))
 
     def ask(self, prefix: str, suffix: str = "") -> "asyncio.Task[str | Reason]":
         return asyncio.create_task(complete(self.session, CompletionRequest(prefix, suffix)))

@@ -59,7 +59,8 @@ class _RecordingProtocol:
             uri = _find_uri(message.get("params"))
             _write(self._record, "ask", {"message": message, "text": self._texts.get(uri or "")})
         self._server.protocol.receive(body)
-        for document in self._server.documents.get_all():
+        for session in self._server.sessions.values():
+            document = session.document
             try:
                 text = document.text
             except OutOfStepError:
