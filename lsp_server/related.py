@@ -85,7 +85,7 @@ def read_words(line_before: str) -> Words:
     return Words("" if typed is None else typed[0], open_calls[-1] if open_calls else "")
 
 
-_BY_MARKER = {
+_BY_MARKER = {  # by what begins a line of comment, the identifiers of languages in LSP
     "#": "python ruby shellscript bash sh zsh fish perl r julia elixir makefile dockerfile yaml toml nix nim tcl "
     "coffeescript powershell cmake graphql",
     "//": "c cpp objective-c objective-cpp csharp cuda-cpp dart fsharp go groovy java javascript javascriptreact jsx "
@@ -98,11 +98,6 @@ _BY_MARKER = {
     '"': "vim viml",
 }
 _MARKERS = {language: marker for marker, languages in _BY_MARKER.items() for language in languages.split()}
-
-
-def find_comment_marker(language_id: str) -> str | None:
-    """Returns what begins a line of comment (LSP, TextDocumentItem.languageId); None if it is not known."""
-    return _MARKERS.get(language_id.lower())
 
 
 _MIN_TYPED_CHARS = 2
@@ -135,7 +130,7 @@ class RelatedText:
         `others`: the open documents whose text may be used, those that matter most first. `is_imagined`: nobody has
         typed this text, so its line may still get other comments.
         """
-        marker = find_comment_marker(document.language_id)
+        marker = _MARKERS.get(document.language_id.lower())
         start = len(context.prefix) - len(context.line_before)
         above = context.prefix[:start]
         if marker is None or self.max_bytes == 0:

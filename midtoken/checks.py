@@ -128,7 +128,7 @@ async def _check_model(options: argparse.Namespace) -> list[Check]:
     try:
         await fetch_model(options.model, lambda text, percentage: print(f"{text} ({percentage} %)", file=sys.stderr))
         arguments = ServerArguments.from_options(options)
-        was_running = arguments.entry.is_served()
+        was_running, obstacle = arguments.entry.is_served(), arguments.obstacle_to_triton
     except MidtokenError as error:
         return [_describe_failure("completion server", error)]
     state = "is running already" if was_running else "is not running, so it is started now"
@@ -136,13 +136,9 @@ async def _check_model(options: argparse.Namespace) -> list[Check]:
     num_bytes = sum(file.stat().st_size for file in files if file.is_file())
     return [
         good(f"model {arguments.model.model_dir}, {num_bytes / 1e6:,.0f} MB"),
-        good(_describe_runtime(arguments.obstacle_to_triton)),
+        good("runtime: Triton" if obstacle is None else f"runtime: one process without Triton ({obstacle})"),
         good(f"your shared server {state}"),
     ]
-
-
-def _describe_runtime(obstacle: str | None) -> str:
-    return "runtime: Triton" if obstacle is None else f"runtime: one process without Triton ({obstacle})"
 
 
 async def _describe_server(connection: Connection, took_s: float) -> str:

@@ -53,7 +53,7 @@ async def _serve(options: argparse.Namespace, page: Path) -> None:
     from midtoken.playground.asker import Link
 
     listener = listen(options.port)
-    gate = Gate.create(listener.getsockname()[1])
+    gate = Gate(listener.getsockname()[1])
     link = Link(lambda: Connection.open(options))
     build_server, is_shown = partial(build_language_server, options), asyncio.Event()
     app = await start_app(gate, page, link, build_server, listener, is_shown.set, may_be_remote(options))

@@ -11,13 +11,12 @@ things tell them apart:
 import secrets
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from inference.platforms import Self
 from inference.serving.loopback import ADDRESS, find_stranger
 from lsp_server.server import MidtokenServer
 from midtoken.playground.asker import Link
@@ -36,7 +35,6 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-_NUM_TOKEN_BYTES = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +42,7 @@ class Gate:
     """The address of one playground."""
 
     port: int
-    token: str
-
-    @classmethod
-    def create(cls, port: int) -> Self:
-        """Returns a gate with a new random token."""
-        return cls(port, secrets.token_urlsafe(_NUM_TOKEN_BYTES))
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
 
     @property
     def base_path(self) -> str:

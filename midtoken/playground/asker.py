@@ -4,14 +4,14 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 from inference.errors import ServerUnreachableError
 from inference.protocol.characters import CharacterAnswer, CharacterRequest, NextByte
 from inference.protocol.completion import CompletionRequest, Extent, Healing
 from lsp_server.backend import CompletionBackend
 from lsp_server.context import Context
-from lsp_server.errors import InSecretError, to_connect_error, to_midtoken_error
+from lsp_server.errors import to_connect_error
 from lsp_server.privacy.guard import Cleared, Guard
 from lsp_server.privacy.redaction import Excerpt
 from midtoken.answer import Answer, check_kind, read_answer
@@ -30,6 +30,7 @@ _MAX_TOKENS = 16  # as much of each completion as the page has room for
 _NUM_TOKENIZATIONS = 3
 _OTHER_STRATEGIES = (Healing.GREEDY, Healing.SINGLE, Healing.NONE)
 _Part = Literal["connection", "healing", "strategy", "next_byte"]
+_Found = TypeVar("_Found")
 
 
 class Backend(CompletionBackend, Protocol):
@@ -95,49 +96,43 @@ class Asker:
             await asyncio.wait([self._task])
 
     async def _answer(self, asked: Question) -> None:
-        try:
-            context = self._guard.clear_excerpt(None, Excerpt("", Context(asked.prefix, asked.suffix), ""))
-        except InSecretError as error:
-            await self._send(asked.number, Failure("healing", str(error)))
+        question = await self._try(asked.number, "healing", self._clear(asked))
+        if question is None:
             return
-        question = context.map(lambda each: Question(asked.number, each.prefix, each.suffix))
-        backend = await self._connect(asked.number)
+        backend = await self._try(asked.number, "connection", self._connect(asked.number))
         if backend is None:
             return
-        if await self._try(question, backend, "healing", self._ask_exact):
-            others = self._try(question, backend, "strategy", self._ask_others)
-            await asyncio.gather(others, self._try(question, backend, "next_byte", self._ask_next_byte))
+        if await self._try(asked.number, "healing", self._ask_exact(question, backend), backend):
+            others = self._try(asked.number, "strategy", self._ask_others(question, backend), backend)
+            next_byte = self._try(asked.number, "next_byte", self._ask_next_byte(question, backend), backend)
+            await asyncio.gather(others, next_byte)
 
-    async def _connect(self, number: int) -> Backend | None:
-        try:
-            if not self._link.is_open:
-                await self._send(number, Waiting())
-            return await self._link.get()
-        except Exception as error:  # of the operating system too
-            await self._send(number, Failure("connection", str(to_connect_error(error))))
-            return None
+    async def _clear(self, asked: Question) -> Cleared[Question]:
+        context = self._guard.clear_excerpt(None, Excerpt("", Context(asked.prefix, asked.suffix), ""))
+        return context.map(lambda each: Question(asked.number, each.prefix, each.suffix))
+
+    async def _connect(self, number: int) -> Backend:
+        if not self._link.is_open:
+            await self._send(number, Waiting())
+        return await self._link.get()
 
     async def _try(
-        self,
-        question: Cleared[Question],
-        backend: Backend,
-        part: _Part,
-        ask: Callable[[Cleared[Question], Backend], Awaitable[None]],
-    ) -> bool:
-        """Returns whether the part was answered; the page is told why it was not."""
+        self, number: int, part: _Part, work: Awaitable[_Found], backend: Backend | None = None
+    ) -> _Found | None:
+        """Returns what is found; None if the part has failed, and the page is told why. `backend`: that is asked."""
         try:
-            await ask(question, backend)
+            return await work
         except Exception as error:  # nobody awaits this task's result
-            await self._send(question.value.number, Failure(part, str(to_midtoken_error(error))))
-            if isinstance(error, ServerUnreachableError):
+            await self._send(number, Failure(part, str(to_connect_error(error))))
+            if backend is not None and isinstance(error, ServerUnreachableError):
                 await self._link.drop(backend)
-            return False
-        return True
+            return None
 
-    async def _ask_exact(self, question: Cleared[Question], backend: Backend) -> None:
+    async def _ask_exact(self, question: Cleared[Question], backend: Backend) -> Literal[True]:
         answer = await self._complete(question, backend, Healing.EXACT)
         await self._send(question.value.number, draw_healing(question.value, answer))
         await self._send(question.value.number, draw_strategy(Healing.EXACT, answer))
+        return True
 
     async def _ask_others(self, question: Cleared[Question], backend: Backend) -> None:
         for healing in _OTHER_STRATEGIES:

@@ -55,7 +55,7 @@ def test_a_websocket_without_an_origin_is_refused() -> None:
 
 
 def test_each_playground_has_a_token_of_its_own() -> None:
-    gates = [Gate.create(8799) for _ in range(10)]
+    gates = [Gate(8799) for _ in range(10)]
     assert len({gate.token for gate in gates}) == 10
     assert all(len(gate.token) >= 32 for gate in gates)
 
@@ -88,7 +88,7 @@ async def _run(tmp_path: Path) -> AsyncIterator[_Browser]:
     (folder / "playground.js").write_text("'use strict'")
     (tmp_path / "secret.txt").write_text("secret")
     listener = socket.create_server(("127.0.0.1", 0))
-    gate = Gate.create(listener.getsockname()[1])
+    gate = Gate(listener.getsockname()[1])
     async with ClientSession() as session:
         browser = _Browser(session, gate)
 
