@@ -4,9 +4,9 @@ stdio          the process that an editor starts, and with which it ends (editor
 messages       the editor's messages, read from stdin and handled one after the other
 protocol       which of them are refused
 features       LSP messages in, LSP results out; add a new LSP feature here
-server         the state that the features use: documents, sessions, settings, one backend
+server         the state that the features use: a session for each open document, settings, one backend
 settings       the user's settings
-documents      the documents, kept in sync with the editor; positions
+documents      the text of a document, kept in sync with the editor; positions
 context        which part of a document is sent
 no_suggestion  why there is none: which documents get suggestions, and at which places one would disturb
 privacy        which documents are excluded, and which parts of the text are replaced
