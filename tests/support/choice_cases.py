@@ -16,9 +16,9 @@ from inference.model.pytorch.scoring import (
     Scorer,
     TokenRanks,
     build_batch,
-    compute_scores,
     find_scores,
 )
+from tests.support.samplers import compute_scores
 from trie_cache.trie import Interval, Trie
 from trie_cache.vocabulary import Vocabulary
 

@@ -3,19 +3,44 @@
 import dataclasses
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
 from inference.healing.covering import Crossing, Rule
 from inference.model.language_model import Sampling
 from inference.model.pytorch.sampler import HostSampler, Sampler, TorchSampler
-from inference.model.pytorch.scoring import Batch, TokenRanks, compute_scores
+from inference.model.pytorch.scoring import Batch, Scores, TokenRanks
 from tests.support.toys import ToyTokenizer
 
 SAMPLERS = ("numpy", "torch")
 GREEDY = Sampling(temperature=0.0, top_p=1.0)
 
 both_samplers = pytest.mark.parametrize("name", SAMPLERS)
+
+
+def compute_scores(batch: Batch, ranks: TokenRanks) -> tuple[Scores, npt.NDArray[np.float64]]:
+    """The answers by NumPy in float64, and the log-weights of tokens in draws, relative to the best: -inf if forbidden.
+
+    Weights are [num_questions, num_logits]. A draw has the best token, and a score without noise.
+    """
+    of_ids = ranks.ranks.cpu().numpy()[: ranks.num_logits]
+    rows = torch.stack(batch.rows).double().cpu().numpy()
+    logits = np.where(of_ids < 0, -np.inf, rows)[[question.row for question in batch.questions]]
+    allowed = np.full_like(logits, -np.inf)
+    for line, own, (_, (lo, hi), more_ids, _) in zip(allowed, logits, batch.questions, strict=True):
+        may_follow = (lo <= of_ids) & (of_ids < hi)
+        may_follow[list(more_ids)] = True
+        line[may_follow] = own[may_follow]
+    bests = allowed.max(axis=1)
+    best_ids = np.where(bests == -np.inf, -1, allowed.argmax(axis=1))
+    scales = np.array([question.inverse_temperature or 1.0 for question in batch.questions])
+    weights = (allowed - np.where(bests == -np.inf, 0.0, bests)[:, None]) * scales[:, None]
+    drawn_from = batch.draws[:, 0].cpu().numpy()
+    edge_rows, token_ids = batch.edges.cpu().numpy().T
+    totals, masses, draw_masses = (np.logaddexp.reduce(each, axis=1) for each in (logits, allowed, weights))
+    draws = draw_masses[drawn_from], best_ids[drawn_from]
+    return Scores(totals, masses, bests, best_ids, *draws, rows[edge_rows, token_ids]), weights
 
 
 class NumpyScorer:

@@ -23,9 +23,10 @@ import numpy.typing as npt
 import torch
 
 from inference.errors import MidtokenError, ModelError
-from inference.healing.covering import Crossing, find_allowed
-from inference.model.language_model import Choice, CrossingScores, SampleRequest, SampleResult
-from inference.model.numpy_sampler import NumpySampler, find_needed, find_row, weigh_nodes
+from inference.healing.covering import Crossing, Rule, find_allowed
+from inference.healing.token_tree import TokenTree
+from inference.model.language_model import Choice, CrossingScores, SampleRequest, SampleResult, Sampling
+from inference.model.numpy_sampler import NumpySampler, find_needed, find_row, log_sum_exp, weigh_nodes
 from inference.model.pytorch.device import can_run_kernels, refusing_when_out_of_memory
 from inference.model.pytorch.scoring import (
     Draw,
@@ -35,7 +36,6 @@ from inference.model.pytorch.scoring import (
     Scores,
     TokenRanks,
     build_batch,
-    check_scorer,
     find_scores,
 )
 from trie_cache.trie import Interval, Trie
@@ -270,6 +270,62 @@ class HostSampler(NumpySampler):
 
 Sampler = TorchSampler | HostSampler
 
+_SPREAD = 4.0  # standard deviation of the logits of the check; real ones have 2 to 5
+_TOLERANCE = 1e-3  # in float32. Sums in another order differ by some 1e-6
+_NUM_DRAWS = 64
+# Of the mean of all draws, and of the share of one of two crossings: five times their standard deviations.
+_LAW_TOLERANCE, _SHARE_TOLERANCE = 1.0, 0.3
+
+
+def check_sampler(sampler: TorchSampler, host: HostSampler, trie: Trie, logits: torch.Tensor) -> None:
+    """Compares choices among three rows of logits, device, with NumPy's. Raises ModelError if they differ."""
+    rows, host_rows = sampler.build_rows(logits), host.build_rows(logits)
+    data, branch_ids = trie.spell(int(trie.order[len(trie.order) // 2])), trie.order[[0, -1]].tolist()
+    tree = TokenTree((0,), tuple(branch_ids), (None, 0))
+    trials = [
+        (Crossing(0, data[:1], Rule.CROSS), Crossing(None, b"", Rule.EXTEND)),
+        (Crossing(0, 64 * data, Rule.EXTEND), Crossing(1, data, Rule.SPELL)),  # no token has so many bytes
+        (Crossing(1, b"", Rule.EXTEND), Crossing(None, data[:1], Rule.EXTEND)),
+    ]
+    requests = [SampleRequest(tree, each, rows, Sampling(0.0, 1.0), wants_scores=True) for each in trials]
+    expected = host.choose([dataclasses.replace(request, rows=host_rows) for request in requests])
+    pairs = list(zip(sampler.choose(requests), expected, strict=True))
+    faults = [
+        fault for _, crossing in trials[:2] for fault in _find_draw_faults(sampler, trie, crossing, rows, host_rows)
+    ]
+    for name in ("best_ids", "best_log_probs", "log_masses"):
+        numbers = [[getattr(result.scores, name) for result in pair] for pair in pairs]
+        faults += [f"its {name} are {a}, not {b}" for a, b in numbers if not np.allclose(a, b, 0, _TOLERANCE)]
+    if faults:
+        name = str(logits.dtype).removeprefix("torch.")
+        raise ModelError(f"on {logits.device}, choices among {name} logits are wrong: {faults[-1]}")
+
+
+def _find_draw_faults(
+    sampler: TorchSampler, trie: Trie, crossing: Crossing, rows: Sequence[torch.Tensor], host_rows: Sequence[Any]
+) -> Iterator[str]:
+    """What is wrong with draws after the first row, at two crossings of the same law."""
+    both = tuple(dataclasses.replace(crossing, node=None) for _ in range(2))
+    sources = [tuple(map(sampler.new_random_source, range(_NUM_DRAWS))) for _ in range(2)]
+    requests = [SampleRequest(TokenTree((0,)), both, rows[:1], Sampling(2.0, 1.0), each) for each in sources]
+    choices, again = (result.choices for result in sampler.choose(requests))
+    logits = host_rows[0].logits.astype(np.float64) / 2.0
+    ids = np.flatnonzero(np.isfinite(logits))
+    if crossing.remaining_bytes:
+        interval, more_ids = find_allowed(trie, crossing)
+        ids = np.union1d(trie.order[slice(*interval)], more_ids).astype(np.int64)
+    drawn = [choice.token_id for choice in choices]
+    total = log_sum_exp(logits[ids])
+    log_probs = logits[ids] - total
+    if abs(np.mean([choice.crossing is both[0] for choice in choices]) - 0.5) > _SHARE_TOLERANCE:
+        yield "its draws prefer one of two equal crossings"
+    if not abs((logits[drawn] - total).mean() - (np.exp(log_probs) * log_probs).sum()) < _LAW_TOLERANCE:
+        yield "its draws do not follow the weights of the tokens"
+    if drawn != [choice.token_id for choice in again]:
+        yield "the same draws differ when they are repeated"
+    if not np.isin(drawn, ids).all():
+        yield f"only {np.isin(drawn, ids).sum()} of its {_NUM_DRAWS} draws are allowed tokens"
+
 
 def build_sampler(device: torch.device, dtype: torch.dtype, vocabulary: Vocabulary, trie: Trie) -> Sampler:
     """The sampler for logits of the type `dtype` on a device: on the host where there are no kernels that choose.
@@ -283,11 +339,12 @@ def build_sampler(device: torch.device, dtype: torch.dtype, vocabulary: Vocabula
         # Here, because the packages of torch for other devices come without triton.
         from inference.model.pytorch.choice_kernel import KernelScorer
 
-        scorer = KernelScorer(ranks)
         with refusing_when_out_of_memory("a check of the kernels that choose tokens"):
-            check_scorer(scorer, ranks, dtype)
+            logits = _SPREAD * torch.randn(3, ranks.num_logits, generator=torch.Generator().manual_seed(0))
+            sampler = TorchSampler(vocabulary, trie, ranks, KernelScorer(ranks))
+            check_sampler(sampler, HostSampler(vocabulary, trie), trie, logits.to(dtype).to(device))
     except MidtokenError:
         raise
     except Exception as error:  # the compiler of kernels raises undocumented exceptions
         raise ModelError(f"the kernels score_chunks and merge_chunks cannot be used on {device}: {error}") from error
-    return TorchSampler(vocabulary, trie, ranks, scorer)
+    return sampler

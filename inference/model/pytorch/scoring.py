@@ -1,8 +1,7 @@
 """What a choice must know of rows of logits, and how it is computed. Nothing is chosen here.
 
 The questions of one choice are packed: one copy takes them to the device, and one brings all answers to the host.
-The kernels of `choice_kernel` answer them on a GPU; `compute_scores` says with NumPy what the answers must be, and
-`check_scorer` compares both when a model is loaded.
+The kernels of `choice_kernel` answer them on a GPU.
 
 A draw has two steps. Gumbel noise for every token of the vocabulary would cost more than to read it:
 
@@ -13,15 +12,14 @@ The numbers that draws use are counter-based, so that they need no state on the 
 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from inference.errors import ModelError
 from inference.model.pytorch.device import copy_together
 from trie_cache.trie import Interval, Trie
 from trie_cache.vocabulary import Vocabulary
@@ -156,108 +154,3 @@ def find_scores(scorer: Scorer, batch: Batch) -> Scores:
     totals, masses, best_logits, best_ids, draw_scores, drawn_ids, edge_logits = np.split(answers, ends)
     ids, drawn = best_ids.astype(np.int64), drawn_ids.astype(np.int64)
     return Scores(totals, masses, best_logits, ids, draw_scores, drawn, edge_logits)
-
-
-def compute_scores(batch: Batch, ranks: TokenRanks) -> tuple[Scores, _Floats]:
-    """The answers by NumPy in float64, and the log-weights of tokens in draws, relative to the best: -inf if forbidden.
-
-    Weights are [num_questions, num_logits]. A draw has the best token, and a score without noise.
-    """
-    of_ids = ranks.ranks.cpu().numpy()[: ranks.num_logits]
-    rows = torch.stack(batch.rows).double().cpu().numpy()
-    logits = np.where(of_ids < 0, -np.inf, rows)[[question.row for question in batch.questions]]
-    allowed = np.full_like(logits, -np.inf)
-    for line, own, (_, (lo, hi), more_ids, _) in zip(allowed, logits, batch.questions, strict=True):
-        may_follow = (lo <= of_ids) & (of_ids < hi)
-        may_follow[list(more_ids)] = True
-        line[may_follow] = own[may_follow]
-    bests = allowed.max(axis=1)
-    best_ids = np.where(bests == -np.inf, -1, allowed.argmax(axis=1))
-    scales = np.array([question.inverse_temperature or 1.0 for question in batch.questions])
-    weights = (allowed - np.where(bests == -np.inf, 0.0, bests)[:, None]) * scales[:, None]
-    drawn_from = batch.draws[:, 0].cpu().numpy()
-    edge_rows, token_ids = batch.edges.cpu().numpy().T
-    totals, masses, draw_masses = (np.logaddexp.reduce(each, axis=1) for each in (logits, allowed, weights))
-    draws = draw_masses[drawn_from], best_ids[drawn_from]
-    return Scores(totals, masses, bests, best_ids, *draws, rows[edge_rows, token_ids]), weights
-
-
-_LEAST_LOG_PROB = -1e9  # in place of -inf, which has no product with 0
-_NUM_ROWS = 3
-_NUM_TRIAL_DRAWS = 16  # for each question; all of them are repeated once
-_SPREAD = 4.0  # standard deviation of the logits; real ones have 2 to 5
-_TOLERANCE = 1e-3  # in float32. Sums in another order differ by some 1e-6
-_NOISE_TOLERANCE, _LAW_TOLERANCE = 0.5, 0.75  # of the means of all draws: five times their standard deviation
-
-
-def check_scorer(scorer: Scorer, ranks: TokenRanks, dtype: torch.dtype) -> None:
-    """Compares the answers to some questions about random rows with NumPy's. Raises ModelError if they differ."""
-    batch = _build_trial(ranks, dtype)
-    answers, (expected, weights) = find_scores(scorer, batch), compute_scores(batch, ranks)
-    faults = []
-    for name in ("log_totals", "log_masses", "best_logits", "best_ids", "edge_logits"):
-        difference = _find_difference(getattr(answers, name), getattr(expected, name))
-        if not difference <= _TOLERANCE:  # so for NaN too
-            faults.append(f"its {name} differ by {difference:.1g} from those of NumPy")
-    faults += _find_draw_faults(answers, expected, weights)
-    if faults:
-        name = str(dtype).removeprefix("torch.")
-        raise ModelError(
-            f"{type(scorer).__name__} computes wrong scores of {name} logits on {ranks.device}: {faults[0]}"
-        )
-
-
-def _find_difference(answers: npt.NDArray[Any], expected: npt.NDArray[Any]) -> float:
-    """The greatest difference; infinite if only one is infinite, NaN if one is no number."""
-    same = answers == expected  # infinite ones too
-    return float(np.abs(np.where(same, 0.0, answers) - np.where(same, 0.0, expected)).max(initial=0.0))
-
-
-def _find_draw_faults(answers: Scores, expected: Scores, weights: _Floats) -> Iterator[str]:
-    """What is wrong with the draws of the trial: forbidden tokens, or another law than that of the weights."""
-    num_draws = len(answers.drawn_ids)
-    chosen = weights[np.arange(num_draws) // _NUM_TRIAL_DRAWS % len(weights), answers.drawn_ids]
-    is_possible = expected.drawn_ids >= 0
-    is_right = np.where(is_possible, (answers.drawn_ids >= 0) & (chosen > -np.inf), answers.drawn_ids == -1)
-    if not is_right.all():
-        yield f"only {is_right.sum()} of its {num_draws} draws are allowed tokens"
-    masses = expected.draw_scores[is_possible]
-    noise = answers.draw_scores[is_possible] - masses
-    if not abs(noise.mean() - np.euler_gamma) <= _NOISE_TOLERANCE or len(np.unique(noise)) < len(noise) / 4:
-        yield "its draw_scores have no Gumbel noise"
-    of_questions = slice(None, num_draws // 2, _NUM_TRIAL_DRAWS)
-    log_probs = weights[is_possible[of_questions]] - masses[: len(masses) // 2 : _NUM_TRIAL_DRAWS, None]
-    expected_mean = (np.exp(log_probs) * np.maximum(log_probs, _LEAST_LOG_PROB)).sum(axis=1).mean()
-    if not abs((chosen[is_possible] - masses).mean() - expected_mean) <= _LAW_TOLERANCE:
-        yield "its draws do not follow the weights of the tokens"
-    if not np.array_equal(answers.draw_scores[: num_draws // 2], answers.draw_scores[num_draws // 2 :]):
-        yield "the same draws have other scores when they are repeated"
-
-
-def _build_trial(ranks: TokenRanks, dtype: torch.dtype) -> Batch:
-    """Questions of all kinds about rows of random logits."""
-    logits = _SPREAD * torch.randn(_NUM_ROWS, ranks.num_logits, generator=torch.Generator().manual_seed(0))
-    rows = [row.to(dtype).to(ranks.device) for row in logits]
-    num_text = ranks.num_text_tokens
-    of_ids = ranks.ranks.cpu().numpy()
-    outside = np.flatnonzero((of_ids >= 0) & (of_ids < min(num_text, 3))).tolist()
-    intervals = [
-        (ranks.all_tokens, ()),
-        (Interval(num_text // 4, num_text // 2), ()),
-        (Interval(num_text // 2, min(num_text, num_text // 2 + 1)), outside),
-        (Interval(0, 0), ()),
-    ]
-    questions = [
-        Question(row, interval, more_ids, 1.0 / (1 + row))
-        for row in range(_NUM_ROWS)
-        for interval, more_ids in intervals
-    ]
-    draws = [
-        Draw(question, 2**40 + draw, draw, question)
-        for question in range(len(questions))
-        for draw in range(_NUM_TRIAL_DRAWS)
-    ] * 2
-    edges = [
-        Edge(row, token_id) for row in range(_NUM_ROWS) for token_id in (0, ranks.num_logits // 2, ranks.num_logits - 1)
-    ]
-    return build_batch(rows, questions, draws, edges, device=ranks.device)

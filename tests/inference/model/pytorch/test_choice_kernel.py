@@ -7,12 +7,12 @@ import pytest
 import torch
 from hypothesis import given
 
+from inference.model.pytorch.sampler import HostSampler, TorchSampler, check_sampler
 from inference.model.pytorch.scoring import (
     Edge,
     Question,
     TokenRanks,
     build_batch,
-    check_scorer,
     find_scores,
 )
 from tests.support.choice_cases import (
@@ -27,6 +27,8 @@ from tests.support.choice_cases import (
     make_vocabulary,
 )
 from tests.support.kernels import compiled, compiling, interpreted
+from trie_cache.trie import Trie
+from trie_cache.vocabulary import Vocabulary
 
 _NUM_THREADS = 128  # of a program: 4 warps
 _NUM_REGISTERS = 65_536  # of a multiprocessor of sm_90
@@ -66,8 +68,12 @@ def test_many_edges_and_tokens_beside_an_interval_have_their_answers(dtype: torc
 @interpreted
 @of_each_type
 def test_rows_of_real_length_pass_the_check_when_a_model_is_loaded(dtype: torch.dtype) -> None:
-    ranks = TokenRanks(*make_vocabulary(_NUM_LOGITS), torch.device("cpu"))
-    check_scorer(_build_scorer(ranks), ranks, dtype)
+    tokens = {index: b"%d" % index for index in range(50_000)}
+    vocabulary = Vocabulary.from_tokens(tokens, {"<end>": 7}, num_rows=50_257)
+    trie = Trie.build(vocabulary)
+    ranks, host = TokenRanks(vocabulary, trie, torch.device("cpu")), HostSampler(vocabulary, trie)
+    logits = 4 * torch.randn(3, 50_257, generator=torch.Generator().manual_seed(0))
+    check_sampler(TorchSampler(vocabulary, trie, ranks, _build_scorer(ranks)), host, trie, logits.to(dtype))
 
 
 @interpreted
