@@ -143,7 +143,7 @@ class Document:
         It is never inside a code point. Its line end is the line's own, or, for the last line, that of the line above.
         """
         number, before, after = self.split_at(position)
-        if "\ud800" <= before[-1:] <= "\udbff" and "\udc00" <= after[:1] <= "\udfff":
+        if _may_join(before, after):
             before = before[:-1]
         found = Position(number, num_units(before, self._encoding))
         with_end = max(0, min(number, len(self._lines) - 2))  # the last line has no line end

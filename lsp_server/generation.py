@@ -44,17 +44,15 @@ class Generation:
     task: asyncio.Task[None] | None = None
     text: str = ""
     is_finished: bool = False
-    reached_suffix: bool = False  # what the suffix of its request begins with is not part of the text
-    was_cut: bool = False  # by its deadline or the server, so the model would write more
+    finish_reason: FinishReason | None = None  # None also where the stream ended without one
     failure: NoSuggestion | None = None  # why it ended early
 
     def add(self, chunk: CompletionChunk) -> None:
         """Adds a chunk of the first candidate."""
         if chunk.candidate == 0:
             self.text += chunk.text
-            self.is_finished = self.is_finished or chunk.finish_reason is not None
-            self.was_cut = self.was_cut or chunk.finish_reason in _CUTS
-            self.reached_suffix = self.reached_suffix or chunk.finish_reason is FinishReason.SUFFIX
+            self.finish_reason = chunk.finish_reason or self.finish_reason
+            self.is_finished = self.finish_reason is not None
 
     def find_answer(self, question: Question) -> str | NoAnswer:
         """Returns the text that is left to insert for a question, which may be newer than the generation's own.
@@ -66,8 +64,8 @@ class Generation:
         prefix, suffix = self.question.prefix, self.question.suffix
         if not question.prefix.startswith(prefix) or not _differ_by_closers(question.suffix, suffix):
             return NoAnswer.MISMATCH
-        if self.reached_suffix and len(question.suffix) < len(suffix):  # closers were deleted, so the text lacks them
-            return NoAnswer.MISMATCH
+        if self.finish_reason is FinishReason.SUFFIX and len(question.suffix) < len(suffix):
+            return NoAnswer.MISMATCH  # closers were deleted, which the text lacks
         typed = question.prefix[len(prefix) :]
         if not self.text.startswith(typed):
             is_behind = not self.is_finished and self.text != "" and typed.startswith(self.text)
@@ -82,7 +80,7 @@ class Generation:
     @property
     def says_nothing(self) -> bool:
         """True if it ended before it had any text. It answers its own question, and no later one."""
-        return self.is_finished and self.was_cut and not self.text.strip()
+        return self.finish_reason in _CUTS and not self.text.strip()
 
     @property
     def _is_dead(self) -> bool:

@@ -62,8 +62,7 @@ class Window:
 
         `on_cancel`: what to do when the user cancels it; None: that is not offered.
         """
-        self.log(text)
-        self._end_progress(text)
+        self.end_progress(text)
         window = self._server.client_capabilities.window
         if window is not None and window.work_done_progress:
             token = self._progress_token = str(uuid.uuid4())
@@ -85,9 +84,6 @@ class Window:
     def end_progress(self, text: str) -> None:
         """LSP $/progress, if `begin_progress` began one, and the log."""
         self.log(text)
-        self._end_progress(text)
-
-    def _end_progress(self, text: str) -> None:
         if self._progress_token is not None:
             self._server.work_done_progress.end(self._progress_token, types.WorkDoneProgressEnd(message=text))
             self._progress_token = None
