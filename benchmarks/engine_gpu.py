@@ -78,7 +78,7 @@ def _measure_right(setting: Setting) -> Figures:
 
 def _measure_shape(setting: Setting, shape: str) -> Figures:
     figures: dict[str, Value] = {"has_large_tokenizer": setting.tokenizer == _LARGE_TOKENIZER}
-    with random_engine(setting, setting.shapes[shape]) as engine:
+    with random_engine(setting, shape) as engine:
         for measure in (measure_warm, measure_tree, measure_prefill, measure_scale):
             figures |= measure(engine)
     return figures

@@ -70,10 +70,9 @@ class ServerAddress:
 
 
 def _refuse_without_server(options: argparse.Namespace) -> None:
-    given = {"--tls": options.tls, "--tls-ca": options.tls_ca is not None, "--insecure": options.insecure}
-    for name, is_given in given.items():
-        if is_given:
-            raise UsageError(f"{name} is about a running server, so it needs --server HOST:PORT")
+    for name in ("tls", "tls_ca", "insecure"):
+        if getattr(options, name):
+            raise UsageError(f"--{name.replace('_', '-')} is about a running server, so it needs --server HOST:PORT")
 
 
 def _refuse_with_server(options: argparse.Namespace) -> None:

@@ -30,7 +30,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The sizes of a decoder of the Llama family."""
+    """The sizes of a decoder, as its `config.json` names them."""
 
     hidden_size: int
     num_hidden_layers: int
@@ -38,13 +38,11 @@ class Shape:
     num_key_value_heads: int
     head_dim: int
     intermediate_size: int
-    vocab_size: int = 151_643
+    vocab_size: int
+    tie_word_embeddings: bool = True  # the head is the table of embeddings
 
 
-SHAPES = {  # of Qwen2.5-Coder
-    "0_5b": Shape(896, 24, 14, 2, 64, 4864),
-    "1_5b": Shape(1536, 28, 12, 2, 128, 8960),
-}
+SHAPES = {"0_5b": Shape(896, 24, 14, 2, 64, 4864, 151_643)}  # of Qwen2.5-Coder
 
 
 def write_grown_model(folder: Path, shape: Shape) -> None:

@@ -11,13 +11,14 @@ as all others. `make build/large-tokenizer/tokenizer.json` makes the tokens that
 import json
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
+from benchmarks.corpora.grown_model import Shape
 from inference.config import EngineConfig
 from inference.model.language_model import LoadedModel
 from inference.model.pytorch.loader import build_torch_model, build_torch_runner
@@ -28,26 +29,10 @@ _EMBEDDING_SPREAD = 0.02  # small beside what the layers add
 _SEED = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The sizes of a decoder of the Qwen2 family."""
-
-    name: str
-    hidden: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    intermediate: int
-    vocab_rows: int
-    is_tied: bool  # whether the head is the table of embeddings
-    max_tokens: int = 32_768
-
-
 # From the config.json of Qwen2.5-Coder. The tokenizer has 151,643 tokens and 22 special ones; the rest is padding.
 SHAPES = {
-    "1_5b": Shape("1_5b", 1536, 28, 12, 2, 128, 8960, 151_936, is_tied=True),
-    "7b": Shape("7b", 3584, 28, 28, 4, 128, 18_944, 152_064, is_tied=False),
+    "1_5b": Shape(1536, 28, 12, 2, 128, 8960, 151_936),
+    "7b": Shape(3584, 28, 28, 4, 128, 18_944, 152_064, tie_word_embeddings=False),
 }
 
 
@@ -56,15 +41,8 @@ def build_random_model(
 ) -> Any:  # a transformers model, which has no types
     """A model of this shape on its device, with the same weights for the same device and type."""
     config = transformers.Qwen2Config(
-        hidden_size=shape.hidden,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        head_dim=shape.head_dim,
-        intermediate_size=shape.intermediate,
-        vocab_size=shape.vocab_rows,
-        max_position_embeddings=shape.max_tokens,
-        tie_word_embeddings=shape.is_tied,
+        **asdict(shape),
+        max_position_embeddings=32_768,
         rope_parameters={"rope_type": "default", "rope_theta": 1e6},
         rms_norm_eps=1e-6,
         bos_token_id=None,

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.corpora.random_models import SHAPES, Shape, load_random_model, prepare_tokenizer
+from benchmarks.corpora.grown_model import Shape
+from benchmarks.corpora.random_models import SHAPES, load_random_model, prepare_tokenizer
 from inference.config import EngineConfig
 from inference.engine.assembly import build_engine
 from inference.engine.engine import Engine
@@ -80,9 +81,14 @@ class RandomEngine:
     """A model with random weights, and an engine for it."""
 
     setting: Setting
-    shape: Shape
+    name: str  # of the shape
     loaded: LoadedModel[TorchModel]
     engine: Engine
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of its model."""
+        return self.setting.shapes[self.name]
 
     def cut_text(self, num_tokens: int, index: int = 0) -> str:
         """Source text of this repository, of about so many tokens, in whole lines; another one for each `index`."""
@@ -95,7 +101,7 @@ class RandomEngine:
 
 
 @contextmanager
-def random_engine(setting: Setting, shape: Shape) -> Iterator[RandomEngine]:
+def random_engine(setting: Setting, name: str) -> Iterator[RandomEngine]:
     """A model of this shape and an engine without drafts, which ends with the context. Raises ModelError."""
     sizes = setting.sizes
     with ExitStack() as owner:
@@ -111,8 +117,8 @@ def random_engine(setting: Setting, shape: Shape) -> Iterator[RandomEngine]:
             memory_mib=48 * 1024,  # all that was read stays
             max_waiting=2 * sizes.num_sequences,
         )
-        loaded = load_random_model(shape, config)
-        yield RandomEngine(setting, shape, loaded, owner.enter_context(closing(build_engine(config, loaded))))
+        loaded = load_random_model(setting.shapes[name], config)
+        yield RandomEngine(setting, name, loaded, owner.enter_context(closing(build_engine(config, loaded))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from functools import cache, partial
 
 import torch
 
-from benchmarks.corpora.random_models import Shape, prepare_tokenizer
+from benchmarks.corpora.grown_model import Shape
+from benchmarks.corpora.random_models import prepare_tokenizer
 from benchmarks.measures.gpu_engine import Completion, Document, RandomEngine, Setting, complete_all
 from benchmarks.measures.report import Figures, find_mean, find_percentile
 from inference.engine.prompt import PromptBuilder
@@ -35,22 +36,26 @@ _PREFILL_INDEX = 1000  # other texts than those of the documents
 
 def count_layer_weights(shape: Shape) -> int:
     """The weights of all layers, without the table of embeddings, the head and the last norm."""
-    attention = shape.hidden * shape.head_dim * 2 * (shape.heads + shape.kv_heads)
-    biases = shape.head_dim * (shape.heads + 2 * shape.kv_heads)  # of queries, keys and values
-    return shape.layers * (attention + biases + 3 * shape.hidden * shape.intermediate + 2 * shape.hidden)
+    heads, kv_heads = shape.num_attention_heads, shape.num_key_value_heads
+    attention = shape.hidden_size * shape.head_dim * 2 * (heads + kv_heads)
+    biases = shape.head_dim * (heads + 2 * kv_heads)  # of queries, keys and values
+    rest = 3 * shape.hidden_size * shape.intermediate_size + 2 * shape.hidden_size
+    return shape.num_hidden_layers * (attention + biases + rest)
 
 
 def count_completion_bytes(shape: Shape, num_forwards: int, num_context: int) -> int:
     """What a warm completion reads in `num_forwards` passes, each over one token more than the one before."""
-    num_weights = count_layer_weights(shape) + shape.hidden * shape.vocab_rows + shape.hidden
+    num_weights = count_layer_weights(shape) + shape.hidden_size * shape.vocab_size + shape.hidden_size
     num_read = num_forwards * num_context + num_forwards * (num_forwards - 1) // 2
-    return _NUM_BYTES * (num_forwards * num_weights + num_read * 2 * shape.layers * shape.kv_heads * shape.head_dim)
+    token_size = 2 * shape.num_hidden_layers * shape.num_key_value_heads * shape.head_dim
+    return _NUM_BYTES * (num_forwards * num_weights + num_read * token_size)
 
 
 def count_prefill_flops(shape: Shape, num_tokens: int) -> int:
     """The operations to read a text: two for each weight of the layers and token, and causal attention."""
     num_pairs = num_tokens * (num_tokens + 1) // 2
-    attention = 4 * shape.layers * shape.heads * shape.head_dim * num_pairs  # scores, and the sum of the values
+    width = shape.num_attention_heads * shape.head_dim
+    attention = 4 * shape.num_hidden_layers * width * num_pairs  # scores, and the sum of the values
     return 2 * count_layer_weights(shape) * num_tokens + attention
 
 
@@ -96,7 +101,7 @@ def measure_warm(engine: RandomEngine) -> Figures:
     Keys whose completion ended early, or was known in part because the key was guessed before, are left out and
     counted. Raises RuntimeError if no key can be counted.
     """
-    sizes, name = engine.setting.sizes, engine.shape.name
+    sizes, name = engine.setting.sizes, engine.name
     document = Document(engine)
     keys = range(_NUM_WARM_UP + sizes.num_keys)
     asked = [complete_all(engine.engine, [document.type_key(sizes.num_tokens)])[0] for _ in keys][_NUM_WARM_UP:]
@@ -143,9 +148,9 @@ def measure_tree(engine: RandomEngine) -> Figures:
 
     us = {kind: _find_median_us(engine.setting, partial(step, *own)) for kind, own in kinds.items()}
     return {
-        f"tree_overhead_{engine.shape.name}": us["tree"] / us["decode"] - 1,
-        f"decode_step_ms_{engine.shape.name}": us["decode"] / 1e3,
-        f"tree_branches_{engine.shape.name}": len(kinds["tree"][0].branch_ids),
+        f"tree_overhead_{engine.name}": us["tree"] / us["decode"] - 1,
+        f"decode_step_ms_{engine.name}": us["decode"] / 1e3,
+        f"tree_branches_{engine.name}": len(kinds["tree"][0].branch_ids),
     }
 
 
@@ -171,15 +176,15 @@ def measure_prefill(engine: RandomEngine) -> Figures:
     read = found[_NUM_WARM_UP:]
     flops_per_s = (1e3 * count_prefill_flops(engine.shape, each.stats.num_read_tokens) / each.ms for each in read)
     return {
-        f"prefill_peak_share_{engine.shape.name}": (find_percentile(flops_per_s, 50) or 0.0) / _DENSE_BF16_FLOPS,
-        f"prefill_ms_{engine.shape.name}": find_percentile((each.ms for each in read), 50),
-        f"prefill_tokens_{engine.shape.name}": find_percentile((each.stats.num_read_tokens for each in read), 50),
+        f"prefill_peak_share_{engine.name}": (find_percentile(flops_per_s, 50) or 0.0) / _DENSE_BF16_FLOPS,
+        f"prefill_ms_{engine.name}": find_percentile((each.ms for each in read), 50),
+        f"prefill_tokens_{engine.name}": find_percentile((each.stats.num_read_tokens for each in read), 50),
     }
 
 
 def measure_scale(engine: RandomEngine) -> Figures:
     """`scale_64_…` of a shape: tokens a second of many sequences, relative to one. All documents were read before."""
-    sizes, name = engine.setting.sizes, engine.shape.name
+    sizes, name = engine.setting.sizes, engine.name
     documents = [Document(engine, index) for index in range(sizes.num_sequences)]
 
     def complete(some: Iterable[Document], num_tokens: int = sizes.num_batch_tokens) -> float:

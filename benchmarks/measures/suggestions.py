@@ -16,7 +16,6 @@ from benchmarks.measures.recorded_lsp import read_records
 _INDENT = 4  # columns, of the held-out files
 STYLES = ("    ", "\t", "  ")
 _MAX_KEYS = 40
-_EXTENTS = {GapKind.BLOCK: "block"}
 
 
 @dataclass(frozen=True, slots=True)

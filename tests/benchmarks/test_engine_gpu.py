@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from benchmarks.corpora.cuts import draw_cuts
-from benchmarks.corpora.random_models import SHAPES, Shape
+from benchmarks.corpora.grown_model import Shape
+from benchmarks.corpora.random_models import SHAPES
 from benchmarks.engine_gpu import TARGETS, build_parts
 from benchmarks.measures.gpu_engine import DEFAULT_MODEL, Setting, Sizes
 from benchmarks.measures.gpu_speed import count_completion_bytes, count_layer_weights, count_prefill_flops
@@ -15,8 +16,8 @@ from models.training.corpus import iter_held_out
 
 # The rows are more than the default model's tokenizer has tokens, as in the real shapes.
 _TINY = {
-    "1_5b": Shape("1_5b", 64, 3, 4, 2, 32, 128, 8_448, is_tied=True),
-    "7b": Shape("7b", 96, 3, 6, 2, 32, 160, 8_448, is_tied=False),
+    "1_5b": Shape(64, 3, 4, 2, 32, 128, 8_448),
+    "7b": Shape(96, 3, 6, 2, 32, 160, 8_448, tie_word_embeddings=False),
 }
 
 
@@ -47,11 +48,11 @@ def test_a_pass_reads_the_published_weights_and_the_keys_and_values_of_its_conte
     name: str, num_weights: int, token_bytes: int
 ) -> None:
     shape = SHAPES[name]
-    table = shape.hidden * shape.vocab_rows
+    table = shape.hidden_size * shape.vocab_size
     num_layer_weights = count_layer_weights(shape)
 
-    assert num_layer_weights + table * (1 if shape.is_tied else 2) + shape.hidden == num_weights
-    step_bytes = 2 * (num_layer_weights + table + shape.hidden)
+    assert num_layer_weights + table * (1 if shape.tie_word_embeddings else 2) + shape.hidden_size == num_weights
+    step_bytes = 2 * (num_layer_weights + table + shape.hidden_size)
     assert count_completion_bytes(shape, 3, 10) == 3 * step_bytes + (10 + 11 + 12) * token_bytes
-    pairs = 4 * shape.layers * shape.heads * shape.head_dim * (1 + 2 + 3)
+    pairs = 4 * shape.num_hidden_layers * shape.num_attention_heads * shape.head_dim * (1 + 2 + 3)
     assert count_prefill_flops(shape, 3) == 2 * 3 * num_layer_weights + pairs
