@@ -115,22 +115,19 @@ class _Loader:
                 return self._open(path)
             except Exception as error:  # onnxruntime has an exception for each of its codes, and documents none
                 _log.warning("the stored graph %s cannot be opened (%s)", path, type(error).__name__)
-        draft = store.write_draft(self.graph)
-        try:
-            model = self._open_new(draft)
-        except BaseException:
-            store.discard(draft)
-            raise
-        store.publish(draft, key)
-        return model
+        with store.add(self.graph, key) as draft:
+            return self._open_new(draft)
 
     def _load_unkept(self) -> OnnxModel:
         """Maps the constants from files that are removed at once. Raises ModelError if there is no room for them."""
         problems = []
         for place in _TEMPORARY:
             try:
-                with tempfile.TemporaryDirectory(prefix="midtoken-model-", dir=place) as folder:
-                    return self._open_new(GraphStore(Path(folder)).write_draft(self.graph))
+                with (
+                    tempfile.TemporaryDirectory(prefix="midtoken-model-", dir=place) as folder,
+                    GraphStore(Path(folder)).add(self.graph, "model") as draft,
+                ):
+                    return self._open_new(draft)
             except OSError as error:
                 problems.append(f"{place} ({error.strerror})")
         raise ModelError(

@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -74,8 +74,12 @@ class GraphStore:
                 path.write_text(json.dumps(measured), encoding="utf-8")
         return measured
 
-    def write_draft(self, graph: Graph) -> Path:
-        """Writes a graph to a new folder, which no other process uses, and returns the folder. Raises OSError."""
+    @contextlib.contextmanager
+    def add(self, graph: Graph, key: str) -> Iterator[Path]:
+        """Yields a new folder with the graph. It becomes the entry of this key, unless the block raises.
+
+        Raises OSError.
+        """
         self._remove_old()
         draft = Path(tempfile.mkdtemp(prefix=_DRAFT_PREFIX, dir=self._folder))
         try:
@@ -85,10 +89,11 @@ class GraphStore:
                     file.write(value.reshape(-1).view(np.uint8).data)
             (draft / GRAPH_NAME).write_bytes(graph.model.SerializeToString())
             (draft / _LIST_NAME).write_text(json.dumps(_compute_digests(draft)), encoding="utf-8")
+            yield draft
         except BaseException:
             self.discard(draft)
             raise
-        return draft
+        self.publish(draft, key)
 
     def publish(self, draft: Path, key: str) -> None:
         """Makes a draft the entry of this key, in place of what is there. The draft's files stay readable."""
