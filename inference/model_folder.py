@@ -63,6 +63,12 @@ def _check_numbers(folder: Path) -> None:
             )
 
 
+def find_gguf_file(folder: Path) -> Path:
+    """The GGUF file of a folder; if that is a link, what it leads to: the user's file, beside which its parts are."""
+    path = folder / GGUF_NAME
+    return folder / path.readlink() if path.is_symlink() else path
+
+
 def find_tokenizer_file(folder: Path) -> Path:
     """The folder's `tokenizer.json`. Raises ModelError."""
     path = folder / "tokenizer.json"

@@ -22,6 +22,10 @@ _MAX_NAMED = 8  # parts that are missing
 _PART = re.compile(r"(.+)-\d{5}-of-(\d{5})\.gguf")
 
 
+class CutOffError(ModelError):
+    """The metadata do not end in the file."""
+
+
 def list_part_names(name: str) -> list[str]:
     """Returns the names of all parts of a model, in order, if the name is that of a part; else the name."""
     found = _PART.fullmatch(name)
@@ -38,14 +42,14 @@ def find_parts(path: Path) -> list[Path]:
 
 
 def read_metadata(path: Path) -> Metadata:
-    """Returns the metadata of a file. Raises ModelError if it is no whole GGUF file that can be run."""
+    """Returns the metadata of a file, of which the rest need not be there. Raises ModelError, or CutOffError."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _read(path, data)
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from None
     except (struct.error, ValueError, RecursionError):  # of UTF-8 too, and of a file without a byte
-        raise ModelError(f"{path} has no whole metadata: it is cut off or damaged; download it again") from None
+        raise CutOffError(f"{path} has no whole metadata: it is cut off or damaged; download it again") from None
 
 
 def _read(path: Path, data: mmap.mmap) -> Metadata:
@@ -58,11 +62,7 @@ def _read(path: Path, data: mmap.mmap) -> Metadata:
     if version not in _VERSIONS:
         raise ModelError(f"{path} has version {version} of the GGUF format; versions 2 and 3 can be run")
     _, num_values = reader.read("Q", 2)  # without that of the tensors
-    metadata = {reader.read_text(): reader.read_value(*reader.read("I")) for _ in range(num_values)}
-    num_parts = metadata.get("split.count", 1)
-    if num_parts > 1 and not _PART.fullmatch(path.name):
-        raise ModelError(f"{path} is one of {num_parts} parts of a model, but its name does not say which one")
-    return metadata
+    return {reader.read_text(): reader.read_value(*reader.read("I")) for _ in range(num_values)}
 
 
 class _Reader:

@@ -36,8 +36,8 @@ from huggingface_hub.utils.sha import git_hash, sha_fileobj
 from inference.errors import LaunchError, MidtokenError, ModelError
 from inference.model_folder import check_model_folder, find_tokenizer_file
 from inference.serving.private_files import FileLock, make_private_folder
-from midtoken.gguf_file import list_part_names
-from midtoken.made_folder import make_folder
+from midtoken.gguf_file import CutOffError, list_part_names, read_metadata
+from midtoken.made_folder import make_folder, write_contents
 from midtoken.models import FAILED, IN_VAIN
 from midtoken.tokenizer_json import can_write_tokenizer
 
@@ -69,6 +69,7 @@ _HASH = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # of Git, or SHA-256
 _TIMEOUT_S = 10.0
 _MAX_FAILURES = 5  # of the connection, without a byte between them
 _SHOW_S = 0.5
+_FIRST_CHECK = 2**20  # bytes of a GGUF file, then twice as many, until there are whole metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,7 @@ class _Download:
             self._files.append(_File(url, each.size or 0, digest, storage / "blobs" / digest, place))
         self._num_bytes = sum(file.num_bytes for file in self._files)
         self._shown_at = 0.0
+        self._next_check = _FIRST_CHECK if gguf else None
 
     def run(self) -> None:
         """Raises ModelError, OSError or httpx2.HTTPError."""
@@ -180,8 +182,17 @@ class _Download:
                     target.write(chunk)
                     target.flush()
                     self.show()
+                    self._check(file, target.tell())
                     if target.tell() > file.num_bytes:
                         return
+
+    def _check(self, file: _File, num_bytes: int) -> None:
+        """Raises ModelError if the metadata of a GGUF file, which come first, say that it cannot be run."""
+        if self._next_check and num_bytes >= self._next_check:
+            self._next_check *= 2
+            with suppress(CutOffError):
+                write_contents(file.place, [read_metadata(file.partial)])
+                self._next_check = None
 
 
 def _say(line: str) -> None:

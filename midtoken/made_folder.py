@@ -1,24 +1,25 @@
 """A model folder for what is none: for a GGUF file, and for a folder whose tokenizer is vocab.json and merges.txt.
 
 It is made in the user's cache, of links to the files that are there and what has to be written. Its name has a digest
-of those files, so another is made when they change. It is complete as soon as it has that name.
+of those files, so another is made when they change. It is complete as soon as it has that name. When the files are
+gone, it is deleted with the next one that is made.
 """
 
 import hashlib
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from inference.errors import LaunchError, ModelError
 from inference.model_folder import GGUF_NAME
 from inference.serving.private_files import FileLock, find_user_folder, make_private_folder
-from midtoken.gguf_file import find_parts, read_metadata
+from midtoken.gguf_file import Metadata, find_parts, read_metadata
 from midtoken.tokenizer_json import can_write_tokenizer, write_folder_files, write_tokenizer
 
-_VERSION = 1  # of what is written
+_VERSION = 2  # of what is written
 _POLL_S = 0.05
 _MAX_NAME_CHARS = 40
 
@@ -46,13 +47,15 @@ def make_folder(path: Path) -> Path:
 
 
 def _make(folder: Path, path: Path, files: list[Path]) -> None:
-    contents, fresh = _write_contents(path, files), folder.with_name("new")
-    links = {each.name: each for each in files if each.is_file()}
-    if path.is_file():  # llama.cpp finds the other parts by the name of the first
-        links = {GGUF_NAME: path} if len(files) == 1 else {**links, GGUF_NAME: Path(path.name)}
+    metadata = [read_metadata(each) for each in files if path.is_file()]
+    if metadata and (num_parts := metadata[0].get("split.count", 1)) > len(files):
+        raise ModelError(f"{path} is one of {num_parts} parts of a model, but its name does not say which one")
+    contents, fresh = write_contents(path, metadata), folder.with_name("new")
+    links = {GGUF_NAME if each == path else each.name: each for each in files if each.is_file()}
+    gone = {link.parent for link in folder.parent.parent.glob("*/*/*") if link.is_symlink() and not link.exists()}
     try:
-        for other in filter(Path.is_dir, folder.parent.iterdir()):  # older, or of a process that was killed
-            shutil.rmtree(other)
+        for other in {*filter(Path.is_dir, folder.parent.iterdir()), *gone}:  # older, or of a process that was killed
+            shutil.rmtree(other, ignore_errors=True)
         fresh.mkdir()
         for name, content in contents.items():
             (fresh / name).write_text(json.dumps(content), encoding="utf-8")
@@ -63,9 +66,11 @@ def _make(folder: Path, path: Path, files: list[Path]) -> None:
         raise LaunchError(f"cannot write {error.filename}: {error.strerror}") from None
 
 
-def _write_contents(path: Path, files: list[Path]) -> Mapping[str, Any]:
-    """Returns the contents of the files to write, by name."""
-    metadata = [read_metadata(each) for each in files if path.is_file()]
+def write_contents(path: Path, metadata: Sequence[Metadata]) -> Mapping[str, Any]:
+    """Returns the contents of the files to write, by name: for a GGUF file with these metadata, or for a folder.
+
+    Raises ModelError, with the path, if it cannot be run.
+    """
     try:
         return write_folder_files(metadata[0]) if metadata else {"tokenizer.json": write_tokenizer(path)}
     except ModelError as error:

@@ -1,4 +1,4 @@
-"""Converts a Llama model in Hugging Face layout to one GGUF file, which llama.cpp reads.
+"""Writes GGUF files, which llama.cpp reads: of a Llama in Hugging Face layout, of its tokenizer, or of any tensors.
 
 The library `gguf` names the tensors, quantizes and writes. What is done here:
 - llama.cpp turns neighbouring pairs of a head's dimensions (0 and 1, 2 and 3, …), Hugging Face the two halves (0 and
@@ -8,6 +8,8 @@ The library `gguf` names the tensors, quantizes and writes. What is done here:
 """
 
 import json
+import re
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -22,8 +24,12 @@ _PRE_TOKENIZERS = {
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
     "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+": "qwen2"
 }
+_EXPECTED = {"model_type": "llama", "hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
+_CONTROL_LOOK = re.compile(r"<\|.*\|>|<｜.*｜>|<unused.*>|<pad>|<mask>")
 
 Array = npt.NDArray[Any]  # of a numeric type that the file names
+_Json = Any
 
 
 class Precision(StrEnum):
@@ -52,20 +58,72 @@ def write_gguf(model_dir: Path, path: Path, precision: Precision, num_parts: int
     _check_config(config)
     tensors = load_file(model_dir / "model.safetensors")
     per_part = -(-len(tensors) // num_parts) if num_parts > 1 else 0
-    writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[gguf.MODEL_ARCH.LLAMA], split_max_tensors=per_part)
+    writer = gguf.GGUFWriter(path, "llama", split_max_tensors=per_part)
     _add_config(writer, config, precision)
-    _add_tokenizer(writer, json.loads((model_dir / "tokenizer.json").read_text()), config)
+    spec = json.loads((model_dir / "tokenizer.json").read_text())
+    if spec:
+        _add_tokenizer(writer, spec, _find_pre_tokenizer(spec), config["vocab_size"])
+        writer.add_eos_token_id(config["eos_token_id"])
+        writer.add_pad_token_id(config["pad_token_id"])
+        writer.add_add_bos_token(False)
+    else:
+        writer.add_tokenizer_model("none")
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config["num_hidden_layers"])
     for name, tensor in tensors.items():
-        _add_tensor(writer, name, _order_rows(name, tensor.astype(np.float32), config), config, precision)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+        gguf_name = names.get_name(name, try_suffixes=(".weight",))
+        if gguf_name is None:
+            raise ValueError(f"model.safetensors: GGUF has no name for {name}")
+        _add_tensor(writer, gguf_name, _order_rows(name, tensor.astype(np.float32), config), precision)
+    _finish(writer)
+
+
+def write_tokenizer_gguf(path: Path, spec: _Json, pre: str | None, **values: _Json) -> Path:
+    """Writes the tokenizer of a `tokenizer.json`, as llama.cpp's converter does, and nearly no weights.
+
+    `pre`: the name of the pre-tokenizer. `values`: other metadata, by key; None: none.
+    """
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(2048)
+    _add_tokenizer(writer, spec, pre)
+    for key, value in values.items():
+        _add_value(writer, key, value)
+    return write_plain_gguf(path, writer=writer)
+
+
+def write_plain_gguf(path: Path, num_parts: int = 0, writer: gguf.GGUFWriter | None = None) -> Path:
+    """Writes a file with two tensors and hardly any metadata; or a part of several."""
+    if writer is None:
+        writer = gguf.GGUFWriter(path, "llama")
+        writer.add_name("a name " * 40)
+    if num_parts:
+        writer.add_uint16("split.count", num_parts)
+    for number in range(2):
+        writer.add_tensor(f"blk.{number}", np.zeros(32, np.float32))
+    _finish(writer)
+    return path
+
+
+def write_random_gguf(
+    path: Path, architecture: str, spec: _Json, values: Mapping[str, _Json], shapes: Mapping[str, tuple[int, ...]]
+) -> Path:
+    """Writes random weights of these shapes, in llama.cpp's order. `values`: by the ends of the keys."""
+    writer, random = gguf.GGUFWriter(path, architecture), np.random.default_rng(0)
+    _add_tokenizer(writer, spec, _find_pre_tokenizer(spec))
+    for key, value in values.items():
+        _add_value(writer, f"{architecture}.{key}", value)
+    for name, shape in shapes.items():
+        writer.add_tensor(name, random.standard_normal(shape[::-1], np.float32))
+    _finish(writer)
+    return path
+
+
+def find_end(spec: _Json) -> int:
+    """Any token that is no text."""
+    return next(int(added["id"]) for added in spec["added_tokens"] if added["special"])
 
 
 def _check_config(config: dict[str, Any]) -> None:
-    expected = {"model_type": "llama", "hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
-    for key, value in expected.items():
+    for key, value in _EXPECTED.items():
         if config[key] != value:
             raise ValueError(f"config.json: {key} is {config[key]!r}; only {value!r} can be converted")
     if config["rope_parameters"]["rope_type"] != "default":
@@ -90,42 +148,67 @@ def _add_config(writer: gguf.GGUFWriter, config: dict[str, Any], precision: Prec
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
 
 
-def _add_tokenizer(writer: gguf.GGUFWriter, file: dict[str, Any], config: dict[str, Any]) -> None:
-    if not file:  # of a model without a tokenizer
-        writer.add_tokenizer_model("none")
-        return
-    model, added = file["model"], {token["id"]: token for token in file["added_tokens"]}
-    if model["type"] != "BPE" or file["normalizer"] is not None:
-        raise ValueError("tokenizer.json: only byte-level BPE without a normalizer can be converted")
-    spelled = {token_id: text for text, token_id in model["vocab"].items()}
-    spelled |= {token_id: token["content"] for token_id, token in added.items()}
-    if sorted(spelled) != list(range(config["vocab_size"])):
-        raise ValueError("tokenizer.json: its ids are not 0 up to vocab_size")
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(_find_pre_tokenizer(file))
-    writer.add_token_list([spelled[token_id] for token_id in range(len(spelled))])
-    writer.add_token_types([_find_type(added.get(token_id)) for token_id in range(len(spelled))])
-    writer.add_token_merges([merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]])
-    writer.add_eos_token_id(config["eos_token_id"])
-    writer.add_pad_token_id(config["pad_token_id"])
-    writer.add_add_bos_token(False)
+def _add_tokenizer(writer: gguf.GGUFWriter, spec: _Json, pre: str | None, num_tokens: int = 0) -> None:
+    """`num_tokens`: how many there are at least."""
+    pieces = bool(spec["model"].get("byte_fallback"))
+    tokens, types = _list_tokens(spec, pieces, num_tokens)
+    writer.add_tokenizer_model("llama" if pieces else "gpt2")
+    if pre is not None:
+        writer.add_tokenizer_pre(pre)
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    if pieces:
+        writer.add_token_scores(_find_scores(spec, tokens))
+        writer.add_add_space_prefix("Prepend" in json.dumps(spec["normalizer"]))
+    else:
+        writer.add_token_merges([_join_merge(pair) for pair in spec["model"]["merges"]])
 
 
-def _find_pre_tokenizer(file: dict[str, Any]) -> str:
+def _find_pre_tokenizer(spec: _Json) -> str:
     """The name under which llama.cpp knows the regular expression of the file."""
-    parts = file["pre_tokenizer"].get("pretokenizers", [])
-    if [part["type"] for part in parts] != ["Split", "ByteLevel"] or parts[1]["use_regex"]:
-        raise ValueError("tokenizer.json: the pre-tokenizer is not a regular expression followed by bytes")
+    parts = spec["pre_tokenizer"].get("pretokenizers", [])
+    if [part["type"] for part in parts] != ["Split", "ByteLevel"] or parts[1]["use_regex"] or spec["normalizer"]:
+        raise ValueError("tokenizer.json: it is not a regular expression followed by bytes")
     expression = parts[0]["pattern"].get("Regex")
     if expression not in _PRE_TOKENIZERS:
         raise ValueError(f"tokenizer.json: llama.cpp has no name for the pre-tokenizer {expression!r}")
     return _PRE_TOKENIZERS[expression]
 
 
-def _find_type(added: dict[str, Any] | None) -> int:
-    if added is None:
-        return int(gguf.TokenType.NORMAL)
-    return int(gguf.TokenType.CONTROL if added["special"] else gguf.TokenType.USER_DEFINED)
+def _list_tokens(spec: _Json, pieces: bool, num_tokens: int) -> tuple[list[str], list[int]]:
+    found = {token_id: (piece, _NORMAL) for piece, token_id in spec["model"]["vocab"].items()}
+    for added in spec["added_tokens"]:
+        content = added["content"]
+        is_control = added["special"] or _CONTROL_LOOK.fullmatch(content)
+        found[added["id"]] = (content, _CONTROL) if is_control else (content.replace("▁", " "), _USER_DEFINED)
+    for token_id, (piece, _) in list(found.items()):
+        if pieces and re.fullmatch("<0x[0-9A-F]{2}>", piece):
+            found[token_id] = (piece, _BYTE)
+        elif pieces and piece == spec["model"].get("unk_token"):
+            found[token_id] = (piece, _UNKNOWN)
+    ids = range(max(num_tokens, max(found) + 1))
+    listed = [found.get(token_id, (f"[PAD{token_id}]", _UNUSED)) for token_id in ids]
+    return [token for token, _ in listed], [kind for _, kind in listed]
+
+
+def _find_scores(spec: _Json, tokens: list[str]) -> list[float]:
+    """The tokens that are merged first have the highest; runs of blanks have the lowest, if they are merged last."""
+    made = list(dict.fromkeys(_join_merge(pair).replace(" ", "") for pair in spec["model"]["merges"]))
+    scores = {token: -float(rank) for rank, token in enumerate(made)}
+    if set(made[-1]) == {"▁"}:
+        scores |= {token: -1e9 for token in made if set(token) == {"▁"}}
+    return [scores.get(token, 0.0) for token in tokens]
+
+
+def _join_merge(pair: str | list[str]) -> str:
+    return pair if isinstance(pair, str) else " ".join(pair)
+
+
+def _add_value(writer: gguf.GGUFWriter, key: str, value: _Json) -> None:
+    writer.kv_data[0].pop(key, None)
+    kinds = {bool: "bool", int: "uint32", float: "float32", str: "string", list: "array"}
+    if value is not None:
+        getattr(writer, f"add_{kinds[type(value)]}")(key, value)
 
 
 def _order_rows(name: str, tensor: Array, config: dict[str, Any]) -> Array:
@@ -138,18 +221,19 @@ def _order_rows(name: str, tensor: Array, config: dict[str, Any]) -> Array:
     return halves.swapaxes(1, 2).reshape(tensor.shape)
 
 
-def _add_tensor(
-    writer: gguf.GGUFWriter, name: str, tensor: Array, config: dict[str, Any], precision: Precision
-) -> None:
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config["num_hidden_layers"])
-    gguf_name = names.get_name(name, try_suffixes=(".weight",))
-    if gguf_name is None:
-        raise ValueError(f"model.safetensors: GGUF has no name for {name} in a Llama model")
+def _add_tensor(writer: gguf.GGUFWriter, name: str, tensor: Array, precision: Precision) -> None:
     if tensor.ndim == 1 or precision is Precision.F32:
-        writer.add_tensor(gguf_name, tensor)
+        writer.add_tensor(name, tensor)
     elif precision is Precision.F16:
-        writer.add_tensor(gguf_name, tensor.astype(np.float16))
+        writer.add_tensor(name, tensor.astype(np.float16))
     else:
-        has_4_bits = precision is Precision.Q4_0 and "embed_tokens" not in name
+        has_4_bits = precision is Precision.Q4_0 and not name.startswith("token_embd")
         kind = gguf.GGMLQuantizationType.Q4_0 if has_4_bits else gguf.GGMLQuantizationType.Q8_0
-        writer.add_tensor(gguf_name, gguf.quants.quantize(tensor, kind), raw_dtype=kind)
+        writer.add_tensor(name, gguf.quants.quantize(tensor, kind), raw_dtype=kind)
+
+
+def _finish(writer: gguf.GGUFWriter) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()

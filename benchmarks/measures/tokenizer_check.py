@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from benchmarks.baselines.gguf_file import find_end, write_tokenizer_gguf
 from benchmarks.corpora.awkward_text import draw_texts, insert_pieces
 from benchmarks.corpora.languages import load_sources
 from benchmarks.corpora.packaged_tokenizers import PACKAGED_TOKENIZERS, PackagedTokenizer
@@ -32,7 +33,6 @@ from inference.healing.heal_point import find_heal_point
 from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
 from midtoken.gguf_file import read_metadata
 from midtoken.tokenizer_json import write_folder_files
-from tests.support.gguf_files import find_end, write_gguf
 
 _NUM_CUTS = 3_000
 _CUTS_PER_TEXT = 6
@@ -274,7 +274,7 @@ def _make_folder(packaged: PackagedTokenizer, path: Path) -> Path:
     ids = {"tokenizer.ggml.eos_token_id": find_end(spec), "tokenizer.ggml.add_bos_token": False}
     if encoding.special_tokens_mask[0]:
         ids |= {"tokenizer.ggml.bos_token_id": encoding.ids[0], "tokenizer.ggml.add_bos_token": True}
-    write_gguf(path, spec, packaged.pre_tokenizer, **ids)
+    write_tokenizer_gguf(path, spec, packaged.pre_tokenizer, **ids)
     made = path.with_name(f"{packaged.name} made")
     made.mkdir()
     for name, content in write_folder_files(read_metadata(path)).items():

@@ -13,7 +13,7 @@ from inference.model.folder_file import read_folder_file
 from inference.model.language_model import LanguageModel, LoadedModel
 from inference.model.onnx.conversion import find_folder_obstacle, load_onnx_model
 from inference.model.onnx.weights import Precision
-from inference.model_folder import GGUF_NAME, check_model_folder
+from inference.model_folder import GGUF_NAME, check_model_folder, find_gguf_file
 
 _EXACT_DTYPE = "float32"
 _OWN_DTYPES = {precision.value for precision in Precision} - {_EXACT_DTYPE}  # which torch has not
@@ -48,8 +48,8 @@ def load_model(config: EngineConfig) -> LoadedModel[LanguageModel]:
 def _load_gguf_model(config: EngineConfig) -> LoadedModel[LanguageModel]:
     if find_spec("llama_cpp") is None:
         raise ModelError(
-            f"cannot load the model in {config.model_dir}: a GGUF file is run with llama.cpp, and llama_cpp cannot be "
-            "imported here. Install midtoken[gguf], which needs a C++ compiler"
+            f"cannot load {find_gguf_file(config.model_dir)}: a GGUF file is run with llama.cpp, and llama_cpp cannot "
+            "be imported here. Install midtoken[gguf], which needs a C++ compiler"
         )
     from inference.model.gguf.loader import load_gguf_model  # here, because it loads llama.cpp
 

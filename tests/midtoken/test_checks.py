@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.baselines.gguf_file import write_plain_gguf, write_tokenizer_gguf
 from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
 from inference.protocol.arrays import Array, asks_for_heartbeat, heartbeat_to_arrays
 from lsp_server.documents import MAX_CHARS
 from midtoken.checks import Check, Mark, check_document, check_packages, check_python, check_server
 from midtoken.server_arguments import add_connection_arguments
 from tests.support.fake_triton import Answer, ModelCall, build_last_chunk, run_fake_triton
-from tests.support.gguf_files import write_gguf, write_plain_gguf
 from tests.support.options import parse_options
 
 
@@ -59,7 +59,7 @@ async def test_the_size_of_a_gguf_model_in_parts_counts_each_once(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     spec = next(kind for kind in TOKENIZER_KINDS if kind.name == "qwen2").build()
-    first = write_gguf(tmp_path / "m-00001-of-00002.gguf", spec, "qwen2")
+    first = write_tokenizer_gguf(tmp_path / "m-00001-of-00002.gguf", spec, "qwen2")
     second = write_plain_gguf(tmp_path / "m-00002-of-00002.gguf", num_parts=2)
     for path, size in ((first, 3_000_000), (second, 1_000_000)):
         path.write_bytes(path.read_bytes().ljust(size))

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.baselines.gguf_file import write_plain_gguf, write_tokenizer_gguf
 from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
 from inference.errors import LaunchError, ModelError
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model_folder import check_model_folder
 from midtoken.made_folder import make_folder
-from tests.support.gguf_files import write_gguf, write_plain_gguf
 
 _SPEC = next(kind for kind in TOKENIZER_KINDS if kind.name == "qwen2").build()
 _END = {"tokenizer.ggml.eos_token_id": 1}
@@ -27,7 +27,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_folder_is_made_once_and_anew_when_the_file_changes(tmp_path: Path, cache: Path) -> None:
-    path = write_gguf(tmp_path / "Coder 0.5B.Q8_0.gguf", _SPEC, "qwen2", **_END)
+    path = write_tokenizer_gguf(tmp_path / "Coder 0.5B.Q8_0.gguf", _SPEC, "qwen2", **_END)
     folder = make_folder(path)
     check_model_folder(folder)
     load_tokenizer(folder)
@@ -36,7 +36,7 @@ def test_a_folder_is_made_once_and_anew_when_the_file_changes(tmp_path: Path, ca
     assert make_folder(path) == folder
     assert (folder / "tokenizer.json").stat().st_mtime_ns == written
 
-    write_gguf(path, _SPEC, "starcoder", **_END)
+    write_tokenizer_gguf(path, _SPEC, "starcoder", **_END)
     (folder.parent / "new").mkdir()  # of a process that was killed
     changed = make_folder(path)
     assert changed != folder
@@ -48,20 +48,30 @@ def test_a_folder_is_made_once_and_anew_when_the_file_changes(tmp_path: Path, ca
         check_model_folder(changed)
 
 
+def test_the_folders_of_files_that_are_gone_are_deleted_with_the_next_that_is_made(tmp_path: Path) -> None:
+    paths = [write_tokenizer_gguf(tmp_path / f"{name}.gguf", _SPEC, "qwen2", **_END) for name in "abc"]
+    folders = [make_folder(path) for path in paths[:2]]
+    paths[0].unlink()
+    make_folder(paths[2])
+    assert [folder.exists() for folder in folders] == [False, True]
+
+
 def test_parts_are_linked_beside_each_other_and_the_first_is_the_model(tmp_path: Path) -> None:
     names = ["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"]
-    write_gguf(tmp_path / names[0], _SPEC, "qwen2", **_END)
+    write_tokenizer_gguf(tmp_path / names[0], _SPEC, "qwen2", **_END)
     write_plain_gguf(tmp_path / names[1], num_parts=2)
     folder = make_folder(tmp_path / names[1])
-    assert str((folder / "model.gguf").readlink()) == names[0]
-    assert [(folder / name).readlink() for name in names] == [tmp_path / name for name in names]
+    assert [(folder / name).readlink() for name in ("model.gguf", names[1])] == [tmp_path / name for name in names]
     check_model_folder(folder)
     (tmp_path / names[1]).write_bytes(b"GGUF")
     with pytest.raises(ModelError, match=f"{names[1]} has no whole metadata"):
         make_folder(tmp_path / names[0])
-    (tmp_path / names[1]).unlink()
+    (tmp_path / names[1]).rename(tmp_path / "m.gguf")
     with pytest.raises(ModelError, match=f"beside it {names[1]} is missing"):
         make_folder(tmp_path / names[0])
+    write_plain_gguf(tmp_path / "m.gguf", num_parts=2)
+    with pytest.raises(ModelError, match=r"m.gguf is one of 2 parts of a model, but its name does not say which one"):
+        make_folder(tmp_path / "m.gguf")
 
 
 def test_a_folder_with_vocab_and_merges_gets_a_tokenizer_and_keeps_its_files(tmp_path: Path) -> None:
@@ -86,7 +96,7 @@ def test_a_folder_with_vocab_and_merges_gets_a_tokenizer_and_keeps_its_files(tmp
 
 
 def test_two_processes_make_one_folder_and_a_killed_one_leaves_none(tmp_path: Path, cache: Path) -> None:
-    path = write_gguf(tmp_path / "m.gguf", _SPEC, "qwen2", **_END)
+    path = write_tokenizer_gguf(tmp_path / "m.gguf", _SPEC, "qwen2", **_END)
     program = (
         "import sys, pathlib, midtoken.made_folder as made\n"
         "f = made.make_folder(pathlib.Path(sys.argv[1])); print(f, f.stat().st_ino)"
@@ -111,10 +121,10 @@ def test_two_processes_make_one_folder_and_a_killed_one_leaves_none(tmp_path: Pa
 
 
 def test_what_is_wrong_names_the_file(tmp_path: Path, cache: Path) -> None:
-    path = write_gguf(tmp_path / "m.gguf", _SPEC, "kimi-k2")
+    path = write_tokenizer_gguf(tmp_path / "m.gguf", _SPEC, "kimi-k2")
     with pytest.raises(ModelError, match=f"^{path}: its pre-tokenizer .tokenizer.ggml.pre. is 'kimi-k2'"):
         make_folder(path)
-    write_gguf(path, _SPEC, "qwen2")
+    write_tokenizer_gguf(path, _SPEC, "qwen2")
     home = next(cache.iterdir())
     (home / "new").write_text("in the way")
     with pytest.raises(LaunchError, match=f"cannot write {home}/new: File exists"):
@@ -122,7 +132,7 @@ def test_what_is_wrong_names_the_file(tmp_path: Path, cache: Path) -> None:
 
 
 def test_without_a_home_folder_there_is_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write_gguf(tmp_path / "m.gguf", _SPEC, "qwen2")
+    path = write_tokenizer_gguf(tmp_path / "m.gguf", _SPEC, "qwen2")
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.delenv("HOME")
     monkeypatch.setattr("os.path.expanduser", lambda path: path)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from benchmarks.baselines.gguf_file import write_plain_gguf, write_tokenizer_gguf
 from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
 from inference.errors import LaunchError, MidtokenError, ModelError
 from inference.model_folder import check_model_folder
 from midtoken.cli import main
 from midtoken.models import HubModel, fetch_model, find_model
-from tests.support.gguf_files import write_gguf, write_plain_gguf
 from tests.support.hub import Faults, Hub, Repository, run_hub
 from tests.support.servers import find_processes, wait_until
 
@@ -147,7 +147,7 @@ async def test_of_a_gguf_model_only_the_named_file_or_all_its_parts_are_download
     name: str, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "made"))
-    files = [write_gguf(tmp_path / "a.gguf", _SPEC, "qwen2", **{"tokenizer.ggml.eos_token_id": 1})]
+    files = [write_tokenizer_gguf(tmp_path / "a.gguf", _SPEC, "qwen2", **{"tokenizer.ggml.eos_token_id": 1})]
     names = [name]
     if name.endswith("of-00002.gguf"):
         files.append(write_plain_gguf(tmp_path / "b.gguf", num_parts=2))
@@ -181,22 +181,25 @@ async def test_of_a_gguf_model_only_the_named_file_or_all_its_parts_are_download
         await _fetch(f"{_NAME}:no.gguf")
 
 
-async def test_a_gguf_file_that_cannot_be_run_is_refused_when_it_is_downloaded(
+async def test_a_gguf_file_that_cannot_be_run_is_refused_when_its_first_megabytes_are_here(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "made"))
-    hub.repositories[_NAME] = Repository.of({"a.gguf": write_gguf(tmp_path / "a.gguf", _SPEC, "kimi-k2").read_bytes()})
+    content = write_tokenizer_gguf(tmp_path / "a.gguf", _SPEC, "kimi-k2").read_bytes()
+    hub.repositories[_NAME] = Repository.of({"a.gguf": content.ljust(20_000_000)})
     with pytest.raises(ModelError, match=r"/a.gguf: its pre-tokenizer .tokenizer.ggml.pre. is 'kimi-k2'"):
         await _fetch(f"{_NAME}:a.gguf")
     with pytest.raises(ModelError, match=rf"is not on this machine yet: run midtoken models get {_NAME}:a.gguf"):
         find_model(f"{_NAME}:a.gguf")
+    [downloaded] = tmp_path.rglob("*.incomplete")
+    assert downloaded.stat().st_size < 4_000_000
 
 
 def test_a_file_and_a_model_of_ollama_are_found_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "made"))
     monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "ollama"))
     monkeypatch.chdir(tmp_path)
-    path = write_gguf(tmp_path / "a.gguf", _SPEC, "qwen2", **{"tokenizer.ggml.eos_token_id": 1})
+    path = write_tokenizer_gguf(tmp_path / "a.gguf", _SPEC, "qwen2", **{"tokenizer.ggml.eos_token_id": 1})
     assert (find_model("a.gguf") / "model.gguf").readlink() == path
     with pytest.raises(ModelError, match="Ollama has not pulled 'a:latest'"):
         find_model("ollama:a")

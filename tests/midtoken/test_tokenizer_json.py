@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.baselines.gguf_file import find_end, write_tokenizer_gguf
 from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
 from inference.errors import ModelError
 from inference.healing.heal_point import encode_text
@@ -17,7 +18,6 @@ from inference.model_folder import check_model_folder
 from midtoken.gguf_file import read_metadata
 from midtoken.made_folder import make_folder
 from midtoken.tokenizer_json import can_write_tokenizer, write_folder_files, write_tokenizer
-from tests.support.gguf_files import find_end, write_gguf
 
 _KINDS = {kind.name: kind for kind in TOKENIZER_KINDS}
 _PRE_TOKENIZERS = {  # a kind -> the name that llama.cpp's converter writes for it
@@ -67,7 +67,7 @@ def _check_same(written: LoadedTokenizer, folder: Path, published: LoadedTokeniz
 def test_a_gguf_file_makes_the_ids_of_the_published_tokenizer(name: str, tmp_path: Path) -> None:
     spec = _read_spec(name)
     end = {"tokenizer.ggml.eos_token_id": find_end(spec)}
-    path = write_gguf(tmp_path / "m.gguf", spec, _PRE_TOKENIZERS[name], **end)
+    path = write_tokenizer_gguf(tmp_path / "m.gguf", spec, _PRE_TOKENIZERS[name], **end)
 
     folder = _write(tmp_path / "made", write_folder_files(read_metadata(path)))
 
@@ -77,7 +77,7 @@ def test_a_gguf_file_makes_the_ids_of_the_published_tokenizer(name: str, tmp_pat
 @pytest.mark.parametrize("name", _PRE_TOKENIZERS)
 def test_llama_cpp_makes_the_same_ids(name: str, tmp_path: Path) -> None:
     pytest.importorskip("llama_cpp", reason="the extra gguf")
-    path = write_gguf(
+    path = write_tokenizer_gguf(
         tmp_path / "m.gguf", _read_spec(name), _PRE_TOKENIZERS[name], **{"tokenizer.ggml.eos_token_id": 0}
     )
     folder = _write(tmp_path / "made", write_folder_files(read_metadata(path)))
@@ -118,6 +118,7 @@ _REFUSALS: dict[str, dict[str, Any]] = {
     "of the kind 'bert'": {"tokenizer.ggml.model": "bert"},
     "of the kind 'none'": {"tokenizer.ggml.model": "none"},
     "it is no model by itself, but of the type 'mmproj'": {"general.type": "mmproj"},
+    "it has layers with a recurrent state": {"llama.ssm.conv_kernel": 4},
     "two tokens with the same text": {"tokenizer.ggml.tokens": ["a", "a"], "tokenizer.ggml.token_type": [1, 1]},
     "cannot be read: KeyError('llama.context_length')": {"llama.context_length": None},
     "cannot be read: KeyError('general.architecture')": {"general.architecture": None},
@@ -129,7 +130,7 @@ _REFUSALS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("words", _REFUSALS)
 def test_what_cannot_be_right_is_refused_by_name(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write_gguf(tmp_path / "m.gguf", _read_spec("qwen2"), **{"pre": "qwen2"} | _REFUSALS[words])
+    path = write_tokenizer_gguf(tmp_path / "m.gguf", _read_spec("qwen2"), **{"pre": "qwen2"} | _REFUSALS[words])
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(ModelError) as raised:
         make_folder(path)
@@ -141,7 +142,7 @@ def test_tokens_that_are_no_text_end_or_mark_it(tmp_path: Path) -> None:
     spec = _KINDS["fim-marks"].build()
     ids = {added["content"]: added["id"] for added in spec["added_tokens"]}
     prefix, suffix, middle = (ids[f"<|fim_{name}|>"] for name in ("prefix", "suffix", "middle"))
-    metadata = read_metadata(write_gguf(tmp_path / "m.gguf", spec, "gpt-2"))
+    metadata = read_metadata(write_tokenizer_gguf(tmp_path / "m.gguf", spec, "gpt-2"))
     tokens, types = metadata["tokenizer.ggml.tokens"], metadata["tokenizer.ggml.token_type"]
     tokens += ["<|eot_id|>", "[PAD9]", "", "<pre>", "<suf>", "<mid>", "  "]
     types += [3, 5, 1, 1, 1, 1, 4]
@@ -169,7 +170,7 @@ def test_tokens_that_are_no_text_end_or_mark_it(tmp_path: Path) -> None:
 
 def test_text_that_looks_like_a_control_token_is_merged_to_text(tmp_path: Path) -> None:
     metadata = read_metadata(
-        write_gguf(tmp_path / "m.gguf", _read_spec("llama2"), None, **{"tokenizer.ggml.eos_token_id": 2})
+        write_tokenizer_gguf(tmp_path / "m.gguf", _read_spec("llama2"), None, **{"tokenizer.ggml.eos_token_id": 2})
     )
     tokens = metadata["tokenizer.ggml.tokens"]
     more = [token for token in ("</", "s>") if token not in tokens]

@@ -69,7 +69,7 @@ class Llama:
             options.devices = ctypes.cast(devices, ctypes.c_void_p)
         self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), options)
         if not self.model:
-            raise ModelError(f"llama.cpp cannot load {path}: {_explain()}")
+            raise ModelError(f"llama.cpp cannot read it: {_explain()}")
         self.vocabulary = llama_cpp.llama_model_get_vocab(self.model)
         self.vocab_size: int = llama_cpp.llama_vocab_n_tokens(self.vocabulary)
         self.max_tokens: int = llama_cpp.llama_model_n_ctx_train(self.model)
@@ -79,13 +79,16 @@ class Llama:
         options = llama_cpp.llama_context_default_params()
         options.n_ctx = num_cells
         options.n_batch = options.n_ubatch = _MAX_ROWS
-        options.n_seq_max, options.n_outputs_max, options.kv_unified = NUM_SEQUENCE_IDS, _MAX_OUTPUTS, True
+        options.n_seq_max, options.n_outputs_max = NUM_SEQUENCE_IDS, _MAX_OUTPUTS
+        options.kv_unified = options.swa_full = True
         options.n_threads = options.n_threads_batch = num_threads
         options.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED  # it skips the cells of other sequences
         self._context = llama_cpp.llama_init_from_model(self.model, options)
         if not self._context:
             raise ModelError(f"llama.cpp has no memory for the keys and values of {num_cells} tokens: {_explain()}")
         self._memory = llama_cpp.llama_get_memory(self._context)
+        if not self._memory:
+            raise ModelError("it reads whole texts, and does not predict the next token")
         self._batch = _Batch()
 
     def read_metadata(self, key: str) -> str | None:

@@ -4,8 +4,10 @@ import math
 import platform
 import time
 import unicodedata
+from pathlib import Path
 
 import llama_cpp
+import numpy as np
 
 from inference.config import AUTO_DTYPE, DEFAULT_CONTEXT_TOKENS, EngineConfig
 from inference.errors import ModelError
@@ -21,7 +23,7 @@ from inference.model.numpy_sampler import NumpySampler
 from inference.model.onnx.conversion import find_recall
 from inference.model.onnx.fitting import MAX_SMALL, Fit, count_cores, is_busy
 from inference.model.onnx.graph_store import identify_files
-from inference.model_folder import GGUF_NAME
+from inference.model_folder import find_gguf_file
 
 _DTYPES = (AUTO_DTYPE, "float32")  # in which llama.cpp computes, whatever the file has
 _CELL_STEP = 256  # llama.cpp rounds up to it
@@ -30,33 +32,38 @@ _NUM_TRIAL_ROWS, _NUM_TRIALS = 4, 6
 _NUM_WINDOWS = 4  # that there is room for at least
 _SHAPE = ("n_head", "n_head_kv", "n_layer", "n_embd")
 _OF_NUMBERS = 2  # bytes of a key's or value's number, float16
+_MIN_WINDOW = 1024  # tokens; llama.cpp drops the keys and values that are outside of a layer's window
+_MAX_DIFFERENCE = 0.1  # of logits, as a share of their spread
 
-# What the cache of a model must do: be cut back, branch, and keep all tokens.
+# What the cache of a model must do: be cut back, and branch.
 _OBSTACLES = {
     "llama_model_is_recurrent": "has a recurrent state, which can neither be cut back nor branch",
     "llama_model_is_hybrid": "has layers with a recurrent state, which can neither be cut back nor branch",
-    "llama_model_is_diffusion": "does not predict the next token",
     "llama_model_has_encoder": "has an encoder, and writes only about the text that the encoder has read",
-    "llama_model_n_swa": "has a sliding window, and llama.cpp drops what is outside of it",
 }
 
 
 def load_gguf_model(config: EngineConfig) -> LoadedModel[GgufModel]:
     """The model in `config.model_dir`. Raises ModelError, with the reason, if it cannot be run rightly."""
+    path = find_gguf_file(config.model_dir)
     try:
-        return _load(config)
+        return _load(config, path)
     except ModelError as error:
-        raise ModelError(f"cannot load the model in {config.model_dir}: {error}") from error
+        raise ModelError(f"cannot load {path}: {error}") from error
 
 
-def _load(config: EngineConfig) -> LoadedModel[GgufModel]:
+def _load(config: EngineConfig, path: Path) -> LoadedModel[GgufModel]:
     if config.dtype not in _DTYPES:
         raise ModelError(f"the numbers of a GGUF file are its own, so they cannot be {config.dtype} (--dtype)")
-    link = config.model_dir / GGUF_NAME  # llama.cpp finds other parts by the name to which it leads
-    llama = Llama(link.parent / link.readlink() if link.is_symlink() else link, config.device)
+    llama = Llama(path, config.device)
     for question, obstacle in _OBSTACLES.items():
         if getattr(llama_cpp, question)(llama.model):
             raise ModelError(f"it {obstacle}")
+    window = llama_cpp.llama_model_n_swa(llama.model)
+    if 0 < window < _MIN_WINDOW:
+        raise ModelError(f"it has layers that see only {window} tokens, and fewer than {_MIN_WINDOW:,} cannot be run")
+    if window:
+        llama.max_tokens = min(llama.max_tokens, window - 1)
     tokenizer = load_tokenizer(config.model_dir, llama.vocab_size)
     _check_tokens(llama, config, tokenizer)
     fit = _find_fit(llama, config.num_threads)
@@ -68,8 +75,25 @@ def _load(config: EngineConfig) -> LoadedModel[GgufModel]:
     files = identify_files(path for path in config.model_dir.iterdir() if path.is_file())
     recall = find_recall(config.graph_dir)
     trial = f"row cost {fit.num_threads} {config.device} {platform.node()} {files}"
+    if recall(f"tree {config.device} {files}", lambda: _compare_tree(model))["difference"] > _MAX_DIFFERENCE:
+        raise ModelError("llama.cpp computes other logits for a token in a tree than in a text")
     model.row_cost = recall(trial, lambda: {"row_cost": _measure_row_cost(model)}, not is_busy())["row_cost"]
     return LoadedModel(model, tokenizer, str(fit), lambda name, measure: recall(f"{files} gguf {name}", measure))
+
+
+def _compare_tree(model: GgufModel) -> dict[str, float]:
+    """The greatest difference between the logits of a tree's nodes and those of the same tokens as a text."""
+    ids = tuple(range(1, 8))
+    start, tree = TokenTree(ids[:3]), TokenTree(ids[3:4], ids[4:], (None, 0, None))
+    texts = ids[:4], ids[:5], ids[:6], (*ids[:4], ids[6])
+    cache = model.new_cache(len(ids))
+    model.forward([Part(cache, start)])
+    cache.keep(start, None)
+    [ours] = model.forward([Part(cache, tree)])
+    theirs = [model.forward([Part(model.new_cache(len(ids)), TokenTree(text))])[0][0] for text in texts]
+    kept = np.isfinite(ours[0].logits)
+    gaps = (model.copy_logits(ours) - model.copy_logits(theirs))[:, kept]
+    return {"difference": float((gaps.std(axis=1) / model.copy_logits(theirs)[:, kept].std(axis=1)).max())}
 
 
 def _measure_row_cost(model: GgufModel) -> float:

@@ -28,7 +28,7 @@ from tests.support.sinks import submit
 
 llama_cpp: Any = pytest.importorskip("llama_cpp", reason="make gguf installs it")
 
-from benchmarks.baselines.gguf_file import Precision, write_gguf  # noqa: E402  # only where it is installed
+from benchmarks.baselines.gguf_file import Precision, write_gguf, write_random_gguf  # noqa: E402  # only where it is installed
 from inference.model.gguf.kv_cache import GgufSequenceCache  # noqa: E402
 
 _DEFAULT = Path("models/default").absolute()
@@ -154,21 +154,94 @@ def test_a_file_in_parts_is_loaded_and_said_as_what_it_runs(tmp_path: Path) -> N
     assert loaded.runs_as == "all F32, 2 threads (llama.cpp, 7 million weights)"
 
 
-_OBSTACLES = [
-    ("llama_model_is_recurrent", "has a recurrent state, which can neither be cut back nor branch"),
-    ("llama_model_is_hybrid", "has layers with a recurrent state"),
-    ("llama_model_is_diffusion", "does not predict the next token"),
-    ("llama_model_has_encoder", "has an encoder"),
-    ("llama_model_n_swa", "has a sliding window"),
-]
+_SIZES = {
+    **{"context_length": 4096, "embedding_length": 32, "block_count": 1, "feed_forward_length": 32},
+    **{"attention.head_count": 2, "attention.head_count_kv": 1, "attention.layer_norm_rms_epsilon": 1e-5},
+    **{"attention.key_length": 16, "attention.value_length": 16},
+}
+_STATE = {"ssm.conv_kernel": 4, "ssm.inner_size": 64, "ssm.state_size": 4, "ssm.time_step_rank": 4}
+_NORMS = {f"{name}_norm.weight": (32,) for name in ("attn", "ffn")}
+_FORWARD = {f"ffn_{name}.weight": (32, 32) for name in ("gate", "up", "down")}
+_ATTENTION = {f"attn_{name}.weight": (32, size) for name, size in (("q", 32), ("k", 16), ("v", 16), ("output", 32))}
+_LAYER: dict[str, tuple[int, ...]] = {**_NORMS, **_FORWARD, **_ATTENTION}
+_T5 = {**_NORMS, **_FORWARD, **{f"attn_{name}.weight": (32, 16) for name in "qkv"}, "attn_o.weight": (16, 32)}
+_GEMMA3 = {
+    **{f"post_{name}_norm.weight": (32,) for name in ("attention", "ffw")},
+    **{f"attn_{name}_norm.weight": (16,) for name in "qk"},
+}
+_MAMBA = {
+    **{"attn_norm.weight": (32,), "ssm_in.weight": (32, 128), "ssm_conv1d.weight": (4, 64), "ssm_conv1d.bias": (64,)},
+    **{"ssm_x.weight": (64, 12), "ssm_dt.weight": (4, 64), "ssm_dt.bias": (64,), "ssm_a": (4, 64), "ssm_d": (64,)},
+    "ssm_out.weight": (64, 32),
+}
+_FALCON_H1 = {
+    **{
+        "attn_norm.weight": (32,),
+        "ffn_norm": (32,),
+        **_FORWARD,
+        **_ATTENTION,
+        "ssm_in.weight": (32, 140),
+        "ssm_conv1d.weight": (4, 72),
+        "ssm_dt.bias": (4,),
+    },
+    **{"ssm_a": (1, 4), "ssm_d": (1, 4), "ssm_out.weight": (64, 32)},
+}
+_REFUSED: dict[str, tuple[dict[str, Any], dict[str, tuple[int, ...]], str]] = {
+    "mamba": (_STATE, _MAMBA, "has a recurrent state, which can neither be cut back nor branch"),
+    "falcon-h1": (_STATE | {"ssm.group_count": 1}, _FALCON_H1, "has layers with a recurrent state"),
+    "gemma3": (
+        {"attention.sliding_window": 1023}, _LAYER | _GEMMA3,
+        "has layers that see only 1023 tokens, and fewer than 1,024 cannot be run",
+    ),
+    "dream": ({}, _LAYER, "reads whole texts, and does not predict the next token"),
+    "t5encoder": ({"attention.relative_buckets_count": 8}, _T5, "has an encoder"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("question", "reason"), _OBSTACLES)
-def test_caches_that_cannot_branch_or_be_cut_are_refused(
-    question: str, reason: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(llama_cpp, question, lambda _model: 1)
-    with pytest.raises(ModelError, match=f"cannot load the model in {folder}: it {reason}"):
+def _write_family(folder: Path, family: str, values: dict[str, Any], layer: dict[str, tuple[int, ...]]) -> Path:
+    """A tiny model with random weights, of a family that llama.cpp knows, with the tokenizer of the default model."""
+    encoder = "enc." * (family == "t5encoder")
+    shapes = {"token_embd.weight": (32, 8192), f"{encoder}output_norm.weight": (32,)}
+    shapes |= {f"{encoder}blk.0.{name}": shape for name, shape in layer.items()}
+    spec = json.loads((_DEFAULT / "tokenizer.json").read_text())
+    write_random_gguf(folder / "tiny.gguf", family, spec, _SIZES | values, shapes)
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        copyfile(_DEFAULT / name, folder / name)
+    (folder / "model.gguf").symlink_to(folder / "tiny.gguf")
+    return folder
+
+
+@pytest.mark.parametrize("family", _REFUSED)
+def test_models_that_cannot_branch_or_be_cut_are_refused_by_name(family: str, tmp_path: Path) -> None:
+    values, layer, reason = _REFUSED[family]
+    folder = _write_family(tmp_path, family, values, layer)
+    with pytest.raises(ModelError, match=f"cannot load {folder}/tiny.gguf: it {reason}"):
+        load_model(EngineConfig(folder))
+
+
+def test_a_model_with_a_wide_window_sees_what_is_in_it_and_keeps_all(tmp_path: Path) -> None:
+    values = {"attention.sliding_window": 1024}
+    model = load_model(EngineConfig(_write_family(tmp_path, "gemma3", values, _LAYER | _GEMMA3))).model
+    assert model.max_tokens == 1023
+    text = tuple(np.random.default_rng(0).integers(8, 8000, 1023).tolist())
+    other, _ = _read(model, text[:500])
+    cache, _ = _read(model, text)
+    del other
+    _read(model, text[:700])  # in the free cells, and in those after them if nothing needs them
+    cache.cut(1)
+    [again] = model.forward([Part(cache, TokenTree(text[1:2]))])
+    np.testing.assert_allclose(model.copy_logits(again), _read(model, text[:2])[1], atol=0.01)
+
+
+def test_other_logits_in_a_tree_than_in_a_text_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decode = llama_cpp.llama_decode
+
+    def mix(context: Any, batch: Any) -> int:  # as layers that mix neighbouring rows
+        batch.token[0] += batch.n_tokens
+        return int(decode(context, batch))
+
+    monkeypatch.setattr(llama_cpp, "llama_decode", mix)
+    with pytest.raises(ModelError, match=r"llama\.cpp computes other logits for a token in a tree than in a text"):
         load_model(EngineConfig(folder))
 
 
@@ -202,7 +275,7 @@ def test_other_tokens_than_those_of_llama_cpp_are_refused(tmp_path: Path) -> Non
 def test_a_damaged_file_is_named_with_what_llama_cpp_says(tmp_path: Path) -> None:
     _write_folder(tmp_path / "damaged")
     (tmp_path / "damaged/weights.gguf").write_bytes(b"GGUF" + b"\0" * 100)
-    with pytest.raises(ModelError, match=r"llama\.cpp cannot load .*weights\.gguf: gguf_init.*"):
+    with pytest.raises(ModelError, match=r"cannot load .*/weights\.gguf: llama\.cpp cannot read it: gguf_init"):
         load_model(EngineConfig(tmp_path / "damaged"))
 
 
