@@ -31,6 +31,7 @@ def build_engine(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> En
     """An engine for a model that is loaded already, as `load_engine`."""
     if config.max_context_tokens is None:
         config = dataclasses.replace(config, max_context_tokens=read_folder_file(config.model_dir).context_tokens)
+    config = dataclasses.replace(config, cache_tokens=min(config.cache_tokens, loaded.cache_tokens))
     fill_in = find_fill_in(config, loaded)
     engine = Engine(config, loaded.model, PromptBuilder(loaded.tokenizer, fill_in), runs_as=loaded.runs_as)
     _warm(engine)

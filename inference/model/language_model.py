@@ -4,6 +4,7 @@ A forward pass gives a row of logits for each node. The engine may keep rows, an
 as long as it likes: what stands in them depends only on the tokens before them.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -205,3 +206,4 @@ class LoadedModel(Generic[ModelT_co]):
     runs_as: str = ""  # the type of numbers, the threads, and why
     # What is measured of this model under a name, now or when it was loaded before.
     recall: Callable[[str, Callable[[], dict[str, float]]], dict[str, float]] = lambda _name, measure: measure()
+    cache_tokens: int = sys.maxsize  # of all sequences in use together; others wait

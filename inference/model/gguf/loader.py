@@ -15,6 +15,7 @@ from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import LoadedTokenizer, check_ids, iter_sample, load_tokenizer
 from inference.healing.token_tree import TokenTree
 from inference.healing.tokenizer_file import read_tokenizer_file
+from inference.model.folder_file import read_folder_file
 from inference.model.gguf.kv_cache import CellPool
 from inference.model.gguf.llama import Llama
 from inference.model.gguf.model import GgufModel
@@ -29,7 +30,9 @@ _DTYPES = (AUTO_DTYPE, "float32")  # in which llama.cpp computes, whatever the f
 _CELL_STEP = 256  # llama.cpp rounds up to it
 _MAX_CELLS = 2**20  # some thousand times as many end the process
 _NUM_TRIAL_ROWS, _NUM_TRIALS = 4, 6
-_NUM_WINDOWS = 4  # that there is room for at least
+# Room in contexts of full length: for those in use at least, for those remembered at least, and for each at most. What
+# all of them have, each row looks at: with 20,000 tokens it takes three times as long as with 400.
+_LEAST_IN_USE, _LEAST_REMEMBERED, _MOST = 4, 2, 8
 _SHAPE = ("n_head", "n_head_kv", "n_layer", "n_embd")
 _OF_NUMBERS = 2  # bytes of a key's or value's number, float16
 _MIN_WINDOW = 1024  # tokens; llama.cpp drops the keys and values that are outside of a layer's window
@@ -68,17 +71,20 @@ def _load(config: EngineConfig, path: Path) -> LoadedModel[GgufModel]:
     _check_tokens(llama, config, tokenizer)
     fit = _find_fit(llama, config.num_threads)
     cell_nbytes = _find_cell_nbytes(llama)
-    num_cells = _choose_num_cells(config, cell_nbytes)
+    in_use, remembered = (_choose_room(config, cell_nbytes, least) for least in (_LEAST_IN_USE, _LEAST_REMEMBERED))
+    num_cells, num_bytes = -(-(in_use + remembered) // _CELL_STEP) * _CELL_STEP, config.memory_mib * 2**20
     llama.open_context(num_cells, fit.num_threads)
-    sampler = NumpySampler(tokenizer.vocabulary, tokenizer.trie)
-    model = GgufModel(CellPool(llama, num_cells, cell_nbytes, config.memory_mib * 2**20), sampler)
+    pool = CellPool(llama, num_cells, max(cell_nbytes, num_bytes // remembered), num_bytes)
+    model = GgufModel(pool, NumpySampler(tokenizer.vocabulary, tokenizer.trie))
     files = identify_files(path for path in config.model_dir.iterdir() if path.is_file())
     recall = find_recall(config.graph_dir)
     trial = f"row cost {fit.num_threads} {config.device} {platform.node()} {files}"
     if recall(f"tree {config.device} {files}", lambda: _compare_tree(model))["difference"] > _MAX_DIFFERENCE:
         raise ModelError("llama.cpp computes other logits for a token in a tree than in a text")
     model.row_cost = recall(trial, lambda: {"row_cost": _measure_row_cost(model)}, not is_busy())["row_cost"]
-    return LoadedModel(model, tokenizer, str(fit), lambda name, measure: recall(f"{files} gguf {name}", measure))
+    return LoadedModel(
+        model, tokenizer, str(fit), lambda name, measure: recall(f"{files} gguf {name}", measure), cache_tokens=in_use
+    )
 
 
 def _compare_tree(model: GgufModel) -> dict[str, float]:
@@ -128,11 +134,12 @@ def _find_fit(llama: Llama, num_threads: int | None) -> Fit:
     return Fit(dtype, num_threads or chosen, f"llama.cpp, {num_weights / 1e6:,.0f} million weights")
 
 
-def _choose_num_cells(config: EngineConfig, cell_nbytes: int) -> int:
-    """Room for what is remembered, and for some contexts of full length; at most that of the settings."""
-    least = _NUM_WINDOWS * (config.max_context_tokens or DEFAULT_CONTEXT_TOKENS)
-    num_cells = min(max(config.memory_mib * 2**20 // cell_nbytes, least), config.cache_tokens, _MAX_CELLS)
-    return -(-num_cells // _CELL_STEP) * _CELL_STEP
+def _choose_room(config: EngineConfig, cell_nbytes: int, least: int) -> int:
+    """As many tokens as the memory of the settings has room for; `least`: contexts of full length."""
+    named = config.max_context_tokens or read_folder_file(config.model_dir).context_tokens
+    window = named or DEFAULT_CONTEXT_TOKENS
+    num_tokens = min(max(config.memory_mib * 2**20 // cell_nbytes, least * window), _MOST * window)
+    return min(num_tokens, config.cache_tokens, _MAX_CELLS)
 
 
 def _find_cell_nbytes(llama: Llama) -> int:

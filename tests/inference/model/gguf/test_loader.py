@@ -143,6 +143,14 @@ def test_documents_beyond_the_sequences_of_llama_cpp_make_room_for_each_other(en
         complete(engine, CompletionRequest(text, max_tokens=1, num_candidates=3))
 
 
+def test_requests_that_have_no_room_beside_others_wait_for_it(folder: Path) -> None:
+    with closing(load_engine(EngineConfig(folder, max_context_tokens=64, memory_mib=1))) as engine:
+        sinks = [submit(engine, CompletionRequest(_TEXT[at : at + 300], max_tokens=8)) for at in range(0, 1600, 100)]
+        for sink in sinks:
+            sink.wait_for_end()
+    assert [sink.error for sink in sinks] == [None] * 16
+
+
 def test_nothing_is_printed(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with closing(load_engine(EngineConfig(folder))) as engine:
         complete(engine, CompletionRequest(_TEXT[:300], max_tokens=2))
@@ -250,7 +258,10 @@ def test_other_logits_in_a_tree_than_in_a_text_are_refused(folder: Path, monkeyp
     [
         ({"dtype": "int8"}, r"the numbers of a GGUF file are its own, so they cannot be int8 \(--dtype\)"),
         ({"device": "cuda"}, "the device 'cuda' cannot be used: this llama-cpp-python was built for cpu"),
-        ({"cache_tokens": 2**30, "memory_mib": 2**20}, "llama.cpp has no memory for the keys and values of 1048576 to"),
+        (
+            {"cache_tokens": 2**30, "memory_mib": 2**20},
+            "llama.cpp has no memory for the keys and values of 16384 tokens",
+        ),
     ],
 )
 def test_settings_that_cannot_be_had_are_refused_by_name(
