@@ -25,11 +25,11 @@ from pathlib import Path
 from shutil import copyfile
 
 import llama_cpp
-import numpy as np
 
-from benchmarks.baselines.contestants.line_protocol import KeptTokens, Line, count_common
+from benchmarks.baselines.contestants.line_protocol import Line
 from benchmarks.baselines.contestants.midtoken import LineSink
 from benchmarks.baselines.gguf_file import Precision, write_gguf
+from benchmarks.baselines.plain_loop import PlainLoop
 from benchmarks.corpora.cuts import Visit, draw_cuts, draw_visits
 from benchmarks.corpora.grown_model import SHAPES, write_grown_model
 from benchmarks.measures.report import Figures, Target, Value, run_parts
@@ -38,8 +38,6 @@ from inference.characters.assembly import load_character_model
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
 from inference.engine.engine import Engine
-from inference.healing.heal_point import encode_text, find_heal_point
-from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
 from inference.protocol.completion import CompletionRequest, Extent
 from models.training.corpus import iter_held_out
 
@@ -137,7 +135,7 @@ def _measure_part(part: str) -> Figures:
         lines: dict[bool, list[_Key]] = {True: [], False: []}
         for drafts, kept in lines.items():
             config = EngineConfig(folder, num_threads=_NUM_THREADS, drafts=drafts, graph_dir=_FOLDER)
-            with closing(load_engine(config)) as engine, closing(_PlainLoop(folder)) as loop:
+            with closing(load_engine(config)) as engine, closing(PlainLoop(folder, _NUM_THREADS)) as loop:
                 for visit in visits:
                     found = list(_visit(engine, loop, visit))
                     keys += found
@@ -173,7 +171,7 @@ class _Key:
     their_line_ms: float
 
 
-def _visit(engine: Engine, loop: "_PlainLoop", visit: Visit) -> Iterator[_Key]:
+def _visit(engine: Engine, loop: PlainLoop, visit: Visit) -> Iterator[_Key]:
     """The keys of a word but the first, before which all is read."""
     text = visit.text[-_CONTEXT_CHARS:].partition("\n")[2]
     for num_left in range(_NUM_KEYS, -1, -1):
@@ -188,56 +186,6 @@ def _visit(engine: Engine, loop: "_PlainLoop", visit: Visit) -> Iterator[_Key]:
         time.sleep(_PAUSE_S)
         if num_left < _NUM_KEYS:
             yield _Key(stats.num_first_rows, line.first_text_ms, line.line_ms, their_first_ms, their_line_ms)
-
-
-class _PlainLoop:
-    """llama.cpp as its own programs use it: one sequence, of which the common beginning is kept, token by token."""
-
-    def __init__(self, folder: Path) -> None:
-        path = str(folder / "model.gguf").encode()
-        self._model = llama_cpp.llama_model_load_from_file(path, llama_cpp.llama_model_default_params())
-        options = llama_cpp.llama_context_default_params()
-        options.n_ctx = options.n_batch = 2048
-        options.n_threads = options.n_threads_batch = _NUM_THREADS
-        self._context = llama_cpp.llama_init_from_model(self._model, options)
-        self._memory = llama_cpp.llama_get_memory(self._context)
-        self._tokenizer: LoadedTokenizer = load_tokenizer(folder)
-        self._tokens = KeptTokens(lambda text: list(encode_text(self._tokenizer.encoder, text)))
-        self._ids: list[int] = []
-
-    def measure_first_ms(self, prefix: str) -> float:
-        """Until the first token after the canonical tokens of the text is known."""
-        started_at = time.perf_counter()
-        self._forward(self._tokens.encode(prefix))
-        return 1e3 * (time.perf_counter() - started_at)
-
-    def measure_line_ms(self, prefix: str, rest: str) -> float:
-        """For the tokens of a line and its end, after those that healing keeps."""
-        encoder = self._tokenizer.encoder
-        num_kept = len(find_heal_point(encoder, prefix).kept_ids)
-        token_ids = list(encode_text(encoder, prefix + rest))
-        self._forward(token_ids[:num_kept])
-        started_at = time.perf_counter()
-        for count in range(num_kept, len(token_ids) + 1):
-            self._forward(token_ids[:count])
-        return 1e3 * (time.perf_counter() - started_at)
-
-    def _forward(self, token_ids: list[int]) -> None:
-        """Forwards what is new, and the last token in any case, and finds the most likely next one."""
-        num_common = min(count_common(self._ids, token_ids), len(token_ids) - 1)
-        llama_cpp.llama_memory_seq_rm(self._memory, 0, num_common, -1)
-        new = (llama_cpp.llama_token * (len(token_ids) - num_common))(*token_ids[num_common:])
-        if llama_cpp.llama_decode(self._context, llama_cpp.llama_batch_get_one(new, len(new))):
-            raise RuntimeError("llama_decode has failed")
-        self._ids = token_ids
-        logits = llama_cpp.llama_get_logits_ith(self._context, -1)
-        num_tokens = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self._model))
-        np.ctypeslib.as_array(logits, (num_tokens,)).argmax()
-
-    def close(self) -> None:
-        """Frees the model."""
-        llama_cpp.llama_free(self._context)
-        llama_cpp.llama_model_free(self._model)
 
 
 if __name__ == "__main__":
