@@ -81,8 +81,7 @@ _CLASSES: dict[tuple[str | None, str], str] = {
 
 _NORMAL, _UNKNOWN, _USER_DEFINED, _BYTE = 1, 2, 4, 6  # types of a token in a GGUF file; the others are no text
 _KEY = "tokenizer.ggml."
-_STATE = "has layers with a recurrent state, which can neither be cut back nor branch"
-_OBSTACLES = dict.fromkeys(("kda.head_dim", "shortconv.l_cache", "ssm.conv_kernel", "wkv.head_size"), _STATE)
+_OF_STATES = ("kda.head_dim", "shortconv.l_cache", "ssm.conv_kernel", "wkv.head_size")
 _MARKER_KEYS = {"prefix": "fim_pre", "suffix": "fim_suf", "middle": "fim_mid"}  # older name -> newer name
 _END_KEYS = ("eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep")
 _END_NAMES = (  # control tokens that end a text, in a file that names another one or none
@@ -101,9 +100,8 @@ def write_folder_files(metadata: Mapping[str, _Json]) -> dict[str, _Json]:
     if metadata.get("general.type", "model") != "model":
         raise ModelError(f"it is no model by itself, but of the type {quote(str(metadata['general.type']))}")
     scheme, architecture = _find_scheme(metadata), metadata["general.architecture"]
-    for key, obstacle in _OBSTACLES.items():
-        if metadata.get(f"{architecture}.{key}"):
-            raise ModelError(f"it {obstacle}")
+    if any(metadata.get(f"{architecture}.{key}") for key in _OF_STATES):
+        raise ModelError("it has layers with a recurrent state, which can neither be cut back nor branch")
     tokens = [token or f"[EMPTY_{token_id}]" for token_id, token in enumerate(metadata[f"{_KEY}tokens"])]
     vocab = {token: token_id for token_id, token in enumerate(tokens)}
     if len(vocab) < len(tokens):

@@ -72,7 +72,9 @@ class Llama:
             raise ModelError(f"llama.cpp cannot read it: {_explain()}")
         self.vocabulary = llama_cpp.llama_model_get_vocab(self.model)
         self.vocab_size: int = llama_cpp.llama_vocab_n_tokens(self.vocabulary)
-        self.max_tokens: int = llama_cpp.llama_model_n_ctx_train(self.model)
+        self.window: int = llama_cpp.llama_model_n_swa(self.model)  # of layers that do not see all; 0 without them
+        length: int = llama_cpp.llama_model_n_ctx_train(self.model)
+        self.max_tokens = min(length, self.window - 1) if self.window else length  # what a window passes is dropped
 
     def open_context(self, num_cells: int, num_threads: int) -> None:
         """Makes the context. Raises ModelError if there is no memory for it."""

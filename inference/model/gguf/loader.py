@@ -62,11 +62,10 @@ def _load(config: EngineConfig, path: Path) -> LoadedModel[GgufModel]:
     for question, obstacle in _OBSTACLES.items():
         if getattr(llama_cpp, question)(llama.model):
             raise ModelError(f"it {obstacle}")
-    window = llama_cpp.llama_model_n_swa(llama.model)
-    if 0 < window < _MIN_WINDOW:
-        raise ModelError(f"it has layers that see only {window} tokens, and fewer than {_MIN_WINDOW:,} cannot be run")
-    if window:
-        llama.max_tokens = min(llama.max_tokens, window - 1)
+    if 0 < llama.window < _MIN_WINDOW:
+        raise ModelError(
+            f"it has layers that see only {llama.window} tokens, and fewer than {_MIN_WINDOW:,} cannot be run"
+        )
     tokenizer = load_tokenizer(config.model_dir, llama.vocab_size)
     _check_tokens(llama, config, tokenizer)
     fit = _find_fit(llama, config.num_threads)
@@ -136,8 +135,8 @@ def _find_fit(llama: Llama, num_threads: int | None) -> Fit:
 
 def _choose_room(config: EngineConfig, cell_nbytes: int, least: int) -> int:
     """As many tokens as the memory of the settings has room for; `least`: contexts of full length."""
-    named = config.max_context_tokens or read_folder_file(config.model_dir).context_tokens
-    window = named or DEFAULT_CONTEXT_TOKENS
+    folder_tokens = read_folder_file(config.model_dir).context_tokens
+    window = config.max_context_tokens or folder_tokens or DEFAULT_CONTEXT_TOKENS
     num_tokens = min(max(config.memory_mib * 2**20 // cell_nbytes, least * window), _MOST * window)
     return min(num_tokens, config.cache_tokens, _MAX_CELLS)
 
