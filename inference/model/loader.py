@@ -48,8 +48,8 @@ def load_model(config: EngineConfig) -> LoadedModel[LanguageModel]:
 def _load_gguf_model(config: EngineConfig) -> LoadedModel[LanguageModel]:
     if find_spec("llama_cpp") is None:
         raise ModelError(
-            f"cannot load {find_gguf_file(config.model_dir)}: a GGUF file is run with llama.cpp, and llama_cpp cannot "
-            "be imported here. Install midtoken[gguf], which needs a C++ compiler"
+            f"cannot load {find_gguf_file(config.model_dir).name}: a GGUF file is run with llama.cpp, and llama_cpp "
+            "cannot be imported here. Install midtoken[gguf], which needs a C++ compiler"
         )
     from inference.model.gguf.loader import load_gguf_model  # here, because it loads llama.cpp
 

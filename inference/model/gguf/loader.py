@@ -52,7 +52,7 @@ def load_gguf_model(config: EngineConfig) -> LoadedModel[GgufModel]:
     try:
         return _load(config, path)
     except ModelError as error:
-        raise ModelError(f"cannot load {path}: {error}") from error
+        raise ModelError(f"cannot load {path.name}: {error}") from error
 
 
 def _load(config: EngineConfig, path: Path) -> LoadedModel[GgufModel]:

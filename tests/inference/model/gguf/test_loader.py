@@ -295,7 +295,7 @@ def _write_family(folder: Path, family: str, values: dict[str, Any], layer: dict
 def test_models_that_cannot_branch_or_be_cut_are_refused_by_name(family: str, tmp_path: Path) -> None:
     values, layer, reason = _REFUSED[family]
     folder = _write_family(tmp_path, family, values, layer)
-    with pytest.raises(ModelError, match=f"cannot load {folder}/tiny.gguf: it {reason}"):
+    with pytest.raises(ModelError, match=f"cannot load tiny.gguf: it {reason}"):
         load_model(EngineConfig(folder))
 
 
@@ -358,7 +358,7 @@ def test_other_tokens_than_those_of_llama_cpp_are_refused(tmp_path: Path) -> Non
 def test_a_damaged_file_is_named_with_what_llama_cpp_says(tmp_path: Path) -> None:
     _write_folder(tmp_path / "damaged")
     (tmp_path / "damaged/weights.gguf").write_bytes(b"GGUF" + b"\0" * 100)
-    with pytest.raises(ModelError, match=r"cannot load .*/weights\.gguf: llama\.cpp cannot read it: gguf_init"):
+    with pytest.raises(ModelError, match=r"cannot load weights\.gguf: llama\.cpp cannot read it: gguf_init"):
         load_model(EngineConfig(tmp_path / "damaged"))
 
 
