@@ -9,7 +9,7 @@ Two tokenizers are measured: that of the default model, and one of 151,643 token
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from benchmarks.corpora.awkward_text import make_awkward_text
 from benchmarks.corpora.languages import load_sources
 from benchmarks.corpora.large_tokenizer import build_large_folder
-from benchmarks.measures.report import Row, Value, print_rows, write_report
+from benchmarks.measures.report import Row, Value, find_mean, find_percent, print_rows, write_report
 from inference.healing.covering import build_covering
 from inference.healing.heal_point import encode_text, find_heal_point
 from inference.healing.loaded_tokenizer import build_text_encoder
@@ -82,30 +82,7 @@ class Rules:
         }
 
 
-@dataclass(slots=True)
-class Totals:
-    """The results of a rule, summed over many cuts."""
-
-    num_cuts: int = 0
-    num_recovered: int = 0
-    num_bytes: int = 0  # generated again
-
-    def add(self, is_recovered: bool, num_bytes: int) -> None:
-        self.num_cuts += 1
-        self.num_recovered += is_recovered
-        self.num_bytes += num_bytes
-
-    @property
-    def recovered(self) -> float:
-        """The percentage."""
-        return 100 * self.num_recovered / self.num_cuts
-
-    @property
-    def mean_bytes(self) -> float:
-        return self.num_bytes / self.num_cuts
-
-
-ByRule = dict[str, Totals]
+ByRule = dict[str, list[tuple[bool, int]]]  # for each cut, whether it is recovered, and the bytes to generate again
 
 
 def main() -> None:
@@ -115,8 +92,9 @@ def main() -> None:
     rows: list[Row] = []
     for folder in (find_default_model(), build_large_folder()):
         rules = Rules.load(folder)
-        by_rule, by_rule_awkward = (_measure(rules, texts) for texts in (plain, awkward))
-        rows += [_build_row(name, rules.name, by_rule[name], by_rule_awkward[name]) for name in by_rule]
+        measured = {"plain": _measure(rules, plain), "adversarial": _measure(rules, awkward)}
+        for rule in measured["plain"]:
+            rows.append(_build_row(rule, rules.name, {kind: by_rule[rule] for kind, by_rule in measured.items()}))
     print_rows("Kept tokens begin the finished text's tokens", rows)
     write_report("boundary", rows, _find_figures(rows))
 
@@ -131,7 +109,7 @@ def _draw_plain_texts(sources: Sequence[Sequence[str]], num_texts: int, rng: ran
 
 def _measure(rules: Rules, texts: Sequence[str]) -> ByRule:
     """Applies every rule at random cuts of each text, and prints some of the cuts that ours has missed."""
-    by_rule: ByRule = defaultdict(Totals)
+    by_rule: ByRule = defaultdict(list)
     rng = random.Random(_SEED)
     missed = []
     for text in track(texts, f"[{rules.name}]"):
@@ -142,26 +120,23 @@ def _measure(rules: Rules, texts: Sequence[str]) -> ByRule:
             for name, kept_ids in rules.apply(typed).items():
                 num_kept_bytes = sum(len(rules.token_bytes[token_id]) for token_id in kept_ids)
                 is_recovered = finished_ids[: len(kept_ids)] == kept_ids
-                by_rule[name].add(is_recovered, len(typed.encode()) - num_kept_bytes)
+                by_rule[name].append((is_recovered, len(typed.encode()) - num_kept_bytes))
                 if name == _OURS and not is_recovered:
                     missed.append(f"{typed[-60:]!r} | {text[cut : cut + 20]!r}")
     print(*missed[:_MAX_MISSED_SHOWN], sep="\n")
     return by_rule
 
 
-def _build_row(rule: str, tokenizer: str, plain: Totals, adversarial: Totals) -> Row:
-    return {
-        "rule": rule,
-        "tokenizer": tokenizer,
-        "plain cuts": plain.num_cuts,
-        "missed": plain.num_cuts - plain.num_recovered,
-        "recovered %": plain.recovered,
-        "bytes": plain.mean_bytes,
-        "adversarial cuts": adversarial.num_cuts,
-        "adversarial missed": adversarial.num_cuts - adversarial.num_recovered,
-        "adversarial recovered %": adversarial.recovered,
-        "adversarial bytes": adversarial.mean_bytes,
-    }
+def _build_row(rule: str, tokenizer: str, by_kind: Mapping[str, list[tuple[bool, int]]]) -> Row:
+    row: dict[str, Value] = {"rule": rule, "tokenizer": tokenizer}
+    for kind, cuts in by_kind.items():
+        row |= {
+            f"{kind} cuts": len(cuts),
+            f"{kind} missed": sum(not is_recovered for is_recovered, _ in cuts),
+            f"{kind} recovered %": find_percent(is_recovered for is_recovered, _ in cuts),
+            f"{kind} bytes": find_mean(num_bytes for _, num_bytes in cuts),
+        }
+    return row
 
 
 def _find_figures(rows: Sequence[Row]) -> dict[str, Value]:
@@ -169,11 +144,11 @@ def _find_figures(rows: Sequence[Row]) -> dict[str, Value]:
     ours, theirs = ([row for row in rows if row["rule"] == rule] for rule in (_OURS, _LLGUIDANCE))
     return {
         "num_cuts": ours[0]["plain cuts"],
-        "recovered_plain": min(row["recovered %"] for row in ours),  # type: ignore[type-var]  # they are numbers
+        "recovered_plain": min(row["plain recovered %"] for row in ours),  # type: ignore[type-var]  # they are numbers
         "recovered_adversarial": min(row["adversarial recovered %"] for row in ours),  # type: ignore[type-var]
-        "mean_bytes": max(row["bytes"] for row in ours),  # type: ignore[type-var]
-        "llguidance_recovered": min(row["recovered %"] for row in theirs),  # type: ignore[type-var]
-        "llguidance_mean_bytes": max(row["bytes"] for row in theirs),  # type: ignore[type-var]
+        "mean_bytes": max(row["plain bytes"] for row in ours),  # type: ignore[type-var]
+        "llguidance_recovered": min(row["plain recovered %"] for row in theirs),  # type: ignore[type-var]
+        "llguidance_mean_bytes": max(row["plain bytes"] for row in theirs),  # type: ignore[type-var]
     }
 
 

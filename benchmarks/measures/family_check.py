@@ -128,7 +128,6 @@ class FamilyResult:
     outcome: Outcome
     reason: str = ""  # the refusal in the product's words, or what is wrong
     difference: float | None = None  # the largest one, as a share of the spread of the logits
-    num_answers: int = 0
 
 
 def check_folder(folder: Path, family: str, load: Load) -> FamilyResult:
@@ -170,11 +169,11 @@ def compare_answers(answers: list[Answer], folder: Path) -> FamilyResult:
     """Right, if every answer is that of transformers after the same tokens alone."""
     largest = Reference(folder).find_largest_difference(answers)
     if largest.share <= TOLERANCE:
-        return FamilyResult(Outcome.RIGHT, "", largest.share, len(answers))
+        return FamilyResult(Outcome.RIGHT, "", largest.share)
     reason = (
         f"{largest.stage}: after {largest.num_tokens} tokens the logits differ by {largest.share:.2g} of their spread"
     )
-    return FamilyResult(Outcome.WRONG, reason, largest.share, len(answers))
+    return FamilyResult(Outcome.WRONG, reason, largest.share)
 
 
 def run_product(loaded: LoadedModel[TorchModel]) -> list[Answer]:

@@ -63,7 +63,7 @@ def run_parts(
 ) -> None:
     """Measures the parts that the command line names, or all, and writes the report after each.
 
-    Figures of other parts stay as they were. A part that fails leaves a note instead of its figures, and the status 1.
+    Figures of other parts stay as they were, and so do those of a part that fails; then the exit status is 1.
     """
     parser = argparse.ArgumentParser(description=f"Measures {name}.")
     parser.add_argument("--output", type=Path, default=RESULTS_DIR, help="the report's folder (default: %(default)s)")
