@@ -21,6 +21,8 @@ import re2
 
 _MAX_SHOWN = 60  # characters of a pattern
 _MAX_BYTES = 10 * 2**20  # of an ignore file
+_MAX_CHARS = 10_000  # of a pattern
+_MAX_COMPILED = 4096  # expressions that are kept, of all lists
 _MAX_FOUND = 1000  # paths for which a list remembers what decides
 _BYTE_ORDER_MARK = "\xef\xbb\xbf"
 _TRAILING_BLANKS = re.compile(r"((?:\\.|[^\\])*?) *", re.DOTALL)
@@ -50,7 +52,7 @@ _FOLDERS = "(?:.*/)?"  # `**/`: nothing, or the names of some folders and the sl
 _ANYTHING = ".*"  # `**` at the end
 _NO_SLASH = frozenset(_BYTES) - {"/"}
 _BYTEWISE = re2.Options()
-_BYTEWISE.encoding, _BYTEWISE.dot_nl, _BYTEWISE.log_errors = re2.Options.Encoding.LATIN1, True, False
+_BYTEWISE.encoding, _BYTEWISE.dot_nl = re2.Options.Encoding.LATIN1, True
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +65,14 @@ class Pattern:
     needs_folder: bool
     is_anchored: bool  # it is compared with the whole path, otherwise with its last name
     end: str  # the character that it ends with; empty if that is not known
-    expression: Any  # of RE2, which has no types
+    expression: bytes  # of RE2
 
     def matches(self, path: str, is_folder: bool) -> bool:
         """Compares it with a path relative to the folder of the ignore file, without a slash at either end."""
         if self.needs_folder and not is_folder:
             return False
         name = path if self.is_anchored else path.rpartition("/")[2]
-        return self.expression.fullmatch(name.encode("latin-1")) is not None
+        return _compile(self.expression).fullmatch(name.encode("latin-1")) is not None
 
 
 class Patterns:
@@ -157,7 +159,7 @@ class RuleFiles:
             lines = _read_text(path).removeprefix(_BYTE_ORDER_MARK).split("\n")
             try:
                 known = self._read[path, ignores_case] = (stamp, Patterns(lines, ignores_case))
-            except re2.error:
+            except ValueError:
                 raise UnreadableRulesError(f"`{path}` cannot be read: a line is too long for a pattern") from None
         return known[1]
 
@@ -206,28 +208,36 @@ def list_folders(folder: str, top: str) -> list[str]:
 
 
 def parse_pattern(line: str, number: int = 1, ignores_case: bool = False) -> Pattern | None:
-    """Returns the pattern of a line; None for a comment, a blank line and a pattern that can match nothing."""
+    """Returns the pattern of a line; None for a comment, a blank line and a pattern that can match nothing.
+
+    Raises ValueError if it is too long.
+    """
     text = line.removesuffix("\r")
     trimmed = _TRAILING_BLANKS.fullmatch(text)
     text = trimmed[1] if trimmed else text  # one that ends with a single backslash is kept, and matches nothing
     if text.startswith("#"):
         return None
+    if len(text) > _MAX_CHARS:
+        raise ValueError("no path is so long")
     named = text.removeprefix("!")
     bare = named.removesuffix("/")
     expression = _write_expression(bare.removeprefix("/"), ignores_case)
     if not expression:
         return None
     end = "" if bare[-1] in "*?]" else _to_lower(bare[-1]) if ignores_case else bare[-1]
-    return Pattern(
-        text, number, named != text, bare != named, "/" in bare, end, re2.compile(expression.encode(), _BYTEWISE)
-    )
+    return Pattern(text, number, named != text, bare != named, "/" in bare, end, expression.encode())
+
+
+@lru_cache(_MAX_COMPILED)
+def _compile(expression: bytes) -> Any:  # RE2's expressions have no types
+    return re2.compile(expression, _BYTEWISE)
 
 
 def is_refused(text: str) -> bool:
     """True for a pattern that is not blank and no comment, and can still match nothing, such as one with half a set."""
     try:
         is_missing = parse_pattern(to_latin1(text)) is None
-    except (UnicodeEncodeError, re2.error):  # half of a surrogate pair, and a megabyte
+    except ValueError:  # it has half of a surrogate pair, or is too long
         return True
     return is_missing and bool(text.strip()) and not text.startswith("#")
 

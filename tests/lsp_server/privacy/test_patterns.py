@@ -181,9 +181,9 @@ def test_a_pattern_with_many_stars_is_compared_in_time(line: str, path: str) -> 
     assert not pattern.matches(path, is_folder=False)  # without care for this, it takes years
 
 
-def test_a_line_of_megabytes_is_refused(tmp_path: Path) -> None:
+def test_a_line_that_is_longer_than_any_path_is_refused(tmp_path: Path) -> None:
     path = tmp_path / ".gitignore"
-    path.write_text("a" * 2_000_000)
+    path.write_text("a" * 10_001)
 
     assert is_refused(path.read_text())
     with pytest.raises(UnreadableRulesError, match="a line is too long"):
