@@ -277,3 +277,7 @@ train: $(READY)  ## train the default model, two hours on two cores (NPROC=1 on 
 .PHONY: bench-gguf
 bench-gguf: $(BENCH_READY) $(LARGE_VOCABULARY) $(GGUF_READY)  ## compare GGUF files in the engine with llama.cpp's plain loop and with onnxruntime, in six minutes; needs a calm machine
 	@$(BIN)/python -m benchmarks.gguf
+
+.PHONY: bench-remote
+bench-remote: $(BENCH_READY) $(LLAMA_SERVER)  ## compare healing in front of llama.cpp's server with our own engine, and with the server alone, in four minutes
+	@$(BIN)/python -m benchmarks.remote

@@ -21,6 +21,10 @@ class Vocabulary:
         """The number of rows of the model's head. A row without a token is padding and has empty bytes."""
         return len(self.token_bytes)
 
+    def has(self, token_id: int) -> bool:
+        """True for a token, text or not; false for padding."""
+        return token_id < self.num_rows and (bool(self.token_bytes[token_id]) or token_id in self.special_ids)
+
     def special_id(self, name: str) -> int | None:
         """The id of the special token called `name`, or None if there is no such token."""
         return self.special_tokens.get(name)

@@ -100,7 +100,7 @@ def _count(counts: RightCounts, request: CompletionRequest, gap: float, ours: li
     for (_, mine), (asked, other) in zip(ours, theirs, strict=False):
         if mine.choices != other.choices:
             loss = max(
-                _find_log_prob(asked, b) - _find_log_prob(asked, a)
+                find_log_prob(asked, b) - find_log_prob(asked, a)
                 for a, b in zip(mine.choices, other.choices, strict=True)
             )
             counts.greatest_gap = max(counts.greatest_gap, loss)
@@ -112,7 +112,8 @@ def _count(counts: RightCounts, request: CompletionRequest, gap: float, ours: li
     counts.wrong.append(request)
 
 
-def _find_log_prob(request: SampleRequest, choice: Choice) -> float:
+def find_log_prob(request: SampleRequest, choice: Choice) -> float:
+    """The log probability of a choice that the request allows."""
     rows = request.rows
     weights = weigh_nodes(request, lambda row, token: float(rows[row].logits[token]) - rows[row].log_total)
     row = rows[find_row(choice.crossing.node)]

@@ -3,11 +3,16 @@
 A row tells its most likely tokens, and every other token is at most as likely as the last of them. So each crossing has
 a value or an upper bound. If the best value exceeds all bounds, it is chosen. Otherwise only what could still win is
 asked for: the tokens of its path, and its best allowed token.
+
+Where a token is drawn, or several of the best are wanted, what was not told may weigh no more than a bound, and the
+rows are taken for whole ones if that changes nothing.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from inference.healing.covering import CoveringTree, Crossing, find_crossing_interval
 from inference.model.language_model import Choice
@@ -61,12 +66,43 @@ class KnownScores:
             return tuple(dict.fromkeys(probe for each in rivals for probe in each.open))
         return Choice(best.crossing, best.token_id)
 
-    def _bound(self, crossing: Crossing) -> _Bound:
+    def bound_unknown(self, temperature: float) -> float:
+        """The most that all choices with tokens that were not told can weigh together, as a logarithm.
+
+        A choice weighs its probability to the power of 1 / temperature. Above a temperature of 1 there is no bound.
+        """
+        rests = [-math.inf if temperature <= 1.0 else math.inf]
+        for crossing in self.covering.crossings:
+            open_probes: list[Probe] = []
+            log_path = self._weigh_path(crossing, open_probes)
+            told = [0.0] if open_probes else [*self.rows[find_row(crossing.node)].values()]
+            left = 1.0 if open_probes else 1.0 - sum(map(math.exp, told))
+            if left > 0:
+                rests.append((log_path + min(told)) / temperature - min(told) + math.log(left))
+        return float(np.logaddexp.reduce(rests))
+
+    def weigh(self, choice: Choice) -> float:
+        """The log probability of a choice; if it was not told, no more than the bound of all that were not."""
+        told = self.rows[find_row(choice.crossing.node)]
+        return self._weigh_path(choice.crossing, []) + told.get(choice.token_id, -math.inf)
+
+    def _weigh_path(self, crossing: Crossing, open_probes: list[Probe]) -> float:
+        """The log probability of the path to a crossing: at most so much, if something must be asked for."""
         tree, log_prob = self.covering.tree, 0.0
-        open_probes: list[Probe] = []
         for branch in tree.find_path(crossing.node):
             probe = Probe(find_row(tree.parents[branch]), (tree.branch_ids[branch],))
             log_prob += self._find_best(probe, open_probes)[1]
+        return log_prob
+
+    def _find_allowed(self, crossing: Crossing) -> tuple[int, ...]:
+        if not crossing.remaining_bytes:
+            return ()
+        interval = find_crossing_interval(self.trie, crossing.remaining_bytes)
+        return tuple(self.trie.order[interval.lo : interval.hi].tolist())
+
+    def _bound(self, crossing: Crossing) -> _Bound:
+        open_probes: list[Probe] = []
+        log_prob = self._weigh_path(crossing, open_probes)
         allowed = self._find_allowed(crossing)
         token_id, last = self._find_best(Probe(find_row(crossing.node), allowed), open_probes)
         return _Bound(crossing, token_id, log_prob + last, tuple(open_probes))
@@ -82,9 +118,3 @@ class KnownScores:
             return token_id, told[token_id]
         open_probes.append(probe)
         return -1, min(told.values(), default=math.inf)
-
-    def _find_allowed(self, crossing: Crossing) -> tuple[int, ...]:
-        if not crossing.remaining_bytes:
-            return ()
-        interval = find_crossing_interval(self.trie, crossing.remaining_bytes)
-        return tuple(self.trie.order[interval.lo : interval.hi].tolist())

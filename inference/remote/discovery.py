@@ -1,6 +1,6 @@
 """What a server is asked for, and which one is at an address."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from inference.errors import ModelError, quote
@@ -18,6 +18,7 @@ class RemoteServer(Protocol):
 
     name: str
     max_tokens: int  # of its window; known once it was identified
+    tells_rows: bool  # whether it tells whole rows, and samples
 
     async def identify(self) -> object:
         """What is another thing when it was started again with another model. Raises ModelError if it will not do."""
@@ -25,8 +26,10 @@ class RemoteServer(Protocol):
     async def tokenize(self, text: str) -> tuple[int, ...]:
         """The server's own tokens of a text, in which nothing is a control token."""
 
-    async def score(self, request: CompletionRequest, rows: Sequence[tuple[int, ...]]) -> Scores:
-        """The most likely tokens after each row of tokens."""
+    async def score(
+        self, request: CompletionRequest, rows: Sequence[tuple[int, ...]], num_top: int | None = None
+    ) -> Scores:
+        """The most likely tokens after each row of tokens: so many if it tells as many, or as many as suit it."""
 
     async def answer(
         self, request: CompletionRequest, row: tuple[int, ...], among: tuple[int, ...]
@@ -39,6 +42,8 @@ class RemoteServer(Protocol):
     def generate(self, request: CompletionRequest, row: tuple[int, ...]) -> AsyncGenerator[int, None]:
         """The tokens that follow, one after the other; after its end token, none."""
 
+
+Find = Callable[[HttpClient], Awaitable[RemoteServer]]
 
 _KINDS: Mapping[str, Callable[[HttpClient], RemoteServer]] = {
     "llamacpp": LlamaServer,

@@ -6,15 +6,19 @@ write on from the chosen token. What was read is remembered by the server, in th
 
 import asyncio
 import logging
+import math
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, cast
+
+import numpy as np
 
 from inference.config import DEFAULT_CONTEXT_TOKENS, EngineConfig
 from inference.engine.answer import Answer, build_limits
+from inference.engine.explanation import build_explanation
 from inference.engine.fill_in import choose_fill_in
 from inference.engine.job import EngineParts, Job
 from inference.engine.prompt import PromptBuilder
@@ -32,10 +36,12 @@ from inference.errors import (
 from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import iter_sample, load_tokenizer
 from inference.healing.tokenizer_file import read_tokenizer_file
-from inference.model.language_model import Choice
+from inference.model.folder_file import read_folder_file
+from inference.model.language_model import Choice, SampleRequest, SampleResult, Sampling
+from inference.model.numpy_sampler import NumpyRow, NumpySampler
 from inference.protocol.completion import CompletionRequest, FinishReason, Healing
 from inference.remote.choice import KnownScores
-from inference.remote.discovery import RemoteServer
+from inference.remote.discovery import Find, RemoteServer, find_server
 from inference.remote.http_client import HttpClient, ask_all
 from inference.remote.replicas import Replica, Replicas
 from trie_cache.vocabulary import Vocabulary
@@ -43,10 +49,12 @@ from trie_cache.vocabulary import Vocabulary
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.01  # between looks at cancels and deadlines
 _BEAT_S = 0.5
+_MORE = (0, 2000, 2**20)  # tokens of each row, where one is drawn: as usual, and if that is too little; all of them
+_NEGLIGIBLE = math.log(0.001)  # of a probability; the server's own differ by more from run to run
 T = TypeVar("T")
 
 
-def load_remote_engine(config: EngineConfig) -> "RemoteEngine":
+def load_remote_engine(config: EngineConfig, find: Find = find_server) -> "RemoteEngine":
     """The engine with the servers `config.engine_url`, for the tokenizer in `config.model_dir`. Raises ModelError."""
     tokenizer = load_tokenizer(config.model_dir)
     choice = choose_fill_in(config.fill_in_layout, config.model_dir, tokenizer.vocabulary)
@@ -56,17 +64,17 @@ def load_remote_engine(config: EngineConfig) -> "RemoteEngine":
     ]
     loop = EventLoopThread()
     try:
-        replicas = loop.run(_open(config, sample))
+        replicas = loop.run(_open(config, sample, find))
     except MidtokenError as error:  # all of them mean that the engine cannot be used
         loop.close()
         raise ModelError(str(error)) from error
     return RemoteEngine(config, replicas, prompts, loop)
 
 
-async def _open(config: EngineConfig, sample: Sequence[tuple[str, tuple[int, ...]]]) -> Replicas:
+async def _open(config: EngineConfig, sample: Sequence[tuple[str, tuple[int, ...]]], find: Find) -> Replicas:
     """The servers. Raises ModelError or ServerError."""
     urls = config.engine_url.split(",")
-    replicas = Replicas([Replica(HttpClient(url.strip(), config.engine_key), sample) for url in urls])
+    replicas = Replicas([Replica(HttpClient(url.strip(), config.engine_key), sample, find) for url in urls])
     try:
         await replicas.open()
     except BaseException:
@@ -83,9 +91,9 @@ class RemoteEngine:
     ) -> None:
         self.runs_as = replicas.name
         self._replicas, self._loop = replicas, loop
-        # A job asks its model for nothing but `max_tokens`, as long as its tokens are not drawn.
-        model: Any = replicas
-        self._parts = EngineParts(model, prompts, config.max_context_tokens or DEFAULT_CONTEXT_TOKENS, time.monotonic)
+        model: Any = replicas  # a job asks its model for no more than these have
+        named = config.max_context_tokens or read_folder_file(config.model_dir).context_tokens
+        self._parts = EngineParts(model, prompts, named or DEFAULT_CONTEXT_TOKENS, time.monotonic)
         self._max_jobs = config.max_waiting + config.max_sequences
         self._jobs: dict[Job, FinishReason | None] = {}  # why one has to end; used in the loop only
         self._is_closed = False
@@ -95,7 +103,10 @@ class RemoteEngine:
             raise OverloadedError("the engine is shutting down")
         if len(self._jobs) >= self._max_jobs:
             raise OverloadedError(f"{self._max_jobs} requests wait already; try again in a moment")
-        _check(request)
+        if request.healing not in (Healing.EXACT, Healing.NONE):
+            raise InvalidRequestError(
+                f"the healing {request.healing} masks token after token, for which weights are needed"
+            )
         job = Job(request, sink, self._parts, submitted_at=time.monotonic())
         self._loop.call(self._start, job)
 
@@ -164,38 +175,74 @@ class RemoteEngine:
             await _check_meanwhile(replica, server.read(request, job.prompt.context_ids))
             job.end(FinishReason.READ, time.monotonic())
             return
-        choice = await _check_meanwhile(replica, self._choose(job, server))
-        candidate = _Candidate(Answer(build_limits(request, job.prompt.reads_suffix), len(job.prompt.healed)))
-        candidates: list[Any] = [candidate]
-        job.candidates = candidates
-        path = tuple(job.prompt.tree.branch_ids[branch] for branch in job.prompt.tree.find_path(choice.crossing.node))
-        candidate.take(self._parts.vocabulary, path, choice)
+        choices = await _check_meanwhile(replica, self._choose(job, server))
+        candidates = [self._begin(job, index, choice) for index, choice in enumerate(choices)]
+        job.candidates = cast("list[Any]", candidates)
         job.send_ready(time.monotonic())
-        if not job.is_finished:
-            await self._write_on(job, candidate, server, (*job.prompt.context_ids, *path, choice.token_id))
+        for candidate in candidates:
+            if not candidate.answer.finish_reason:
+                await self._write_on(job, candidate, server)
 
-    async def _choose(self, job: Job, server: RemoteServer) -> Choice:
-        prompt, tree = job.prompt, job.prompt.tree
+    def _begin(self, job: Job, index: int, choice: Choice) -> "_Candidate":
+        tree, limits = job.prompt.tree, build_limits(job.request, job.prompt.reads_suffix)
+        candidate = _Candidate(Answer(limits, len(job.prompt.healed)), index)
+        path = tuple(tree.branch_ids[branch] for branch in tree.find_path(choice.crossing.node))
+        candidate.take(self._parts.vocabulary, path, choice)
+        return candidate
+
+    async def _choose(self, job: Job, server: RemoteServer) -> tuple[Choice, ...]:
+        prompt, tree, request = job.prompt, job.prompt.tree, job.request
         paths = [tuple(tree.branch_ids[each] for each in tree.find_path(node)) for node in range(len(tree.branch_ids))]
         rows = [prompt.context_ids, *(prompt.context_ids + path for path in paths)]
-        told = await server.score(job.request, rows)
-        job.costs.num_read_tokens = told.num_read_tokens
+        told = await server.score(request, rows)
+        job.costs.num_forwards, job.costs.num_read_tokens = 1, told.num_read_tokens
         known = KnownScores(prompt.covering, self._parts.prompts.tokenizer.trie, told.rows)
+        if request.explain or request.temperature > 0 or request.num_candidates > 1:
+            return await self._draw(job, server, rows, known)
         while not isinstance(choice := known.choose(), Choice):
-            asked = [server.answer(job.request, rows[probe.row], probe.token_ids) for probe in choice]
+            asked = [server.answer(request, rows[probe.row], probe.token_ids) for probe in choice]
             known.answers |= dict(zip(choice, await ask_all(asked), strict=True))
             job.costs.num_forwards += 1
-        job.costs.num_forwards += 1
-        return choice
+        return (choice,)
 
-    async def _write_on(self, job: Job, candidate: "_Candidate", server: RemoteServer, row: tuple[int, ...]) -> None:
-        async with aclosing(server.generate(job.request, row)) as token_ids:
+    async def _draw(
+        self, job: Job, server: RemoteServer, rows: list[tuple[int, ...]], known: KnownScores
+    ) -> tuple[Choice, ...]:
+        """Chooses as an engine with the weights does, from so much of the rows that the rest makes no difference."""
+        if not server.tells_rows:
+            needed = "sampling, several texts and explanations need whole distributions"
+            raise InvalidRequestError(f"{needed}, which {server.name} does not tell")
+        request, tokenizer = job.request, self._parts.prompts.tokenizer
+        sampler, temperature = NumpySampler(tokenizer.vocabulary, tokenizer.trie), request.temperature or 1.0
+        sampling, crossings = Sampling(request.temperature, request.top_p), known.covering.crossings
+        for num_top in _MORE[2 * request.explain :]:
+            if num_top:
+                known.rows = (await server.score(request, rows, num_top)).rows
+                job.costs.num_forwards += 1
+            told = [_ToldRow(each, tokenizer.vocabulary) for each in known.rows]
+            asked = SampleRequest(job.prompt.tree, crossings, told, sampling, job.random_sources, wants_scores=True)
+            (result,) = sampler.choose([asked])
+            if sampling.is_greedy:
+                enough = min(map(known.weigh, result.choices))
+            else:  # whatever was drawn, or the unlikely would be drawn too seldom
+                enough = _find_best(result) / temperature + _NEGLIGIBLE
+            if known.bound_unknown(temperature) <= enough:
+                break
+        if request.explain:
+            job.explanation = build_explanation(tokenizer, job.prompt, result)
+        return result.choices
+
+    async def _write_on(self, job: Job, candidate: "_Candidate", server: RemoteServer) -> None:
+        seed = job.request.seed
+        request = replace(job.request, seed=None if seed is None else seed + candidate.index)
+        async with aclosing(server.generate(request, (*job.prompt.context_ids, *candidate.token_ids))) as token_ids:
             async for token_id in token_ids:
                 candidate.add(self._parts.vocabulary, token_id)
                 job.send_ready(time.monotonic())
-                if job.is_finished:
+                if candidate.answer.finish_reason:
                     return
-        job.end(FinishReason.END, time.monotonic())
+        candidate.answer.finish(FinishReason.END)
+        job.send_ready(time.monotonic())
 
 
 async def _check_meanwhile(replica: Replica, work: Coroutine[Any, Any, T]) -> T:
@@ -205,6 +252,22 @@ async def _check_meanwhile(replica: Replica, work: Coroutine[Any, Any, T]) -> T:
         return await work
     finally:
         await checking
+
+
+def _find_best(result: SampleResult) -> float:
+    assert result.scores is not None, "they were asked for"
+    return float(result.scores.best_log_probs.max())
+
+
+class _ToldRow(NumpyRow):
+    """A row of log probabilities, in which a token that was not told has next to none."""
+
+    log_total = 0.0
+
+    def __init__(self, told: Mapping[int, float], vocabulary: Vocabulary) -> None:
+        super().__init__(np.full(vocabulary.num_rows, -1e4, np.float32))
+        for token_id in filter(vocabulary.has, told):
+            self.logits[token_id] = told[token_id]
 
 
 class EventLoopThread:
@@ -273,15 +336,3 @@ class _Candidate:
             self.answer.finish(FinishReason.END)
         else:
             self.answer.add(vocabulary.token_bytes[token_id])
-
-
-def _check(request: CompletionRequest) -> None:
-    """Raises InvalidRequestError for what the server cannot do exactly."""
-    for name, is_asked in (
-        (f"temperature {request.temperature}", request.temperature > 0),
-        (f"{request.num_candidates} candidates", request.num_candidates > 1),
-        ("an explanation", request.explain),
-        (f"the healing {request.healing}", request.healing not in (Healing.EXACT, Healing.NONE)),
-    ):
-        if is_asked:
-            raise InvalidRequestError(f"{name} needs whole distributions, which this server's engine does not tell")

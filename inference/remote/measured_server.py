@@ -69,6 +69,7 @@ class MeasuredServer(ABC):
     """See `RemoteServer`."""
 
     kind: ClassVar[str]
+    tells_rows: bool = False
 
     def __init__(self, http: HttpClient) -> None:
         http.name = self.name = f"{self.kind} at {http.url}"
@@ -100,8 +101,11 @@ class MeasuredServer(ABC):
         told = await self._http.ask("tokenize", {"prompt": text, "add_special_tokens": False})
         return tuple(told.get("tokens", ()))
 
-    async def score(self, request: CompletionRequest, rows: Sequence[tuple[int, ...]]) -> Scores:
-        told = {each.row: each for each in await self._gather(request, Question(rows, num_top=self._num_top))}
+    async def score(
+        self, request: CompletionRequest, rows: Sequence[tuple[int, ...]], num_top: int | None = None
+    ) -> Scores:
+        question = Question(rows, num_top=min(num_top or self._num_top, self._num_top))
+        told = {each.row: each for each in await self._gather(request, question)}
         if len(told) != len(rows):
             raise ServerError(f"{self.name} has told the probabilities of {len(told)} of {len(rows)} rows")
         for step in told.values():

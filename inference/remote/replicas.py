@@ -9,10 +9,12 @@ import math
 import time
 from collections.abc import Sequence
 
+import numpy as np
+
 from inference.errors import MidtokenError, ModelError, OverloadedError, ServerError, quote
 from inference.protocol.completion import CompletionRequest
 from inference.remote.choice import GAP
-from inference.remote.discovery import RemoteServer, find_server
+from inference.remote.discovery import Find, RemoteServer, find_server
 from inference.remote.http_client import HttpClient
 
 _log = logging.getLogger(__name__)
@@ -23,9 +25,11 @@ _AVOID_S = 10.0  # a server that did not answer
 class Replica:
     """A server, and what is known of it."""
 
-    def __init__(self, http: HttpClient, sample: Sequence[tuple[str, tuple[int, ...]]]) -> None:
-        """`sample`: texts, with the tokens that they must have there."""
-        self.http, self._sample = http, sample
+    def __init__(
+        self, http: HttpClient, sample: Sequence[tuple[str, tuple[int, ...]]], find: Find = find_server
+    ) -> None:
+        """`sample`: texts, with the tokens that they must have there. `find`: says which server it is."""
+        self.http, self._sample, self._find = http, sample, find
         self._server: RemoteServer | None = None  # until it is known of which kind it is
         self._identity: object = None
         self._answered_at = self.avoided_until = float("-inf")
@@ -38,7 +42,7 @@ class Replica:
     async def find(self) -> RemoteServer:
         """Its server. Raises ModelError, ServerError or OverloadedError."""
         if not self._server:
-            server = await find_server(self.http)
+            server = await self._find(self.http)
             await server.identify()
             self._server = server
         return self._server
@@ -98,6 +102,10 @@ class Replicas:
     def max_tokens(self) -> int:
         """Of the smallest window."""
         return min((each.max_tokens for each in self._all if each.max_tokens), default=0)
+
+    def new_random_source(self, seed: int | None) -> np.random.Generator:
+        """As a `LanguageModel` does."""
+        return np.random.default_rng(seed)
 
     async def open(self) -> None:
         """Checks all. One that is down is checked again before it is used. Raises as `Replica.check` if all are."""

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from inference.protocol.completion import MAX_CANDIDATES
 from inference.serving.embedded import EmbeddedServer, restart_process
 from inference.serving.launcher import MAX_STALL_S, TritonServer
 from inference.serving.loopback import ADDRESS
@@ -119,8 +118,8 @@ async def _open_front(stack: AsyncExitStack, door: Door, url: str, options: argp
 
     connection = Connection(ServerAddress(url, None), None)
     stack.push_async_callback(connection.close)
-    model, max_candidates = Path(options.model or "default").name, 1 if options.engine else MAX_CANDIDATES
-    await stack.enter_async_context(open_front(door, connection, model, may_be_remote(options), max_candidates))
+    model = Path(options.model or "default").name
+    await stack.enter_async_context(open_front(door, connection, model, may_be_remote(options)))
     _say(f"Editors with /v1/completions or /infill find it at {door.url}")
 
 

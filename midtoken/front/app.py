@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerUnreachableError
-from inference.protocol.completion import MAX_CANDIDATES, CompletionChunk, CompletionRequest, FinishReason
+from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
 from inference.serving.ports import MAX_BODY_BYTES, serve_http
 from lsp_server.backend import CompletionBackend
 from lsp_server.context import Context
@@ -52,20 +52,17 @@ _STATUSES = (
 
 
 @asynccontextmanager
-async def open_front(
-    door: Door, backend: Backend, model: str, is_remote: bool = False, max_candidates: int = MAX_CANDIDATES
-) -> AsyncIterator[None]:
+async def open_front(door: Door, backend: Backend, model: str, is_remote: bool = False) -> AsyncIterator[None]:
     """Answers the door's requests inside the block.
 
-    `model`: the name of the model for editors. `is_remote`: text may go to another machine. `max_candidates`: as many
-    texts as the engine can generate for one request to `/infill`.
+    `model`: the name of the model for editors. `is_remote`: text may go to another machine.
     """
     front = _Front(door, backend, model, is_remote)
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[front.guard])
     app.router.add_get("/health", front.tell_health)
     app.router.add_get("/v1/models", front.list_models)
     app.router.add_post("/v1/completions", partial(front.complete, read_completion, CompletionForm))
-    app.router.add_post("/infill", partial(front.complete, partial(read_infill, max_candidates), InfillForm))
+    app.router.add_post("/infill", partial(front.complete, read_infill, InfillForm))
     async with serve_http(app, door.listener, door.tls):
         yield
 

@@ -118,12 +118,12 @@ def read_completion(fields: Fields, client: str, session: str) -> Asked:
     return _build(fields, before, after, max_tokens, fields.take("n", 1), client, session)
 
 
-def read_infill(max_candidates: int, fields: Fields, client: str, session: str) -> Asked:
-    """The same for `/infill`, with at most so many texts: llama.vscode asks for three if not told otherwise."""
+def read_infill(fields: Fields, client: str, session: str) -> Asked:
+    """The same for `/infill`."""
     others = [Fields(chunk).take("text", "") for chunk in fields.take("input_extra", [])]
     before = "".join(_SNIPPET + text for text in others) + fields.take("input_prefix", "") + fields.take("prompt", "")
     max_tokens = fields.take("n_predict", _NUM_INFILL_TOKENS)
-    num_candidates = min(fields.take("n_cmpl", fields.take("n", 1)), max_candidates)
+    num_candidates = fields.take("n_cmpl", fields.take("n", 1))
     return _build(fields, before, fields.take("input_suffix", ""), max_tokens, num_candidates, client, session)
 
 

@@ -5,7 +5,6 @@ Each file of `tests/support/front_requests` has what one editor sends at `return
 
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ async def test_the_word_is_completed_which_a_plain_engine_does_not(any_real_serv
     url, body = f"{any_real_server.front_url}{sent['path']}", sent["body"]
     async with ClientSession(headers=sent["headers"]) as session, session.post(url, json=body) as response:
         assert (response.status, _read_text(await response.text()).partition("\n")[0]) == (200, _REST)
-    read = partial(read_infill, 1) if sent["path"] == "/infill" else read_completion
+    read = read_infill if sent["path"] == "/infill" else read_completion
     request = read(Fields(body), "", "").completion
     assert request.prefix.endswith(_TYPED)
     assert not (await _complete_plainly(any_real_server, request)).startswith(_REST)

@@ -90,6 +90,7 @@ class FakeLlamaServer:
     async def _write(
         self, response: web.StreamResponse, request: web.Request, body: dict[str, Any], index: int, row: list[int]
     ) -> None:
+        random = np.random.default_rng(body["seed"] if body.get("seed", -1) >= 0 else None)
         num_new = len(row) - count_common(tuple(self.remembered.get(body["id_slot"], ())), tuple(row))
         self.remembered[body["id_slot"]] = row
         for number in range(body["n_predict"]):
@@ -104,6 +105,10 @@ class FakeLlamaServer:
             for token_id, bias in body.get("logit_bias", ()):
                 biased[token_id] += bias
             chosen = int(biased.argmax())
+            if body["temperature"]:
+                assert body["samplers"] == ["temperature", "top_p"]
+                weights = np.exp(log_probs / body["temperature"])
+                chosen = int(random.choice(self.num_tokens, p=weights / weights.sum()))
             event: dict[str, Any] = {"index": index, "tokens": [chosen] if body.get("return_tokens") else []}
             if num_probs := body.get("n_probs"):
                 top = [

@@ -7,11 +7,11 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.healing.covering import build_covering
+from inference.healing.covering import build_covering, find_crossing_interval
 from inference.healing.heal_point import find_heal_point
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Choice, SampleRequest, Sampling
-from inference.model.numpy_sampler import NumpyRow, NumpySampler
+from inference.model.numpy_sampler import NumpyRow, NumpySampler, find_row
 from inference.remote.choice import KnownScores
 from tests.support.toys import toy_tokenizer
 
@@ -42,6 +42,11 @@ def test_the_choice_is_that_of_the_whole_distributions_and_asks_for_nothing_twic
     (expected,) = sampler.choose([request])
 
     known = KnownScores(covering, toy.trie, [_find_top(each, num_top) for each in log_probs])
+    for temperature in (0.1, 1.0):
+        assert (
+            _weigh_unknown(known, log_probs, temperature) <= 1.000001 * np.exp(known.bound_unknown(temperature)) + 1e-9
+        )
+    assert known.bound_unknown(1.1) == np.inf
     while not isinstance(choice := known.choose(), Choice):
         assert not set(choice) & known.answers.keys()
         for probe in choice:
@@ -49,3 +54,18 @@ def test_the_choice_is_that_of_the_whole_distributions_and_asks_for_nothing_twic
             known.answers[probe] = best, float(log_probs[probe.row][best])
 
     assert choice == expected.choices[0]
+
+
+def _weigh_unknown(known: KnownScores, log_probs: list[npt.NDArray[np.float64]], temperature: float) -> float:
+    """The sum that is bounded, from whole distributions."""
+    unknown, tree = 0.0, known.covering.tree
+    for crossing in known.covering.crossings:
+        path = [(find_row(tree.parents[branch]), tree.branch_ids[branch]) for branch in tree.find_path(crossing.node)]
+        is_path_told = all(token_id in known.rows[row] for row, token_id in path)
+        log_path = sum(log_probs[row][token_id] for row, token_id in path)
+        (lo, hi), row = find_crossing_interval(known.trie, crossing.remaining_bytes), find_row(crossing.node)
+        every = known.trie.order[lo:hi].tolist() if crossing.remaining_bytes else range(len(log_probs[row]))
+        for token_id in every:
+            if not (is_path_told and token_id in known.rows[row]):
+                unknown += float(np.exp((log_path + log_probs[row][token_id]) / temperature))
+    return unknown

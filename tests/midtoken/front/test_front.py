@@ -84,13 +84,11 @@ def _end(text: str, reason: FinishReason = FinishReason.END, candidate: int = 0)
 
 
 @asynccontextmanager
-async def _run(
-    environment: Mapping[str, str] = {}, is_remote: bool = False, max_candidates: int = 16, **options: Any
-) -> AsyncIterator[_Front]:
+async def _run(environment: Mapping[str, str] = {}, is_remote: bool = False, **options: Any) -> AsyncIterator[_Front]:
     named = Namespace(openai="0", openai_key=None, openai_tls=None)
     model = _Model()
     door = Door.open(Namespace(**{**vars(named), **options}), environment)
-    async with open_front(door, model, "default", is_remote, max_candidates), ClientSession() as session:
+    async with open_front(door, model, "default", is_remote), ClientSession() as session:
         yield _Front(door.url, session, model)
 
 
@@ -155,14 +153,6 @@ async def test_several_infills_are_a_list(front: _Front) -> None:
         (0, "a", "word"),
         (1, "b", "eos"),
     ]
-
-
-async def test_an_engine_that_generates_one_text_answers_one_to_an_infill_and_refuses_several_completions() -> None:
-    async with _run(max_candidates=1) as front:
-        assert (await front.ask("/infill", {"n_cmpl": 3}))["content"] == "e"
-        asking = asyncio.ensure_future(front.post("/v1/completions", {"prompt": "a", "n": 3}))
-        assert (await front.model.wait_for(1)).request.num_candidates == 3
-        asking.cancel()
 
 
 async def test_an_infill_for_no_tokens_has_the_text_read(front: _Front) -> None:

@@ -1,0 +1,156 @@
+"""Exact healing in front of llama.cpp's server, with the weights of the default model in float32.
+
+    python -m benchmarks.remote [--output PATH] [--only PART ...]
+
+- llama_server_cuts, …_equal, …_tied, wrong_texts: see `benchmarks.measures.remote_right`. The figures of vLLM are those
+  of `make test-vllm`, which writes them here.
+- own_cpu_ms: what this process computes for a choice. requests_per_choice: what the server is asked for it.
+- The server also continues the tokens of the same text by itself. It has read the text before, for both.
+  `added_ms_p50`: the median difference until all of `MAX_TOKENS` tokens have come. `right_healed`, `right_plain`:
+  the shares of cuts where the text begins with the end of the word, operator, blank or string.
+- front_clients: the editors whose recorded requests get the right word in front of the server;
+  `front_clients_plainly`: from the server itself.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.error import HTTPError
+
+from benchmarks.baselines.llama_server import run_llama_server
+from benchmarks.corpora.cuts import Cut, draw_cuts
+from benchmarks.measures.remote_right import CONTEXT_CHARS, MAX_TOKENS, compare_remote, open_recording
+from benchmarks.measures.report import Figures, Target, read_figures, run_parts
+from inference.engine.sink import complete
+from inference.healing.heal_point import encode_text
+from inference.healing.loaded_tokenizer import load_tokenizer
+from inference.protocol.completion import CompletionRequest, Extent, Priority
+from models.training.corpus import iter_held_out
+
+_FOLDER = Path("models/default").absolute()
+_REQUESTS = Path("tests/support/front_requests")
+_CLIENTS = tuple(sorted(path.stem for path in _REQUESTS.glob("*.json")))
+_REST = "ms"  # of the word at the cursor of each of them
+_NUM_CUTS = 540
+
+_TARGETS = (
+    Target("llama_server_cuts", "cuts that were compared with our own engine, llama-server", at_least=500),
+    Target("wrong_texts", "other texts than our own engine's that are no ties", at_most=0),
+    Target("requests_per_choice", "requests for a choice", at_most=2),
+    Target("own_cpu_ms", "our own computing for a choice, ms", at_most=6),
+    Target("num_front_clients", "editors that get the right word", at_least=len(_CLIENTS)),
+    Target("vllm_cuts", "cuts that were compared with our own engine, vLLM", at_least=100),
+)
+
+
+def main() -> None:
+    with TemporaryDirectory() as folder, run_llama_server(_FOLDER, Path(folder)) as url:
+        cuts = draw_cuts(iter_held_out(), _NUM_CUTS // 2, _NUM_CUTS // 2, seed=7)
+        parts = {
+            "right": partial(_compare, url, cuts),
+            "cost": partial(_measure, url, cuts),
+            "fronts": partial(ask_as_editors, url, Path(folder)),
+        }
+        run_parts("remote", parts, _TARGETS)
+
+
+def _compare(url: str, cuts: Sequence[Cut]) -> Figures:
+    found = compare_remote(url, _FOLDER, cuts)
+    return {
+        "vllm_equal": None,
+        "vllm_cuts": None,
+        **read_figures("remote"),
+        "llama_server_cuts": len(cuts),
+        "llama_server_equal": len(cuts) - found.num_tied - found.num_wrong,
+        "llama_server_tied": found.num_tied,
+        "wrong_texts": found.num_wrong,
+    }
+
+
+def _measure(url: str, cuts: Sequence[Cut]) -> Figures:
+    tokenizer = load_tokenizer(_FOLDER)
+    healed_ms: list[float] = []
+    plain_ms: list[float] = []
+    cpu_ms: list[float] = []
+    num_right_healed = num_right_plain = 0
+    with open_recording(url, _FOLDER) as (remote, server):
+        server.num_answers = 0
+        for number, cut in enumerate(cuts):
+            text = cut.find_context(CONTEXT_CHARS)
+            row = [*tokenizer.start_ids, *encode_text(tokenizer.encoder, text)]
+            request = CompletionRequest(text, max_tokens=MAX_TOKENS, extent=Extent.UNLIMITED)
+            complete(remote, replace(request, priority=Priority.PREFETCH))
+            cpu_before = time.process_time()
+            complete(remote, replace(request, max_tokens=1))
+            cpu_ms.append(1e3 * (time.process_time() - cpu_before))
+            for is_healed in (True, False) if number % 2 else (False, True):
+                started_at = time.perf_counter()
+                completion = complete(remote, request)[0] if is_healed else _complete_plainly(url, row)
+                (healed_ms if is_healed else plain_ms).append(1e3 * (time.perf_counter() - started_at))
+                num_right_healed += is_healed and cut.is_solved_by(completion)
+                num_right_plain += not is_healed and cut.is_solved_by(completion)
+        num_choices = 2 * len(cuts)
+    return {
+        "requests_per_choice": 1 + server.num_answers / num_choices,
+        "own_cpu_ms": statistics.mean(cpu_ms),
+        "added_ms_p50": statistics.median(map(float.__sub__, healed_ms, plain_ms)),
+        "healed_ms_p50": statistics.median(healed_ms),
+        "plain_ms_p50": statistics.median(plain_ms),
+        "right_healed": num_right_healed / len(cuts),
+        "right_plain": num_right_plain / len(cuts),
+    }
+
+
+def _complete_plainly(url: str, row: Sequence[int]) -> str:
+    body = {"prompt": row, "n_predict": MAX_TOKENS, "temperature": 0.0, "stream": True}
+    return "".join([event["content"] for event in _post(f"{url}/completion", body)])
+
+
+def _post(url: str, body: object) -> Iterator[dict[str, Any]]:
+    """The answer, or the events of a stream."""
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request) as response:
+        for line in response:
+            data = line.removeprefix(b"data: ").strip()
+            if data not in (b"", b"[DONE]", b"null"):
+                yield json.loads(data)
+
+
+def ask_as_editors(url: str, folder: Path) -> Figures:
+    """Which editors get the right word, in front of the server and from itself. The folder is for logs."""
+    command = [sys.executable, "-m", "midtoken", "serve", "--runtime=embedded", "--openai=0", f"--engine={url}"]
+    with subprocess.Popen([*command, f"--state-dir={folder}"], stdout=subprocess.PIPE, text=True) as front:
+        try:
+            assert front.stdout is not None
+            address = next(line.split(" find it at ")[1].strip() for line in front.stdout if " find it at " in line)
+            healed, plain = ([each for each in _CLIENTS if _is_completed(at, each)] for at in (address, url))
+        finally:
+            front.terminate()
+    return {
+        "num_front_clients": len(healed),
+        "front_clients": ", ".join(healed),
+        "front_clients_plainly": ", ".join(plain),
+    }
+
+
+def _is_completed(url: str, client: str) -> bool:
+    sent = json.loads((_REQUESTS / f"{client}.json").read_text())
+    try:
+        answers = [each[0] if isinstance(each, list) else each for each in _post(url + sent["path"], sent["body"])]
+    except HTTPError:  # it is refused
+        return False
+    text = "".join([each["content"] if "content" in each else each["choices"][0]["text"] for each in answers])
+    return text.partition("\n")[0] == _REST
+
+
+if __name__ == "__main__":
+    main()
