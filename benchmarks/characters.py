@@ -47,7 +47,7 @@ LogRows = npt.NDArray[np.floating[Any]]  # [num_bytes, 257] natural logarithms o
 
 def main() -> None:
     console, text = Console(), _find_text()
-    config = EngineConfig(find_default_model(), max_context_tokens=2048)
+    config = EngineConfig(find_default_model(), dtype="float32", max_context_tokens=2048)
     theirs = ReferenceModel(config.model_dir)
 
     def load() -> CharacterModel:
