@@ -65,7 +65,7 @@ def test_a_model_is_downloaded_listed_and_tried_in_the_terminal(hub: Hub, tmp_pa
     assert f"  {_NAME:36}  0.01 GB, commit {Path(folder).name[:7]}, {folder}" in _run("models").stdout.splitlines()
     shown = _run("models", "try", _NAME, f"--state-dir={tmp_path / 'state'}").stdout
     figure = r"[0-9,.]+"
-    expected = f"""runs as          float32, .*
+    expected = f"""runs as          int8, .*
 ready            {figure} s
 memory           {figure} GB
 read 500 tokens  {figure} ms, once for each place
@@ -89,7 +89,7 @@ def test_neovim_shows_the_download_and_then_ghost_text(hub: Hub, open_editor: Op
     editor.wait_for(status, downloading)
     editor.wait_for(status, "midtoken: ready", 60)
     editor.type("Goreturn Nod")
-    editor.wait_for_ghost("e")
+    editor.wait_for_ghost("e(")
 
 
 def test_helix_has_the_suggestion_of_a_model_that_its_configuration_names(hub: Hub, tmp_path: Path) -> None:
@@ -126,4 +126,4 @@ def test_vs_code_shows_the_download_which_can_be_cancelled(hub: Hub, tmp_path: P
         editor.wait_for(lambda: editor.status, "midtoken: ready", 60)
         editor.press("Control+End")
         editor.type("d")
-        editor.wait_for_ghost("e")
+        editor.wait_for_ghost("e(")
