@@ -2,8 +2,8 @@
 
     python -m benchmarks.remote [--output PATH] [--only PART ...]
 
-- llama_server_cuts, …_equal, …_tied, wrong_texts: see `benchmarks.measures.remote_right`. The figures of vLLM are those
-  of `make test-vllm`, which writes them here.
+- …_cuts, …_equal, …_tied, …wrong_texts: see `benchmarks.measures.remote_right`, for vLLM too where `make test-vllm` has
+  installed it.
 - own_cpu_ms: what this process computes for a choice. requests_per_choice: what the server is asked for it.
 - The server also continues the tokens of the same text by itself. It has read the text before, for both.
   `added_ms_p50`: the median difference until all of `MAX_TOKENS` tokens have come. `right_healed`, `right_plain`:
@@ -26,10 +26,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.error import HTTPError
 
-from benchmarks.baselines.llama_server import run_llama_server
+from benchmarks.baselines.servers import VLLM_PYTHON, run_llama_server, run_vllm
 from benchmarks.corpora.cuts import Cut, draw_cuts
 from benchmarks.measures.remote_right import CONTEXT_CHARS, MAX_TOKENS, compare_remote, open_recording
-from benchmarks.measures.report import Figures, Target, read_figures, run_parts
+from benchmarks.measures.report import Figures, Target, run_parts
 from inference.engine.sink import complete
 from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import load_tokenizer
@@ -40,7 +40,7 @@ _FOLDER = Path("models/default").absolute()
 _REQUESTS = Path("tests/support/front_requests")
 _CLIENTS = tuple(sorted(path.stem for path in _REQUESTS.glob("*.json")))
 _REST = "ms"  # of the word at the cursor of each of them
-_NUM_CUTS = 540
+_NUM_CUTS, _NUM_VLLM_CUTS = 540, 108
 
 _TARGETS = (
     Target("llama_server_cuts", "cuts that were compared with our own engine, llama-server", at_least=500),
@@ -48,6 +48,7 @@ _TARGETS = (
     Target("requests_per_choice", "requests for a choice", at_most=2),
     Target("own_cpu_ms", "our own computing for a choice, ms", at_most=6),
     Target("num_front_clients", "editors that get the right word", at_least=len(_CLIENTS)),
+    Target("vllm_wrong_texts", "the same with vLLM", at_most=0),
     Target("vllm_cuts", "cuts that were compared with our own engine, vLLM", at_least=100),
 )
 
@@ -56,23 +57,27 @@ def main() -> None:
     with TemporaryDirectory() as folder, run_llama_server(_FOLDER, Path(folder)) as url:
         cuts = draw_cuts(iter_held_out(), _NUM_CUTS // 2, _NUM_CUTS // 2, seed=7)
         parts = {
-            "right": partial(_compare, url, cuts),
+            "right": partial(_compare, "llama_server", url, cuts),
             "cost": partial(_measure, url, cuts),
             "fronts": partial(ask_as_editors, url, Path(folder)),
         }
+        if VLLM_PYTHON.exists():
+            parts["vllm"] = partial(_compare_vllm, cuts[:: _NUM_CUTS // _NUM_VLLM_CUTS], Path(folder))
         run_parts("remote", parts, _TARGETS)
 
 
-def _compare(url: str, cuts: Sequence[Cut]) -> Figures:
+def _compare_vllm(cuts: Sequence[Cut], folder: Path) -> Figures:
+    with run_vllm(_FOLDER, folder) as url:
+        return _compare("vllm", url, cuts)
+
+
+def _compare(name: str, url: str, cuts: Sequence[Cut]) -> Figures:
     found = compare_remote(url, _FOLDER, cuts)
     return {
-        "vllm_equal": None,
-        "vllm_cuts": None,
-        **read_figures("remote"),
-        "llama_server_cuts": len(cuts),
-        "llama_server_equal": len(cuts) - found.num_tied - found.num_wrong,
-        "llama_server_tied": found.num_tied,
-        "wrong_texts": found.num_wrong,
+        f"{name}_cuts": len(cuts),
+        f"{name}_equal": len(cuts) - found.num_tied - found.num_wrong,
+        f"{name}_tied": found.num_tied,
+        "wrong_texts" if name == "llama_server" else f"{name}_wrong_texts": found.num_wrong,
     }
 
 

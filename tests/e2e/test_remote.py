@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.baselines.llama_server import PROGRAM, run_llama_server
+from benchmarks.baselines.servers import LLAMA_SERVER, run_llama_server
+from benchmarks.corpora.cuts import draw_cuts
+from benchmarks.measures.remote_right import compare_remote
 from benchmarks.remote import ask_as_editors
 from midtoken.installed import find_default_model
+from models.training.corpus import iter_held_out
 from tests.support.lsp_editor import Script, StartEditor, build_capabilities, wait_for
-from tests.support.remote_cuts import find_differences
 
-_NUM_CUTS = 40
 _NOD = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.skipif(not PROGRAM.exists(), reason="make build/llama-server fetches it"),
+    pytest.mark.skipif(not LLAMA_SERVER.exists(), reason="make build/llama-server fetches it"),
 ]
 
 
@@ -31,7 +32,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_every_text_is_that_of_our_own_engine_with_the_same_weights(url: str) -> None:
-    assert find_differences(url, _NUM_CUTS) == []
+    cuts = draw_cuts(iter_held_out(), 20, 20, seed=0)
+    assert compare_remote(url, find_default_model(), cuts).num_wrong == 0
 
 
 def test_a_command_heals_in_front_of_the_server(url: str, tmp_path: Path) -> None:
