@@ -1,10 +1,8 @@
 """Exact healing in front of a real vLLM, which has the weights of the default model: `make test-vllm`."""
 
-import json
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
