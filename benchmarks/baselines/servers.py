@@ -46,7 +46,14 @@ def run_vllm(model_dir: Path, folder: Path) -> Iterator[str]:
     """
     model = shutil.copytree(model_dir, folder / "model")
     (model / "generation_config.json").write_text(json.dumps(_SAMPLING))
-    command = [VLLM_PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", model, *_VLLM_OPTIONS]
+    command: list[str | Path] = [
+        VLLM_PYTHON,
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        "--model",
+        model,
+        *_VLLM_OPTIONS,
+    ]
     with _run(command, _VLLM_SETTINGS) as url:
         yield url
 
