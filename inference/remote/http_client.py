@@ -6,12 +6,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, 
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar  # Any: parsed JSON
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
 from inference.errors import MidtokenError, OverloadedError, ServerError, ServerUnreachableError, quote
 
 _CONNECT_S, _SILENT_S = 5.0, 120.0
+_MAX_ERROR_BYTES = 2**14
 T = TypeVar("T")
 _KINDS = ("application/json", "text/event-stream")
 _OTHER = "something else stands there, or before it"
@@ -46,7 +49,7 @@ class HttpClient:
             url.rstrip("/") + "/",
             headers=headers,
             timeout=timeout,
-            trust_env=url.startswith("https:"),  # a proxy of the environment must not read what is not encrypted
+            proxy=_find_proxy(url),  # not by trust_env, which takes passwords from ~/.netrc, too
         )
 
     async def ask(
@@ -87,7 +90,8 @@ class HttpClient:
             async with response:
                 if response.status != 200:
                     error, words = _STATUSES.get(response.status, (ServerError, "does not do what was asked"))
-                    raise error(f"{self.name} {words} (status {response.status}): {quote(await response.text())}")
+                    told = (await response.content.read(_MAX_ERROR_BYTES)).decode(errors="replace")
+                    raise error(f"{self.name} {words} (status {response.status}): {quote(told)}")
                 if response.content_type not in _KINDS:
                     raise ServerError(f"{self.name} answers with {response.content_type}; {_OTHER}")
                 yield response
@@ -103,6 +107,13 @@ class HttpClient:
         if not isinstance(result, dict):
             raise ServerError(f"{self.name} sends no JSON; {_OTHER}")
         return result
+
+
+def _find_proxy(url: str) -> str | None:
+    """The proxy that the environment names. It must not read what is not encrypted."""
+    parts = urlsplit(url)
+    is_used = parts.scheme == "https" and not proxy_bypass(parts.hostname or "")
+    return getproxies().get("https") if is_used else None
 
 
 def _describe(event: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ from inference.healing.heal_point import count_common, encode_text
 from inference.healing.text_encoder import TextEncoder
 
 _NUM_SEEN = 3  # tokens that decide what follows
-Answer = tuple[int, str, str]  # status, content type, text
+Answer = tuple[int, str, str]  # status, content type, text, which is sent in Latin-1
 
 
 @lru_cache(64)
@@ -45,6 +45,7 @@ class FakeLlamaServer:
     drops_after: int | None = None  # tokens, after which it closes the connection
     ends_after: int | None = None  # tokens, after which it ends its answer as if that were all
     asked: list[dict[str, Any]] = field(default_factory=list)  # completions
+    keys: list[str] = field(default_factory=list)  # with which it was asked for its properties
     is_raw: bool = True  # its log probabilities are those before a bias
     lacks: str = ""  # a field that it ignores
     remembered: dict[int, list[int]] = field(default_factory=dict)  # the last row of each slot
@@ -57,7 +58,8 @@ class FakeLlamaServer:
     async def models(self, _request: web.Request) -> web.Response:
         return web.json_response({"data": [{"id": "m", "owned_by": "llamacpp"}]})
 
-    async def props(self, _request: web.Request) -> web.Response:
+    async def props(self, request: web.Request) -> web.Response:
+        self.keys.append(request.headers.get("Authorization", ""))
         settings = {"n_ctx": self.n_ctx}
         return web.json_response(
             {"total_slots": self.num_slots, "default_generation_settings": settings, "model_path": self.model}
@@ -73,7 +75,7 @@ class FakeLlamaServer:
         body.pop(self.lacks, None)
         if self.answers:
             status, kind, text = self.answers.pop(0)
-            return web.Response(status=status, content_type=kind, text=text)
+            return web.Response(status=status, content_type=kind, body=text.encode("latin-1"))
         assert body["stream"]
         assert body["cache_prompt"]
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

@@ -115,6 +115,7 @@ _JSON = "application/json", '{"error": {"message": "no"}}'
         ((401, *_JSON), ServerError, "refuses the key, which is in MIDTOKEN_ENGINE_KEY"),
         ((302, *_PAGE), ServerError, "302"),
         ((502, *_PAGE), ServerUnreachableError, "is not reached by what stands before it"),
+        ((502, "text/html", "übel" * 2**14), ServerUnreachableError, "status 502.*bel"),
         ((200, *_PAGE), ServerError, "answers with text/html; something else stands there, or before it"),
         ((200, "text/event-stream", "data: {\n\n"), ServerError, "sends no JSON"),
         ((200, "text/event-stream", 'data: {"error": {"message": "bad"}}\n\n'), ServerError, "has failed: 'bad'"),

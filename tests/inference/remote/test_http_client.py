@@ -24,7 +24,7 @@ from inference.errors import MidtokenError
 from inference.remote.http_client import HttpClient
 
 async def ask():
-    client = HttpClient(sys.argv[1])
+    client = HttpClient(*sys.argv[1:])
     try:
         print((await client.ask("props"))["model_path"])
     except MidtokenError as error:
@@ -39,7 +39,8 @@ class _Proxy(socketserver.StreamRequestHandler):
     """Notes what it is asked, and refuses it."""
 
     def handle(self) -> None:
-        self.server.asked.append(self.rfile.readline().decode())  # type: ignore[attr-defined]
+        asked = b"".join(iter(self.rfile.readline, b"\r\n"))
+        self.server.asked.append(asked.decode())  # type: ignore[attr-defined]
         self.wfile.write(b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n")
 
 
@@ -67,8 +68,8 @@ def server(request: pytest.FixtureRequest, authority: trustme.CA) -> Iterator[Fa
         yield server
 
 
-def _ask(url: str, **environment: str) -> str:
-    command = [sys.executable, "-c", _ASK, url]
+def _ask(url: str, key: str = "", **environment: str) -> str:
+    command = [sys.executable, "-c", _ASK, url, key]
     return subprocess.run(command, capture_output=True, text=True, env=os.environ | environment, check=True).stdout
 
 
@@ -87,13 +88,23 @@ def test_a_certificate_is_trusted_if_the_environment_names_its_authority(
 def test_the_proxy_of_the_environment_gets_only_what_is_encrypted(
     server: FakeLlamaServer, proxy: socketserver.ThreadingTCPServer
 ) -> None:
-    address = f"http://127.0.0.1:{proxy.server_address[1]}"
+    address = f"http://ann:pw@127.0.0.1:{proxy.server_address[1]}"
     told = _ask(server.url, http_proxy=address, https_proxy=address, no_proxy="")
     if server.url.startswith("https"):
         assert "the proxy that the environment names refuses" in told
-        assert proxy.asked.pop().startswith("CONNECT ")  # type: ignore[attr-defined]
+        asked = proxy.asked.pop()  # type: ignore[attr-defined]
+        assert asked.startswith("CONNECT ")
+        assert "Proxy-Authorization: Basic YW5uOnB3" in asked
     else:
         assert (told, proxy.asked) == ("a.gguf\n", [])  # type: ignore[attr-defined]
+
+
+def test_the_only_key_is_the_one_that_is_given(server: FakeLlamaServer, authority: trustme.CA, tmp_path: Path) -> None:
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login ann password pw\n")
+    for key in ("", "k"):
+        told = _ask(server.url, key, SSL_CERT_FILE=str(tmp_path / "ca.pem"), NETRC=str(tmp_path / "netrc"))
+        assert (told, server.keys.pop()) == ("a.gguf\n", key and "Bearer k")
 
 
 def test_a_name_that_is_not_known_and_a_port_without_a_server_are_told_apart() -> None:
