@@ -105,13 +105,26 @@ class _Front:
         client = f"{request.remote} {request.headers.get('User-Agent')}"
         asked = read(fields, client, request.headers.get("X-Session-ID", ""))
         form, texts = form_of(asked, self._model), Texts()
-        chunks = _end_in_time(self._backend.stream(self._clear(asked.completion)), asked.max_predict_ms)
+        chunks = _end_in_time(self._generate(asked.completion, form_of is InfillForm), asked.max_predict_ms)
         async with aclosing(chunks):
             if asked.streams:
                 return await _stream(request, chunks, form, texts)
             async for chunk in chunks:
                 texts.add(chunk)
         return web.json_response(form.write_whole(texts), dumps=to_json)
+
+    async def _generate(self, completion: CompletionRequest, can_be_one: bool) -> AsyncGenerator[CompletionChunk, None]:
+        """Yields the chunks. An engine that cannot generate several texts is asked for one, if that will do."""
+        try:
+            async with aclosing(self._backend.stream(self._clear(completion))) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        except InvalidRequestError:
+            if not can_be_one or completion.num_candidates == 1:
+                raise
+            async with aclosing(self._generate(replace(completion, num_candidates=1), can_be_one)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
 
     def _clear(self, completion: CompletionRequest) -> Cleared[CompletionRequest]:
         """Raises InSecretError."""
@@ -133,7 +146,7 @@ async def _end_in_time(
                 raise _SupersededError("a newer request of the same session or slot has come, so this one has ended")
             yield chunk
             began_s, has_line = min(began_s, now_s()), has_line or "\n" in chunk.text
-            if limit_ms and has_line and 1e3 * (now_s() - began_s) >= limit_ms:
+            if limit_ms > 0 and has_line and 1e3 * (now_s() - began_s) >= limit_ms:
                 return
 
 

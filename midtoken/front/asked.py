@@ -64,7 +64,7 @@ class Asked:
     completion: CompletionRequest
     streams: bool
     wants_usage: bool  # in an event of its own
-    max_predict_ms: int  # from the first text on, if there is a whole line by then; 0: no limit
+    max_predict_ms: int  # from the first text on, if there is a whole line by then; 0 or less: no limit
     fields: tuple[str, ...]  # of the answer to `/infill`; none: all
 
 
@@ -122,7 +122,8 @@ def read_infill(fields: Fields, client: str, session: str) -> Asked:
     """The same for `/infill`."""
     others = [Fields(chunk).take("text", "") for chunk in fields.take("input_extra", [])]
     before = "".join(_SNIPPET + text for text in others) + fields.take("input_prefix", "") + fields.take("prompt", "")
-    max_tokens = fields.take("n_predict", _NUM_INFILL_TOKENS)
+    num_tokens = fields.take("n_predict", _NUM_INFILL_TOKENS)
+    max_tokens = num_tokens if num_tokens >= 0 else _MAX_TOKENS  # below 0: until the end
     num_candidates = fields.take("n_cmpl", fields.take("n", 1))
     return _build(fields, before, fields.take("input_suffix", ""), max_tokens, num_candidates, client, session)
 

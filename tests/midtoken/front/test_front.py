@@ -155,6 +155,26 @@ async def test_several_infills_are_a_list(front: _Front) -> None:
     ]
 
 
+async def test_an_engine_that_generates_one_text_is_asked_for_one_infill_but_not_for_fewer_completions(
+    front: _Front,
+) -> None:
+    for path, names in (("/infill", ("n_cmpl",)), ("/v1/completions", ("n", "prompt"))):
+        asking = asyncio.ensure_future(front.post(path, dict(zip(names, (3, "a"), strict=False))))
+        (await front.model.wait_for(0 if path == "/infill" else 2)).fail(InvalidRequestError("several texts"))
+        if path == "/infill":
+            (await front.model.wait_for(1)).send(_end("e"))
+            assert json.loads((await asking)[1])[0]["content"] == "e"
+    assert "several texts" in (await asking)[1]
+    assert [each.request.num_candidates for each in front.model.streams] == [3, 1, 3]
+
+
+async def test_an_infill_that_the_engine_refuses_for_another_reason_is_refused(front: _Front) -> None:
+    asking = asyncio.ensure_future(front.post("/infill", {"n_cmpl": 3}))
+    for number in range(2):
+        (await front.model.wait_for(number)).fail(InvalidRequestError("too long"))
+    assert ((await asking)[0], len(front.model.streams)) == (400, 2)
+
+
 async def test_an_infill_for_no_tokens_has_the_text_read(front: _Front) -> None:
     asking = asyncio.ensure_future(
         front.post("/infill", {"n_predict": 0, "input_extra": [{"text": "a"}], "response_fields": [""]})
@@ -297,6 +317,12 @@ async def test_closing_the_connection_ends_the_request(front: _Front, streams: b
     asking.cancel()
     while not stream.is_cancelled:
         await asyncio.sleep(0)
+
+
+async def test_below_zero_an_infill_has_no_limit(front: _Front) -> None:
+    body = {"t_max_predict_ms": -1, "n_predict": -1}
+    answer = await front.ask("/infill", body, CompletionChunk("a\n"), _end("b"))
+    assert (answer["content"], front.model.streams[0].request.max_tokens) == ("a\nb", 1024)
 
 
 async def test_after_its_time_an_infill_ends_if_it_has_a_line(front: _Front) -> None:
