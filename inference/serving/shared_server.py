@@ -47,7 +47,7 @@ class ServerEntry:
         tensors = [REQUEST_TYPES, CHUNK_TYPES, characters.REQUEST_TYPES, characters.ANSWER_TYPES]
         settings = replace(model, graph_dir=None)  # where converted models are kept makes no difference
         runtime = "embedded" if is_embedded else "sockets"
-        identity = f"{platform.node()} {runtime} {settings} {[list(types) for types in tensors]}"
+        identity = f"{platform.node()} {runtime} {settings} {model.engine_key} {[list(types) for types in tensors]}"
         digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
         folder = runtime_dir / f"{model_dir.name[:_MAX_NAME_CHARS]}-{digest}"
         make_private_folder(folder)

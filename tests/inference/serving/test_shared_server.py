@@ -54,9 +54,15 @@ async def test_only_one_process_serves_a_model(entry: ServerEntry) -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [EngineConfig(Path("/models/b")), EngineConfig(Path("/other/a")), EngineConfig(Path("/models/a"), "cuda")]
+    "other",
+    [
+        EngineConfig(Path("/models/b")),
+        EngineConfig(Path("/other/a")),
+        EngineConfig(Path("/models/a"), "cuda"),
+        EngineConfig(Path("/models/a"), engine_key="k"),
+    ],
 )
-def test_another_model_or_device_has_another_entry(entry: ServerEntry, other: EngineConfig) -> None:
+def test_another_model_device_or_key_has_another_entry(entry: ServerEntry, other: EngineConfig) -> None:
     assert ServerEntry.create(entry.folder.parent, other, is_embedded=False) != entry
 
 
