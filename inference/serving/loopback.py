@@ -116,14 +116,15 @@ def _find_problem(address: str, port: int, client: End) -> str | None:
 
 def _find_user(address: str, port: int, client: End) -> int | None:
     """Returns whose a TCP socket is, as Linux says (linux/inet_diag.h); None if it says nothing."""
-    ends = [_parse(each).packed for each in (address, client[0])]
     if not hasattr(socket, "AF_NETLINK"):
         return None
-    family = socket.AF_INET if len(ends[0]) == 4 else socket.AF_INET6
-    request = struct.pack("=BBxxI", family, socket.IPPROTO_TCP, _ANY_STATE)
-    request += struct.pack("!HH16s16s", port, client[1], *ends) + struct.pack("=Iq", 0, _NO_COOKIE)
-    header = struct.pack("=IHHII", _NUM_HEADER_BYTES + len(request), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 0, 0)
-    with contextlib.suppress(OSError), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
+    kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG)
+    with contextlib.suppress(OSError, ValueError), kernel:  # ValueError: a name, which is no address
+        ends = [_parse(each).packed for each in (address, client[0])]
+        family = socket.AF_INET if len(ends[0]) == 4 else socket.AF_INET6
+        request = struct.pack("=BBxxI", family, socket.IPPROTO_TCP, _ANY_STATE)
+        request += struct.pack("!HH16s16s", port, client[1], *ends) + struct.pack("=Iq", 0, _NO_COOKIE)
+        header = struct.pack("=IHHII", _NUM_HEADER_BYTES + len(request), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 0, 0)
         kernel.send(header + request)
         reply = kernel.recv(_PART_BYTES)
         if struct.unpack_from("=IH", reply)[1] == _SOCK_DIAG_BY_FAMILY:
@@ -132,7 +133,7 @@ def _find_user(address: str, port: int, client: End) -> int | None:
 
 
 def _describe(error: OSError) -> str:
-    return os.strerror(error.errno) if error.errno else str(error)
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)  # below 0: of a name
 
 
 def _name(users: set[int]) -> str:

@@ -1,6 +1,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -41,6 +42,9 @@ def test_a_port_in_use_is_named_with_its_user() -> None:
         expected = f"^port {port} on {ADDRESS} cannot be used: Address already in use; it belongs to the user "
         with pytest.raises(LaunchError, match=expected):
             listen(port)
+        for name, why in (("localhost", "Address already in use"), ("[::1]", ".*not known")):
+            with pytest.raises(LaunchError, match=f"^port {port} on {re.escape(name)} cannot be used: {why}"):
+                listen(port, name)
 
 
 @needs_other_user
