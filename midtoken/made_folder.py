@@ -29,7 +29,8 @@ def make_folder(path: Path) -> Path:
 
     Raises ModelError or LaunchError.
     """
-    files = find_parts(path) if path.is_file() else sorted(path.iterdir()) if can_write_tokenizer(path) else []
+    inside = path.iterdir() if can_write_tokenizer(path) else ()
+    files = find_parts(path) if path.is_file() else sorted(filter(Path.is_file, inside))
     if not files:
         return path
     path = files[0] if path.is_file() else path
@@ -51,7 +52,7 @@ def _make(folder: Path, path: Path, files: list[Path]) -> None:
     if metadata and (num_parts := metadata[0].get("split.count", 1)) > len(files):
         raise ModelError(f"{path} is one of {num_parts} parts of a model, but its name does not say which one")
     contents, fresh = write_contents(path, metadata), folder.with_name("new")
-    links = {GGUF_NAME if each == path else each.name: each for each in files if each.is_file()}
+    links = {GGUF_NAME if each == path else each.name: each for each in files}
     gone = {link.parent for link in folder.parent.parent.glob("*/*/*") if link.is_symlink() and not link.exists()}
     try:
         for other in {*filter(Path.is_dir, folder.parent.iterdir()), *gone}:  # older, or of a process that was killed

@@ -85,6 +85,7 @@ def test_a_folder_with_vocab_and_merges_gets_a_tokenizer_and_keeps_its_files(tmp
     }
     for name, text in texts.items():
         (folder / name).write_text(text)
+    (folder / "old.bin").symlink_to(tmp_path / "gone")
     made = make_folder(folder)
     check_model_folder(made)
     load_tokenizer(made)
