@@ -35,7 +35,8 @@ def find_ollama_file(name: str, environment: Mapping[str, str]) -> Path:
     if has_adapter:
         raise ModelError(f"{OLLAMA}{name} has an adapter, and would be run without it; name a model without one")
     if len(digests) != 1 or not _DIGEST.fullmatch(str(digests[0])):
-        raise ModelError(f"{OLLAMA}{name} has {len(digests)} files with weights, and one is needed")
+        named = ", ".join(map(str, digests)) or "none"
+        raise ModelError(f"{OLLAMA}{name} needs one file with weights, and its manifest names {named}")
     blob = manifests[name].parents[4] / "blobs" / digests[0].replace(":", "-")
     if not blob.is_file():
         raise ModelError(f"{OLLAMA}{name} is not complete, {blob} is missing: pull it again with Ollama")
