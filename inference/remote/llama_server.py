@@ -1,6 +1,8 @@
 """llama.cpp's server as an engine: token ids in, token ids and raw log probabilities out."""
 
+import asyncio
 import hashlib
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any  # parsed JSON
@@ -12,6 +14,7 @@ from inference.remote.http_client import HttpClient
 
 _GREEDY = {"temperature": 0.0, "samplers": ["top_k"], "top_k": 1, "repeat_penalty": 1.0}
 _ALWAYS = {"cache_prompt": True, "stream": True, "response_fields": ["stop", "timings/prompt_n"]}
+_FORGET = {"prompt": [0], "n_predict": 0, "cache_prompt": False}
 _ONCE = {"Connection": "close"}  # as the server does after a stream, but says only now
 _NUM_TOP = 100  # tokens of each row: in nineteen of twenty choices, no more is asked for
 _FORCED = 100.0  # added to a logit, it exceeds all others; log probabilities are told without it
@@ -26,6 +29,8 @@ class LlamaServer:
         http.name = self.name = f"llama.cpp's server at {http.url}"
         self._http = http
         self._num_slots, self.max_tokens = 1, 0
+        self._locks: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._tenants: dict[int, str] = {}  # whose text each slot has
 
     async def identify(self) -> object:
         properties = await self._http.ask("props")
@@ -86,8 +91,21 @@ class LlamaServer:
                     return
         raise ServerError(f"{self.name} has ended its answer without a reason")
 
-    def _stream(self, request: CompletionRequest, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """The events of a completion, on the slot of the request's document, which has its text already."""
+    async def _stream(
+        self, request: CompletionRequest, body: Mapping[str, Any]
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """The events of a completion, on the slot of the request's document, which has its text already.
+
+        A slot does one thing at a time. Before another tenant uses it, its text is replaced by a single token.
+        """
         name = f"{request.tenant}\0{request.document}".encode()
         slot = int.from_bytes(hashlib.blake2b(name, digest_size=4).digest()) % self._num_slots
-        return self._http.stream("completion", {**body, **_ALWAYS, "id_slot": slot}, _ONCE)
+        body = {**_ALWAYS, **body, "id_slot": slot}
+        async with self._locks[slot]:
+            if self._tenants.get(slot) != request.tenant:
+                self._tenants.pop(slot, None)
+                await self._http.ask("completion", {**_FORGET, "id_slot": slot}, _ONCE)
+                self._tenants[slot] = request.tenant
+            async with aclosing(self._http.stream("completion", body, _ONCE)) as events:
+                async for event in events:
+                    yield event

@@ -71,13 +71,15 @@ class FakeLlamaServer:
 
     async def completion(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
-        self.asked.append(body)
+        self.asked += [body] * body["cache_prompt"]
         body.pop(self.lacks, None)
         if self.answers:
             status, kind, text = self.answers.pop(0)
             return web.Response(status=status, content_type=kind, body=text.encode("latin-1"))
+        if body["cache_prompt"] is False:
+            self.remembered[body["id_slot"]] = body["prompt"]
+            return web.json_response({})
         assert body["stream"]
-        assert body["cache_prompt"]
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         is_list = isinstance(body["prompt"][0], list)

@@ -84,6 +84,20 @@ def test_a_document_keeps_to_its_slot_and_a_prefetch_is_read_only(
     assert [each["n_predict"] for each in server.asked] == [0]
 
 
+def test_a_tenant_gets_nothing_of_what_a_slot_has_read_for_another(
+    engine: RemoteEngine, server: FakeLlamaServer
+) -> None:
+    server.num_slots = 1
+    time.sleep(_PAUSE_S)
+    num_read = []
+    for tenant in ("ann", "ann", "bob", "", "ann"):
+        request = CompletionRequest(_NOD, max_tokens=1, tenant=tenant)
+        stats = _submit(engine, request).wait().chunks[-1].stats
+        assert stats is not None
+        num_read.append(stats.num_read_tokens)
+    assert num_read[1] < num_read[0] == num_read[2] == num_read[3] == num_read[4]
+
+
 @pytest.mark.parametrize("reason", [FinishReason.CANCELLED, FinishReason.DEADLINE, FinishReason.SUPERSEDED])
 def test_what_ends_early_ends_its_work_on_the_server(
     reason: FinishReason, engine: RemoteEngine, server: FakeLlamaServer
