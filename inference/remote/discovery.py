@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from typing import Protocol
 
 from inference.errors import ModelError, quote
-from inference.protocol.completion import CompletionRequest
+from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import Scores
 from inference.remote.http_client import HttpClient
 from inference.remote.llama_server import LlamaServer
@@ -39,8 +39,8 @@ class RemoteServer(Protocol):
     async def read(self, request: CompletionRequest, row: tuple[int, ...]) -> None:
         """Has the server read a row, which it remembers."""
 
-    def generate(self, request: CompletionRequest, row: tuple[int, ...]) -> AsyncGenerator[int, None]:
-        """The tokens that follow, one after the other; after its end token, none."""
+    def generate(self, request: CompletionRequest, row: tuple[int, ...]) -> AsyncGenerator[int | FinishReason, None]:
+        """The tokens that follow, one after the other; then, why none follows."""
 
 
 Find = Callable[[HttpClient], Awaitable[RemoteServer]]

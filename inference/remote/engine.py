@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -30,7 +31,6 @@ from inference.errors import (
     ModelError,
     OverloadedError,
     ServerError,
-    ServerUnreachableError,
     to_public_error,
 )
 from inference.healing.heal_point import encode_text
@@ -49,6 +49,7 @@ from trie_cache.vocabulary import Vocabulary
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.01  # between looks at cancels and deadlines
 _BEAT_S = 0.5
+_PATIENCE_S = 1.0  # with a server that does not say who it is, where there is another
 _MORE = (0, 2000, 2**20)  # tokens of each row, where one is drawn: as usual, and if that is too little; all of them
 _NEGLIGIBLE = math.log(0.001)  # of a probability; the server's own differ by more from run to run
 T = TypeVar("T")
@@ -96,11 +97,9 @@ class RemoteEngine:
         self._parts = EngineParts(model, prompts, named or DEFAULT_CONTEXT_TOKENS, time.monotonic)
         self._max_jobs = config.max_waiting + config.max_sequences
         self._jobs: dict[Job, FinishReason | None] = {}  # why one has to end; used in the loop only
-        self._is_closed = False
+        self._is_closed, self._closing = False, threading.Lock()  # nothing begins after all was cancelled
 
     def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
-        if self._is_closed:
-            raise OverloadedError("the engine is shutting down")
         if len(self._jobs) >= self._max_jobs:
             raise OverloadedError(f"{self._max_jobs} requests wait already; try again in a moment")
         if request.healing not in (Healing.EXACT, Healing.NONE):
@@ -108,14 +107,18 @@ class RemoteEngine:
                 f"the healing {request.healing} masks token after token, for which weights are needed"
             )
         job = Job(request, sink, self._parts, submitted_at=time.monotonic())
-        self._loop.call(self._start, job)
+        with self._closing:
+            if self._is_closed:
+                raise OverloadedError("the engine is shutting down")
+            self._loop.call(self._start, job)
 
     def measure_heartbeat_ms(self) -> float:
         return self._loop.measure_lag_ms()
 
     def close(self) -> None:
-        if not self._is_closed:
-            self._is_closed = True
+        with self._closing:
+            was_closed, self._is_closed = self._is_closed, True
+        if not was_closed:
             self._loop.run(self._close())
             self._loop.close()
 
@@ -160,22 +163,21 @@ class RemoteEngine:
         """Completes it with the first server that answers. Once text was sent, no other one is asked."""
         job.prepare()
         *others, last = self._replicas.order(job.request)
-        for replica in others:
+        for replica, patience_s in [*((each, _PATIENCE_S) for each in others), (last, math.inf)]:
             try:
-                return await self._complete_with(replica, job)
-            except (ServerUnreachableError, OverloadedError, ModelError) as error:
-                if job.costs.first_chunk_ms:
-                    raise
+                return await self._complete_with(replica, job, patience_s)
+            except (ServerError, OverloadedError, ModelError) as error:
                 replica.avoid(error)
-        await self._complete_with(last, job)
+                if job.costs.first_chunk_ms or replica is last:
+                    raise
 
-    async def _complete_with(self, replica: Replica, job: Job) -> None:
-        server, request = await replica.find(), job.request
+    async def _complete_with(self, replica: Replica, job: Job, patience_s: float) -> None:
+        server, request = await replica.find(patience_s), job.request
         if request.is_prefetch:
-            await _check_meanwhile(replica, server.read(request, job.prompt.context_ids))
+            await replica.ask(partial(server.read, request, job.prompt.context_ids), patience_s)
             job.end(FinishReason.READ, time.monotonic())
             return
-        choices = await _check_meanwhile(replica, self._choose(job, server))
+        choices = await replica.ask(partial(self._choose, job, server), patience_s)
         candidates = [self._begin(job, index, choice) for index, choice in enumerate(choices)]
         job.candidates = cast("list[Any]", candidates)
         job.send_ready(time.monotonic())
@@ -235,23 +237,15 @@ class RemoteEngine:
     async def _write_on(self, job: Job, candidate: "_Candidate", server: RemoteServer) -> None:
         seed = job.request.seed
         request = replace(job.request, seed=None if seed is None else seed + candidate.index)
-        async with aclosing(server.generate(request, (*job.prompt.context_ids, *candidate.token_ids))) as token_ids:
-            async for token_id in token_ids:
-                candidate.add(self._parts.vocabulary, token_id)
+        async with aclosing(server.generate(request, (*job.prompt.context_ids, *candidate.token_ids))) as steps:
+            async for step in steps:
+                if isinstance(step, FinishReason):
+                    candidate.answer.finish(step)
+                else:
+                    candidate.add(self._parts.vocabulary, step)
                 job.send_ready(time.monotonic())
                 if candidate.answer.finish_reason:
                     return
-        candidate.answer.finish(FinishReason.END)
-        job.send_ready(time.monotonic())
-
-
-async def _check_meanwhile(replica: Replica, work: Coroutine[Any, Any, T]) -> T:
-    """The result of the work, if the server has the right model. The work may fail because it has another one."""
-    checking = asyncio.ensure_future(replica.check())
-    try:
-        return await work
-    finally:
-        await checking
 
 
 def _find_best(result: SampleResult) -> float:

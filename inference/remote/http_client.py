@@ -2,8 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping
-from contextlib import asynccontextmanager
+import secrets
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, TypeVar  # Any: parsed JSON
 from urllib.parse import urlsplit
@@ -15,6 +17,7 @@ from inference.errors import MidtokenError, OverloadedError, ServerError, Server
 
 _CONNECT_S, _SILENT_S = 5.0, 120.0
 _MAX_ERROR_BYTES = 2**14
+_LINE_BYTES = 2**25  # all tokens of a row, with a vocabulary of 262,144, take 21 MB
 T = TypeVar("T")
 _KINDS = ("application/json", "text/event-stream")
 _OTHER = "something else stands there, or before it"
@@ -40,11 +43,12 @@ _FAILURES: tuple[tuple[type[Exception], str], ...] = (
 class HttpClient:
     """Connections to one server. All calls are made in one event loop, and raise ServerError or OverloadedError."""
 
-    def __init__(self, url: str, key: str = "") -> None:
-        """`key`: empty if it needs none."""
+    def __init__(self, url: str, key: str = "", silent_s: float = _SILENT_S) -> None:
+        """`key`: empty if it needs none. `silent_s`: the longest time between two events."""
         self.url, self.name = url, f"the server at {url}"
+        self.secret, self._silent_s = secrets.token_bytes(16), silent_s  # the secret hides what the server may log
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=_SILENT_S)
+        timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_S, sock_read=silent_s)
         self._session = aiohttp.ClientSession(
             url.rstrip("/") + "/",
             headers=headers,
@@ -64,14 +68,18 @@ class HttpClient:
     ) -> AsyncGenerator[dict[str, Any], None]:
         """The events of an answer. Closing the generator ends its work on the server."""
         async with self._open("POST", path, body, headers) as response:
+            told_at = time.monotonic()
             async for line in response.content:
                 kind, _, data = line.partition(b": ")
                 if kind not in (b"data", b"error") or data.strip() in (b"null", b"[DONE]"):
+                    if time.monotonic() - told_at > self._silent_s:  # though comments keep the connection open
+                        raise TimeoutError
                     continue
                 event = self._parse(data)
                 if kind == b"error" or "error" in event:
                     raise ServerError(f"{self.name} has failed: {_describe(event)}")
                 yield event
+                told_at = time.monotonic()
 
     async def close(self) -> None:
         """Closes all connections, which ends their work."""
@@ -82,6 +90,7 @@ class HttpClient:
         self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         send = partial(self._session.request, method, path, json=body, headers=headers, allow_redirects=False)
+        send = partial(send, read_bufsize=_LINE_BYTES)
         try:
             try:
                 response = await send()
@@ -119,6 +128,15 @@ def _find_proxy(url: str) -> str | None:
 def _describe(event: dict[str, Any]) -> str:
     error = event.get("error", event)
     return quote(str(error.get("message") if isinstance(error, dict) else error))
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Raises ServerError if what a server has sent lacks something, or has something of another kind."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise ServerError(f"{name} answers in another form than others of its kind") from error
 
 
 async def ask_all(work: Iterable[Awaitable[T]]) -> list[T]:

@@ -3,17 +3,17 @@
 import asyncio
 import hashlib
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import Any  # parsed JSON
 
 from inference.errors import ModelError, ServerError
-from inference.protocol.completion import CompletionRequest
+from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import Scores
-from inference.remote.http_client import HttpClient
+from inference.remote.http_client import HttpClient, reading
 
 _GREEDY = {"temperature": 0.0, "samplers": ["top_k"], "top_k": 1, "repeat_penalty": 1.0}
-_ALWAYS = {"cache_prompt": True, "stream": True, "response_fields": ["stop", "timings/prompt_n"]}
+_ALWAYS = {"cache_prompt": True, "stream": True, "response_fields": ["stop", "stop_type", "timings/prompt_n"]}
 _FORGET = {"prompt": [0], "n_predict": 0, "cache_prompt": False}
 _ONCE = {"Connection": "close"}  # as the server does after a stream, but says only now
 _NUM_TOP = 100  # tokens of each row: in nineteen of twenty choices, no more is asked for
@@ -34,8 +34,8 @@ class LlamaServer:
 
     async def identify(self) -> object:
         properties = await self._http.ask("props")
-        settings = properties.get("default_generation_settings", {})
-        if "total_slots" not in properties or "n_ctx" not in settings:
+        settings = properties.get("default_generation_settings") or {}
+        if not properties.get("total_slots") or not settings.get("n_ctx"):
             raise ModelError(f"{self.name} does not describe its slots (/props), so it is not llama.cpp's server")
         self._num_slots, self.max_tokens = properties["total_slots"], settings["n_ctx"]
         return [properties.get(name) for name in ("model_path", "model_alias", "build_info", "media_marker")]
@@ -50,7 +50,7 @@ class LlamaServer:
         body = {"prompt": list(map(list, rows)), "n_predict": 1, "n_probs": num_top or _NUM_TOP, **_GREEDY}
         told: dict[int, Mapping[int, float]] = {}
         num_read = 0
-        async with aclosing(self._stream(request, body)) as events:
+        async with self._stream(request, body) as events:
             async for event in events:
                 for place in event.get("completion_probabilities", ()):
                     told[event["index"]] = {each["id"]: each["logprob"] for each in place["top_logprobs"]}
@@ -64,7 +64,7 @@ class LlamaServer:
     ) -> tuple[int, float]:
         bias = [[token_id, _FORCED] for token_id in among]
         body = {"prompt": list(row), "n_predict": 1, "n_probs": 1, "logit_bias": bias, **_GREEDY}
-        async with aclosing(self._stream(request, body)) as events:
+        async with self._stream(request, body) as events:
             async for event in events:
                 for place in event.get("completion_probabilities", ()):
                     if place["id"] not in among:
@@ -73,39 +73,43 @@ class LlamaServer:
         raise ServerError(f"{self.name} has told no probability")
 
     async def read(self, request: CompletionRequest, row: tuple[int, ...]) -> None:
-        async with aclosing(self._stream(request, {"prompt": list(row), "n_predict": 0, **_GREEDY})) as events:
+        async with self._stream(request, {"prompt": list(row), "n_predict": 0, **_GREEDY}) as events:
             async for _ in events:
                 pass
 
-    async def generate(self, request: CompletionRequest, row: tuple[int, ...]) -> AsyncGenerator[int, None]:
+    async def generate(
+        self, request: CompletionRequest, row: tuple[int, ...]
+    ) -> AsyncGenerator[int | FinishReason, None]:
         sampling: dict[str, Any] = _GREEDY
         if request.temperature > 0:
             sampling = {"samplers": ["temperature", "top_p"], "temperature": request.temperature, "dynatemp_range": 0.0}
             sampling |= {"top_p": request.top_p, "seed": -1 if request.seed is None else request.seed % 2**31}
         body = {"prompt": list(row), "n_predict": request.max_tokens, "return_tokens": True, **sampling}
-        async with aclosing(self._stream(request, body)) as events:
+        async with self._stream(request, body) as events:
             async for event in events:
                 for token_id in event.get("tokens", ()):
                     yield token_id
                 if event.get("stop"):
+                    yield FinishReason.LENGTH if event.get("stop_type") == "limit" else FinishReason.END
                     return
         raise ServerError(f"{self.name} has ended its answer without a reason")
 
+    @asynccontextmanager
     async def _stream(
         self, request: CompletionRequest, body: Mapping[str, Any]
-    ) -> AsyncGenerator[dict[str, Any], None]:
+    ) -> AsyncIterator[AsyncGenerator[dict[str, Any], None]]:
         """The events of a completion, on the slot of the request's document, which has its text already.
 
         A slot does one thing at a time. Before another tenant uses it, its text is replaced by a single token.
         """
         name = f"{request.tenant}\0{request.document}".encode()
         slot = int.from_bytes(hashlib.blake2b(name, digest_size=4).digest()) % self._num_slots
-        body = {**_ALWAYS, **body, "id_slot": slot}
+        body = {**body, **_ALWAYS, "id_slot": slot}
         async with self._locks[slot]:
             if self._tenants.get(slot) != request.tenant:
                 self._tenants.pop(slot, None)
                 await self._http.ask("completion", {**_FORGET, "id_slot": slot}, _ONCE)
                 self._tenants[slot] = request.tenant
-            async with aclosing(self._http.stream("completion", body, _ONCE)) as events:
-                async for event in events:
-                    yield event
+            with reading(self.name):
+                async with aclosing(self._http.stream("completion", body, _ONCE)) as events:
+                    yield events

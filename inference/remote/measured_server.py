@@ -6,7 +6,6 @@ request asks for these; all else is the same.
 
 import hashlib
 import math
-import secrets
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -14,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar  # parsed JSON
 
 from inference.errors import InvalidRequestError, ModelError, ServerError, ServerUnreachableError
-from inference.protocol.completion import CompletionRequest
+from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import GAP, Scores
-from inference.remote.http_client import HttpClient, ask_all
+from inference.remote.http_client import HttpClient, ask_all, reading
 
 # Each field is sent, since a server takes what is absent from the model's files or from its own settings.
 _GREEDY: Mapping[str, float] = {
@@ -33,6 +32,7 @@ _WRONG = {"temperature": -1, "repetition_penalty": -1, "presence_penalty": 3, "f
 _NUM_TOPS = (200, 20, 5)  # tokens of each row: the first number that the server allows; vLLM's own limit is 20
 _MAX_NAMED = 1024  # tokens in one request: more of them stop the newer runner of vLLM
 _TEXT = "def main():\n    return "  # with which it is measured
+_ENDS = {"stop": FinishReason.END, "length": FinishReason.LENGTH}
 _NOBODY = CompletionRequest("")
 
 
@@ -73,7 +73,7 @@ class MeasuredServer(ABC):
 
     def __init__(self, http: HttpClient) -> None:
         http.name = self.name = f"{self.kind} at {http.url}"
-        self._http, self._secret = http, secrets.token_bytes(16)
+        self._http = http
         self._identity: object = None
         self._model, self.max_tokens = "", 0
         self._num_top, self._has_salts = 0, False
@@ -109,6 +109,8 @@ class MeasuredServer(ABC):
         if len(told) != len(rows):
             raise ServerError(f"{self.name} has told the probabilities of {len(told)} of {len(rows)} rows")
         for step in told.values():
+            if sum(map(math.exp, step.log_probs.values())) > 1 + GAP:
+                raise ServerError(f"{self.name} tells other numbers than log probabilities (--logprobs-mode)")
             if step.log_probs.get(step.token_ids[0], -math.inf) < max(step.log_probs.values(), default=math.inf) - GAP:
                 raise ServerError(f"{self.name} chooses another token than the likeliest: it samples in its own way")
         return Scores([told[index].log_probs for index in range(len(rows))])
@@ -126,14 +128,17 @@ class MeasuredServer(ABC):
     async def read(self, request: CompletionRequest, row: tuple[int, ...]) -> None:
         await self._gather(request, Question([row]))
 
-    async def generate(self, request: CompletionRequest, row: tuple[int, ...]) -> AsyncGenerator[int, None]:
+    async def generate(
+        self, request: CompletionRequest, row: tuple[int, ...]
+    ) -> AsyncGenerator[int | FinishReason, None]:
         num_told = 0
         async with aclosing(self._ask(request, Question([row], request.max_tokens))) as steps:
             async for step in steps:
                 for token_id in step.token_ids[num_told if step.is_whole else 0 :]:
                     num_told += 1
                     yield token_id
-                if step.end in ("stop", "length"):
+                if step.end in _ENDS:
+                    yield _ENDS[step.end]
                     return
         raise ServerError(f"{self.name} has ended its answer without a reason")
 
@@ -148,10 +153,8 @@ class MeasuredServer(ABC):
         headers = {"X-Session-ID": self._hide(request.tenant, request.document)} if request.document else {}
         async with aclosing(self._http.stream(path, body, headers)) as events:
             async for event in events:
-                try:
+                with reading(self.name):
                     steps = self._parse(event)
-                except (KeyError, IndexError, TypeError, ValueError) as error:
-                    raise ServerError(f"{self.name} answers in another form than {self.kind} does") from error
                 for step in steps:
                     yield step
 
@@ -165,14 +168,12 @@ class MeasuredServer(ABC):
 
     def _hide(self, *names: str) -> str:
         """A name that tells nothing to those who log it, and that no one else can guess."""
-        return hashlib.blake2b("\0".join(names).encode(), key=self._secret, digest_size=16).hexdigest()
+        return hashlib.blake2b("\0".join(names).encode(), key=self._http.secret, digest_size=16).hexdigest()
 
     async def _measure(self) -> None:
         """Finds out what arrives at the server, besides what `Replica` does. Raises ModelError or ServerError."""
         row = await self.tokenize(_TEXT)
-        told = await self._find_num_top(row)
-        if sum(map(math.exp, told.values())) > 1 + GAP:
-            raise ModelError(f"{self.name} tells other numbers than log probabilities (--logprobs-mode)")
+        await self._find_num_top(row)
         if [tuple(step.echo or ()) for step in await self._gather(_NOBODY, Question([row]))] != [row]:
             raise ModelError(f"{self.name} does not confirm the token ids that it was sent")
         for name, wrong in _WRONG.items():
@@ -180,15 +181,15 @@ class MeasuredServer(ABC):
                 raise ModelError(f"{self.name} does not get the field {name}, or does not understand it")
         self._has_salts = await self._refuses(Question([row], salt=0))
 
-    async def _find_num_top(self, row: tuple[int, ...], numbers: Sequence[int] = _NUM_TOPS) -> Mapping[int, float]:
-        """What is told of a row, with as many likely tokens as the server allows."""
+    async def _find_num_top(self, row: tuple[int, ...], numbers: Sequence[int] = _NUM_TOPS) -> None:
+        """Asks for a row with as many likely tokens as the server allows."""
         self._num_top, *others = numbers
         try:
-            return (await self.score(_NOBODY, [row])).rows[0]
+            await self.score(_NOBODY, [row])
         except ServerError:
             if not others:
                 raise
-        return await self._find_num_top(row, others)
+            await self._find_num_top(row, others)
 
     async def _refuses(self, question: Question) -> bool:
         """True if a field that is wrong is refused. What does not know it, or drops it, lets it pass."""

@@ -3,23 +3,29 @@
 A document keeps to one server, which remembers its text. While that one does not answer, the next one takes its place.
 """
 
+import asyncio
 import hashlib
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar, cast
 
 import numpy as np
 
-from inference.errors import MidtokenError, ModelError, OverloadedError, ServerError, quote
-from inference.protocol.completion import CompletionRequest
+from inference.errors import MidtokenError, ModelError, OverloadedError, ServerUnreachableError, quote
+from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import GAP
 from inference.remote.discovery import Find, RemoteServer, find_server
-from inference.remote.http_client import HttpClient
+from inference.remote.http_client import HttpClient, ask_all, reading
 
 _log = logging.getLogger(__name__)
 _TRUST_S = 1.0  # since the last answer; in a shorter time none is started again
 _AVOID_S = 10.0  # a server that did not answer
+_SLOW_S = 5.0  # without an answer, after which another server may be faster
+_MEASURED_S = 600.0  # what stands before the server may have changed since
+_LOADING_S, _LOOK_S = 300.0, 1.0  # at the start, while one is busy
+T = TypeVar("T")
 
 
 class Replica:
@@ -30,32 +36,75 @@ class Replica:
     ) -> None:
         """`sample`: texts, with the tokens that they must have there. `find`: says which server it is."""
         self.http, self._sample, self._find = http, sample, find
-        self._server: RemoteServer | None = None  # until it is known of which kind it is
+        self.max_tokens = 0  # of its window; 0 if that is not known
+        self._server: RemoteServer | None = None  # until it has been measured, and again after any failure
         self._identity: object = None
-        self._answered_at = self.avoided_until = float("-inf")
+        self._checking: asyncio.Task[None] | None = None
+        self._answered_at = self._measured_at = self._checked_at = self.avoided_until = -math.inf
 
-    @property
-    def max_tokens(self) -> int:
-        """Of its window; 0 if that is not known."""
-        return self._server.max_tokens if self._server else 0
-
-    async def find(self) -> RemoteServer:
-        """Its server. Raises ModelError, ServerError or OverloadedError."""
-        if not self._server:
-            server = await self._find(self.http)
-            await server.identify()
-            self._server = server
+    async def find(self, patience_s: float) -> RemoteServer:
+        """Its server. Raises as `check` does."""
+        while not self._server:
+            await self.check(patience_s)
         return self._server
 
-    async def check(self) -> None:
-        """Finds out whether it will do, unless that is known. Raises ModelError, ServerError or OverloadedError."""
-        if time.monotonic() - self._answered_at >= _TRUST_S:
-            server = await self.find()
+    async def ask(self, work: Callable[[], Awaitable[T]], patience_s: float) -> T:
+        """The result of the work, if the server has the right model. The work may fail because it has another one."""
+
+        async def do_work() -> T:
+            try:
+                return await work()
+            except MidtokenError:
+                await self.check()
+                raise
+
+        asked_at = time.monotonic()
+        try:
+            result, _ = await ask_all([do_work(), self.check(patience_s)])
+        except asyncio.CancelledError:
+            if time.monotonic() - asked_at > _SLOW_S:
+                self.avoided_until = time.monotonic() + _AVOID_S
+            raise
+        self._answered_at = time.monotonic()
+        return cast("T", result)
+
+    async def check(self, patience_s: float = math.inf) -> None:
+        """Finds out whether it will do, unless that is known. A request that ends does not end this for the others.
+
+        Raises ModelError, ServerError or OverloadedError; ServerUnreachableError if it takes longer than `patience_s`.
+        """
+        now = time.monotonic()
+        if self._server and now - self._answered_at < _TRUST_S:
+            return
+        if not self._checking or self._checking.done():
+            self._checking, self._checked_at = asyncio.create_task(self._check()), now
+            self._checking.add_done_callback(lambda task: task.cancelled() or task.exception())
+        checking = self._checking
+        await asyncio.wait({checking}, timeout=self._checked_at + patience_s - now)
+        if not checking.done():
+            raise ServerUnreachableError(f"{self.http.name} does not answer: it was silent for too long")
+        checking.result()
+
+    async def find_failure(self) -> MidtokenError | None:
+        """Why it will not do, if so."""
+        try:
+            await self.check()
+        except MidtokenError as error:
+            self.avoid(error)
+            return error
+        return None
+
+    async def _check(self) -> None:
+        with reading(self.http.name):
+            server, known = self._server, self._identity
+            if not server or time.monotonic() - self._measured_at > _MEASURED_S:
+                server, known = await self._find(self.http), None
             identity = await server.identify()
-            if identity != self._identity:
+            if identity != known:
                 await self._compare_tokens(server)
                 await self._measure(server)
-                self._identity = identity
+                self._measured_at = time.monotonic()
+        self._server, self._identity, self.max_tokens = server, identity, server.max_tokens
         self._answered_at = time.monotonic()
 
     async def _compare_tokens(self, server: RemoteServer) -> None:
@@ -69,22 +118,26 @@ class Replica:
     async def _measure(self, server: RemoteServer) -> None:
         """Asks about one row in all ways, whose answers must agree. What stands before the server may drop fields."""
         request, row = CompletionRequest("", max_tokens=1), self._sample[0][1]
-        try:
-            (told,) = (await server.score(request, [row])).rows
-            best, second = sorted(told, key=told.__getitem__, reverse=True)[:2]
-            forced = await server.answer(request, row, (second,))
-            written = [token_id async for token_id in server.generate(request, row)]
-        except (KeyError, TypeError, ValueError) as error:
-            raise ModelError(f"{server.name} does not tell the most likely tokens as others of its kind do") from error
+        (told,) = (await server.score(request, [row])).rows
+        best, second = sorted(told, key=told.__getitem__, reverse=True)[:2]
+        forced = await server.answer(request, row, (second,))
+        written = [step async for step in server.generate(request, row) if not isinstance(step, FinishReason)]
         if forced[0] != second or abs(forced[1] - told[second]) > GAP:
             raise ModelError(f"{server.name} tells other log probabilities for a token alone than beside others")
         if [told.get(each, -math.inf) >= told[best] - GAP for each in written] != [True]:
             raise ModelError(f"{server.name} does not write one token, the most likely one, if it is asked for that")
 
     def avoid(self, error: MidtokenError) -> None:
-        """Has others asked before it for a while, because of the error."""
+        """Has others asked before it for a while, because of the error, and measures it again before it is used."""
         _log.warning("%s", error)
-        self.avoided_until = time.monotonic() + _AVOID_S
+        self.avoided_until, self._server = time.monotonic() + _AVOID_S, None
+
+    async def close(self) -> None:
+        """Ends all work."""
+        if self._checking:
+            self._checking.cancel()
+            await asyncio.wait({self._checking})
+        await self.http.close()
 
 
 class Replicas:
@@ -108,16 +161,16 @@ class Replicas:
         return np.random.default_rng(seed)
 
     async def open(self) -> None:
-        """Checks all. One that is down is checked again before it is used. Raises as `Replica.check` if all are."""
-        failures = []
-        for each in self._all:
-            try:
-                await each.check()
-            except (ServerError, OverloadedError) as error:
-                each.avoid(error)
-                failures.append(error)
-        if len(failures) == len(self._all):
-            raise failures[0]
+        """Checks all. One that is down is checked again before it is used. Raises as `Replica.check` if all are.
+
+        Where one is busy and none will do, it waits: llama.cpp's server is busy while it loads.
+        """
+        started_at = time.monotonic()
+        while len(failures := [error for each in self._all if (error := await each.find_failure())]) == len(self._all):
+            is_busy = any(isinstance(error, OverloadedError) for error in failures)
+            if not is_busy or time.monotonic() - started_at > _LOADING_S:
+                raise failures[0]
+            await asyncio.sleep(_LOOK_S)
 
     def order(self, request: CompletionRequest) -> list[Replica]:
         """All of them, in the order in which they are asked."""
@@ -132,4 +185,4 @@ class Replicas:
     async def close(self) -> None:
         """Closes all."""
         for each in self._all:
-            await each.http.close()
+            await each.close()

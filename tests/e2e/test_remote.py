@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,13 @@ from benchmarks.baselines.servers import LLAMA_SERVER, run_llama_server
 from benchmarks.corpora.cuts import draw_cuts
 from benchmarks.measures.remote_right import compare_remote
 from benchmarks.remote import ask_as_editors
+from inference.config import EngineConfig
+from inference.protocol.completion import CompletionRequest
+from inference.remote.engine import load_remote_engine
 from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
 from tests.support.lsp_editor import Script, StartEditor, build_capabilities, wait_for
+from tests.support.sinks import complete
 
 _NOD = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
 
@@ -34,6 +39,12 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_every_text_is_that_of_our_own_engine_with_the_same_weights(url: str) -> None:
     cuts = draw_cuts(iter_held_out(), 20, 20, seed=0)
     assert compare_remote(url, find_default_model(), cuts).num_wrong == 0
+
+
+def test_whole_rows_of_the_real_vocabulary_arrive(url: str) -> None:
+    with closing(load_remote_engine(EngineConfig(find_default_model(), engine_url=url))) as engine:
+        for changes in ({"explain": True}, {"temperature": 1.5}):
+            assert complete(engine, CompletionRequest(_NOD, max_tokens=4, **changes)).text
 
 
 def test_a_command_heals_in_front_of_the_server(url: str, tmp_path: Path) -> None:

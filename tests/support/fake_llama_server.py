@@ -13,11 +13,13 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from inference.healing.heal_point import count_common, encode_text
 from inference.healing.text_encoder import TextEncoder
 
 _NUM_SEEN = 3  # tokens that decide what follows
+_SPELLED = {"token": "token", "bytes": [*b"token"]}  # a row of 8,192 tokens is longer than 2**19 bytes
 Answer = tuple[int, str, str]  # status, content type, text, which is sent in Latin-1
 
 
@@ -50,6 +52,11 @@ class FakeLlamaServer:
     lacks: str = ""  # a field that it ignores
     remembered: dict[int, list[int]] = field(default_factory=dict)  # the last row of each slot
     num_closed: int = 0  # streams that the client has closed
+    silent_s: float = 0.0  # before it answers anything
+    num_silent: int = 0  # requests that wait for that
+    pings: bool = False  # for ever, instead of an answer
+    stops_after: int | None = None  # tokens, for a limit of its own
+    changes: dict[str, Any] = field(default_factory=dict)  # of what it tells of itself and of a text
 
     def find_log_probs(self, row: Sequence[int]) -> npt.NDArray[np.float64]:
         """The next token's log probabilities after a row."""
@@ -61,13 +68,12 @@ class FakeLlamaServer:
     async def props(self, request: web.Request) -> web.Response:
         self.keys.append(request.headers.get("Authorization", ""))
         settings = {"n_ctx": self.n_ctx}
-        return web.json_response(
-            {"total_slots": self.num_slots, "default_generation_settings": settings, "model_path": self.model}
-        )
+        told = {"total_slots": self.num_slots, "default_generation_settings": settings, "model_path": self.model}
+        return web.json_response(told | self.changes)
 
     async def tokenize(self, request: web.Request) -> web.Response:
         ids = encode_text(self.encoder, (await request.json())["content"])
-        return web.json_response({"tokens": [*ids, *([0] if self.extra_token else [])]})
+        return web.json_response({"tokens": [*ids, *([0] if self.extra_token else [])]} | self.changes)
 
     async def completion(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
@@ -82,6 +88,9 @@ class FakeLlamaServer:
         assert body["stream"]
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
+        while self.pings:
+            await response.write(b": ping\n\n")
+            await asyncio.sleep(0.02)
         is_list = isinstance(body["prompt"][0], list)
         try:
             for index, row in enumerate(body["prompt"] if is_list else [body["prompt"]]):
@@ -103,6 +112,8 @@ class FakeLlamaServer:
                 return
             if number == self.ends_after:
                 return
+            if number == self.stops_after:
+                break
             await asyncio.sleep(self.delay_s)
             log_probs = self.find_log_probs(row)
             biased = log_probs.copy()
@@ -116,14 +127,15 @@ class FakeLlamaServer:
             event: dict[str, Any] = {"index": index, "tokens": [chosen] if body.get("return_tokens") else []}
             if num_probs := body.get("n_probs"):
                 top = [
-                    {"id": int(each), "logprob": float(log_probs[each])} for each in np.argsort(-log_probs)[:num_probs]
+                    {"id": int(each), **_SPELLED, "logprob": float(log_probs[each])}
+                    for each in np.argsort(-log_probs)[:num_probs]
                 ]
                 log_prob = log_probs[chosen] if self.is_raw else 0.0
                 place = {"id": chosen, "logprob": float(log_prob), "top_logprobs": top}
                 event["completion_probabilities"] = [place]
             await response.write(f"data: {json.dumps(event)}\n\n".encode())
             row.append(chosen)
-        end = {"stop": True, "timings/prompt_n": max(num_new, 1)}
+        end = {"stop": True, "stop_type": "limit", "timings/prompt_n": max(num_new, 1)}
         assert set(body["response_fields"]) == set(end)
         await response.write(f"data: {json.dumps(end)}\n\ndata: null\n\n".encode())
 
@@ -143,7 +155,17 @@ def run_fake_llama_server(
 @contextmanager
 def run_fake_server(fake: Fake, path: str, tls: ssl.SSLContext | None = None) -> Iterator[Fake]:
     """Runs it on loopback, in a thread of its own. `path`: where it completes."""
-    app, loop = web.Application(), asyncio.new_event_loop()
+
+    @web.middleware
+    async def wait(request: web.Request, handler: Handler) -> web.StreamResponse:
+        fake.num_silent += 1
+        try:
+            await asyncio.sleep(fake.silent_s)
+        finally:
+            fake.num_silent -= 1
+        return await handler(request)
+
+    app, loop = web.Application(middlewares=[wait]), asyncio.new_event_loop()
     app.add_routes([web.get("/props", fake.props), web.get("/v1/models", fake.models)])
     app.add_routes([web.post("/tokenize", fake.tokenize), web.post(path, fake.completion)])
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)

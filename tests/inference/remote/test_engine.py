@@ -1,9 +1,10 @@
 """The engine in front of a server of llama.cpp's kind: what it sends, and what becomes of failures and endings."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -41,7 +42,8 @@ def server(running: tuple[FakeLlamaServer, RemoteEngine]) -> FakeLlamaServer:
     """Does nothing wrong, and was asked nothing."""
     server = running[0]
     server.delay_s, server.answers, server.extra_token, server.model, server.num_slots = 0.0, [], False, "a.gguf", 2
-    server.drops_after = server.ends_after = None
+    server.drops_after = server.ends_after = server.stops_after = None
+    server.silent_s, server.pings = 0.0, False
     server.asked, server.num_closed = [], 0
     return server
 
@@ -133,6 +135,7 @@ _JSON = "application/json", '{"error": {"message": "no"}}'
         ((200, *_PAGE), ServerError, "answers with text/html; something else stands there, or before it"),
         ((200, "text/event-stream", "data: {\n\n"), ServerError, "sends no JSON"),
         ((200, "text/event-stream", 'data: {"error": {"message": "bad"}}\n\n'), ServerError, "has failed: 'bad'"),
+        ((200, "text/event-stream", 'data: {"completion_probabilities": [0]}\n\n'), ServerError, "another form"),
         ((200, "text/event-stream", "data: null\n\n"), ServerError, "the probabilities of 0 of"),
     ],
 )
@@ -181,6 +184,7 @@ def test_texts_are_sampled_and_a_seed_repeats_one(engine: RemoteEngine) -> None:
         return _submit(engine, CompletionRequest("x = self._no", **{"max_tokens": 3, **changes})).wait().text
 
     assert len({ask(temperature=1.0, seed=seed) for seed in range(20)}) > 5
+    assert ask(temperature=1.5)  # a draw from all tokens of the row
     assert ask(temperature=1.0, seed=3) == ask(temperature=1.0, seed=3) != ask(temperature=1.0, seed=4)
     assert {ask(temperature=1.0, top_p=1e-6, max_tokens=1) for _ in range(4)} == {ask(max_tokens=1)}
 
@@ -238,6 +242,9 @@ def test_another_tokenizer_and_another_kind_of_server_are_refused(server: FakeLl
         ({"lacks": "n_probs"}, "has told the probabilities of 0 of 1 rows"),
         ({"lacks": "logit_bias"}, "has chosen another token than"),
         ({"lacks": "return_tokens"}, "does not write one token"),
+        ({"changes": {"total_slots": 0}}, "does not describe its slots"),
+        ({"changes": {"default_generation_settings": None}}, "does not describe its slots"),
+        ({"changes": {"tokens": None}}, "answers in another form"),
         ({"is_raw": False}, "tells other log probabilities for a token alone"),
     ],
 )
@@ -292,6 +299,77 @@ def test_a_document_keeps_to_one_of_several_servers_and_another_takes_its_place(
     with pytest.raises(ServerUnreachableError):
         ask("a")
     several.close()
+
+
+def _find_document(several: RemoteEngine, server: FakeLlamaServer) -> str:
+    """A document that keeps to the server."""
+    for document in map(str, range(99)):
+        server.asked.clear()
+        _submit(several, CompletionRequest(_NOD, max_tokens=1, document=document)).wait()
+        if server.asked:
+            return document
+    raise AssertionError("none keeps to it")
+
+
+def test_a_silent_server_is_left_though_each_key_supersedes_its_request(
+    server: FakeLlamaServer, tokenizer: LoadedTokenizer
+) -> None:
+    with run_fake_llama_server(tokenizer.encoder, tokenizer.vocabulary.num_rows) as other:
+        several, sinks, most = _load(server, other), [CollectingSink()], 0
+        document = _find_document(several, server)
+        time.sleep(_PAUSE_S)
+        server.silent_s = 60.0
+        while len(sinks) < 40 and not any(sink.chunks and sink.text for sink in sinks):
+            sinks.append(_submit(several, CompletionRequest(_NOD, max_tokens=1, document=document)))
+            most = max(most, server.num_silent)
+            time.sleep(0.1)
+        several.close()
+    assert any(sink.chunks and sink.text for sink in sinks)
+    assert most <= 4  # one that asks who it is, and those of the last requests
+
+
+@pytest.mark.parametrize("status", [400, 404, 500])
+def test_a_sick_server_and_one_with_another_model_are_passed_over(
+    status: int, server: FakeLlamaServer, tokenizer: LoadedTokenizer
+) -> None:
+    with run_fake_llama_server(tokenizer.encoder, tokenizer.vocabulary.num_rows) as other:
+        several = _load(server, other)
+        document = _find_document(several, server)
+        server.answers = [(status, *_JSON)]
+        assert _submit(several, CompletionRequest(_NOD, max_tokens=2, document=document)).wait().text
+        several.close()
+        other.extra_token = True
+        _load(other, server).close()
+
+
+def test_a_server_that_still_loads_is_waited_for(server: FakeLlamaServer) -> None:
+    server.answers = [(503, *_JSON)]
+    _load(server).close()
+    assert not server.answers
+
+
+def test_a_limit_of_the_servers_own_is_told(engine: RemoteEngine, server: FakeLlamaServer) -> None:
+    server.stops_after = 3
+    assert _submit(engine, CompletionRequest("x = ", max_tokens=200)).wait().finish_reason is FinishReason.LENGTH
+
+
+async def test_a_server_that_only_pings_is_silent(server: FakeLlamaServer) -> None:
+    server.pings, client = True, HttpClient(server.url, silent_s=0.2)
+    with pytest.raises(ServerUnreachableError, match="silent for too long"):
+        await asyncio.wait_for(anext(client.stream("completion", {"cache_prompt": True, "stream": True})), 10)
+    await client.close()
+
+
+def test_what_comes_while_the_engine_closes_is_refused(server: FakeLlamaServer) -> None:
+    class Late:
+        @property
+        def healing(self) -> Healing:
+            closing.close()
+            return Healing.EXACT
+
+    closing, late = _load(server), cast("Any", Late())
+    with pytest.raises(OverloadedError, match="shutting down"):
+        closing.submit(late, CollectingSink())
 
 
 def test_closing_fails_what_runs(server: FakeLlamaServer) -> None:

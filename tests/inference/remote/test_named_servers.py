@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +156,20 @@ def test_tenants_are_refused_where_their_salts_do_not_arrive(server: FakeNamedSe
         assert complete(engine, CompletionRequest("x = ", max_tokens=2))[0]
         with pytest.raises(InvalidRequestError, match="tenants apart"):
             complete(engine, CompletionRequest("x = ", max_tokens=2, tenant="a"))
+
+
+def test_a_server_that_was_started_again_with_other_settings_is_measured_again(
+    server: FakeNamedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(_load(server)) as engine:
+        server.max_top = 5
+        with suppress(ServerError):  # vLLM refuses to tell more
+            complete(engine, CompletionRequest("x = ", max_tokens=2))
+        assert complete(engine, CompletionRequest("x = ", max_tokens=2))[0]
+        monkeypatch.setattr(server, "tells", "raw_logits")
+        for _ in range(2):
+            with pytest.raises(MidtokenError, match="logprobs-mode"):
+                complete(engine, CompletionRequest("x = ", max_tokens=2))
 
 
 async def test_the_best_of_all_tokens_is_asked_for_in_parts(server: FakeNamedServer) -> None:
