@@ -37,7 +37,7 @@ class FakeNamedServer(FakeLlamaServer):
     """See `FakeVllmServer` and `FakeSglangServer`."""
 
     owner: str = ""
-    drops: set[str] = field(default_factory=set)  # fields that something before the server drops
+    drops: Sequence[str] = ()  # fields that something before the server drops
     max_model_len: int | None = 512
     tells: str = "raw_logprobs"  # or raw_logits, or those of what is allowed: processed_logprobs
     max_top: int = 20  # likely tokens in one answer

@@ -45,7 +45,7 @@ def running(request: pytest.FixtureRequest, tokenizer: LoadedTokenizer) -> Itera
 @pytest.fixture
 def server(running: FakeNamedServer) -> FakeNamedServer:
     """Does nothing wrong, and was asked nothing."""
-    for name, value in (("drops", set()), ("asked", []), ("headers", []), ("delay_s", 0), ("num_closed", 0)):
+    for name, value in (("drops", ()), ("asked", []), ("headers", []), ("delay_s", 0), ("num_closed", 0)):
         setattr(running, name, value)
     running.max_top, running.is_incremental = 20, False
     return running
@@ -76,11 +76,14 @@ def test_every_first_choice_is_the_best_of_all_paths(
 @pytest.mark.parametrize(
     "changes",
     [
-        *({"drops": {name}} for name in ("temperature", "repetition_penalty", "presence_penalty", "frequency_penalty")),
-        {"drops": {"allowed_token_ids", "token_ids_logprob"}},
-        {"drops": {"logprobs", "return_logprob"}},
-        {"drops": {"return_tokens_as_token_ids", "top_logprobs_num"}},
-        {"drops": {"return_token_ids", "return_prompt_token_ids"}},
+        *(
+            {"drops": (name,)}
+            for name in ("temperature", "repetition_penalty", "presence_penalty", "frequency_penalty")
+        ),
+        {"drops": ("allowed_token_ids", "token_ids_logprob")},
+        {"drops": ("logprobs", "return_logprob")},
+        {"drops": ("return_tokens_as_token_ids", "top_logprobs_num")},
+        {"drops": ("return_token_ids", "return_prompt_token_ids")},
         {"tells": "raw_logits"},
         {"max_model_len": None},
         {"extra_token": True},
@@ -127,8 +130,10 @@ def test_what_follows_is_what_the_server_writes(
     assert b"".join(map(tokenizer.trie.spell, tokens)).decode(errors="replace").removeprefix("x = ").startswith(written)
 
 
-@pytest.mark.parametrize("dropped", [{"allowed_token_ids", "token_ids_logprob"}, {"temperature"}], ids=str)
-def test_what_is_lost_later_fails_a_request_and_gives_no_wrong_text(dropped: set[str], server: FakeNamedServer) -> None:
+@pytest.mark.parametrize("dropped", [("allowed_token_ids", "token_ids_logprob"), ("temperature",)], ids=str)
+def test_what_is_lost_later_fails_a_request_and_gives_no_wrong_text(
+    dropped: tuple[str, ...], server: FakeNamedServer
+) -> None:
     server.max_top = 5
     with closing(_load(server)) as engine:
         server.drops = dropped
@@ -151,7 +156,7 @@ def test_a_tenant_has_a_salt_and_a_document_a_replica(server: FakeNamedServer) -
 
 
 def test_tenants_are_refused_where_their_salts_do_not_arrive(server: FakeNamedServer) -> None:
-    server.drops = {"cache_salt"}
+    server.drops = ("cache_salt",)
     with closing(_load(server)) as engine:
         assert complete(engine, CompletionRequest("x = ", max_tokens=2))[0]
         with pytest.raises(InvalidRequestError, match="tenants apart"):
