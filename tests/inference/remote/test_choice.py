@@ -36,7 +36,8 @@ def test_the_choice_is_that_of_the_whole_distributions_and_asks_for_nothing_twic
     tree, random = covering.tree, np.random.default_rng(seed)
     rows = [NumpyRow(random.normal(0, spread, toy.vocabulary.num_rows).astype(np.float32)) for _ in range(20)]
     rows = [rows[index % 20] for index in range(1 + len(tree.branch_ids))]
-    log_probs = [row.logits - np.logaddexp.reduce(row.logits, dtype=np.float64) for row in rows]
+    logits = [row.logits.astype(np.float64) for row in rows]
+    log_probs = [each - np.logaddexp.reduce(each) for each in logits]
     sampler = NumpySampler(toy.vocabulary, toy.trie)
     request = SampleRequest(TokenTree((0,), tree.branch_ids, tree.parents), covering.crossings, rows, _GREEDY)
     (expected,) = sampler.choose([request])
