@@ -107,7 +107,7 @@ def test_what_ends_early_ends_its_work_on_the_server(
     server.delay_s = 0.05
     deadline_ms = 1500 if reason is FinishReason.DEADLINE else None
     sink = _submit(engine, CompletionRequest(_NOD, max_tokens=400, document="one", deadline_ms=deadline_ms))
-    while not any("return_tokens" in each for each in server.asked) and not sink.chunks:
+    while not any("return_tokens" in each for each in server.asked):
         time.sleep(0.01)
     if reason is FinishReason.CANCELLED:
         sink.cancelled.set()
