@@ -87,12 +87,12 @@ class FakeLlamaServer:
             return web.json_response({})
         assert body["stream"]
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        is_list = isinstance(body["prompt"][0], list)
         try:
             await response.prepare(request)
             while self.pings:
                 await response.write(b": ping\n\n")
                 await asyncio.sleep(0.02)
+            is_list = isinstance(body["prompt"][0], list)
             for index, row in enumerate(body["prompt"] if is_list else [body["prompt"]]):
                 await self._write(response, request, body, index, list(row))
         except (ConnectionError, asyncio.CancelledError):
