@@ -34,7 +34,7 @@ TRITON_LANGUAGE := 3.7.1
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock run test test-quick lint train bench-allowed-sets bench-boundary bench-accuracy bench-characters bench-fill-in bench-latency packaged-tokenizers
+.PHONY: help setup lock run test test-quick lint train bench-boundary bench-accuracy bench-characters bench-fill-in bench-latency packaged-tokenizers
 
 help:  ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -212,14 +212,11 @@ $(CONTESTANTS)/transformers/.ready: benchmarks/baselines/transformers_environmen
 	@$(@D)/bin/python -m pip install "$$(grep '^torch==' $<)"
 	@$(@D)/bin/python -m pip install --quiet -r $<
 	@touch $@
-.PHONY: bench bench-keystrokes bench-drafts bench-load
-bench: bench-keystrokes bench-drafts bench-load  ## run the benchmarks of speed, in 15 minutes; writes JSON and pictures
+.PHONY: bench bench-keystrokes bench-load
+bench: bench-keystrokes bench-load  ## run the benchmarks of speed; writes JSON and a picture
 
 bench-keystrokes: $(BENCH_READY)  ## measure the time from a key to ghost text, and where it goes
 	@$(BIN)/python -m benchmarks.keystrokes
-
-bench-drafts: $(BENCH_READY)  ## measure how many tokens a pass gives, with guesses from earlier text
-	@$(BIN)/python -m benchmarks.drafts
 
 bench-load: $(BENCH_READY)  ## measure what many editors at once get
 	@$(BIN)/python -m benchmarks.load
@@ -243,13 +240,6 @@ $(LARGE_TOKENIZER): $(LARGE_VOCABULARY)
 .PHONY: bench-engine-gpu
 bench-engine-gpu: $(BENCH_READY) $(LARGE_TOKENIZER)  ## measure the engine on a GPU: right choices, then completions, trees, many sequences, reading
 	@$(BIN)/python -m benchmarks.engine_gpu
-
-.PHONY: bench-device-work
-bench-device-work: $(READY)  ## count what a step asks of a GPU: launches, copies, waits; needs none
-	@$(BIN)/python -m benchmarks.device_work
-
-bench-allowed-sets: $(BENCH_READY) $(LARGE_VOCABULARY)  ## measure how fast allowed sets are found, compared with other methods
-	@$(BIN)/python -m benchmarks.allowed_sets
 
 bench-boundary: $(BENCH_READY) $(LARGE_VOCABULARY)  ## measure how often the kept tokens are the first tokens of the finished text
 	@$(BIN)/python -m benchmarks.boundary

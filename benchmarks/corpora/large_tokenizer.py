@@ -18,20 +18,20 @@ _VOCABULARY = Path("build/large-vocabulary/dashscope/resources/qwen.tiktoken")
 _FOLDER = Path("build/large-tokenizer")
 
 # Qwen2's pattern: that of GPT-4, except that each digit is a pre-token.
-PATTERN = (
+_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 
 
-def read_large_vocabulary(num_rows: int | None = None) -> Vocabulary:
-    """Reads the vocabulary, with one row of the model's head for each token, or `num_rows`.
+def read_large_vocabulary() -> Vocabulary:
+    """Reads the vocabulary.
 
     Raises SystemExit with the command to run if it has not been downloaded.
     """
     if not _VOCABULARY.exists():
         raise SystemExit(f"{_VOCABULARY} is missing: make {_VOCABULARY}")
     pairs = (line.split() for line in _VOCABULARY.read_bytes().splitlines())
-    return Vocabulary.from_tokens({int(rank): b64decode(token) for token, rank in pairs}, {}, num_rows=num_rows)
+    return Vocabulary.from_tokens({int(rank): b64decode(token) for token, rank in pairs}, {})
 
 
 def build_large_folder() -> Path:
@@ -59,7 +59,7 @@ def build_tokenizer(token_bytes: tuple[bytes, ...]) -> Tokenizer:
     tokenizer = Tokenizer(BPE({names[token]: rank for token, rank in ranks.items()}, merges))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(PATTERN), "isolated"),
+            pre_tokenizers.Split(Regex(_PATTERN), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
