@@ -3,8 +3,7 @@
 Gaps are made in held-out files: the rest of an identifier, the rest of a line, and one to three whole lines. Every gap
 is filled with each layout, and without its suffix. Decoding is greedy.
 
-- right: the rest of the identifier, as in `benchmarks.accuracy`; the rest of the line; all missing lines, or the
-  first of them.
+- right: the rest of the identifier, as in `benchmarks.accuracy`; the rest of the line; all missing lines.
 - cut: completions that the engine ended where they reached the suffix.
 - repeats: completions that still end with the beginning of the suffix (`benchmarks.corpora.cuts.Gap.is_repeated_by`).
 """
@@ -115,7 +114,6 @@ def _fill(engine: Engine, gaps: list[Gap]) -> list[Filled]:
 
 def _build_row(layout: Layout, filled: list[Filled], without: list[Filled], is_default: bool) -> Row:
     by_kind = {kind: [each for each in filled if each.gap.kind is kind] for kind in GapKind}
-    blocks = by_kind[GapKind.BLOCK]
     return {
         "layout": "none (no suffix)" if layout is Layout.NONE else str(layout),
         "default": is_default,
@@ -123,8 +121,7 @@ def _build_row(layout: Layout, filled: list[Filled], without: list[Filled], is_d
         "to no suffix": _percent_right(filled) - _percent_right(without),
         "± (95 %)": _find_spread(filled, without),
         "line": find_percent(each.gap.is_filled_by(each.text) for each in by_kind[GapKind.LINE]),
-        "lines": find_percent(each.gap.is_filled_by(each.text) for each in blocks),
-        "first of lines": find_percent(each.gap.has_first_line_of(each.text) for each in blocks),
+        "lines": find_percent(each.gap.is_filled_by(each.text) for each in by_kind[GapKind.BLOCK]),
         "ended by the model, %": find_percent(each.finish_reason is FinishReason.END for each in filled),
         "cut, %": find_percent(each.finish_reason is FinishReason.SUFFIX for each in filled),
         "repeats": sum(each.gap.is_repeated_by(each.text) for each in filled),

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from models.training.corpus import SourceFile
 
-MAX_OFFSET = 8
+_MAX_OFFSET = 8
 _MIN_CONTEXT_CHARS = 400
 _OPERATOR_CHARS = frozenset("=!<>*/+-&|^%:@.")
 
@@ -24,13 +24,6 @@ class Cut:
     prefix: str
     run_end: str  # the part of the run after the cursor; never empty
     suffix: str  # the text after the run
-    num_typed: int  # characters of the run before the cursor, at least one
-
-    @property
-    def is_between_words(self) -> bool:
-        """True if the cursor is between two words of a name, as in `read_|lines`, `read|_lines` or `read|Lines`."""
-        before, after = self.prefix[-1], self.run_end[0]
-        return (before == "_") != (after == "_") or (before.islower() and after.isupper())
 
     def find_context(self, max_chars: int) -> str:
         """The text before the cursor; if it is longer than `max_chars`, its end, from the start of a line on."""
@@ -46,19 +39,19 @@ class Cut:
 def draw_cuts(files: Iterable[SourceFile], num_identifiers: int, num_others: int, seed: int) -> list[Cut]:
     """Draws seeded cuts: inside identifiers, and in equal parts inside operators, blanks and the words of strings."""
     rng = random.Random(seed)
-    places: dict[str, list[tuple[SourceFile, str, int, int, int]]] = {kind: [] for kind in _KINDS}
+    places: dict[str, list[tuple[SourceFile, str, int, int]]] = {kind: [] for kind in _KINDS}
     for file in files:
         for kind, start, end in iter_runs(file.text):
             if start >= _MIN_CONTEXT_CHARS and end - start >= 2:
                 at = rng.randrange(start + 1, end)
-                places[kind].append((file, kind, start, at, end))
+                places[kind].append((file, kind, at, end))
     others = [kind for kind in _KINDS if kind != "identifier"]
     counts = {"identifier": num_identifiers, **{kind: num_others // len(others) for kind in others}}
     return [_cut_at(*place) for kind, count in counts.items() for place in rng.sample(places[kind], count)]
 
 
 def draw_cuts_by_offset(files: Iterable[SourceFile], num_each: int, seed: int) -> list[Cut]:
-    """Draws seeded cuts inside identifiers: `num_each` after each number of typed characters up to MAX_OFFSET."""
+    """Draws seeded cuts inside identifiers: `num_each` after each number of typed characters up to eight."""
     rng = random.Random(seed)
     identifiers = [
         (file, start, end)
@@ -67,14 +60,14 @@ def draw_cuts_by_offset(files: Iterable[SourceFile], num_each: int, seed: int) -
         if kind == "identifier" and start >= _MIN_CONTEXT_CHARS
     ]
     return [
-        _cut_at(file, "identifier", start, start + offset, end)
-        for offset in range(1, MAX_OFFSET + 1)
+        _cut_at(file, "identifier", start + offset, end)
+        for offset in range(1, _MAX_OFFSET + 1)
         for file, start, end in rng.sample([each for each in identifiers if each[2] - each[1] > offset], num_each)
     ]
 
 
-def _cut_at(file: SourceFile, kind: str, start: int, at: int, end: int) -> Cut:
-    return Cut(kind, file.path, file.text[:at], file.text[at:end], file.text[end:], at - start)
+def _cut_at(file: SourceFile, kind: str, at: int, end: int) -> Cut:
+    return Cut(kind, file.path, file.text[:at], file.text[at:end], file.text[end:])
 
 
 def _is_word(char: str) -> bool:
@@ -158,10 +151,6 @@ class Gap:
         if self.kind is GapKind.IDENTIFIER:
             return completion.startswith(self.middle) and not _is_word(completion[len(self.middle) :][:1])
         return completion.rstrip() == self.middle.rstrip()
-
-    def has_first_line_of(self, completion: str) -> bool:
-        """True if the completion's first line is the middle's."""
-        return completion.partition("\n")[0].rstrip() == self.middle.partition("\n")[0].rstrip()
 
     def is_repeated_by(self, completion: str) -> bool:
         """True if the completion ends with the beginning of the suffix where the middle does not.

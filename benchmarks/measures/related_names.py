@@ -108,7 +108,7 @@ def _cut(place: _Place, files: Mapping[str, str], rng: random.Random) -> _Cut:
     paths = [rng.choice(place.owners)] if place.is_new else []
     paths += rng.sample(others, min(len(others), _NUM_OPEN - len(paths)))
     rng.shuffle(paths)
-    cut = Cut("identifier", place.path, text[:at], text[at:end], text[end:], at - start)
+    cut = Cut("identifier", place.path, text[:at], text[at:end], text[end:])
     return _Cut(cut, {path: files[path] for path in paths})
 
 
