@@ -8,7 +8,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -29,14 +29,6 @@ class Answer:
     result: Any  # JSON; None also for an error, and if the language server has ended
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A suggestion: the text from the cursor on, and how many characters after the cursor it replaces."""
-
-    text: str
-    num_replaced: int
-
-
 class LspClient:
     """An editor. Positions are in code points."""
 
@@ -49,19 +41,12 @@ class LspClient:
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
-    async def start(
-        cls,
-        command: Sequence[str],
-        settings: Mapping[str, Any] | None = None,
-        environment: Mapping[str, str] | None = None,
-    ) -> Self:
+    async def start(cls, command: Sequence[str]) -> Self:
         """Starts the language server, and waits until it has answered `initialize`."""
         pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=pipe, stdout=pipe, limit=_LINE_BYTES, env=environment
-        )
+        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, limit=_LINE_BYTES)
         client = cls(process)
-        await client._ask("initialize", {**_INITIALIZE, "initializationOptions": settings})
+        await client._ask("initialize", _INITIALIZE)
         client.write(build_message("initialized", {}))
         return client
 
@@ -81,10 +66,6 @@ class LspClient:
         """Tells the language server where the cursor is, or what is selected."""
         span = {"start": _to_position(start), "end": _to_position(end)}
         self.write(build_message(CURSOR_NOTIFICATION, {"textDocument": {"uri": uri}, "range": span}))
-
-    def close(self, uri: str) -> None:
-        """Closes a file."""
-        self.write(build_message("textDocument/didClose", {"textDocument": {"uri": uri}}))
 
     def build_edit(self, uri: str, start: tuple[int, int], end: tuple[int, int], text: str) -> bytes:
         """The message that replaces the text between two places, each a line and a character."""
@@ -111,11 +92,10 @@ class LspClient:
         assert self.process.stdin is not None, "it is started with pipes"
         self.process.stdin.write(data)
 
-    async def complete(self, uri: str, line: int, character: int, edit: bytes = b"") -> list[Offer] | None:
-        """Sends the edit and asks. Returns what is offered; None for the answer null."""
+    async def complete(self, uri: str, line: int, character: int, edit: bytes = b"") -> Any:
+        """Sends the edit and asks. Returns the answer, JSON."""
         request_id, request = self.build_request(uri, (line, character))
-        result = (await self.send(edit + request, request_id)).result
-        return None if result is None else [_to_offer(item, character) for item in result["items"]]
+        return (await self.send(edit + request, request_id)).result
 
     async def leave(self) -> None:
         """Ends the language server. Raises RuntimeError if it has failed."""
@@ -154,8 +134,3 @@ def build_message(method: str, params: Any, request_id: int | None = None) -> by
 
 def _to_position(place: tuple[int, int]) -> dict[str, int]:
     return {"line": place[0], "character": place[1]}
-
-
-def _to_offer(item: Mapping[str, Any], character: int) -> Offer:
-    num_typed = character - item["range"]["start"]["character"]
-    return Offer(item["insertText"][num_typed:], item["range"]["end"]["character"] - character)
