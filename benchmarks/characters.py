@@ -4,8 +4,7 @@ All methods read the same held-out text with the same model on one thread, in fl
 the next byte before each byte. The error is the Jensen-Shannon distance to genlm-bytes with a beam of 128. Speed is in
 bytes per second of processor time, because the machine may be shared.
 
-genlm-bytes is measured in two forms: tuned with its own options, and with keys and values kept between calls, which its
-CPU backend cannot do by itself. The second form is the fastest, and the main comparison. Our model reads known text
+genlm-bytes keeps keys and values between calls, which its CPU backend cannot do by itself. Our model reads known text
 ahead, many bytes in one forward pass. In the row "unseen" it gets the text byte by byte.
 """
 
@@ -19,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 
-from benchmarks.baselines.reference_model import Form, ReferenceModel, Walk
+from benchmarks.baselines.reference_model import ReferenceModel, Walk
 from benchmarks.measures.report import Row, Value, print_rows, write_report
 from inference.characters.assembly import load_character_model
 from inference.characters.model import CharacterModel, CoveringSettings
@@ -80,16 +79,12 @@ def _iter_walks(
     load: Callable[[], CharacterModel], theirs: ReferenceModel, text: bytes
 ) -> Iterator[tuple[str, Callable[[], Walk], int]]:
     """Yields the name of each walk, the walk, and how often to repeat it. Ours and theirs alternate."""
-    canonical_alone = CoveringSettings(threshold=1.0)
     yield "canonical", lambda: _walk(load(), text, _CANONICAL), _NUM_REPEATS
     yield "canonical, unseen", lambda: _walk(load(), text, _CANONICAL, is_known=False), _NUM_REPEATS
-    yield "canonical, nothing else", lambda: _walk(load(), text, canonical_alone), 1
-    yield "single", lambda: _walk(load(), text, CoveringSettings(CoveringKind.SINGLE)), 1
     for width in _WIDTHS:
         settings = CoveringSettings(CoveringKind.BEAM, width)
         yield f"beam {width}", lambda settings=settings: _walk(load(), text, settings), 1  # type: ignore[misc]
-        yield f"genlm kept {width}", lambda width=width: theirs.walk(text, width, Form.KEPT, _LIMIT_S), 1  # type: ignore[misc]
-    yield "genlm tuned 8", lambda: theirs.walk(text, 8, Form.TUNED, _LIMIT_S), 1
+        yield f"genlm {width}", lambda width=width: theirs.walk(text, width, _LIMIT_S), 1  # type: ignore[misc]
 
 
 def _walk(model: CharacterModel, text: bytes, settings: CoveringSettings, is_known: bool = True) -> Walk:
@@ -146,8 +141,7 @@ def _measure_bits_of_tokens(config: EngineConfig, text: bytes) -> float:
 
 def _find_figures(rows: Sequence[Row]) -> dict[str, Value]:
     by_name = {row["covering"]: row for row in rows}
-    names = {"canonical": "canonical", "canonical_unseen": "canonical, unseen", "beam8": "beam 8"}
-    names |= {"genlm8": "genlm kept 8", "canonical_alone": "canonical, nothing else", "genlm8_tuned": "genlm tuned 8"}
+    names = {"canonical": "canonical", "canonical_unseen": "canonical, unseen", "beam8": "beam 8", "genlm8": "genlm 8"}
     columns = {"bits_per_byte": "bits/byte", "jsd": "JS distance", "bytes_per_cpu_s": "bytes/CPU s"}
     return {
         f"{figure}_{short}": by_name[name][column]
@@ -163,7 +157,7 @@ def _draw(rows: Sequence[Mapping[str, Any]], bits_of_tokens: float) -> "Figure":
     by_name = {str(row["covering"]): row for row in rows}
     series = {
         "beam": [by_name[f"beam {width}"] for width in _WIDTHS],
-        "genlm-bytes, KV kept": [by_name[f"genlm kept {width}"] for width in _WIDTHS],
+        "genlm-bytes, KV kept": [by_name[f"genlm {width}"] for width in _WIDTHS],
         "canonical": [by_name["canonical"]],
         "canonical, text unseen": [by_name["canonical, unseen"]],
     }

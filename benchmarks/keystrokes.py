@@ -20,7 +20,6 @@ respect: what a model still generates for the key before competes with the next 
 - `rows` are forwarded until the first token is chosen; their mean is over keys that need the server. `read` are those
   of them that are context. `context_reads_le_1_share` counts keys that need no server too, since they read nothing;
   `served_reads_le_1_share` does not.
-- `long_file_ratio` is the median time in the longest files, relative to that in the shortest.
 """
 
 import asyncio
@@ -62,7 +61,6 @@ _TARGETS = (
     Target("first_pass_rows_mean", "rows forwarded until the first token, mean", at_most=1.5),
     Target("typing_context_reads_le_1_share", "typing: keys that read ≤ 1 context token", at_least=0.97),
     Target("prefetched_share", "first keys at a place that find their context read", at_least=0.9),
-    Target("long_file_ratio", "time in the longest files, relative to the shortest", at_most=1.2),
 )
 
 

@@ -11,16 +11,12 @@ repeat. A figure is the median of five repeats.
   after 500, with two threads and with one. `tree_ratio`: a tree of five, to five rows of llama.cpp, 8 bits.
 - `line_ratio`: a character of the rest of a line after a key, in held-out files; `line_ratio_again` where the lines
   above it stand twice. Both programs may write another line, since only one of them heals.
-- `ready_s`: the second start of a server; `first_text_ms`: after a key, with 470 tokens of context, through everything;
-  `memory_mb`: of the server after a hundred completions.
 """
 
-import asyncio
 import statistics
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -31,11 +27,6 @@ from benchmarks.contestants import find_python
 from benchmarks.corpora.cuts import Visit, draw_visits
 from benchmarks.corpora.grown_model import SHAPES, write_grown_model
 from benchmarks.measures.report import Figures, Target, run_parts
-from benchmarks.measures.triton import run_triton
-from inference.config import EngineConfig
-from inference.protocol.completion import CompletionRequest, Extent
-from inference.serving.client import Client
-from inference.serving.server_memory import measure_memory
 from models.training.corpus import iter_held_out
 
 _FOLDER = Path("build/real-size").absolute()
@@ -45,7 +36,7 @@ _MAIN_THREADS = 2
 _PAIRS = {"q8": ("int8", "q8_0"), "q4": ("int4", "q4_0")}
 _PAUSE_S = 0.005  # after an answer, so that threads that wait actively have gone to sleep
 _NUM_VISITS = 10  # another fifth in each repeat
-_CONTEXT_CHARS = 1700  # some 470 tokens
+_REPEATED_CHARS = 850
 
 _TARGETS = (
     Target("read_ratio_q8", "reading 1,000 tokens, 8 bits to Q8_0", at_most=0.6),
@@ -57,9 +48,6 @@ _TARGETS = (
     Target("tree_ratio", "a tree of five, to five rows, 8 bits", at_most=0.88),
     Target("line_ratio", "the rest of a line after a key, 8 bits to Q8_0", at_most=1.0),
     Target("line_ratio_again", "the same where code is typed again", at_most=0.6),
-    Target("first_text_ms", "first text after a key, 470 tokens of context, ms", at_most=30),
-    Target("memory_mb", "memory after a hundred completions, MB", at_most=1000),
-    Target("ready_s", "ready at the second start, s", at_most=3),
 )
 
 
@@ -69,7 +57,6 @@ def main() -> None:
         "passes": partial(_measure_passes, _MAIN_THREADS, 1000),
         "one_thread": partial(_measure_passes, 1, 500),
         "line": _measure_lines,
-        "server": lambda: asyncio.run(_measure_server()),
     }
     run_parts("real_size", parts, _TARGETS)
 
@@ -135,7 +122,7 @@ def _measure_lines() -> Figures:
 
 def _repeat_lines(visit: Visit) -> Visit:
     """The last lines, which a person types again below themselves."""
-    lines = visit.text[-_CONTEXT_CHARS // 2 :].partition("\n")[2]
+    lines = visit.text[-_REPEATED_CHARS:].partition("\n")[2]
     return replace(visit, text=f"{lines}{visit.cut.run_end}{visit.suffix.partition(chr(10))[0]}\n\n\n{lines}")
 
 
@@ -157,45 +144,6 @@ def _compare_lines(visits: Sequence[Visit]) -> float:
             ours, theirs = (times[each.name] / max(1, num_chars[each.name]) for each in pair)
             ratios.append(ours / theirs)
     return statistics.median(ratios)
-
-
-async def _measure_server() -> Figures:
-    with tempfile.TemporaryDirectory(dir=_FOLDER) as folder:
-        config = EngineConfig(_MODEL, dtype="int8", num_threads=_MAIN_THREADS, graph_dir=Path(folder))
-        async with run_triton(config):
-            pass  # converts the weights
-        ready_s = []
-        for repeat in range(_NUM_REPEATS):
-            started_at = time.perf_counter()
-            async with run_triton(config) as url:
-                ready_s.append(time.perf_counter() - started_at)
-                if repeat == _NUM_REPEATS - 1:
-                    async with Client(url) as client:
-                        found = [await _find_first_ms(client, text) for text in _iter_keys()]
-                    num_bytes = measure_memory(url)
-    return {
-        "ready_s": statistics.median(ready_s),
-        "first_text_ms": statistics.median(each for each in found[1:] if each is not None),
-        "first_text_ms_cold": found[0],
-        "memory_mb": None if num_bytes is None else num_bytes / 1e6,
-    }
-
-
-def _iter_keys(num_keys: int = 100) -> Iterator[str]:
-    """The text before the cursor, key after key in one file."""
-    text = next(file.text for file in iter_held_out() if len(file.text) > 2 * _CONTEXT_CHARS)
-    yield from (text[: _CONTEXT_CHARS + number] for number in range(num_keys))
-
-
-async def _find_first_ms(client: Client, text: str) -> float | None:
-    """The time to the first text; None if it was known before, because the key was expected."""
-    started_at, first_at = time.perf_counter(), None
-    request = CompletionRequest(text, max_tokens=16, extent=Extent.SINGLE_LINE, document="keys")
-    async for chunk in client.stream(request):
-        if chunk.text and first_at is None:
-            first_at = time.perf_counter()
-    assert chunk.stats is not None, "it is the last"
-    return 1e3 * ((first_at or time.perf_counter()) - started_at) if chunk.stats.num_first_rows else None
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The paper's own implementation of the character-level model, genlm-bytes 0.2.0, in its own environment.
 
 `make build/genlm/.ready` builds that environment. Each measurement runs `genlm_environment/genlm_bytes.py` in its own
-process with one thread. That file explains the forms, and how the end of a text is represented.
+process with one thread. That file says how it is set up, and how the end of a text is represented.
 """
 
 import hashlib
@@ -11,7 +11,6 @@ import os
 import subprocess
 import tempfile
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,6 @@ _SCRIPT = Path(__file__).parent / "genlm_environment" / "genlm_bytes.py"
 _STORED_WALKS = Path("build/genlm-walks")
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
-
-
-class Form(StrEnum):
-    """How genlm-bytes is set up."""
-
-    TUNED = "tuned"  # with its own options
-    KEPT = "kept"  # tuned, with keys and values kept between calls, which its CPU backend cannot do
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +63,7 @@ class ReferenceModel:
             "absent_ids": sorted(vocabulary.special_ids - vocabulary.end_ids),
         }
 
-    def walk(self, text: bytes, width: int, form: Form = Form.KEPT, limit_s: float = 7200) -> Walk:
+    def walk(self, text: bytes, width: int, limit_s: float = 7200) -> Walk:
         """Returns the walk over `text` with a beam of `width`, or over the part that is read within `limit_s`.
 
         Raises SystemExit if the environment is missing, and RuntimeError with the end of the output if the job fails.
@@ -82,7 +74,7 @@ class ReferenceModel:
             folder = Path(name)
             files = {"text": folder / "text", "result": folder / "result.json", "arrays": folder / "walk.npz"}
             files["text"].write_bytes(text)
-            job = {**self._common, "form": form, "width": width, "limit_s": limit_s}
+            job = {**self._common, "width": width, "limit_s": limit_s}
             _run(folder, job | {name: str(path) for name, path in files.items()})
             failure = json.loads(files["result"].read_text())["failure"]
             with np.load(files["arrays"]) as read:

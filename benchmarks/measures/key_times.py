@@ -166,7 +166,6 @@ def find_figures(times: Sequence[KeyTime]) -> dict[str, float | bool | None]:
         "answered_share": find_mean(each.is_answered for each in times),
         "split_share": find_mean(each.layers is not None for each in served),
         "served_reads_le_1_share": find_mean(_reads_few(served)),
-        "long_file_ratio": _find_long_file_ratio(served),
         "overhead_ms_p50": find_percentile(overheads, 50),
         "overhead_ms_p99": find_percentile(overheads, 99),
     }
@@ -227,16 +226,6 @@ def _find_few_share(times: Sequence[KeyTime]) -> float | None:
     """The share of keys that read few tokens; keys that need no server read none. None if reads are not known."""
     few = _reads_few(times)
     return find_mean([*few, *(True for each in times if not each.needs_server)]) if few else None
-
-
-def _find_long_file_ratio(times: Sequence[KeyTime]) -> float | None:
-    """The median time in the longest files, relative to that in the shortest."""
-    sizes = sorted({each.num_file_tokens for each in times})
-    if len(sizes) < 2:
-        return None
-    short = find_percentile(_times_ms([each for each in times if each.num_file_tokens == sizes[0]]), 50)
-    long = find_percentile(_times_ms([each for each in times if each.num_file_tokens == sizes[-1]]), 50)
-    return long / short if long and short else None
 
 
 def _percent(share: float | None) -> float | None:
