@@ -1,25 +1,24 @@
 """midtoken beside other ways to complete code, with the same weights, on the same cursors, in one run.
 
-Cursors are inside identifiers of held-out files, each with the text before it and no text after it, except in the row
-`midtoken_suffix`. At each cursor every contestant gets two requests. The first is the text three keys earlier, which
-nobody has read before: `cold`. The second is the text up to the cursor, when everybody's cache holds the first:
-`warm`, as in typing. Each request asks for the rest of the line, greedily.
+Cursors are inside identifiers of held-out files, each with the text before it and no text after it. At each cursor
+every contestant gets two requests. The first is the text three keys earlier, which nobody has read before: `cold`. The
+second is the text up to the cursor, when everybody's cache holds the first: `warm`, as in typing. Each request asks for
+the rest of the line, greedily.
 
 - first text: from the request to the first character after the cursor.
 - line: to the end of the line, or to the limit of tokens.
 - right: the completion begins with exactly the rest of the identifier.
 
-Every contestant runs in a process of its own, with one thread and then with two, and waits while the others run.
+Every contestant runs in a process of its own, with one thread, and waits while the others run.
 Processes are started anew for each repeat, and the report is written after each. A time is the median over the cursors
 of the median over the repeats, and its spread is that of the repeats' medians. `benchmarks/baselines/contestants/` says
 what each contestant is.
 """
 
-import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
 _FOLDER = Path("build/contestants")
 _PAUSE_S = 0.005  # after an answer, so that threads that wait actively have gone to sleep
-_OURS = "midtoken"
 _NUM_CURSORS, _NUM_REPEATS, _NUM_THREADS = 100, 3, 1
 
 
@@ -87,7 +85,7 @@ def main() -> None:
     for repeat in range(_NUM_REPEATS):
         for entry, outcomes in _run(entries, visits, f"{repeat + 1}").items():
             runs[entry.name].append(outcomes)
-        rows = [build_row(name, runs, _OURS) for name in runs]
+        rows = [build_row(name, own) for name, own in runs.items()]
         write_report("contestants", rows, _build_figures(rows), _draw(rows))
         print_rows(f"The rest of the line at {len(visits)} cursors, {repeat + 1} repeats", rows)
 
@@ -98,7 +96,7 @@ def _build_entries(model_dir: Path) -> list[Entry]:
     f16, q8_0 = (_convert(model_dir, precision) for precision in ("f16", "q8_0"))
     folder = str(model_dir)
     return [
-        Entry(_OURS, ours, "midtoken", (folder,)),
+        Entry("midtoken", ours, "midtoken", (folder,)),
         Entry("midtoken_grpc", ours, "midtoken", (folder, "--server")),
         Entry("llama_cpp_f16", llama_cpp, "llama_cpp_loop", (f16,)),
         Entry("llama_cpp_q8_0", llama_cpp, "llama_cpp_loop", (q8_0,)),
@@ -144,10 +142,8 @@ def _visit(contestant: Contestant, visit: Visit) -> Outcome:
     return Outcome(visit, *answers)
 
 
-def build_row(name: str, all_runs: Mapping[str, Runs], ours_name: str) -> Row:
-    """The row of one contestant, compared with `ours_name`."""
-    runs, ours = all_runs[name], all_runs[ours_name]
-    differences = [100.0 * (each.is_right - other.is_right) for each, other in zip(runs[0], ours[0], strict=True)]
+def build_row(name: str, runs: Runs) -> Row:
+    """The row of one contestant."""
     warm_first = _TimeOf(runs, lambda outcome: outcome.warm.first_text_ms)
     warm_line = _TimeOf(runs, lambda outcome: outcome.warm.line_ms)
     cold_first = _TimeOf(runs, lambda outcome: outcome.cold.first_text_ms)
@@ -156,16 +152,11 @@ def build_row(name: str, all_runs: Mapping[str, Runs], ours_name: str) -> Row:
         "contestant": name,
         "first text ms": warm_first.median,
         "± first": warm_first.spread,
-        "p95 first": warm_first.p95,
         "line ms": warm_line.median,
         "± line": warm_line.spread,
-        "p95 line": warm_line.p95,
         "cold first text ms": cold_first.median,
         "cold line ms": cold_line.median,
-        "line chars": statistics.mean(len(outcome.warm.line) for outcome in runs[0]),
         "right %": find_percent(outcome.is_right for outcome in runs[0]),
-        "to midtoken": statistics.mean(differences),
-        "± (95 %)": 1.96 * statistics.pstdev(differences) / math.sqrt(len(differences)),
     }
 
 
@@ -177,7 +168,6 @@ class _TimeOf:
         typical = [statistics.median(each) for each in zip(*times, strict=True)]  # one for each cursor
         medians = [statistics.median(each) for each in times]  # one for each repeat
         self.median = statistics.median(typical)
-        self.p95 = statistics.quantiles(typical, n=20)[-1]
         self.spread = max(medians) - min(medians)
 
 
