@@ -24,11 +24,12 @@ from benchmarks.corpora.cuts import Cut, draw_cuts, draw_cuts_by_offset
 from benchmarks.measures.report import Row, Value, find_percent, print_rows, write_report
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
-from inference.engine.sink import CompletionEngine, WaitingSink, complete
+from inference.engine.sink import CompletionEngine, complete
 from inference.protocol.completion import CompletionRequest, CompletionStats, Extent, Healing
 from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
 from models.training.evaluation import measure_bits_per_byte
+from tests.support.sinks import submit
 
 _NUM_IDENTIFIERS, _NUM_OTHERS, _NUM_EACH_OFFSET = 500, 210, 150
 _SEED = 1
@@ -101,10 +102,8 @@ def _iter_outcomes(engine: CompletionEngine, cuts: Iterable[Cut]) -> Iterator[Ou
     """Yields the outcome at each cut. All strategies complete at once, since nothing is timed here."""
     tokenizer = Tokenizer.from_file(str(find_default_model() / "tokenizer.json"))
     for cut in cuts:
-        sinks = {healing: WaitingSink() for healing in _OFFSET_HEALINGS}
-        for healing, sink in sinks.items():
-            engine.submit(_build_request(cut, healing), sink)
-        is_right = {healing: cut.is_solved_by(sink.wait()[0]) for healing, sink in sinks.items()}
+        sinks = {healing: submit(engine, _build_request(cut, healing)) for healing in _OFFSET_HEALINGS}
+        is_right = {healing: cut.is_solved_by(sink.wait().text) for healing, sink in sinks.items()}
         yield Outcome(_is_on_edge(tokenizer, cut), is_right)
 
 

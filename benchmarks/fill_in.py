@@ -24,11 +24,11 @@ from inference.engine.assembly import find_fill_in
 from inference.engine.engine import Engine
 from inference.engine.layout import Layout
 from inference.engine.prompt import PromptBuilder
-from inference.engine.sink import WaitingSink
 from inference.model.loader import load_model
-from inference.protocol.completion import CompletionChunk, CompletionRequest, Extent, FinishReason
+from inference.protocol.completion import CompletionRequest, Extent, FinishReason
 from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
+from tests.support.sinks import submit
 
 _COUNTS = {GapKind.IDENTIFIER: 1000, GapKind.LINE: 300, GapKind.BLOCK: 150}
 _PREFIX_CHARS, _SUFFIX_CHARS = 1500, 700
@@ -43,16 +43,6 @@ class Filled:
     gap: Gap
     text: str
     finish_reason: FinishReason | None
-
-
-class _Sink(WaitingSink):
-    """Also keeps why the completion ended."""
-
-    finish_reason: FinishReason | None = None
-
-    def send(self, chunk: CompletionChunk) -> None:
-        self.finish_reason = chunk.finish_reason or self.finish_reason
-        super().send(chunk)
 
 
 def main() -> None:
@@ -103,13 +93,13 @@ def _cut_context(gap: Gap) -> Gap:
 
 
 def _fill(engine: Engine, gaps: list[Gap]) -> list[Filled]:
-    sinks = []
-    for gap in gaps:
-        extent = Extent.BLOCK if gap.kind is GapKind.BLOCK else Extent.SINGLE_LINE
-        sink = _Sink()
-        engine.submit(CompletionRequest(gap.prefix, gap.suffix, max_tokens=_MAX_TOKENS[gap.kind], extent=extent), sink)
-        sinks.append(sink)
-    return [Filled(gap, sink.wait()[0], sink.finish_reason) for gap, sink in zip(gaps, sinks, strict=True)]
+    sinks = [submit(engine, _build_request(gap)) for gap in gaps]
+    return [Filled(gap, sink.wait().text, sink.finish_reason) for gap, sink in zip(gaps, sinks, strict=True)]
+
+
+def _build_request(gap: Gap) -> CompletionRequest:
+    extent = Extent.BLOCK if gap.kind is GapKind.BLOCK else Extent.SINGLE_LINE
+    return CompletionRequest(gap.prefix, gap.suffix, max_tokens=_MAX_TOKENS[gap.kind], extent=extent)
 
 
 def _build_row(layout: Layout, filled: list[Filled], without: list[Filled], is_default: bool) -> Row:

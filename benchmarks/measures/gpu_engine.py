@@ -14,7 +14,7 @@ from benchmarks.corpora.random_models import SHAPES, load_random_model, prepare_
 from inference.config import EngineConfig
 from inference.engine.assembly import build_engine
 from inference.engine.engine import Engine
-from inference.engine.sink import CompletionEngine, WaitingSink
+from inference.engine.sink import CompletionEngine
 from inference.healing.heal_point import encode_text
 from inference.model.language_model import LoadedModel
 from inference.model.pytorch.runner import TorchModel
@@ -26,6 +26,7 @@ from inference.protocol.completion import (
     Extent,
     FinishReason,
 )
+from tests.support.sinks import CollectingSink
 
 DEFAULT_MODEL = Path("models/default")
 
@@ -130,16 +131,13 @@ class Completion:
     stats: CompletionStats
 
 
-class _TimedSink(WaitingSink):
-    """Also notes when and why the first candidate ended."""
+class _TimedSink(CollectingSink):
+    """Also notes when its last chunk came."""
 
     ended_at = 0.0
-    finish_reason: FinishReason | None = None
 
     def send(self, chunk: CompletionChunk) -> None:
-        self.finish_reason = chunk.finish_reason or self.finish_reason
-        if chunk.is_last:
-            self.ended_at = time.perf_counter()
+        self.ended_at = time.perf_counter()
         super().send(chunk)
 
 
@@ -149,11 +147,9 @@ def complete_all(engine: CompletionEngine, requests: Sequence[CompletionRequest]
     began_at = time.perf_counter()
     for request, sink in zip(requests, sinks, strict=True):
         engine.submit(request, sink)
-    all_stats = [sink.wait()[1] for sink in sinks]
-    return [
-        Completion(1e3 * (sink.ended_at - began_at), sink.finish_reason, stats)
-        for sink, stats in zip(sinks, all_stats, strict=True)
-    ]
+    for sink in sinks:
+        sink.wait()
+    return [Completion(1e3 * (sink.ended_at - began_at), sink.finish_reason, sink.stats) for sink in sinks]
 
 
 class Document:

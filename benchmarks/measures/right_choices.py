@@ -15,11 +15,11 @@ from typing import Any
 from benchmarks.corpora.cuts import Cut
 from inference.config import EngineConfig
 from inference.engine.assembly import build_engine
-from inference.engine.sink import WaitingSink
 from inference.model.language_model import Choice, LanguageModel, SampleRequest, SampleResult
 from inference.model.loader import load_model
 from inference.model.numpy_sampler import find_row, weigh_nodes
-from inference.protocol.completion import CompletionChunk, CompletionRequest, Extent, Healing
+from inference.protocol.completion import CompletionRequest, Extent, Healing
+from tests.support.sinks import complete
 
 _CONTEXT_CHARS = 400
 _SUFFIX_CHARS = 400
@@ -40,18 +40,6 @@ class RecordingModel:
         results = self._model.choose(requests)
         self.choices += [pair for pair in zip(requests, results, strict=True) if pair[1].choices]
         return results
-
-
-class _Texts(WaitingSink):
-    """Collects the texts of all candidates."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.of_candidates: dict[int, str] = {}
-
-    def send(self, chunk: CompletionChunk) -> None:
-        self.of_candidates[chunk.candidate] = self.of_candidates.get(chunk.candidate, "") + chunk.text
-        super().send(chunk)
 
 
 @dataclass
@@ -83,13 +71,11 @@ def compare_engines(ours: EngineConfig, reference: EngineConfig, cuts: Sequence[
                 cut.find_context(_CONTEXT_CHARS), suffix, _MAX_TOKENS, healing, extent=Extent.SINGLE_LINE,
                 num_candidates=num_candidates,
             )  # fmt: skip
-            sinks = [_Texts(), _Texts()]
-            for engine, model, sink in zip(engines, models, sinks, strict=True):
+            for model in models:
                 model.choices.clear()
-                engine.submit(request, sink)
-                sink.wait()
+            mine, other = [complete(engine, request).texts for engine in engines]
             counts.num_cuts += 1
-            if sinks[0].of_candidates == sinks[1].of_candidates:
+            if mine == other:
                 counts.num_equal += 1
             else:
                 _count(counts, request, gap, models[0].choices, models[1].choices)
