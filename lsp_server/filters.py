@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import takewhile
 
-from lsp_server.brackets import BRACKETS, CLOSERS, QUOTES, count_faults, match_brackets
+from inference.brackets import CLOSERS, QUOTES, count_faults, match_brackets
 from lsp_server.context import Context
 from lsp_server.indentation import match_indentation
 from lsp_server.privacy.redaction import PLACEHOLDER
@@ -63,7 +63,7 @@ def replaces_rest(text: str, context: Context) -> bool:
     """True if the rest of the line is closing brackets, and the first line of `text` closes those already."""
     before, after = context.line_before, context.line_after.rstrip()
     line = text.partition("\n")[0]
-    if not all(char in BRACKETS for char in after) or not match_brackets(line)[1].startswith(after):
+    if not all(char in CLOSERS for char in after) or not match_brackets(line)[1].startswith(after):
         return False
     return count_faults(before + line) < count_faults(before + line + after)
 
@@ -85,7 +85,7 @@ def trim_overlap(text: str, context: Context) -> str:
     line, before, after = text.rstrip(), context.line_before, context.line_after.rstrip()
     if not after or "\n" in line:
         return text
-    num_closers = len(line) - len(line.rstrip("".join(CLOSERS)))
+    num_closers = len(line) - len(line.rstrip("".join(CLOSERS) + QUOTES))
     lengths = [length for length in range(num_closers + 1) if after.startswith(line[len(line) - length :])]
     best = max(lengths, key=lambda length: (-count_faults(before + line[: len(line) - length] + after), length))
     return line[: len(line) - best] if best else text

@@ -5,8 +5,8 @@ import enum
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from inference.brackets import CLOSERS, QUOTES
 from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
-from lsp_server.brackets import CLOSERS
 from lsp_server.no_suggestion import NoSuggestion
 from lsp_server.privacy.guard import Cleared
 from lsp_server.settings import Settings
@@ -91,4 +91,4 @@ class Generation:
 def _differ_by_closers(suffix: str, other: str) -> bool:
     """True if the texts are equal except for closers at the start of one, which editors insert and overtype."""
     shorter, longer = sorted((suffix, other), key=len)
-    return longer.endswith(shorter) and all(char in CLOSERS for char in longer.removesuffix(shorter))
+    return longer.endswith(shorter) and all(char in {*CLOSERS, *QUOTES} for char in longer.removesuffix(shorter))

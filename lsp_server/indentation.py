@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from lsp_server.brackets import match_brackets
+from inference.brackets import match_brackets
 from lsp_server.context import Context
 
 _BLANKS = re.compile(r"[ \t]*")

@@ -26,6 +26,8 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from inference.brackets import CLOSER_OF, CLOSERS, QUOTES
+
 _MAX_UNIT_LINES = 16
 _NUM_REPEATS_OF_LINE = 3
 _NUM_REPEATS_OF_LINES = 2
@@ -39,7 +41,6 @@ _NUM_FREE_CHARS = 16  # so many repeated characters are nothing unusual
 _NUM_KEPT_CHARS = _MAX_UNIT_CHARS + max(_MIN_RULER_CHARS, _NUM_REPEATS_IN_LINE * _MAX_UNIT_CHARS)
 _NEAR_CHARS = 8000  # of the text before the cursor
 _IN_ROW = re.compile("[^\\W_]|[\"'`()\\[\\]{}]")  # no ruler has them
-_QUOTES = "\"'`"
 # A line goes on after these words.
 _JOINS = re.compile(r"(?<!\w)(and|or|not|in|is|if|else|for|from|as|of|to|with|the|a|an|return|await|lambda)\Z")
 
@@ -237,15 +238,15 @@ def _find_item_end(line: str, run: _Run, typed_end: int) -> int:
 
 def _iter_item_ends(line: str, start: int, end: int) -> Iterator[int]:
     """Where `line[start:end]` may end: after a word, a closing bracket or quotes, with nothing left open."""
-    open_quotes = (each for each in _QUOTES if each in line[start:end] and line.count(each, 0, start) % 2)
+    open_quotes = (each for each in QUOTES if each in line[start:end] and line.count(each, 0, start) % 2)
     quote, depth = next(open_quotes, ""), 0
     for at in range(start, end):
         char = line[at]
-        if char in _QUOTES:
+        if char in QUOTES:
             quote = "" if char == quote else quote or char
         elif not quote:
-            depth += (char in "([{") - (char in ")]}" and depth > 0)
-        is_end = char in _QUOTES or char in ")]}" or (_is_word(char) and not _is_word(line[at + 1 : at + 2]))
+            depth += (char in CLOSER_OF) - (char in CLOSERS and depth > 0)
+        is_end = char in QUOTES or char in CLOSERS or (_is_word(char) and not _is_word(line[at + 1 : at + 2]))
         if is_end and not quote and not depth and not _JOINS.search(line, start, at + 1):
             yield at + 1
 

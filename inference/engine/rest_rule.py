@@ -19,13 +19,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from inference.engine.suffix_rule import CLOSER_OF, QUOTES, count_bracket_faults, count_quote_faults
+from inference.brackets import CLOSER_OF, CLOSERS, QUOTES, count_faults
 
 _NEAR_CHARS = 500  # before the cursor and after it, in which brackets count
 _WORD = re.compile(r"\w+")
 _PIECE = re.compile(r"\w+|[^\w\s]")
 _CODE = re.compile(r"[^\W_]|[^\0-\x7f]")
-_CLOSERS = frozenset(CLOSER_OF.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +47,7 @@ class RestRule:
         return min([*self._iter_places(text), len(text.rstrip() if is_apart else text)])
 
     def _count_faults(self, text: str) -> int:
-        line = self.line_before[-_NEAR_CHARS:] + text + self.rest[:_NEAR_CHARS]
-        return count_bracket_faults(line) + count_quote_faults(line)
+        return count_faults(self.line_before[-_NEAR_CHARS:] + text + self.rest[:_NEAR_CHARS])
 
     def _iter_places(self, text: str) -> Iterator[int]:
         """The places in `text` where the rest may go on."""
@@ -63,8 +61,8 @@ class RestRule:
             sign, at = piece[0], piece.start()
             if at > 0 and _find_kind(sign) == _find_kind(first[0]):
                 yield len(text[:at].rstrip()) if first.start() > 0 else at
-            num_open += (sign in CLOSER_OF) - (sign in _CLOSERS)
-            is_closing = num_open < 0 if sign in _CLOSERS else sign in QUOTES and self.line_before.count(sign) % 2
+            num_open += (sign in CLOSER_OF) - (sign in CLOSERS)
+            is_closing = num_open < 0 if sign in CLOSERS else sign in QUOTES and self.line_before.count(sign) % 2
             if is_closing and sign in self.rest:
                 yield at
                 return

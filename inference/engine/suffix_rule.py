@@ -21,13 +21,11 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import dropwhile
 
+from inference.brackets import CLOSER_OF, CLOSERS, count_bracket_faults, count_faults, count_quote_faults
 from inference.engine.stopping import find_beginning
 
 _NUM_CERTAIN_LINES = 3
 _NEAR_CHARS = 2000  # of the text before and after a place; the rest is not compared, and its brackets do not count
-CLOSER_OF = {"(": ")", "[": "]", "{": "}"}
-_CLOSERS = frozenset(CLOSER_OF.values())
-QUOTES = "\"'`"
 
 
 class Ending(Enum):
@@ -81,7 +79,7 @@ class SuffixRule:
     @property
     def _closes_or_opens(self) -> bool:
         """True if the rest of the line closes or opens brackets or quotes."""
-        return count_bracket_faults(self.remaining_line) + count_quote_faults(self.remaining_line) > 0
+        return count_faults(self.remaining_line) > 0
 
     def find_end(self, text: str, ending: Ending, num_passed: int = 0) -> int | None:
         """Where `text` has reached the suffix, or None if it has not, or not yet for certain.
@@ -119,7 +117,7 @@ class SuffixRule:
         whole = text[line_start:].rstrip()
         if whole.endswith(rest):  # blanks may follow
             at = line_start + len(whole) - len(rest)
-        has_brackets = _CLOSERS.union(CLOSER_OF).intersection(rest)
+        has_brackets = CLOSERS.union(CLOSER_OF).intersection(rest)
         while has_brackets and at - len(rest) >= line_start and text.endswith(rest, line_start, at):
             at -= len(rest)
         return at
@@ -235,33 +233,3 @@ def _iter_lines(text: str, start: int) -> Iterator[_Line]:
         start = end + 1
     if start <= len(text):
         yield _Line(start, len(text), is_complete=False)
-
-
-def count_bracket_faults(text: str) -> int:
-    """The brackets that are never closed, and those that close nothing.
-
-    What is in brackets is indented more than the line where they open. So a bracket counts as never closed once a line
-    is indented less; otherwise one in a string literal would be closed by any later bracket.
-    """
-    lacking: list[tuple[str, int]] = []  # closing brackets, with the indentation of the line where they opened
-    num_faults = 0
-    for line in text.split("\n"):
-        body = line.lstrip()
-        indent = len(line) - len(body)
-        least = indent + body.startswith(tuple(_CLOSERS))
-        while body and lacking and lacking[-1][1] >= least:
-            lacking.pop()
-            num_faults += 1
-        for char in body:
-            if char in CLOSER_OF:
-                lacking.append((CLOSER_OF[char], indent))
-            elif char in _CLOSERS and lacking and lacking[-1][0] == char:
-                lacking.pop()
-            elif char in _CLOSERS:
-                num_faults += 1
-    return len(lacking) + num_faults
-
-
-def count_quote_faults(line: str) -> int:
-    """The kinds of quotes that are left open."""
-    return sum(line.count(quote) % 2 for quote in QUOTES)

@@ -1,0 +1,24 @@
+import pytest
+
+from inference.brackets import count_faults, match_brackets
+
+
+@pytest.mark.parametrize(
+    ("text", "lacking", "unopened"),
+    [
+        ("f(a[0], {", ")}", ""),
+        ("a) + b]", "", ")]"),
+        ("f(]", ")", "]"),
+        ("def f(\n    a,\n):\n    g(", ")", ""),
+        ("print('(')\nx = (1)", ")", ""),  # of the literal, by the next line
+        ("if x:\n    f('('\ny = 1)", "))", ")"),
+        ("f(\n\n  a)", "", ""),
+    ],
+)
+def test_a_bracket_is_closed_in_lines_that_are_not_indented_less(text: str, lacking: str, unopened: str) -> None:
+    assert match_brackets(text) == (lacking, unopened)
+
+
+@pytest.mark.parametrize(("line", "num_faults"), [("f('a", 2), ("f('a')", 0), ('"it\'s")', 2), ("`'\"", 3)])
+def test_quotes_that_are_left_open_are_faults(line: str, num_faults: int) -> None:
+    assert count_faults(line) == num_faults
