@@ -1,7 +1,6 @@
 """From an editor to a completion request and back. One request passes through these modules:
 
-stdio          the process that an editor starts, and with which it ends (editor_process)
-messages       the editor's messages, read from stdin and handled one after the other
+stdio          the process that an editor starts, and with which it ends (editor_process); its messages, one by one
 protocol       which of them are refused
 features       LSP messages in, LSP results out; add a new LSP feature here
 server         the state that the features use: a session for each open document, settings, one backend
@@ -12,7 +11,7 @@ no_suggestion  why there is none: which documents get suggestions, and at which 
 privacy        which documents are excluded, and which parts of the text are replaced
 related        declarations of other open files
 session        the requests of one document, answered from a generation, or by the backend
-filters        what is done to the model's text before it is shown; indentation, brackets
+filters        what is done to the model's text before it is shown; indentation
 items          insertions to LSP items
 status         what the user is told
 """

@@ -26,7 +26,6 @@ from lsp_server.errors import (
     to_midtoken_error,
 )
 from lsp_server.filters import Insertion, fit_all
-from lsp_server.generation import Question
 from lsp_server.indentation import write_blanks
 from lsp_server.no_suggestion import (
     SUPERSEDED,
@@ -44,7 +43,7 @@ from lsp_server.privacy.guard import Cleared, Guard
 from lsp_server.privacy.redaction import cut_excerpt
 from lsp_server.protocol import MidtokenProtocol, build_strict_converter
 from lsp_server.related import RelatedText
-from lsp_server.session import Session
+from lsp_server.session import Question, Session
 from lsp_server.settings import SECTION, Settings, SettingsSources
 from lsp_server.status import Status, Window
 

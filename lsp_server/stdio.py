@@ -2,17 +2,94 @@
 
 import asyncio
 import gc
+import logging
 import os
+import re
 import sys
+import threading
+from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
 from pygls.io_ import StdoutWriter
 
 from inference.platforms import call_at_signals
 from lsp_server.editor_process import wait_for_end
-from lsp_server.messages import open_descriptor, serve_messages
-from lsp_server.protocol import keep_text_out_of_logs
+from lsp_server.errors import BrokenInputError
+from lsp_server.protocol import MidtokenProtocol, keep_text_out_of_logs
 from lsp_server.server import MidtokenServer
+
+_NUM_BYTES = 2**16  # read at once
+
+
+def open_descriptor(descriptor: int) -> asyncio.StreamReader:
+    """Returns a stream of what a file descriptor delivers: a pipe, a terminal, a socket or a file.
+
+    A thread reads it, which ends with the process. Must be called in the event loop in which the stream is used.
+    """
+    stream, loop = asyncio.StreamReader(), asyncio.get_running_loop()
+    threading.Thread(target=_read, args=(descriptor, stream, loop), name="midtoken-stdin", daemon=True).start()
+    return stream
+
+
+def _read(descriptor: int, stream: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        while data := os.read(descriptor, _NUM_BYTES):
+            loop.call_soon_threadsafe(stream.feed_data, data)
+        loop.call_soon_threadsafe(stream.feed_eof)
+    except RuntimeError:  # the loop is closed, so nobody reads
+        return
+    except OSError as error:
+        loop.call_soon_threadsafe(stream.set_exception, error)
+
+
+MAX_BODY_BYTES = 64 * 2**20
+_FIELD = re.compile(rb"([^:\r\n]+: [^\r\n]*)?\r\n")
+_LENGTH = re.compile(rb"^content-length: (\d{1,20})\r$", re.IGNORECASE | re.MULTILINE)
+
+_log = logging.getLogger(__name__)
+
+
+async def serve_messages(
+    reader: asyncio.StreamReader, protocol: MidtokenProtocol, settle: Callable[[], Awaitable[None]]
+) -> int:
+    """Returns the exit status after `exit`; 1 at the end of the input, or if it is not LSP, which is logged.
+
+    pygls's own reader takes three changes of threads for each message, this one takes one.
+
+    `settle` is awaited before each message: until then, the one before it may not be done.
+    """
+    try:
+        while (body := await read_body(reader)) is not None:
+            await settle()
+            protocol.receive(body)
+            if protocol.exit_status is not None:
+                return protocol.exit_status
+    except BrokenInputError as error:
+        _log.error("midtoken: %s; the language server ends", error)
+    return 1
+
+
+async def read_body(reader: asyncio.StreamReader) -> bytes | None:
+    """Returns the body of the next message; None at the end of the input. Raises BrokenInputError."""
+    header = b""
+    try:
+        while not header.endswith(b"\r\n\r\n"):
+            line = await reader.readline()
+            if not header + line:
+                return None
+            if not _FIELD.fullmatch(line):
+                raise BrokenInputError("a line of a header is not a name, a colon, a blank, a value and CRLF")
+            header = (header + line).lstrip()  # some clients send an empty line after a body
+        length = _LENGTH.search(header)
+        if length is None or int(length[1]) > MAX_BODY_BYTES:
+            raise BrokenInputError(f"a message has no Content-Length of at most {MAX_BODY_BYTES} bytes")
+        return await reader.readexactly(int(length[1]))
+    except asyncio.IncompleteReadError:
+        raise BrokenInputError("the input ended inside a message") from None
+    except ValueError:  # longer than the limit of the stream
+        raise BrokenInputError("a line of a header is too long") from None
+    except OSError as error:
+        raise BrokenInputError(f"the input cannot be read: {error.strerror}") from None
 
 
 def serve_stdio(server: MidtokenServer) -> NoReturn:

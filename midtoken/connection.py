@@ -93,10 +93,10 @@ def show_waiting() -> Iterator[OnDownload]:
 
 
 @asynccontextmanager
-async def open_connection(options: argparse.Namespace) -> AsyncIterator[Connection]:
+async def open_connection(options: argparse.Namespace, idle_s: float = _IDLE_S) -> AsyncIterator[Connection]:
     """Opens a connection for one command. A terminal shows when it waits for the server."""
     with show_waiting() as on_download:
-        connection = await Connection.open(options, on_download=on_download)
+        connection = await Connection.open(options, on_download=on_download, idle_s=idle_s)
     try:
         yield connection
     finally:

@@ -5,26 +5,28 @@ the same name means the same model until `midtoken models get` asks for it anew.
 """
 
 import asyncio
+import json
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote as quote_url
 
-from inference.errors import LaunchError, ModelError
+from inference.errors import LaunchError, ModelError, quote
 from inference.platforms import Self
 from inference.serving.private_files import find_user_folder
 from inference.serving.triton_installation import IMPORT_ROOT
 from midtoken.installed import require_packages
 from midtoken.made_folder import make_folder
-from midtoken.ollama import OLLAMA, find_ollama_file
 
 OnDownload = Callable[[str, int], None]  # gets a text for the user, and how much there is, in percent
 
 FAILED = "failed: "  # begins the last line of a download that failed
 IN_VAIN = 3  # its exit status, where to try again would be in vain
+
+OLLAMA = "ollama:"
 
 # A folder of that form has to be written with ./ before it: in an editor, the workspace must not choose the model.
 _NAME = re.compile(r"(?!.*\.\.)(\w[\w.-]*/\w[\w.-]*)(?::(\w[\w./+-]*\.gguf))?(?:@(\w[\w./-]*))?", re.ASCII)
@@ -53,7 +55,7 @@ class HubModel:
     @property
     def pin(self) -> Path:
         """The file with the path that the name means. Raises LaunchError."""
-        return find_pins_dir() / quote(str(self), safe="@")
+        return find_pins_dir() / quote_url(str(self), safe="@")
 
     def find_path(self) -> Path | None:
         """Returns the folder or file that the name means, which may have been deleted; None before the first use."""
@@ -123,3 +125,52 @@ async def _follow(process: asyncio.subprocess.Process, model: HubModel, on_downl
         hint = f"; for the folder of that name, write ./{model}" if Path(str(model)).exists() else ""
         error = ModelError if status == IN_VAIN else LaunchError
         raise error(failure.removeprefix(FAILED) + hint)
+
+
+_LIBRARY = "registry.ollama.ai/library/"  # what is left out in a name
+_DIGEST = re.compile("sha256:[0-9a-f]{64}")
+_SERVICE_STORE = Path("/usr/share/ollama/.ollama/models")  # where Ollama is a service of Linux
+_MODEL, _ADAPTER = (f"application/vnd.ollama.image.{kind}" for kind in ("model", "adapter"))
+
+
+def find_ollama_file(name: str, environment: Mapping[str, str]) -> Path:
+    """Returns the GGUF file of a model that Ollama has pulled. Its store is only read. Raises ModelError.
+
+    manifests/HOST/OWNER/NAME/TAG   the layers of a model, as JSON; of Ollama's library without HOST and OWNER
+    blobs/sha256-DIGEST             the content of a layer
+    """
+    name = name if ":" in name else f"{name}:latest"
+    manifests = find_manifests(environment)
+    if name not in manifests:
+        there = ", ".join(manifests) or f"no model in {' or '.join(map(str, _find_stores(environment)))}"
+        raise ModelError(f"Ollama has not pulled {quote(name)}; there is {there}")
+    try:
+        layers = json.loads(manifests[name].read_text(encoding="utf-8"))["layers"]
+        digests = [layer["digest"] for layer in layers if layer["mediaType"] == _MODEL]
+        has_adapter = any(layer["mediaType"] == _ADAPTER for layer in layers)
+    except (LookupError, OSError, TypeError, ValueError):
+        raise ModelError(f"{manifests[name]}, of Ollama, cannot be read") from None
+    if has_adapter:
+        raise ModelError(f"{OLLAMA}{name} has an adapter, and would be run without it; name a model without one")
+    if len(digests) != 1 or not _DIGEST.fullmatch(str(digests[0])):
+        named = ", ".join(map(str, digests)) or "none"
+        raise ModelError(f"{OLLAMA}{name} needs one file with weights, and its manifest names {named}")
+    blob = manifests[name].parents[4] / "blobs" / digests[0].replace(":", "-")
+    if not blob.is_file():
+        raise ModelError(f"{OLLAMA}{name} is not complete, {blob} is missing: pull it again with Ollama")
+    return Path(blob)
+
+
+def find_manifests(environment: Mapping[str, str]) -> dict[str, Path]:
+    """Returns the manifests in Ollama's stores by the names of the models."""
+    found = dict[str, Path]()
+    for store in _find_stores(environment):
+        for path in sorted(store.glob("manifests/*/*/*/*")):
+            name = path.parent.relative_to(store / "manifests").as_posix()
+            found.setdefault(f"{name.removeprefix(_LIBRARY).removeprefix('registry.ollama.ai/')}:{path.name}", path)
+    return found
+
+
+def _find_stores(environment: Mapping[str, str]) -> list[Path]:
+    named = environment.get("OLLAMA_MODELS")
+    return [Path(named)] if named else [Path("~/.ollama/models").expanduser(), _SERVICE_STORE]

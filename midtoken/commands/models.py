@@ -19,11 +19,10 @@ from inference.protocol.completion import CompletionRequest, CompletionStats, Ex
 from inference.serving.server_memory import measure_memory
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
-from midtoken.connection import Connection, show_waiting
+from midtoken.connection import Connection, open_connection, show_waiting
 from midtoken.errors import UsageError
 from midtoken.installed import find_default_model
-from midtoken.models import HubModel, fetch_model, find_model, find_pins_dir
-from midtoken.ollama import OLLAMA, find_manifests
+from midtoken.models import OLLAMA, HubModel, fetch_model, find_manifests, find_model, find_pins_dir
 from midtoken.server import find_cache_dir
 from midtoken.server_arguments import add_connection_arguments
 
@@ -116,16 +115,12 @@ class _Answer:
 
 async def _try(options: argparse.Namespace) -> None:
     started_s = time.perf_counter()
-    with show_waiting() as on_download:
-        connection = await Connection.open(options, on_download=on_download, idle_s=_IDLE_S)
-    ready_s = time.perf_counter() - started_s
-    try:
+    async with open_connection(options, _IDLE_S) as connection:
+        ready_s = time.perf_counter() - started_s
         ask = partial(_ask, connection, uuid.uuid4().hex)  # for this tenant, nothing was read before
         opened = await ask(_PAGE, max_tokens=1)
         typed = [await ask(_PAGE + _LINE[:end], max_tokens=24) for end in range(6, len(_LINE) + 1)]
         memory, runs_as = measure_memory(connection.url), connection.runs_as
-    finally:
-        await connection.close()
     line_ms = statistics.median(20 * each.total_ms / max(1, len(each.text)) for each in typed)
     figures = {
         "runs as": runs_as,

@@ -5,11 +5,13 @@ import asyncio
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
 
 from inference.errors import InvalidRequestError
 from inference.protocol.characters import Ask, Surprisals
@@ -17,9 +19,60 @@ from lsp_server.privacy.guard import Cleared
 from midtoken.answer import check_kind
 from midtoken.cleared_text import ClearedText, add_rule_arguments
 from midtoken.connection import open_connection
+from midtoken.graphemes import Grapheme, split_graphemes
 from midtoken.input_text import add_character_arguments, build_request, split_pieces
-from midtoken.scored_text import ScoredLine, build_legend, paint_line, score_lines
 from midtoken.server_arguments import add_connection_arguments
+
+ScoredLine = Sequence[tuple[Grapheme, float]]  # with its line end, and for each grapheme the sum over its bytes
+
+# By the bits from which on they are used. In full, because a terminal's theme may change the named colour black.
+_STYLES = {
+    16.0: "#000000 on #dc4650",
+    8.0: "#000000 on #e65c4c",
+    4.0: "#000000 on #f4844a",
+    2.0: "#000000 on #fdb24c",
+    1.0: "#000000 on #ffdd7c",
+    0.5: "#000000 on #fff7c8",
+}
+_TAB_CELLS = 8
+
+
+def score_lines(text: bytes, surprisals: Sequence[float]) -> Iterator[ScoredLine]:
+    """Yields the lines in order. `surprisals`: of each byte, in bits."""
+    line: list[tuple[Grapheme, float]] = []
+    for grapheme in split_graphemes(text):
+        line.append((grapheme, math.fsum(surprisals[grapheme.start : grapheme.start + grapheme.num_bytes])))
+        if grapheme.ends_line:
+            yield line
+            line = []
+    if line:
+        yield line
+
+
+def find_style(bits: float) -> str:
+    """Returns the style for a surprisal; empty if it is below the first colour."""
+    return next((style for lowest, style in _STYLES.items() if bits >= lowest), "")
+
+
+def paint_line(line: ScoredLine) -> Text:
+    """Returns the line with each grapheme in its colour. The line end is shown only if it has a colour."""
+    text = Text()
+    for grapheme, bits in line:
+        style = find_style(bits)
+        if style or not grapheme.ends_line:
+            text.append(_expand_tab(grapheme, text), style)
+    return text
+
+
+def build_legend() -> Text:
+    """Returns the legend of the colours."""
+    steps = ((f" {bits:g}+ ", style) for bits, style in reversed(_STYLES.items()))
+    return Text.assemble(("bits for a character  ", "dim"), *steps)
+
+
+def _expand_tab(grapheme: Grapheme, before: Text) -> str:
+    return " " * (_TAB_CELLS - cell_len(before.plain) % _TAB_CELLS) if grapheme.chars == "\t" else grapheme.shown
+
 
 _DESCRIPTION = """A terminal shows the text coloured by its surprisal. The surprisal of a character is the sum over its
 bytes. Elsewhere, or with NO_COLOR=1, each line of the text becomes three columns, separated by tabs: bits per byte,

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from lsp_server.errors import BrokenInputError
-from lsp_server.messages import MAX_BODY_BYTES, open_descriptor, read_body, serve_messages
+from lsp_server.stdio import MAX_BODY_BYTES, open_descriptor, read_body, serve_messages
 from tests.support.lsp_in_process import InProcess
 
 

@@ -11,10 +11,9 @@ from inference.errors import InvalidRequestError, OverloadedError, ServerError, 
 from inference.protocol.completion import CompletionRequest, FinishReason
 from lsp_server.backend import BackendStarter, OnDownload
 from lsp_server.documents import Document
-from lsp_server.generation import Question
 from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason
 from lsp_server.privacy.guard import Cleared
-from lsp_server.session import Session
+from lsp_server.session import Question, Session
 from lsp_server.settings import Settings
 from lsp_server.status import Status
 from tests.support.lsp_fakes import FedBackend, FedStream, RecordingWindow, clear

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from inference.errors import ModelError
-from midtoken.ollama import find_manifests, find_ollama_file
+from midtoken.models import find_manifests, find_ollama_file
 
 _DIGEST = hashlib.sha256(b"GGUF").hexdigest()
 _PLACES = {

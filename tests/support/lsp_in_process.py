@@ -13,8 +13,8 @@ from pygls.lsp.client import LanguageClient
 
 from lsp_server.backend import CompletionBackend, OnDownload
 from lsp_server.features import build_server
-from lsp_server.messages import serve_messages
 from lsp_server.server import MidtokenServer
+from lsp_server.stdio import serve_messages
 from tests.support.lsp_editor import LspEditor, build_capabilities, wait_for
 from tests.support.lsp_fakes import FedBackend, FedStream
 

@@ -20,9 +20,9 @@ from pygls.io_ import StdoutWriter
 
 from lsp_server.errors import OutOfStepError
 from lsp_server.features import build_server
-from lsp_server.messages import open_descriptor, serve_messages
 from lsp_server.protocol import MidtokenProtocol, keep_text_out_of_logs
 from lsp_server.server import MidtokenServer
+from lsp_server.stdio import open_descriptor, serve_messages
 from tests.support.scripted_server import build_connect
 
 

@@ -15,10 +15,10 @@ from tritonclient.grpc.aio import InferenceServerClient
 from inference.config import EngineConfig
 from inference.errors import LaunchError, ServerError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest
+from inference.serving.calls import Secret
 from inference.serving.client import Client
 from inference.serving.embedded import NAME, EmbeddedServer
 from inference.serving.launcher import ServerOptions
-from inference.serving.secret import Secret
 from tests.support.fake_triton import answer_heartbeats, run_fake_triton
 from tests.support.fakes import FakeTriton
 from tests.support.servers import make_scripted

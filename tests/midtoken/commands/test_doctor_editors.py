@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from midtoken.checks import Mark
-from midtoken.editor_checks import check_editors
+from midtoken.commands.doctor import Mark, check_editors
 
 
 def _make_program(folder: Path, name: str, outputs: Mapping[str, str], status: int = 0) -> None:

@@ -8,7 +8,7 @@ from benchmarks.baselines.gguf_file import write_plain_gguf, write_tokenizer_ggu
 from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
 from inference.protocol.arrays import Array, asks_for_heartbeat, heartbeat_to_arrays
 from lsp_server.documents import MAX_CHARS
-from midtoken.checks import Check, Mark, check_document, check_packages, check_python, check_server
+from midtoken.commands.doctor import Check, Mark, check_document, check_packages, check_python, check_server
 from midtoken.server_arguments import add_connection_arguments
 from tests.support.fake_triton import Answer, ModelCall, build_last_chunk, run_fake_triton
 from tests.support.options import parse_options
