@@ -1,14 +1,11 @@
 """The text that a command is given: a file, a cursor in a file, and pieces of it, small enough for one request each."""
 
-import argparse
 import codecs
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from inference.protocol.characters import CharacterRequest, CoveringKind
+from inference.protocol.characters import CharacterRequest
 from lsp_server.context import Context, clean
 from midtoken.errors import UsageError
 
@@ -62,16 +59,8 @@ def _split(text: str) -> tuple[str, int, int | None]:
     raise UsageError(f"{text!r} is not FILE:LINE:COLUMN, as in app.py:12:9")
 
 
-@dataclass(frozen=True, slots=True)
-class TextPiece:
-    """A part of a text, and the end of the text before it."""
-
-    context: bytes
-    text: bytes
-
-
-def split_pieces(text: bytes, context: bytes = b"", num_bytes: int = _PIECE_BYTES) -> Iterator[TextPiece]:
-    """Yields the pieces of `text` in order. `context` is the text before it.
+def split_pieces(text: bytes, context: bytes = b"", num_bytes: int = _PIECE_BYTES) -> Iterator[CharacterRequest]:
+    """Yields requests about the pieces of `text` in order. `context` is the text before it.
 
     No piece is empty. No piece ends inside a character, unless the text is not UTF-8.
     """
@@ -79,18 +68,18 @@ def split_pieces(text: bytes, context: bytes = b"", num_bytes: int = _PIECE_BYTE
     while start < len(text):
         end = start + _find_boundary(text[start : start + num_bytes])
         before = context + text[max(start - _CONTEXT_BYTES, 0) : start]
-        yield TextPiece(_take_end(before, _CONTEXT_BYTES), text[start:end])
+        yield CharacterRequest(text[start:end], _take_end(before, _CONTEXT_BYTES))
         start = end
 
 
-def split_tail(text: bytes, context: bytes = b"", num_bytes: int = _PIECE_BYTES) -> TextPiece:
-    """Returns the last piece of `text`. `context` is the text before it."""
+def split_tail(text: bytes, context: bytes = b"", num_bytes: int = _PIECE_BYTES) -> CharacterRequest:
+    """Returns a request about the last piece of `text`. `context` is the text before it."""
     tail = _take_end(text, num_bytes)
-    return TextPiece(_take_end(context + text[: len(text) - len(tail)], _CONTEXT_BYTES), tail)
+    return CharacterRequest(tail, _take_end(context + text[: len(text) - len(tail)], _CONTEXT_BYTES))
 
 
-def split_line(prefix: str, context: bytes = b"") -> TextPiece:
-    """Returns the last line of a text, or its last piece. `context` is the text before it."""
+def split_line(prefix: str, context: bytes = b"") -> CharacterRequest:
+    """Returns a request about the last line of a text, or its last piece. `context` is the text before it."""
     before, line_end, line = prefix.rpartition("\n")
     return split_tail(line.encode(), context + (before + line_end).encode())
 
@@ -104,46 +93,3 @@ def _find_boundary(text: bytes) -> int:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(text)
     return len(text) - len(decoder.getstate()[0]) or len(text)
-
-
-_DEFAULTS = CharacterRequest(b"")
-
-
-def add_character_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds `--covering`, `--width`, `--threshold` and `--context`."""
-    parser.add_argument(
-        "--covering",
-        choices=[str(kind) for kind in CoveringKind],
-        default=str(_DEFAULTS.covering),
-        help="which tokenizations of the text count: the tokenizer's own and likely others (canonical), all, by beam "
-        "search (beam), all, for up to 16 bytes (enumerate), or the tokenizer's own with its last token open (single) "
-        "(default: %(default)s)",
-    )
-    parser.add_argument(
-        "--width",
-        type=int,
-        default=_DEFAULTS.width,
-        help="with --covering beam: how many bundles of tokenizations are kept at each byte (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--threshold",
-        type=float,
-        default=_DEFAULTS.threshold,
-        help="with --covering canonical: drop tokenizations that the tokenizer would not produce if they have a "
-        "smaller share of the probability than this (default: 0.1)",
-    )
-    parser.add_argument(
-        "--context", metavar="FILE", help="a file with the text that comes before; it is read but not scored"
-    )
-
-
-def build_request(options: argparse.Namespace, piece: TextPiece, **fields: Any) -> CharacterRequest:
-    """Builds the request for a piece with the covering that the options choose. Raises InvalidRequestError."""
-    return CharacterRequest(
-        piece.text,
-        piece.context,
-        covering=CoveringKind(options.covering),
-        width=options.width,
-        threshold=options.threshold,
-        **fields,
-    )

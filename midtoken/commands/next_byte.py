@@ -10,13 +10,13 @@ from rich.cells import set_cell_size
 from rich.console import Console, Group
 from rich.text import Text
 
-from inference.protocol.characters import MAX_MEMBERS, CoveringMember, NextByte
+from inference.protocol.characters import MAX_MEMBERS, CharacterRequest, CoveringMember, NextByte
 from lsp_server.privacy.guard import Cleared
 from midtoken.answer import check_kind, rank_bytes
 from midtoken.cleared_text import ClearedText, add_rule_arguments
 from midtoken.connection import open_connection
 from midtoken.graphemes import mark_blanks
-from midtoken.input_text import TextPiece, add_character_arguments, build_request, split_line, split_tail
+from midtoken.input_text import split_line, split_tail
 from midtoken.server_arguments import add_connection_arguments, number_from
 
 _BAR_CELLS, _NAME_CELLS = 24, 13
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print the probabilities of the 256 bytes and the end of text as JSON"
     )
-    add_character_arguments(parser)
+    parser.add_argument("--context", metavar="FILE", help="a file with the text that comes before")
     add_rule_arguments(parser)
     add_connection_arguments(parser)
 
@@ -69,7 +69,7 @@ def render(text: bytes, answer: NextByte, num_rows: int) -> Group:
     return Group(*rows)
 
 
-def _read_piece(options: argparse.Namespace) -> Cleared[TextPiece]:
+def _read_piece(options: argparse.Namespace) -> Cleared[CharacterRequest]:
     """Returns the text before the byte and its context. The text is the cursor's line, or the end of a long text."""
     cleared = ClearedText(options)
     context = cleared.read_file(options.context)
@@ -78,8 +78,8 @@ def _read_piece(options: argparse.Namespace) -> Cleared[TextPiece]:
     return cleared.read_end(options.text).map(lambda text: split_tail(text, context.value))
 
 
-async def _ask(options: argparse.Namespace, piece: Cleared[TextPiece]) -> NextByte:
-    request = piece.map(partial(build_request, options, num_members=options.top))
+async def _ask(options: argparse.Namespace, piece: Cleared[CharacterRequest]) -> NextByte:
+    request = piece.map(partial(dataclasses.replace, num_members=options.top))
     async with open_connection(options) as connection:
         answer = await connection.ask(request)
     return check_kind(answer, NextByte)

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from dataclasses import replace
 from typing import Any
 
 from rich.cells import cell_len
@@ -20,7 +20,7 @@ from midtoken.answer import check_kind
 from midtoken.cleared_text import ClearedText, add_rule_arguments
 from midtoken.connection import open_connection
 from midtoken.graphemes import Grapheme, split_graphemes
-from midtoken.input_text import add_character_arguments, build_request, split_pieces
+from midtoken.input_text import split_pieces
 from midtoken.server_arguments import add_connection_arguments
 
 ScoredLine = Sequence[tuple[Grapheme, float]]  # with its line end, and for each grapheme the sum over its bytes
@@ -87,7 +87,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print the surprisal of each byte as JSON; null means infinite"
     )
-    add_character_arguments(parser)
+    parser.add_argument(
+        "--context", metavar="FILE", help="a file with the text that comes before; it is read but not scored"
+    )
     add_rule_arguments(parser)
     add_connection_arguments(parser)
 
@@ -114,14 +116,11 @@ def format_line(number: int, line: ScoredLine) -> str:
 
 
 async def _ask(options: argparse.Namespace, text: Cleared[bytes], context: Cleared[bytes]) -> tuple[float, ...]:
-    requests = text.split(
-        lambda text: (build_request(options, each, ask=Ask.SURPRISAL) for each in split_pieces(text, context.value))
-    )
-    first = next(requests)  # refuses an invalid request before a server is started
+    requests = text.split(lambda text: (replace(each, ask=Ask.SURPRISAL) for each in split_pieces(text, context.value)))
     surprisals: list[float] = []
     async with open_connection(options) as connection:
         with Console(stderr=True).status("") as status:
-            for request in chain([first], requests):
+            for request in requests:
                 status.update(f"{len(surprisals):,} of {len(text.value):,} bytes read …")
                 surprisals += check_kind(await connection.ask(request), Surprisals).surprisals
     return tuple(surprisals)
@@ -143,7 +142,6 @@ def _print(name: str, text: bytes, surprisals: Sequence[float]) -> None:
 def _describe(options: argparse.Namespace, surprisals: Sequence[float]) -> dict[str, Any]:
     return {
         "file": options.file,
-        "covering": options.covering,
         "num_bytes": len(surprisals),
         "bits_per_byte": _to_json(math.fsum(surprisals) / len(surprisals)),
         "surprisals": [_to_json(bits) for bits in surprisals],

@@ -4,6 +4,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Literal, Protocol, TypeVar
 
 from inference.errors import ServerUnreachableError
@@ -162,5 +163,4 @@ class Asker:
 
 
 def _build_next_byte(question: Question) -> CharacterRequest:
-    piece = split_line(question.prefix)
-    return CharacterRequest(piece.text, piece.context, num_members=_NUM_TOKENIZATIONS)
+    return replace(split_line(question.prefix), num_members=_NUM_TOKENIZATIONS)

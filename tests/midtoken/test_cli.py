@@ -95,7 +95,6 @@ def test_the_language_server_imports_nothing_for_its_connection() -> None:
         (("next-byte",), "one of the arguments TEXT --at is required"),
         (("next-byte", "a", "--at", "b:1:1"), "not allowed with argument TEXT"),
         (("next-byte", "a", "--top", "0"), "must be a number from 1 to 64, not '0'"),
-        (("surprisal", "a", "--covering", "all"), "invalid choice: 'all'"),
         (("serve", "--http-port=70000"), "--http-port: must be a number from 0 to 65535, not '70000'"),
         *((("playground", f"--port={port}"), f"not '{port}'") for port in ("-1", "65536", "x")),
         *(

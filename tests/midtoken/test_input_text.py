@@ -6,18 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.protocol.characters import CharacterRequest, CoveringKind
 from midtoken.errors import UsageError
 from midtoken.input_text import (
-    TextPiece,
-    add_character_arguments,
-    build_request,
     read_cursor,
     read_file,
     split_pieces,
     split_tail,
 )
-from tests.support.options import parse_options
 
 
 def test_the_bytes_of_the_file_are_returned(tmp_path: Path) -> None:
@@ -114,23 +109,3 @@ def test_the_text_before_the_tail_is_its_context() -> None:
 def test_the_tail_of_a_short_text_is_the_whole_text() -> None:
     piece = split_tail(b"ab")
     assert (piece.context, piece.text) == (b"", b"ab")
-
-
-def test_without_arguments_the_request_has_the_protocols_defaults() -> None:
-    built = build_request(parse_options(add_character_arguments), TextPiece(b"before", b"text"))
-    assert built == CharacterRequest(b"text", b"before")
-
-
-def test_each_argument_is_in_the_request() -> None:
-    request = build_request(
-        parse_options(add_character_arguments, "--covering", "beam", "--width", "3", "--threshold", "0.5"),
-        TextPiece(b"", b"a"),
-        num_members=2,
-    )
-    assert request == CharacterRequest(b"a", covering=CoveringKind.BEAM, width=3, threshold=0.5, num_members=2)
-
-
-@pytest.mark.parametrize("kind", CoveringKind)
-def test_each_covering_can_be_chosen(kind: CoveringKind) -> None:
-    options = parse_options(add_character_arguments, "--covering", str(kind))
-    assert build_request(options, TextPiece(b"", b"a")).covering is kind

@@ -32,22 +32,6 @@ def test_an_empty_file_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert capsys.readouterr().err == f"midtoken: {path} is empty; there is no surprisal to show\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--width", "0"), "width must be between 1 and 1024, not 0"),
-        (("--threshold", "2"), "threshold must be between 0 and 1, not 2.0"),
-    ],
-)
-def test_an_invalid_request_is_refused_before_a_server_is_started(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: tuple[str, ...], message: str
-) -> None:
-    path = tmp_path / "app.py"
-    path.write_text("x")
-    assert main(["surprisal", str(path), "--covering", "beam", *arguments, "--server", "127.0.0.1:9"]) == 1
-    assert message in capsys.readouterr().err
-
-
 def _score(text: bytes, bits: float = 1.0) -> list[ScoredLine]:
     return list(score_lines(text, (bits,) * len(text)))
 
