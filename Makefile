@@ -213,7 +213,7 @@ $(CONTESTANTS)/transformers/.ready: benchmarks/baselines/transformers_environmen
 	@$(@D)/bin/python -m pip install --quiet -r $<
 	@touch $@
 .PHONY: bench bench-keystrokes bench-load
-bench: bench-keystrokes bench-load  ## run the benchmarks of speed; writes JSON and a picture
+bench: bench-keystrokes bench-load  ## run the benchmarks of speed; writes JSON
 
 bench-keystrokes: $(BENCH_READY)  ## measure the time from a key to ghost text, and where it goes
 	@$(BIN)/python -m benchmarks.keystrokes

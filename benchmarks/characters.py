@@ -11,8 +11,8 @@ ahead, many bytes in one forward pass. In the row "unseen" it gets the text byte
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,10 +31,7 @@ from inference.protocol.characters import CoveringKind
 from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-_WIDTHS = (2, 4, 8, 16, 32)
+_WIDTH = 8
 _REFERENCE_WIDTH = 128
 _NUM_REPEATS = 3
 _NUM_BYTES = 4000
@@ -66,7 +63,7 @@ def main() -> None:
     rows.append({"covering": "the tokenizer's own tokens", "bits/byte": bits_of_tokens})
     print_rows(f"{len(text):,} bytes of held-out text", rows)
     figures = _find_figures(rows) | {"bits_per_byte_tokens": bits_of_tokens}
-    write_report("characters", rows, figures, _draw(rows, bits_of_tokens))
+    write_report("characters", rows, figures)
 
 
 def _find_text() -> bytes:
@@ -81,10 +78,8 @@ def _iter_walks(
     """Yields the name of each walk, the walk, and how often to repeat it. Ours and theirs alternate."""
     yield "canonical", lambda: _walk(load(), text, _CANONICAL), _NUM_REPEATS
     yield "canonical, unseen", lambda: _walk(load(), text, _CANONICAL, is_known=False), _NUM_REPEATS
-    for width in _WIDTHS:
-        settings = CoveringSettings(CoveringKind.BEAM, width)
-        yield f"beam {width}", lambda settings=settings: _walk(load(), text, settings), 1  # type: ignore[misc]
-        yield f"genlm {width}", lambda width=width: theirs.walk(text, width, _LIMIT_S), 1  # type: ignore[misc]
+    yield f"beam {_WIDTH}", lambda: _walk(load(), text, CoveringSettings(CoveringKind.BEAM, _WIDTH)), 1
+    yield f"genlm {_WIDTH}", lambda: theirs.walk(text, _WIDTH, _LIMIT_S), 1
 
 
 def _walk(model: CharacterModel, text: bytes, settings: CoveringSettings, is_known: bool = True) -> Walk:
@@ -148,35 +143,6 @@ def _find_figures(rows: Sequence[Row]) -> dict[str, Value]:
         for short, name in names.items()
         for figure, column in columns.items()
     }
-
-
-def _draw(rows: Sequence[Mapping[str, Any]], bits_of_tokens: float) -> "Figure":  # numbers but for the name
-    from matplotlib.figure import Figure  # here, because only drawing needs it
-
-    figure = Figure(figsize=(9, 3.6))
-    by_name = {str(row["covering"]): row for row in rows}
-    series = {
-        "beam": [by_name[f"beam {width}"] for width in _WIDTHS],
-        "genlm-bytes, KV kept": [by_name[f"genlm {width}"] for width in _WIDTHS],
-        "canonical": [by_name["canonical"]],
-        "canonical, text unseen": [by_name["canonical, unseen"]],
-    }
-    for place, (column, label) in enumerate((("JS distance", "JS distance to K=128"), ("bits/byte", "bits/byte"))):
-        axes = figure.add_subplot(1, 2, place + 1)
-        for name, points in series.items():
-            speeds, values = ([point[key] for point in points] for key in ("bytes/CPU s", column))
-            axes.plot(speeds, values, "o-", markersize=4, label=name)
-        if column == "bits/byte":
-            axes.axhline(bits_of_tokens, linestyle=":", color="gray", label="the tokenizer's own tokens")
-        else:
-            axes.set_yscale("log")
-        axes.set_xscale("log")
-        axes.set_xlabel("bytes for a second of processor time")
-        axes.set_ylabel(label)
-        axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(1, 0.93))  # below the dotted line
-    figure.tight_layout()
-    return figure
 
 
 def find_distances(rows: LogRows, others: LogRows) -> npt.NDArray[np.float64]:

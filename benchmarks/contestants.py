@@ -22,7 +22,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.progress import track
 
@@ -31,9 +30,6 @@ from benchmarks.corpora.cuts import Visit, draw_visits
 from benchmarks.measures.report import Row, Value, find_percent, print_rows, write_report
 from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _FOLDER = Path("build/contestants")
 _PAUSE_S = 0.005  # after an answer, so that threads that wait actively have gone to sleep
@@ -86,7 +82,7 @@ def main() -> None:
         for entry, outcomes in _run(entries, visits, f"{repeat + 1}").items():
             runs[entry.name].append(outcomes)
         rows = [build_row(name, own) for name, own in runs.items()]
-        write_report("contestants", rows, _build_figures(rows), _draw(rows))
+        write_report("contestants", rows, _build_figures(rows))
         print_rows(f"The rest of the line at {len(visits)} cursors, {repeat + 1} repeats", rows)
 
 
@@ -177,35 +173,6 @@ def _build_figures(rows: Sequence[Row]) -> dict[str, Value]:
         "cold_line_ms": "cold line ms", "right": "right %",
     }  # fmt: skip
     return {f"{figure}_{row['contestant']}": row[name] for row in rows for figure, name in names.items()}
-
-
-def _draw(rows: Sequence[Row]) -> "Figure":
-    """Times and right completions."""
-    from matplotlib.figure import Figure  # here, because only drawing needs it
-
-    places = range(len(rows))
-    figure = Figure(figsize=(9, 0.42 * len(rows) + 1.2))
-    times, right = figure.subplots(1, 2, sharey=True, gridspec_kw={"width_ratios": (2, 1), "wspace": 0.05})
-    for name, label, marker in (
-        ("first text ms", "first text, warm", "o"),
-        ("line ms", "whole line, warm", "s"),
-        ("cold first text ms", "first text, cold", "^"),
-    ):
-        times.plot([row[name] for row in rows], places, marker, label=label, linestyle="none")
-    times.set_xscale("log")
-    times.xaxis.set_major_formatter("{x:g}")
-    times.set_xlabel("ms")
-    times.grid(axis="x", which="both", alpha=0.25)
-    times.set_yticks(places, [str(row["contestant"]) for row in rows])
-    times.invert_yaxis()
-    times.legend(frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 1))
-    bars = right.barh(places, [row["right %"] for row in rows], height=0.6, color="tab:gray")
-    right.bar_label(bars, fmt="%.0f", padding=2)
-    right.set_xlabel("right completions, %")
-    right.set_xlim(0, 100)
-    for axes in (times, right):
-        axes.spines[["top", "right"]].set_visible(False)
-    return figure
 
 
 if __name__ == "__main__":

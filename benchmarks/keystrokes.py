@@ -25,31 +25,17 @@ respect: what a model still generates for the key before competes with the next 
 import asyncio
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from benchmarks.corpora.typing import KeyKind, Session
+from benchmarks.corpora.typing import Session
 from benchmarks.corpora.typist import draw_typing
-from benchmarks.measures.key_times import (
-    KeyTime,
-    Layer,
-    build_kind_rows,
-    build_size_rows,
-    find_figures,
-    find_key_times,
-    find_mean_layers,
-)
+from benchmarks.measures.key_times import KeyTime, build_rows, find_figures, find_key_times
 from benchmarks.measures.lsp_client import RECORDED_LANGUAGE_SERVER
 from benchmarks.measures.recorded_lsp import read_records
 from benchmarks.measures.replay_editor import ReplayEditor
-from benchmarks.measures.report import Target, find_percentile, print_rows, write_report
+from benchmarks.measures.report import Target, print_rows, write_report
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
 from midtoken.installed import find_default_model
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 
 _NUM_KEYS = 5_500  # at least
 
@@ -67,11 +53,10 @@ _TARGETS = (
 def main() -> None:
     session = draw_typing(_NUM_KEYS, seed=1)
     times = asyncio.run(_play(session))
-    kind_rows, size_rows, figures = build_kind_rows(times), build_size_rows(times), find_figures(times)
-    print_rows(f"{len(times):,} keys in ms", kind_rows)
-    print_rows("The same by size of file", size_rows)
+    rows, figures = build_rows(times), find_figures(times)
+    print_rows(f"{len(times):,} keys in ms", rows)
     print_rows("Targets", [target.build_row(figures) for target in _TARGETS])
-    write_report("keystrokes", [*kind_rows, *size_rows], figures, _draw(times))
+    write_report("keystrokes", rows, figures)
 
 
 async def _play(session: Session) -> list[KeyTime]:
@@ -84,50 +69,7 @@ async def _play(session: Session) -> list[KeyTime]:
             pressed = await editor.play(session)
             await editor.leave()
         records = read_records(path)
-    sizes = [document.num_tokens for document in session.documents]
-    return find_key_times(session.iter_edits(), sizes, pressed, records)
-
-
-def _draw(times: list[KeyTime]) -> "Figure":
-    from matplotlib.figure import Figure  # here, because only drawing needs it
-
-    served = [each for each in times if each.needs_server and each.is_answered]
-    figure = Figure(figsize=(10, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    _draw_layers(left, served)
-    _draw_sizes(right, served)
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
-    return figure
-
-
-def _draw_layers(axes: "Axes", served: list[KeyTime]) -> None:
-    by_kind = {kind: find_mean_layers([each for each in served if each.key.kind is kind]) for kind in KeyKind}
-    by_kind = {kind: layers for kind, layers in by_kind.items() if layers}
-    names = [str(kind) for kind in by_kind]
-    left = [0.0] * len(names)
-    for layer in Layer:
-        widths = [layers[layer] for layers in by_kind.values()]
-        if any(widths):
-            axes.barh(names, widths, left=left, label=str(layer))
-            left = [sum(pair) for pair in zip(left, widths, strict=True)]
-    axes.invert_yaxis()
-    axes.set_xlabel("mean time of a key that needs the server, ms")
-    axes.legend(frameon=False, fontsize="small", ncols=3, loc="lower left", bbox_to_anchor=(0, 1))
-
-
-def _draw_sizes(axes: "Axes", served: list[KeyTime]) -> None:
-    sizes = sorted({each.num_file_tokens for each in served})
-    for percent, label in ((50, "median"), (99, "99 of 100 keys")):
-        by_size = [[each.total_ms for each in served if each.num_file_tokens == size] for size in sizes]
-        axes.plot(sizes, [find_percentile(group, percent) or 0.0 for group in by_size], marker="o", label=label)
-    axes.set_xscale("log")
-    axes.set_xticks(sizes, [f"{size / 1000:g}k" for size in sizes])
-    axes.minorticks_off()
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("tokens of the file")
-    axes.set_ylabel("key to ghost text, ms")
-    axes.legend(frameon=False, fontsize="small")
+    return find_key_times(session.iter_edits(), pressed, records)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ _ENCODING = PositionEncodingKind.Utf32  # counts characters, as Python does
 def iter_requests(session: Session) -> Iterator[CompletionRequest]:
     """Yields the request of each edit, with the text around the cursor cut as the language server cuts it."""
     settings = Settings()
-    texts = [document.text for document in session.documents]
+    texts = [*session.documents]
     documents = [
         Document(TextDocumentItem(str(index), "python", 0, text), _ENCODING) for index, text in enumerate(texts)
     ]

@@ -10,9 +10,8 @@ _TOLERANCE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class SizedFile:
-    """A text of about `num_tokens` tokens. `path` names the files that it consists of, joined by ` + `."""
+    """A text of about `num_tokens` tokens."""
 
-    path: str
     text: str
     num_tokens: int  # the size that was asked for
 
@@ -30,7 +29,7 @@ def find_sized_files(
     for size in sizes:
         near = [(num, file) for num, file in counted if abs(num - size) <= _TOLERANCE * size]
         near.sort(key=lambda each: (abs(each[0] - size), each[1].path))
-        found += [SizedFile(file.path, file.text, size) for _, file in near[:num_each]] or [_join(counted, size)]
+        found += [SizedFile(file.text, size) for _, file in near[:num_each]] or [_join(counted, size)]
     return found
 
 
@@ -43,4 +42,4 @@ def _join(counted: list[tuple[int, SourceFile]], size: int) -> SizedFile:
             num_tokens += num
     if num_tokens < (1 - _TOLERANCE) * size:
         raise ValueError(f"the files have {num_tokens:,} tokens together; {size:,} are needed")
-    return SizedFile(" + ".join(file.path for file in joined), "\n\n".join(file.text for file in joined), size)
+    return SizedFile("\n\n".join(file.text for file in joined), size)

@@ -45,16 +45,6 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """A document that is worked on: its text before the first key and after the last."""
-
-    path: str
-    num_tokens: int  # the size that it stands for: that of its finished text, nominally
-    text: str
-    finished: str
-
-
-@dataclass(frozen=True, slots=True)
 class Moment:
     """A document after a key."""
 
@@ -76,12 +66,12 @@ class Moment:
 class Session:
     """The documents that somebody works on, and all keys in their order."""
 
-    documents: tuple[Document, ...]
+    documents: tuple[str, ...]  # their texts before the first key
     keys: tuple[Key, ...]
 
     def iter_moments(self) -> Iterator[Moment]:
         """Yields the document of each key as it is after the key."""
-        texts = [document.text for document in self.documents]
+        texts = [*self.documents]
         for key in self.keys:
             texts[key.document] = key.apply(texts[key.document])
             yield Moment(key, texts[key.document])

@@ -35,7 +35,7 @@ from functools import cache
 from tokenizers import Tokenizer
 
 from benchmarks.corpora.sized_files import SizedFile, find_sized_files
-from benchmarks.corpora.typing import Document, Key, KeyKind, Session
+from benchmarks.corpora.typing import Key, KeyKind, Session
 from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
 
@@ -90,10 +90,7 @@ def draw_session(files: Sequence[SizedFile], num_keys: int, seed: int) -> Sessio
         _Typist(index, file.text, -(-num_keys // (len(num_files) * num_files[file.num_tokens])), rng)
         for index, file in enumerate(files)
     ]
-    documents = tuple(
-        Document(file.path, file.num_tokens, typist.text, file.text)
-        for file, typist in zip(files, typists, strict=True)
-    )
+    documents = tuple(typist.text for typist in typists)
     keys: list[Key] = []
     active = list(typists)
     typist = active[0]

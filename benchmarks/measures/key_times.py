@@ -30,7 +30,6 @@ class KeyTime:
     """One key of a replay, and what is known about its answer."""
 
     key: Key
-    num_file_tokens: int  # nominal
     outcome: Outcome
     total_ms: float  # to the answer, or until it was known that there is none
     needs_server: bool  # False: answered from text that was there already
@@ -50,16 +49,13 @@ class KeyTime:
 
 
 def find_key_times(
-    moments: Iterable[Moment],
-    num_file_tokens: Sequence[int],
-    pressed: Sequence[PressedKey],
-    records: Sequence[RequestRecord],
+    moments: Iterable[Moment], pressed: Sequence[PressedKey], records: Sequence[RequestRecord]
 ) -> list[KeyTime]:
-    """Returns the time of each key. `num_file_tokens` has the size of each document."""
+    """Returns the time of each key."""
     moments = list(moments)
     by_key = _match(moments, pressed, records)
     return [
-        _build_key_time(moment.key, num_file_tokens[moment.key.document], press, by_key.get(index))
+        _build_key_time(moment.key, press, by_key.get(index))
         for index, (moment, press) in enumerate(zip(moments, pressed, strict=True))
     ]
 
@@ -84,14 +80,13 @@ def _match(
     return found
 
 
-def _build_key_time(key: Key, num_file_tokens: int, press: PressedKey, record: RequestRecord | None) -> KeyTime:
+def _build_key_time(key: Key, press: PressedKey, record: RequestRecord | None) -> KeyTime:
     total_ms = 1e3 * (press.ended_at - press.sent_at)
     if record is None:
-        return KeyTime(key, num_file_tokens, press.outcome, total_ms, needs_server=False)
+        return KeyTime(key, press.outcome, total_ms, needs_server=False)
     stats = record.stats or {}
     return KeyTime(
         key,
-        num_file_tokens,
         press.outcome,
         total_ms,
         needs_server=True,
@@ -130,21 +125,12 @@ _MAX_FEW_TOKENS = 1
 _TYPING = (KeyKind.LETTER, KeyKind.WORD_END, KeyKind.NEWLINE, KeyKind.BACKSPACE, KeyKind.ACCEPT)
 
 
-def build_kind_rows(times: Sequence[KeyTime]) -> list[Row]:
+def build_rows(times: Sequence[KeyTime]) -> list[Row]:
     """A row for all keys, one for those that type, one for each kind, and one for the first keys."""
     groups = {"all": times, "typing": _find_typing(times)}
     groups |= {str(kind): [each for each in times if each.key.kind is kind] for kind in KeyKind}
     groups["first"] = [each for each in times if each.key.is_first]
-    return [_build_row("keys", name, group) for name, group in groups.items() if group]
-
-
-def build_size_rows(times: Sequence[KeyTime]) -> list[Row]:
-    """A row for each size of file."""
-    sizes = sorted({each.num_file_tokens for each in times})
-    return [
-        _build_row("tokens of the file", f"{size:,}", [each for each in times if each.num_file_tokens == size])
-        for size in sizes
-    ]
+    return [_build_row(name, group) for name, group in groups.items() if group]
 
 
 def find_figures(times: Sequence[KeyTime]) -> dict[str, float | bool | None]:
@@ -185,17 +171,17 @@ def _find_typing(times: Sequence[KeyTime]) -> list[KeyTime]:
     return [each for each in times if each.key.kind in _TYPING]
 
 
-def find_mean_layers(times: Sequence[KeyTime]) -> dict[Layer, float]:
+def _find_mean_layers(times: Sequence[KeyTime]) -> dict[Layer, float]:
     """The mean of each layer over the keys whose time can be split; empty if there are none."""
     split = [each.layers for each in times if each.layers is not None]
     return {layer: sum(layers[layer] for layers in split) / len(split) for layer in Layer} if split else {}
 
 
-def _build_row(title: str, name: str, times: Sequence[KeyTime]) -> Row:
+def _build_row(name: str, times: Sequence[KeyTime]) -> Row:
     served = [each for each in times if each.needs_server]
-    layers = find_mean_layers(served)
+    layers = _find_mean_layers(served)
     row: dict[str, Value] = {
-        title: name,
+        "keys": name,
         "number": len(times),
         "without server, %": 100 * (1 - len(served) / len(times)),
         "answered, %": 100 * sum(each.is_answered for each in times) / len(times),

@@ -48,8 +48,8 @@ class ReplayEditor:
         """Starts the language server, waits until it is connected, and opens the documents."""
         client = await LspClient.start(command)
         await client.wait_for_server(_build_uri(-1))
-        for index, document in enumerate(session.documents):
-            client.open(_build_uri(index), document.text)
+        for index, text in enumerate(session.documents):
+            client.open(_build_uri(index), text)
         return cls(client)
 
     async def play(self, session: Session, max_gap_s: float = _MAX_GAP_S) -> list[PressedKey]:
@@ -59,7 +59,7 @@ class ReplayEditor:
         before it, and of the time after a move, `_PAUSE_S` are waited at most. Where the cursor is, and what is
         selected, is told at once.
         """
-        texts = [document.text for document in session.documents]
+        texts = [*session.documents]
         sent: list[tuple[float, asyncio.Future[Answer]]] = []
         has_moved = False
         for moment in session.iter_moments():

@@ -1,4 +1,4 @@
-"""Writes the results of a benchmark: a table on the screen, `benchmarks/results/NAME.json`, and `NAME.svg`."""
+"""Writes the results of a benchmark: a table on the screen, and `benchmarks/results/NAME.json`."""
 
 import argparse
 import json
@@ -12,14 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Value = str | float | bool | None
 Row = Mapping[str, Value]
@@ -86,11 +82,10 @@ def write_report(
     name: str,
     rows: Sequence[Row],
     figures: Mapping[str, Value],
-    picture: "Figure | None" = None,
     device: str | None = None,
     folder: Path = RESULTS_DIR,
 ) -> None:
-    """Writes `NAME.json`, and `NAME.svg` if there is a picture.
+    """Writes `NAME.json`.
 
     `rows` are the rows of the printed table. `figures` are the numbers that are compared with targets; None means not
     measured. `device` is the device that was measured, by default this machine's processor.
@@ -106,8 +101,6 @@ def write_report(
     }
     path = folder / f"{name}.json"
     path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
-    if picture is not None:
-        picture.savefig(path.with_suffix(".svg"), bbox_inches="tight", metadata={"Date": None})
 
 
 def read_figures(name: str, folder: Path = RESULTS_DIR) -> Figures:

@@ -24,7 +24,7 @@ def _record(
 
 def test_the_layers_of_a_key_add_up_to_its_time() -> None:
     record = _record("ab", 1.01, 1.07, stats=_STATS)
-    [found] = find_key_times([_moment("ab")], [300], [_pressed(1.0, 1.1)], [record])
+    [found] = find_key_times([_moment("ab")], [_pressed(1.0, 1.1)], [record])
 
     assert found.layers == pytest.approx(
         {
@@ -49,7 +49,7 @@ def test_the_layers_of_a_key_add_up_to_its_time() -> None:
     ],
 )
 def test_what_is_not_answered_with_the_whole_completion_is_not_split(outcome: Outcome, record: RequestRecord) -> None:
-    [found] = find_key_times([_moment("ab")], [300], [_pressed(1.0, 1.1, outcome)], [record])
+    [found] = find_key_times([_moment("ab")], [_pressed(1.0, 1.1, outcome)], [record])
 
     assert (found.needs_server, found.layers) == (True, None)
 
@@ -69,7 +69,7 @@ def test_a_request_belongs_to_the_last_key_before_it_that_has_its_text(
 ) -> None:
     pressed = [_pressed(1.0 + number, 1.5 + number) for number in range(len(texts))]
 
-    found = find_key_times(map(_moment, texts), [300], pressed, records)
+    found = find_key_times(map(_moment, texts), pressed, records)
 
     assert [each.needs_server for each in found] == need_server
 
@@ -84,7 +84,7 @@ def _time(
     read: int | None = None,
 ) -> KeyTime:
     key = Key(0, kind, 0, 0, "x", 1, 0.2, is_first)
-    return KeyTime(key, 300, outcome, total_ms, needs_server, num_read_tokens=read)
+    return KeyTime(key, outcome, total_ms, needs_server, num_read_tokens=read)
 
 
 def test_keys_that_are_the_first_or_unanswered_or_need_no_server_are_counted_apart_too() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.corpora.typing import Document, Key, KeyKind, Session
+from benchmarks.corpora.typing import Key, KeyKind, Session
 from benchmarks.measures.replay_editor import Outcome, ReplayEditor
 
 _TEXT = "a = 1\n\nb = 2\n"
@@ -19,7 +19,7 @@ def _key(kind: KeyKind, start: int, end: int, text: str, cursor: int, document: 
 
 
 def _session(*keys: Key) -> Session:
-    return Session((Document("a.py", 300, _TEXT, ""), Document("b.py", 300, "x😀y", "")), keys)
+    return Session((_TEXT, "x😀y"), keys)
 
 
 async def _play(
