@@ -28,27 +28,21 @@ _OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """One distribution before each byte of a text. If a time limit was reached, the last bytes have none."""
+    """One distribution before each byte of a text."""
 
     text: bytes
     rows: npt.NDArray[np.float32]  # [num_bytes, 257] natural logarithms: 256 bytes, then the end of the text
     cpu_s: npt.NDArray[np.float64]  # [num_bytes] processor time from the start of the text to each byte
-    failure: str | None = None  # why the rows end, if it is an error
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
     @property
     def bits_per_byte(self) -> float:
-        """Mean surprisal; infinite after a failure."""
-        if self.failure is not None:
-            return math.inf
-        read = np.frombuffer(self.text, np.uint8)[: len(self)]
-        return -float(self.rows[np.arange(len(self)), read].mean(dtype=np.float64)) / math.log(2)
+        """Mean surprisal."""
+        read = np.frombuffer(self.text, np.uint8)
+        return -float(self.rows[np.arange(len(read)), read].mean(dtype=np.float64)) / math.log(2)
 
     @property
     def bytes_per_cpu_s(self) -> float:
-        return len(self) / float(self.cpu_s[-1])
+        return len(self.rows) / float(self.cpu_s[-1])
 
 
 class ReferenceModel:
@@ -63,8 +57,8 @@ class ReferenceModel:
             "absent_ids": sorted(vocabulary.special_ids - vocabulary.end_ids),
         }
 
-    def walk(self, text: bytes, width: int, limit_s: float = 7200) -> Walk:
-        """Returns the walk over `text` with a beam of `width`, or over the part that is read within `limit_s`.
+    def walk(self, text: bytes, width: int) -> Walk:
+        """Returns the walk over `text` with a beam of `width`.
 
         Raises SystemExit if the environment is missing, and RuntimeError with the end of the output if the job fails.
         """
@@ -72,13 +66,12 @@ class ReferenceModel:
             raise SystemExit(f"{_READY} is missing: make {_READY}")
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            files = {"text": folder / "text", "result": folder / "result.json", "arrays": folder / "walk.npz"}
+            files = {"text": folder / "text", "arrays": folder / "walk.npz"}
             files["text"].write_bytes(text)
-            job = {**self._common, "width": width, "limit_s": limit_s}
+            job = {**self._common, "width": width}
             _run(folder, job | {name: str(path) for name, path in files.items()})
-            failure = json.loads(files["result"].read_text())["failure"]
             with np.load(files["arrays"]) as read:
-                return Walk(text, read["rows"], read["cpu_s"], failure)
+                return Walk(text, read["rows"], read["cpu_s"])
 
     def walk_once(self, text: bytes, width: int) -> Walk:
         """Returns `walk`, or the stored result of an earlier one with the same model, text and code.
@@ -92,8 +85,6 @@ class ReferenceModel:
         path = _STORED_WALKS / f"{digest.hexdigest()[:16]}.npz"
         if not path.exists():
             walk = self.walk(text, width)
-            if walk.failure is not None or len(walk) < len(text):
-                return walk
             path.parent.mkdir(parents=True, exist_ok=True)
             np.savez(path, rows=walk.rows, cpu_s=walk.cpu_s)
         with np.load(path) as read:
