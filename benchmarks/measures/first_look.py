@@ -3,11 +3,11 @@
 import random
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from rich.progress import track
 
 from benchmarks.corpora.cuts import Gap, GapKind, draw_cuts
-from benchmarks.corpora.situations import list_situations
 from benchmarks.measures.report import Figures, find_mean
 from inference.engine.loop_rule import LoopRule
 from inference.engine.sink import CompletionEngine, complete
@@ -19,11 +19,22 @@ from lsp_server.indentation import write_blanks
 from lsp_server.settings import Settings
 from models.training.corpus import SourceFile, iter_held_out
 
+_SITUATIONS = Path(__file__).parents[1] / "corpora" / "situations.txt"
 _NUM_CURSORS = 400  # random ones
 _NUM_CUTS = 400  # inside a word with code after it
 _NUM_REAL = 20_000  # cursors whose real text is read
 _REAL_CHARS = 220  # about as many as 64 tokens have
 _LOOP = re.compile(r"([^\n]{3,64}?)\1\1|((?:[^\n]*\n){1,8}?)\2\2")
+
+
+def list_situations() -> list[Gap]:
+    """Ordinary situations: what a person has written, with the cursor at `▏`. Two blank lines divide them.
+
+    Nobody chose them for what the model writes there, and nobody knows what is missing. Those that were reported stand
+    first.
+    """
+    cut = [text.partition("▏") for text in _SITUATIONS.read_text(encoding="utf-8").rstrip("\n").split("\n\n\n")]
+    return [Gap(GapKind.LINE, before, "", after + "\n") for before, _, after in cut]
 
 
 def measure_first_look(engine: CompletionEngine, seed: int) -> Figures:

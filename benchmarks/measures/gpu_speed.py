@@ -12,8 +12,7 @@ from functools import cache, partial
 import torch
 
 from benchmarks.corpora.grown_model import Shape
-from benchmarks.corpora.random_models import prepare_tokenizer
-from benchmarks.measures.gpu_engine import Completion, Document, RandomEngine, Setting, complete_all
+from benchmarks.measures.gpu_engine import Completion, Document, RandomEngine, Setting, complete_all, prepare_tokenizer
 from benchmarks.measures.report import Figures, find_mean, find_percentile
 from inference.engine.prompt import PromptBuilder
 from inference.healing.covering import Crossing, Rule

@@ -6,9 +6,8 @@ import pytest
 
 from benchmarks.corpora.cuts import draw_cuts
 from benchmarks.corpora.grown_model import Shape
-from benchmarks.corpora.random_models import SHAPES
 from benchmarks.engine_gpu import TARGETS, build_parts
-from benchmarks.measures.gpu_engine import DEFAULT_MODEL, Setting, Sizes
+from benchmarks.measures.gpu_engine import DEFAULT_MODEL, SHAPES, Setting, Sizes
 from benchmarks.measures.gpu_speed import count_completion_bytes, count_layer_weights, count_prefill_flops
 from benchmarks.measures.right_choices import compare_engines
 from inference.config import EngineConfig

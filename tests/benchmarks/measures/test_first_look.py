@@ -2,8 +2,7 @@
 
 import pytest
 
-from benchmarks.corpora.situations import list_situations
-from benchmarks.measures.first_look import loops
+from benchmarks.measures.first_look import list_situations, loops
 
 
 @pytest.mark.parametrize(
