@@ -113,7 +113,9 @@ class PackedPasses:
             for node in (None, *range(len(move.tree.branch_ids))):
                 if move.wants_logits:
                     self.answers.append(Answer(stage, before + _find_branch_ids(move.tree, node), next(rows)))
-            move.sequence.cache.keep(move.tree, move.kept_node)
+            branches = move.sequence.cache.copy_branches(move.tree)
+            move.sequence.cache.keep(move.tree)
+            move.sequence.cache.append([branches[branch] for branch in move.tree.find_path(move.kept_node)])
             move.sequence.token_ids = before + _find_branch_ids(move.tree, move.kept_node)
 
 

@@ -142,7 +142,7 @@ def measure_tree(engine: RandomEngine) -> Figures:
         length = cache.num_tokens
         [rows] = model.forward([Part(cache, tree)])
         model.choose([SampleRequest(tree, crossings, rows, _GREEDY)])
-        cache.keep(tree, None)
+        cache.keep(tree)
         cache.cut(length)
 
     us = {kind: _find_median_us(engine.setting, partial(step, *own)) for kind, own in kinds.items()}
@@ -161,7 +161,7 @@ def _read_text(engine: RandomEngine, prompts: PromptBuilder) -> SequenceCache:
     for start in range(0, len(ids), _READ_TOKENS):
         tree = TokenTree(ids[start : start + _READ_TOKENS])
         model.forward([Part(cache, tree, wants_logits=False)])
-        cache.keep(tree, None)
+        cache.keep(tree)
     return cache
 
 

@@ -58,8 +58,8 @@ class SequenceCache(Protocol):
         of them has no room. Raises OverloadedError if there is no memory; the cache is then unchanged.
         """
 
-    def keep(self, tree: TokenTree, node: int | None) -> None:
-        """Keeps the chain of the last forwarded tree and the path to `node`; discards the other branches."""
+    def keep(self, tree: TokenTree) -> None:
+        """Keeps the chain of the last forwarded tree; discards the branches."""
 
     def copy_branches(self, tree: TokenTree) -> list[Any]:  # of StoredRow
         """The keys and values of each branch of the last forwarded tree. Call it before `keep`.

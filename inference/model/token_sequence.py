@@ -118,7 +118,7 @@ class TokenSequence:
         """Appends the chain of a part that was forwarded, and keeps its branches as nodes."""
         tree = part.tree
         copies = self.cache.copy_branches(tree) if tree.branch_ids else []
-        self.cache.keep(tree, None)
+        self.cache.keep(tree)
         self.token_ids += tree.chain_ids
         self._move_anchor()
         if not part.wants_logits:

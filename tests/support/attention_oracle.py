@@ -181,7 +181,7 @@ def _read(cache: TorchSequenceCache, num_tokens: int) -> None:
         tree = TokenTree((0,) * num_tokens)
         cache.reserve(num_tokens)
         cache.build_segment(tree)
-        cache.keep(tree, None)
+        cache.keep(tree)
 
 
 def _copy_branches(cache: TorchSequenceCache, random: Random) -> list[StoredToken]:
@@ -191,7 +191,7 @@ def _copy_branches(cache: TorchSequenceCache, random: Random) -> list[StoredToke
     cache.reserve(tree.num_rows)
     cache.build_segment(tree)
     copies = cache.copy_branches(tree)
-    cache.keep(tree, None)
+    cache.keep(tree)
     return copies
 
 
@@ -214,4 +214,4 @@ def _scatter(pool: TokenPool, random: Random, holders: list[TorchSequenceCache |
     cache.reserve(tree.num_rows)
     cache.build_segment(tree)
     holders += random.sample(cache.copy_branches(tree), k=4)
-    cache.keep(tree, None)
+    cache.keep(tree)

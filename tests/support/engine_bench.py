@@ -46,9 +46,9 @@ class WatchedCache(TorchSequenceCache):
         other.owner, other.token_ids = self.owner, self.token_ids[:num_tokens]
         return other
 
-    def keep(self, tree: TokenTree, node: int | None) -> None:
-        super().keep(tree, node)
-        self.token_ids += [*tree.chain_ids, *(tree.branch_ids[branch] for branch in tree.find_path(node))]
+    def keep(self, tree: TokenTree) -> None:
+        super().keep(tree)
+        self.token_ids += tree.chain_ids
 
     def copy_branches(self, tree: TokenTree) -> list[StoredToken]:
         self.owner.before_cache("copy_branches")

@@ -46,9 +46,9 @@ class CountingCache:
             self.owner.num_grown += 1
             self.owner.count_held()
 
-    def keep(self, tree: TokenTree, node: int | None) -> None:
+    def keep(self, tree: TokenTree) -> None:
         self.owner.before_keep(self)
-        self.token_ids += [*tree.chain_ids, *(tree.branch_ids[branch] for branch in tree.find_path(node))]
+        self.token_ids += tree.chain_ids
 
     def copy_branches(self, tree: TokenTree) -> list[CountedRow]:
         return [CountedRow(token_id) for token_id in tree.branch_ids]

@@ -32,7 +32,7 @@ class _OwnPasses(Passes):
         for start in range(0, len(token_ids), _PIECE):
             tree = TokenTree(tuple(token_ids[start : start + _PIECE]))
             self._model.forward([Part(self._cache, tree, wants_logits=start + _PIECE >= len(token_ids))])
-            self._cache.keep(tree, None)
+            self._cache.keep(tree)
 
     def cut(self, num_tokens: int) -> None:
         self._cache.cut(num_tokens)

@@ -177,15 +177,11 @@ class GgufSequenceCache:
         del self._ids[1:]
         self._places = []
 
-    def keep(self, tree: TokenTree, node: int | None) -> None:
-        """Keeps the chain of the last forwarded tree and the path to `node`; discards the other branches."""
-        path = [self._store_branch(tree, branch) for branch in tree.find_path(node)]
-        if None in path:
-            raise OverloadedError("llama.cpp has no room for a further sequence; try again in a moment")
+    def keep(self, tree: TokenTree) -> None:
+        """Keeps the chain of the last forwarded tree; discards the branches."""
         self._cells += self._take_cells(len(tree.chain_ids))
         if tree.branch_ids:
             self.discard()
-        self.append(path)
 
     def copy_branches(self, tree: TokenTree) -> list[StoredToken | None]:
         """Holds each branch of the last forwarded tree. Call it before `keep`. None for those without room."""
@@ -227,10 +223,7 @@ class GgufSequenceCache:
         if isinstance(place, StoredToken):
             return place
         position = self.num_tokens + len(tree.chain_ids) - 1 + tree.find_depths()[branch]
-        [stored] = self._pool.store(place, position, self._take_cells(1))
-        if stored is not None:
-            self._places[branch] = stored
-        return stored
+        return self._pool.store(place, position, self._take_cells(1))[0]
 
 
 def _copy_stored(llama: Llama, stored: StoredToken, sequence_id: int) -> None:

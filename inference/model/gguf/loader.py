@@ -93,7 +93,7 @@ def _compare_tree(model: GgufModel) -> dict[str, float]:
     texts = ids[:4], ids[:5], ids[:6], (*ids[:4], ids[6])
     cache = model.new_cache(len(ids))
     model.forward([Part(cache, start)])
-    cache.keep(start, None)
+    cache.keep(start)
     [ours] = model.forward([Part(cache, tree)])
     theirs = [model.forward([Part(model.new_cache(len(ids)), TokenTree(text))])[0][0] for text in texts]
     kept = np.isfinite(ours[0].logits)

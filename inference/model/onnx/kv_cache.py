@@ -59,13 +59,9 @@ class OnnxSequenceCache:
             planes[:, :, : self.num_tokens] = self.planes[:, :, : self.num_tokens]
             self._bind_planes(planes)
 
-    def keep(self, tree: TokenTree, node: int | None) -> None:
-        """Keeps the chain of the last forwarded tree and the path to `node`; discards the other branches."""
-        first = self.num_tokens + len(tree.chain_ids)
-        path = tree.find_path(node)
-        if path != list(range(len(path))):
-            self.planes[:, :, first : first + len(path)] = self.planes[:, :, [first + branch for branch in path]]
-        self.num_tokens = first + len(path)
+    def keep(self, tree: TokenTree) -> None:
+        """Keeps the chain of the last forwarded tree; discards the branches."""
+        self.num_tokens += len(tree.chain_ids)
 
     def copy_branches(self, tree: TokenTree) -> list[StoredRow]:
         """Copies of the keys and values of the last forwarded tree's branches. Call this before `keep`."""

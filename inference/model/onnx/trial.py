@@ -167,9 +167,9 @@ def _run(model: OnnxModel, text: list[int], branch_ids: tuple[int, ...]) -> list
     cache = model.new_cache(len(text) + len(branch_ids))
     read = TokenTree(tuple(text[:_NUM_READ]))
     model.forward([Part(cache, read, wants_logits=False)])
-    cache.keep(read, None)
+    cache.keep(read)
     tree = TokenTree(tuple(text[_NUM_READ:]), branch_ids, _PARENTS)
     rows = model.forward([Part(cache, tree)])[0]
     stored = cache.copy_branches(tree)[:_NUM_STORED]
-    cache.keep(tree, None)
+    cache.keep(tree)
     return rows + model.forward([Part(cache, TokenTree((), branch_ids, _PARENTS), tuple(stored))])[0]

@@ -187,7 +187,7 @@ def _read_texts(runner: Runner, texts: Sequence[list[int]]) -> list[TorchSequenc
     read = [TokenTree(tuple(text[:length])) for text, length in zip(texts, _READ_LENGTHS, strict=True)]
     runner.forward([Part(cache, tree, wants_logits=False) for cache, tree in zip(caches, read, strict=True)])
     for cache, tree in zip(caches, read, strict=True):
-        cache.keep(tree, None)
+        cache.keep(tree)
     return caches
 
 

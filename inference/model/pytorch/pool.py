@@ -215,10 +215,9 @@ class TorchSequenceCache:
             tree.build_mask()[len(stored) :] if tree.num_rows > 1 else None,
         )
 
-    def keep(self, tree: TokenTree, node: int | None) -> None:
-        """Keeps the chain of the last forwarded tree and the path to `node`; discards the other branches."""
-        num_chain = len(tree.chain_ids)
-        self._append(self._written[[*range(num_chain), *(num_chain + branch for branch in tree.find_path(node))]])
+    def keep(self, tree: TokenTree) -> None:
+        """Keeps the chain of the last forwarded tree; discards the branches."""
+        self._append(self._written[: len(tree.chain_ids)])
         has_others = self._pool.num_holders[self._spare] > 1  # as kept or stored tokens, which must not change
         self._pool.release(self._spare[has_others])
         self._spare = self._spare[~has_others]

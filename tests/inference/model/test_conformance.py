@@ -65,9 +65,9 @@ class _Sequence:
             expected = np.stack([self._find_logits(path) for path in paths])
             np.testing.assert_allclose(self._case.model.copy_logits(rows), expected, atol=self._case.gap, rtol=0)
 
-    def keep(self, tree: TokenTree, node: int | None = None) -> None:
-        self.cache.keep(tree, node)
-        self.kept = (*self.kept, *tree.chain_ids) if node is None else self.find_paths(tree)[node]
+    def keep(self, tree: TokenTree) -> None:
+        self.cache.keep(tree)
+        self.kept = (*self.kept, *tree.chain_ids)
         assert self.cache.num_tokens == len(self.kept) <= self.cache.capacity
 
     def read(self, *token_ids: int) -> None:
@@ -113,8 +113,7 @@ def test_steps_of_any_kind_give_each_node_the_logits_of_its_path(
             each.check(part, rows)
         for each, part in zip(chosen, parts, strict=True):
             copies = zip(each.find_paths(part.tree), each.cache.copy_branches(part.tree), strict=True)
-            node = data.draw(st.sampled_from([None, *range(len(part.tree.branch_ids))]))
-            each.keep(part.tree, node)
+            each.keep(part.tree)
             stored |= {path: row for path, row in copies if row is not None and data.draw(st.booleans())}
             del copies
             _act(data.draw(st.sampled_from(_ACTIONS)), each, sequences, stored, data)
@@ -196,7 +195,7 @@ def test_a_pass_without_memory_says_so_leaves_all_caches_and_can_be_tried_again(
 
     for each, part, rows in zip((sequence, other), parts, runner.model.forward(parts), strict=True):
         each.check(part, rows)
-        each.keep(part.tree, 4)
+        each.keep(part.tree)
         each.read(1)
 
 

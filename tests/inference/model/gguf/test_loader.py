@@ -73,7 +73,7 @@ def _read(model: LanguageModel, token_ids: tuple[int, ...], *branch_ids: int) ->
     cache: Any = model.new_cache(len(token_ids))
     tree = TokenTree(token_ids, branch_ids, (None,) * len(branch_ids))
     [rows] = model.forward([Part(cache, tree)])
-    cache.keep(tree, None)
+    cache.keep(tree)
     return cache, model.copy_logits(rows)
 
 
@@ -105,7 +105,7 @@ def test_more_sequences_than_llama_cpp_has_are_refused_by_name_and_all_are_free_
     tree = TokenTree((4,), tuple(range(200)), (None,) * 200)
     model.forward([Part(cache, tree)])
     stored = cache.copy_branches(tree)  # the rest has no room
-    cache.keep(tree, None)
+    cache.keep(tree)
     assert (None in stored, sum(row is not None for row in stored) > 20) == (True, True)
     caches: list[Any] = []
     with pytest.raises(OverloadedError, match="no room for 1 further sequences"):

@@ -56,7 +56,7 @@ def _read(model: OnnxModel, text: Sequence[int], piece: int = 1000) -> OnnxSeque
     for first in range(0, len(text), piece):
         tree = TokenTree(tuple(text[first : first + piece]))
         assert model.forward([Part(cache, tree, wants_logits=False)]) == [[]]
-        cache.keep(tree, None)
+        cache.keep(tree)
     return cache
 
 
@@ -87,7 +87,9 @@ def test_logits_after_all_nodes_of_a_tree_are_those_of_transformers(name: str, t
     kept = [Random(0).randrange(VOCAB_SIZE) for _ in range(50)]
     cache = _read(model, kept, 20)
     _check(oracle, kept, _list_paths(_TREE), _forward(model, cache, _TREE))
-    cache.keep(_TREE, 4)
+    branches = cache.copy_branches(_TREE)
+    cache.keep(_TREE)
+    cache.append([branches[branch] for branch in _TREE.find_path(4)])
     _check(oracle, [*kept, 3, 4, 5, 6, 9], [[1]], _forward(model, cache, TokenTree((1,))))
 
 
@@ -219,7 +221,7 @@ def _read_in_pieces(
     for size in sizes:
         tree = TokenTree(tuple(text[first : first + size]))
         rows += _forward(model, cache, tree)
-        cache.keep(tree, None)
+        cache.keep(tree)
         first += size
     return cache.planes[:, :, :first].copy(), rows
 

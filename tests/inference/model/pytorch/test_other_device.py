@@ -47,7 +47,7 @@ def _forward(runner: Runner, num_sequences: int, tree: TokenTree) -> Counts:
         runner.forward(parts)
         for part in parts:
             part.cache.copy_branches(tree)
-            part.cache.keep(tree, None)
+            part.cache.keep(tree)
     return counts
 
 
@@ -80,7 +80,7 @@ def test_to_keep_and_to_copy_tokens_costs_the_device_nothing() -> None:
 
     with counting() as counts:
         branches = cache.copy_branches(_TREE)
-        cache.keep(_TREE, 1)
+        cache.keep(_TREE)
         other = cache.fork()
         other.cut(2)
         other.append(branches[:1])

@@ -58,7 +58,7 @@ def _keep(cache: TorchSequenceCache, *names: float) -> None:
     """Reads further tokens with these names."""
     tree = TokenTree((0,) * len(names))
     _write(cache, tree, [*names])
-    cache.keep(tree, None)
+    cache.keep(tree)
 
 
 _ACTIONS = ["allocate", "allocate", "hold", "release", "release"]
@@ -195,9 +195,8 @@ def test_sequences_that_share_slots_never_change_each_other(data: st.DataObject,
             _write(cache, tree, new)
             copies = cache.copy_branches(tree)
             stored += zip(copies, new[len(tree.chain_ids) :], strict=True)
-            node = data.draw(st.sampled_from([None, *range(len(tree.branch_ids))]))
-            cache.keep(tree, node)
-            names += [*new[: len(tree.chain_ids)], *(new[len(tree.chain_ids) + at] for at in tree.find_path(node))]
+            cache.keep(tree)
+            names += new[: len(tree.chain_ids)]
         elif action == "fork":
             caches.append((cache.fork(count), names[:count]))
         elif action == "cut":
@@ -238,8 +237,8 @@ def test_branches_that_are_discarded_leave_their_room_to_the_next_tokens() -> No
     pool = _build_pool(9)
     cache, tree = TorchSequenceCache(pool, 9), TokenTree((1,), (2, 3, 4), (None, None, None))
     _write(cache, tree, [1.0, 2.0, 3.0, 4.0])
-    cache.keep(tree, 0)
-    assert (cache.num_tokens, cache.capacity, count_free(pool)) == (2, 9, 0)
+    cache.keep(tree)
+    assert (cache.num_tokens, cache.capacity, count_free(pool)) == (1, 9, 0)
 
 
 @pytest.mark.parametrize(("num_tokens", "capacity", "expected"), [(1, 3, 3), (None, 1, 2), (2, 0, 2), (1, 9, 9)])

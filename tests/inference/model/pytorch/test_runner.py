@@ -96,7 +96,9 @@ def test_each_node_gets_the_logits_of_its_own_path(family: str, make_model: Make
                 torch.testing.assert_close(logits[row], expected, rtol=1e-3, atol=1e-3)
                 row += 1
             node = random.choice([None, *range(len(tree.branch_ids))])
-            caches[index].keep(tree, node)
+            branches = caches[index].copy_branches(tree)
+            caches[index].keep(tree)
+            caches[index].append([branches[branch] for branch in tree.find_path(node)])
             kept[index] += [*tree.chain_ids, *(tree.branch_ids[branch] for branch in tree.find_path(node))]
         assert row == len(logits)
 
@@ -136,7 +138,7 @@ def test_a_window_counts_from_the_positions_of_stored_branches(reader: _Reader) 
     reader.forward(Part(cache, tree))
     further = TokenTree((), (3, 4, 5, 6, 7, 8, 9), (None, 0, 1, 2, 3, 4, 5))
     part = Part(cache, further, tuple(cache.copy_branches(tree)))
-    cache.keep(tree, None)
+    cache.keep(tree)
 
     logits = reader.forward(part)
 
