@@ -1,6 +1,6 @@
 """From an editor to a completion request and back. One request passes through these modules:
 
-stdio          the process that an editor starts, and with which it ends (editor_process); its messages, one by one
+stdio          the process that an editor starts, and with which it ends; its messages, one by one
 protocol       which of them are refused
 features       LSP messages in, LSP results out; add a new LSP feature here
 server         the state that the features use: a session for each open document, settings, one backend

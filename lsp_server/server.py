@@ -13,11 +13,11 @@ from lsprotocol import types
 from pygls.exceptions import FeatureRequestError, JsonRpcException
 from pygls.lsp.server import LanguageServer
 
+from inference.platforms import is_there
 from inference.protocol.completion import Chunks, CompletionRequest, Priority
 from lsp_server.backend import BackendFactory, BackendStarter, CompletionBackend, OnDownload
 from lsp_server.context import Context, cut_context
 from lsp_server.documents import Document, Place
-from lsp_server.editor_process import is_there
 from lsp_server.errors import (
     EditorError,
     NotSentError,

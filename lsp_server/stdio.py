@@ -12,8 +12,7 @@ from typing import NoReturn
 
 from pygls.io_ import StdoutWriter
 
-from inference.platforms import call_at_signals
-from lsp_server.editor_process import wait_for_end
+from inference.platforms import call_at_signals, is_there
 from lsp_server.errors import BrokenInputError
 from lsp_server.protocol import MidtokenProtocol, keep_text_out_of_logs
 from lsp_server.server import MidtokenServer
@@ -99,6 +98,15 @@ def serve_stdio(server: MidtokenServer) -> NoReturn:
     """
     keep_text_out_of_logs()
     asyncio.run(_serve(server))
+
+
+async def wait_for_end(find_id: Callable[[], int | None], poll_s: float = 1.0) -> None:
+    """Returns when the editor's process has ended (`processId` of initialize); never while `find_id` returns none.
+
+    Some editors end without closing stdin, or another process holds it open.
+    """
+    while (process_id := find_id()) is None or is_there(process_id):
+        await asyncio.sleep(poll_s)
 
 
 async def _serve(server: MidtokenServer) -> NoReturn:

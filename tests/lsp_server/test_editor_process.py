@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 
-from lsp_server.editor_process import is_there, wait_for_end
+from inference.platforms import is_there
+from lsp_server.stdio import wait_for_end
 from tests.support.lsp_in_process import run_in_process
 
 
