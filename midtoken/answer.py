@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from inference.errors import ServerError
 from inference.protocol.characters import END, CharacterAnswer
-from inference.protocol.completion import CompletionChunk, ExplainedNode
+from inference.protocol.completion import CompletionChunk, CompletionStats, ExplainedNode, Explanation
 from midtoken.graphemes import mark_blanks
 
 _Kind = TypeVar("_Kind")
@@ -21,6 +21,18 @@ class Answer:
 
     text: str
     last: CompletionChunk
+
+    @property
+    def stats(self) -> CompletionStats:
+        """What it has cost."""
+        return self.last.stats or CompletionStats()
+
+    @property
+    def explanation(self) -> Explanation:
+        """What healing did, if the request has asked for it. Raises ServerError."""
+        if self.last.explanation is None:
+            raise ServerError("the server sent no explanation; it may be another version of midtoken")
+        return self.last.explanation
 
 
 @dataclass(frozen=True, slots=True)

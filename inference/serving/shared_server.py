@@ -137,17 +137,12 @@ class Registration:
             raise LaunchError(f"cannot remove {path}: {error.strerror}") from None
 
 
+@dataclass(frozen=True, slots=True)
 class ServerLease:
     """A client's use of a shared server. The server keeps running while any lease is open."""
 
-    def __init__(self, url: str, lock: FileLock) -> None:
-        """Use `lease_server`."""
-        self.url = url
-        self._lock = lock
-
-    def close(self) -> None:
-        """Ends the lease. The end of the process does the same."""
-        self._lock.close()
+    url: str
+    close: Callable[[], None]  # ends the lease; the end of the process does the same
 
 
 async def lease_server(entry: ServerEntry, command: Sequence[str], on_progress: Callable[[str], None]) -> ServerLease:
@@ -165,7 +160,7 @@ async def lease_server(entry: ServerEntry, command: Sequence[str], on_progress: 
                 await _start_or_wait(entry, command, on_progress)
             await asyncio.sleep(_POLL_S)
         stack.pop_all()
-        return ServerLease(url, clients)
+        return ServerLease(url, clients.close)
 
 
 async def _start_or_wait(entry: ServerEntry, command: Sequence[str], on_progress: Callable[[str], None]) -> None:

@@ -49,11 +49,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def render(title: str, cursor: Context, answers: dict[Healing, Answer]) -> Group:
-    """Returns the page: the cursor's line, the tokens, the covering tree with probabilities, and all strategies."""
+    """Returns the page: the cursor's line, the tokens, the covering tree with probabilities, and all strategies.
+
+    Raises ServerError.
+    """
     exact = answers[Healing.EXACT]
-    explanation = exact.last.explanation
-    if explanation is None or exact.last.stats is None:
-        raise ValueError("the request for the exact answer did not set `explain`")
+    explanation = exact.explanation
     return Group(
         Rule(Text(title), align="left", style="dim"),
         _render_line(cursor, exact.text),
@@ -130,9 +131,7 @@ def _render_strategies(answers: dict[Healing, Answer]) -> Table:
     for name, justify in (("healing", "left"), ("completion", "left"), ("healed by", "right"), ("in all", "right")):
         table.add_column(name, justify="right" if justify == "right" else "left")
     for healing, answer in answers.items():
-        stats = answer.last.stats
-        if stats is None:
-            continue
+        stats = answer.stats
         table.add_row(
             str(healing),
             Text(mark_blanks(answer.text) or "(nothing)", style="green" if healing is Healing.EXACT else ""),

@@ -13,7 +13,7 @@ from typing import Literal
 
 from rich.cells import cell_len
 
-from inference.errors import InvalidRequestError, ServerError
+from inference.errors import InvalidRequestError
 from inference.protocol.characters import NextByte
 from inference.protocol.completion import CompletionStats, ExplainedNode, Explanation, FinishReason, Healing
 from midtoken.answer import Answer, ByteShare, find_shares, rank_bytes
@@ -136,10 +136,7 @@ def read_question(text: str) -> Question:
 
 def draw_healing(question: Question, answer: Answer) -> HealingPicture:
     """Returns the picture of an exact answer that was asked for with `explain`. Raises ServerError without one."""
-    explanation, stats = answer.last.explanation, answer.last.stats
-    if explanation is None or stats is None:
-        raise ServerError("the server sent no explanation; it may be another version of midtoken")
-    prefix = question.prefix.encode()
+    explanation, prefix = answer.explanation, question.prefix.encode()
     healed = prefix[len(prefix) - answer.last.healed_bytes :]
     edges = _find_edges(healed, explanation.nodes)
     return HealingPicture(
@@ -149,20 +146,19 @@ def draw_healing(question: Question, answer: Answer) -> HealingPicture:
         cells=tuple(_draw_cells(healed, edges)),
         paths=tuple(_draw_paths(explanation, healed, edges)),
         typed=_draw_line_end(question.prefix),
-        times=stats,
+        times=answer.stats,
     )
 
 
 def draw_strategy(healing: Healing, answer: Answer) -> StrategyPicture:
     """Returns the picture of one strategy's completion."""
-    stats = answer.last.stats or CompletionStats()
     is_cut = answer.last.finish_reason is FinishReason.LENGTH
     return StrategyPicture(
         healing=str(healing),
         completion=mark_blanks(answer.text),
         is_cut=is_cut,
-        num_forwards=stats.num_forwards,
-        took_ms=stats.total_ms - stats.queue_ms,
+        num_forwards=answer.stats.num_forwards,
+        took_ms=answer.stats.total_ms - answer.stats.queue_ms,
     )
 
 
