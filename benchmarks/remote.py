@@ -8,23 +8,17 @@
 - The server also continues the tokens of the same text by itself. It has read the text before, for both.
   `added_ms_p50`: the median difference until all of `MAX_TOKENS` tokens have come. `right_healed`, `right_plain`:
   the shares of cuts where the text begins with the end of the word, operator, blank or string.
-- front_clients: the editors whose recorded requests get the right word in front of the server;
-  `front_clients_plainly`: from the server itself.
 """
 
 import json
 import statistics
-import subprocess
-import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
-from urllib.error import HTTPError
 
 from benchmarks.baselines.servers import VLLM_PYTHON, run_llama_server, run_vllm
 from benchmarks.corpora.cuts import Cut, draw_cuts
@@ -37,9 +31,6 @@ from inference.protocol.completion import CompletionRequest, Extent, Priority
 from models.training.corpus import iter_held_out
 
 _FOLDER = Path("models/default").absolute()
-_REQUESTS = Path("tests/support/front_requests")
-_CLIENTS = tuple(sorted(path.stem for path in _REQUESTS.glob("*.json")))
-_REST = "ms"  # of the word at the cursor of each of them
 _NUM_CUTS, _NUM_VLLM_CUTS = 540, 108
 
 _TARGETS = (
@@ -47,7 +38,6 @@ _TARGETS = (
     Target("wrong_texts", "other texts than our own engine's that are no ties", at_most=0),
     Target("requests_per_choice", "requests for a choice", at_most=2),
     Target("own_cpu_ms", "our own computing for a choice, ms", at_most=6),
-    Target("num_front_clients", "editors that get the right word", at_least=len(_CLIENTS)),
     Target("vllm_wrong_texts", "the same with vLLM", at_most=0),
     Target("vllm_cuts", "cuts that were compared with our own engine, vLLM", at_least=100),
 )
@@ -59,7 +49,6 @@ def main() -> None:
         parts = {
             "right": partial(_compare, "llama_server", url, cuts),
             "cost": partial(_measure, url, cuts),
-            "fronts": partial(ask_as_editors, url, Path(folder)),
         }
         if VLLM_PYTHON.exists():
             parts["vllm"] = partial(_compare_vllm, cuts[:: _NUM_CUTS // _NUM_VLLM_CUTS], Path(folder))
@@ -117,44 +106,12 @@ def _measure(url: str, cuts: Sequence[Cut]) -> Figures:
 
 def _complete_plainly(url: str, row: Sequence[int]) -> str:
     body = {"prompt": row, "n_predict": MAX_TOKENS, "temperature": 0.0, "stream": True}
-    return "".join([event["content"] for event in _post(f"{url}/completion", body)])
-
-
-def _post(url: str, body: object) -> Iterator[dict[str, Any]]:
-    """The answer, or the events of a stream."""
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    request = urllib.request.Request(
+        f"{url}/completion", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
     with urllib.request.urlopen(request) as response:
-        for line in response:
-            data = line.removeprefix(b"data: ").strip()
-            if data not in (b"", b"[DONE]", b"null"):
-                yield json.loads(data)
-
-
-def ask_as_editors(url: str, folder: Path) -> Figures:
-    """Which editors get the right word, in front of the server and from itself. The folder is for logs."""
-    command = [sys.executable, "-m", "midtoken", "serve", "--runtime=embedded", "--openai=0", f"--engine={url}"]
-    with subprocess.Popen([*command, f"--state-dir={folder}"], stdout=subprocess.PIPE, text=True) as front:
-        try:
-            assert front.stdout is not None
-            address = next(line.split(" find it at ")[1].strip() for line in front.stdout if " find it at " in line)
-            healed, plain = ([each for each in _CLIENTS if _is_completed(at, each)] for at in (address, url))
-        finally:
-            front.terminate()
-    return {
-        "num_front_clients": len(healed),
-        "front_clients": ", ".join(healed),
-        "front_clients_plainly": ", ".join(plain),
-    }
-
-
-def _is_completed(url: str, client: str) -> bool:
-    sent = json.loads((_REQUESTS / f"{client}.json").read_text())
-    try:
-        answers = [each[0] if isinstance(each, list) else each for each in _post(url + sent["path"], sent["body"])]
-    except HTTPError:  # it is refused
-        return False
-    text = "".join([each["content"] if "content" in each else each["choices"][0]["text"] for each in answers])
-    return text.partition("\n")[0] == _REST
+        events = [json.loads(line.removeprefix(b"data: ")) for line in response if line.startswith(b"data: {")]
+    return "".join([event["content"] for event in events])
 
 
 if __name__ == "__main__":

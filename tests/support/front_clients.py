@@ -1,0 +1,39 @@
+"""Editors that speak HTTP: what they send at `return self._ite`, to any address.
+
+Each file of `front_requests` has what one editor sends, and says how that is known.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientSession
+
+_FOLDER = Path(__file__).with_name("front_requests")
+EDITORS = sorted(path.stem for path in _FOLDER.iterdir())
+REST = "ms"  # of the word at the cursor
+
+
+def read_sent(editor: str) -> dict[str, Any]:
+    """Returns path, headers and body."""
+    sent: dict[str, Any] = json.loads((_FOLDER / f"{editor}.json").read_text())
+    return sent
+
+
+async def complete_as(editor: str, url: str) -> str | None:
+    """Returns the first line that the editor gets from the server at this address; None if it is refused."""
+    sent = read_sent(editor)
+    async with (
+        ClientSession(headers=sent["headers"]) as session,
+        session.post(f"{url}{sent['path']}", json=sent["body"]) as response,
+    ):
+        return _read_text(await response.text()).partition("\n")[0] if response.status == 200 else None
+
+
+def _read_text(answer: str) -> str:
+    """Returns the first text of an answer or of a stream of events, as editors read it."""
+    parts = [
+        json.loads(line.removeprefix("data: ")) for line in answer.split("\n\n") if line not in ("", "data: [DONE]")
+    ]
+    first = [part[0] if isinstance(part, list) else part for part in parts]
+    return "".join(part["content"] if "content" in part else part["choices"][0]["text"] for part in first)
