@@ -8,8 +8,8 @@ from typing import TextIO
 from inference.protocol.completion import CompletionChunk, CompletionRequest, Extent, Healing
 from lsp_server.context import Context
 from lsp_server.privacy.guard import Cleared
-from midtoken.cleared_text import ClearedText, add_rule_arguments
 from midtoken.connection import open_connection
+from midtoken.input_text import ClearedText, add_rule_arguments
 from midtoken.server_arguments import add_connection_arguments
 
 

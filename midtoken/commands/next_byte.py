@@ -13,10 +13,9 @@ from rich.text import Text
 from inference.protocol.characters import MAX_MEMBERS, CharacterRequest, CoveringMember, NextByte
 from lsp_server.privacy.guard import Cleared
 from midtoken.answer import check_kind, rank_bytes
-from midtoken.cleared_text import ClearedText, add_rule_arguments
 from midtoken.connection import open_connection
 from midtoken.graphemes import mark_blanks
-from midtoken.input_text import split_line, split_tail
+from midtoken.input_text import ClearedText, add_rule_arguments, split_line, split_tail
 from midtoken.server_arguments import add_connection_arguments, number_from
 
 _BAR_CELLS, _NAME_CELLS = 24, 13

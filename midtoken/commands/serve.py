@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from inference.serving.embedded import EmbeddedServer, restart_process
-from inference.serving.launcher import MAX_STALL_S, TritonServer
+from inference.serving.launcher import MAX_STALL_S, RestartPolicy, TritonServer, keep_running
 from inference.serving.loopback import ADDRESS
 from inference.serving.shared_server import Registration
-from inference.serving.supervisor import RestartPolicy, keep_running
 from midtoken.cli import run_until_signal
 from midtoken.connection import Connection
 from midtoken.errors import UsageError

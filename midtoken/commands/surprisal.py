@@ -17,10 +17,9 @@ from inference.errors import InvalidRequestError
 from inference.protocol.characters import Ask, Surprisals
 from lsp_server.privacy.guard import Cleared
 from midtoken.answer import check_kind
-from midtoken.cleared_text import ClearedText, add_rule_arguments
 from midtoken.connection import open_connection
 from midtoken.graphemes import Grapheme, split_graphemes
-from midtoken.input_text import split_pieces
+from midtoken.input_text import ClearedText, add_rule_arguments, split_pieces
 from midtoken.server_arguments import add_connection_arguments
 
 ScoredLine = Sequence[tuple[Grapheme, float]]  # with its line end, and for each grapheme the sum over its bytes

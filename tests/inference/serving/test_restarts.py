@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from inference.errors import LaunchError
-from inference.serving.supervisor import RestartPolicy, keep_running
+from inference.serving.launcher import RestartPolicy, keep_running
 from tests.support.fakes import FakeServer
 
 _POLICY = RestartPolicy(probe_interval_s=0.001, first_backoff_s=0.001, max_failed_starts=3)
