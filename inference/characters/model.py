@@ -119,18 +119,12 @@ class CharacterModel:
         bits: npt.NDArray[np.float64] = -np.diff(sums) / np.log(2)
         return bits
 
-    def sample(self, state: State, rng: np.random.Generator, max_bytes: int) -> bytes:
-        """Text that follows the state, sampled byte by byte until it ends."""
-        return self._extend(state, max_bytes, lambda log_probs: int(rng.choice(NUM_OUTCOMES, p=np.exp(log_probs))))
-
-    def choose_greedily(self, state: State, max_bytes: int) -> bytes:
-        """Text that follows the state: the most likely byte each time, until the text ends."""
-        return self._extend(state, max_bytes, lambda log_probs: int(np.argmax(log_probs)))
-
-    def _extend(self, state: State, max_bytes: int, choose: Callable[[npt.NDArray[np.float64]], int]) -> bytes:
+    def sample(self, state: State, rng: np.random.Generator | None, max_bytes: int) -> bytes:
+        """Text that follows the state, sampled byte by byte until it ends; without `rng`, of the most likely bytes."""
         chosen = bytearray()
         while len(chosen) < max_bytes:
-            outcome = choose(state.next_log_probs)
+            log_probs = state.next_log_probs
+            outcome = int(rng.choice(NUM_OUTCOMES, p=np.exp(log_probs)) if rng else log_probs.argmax())
             if outcome == END:
                 break
             chosen.append(outcome)

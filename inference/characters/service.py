@@ -67,10 +67,8 @@ class CharacterService:
         )
 
     def _generate(self, request: CharacterRequest) -> bytes:
-        state, rng = self._read(request), np.random.default_rng(request.seed)
-        if request.ask is Ask.SAMPLE:
-            return self._model.sample(state, rng, request.max_bytes)
-        return self._model.choose_greedily(state, request.max_bytes)
+        rng = np.random.default_rng(request.seed) if request.ask is Ask.SAMPLE else None
+        return self._model.sample(self._read(request), rng, request.max_bytes)
 
     def _read(self, request: CharacterRequest) -> State:
         """The state after the text, advanced from the nearest remembered state."""

@@ -68,13 +68,11 @@ class ScriptedCharacterModel:
             log_mass=log_probability,
         )
 
-    def sample(self, state: "ScriptedState", rng: np.random.Generator, max_bytes: int) -> bytes:
-        """Returns letters that the generator draws."""
+    def sample(self, state: "ScriptedState", rng: np.random.Generator | None, max_bytes: int) -> bytes:
+        """Returns letters that the generator draws; without one, the text so far, reversed."""
+        if rng is None:
+            return state.text[::-1][:max_bytes]
         return state.text + rng.integers(97, 123, max_bytes).astype(np.uint8).tobytes()
-
-    def choose_greedily(self, state: "ScriptedState", max_bytes: int) -> bytes:
-        """Returns the text so far, reversed."""
-        return state.text[::-1][:max_bytes]
 
     def spell(self, token_id: int) -> bytes:
         """Returns the bytes of the token."""

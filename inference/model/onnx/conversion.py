@@ -80,9 +80,9 @@ def load_decoder(config: EngineConfig, decoder: DecoderConfig, sampler: NumpySam
     """
     precision = Precision(config.dtype)
     try:
-        with Weights(config.model_dir, decoder) as weights:
-            graph = build_graph(decoder, weights, precision, CONSTANTS_NAME)
-            return _Loader(decoder, weights, precision, graph, sampler, config.num_threads or 1).load(config.graph_dir)
+        weights = Weights(config.model_dir, decoder)
+        graph = build_graph(decoder, weights, precision, CONSTANTS_NAME)
+        return _Loader(decoder, weights, precision, graph, sampler, config.num_threads or 1).load(config.graph_dir)
     except ModelError as error:
         raise ModelError(f"cannot load the model in {config.model_dir}: {error}") from error
 
@@ -111,10 +111,7 @@ class _Loader:
         key = compute_key(self.graph, self.weights.paths)
         path = store.find(key)
         if path is not None:
-            try:
-                return self._open(path)
-            except Exception as error:  # onnxruntime has an exception for each of its codes, and documents none
-                _log.warning("the stored graph %s cannot be opened (%s)", path, type(error).__name__)
+            return self._open(path)
         with store.add(self.graph, key) as draft:
             return self._open_new(draft)
 

@@ -103,7 +103,7 @@ class OnnxModel:
         ids = np.array([_pad(token_ids)], np.int64)  # [1, num_rows or one more]
         num_rows, num_keys = ids.shape[1], num_past + ids.shape[1]
         if bias is None:
-            bias = self._find_zeros(num_rows, num_keys)
+            bias = self._zeros[: num_rows * num_keys].reshape(num_rows, num_keys)
         elif num_rows > len(token_ids):
             bias = np.pad(bias, ((0, 1), (0, 1)))
         logits = np.empty((1, len(_pad(wanted_rows)), self.config.vocab_size), np.float32)
@@ -123,10 +123,6 @@ class OnnxModel:
         cache.bind_output("logits", logits)
         self._run_session(cache.binding, len(token_ids))
         return check_numbers(logits)[0, : len(wanted_rows)]
-
-    def _find_zeros(self, num_rows: int, num_keys: int) -> Bias:
-        size = num_rows * num_keys
-        return (self._zeros if size <= _MAX_BIAS else np.zeros(size, np.float32))[:size].reshape(num_rows, num_keys)
 
     def _find_tables(self, num_keys: int) -> tuple[Logits, Logits]:
         """Cosines and sines of at least as many positions as there are keys, which onnxruntime wants."""
@@ -154,7 +150,7 @@ def _pad(values: Sequence[int]) -> list[int]:
 def _divide(tree: TokenTree, num_kept: int, num_stored: int) -> list[range]:
     """The tree's new rows, in pieces that are run one after the other."""
     num_chain, num_new = len(tree.chain_ids), tree.num_rows - num_stored
-    size = max(_MAX_BIAS // (num_kept + tree.num_rows), 2)
+    size = max(_MAX_BIAS // (num_kept + tree.num_rows + 1) // 2, 1) * 2  # with the row that an odd number gets
     if _is_path(tree) or (num_new <= size and num_kept):
         return _cut(num_new, size)
     return [*_cut(num_chain, size), range(num_chain, num_new)]  # without a past, the positions must be 0, 1, 2 ...

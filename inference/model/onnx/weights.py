@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -115,8 +114,8 @@ def count_blocks(num_inputs: int) -> int:
     return -(-num_inputs // BLOCK_SIZE)
 
 
-class Weights(AbstractContextManager["Weights"]):
-    """The tensors of a decoder, read one by one. A context manager, which closes the files."""
+class Weights:
+    """The tensors of a decoder, read one by one. The files are open as long as it exists."""
 
     def __init__(self, folder: Path, config: DecoderConfig) -> None:
         """Opens the files. Raises ModelError if tensors are missing, unknown or of another shape."""
@@ -124,15 +123,10 @@ class Weights(AbstractContextManager["Weights"]):
         self._config = config
         self._files: dict[str, Any] = {}  # tensor -> open file, which has no types
         self._places = _find_places(config)
-        with ExitStack() as stack:
-            for path in self.paths:
-                file = stack.enter_context(_open(path))
-                self._files |= dict.fromkeys(file.keys(), file)
-            self._check()
-            self._stack = stack.pop_all()
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        for path in self.paths:
+            file = _open(path)
+            self._files |= dict.fromkeys(file.keys(), file)
+        self._check()
 
     def find_dtype(self, name: str) -> np.dtype[Any]:
         """The type in which a tensor is stored."""

@@ -37,7 +37,7 @@ class Runner:
         self.device = device
         self.dtype = next(model.parameters()).dtype
         self.max_tokens = _read_max_tokens(model)
-        self._selects_rows = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self._takes_rows = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._kernel = kernel
         self.vocab_size = self._measure()
         self.layers = tuple(call.shape for call in self.last_calls)
@@ -54,8 +54,6 @@ class Runner:
             if self.last_calls:
                 raise
             raise ModelError(f"{OWN_ATTENTION}, or it needs more than tokens and positions") from error
-        if logits.shape[0] == 2:  # the model takes the argument and ignores it
-            self._selects_rows = False
         return logits.shape[1]
 
     @property
@@ -103,13 +101,15 @@ class Runner:
         positions = np.concatenate([segment.positions for segment in segments])
         numbers = [np.array(token_ids), positions, np.array(wanted_rows, dtype=np.int64)]
         ids, places, wanted = copy_together(numbers, self.device)
-        options = {"logits_to_keep": wanted} if self._selects_rows else {}
+        options = {"logits_to_keep": wanted} if self._takes_rows else {}
         with (
             refusing_when_out_of_memory(f"a forward pass over {len(token_ids)} tokens"),
             self._running.use(self._build_attention(segments)),
         ):
             output = self._model(input_ids=ids[None], position_ids=places[None], use_cache=False, **options)
-        logits: torch.Tensor = output.logits[0] if self._selects_rows else output.logits[0, wanted]
+        logits: torch.Tensor = output.logits[0]
+        if len(logits) != len(wanted_rows):  # there is no such argument, or the model ignores it
+            logits = logits[wanted]
         logits = logits.float() if self.dtype == torch.float64 else logits
         return _check_numbers(logits, self.dtype) if is_checked else logits
 

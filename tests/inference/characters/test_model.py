@@ -78,7 +78,7 @@ def test_a_blank_can_be_on_either_side_of_the_prompts_end() -> None:
             moved = characters.score(remaining_bytes, prompt.encode() + b" ", covering).log_probability
             unmoved = characters.score(b" " + remaining_bytes, prompt.encode(), covering).log_probability
             assert blank + moved == pytest.approx(unmoved, abs=1e-9)
-        assert characters.choose_greedily(characters.open(prompt.encode() + b" ", covering), 7) == b"one-eye"
+        assert characters.sample(characters.open(prompt.encode() + b" ", covering), None, 7) == b"one-eye"
 
 
 _HELLO_MERGES = (
@@ -103,9 +103,9 @@ def test_hello_worl_continues_with_d() -> None:
         ),
     )
 
-    assert characters.choose_greedily(characters.open(b"Hello, worl", _SINGLE), 1) == b"w"
-    assert characters.choose_greedily(characters.open(b"Hello, worl", _CANONICAL), 9) == b"d"
-    assert characters.choose_greedily(characters.open(b"Hello, worl", _BEAM), 9) == b"d"
+    assert characters.sample(characters.open(b"Hello, worl", _SINGLE), None, 1) == b"w"
+    assert characters.sample(characters.open(b"Hello, worl", _CANONICAL), None, 9) == b"d"
+    assert characters.sample(characters.open(b"Hello, worl", _BEAM), None, 9) == b"d"
     probabilities = np.exp(characters.open(b"Hello, worl", _BEAM).next_log_probs)
     assert probabilities[ord("w")] == pytest.approx(1e-5 / (0.982 + 0.007 + 1e-5)), "the slip is not forgotten"
 
@@ -209,8 +209,8 @@ def test_greedy_text_takes_the_most_likely_byte_until_the_end() -> None:
     characters = open_toy(toy, train_on(toy, {"as": 1.0, "a1": 1.5, "s": 2.0}))
 
     for covering in (_CANONICAL, _BEAM, _ALL):
-        assert characters.choose_greedily(characters.open(b"", covering), 9) == b"a1"
-        assert characters.choose_greedily(characters.open(b"", covering), 1) == b"a"
+        assert characters.sample(characters.open(b"", covering), None, 9) == b"a1"
+        assert characters.sample(characters.open(b"", covering), None, 1) == b"a"
 
 
 _MAX_TOKENS = 64

@@ -1,5 +1,3 @@
-import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -204,17 +202,3 @@ def test_use_makes_an_entry_young(folder: Path, tmp_path: Path) -> None:
     os.utime(_find_entry(tmp_path), (0, 0))
     _load(folder, tmp_path)
     assert _find_entry(tmp_path).stat().st_mtime > time.time() - 3600
-
-
-def test_a_stored_graph_that_onnxruntime_does_not_open_is_replaced(
-    folder: Path, tmp_path: Path, logits: list[float], caplog: pytest.LogCaptureFixture
-) -> None:
-    _load(folder, tmp_path)
-    entry = _find_entry(tmp_path)
-    (entry / GRAPH_NAME).write_bytes(b"no graph")
-    digests = json.loads((entry / _LIST_NAME).read_text())
-    digests[GRAPH_NAME] = hashlib.sha256(b"no graph").hexdigest()
-    (entry / _LIST_NAME).write_text(json.dumps(digests))
-    assert _load(folder, tmp_path) == logits
-    assert "cannot be opened" in caplog.text
-    assert json.loads((entry / _LIST_NAME).read_text()) != digests

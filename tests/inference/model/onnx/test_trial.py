@@ -31,8 +31,8 @@ def _convert(folder: Path, precision: Precision) -> Iterator[tuple[OnnxModel, St
     write_decoder(folder / "model", intermediate_size=300)
     model = load_folder(folder / "model", dtype=precision.value, graph_dir=folder / "graphs")
     [path] = (folder / "graphs").glob(f"*/{CONSTANTS_NAME}")
-    with Weights(folder / "model", model.config) as weights:
-        yield model, StoredWeights(weights, build_graph(model.config, weights, precision, CONSTANTS_NAME), path)
+    weights = Weights(folder / "model", model.config)
+    yield model, StoredWeights(weights, build_graph(model.config, weights, precision, CONSTANTS_NAME), path)
 
 
 @pytest.mark.parametrize("part", [0, 1, 2], ids=["codes", "scales", "zero points"])

@@ -22,8 +22,7 @@ _QUERY = "model.layers.1.self_attn.q_proj.weight"
 
 def _open(folder: Path) -> None:
     config = read_decoder_config(json.loads((folder / "config.json").read_text()))
-    with Weights(folder, config) as weights:
-        weights.read(_QUERY)
+    Weights(folder, config).read(_QUERY)
 
 
 def _change(folder: Path, change: Callable[[Tensors], object]) -> None:
