@@ -21,7 +21,7 @@ from lsp_server.privacy.guard import Cleared, Guard
 from lsp_server.privacy.redaction import PLACEHOLDER, Excerpt
 from lsp_server.settings import Settings
 from midtoken.errors import UsageError
-from midtoken.server_arguments import may_be_remote
+from midtoken.server_arguments import add_connection_arguments, may_be_remote
 
 # The slowest covering takes some seconds for a piece. Each request reads the context of its piece again.
 _PIECE_BYTES = 1024
@@ -114,8 +114,8 @@ _NEAR_CHARS = 1_000_000  # more than the window of most models
 _Content = TypeVar("_Content")
 
 
-def add_rule_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds `--exclude`, `--send-excluded` and `--send-secrets`."""
+def add_text_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds `--exclude`, `--send-excluded` and `--send-secrets`, and the arguments of `add_connection_arguments`."""
     parser.add_argument(
         "--exclude",
         action="append",
@@ -127,6 +127,7 @@ def add_rule_arguments(parser: argparse.ArgumentParser) -> None:
         "--send-excluded", action="store_true", help="send a file although a rule excludes it, such as one of Git"
     )
     parser.add_argument("--send-secrets", action="store_true", help=f"send secrets, not {PLACEHOLDER} in their place")
+    add_connection_arguments(parser)
 
 
 class ClearedText:
@@ -136,7 +137,7 @@ class ClearedText:
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
-        """`options`: the parsed arguments of `add_rule_arguments` and `add_connection_arguments`."""
+        """`options`: the parsed arguments of `add_text_arguments`."""
         self._sends_excluded = options.send_excluded
         self._guard = Guard(Policy(os.environ), is_remote=may_be_remote(options))
         settings = Settings(exclude=tuple(options.exclude), redact_secrets=not options.send_secrets)

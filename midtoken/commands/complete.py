@@ -9,8 +9,7 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest, Ex
 from lsp_server.context import Context
 from lsp_server.privacy.guard import Cleared
 from midtoken.connection import open_connection
-from midtoken.input_text import ClearedText, add_rule_arguments
-from midtoken.server_arguments import add_connection_arguments
+from midtoken.input_text import ClearedText, add_text_arguments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--max-tokens", type=int, default=64, help="generate at most this many (default: %(default)s)")
     parser.add_argument("--ignore-suffix", action="store_true", help="do not send the text after the cursor")
-    add_rule_arguments(parser)
-    add_connection_arguments(parser)
+    add_text_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -22,8 +22,7 @@ from lsp_server.privacy.guard import Cleared
 from midtoken.answer import Answer, find_shares, read_answer
 from midtoken.connection import Connection, open_connection
 from midtoken.graphemes import mark_blanks
-from midtoken.input_text import ClearedText, add_rule_arguments
-from midtoken.server_arguments import add_connection_arguments
+from midtoken.input_text import ClearedText, add_text_arguments
 
 _TOKEN_STYLES = ("black on bright_blue", "black on bright_cyan")
 _BAR_CELLS = 20
@@ -36,8 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stdin", action="store_true", help="read the text from standard input, as an editor has it, not from FILE"
     )
-    add_rule_arguments(parser)
-    add_connection_arguments(parser)
+    add_text_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -15,8 +15,8 @@ from lsp_server.privacy.guard import Cleared
 from midtoken.answer import check_kind, rank_bytes
 from midtoken.connection import open_connection
 from midtoken.graphemes import mark_blanks
-from midtoken.input_text import ClearedText, add_rule_arguments, split_line, split_tail
-from midtoken.server_arguments import add_connection_arguments, number_from
+from midtoken.input_text import ClearedText, add_text_arguments, split_line, split_tail
+from midtoken.server_arguments import number_from
 
 _BAR_CELLS, _NAME_CELLS = 24, 13
 _NUM_CHARS_SHOWN = 60
@@ -37,8 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--json", action="store_true", help="print the probabilities of the 256 bytes and the end of text as JSON"
     )
     parser.add_argument("--context", metavar="FILE", help="a file with the text that comes before")
-    add_rule_arguments(parser)
-    add_connection_arguments(parser)
+    add_text_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -19,8 +19,7 @@ from lsp_server.privacy.guard import Cleared
 from midtoken.answer import check_kind
 from midtoken.connection import open_connection
 from midtoken.graphemes import Grapheme, split_graphemes
-from midtoken.input_text import ClearedText, add_rule_arguments, split_pieces
-from midtoken.server_arguments import add_connection_arguments
+from midtoken.input_text import ClearedText, add_text_arguments, split_pieces
 
 ScoredLine = Sequence[tuple[Grapheme, float]]  # with its line end, and for each grapheme the sum over its bytes
 
@@ -89,8 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--context", metavar="FILE", help="a file with the text that comes before; it is read but not scored"
     )
-    add_rule_arguments(parser)
-    add_connection_arguments(parser)
+    add_text_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
