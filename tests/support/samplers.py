@@ -1,13 +1,16 @@
 """Both samplers, so that each test runs with both, and a scorer that needs no GPU."""
 
+import dataclasses
+
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
 from inference.healing.covering import Crossing, Rule
 from inference.model.language_model import Sampling
 from inference.model.pytorch.sampler import HostSampler, Sampler, TorchSampler
-from inference.model.pytorch.scoring import Batch, TokenRanks
+from inference.model.pytorch.scoring import Batch, Scores, TokenRanks
 from tests.support.toys import ToyTokenizer
 
 SAMPLERS = ("numpy", "torch")
@@ -16,27 +19,44 @@ GREEDY = Sampling(temperature=0.0, top_p=1.0)
 both_samplers = pytest.mark.parametrize("name", SAMPLERS)
 
 
+def compute_scores(batch: Batch, ranks: TokenRanks) -> tuple[Scores, npt.NDArray[np.float64]]:
+    """The answers by NumPy in float64, and the log-weights of tokens in draws, relative to the best: -inf if forbidden.
+
+    Weights are [num_questions, num_logits]. A draw has the best token, and a score without noise.
+    """
+    of_ids = ranks.ranks.cpu().numpy()[: ranks.num_logits]
+    rows = torch.stack(batch.rows).double().cpu().numpy()
+    logits = np.where(of_ids < 0, -np.inf, rows)[[question.row for question in batch.questions]]
+    allowed = np.full_like(logits, -np.inf)
+    for line, own, (_, (lo, hi), more_ids, _) in zip(allowed, logits, batch.questions, strict=True):
+        may_follow = (lo <= of_ids) & (of_ids < hi)
+        may_follow[list(more_ids)] = True
+        line[may_follow] = own[may_follow]
+    bests = allowed.max(axis=1)
+    best_ids = np.where(bests == -np.inf, -1, allowed.argmax(axis=1))
+    scales = np.array([question.inverse_temperature or 1.0 for question in batch.questions])
+    weights = (allowed - np.where(bests == -np.inf, 0.0, bests)[:, None]) * scales[:, None]
+    drawn_from = batch.draws[:, 0].cpu().numpy()
+    edge_rows, token_ids = batch.edges.cpu().numpy().T
+    totals, masses, draw_masses = (np.logaddexp.reduce(each, axis=1) for each in (logits, allowed, weights))
+    draws = draw_masses[drawn_from], best_ids[drawn_from]
+    return Scores(totals, masses, bests, best_ids, *draws, rows[edge_rows, token_ids]), weights
+
+
 class NumpyScorer:
-    """Answers as the kernels, by NumPy in float64."""
+    """Answers as the kernels, and draws by noise for every token."""
 
     def __init__(self, ranks: TokenRanks) -> None:
         self._ranks = ranks
 
     def score(self, batch: Batch) -> torch.Tensor:
-        of_ids = self._ranks.ranks.cpu().numpy()[: self._ranks.num_logits]
-        rows = torch.stack(batch.rows).double().cpu().numpy()
-        logits = np.where(of_ids < 0, -np.inf, rows)
-        allowed = np.full_like(logits, -np.inf)
-        more_ids = batch.more_ids.cpu().numpy()
-        for line, own, (_, lo, hi, start, end) in zip(allowed, logits, batch.questions.tolist(), strict=True):
-            may_follow = (lo <= of_ids) & (of_ids < hi)
-            may_follow[more_ids[start:end]] = True
-            line[may_follow] = own[may_follow]
-        bests = allowed.max(axis=1)
-        best_ids = np.where(bests == -np.inf, -1, allowed.argmax(axis=1))
         with np.errstate(invalid="ignore"):  # logits that are no numbers
-            totals = np.logaddexp.reduce(logits, axis=1)
-        return torch.from_numpy(np.stack([totals, bests, best_ids]))
+            scores, weights = compute_scores(batch, self._ranks)
+        for index, (question, *numbers) in enumerate(batch.draws.tolist()):
+            noisy = weights[question] + np.random.default_rng(numbers).gumbel(size=weights.shape[1])
+            scores.draw_scores[index] = noisy.max()
+            scores.drawn_ids[index] = -1 if noisy.max() == -np.inf else noisy.argmax()
+        return torch.from_numpy(np.concatenate(dataclasses.astuple(scores)))
 
 
 def build_sampler(name: str, toy: ToyTokenizer) -> Sampler:
@@ -44,7 +64,7 @@ def build_sampler(name: str, toy: ToyTokenizer) -> Sampler:
     if name == "numpy":
         return HostSampler(toy.vocabulary, toy.trie)
     ranks = TokenRanks(toy.vocabulary, toy.trie, torch.device("cpu"))
-    return TorchSampler(toy.vocabulary, toy.trie, ranks, NumpyScorer(ranks).score)
+    return TorchSampler(toy.vocabulary, toy.trie, ranks, NumpyScorer(ranks))
 
 
 def may_follow(toy: ToyTokenizer, token_id: int, crossing: Crossing) -> bool:

@@ -1,14 +1,21 @@
 """The choice of the next token on a GPU, for many sequences at once.
 
-A scorer reads the logits: it has the best token of each crossing of a covering, and the logits of the tree's tokens.
-Here the paths are added and the most likely pair is chosen.
+A scorer reads the logits: it has the mass and the best token of each crossing of a covering, and draws. Here the paths
+are added and the choice is made. The log-mass of a crossing is log P(path) + the log-sum-exp of the log-probabilities
+of the tokens that may follow there: the probability of all continuations that leave the healed bytes through this
+crossing (Vieira et al. 2025, section 3.4).
 
-Samples, several choices at once and masses are rare. Their rows are copied to the host, where NumPy chooses.
+Several of the most likely tokens, or one among the likeliest that reach `top_p`, need sorted tokens: their rows are
+copied to the host, where NumPy chooses.
 """
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+import secrets
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -18,23 +25,35 @@ import torch
 from inference.errors import MidtokenError, ModelError
 from inference.healing.covering import Crossing, Rule, find_allowed
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import Choice, SampleRequest, SampleResult, Sampling
-from inference.model.numpy_sampler import NumpySampler, find_needed, find_row, weigh_nodes
+from inference.model.language_model import Choice, CrossingScores, SampleRequest, SampleResult, Sampling
+from inference.model.numpy_sampler import NumpySampler, find_needed, find_row, log_sum_exp, weigh_nodes
 from inference.model.pytorch.device import can_run_kernels, refusing_when_out_of_memory
-from inference.model.pytorch.scoring import Question, Scorer, TokenRanks, build_batch
+from inference.model.pytorch.scoring import (
+    Draw,
+    Edge,
+    Question,
+    Scorer,
+    Scores,
+    TokenRanks,
+    build_batch,
+    find_scores,
+)
 from trie_cache.trie import Interval, Trie
 from trie_cache.vocabulary import Vocabulary
 
-_Allowed = tuple[Interval, tuple[int, ...]]  # the ranks of the tokens that may follow, and the ids of those beside them
-_NO_TOKENS = Interval(0, 0)
+_NUM_SEEDS = 2**63
+_NO_TOKENS = Interval(0, 0)  # of a question that is asked for the row's total only
 
 
-class HostSampler(NumpySampler):
-    """Chooses with NumPy, from rows that are copied to the host."""
+class DrawSource:
+    """The random source of a candidate: the same seed gives the same draws, which are computed on the device."""
 
-    def build_rows(self, logits: torch.Tensor) -> Sequence[Any]:  # type: ignore[override]  # here they are tensors
-        """A row for each line of `logits`, [num_rows, vocab_size], device."""
-        return super().build_rows(logits.float().cpu().numpy())
+    __slots__ = ("num_draws", "seed")
+
+    def __init__(self, seed: int | None) -> None:
+        """`None` seeds it from the system."""
+        self.seed = secrets.randbelow(_NUM_SEEDS) if seed is None else seed % _NUM_SEEDS
+        self.num_draws = 0  # those that became choices: others are drawn again
 
 
 class TorchSampler:
@@ -45,7 +64,10 @@ class TorchSampler:
         self._trie = trie
         self._ranks = ranks
         self._scorer = scorer
-        self.new_random_source = self._host.new_random_source
+
+    def new_random_source(self, seed: int | None) -> DrawSource:
+        """A source for one candidate. `None` seeds it from the system."""
+        return DrawSource(seed)
 
     @torch.inference_mode()
     def build_rows(self, logits: torch.Tensor) -> list[torch.Tensor]:
@@ -70,31 +92,43 @@ class TorchSampler:
 
         Raises ModelError if logits are infinite or no numbers: a choice among them would be arbitrary.
         """
-        scored = iter(self.score([request for request in requests if request.wants_best]))
-        return [
-            next(scored).build_result() if request.wants_best else self._choose_on_host(request) for request in requests
-        ]
+        results = iter(self._choose_scored([request for request in requests if not _needs_order(request)]))
+        return [self._choose_ordered(request) if _needs_order(request) else next(results) for request in requests]
 
-    def _choose_on_host(self, request: SampleRequest) -> SampleResult:
+    def _choose_ordered(self, request: SampleRequest) -> SampleResult:
         logits = torch.stack([row for row in request.rows if row is not None]).float()
         _check_finite(logits.logsumexp(dim=1).cpu().numpy())
         copies = iter(self._host.build_rows(logits))
         rows = [None if row is None else next(copies) for row in request.rows]
-        return self._host.choose([dataclasses.replace(request, rows=rows)])[0]
+        sources = request.random_sources
+        if not request.sampling.is_greedy:
+            sources = tuple(np.random.default_rng(numbers) for numbers in _list_draws(request))
+        [result] = self._host.choose([dataclasses.replace(request, rows=rows, random_sources=sources)])
+        if result.choices:
+            _count_draws(request)
+        return result
 
-    def score(self, requests: Sequence[SampleRequest]) -> "list[ScoredRequest]":
-        """Answers requests for the best choice, all by one batch. Raises ModelError as `choose`."""
-        scored = [ScoredRequest(request, self._find_allowed) for request in requests]
-        questions = [question for each in scored for question in each.questions.values()]
-        if questions:
-            answers = self._scorer(build_batch(questions, self._ranks.device)).cpu().numpy().astype(np.float64)
-            _check_finite(answers[0])
-            ends = np.cumsum([len(each.questions) for each in scored])
-            for each, own in zip(scored, np.split(answers, ends[:-1], axis=1), strict=True):
-                each.take_answers(own)
-        return scored
+    def _choose_scored(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
+        if not requests:
+            return []
+        questions = _Questions()
+        scored = [self._ask(request, questions) for request in requests]
+        batch = build_batch(
+            questions.rows, questions.questions, questions.draws, questions.edges, device=self._ranks.device
+        )
+        scores = find_scores(self._scorer, batch)
+        _check_finite(scores.log_totals)
+        for each in scored:
+            each.take_answers(scores)
+        return [each.build_result(scores) for each in scored]
 
-    def _find_allowed(self, crossing: Crossing) -> _Allowed:
+    def _ask(self, request: SampleRequest, questions: "_Questions") -> "_ScoredRequest":
+        """Adds the questions of a request."""
+        crossings = _list_reached(request)
+        return _ScoredRequest(request, crossings, [self._find_allowed(crossing) for crossing in crossings], questions)
+
+    def _find_allowed(self, crossing: Crossing) -> tuple[Interval, tuple[int, ...]]:
+        """The interval of the tokens that may follow, and those that may follow beside it."""
         return find_allowed(self._trie, crossing) if crossing.remaining_bytes else (self._ranks.all_tokens, ())
 
 
@@ -103,77 +137,194 @@ def _check_finite(numbers: npt.NDArray[Any]) -> None:
         raise ModelError("the model's logits are infinite or no numbers: its weights are damaged or too large")
 
 
-class ScoredRequest:
-    """A request for the best choice: of each crossing the best token, of each token of the tree its own logit."""
+def _list_reached(request: SampleRequest) -> tuple[Crossing, ...]:
+    """The crossings whose paths were read."""
+    is_reached = [request.rows[0] is not None]
+    for row, parent in zip(request.rows[1:], request.tree.parents, strict=True):
+        is_reached.append(row is not None and is_reached[find_row(parent)])
+    return tuple(crossing for crossing in request.crossings if is_reached[find_row(crossing.node)])
 
-    def __init__(self, request: SampleRequest, find_allowed: Callable[[Crossing], _Allowed]) -> None:
-        self._request = request
-        tree = request.tree
-        # Each is a row of the request, and the tokens that are asked for there.
-        self._crossings = [(find_row(each.node), find_allowed(each)) for each in request.crossings]
-        branches = [
-            _name_branch(find_row(parent), id) for id, parent in zip(tree.branch_ids, tree.parents, strict=True)
-        ]
-        self.questions = {
-            (row, allowed): Question(request.rows[row], *allowed)
-            for row, allowed in (*self._crossings, *branches)
-            if request.rows[row] is not None
-        }
-        self.bests: dict[tuple[int, _Allowed], tuple[float, int]] = {}  # log P after the row, and token id
 
-    def take_answers(self, answers: npt.NDArray[np.float64]) -> None:
-        """Takes the request's part of what `Scorer` describes."""
-        log_probs, ids = answers[1] - answers[0], answers[2].astype(np.int64)
-        self.bests = dict(zip(self.questions, zip(log_probs.tolist(), ids.tolist(), strict=True), strict=True))
+@dataclass(frozen=True, slots=True)
+class _Questions:
+    """What one choice asks a scorer, for all of its requests."""
 
-    def build_result(self) -> SampleResult:
-        """The choice, or the branches that must be read first."""
-        request, bests = self._request, self.bests
-        weights = weigh_nodes(request, lambda row, token_id: bests[_name_branch(row, token_id)][0])
-        log_probs = [
-            -math.inf if weights.find_missing(crossing) else weights.find_log_prob(crossing) + bests[key][0]
-            for crossing, key in zip(request.crossings, self._crossings, strict=True)
-        ]
-        best = int(np.argmax(log_probs))
-        needed = find_needed(request, weights, log_probs[best])
+    rows: list[torch.Tensor] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+    draws: list[Draw] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+
+
+class _ScoredRequest:
+    """One request: where its answers are, the probabilities of its crossings, and its choices."""
+
+    def __init__(
+        self,
+        request: SampleRequest,
+        crossings: Sequence[Crossing],  # those whose paths were read
+        allowed: Sequence[tuple[Interval, tuple[int, ...]]],  # for each crossing
+        questions: _Questions,
+    ) -> None:
+        """Adds the request's questions to `questions`."""
+        self.request = request
+        self.crossings = crossings
+        known = [index for index, row in enumerate(request.rows) if row is not None]
+        self._places = dict(zip(known, count(len(questions.rows)), strict=False))  # row of the request -> of the batch
+        questions.rows.extend(request.rows[index] for index in known)
+        self.first_question, self.first_draw = len(questions.questions), len(questions.draws)
+        self._totals: dict[int, int] = {}  # row of the request -> a question about it
+        for stream, (crossing, tokens) in enumerate(zip(crossings, allowed, strict=True)):
+            self._ask_crossing(questions, find_row(crossing.node), stream, tokens)
+        self._edges: dict[tuple[int, int], int] = {}  # row of the request, token id
+        for token_id, parent in zip(request.tree.branch_ids, request.tree.parents, strict=True):
+            self._ask_edge(questions, find_row(parent), token_id)
+
+    def _ask_crossing(
+        self, questions: _Questions, row: int, stream: int, allowed: tuple[Interval, tuple[int, ...]]
+    ) -> None:
+        sampling, question = self.request.sampling, len(questions.questions)
+        if not sampling.is_greedy:
+            questions.draws.extend(Draw(question, seed, offset, stream) for seed, offset in _list_draws(self.request))
+        self._totals[row] = question
+        scale = 0.0 if sampling.is_greedy else 1.0 / sampling.temperature
+        questions.questions.append(Question(self._places[row], *allowed, scale))
+
+    def _ask_edge(self, questions: _Questions, row: int, token_id: int) -> None:
+        if row not in self._places:
+            return
+        if row not in self._totals:
+            self._totals[row] = len(questions.questions)
+            questions.questions.append(Question(self._places[row], _NO_TOKENS))
+        self._edges[row, token_id] = len(questions.edges)
+        questions.edges.append(Edge(self._places[row], token_id))
+
+    def take_answers(self, scores: Scores) -> None:
+        """Takes the request's answers. The rest can be asked for then."""
+
+        def find_log_prob(row: int, token_id: int) -> float:
+            return float(scores.edge_logits[self._edges[row, token_id]] - scores.log_totals[self._totals[row]])
+
+        own = slice(self.first_question, self.first_question + len(self.crossings))
+        self._weights = weigh_nodes(self.request, find_log_prob)
+        paths = np.array([self._weights.find_log_prob(crossing) for crossing in self.crossings])
+        # For each crossing: log P(path) - log_total. Added to a logit, it gives log P.
+        self.offsets: npt.NDArray[np.float64] = paths - scores.log_totals[own]
+        self._scores = CrossingScores(
+            scores.log_masses[own] + self.offsets, scores.best_ids[own], scores.best_logits[own] + self.offsets
+        )
+
+    def build_result(self, scores: Scores) -> SampleResult:
+        """The choices, which are counted as draws, or the branches that must be read first."""
+        request, log_probs = self.request, self._scores.best_log_probs
+        needed = find_needed(request, self._weights, float(log_probs.max(initial=-math.inf)))
         if needed:
             return SampleResult((), needed)
-        return SampleResult((Choice(request.crossings[best], bests[self._crossings[best]][1]),))
+        if request.sampling.is_greedy:
+            best = int(log_probs.argmax())
+            choices: tuple[Choice, ...] = (Choice(self.crossings[best], int(self._scores.best_ids[best])),)
+        else:
+            choices = self._find_drawn(scores)
+        _count_draws(request)
+        return SampleResult(choices, (), self._scores if request.wants_scores else None)
+
+    def _find_drawn(self, scores: Scores) -> tuple[Choice, ...]:
+        """The choice of each random source, from all paths and tokens together."""
+        shape = len(self.crossings), len(self.request.random_sources)
+        own = slice(self.first_draw, self.first_draw + shape[0] * shape[1])
+        noisy = scores.draw_scores[own].reshape(shape)
+        noisy = noisy + self._scores.best_log_probs[:, None] / self.request.sampling.temperature
+        ids = scores.drawn_ids[own].reshape(shape)
+        return tuple(
+            Choice(self.crossings[at], int(ids[at, draw])) for draw, at in enumerate(noisy.argmax(axis=0).tolist())
+        )
 
 
-def _name_branch(row: int, token_id: int) -> tuple[int, _Allowed]:
-    return row, (_NO_TOKENS, (token_id,))
+def _needs_order(request: SampleRequest) -> bool:
+    """True if the choices need sorted tokens."""
+    sampling = request.sampling
+    return len(request.random_sources) > 1 if sampling.is_greedy else not math.isclose(sampling.top_p, 1.0)
+
+
+def _list_draws(request: SampleRequest) -> Iterator[tuple[int, int]]:
+    """The seed and the number of the next draw of each source, which may be there several times."""
+    counts: Counter[int] = Counter()
+    for source in request.random_sources:
+        assert isinstance(source, DrawSource), "TorchSampler.new_random_source made it"
+        yield source.seed, source.num_draws + counts[id(source)]
+        counts[id(source)] += 1
+
+
+def _count_draws(request: SampleRequest) -> None:
+    for source in request.random_sources:
+        if isinstance(source, DrawSource):
+            source.num_draws += 1
+
+
+class HostSampler(NumpySampler):
+    """Chooses with NumPy, from rows that are copied to the host."""
+
+    def build_rows(self, logits: torch.Tensor) -> Sequence[Any]:  # type: ignore[override]  # here they are tensors
+        """A row for each line of `logits`, [num_rows, vocab_size], device."""
+        return super().build_rows(logits.float().cpu().numpy())
 
 
 Sampler = TorchSampler | HostSampler
 
 _SPREAD = 4.0  # standard deviation of the logits of the check; real ones have 2 to 5
 _TOLERANCE = 1e-3  # in float32. Sums in another order differ by some 1e-6
+_NUM_DRAWS = 64
+# Of the mean of all draws, and of the share of one of two crossings: five times their standard deviations.
+_LAW_TOLERANCE, _SHARE_TOLERANCE = 1.0, 0.3
 
 
 def check_sampler(sampler: TorchSampler, host: HostSampler, trie: Trie, logits: torch.Tensor) -> None:
-    """Compares the best tokens after rows of logits, device, with NumPy's. Raises ModelError if they differ."""
-    data = trie.spell(int(trie.order[len(trie.order) // 2]))
-    crossings = [Crossing(None, data[:1], rule) for rule in Rule]
-    crossings += [Crossing(None, b"", Rule.EXTEND), Crossing(None, data, Rule.SPELL)]
-    crossings.append(Crossing(None, 64 * data, Rule.EXTEND))  # no token has so many bytes
-    ours, theirs = (
-        [
-            SampleRequest(TokenTree((0,)), (each,), (row,), Sampling(0.0, 1.0), wants_scores=wants_scores)
-            for each in crossings
-            for row in rows
-        ]
-        for rows, wants_scores in ((sampler.build_rows(logits), False), (host.build_rows(logits), True))
-    )
-    found = np.array([best for each in sampler.score(ours) for best in each.bests.values()])
-    scores = [result.scores for result in host.choose(theirs)]
-    for name, numbers in zip(("best_log_probs", "best_ids"), found.T, strict=True):
-        expected = np.concatenate([getattr(each, name) for each in scores])
-        if not np.allclose(numbers, expected, 0, _TOLERANCE):
-            dtype = str(logits.dtype).removeprefix("torch.")
-            raise ModelError(
-                f"on {logits.device}, choices among {dtype} logits are wrong: its {name} are {numbers}, not {expected}"
-            )
+    """Compares choices among three rows of logits, device, with NumPy's. Raises ModelError if they differ."""
+    rows, host_rows = sampler.build_rows(logits), host.build_rows(logits)
+    data, branch_ids = trie.spell(int(trie.order[len(trie.order) // 2])), trie.order[[0, -1]].tolist()
+    tree = TokenTree((0,), tuple(branch_ids), (None, 0))
+    trials = [
+        (Crossing(0, data[:1], Rule.CROSS), Crossing(None, b"", Rule.EXTEND)),
+        (Crossing(0, 64 * data, Rule.EXTEND), Crossing(1, data, Rule.SPELL)),  # no token has so many bytes
+        (Crossing(1, b"", Rule.EXTEND), Crossing(None, data[:1], Rule.EXTEND)),
+    ]
+    requests = [SampleRequest(tree, each, rows, Sampling(0.0, 1.0), wants_scores=True) for each in trials]
+    expected = host.choose([dataclasses.replace(request, rows=host_rows) for request in requests])
+    pairs = list(zip(sampler.choose(requests), expected, strict=True))
+    faults = [
+        fault for _, crossing in trials[:2] for fault in _find_draw_faults(sampler, trie, crossing, rows, host_rows)
+    ]
+    for name in ("best_ids", "best_log_probs", "log_masses"):
+        numbers = [[getattr(result.scores, name) for result in pair] for pair in pairs]
+        faults += [f"its {name} are {a}, not {b}" for a, b in numbers if not np.allclose(a, b, 0, _TOLERANCE)]
+    if faults:
+        name = str(logits.dtype).removeprefix("torch.")
+        raise ModelError(f"on {logits.device}, choices among {name} logits are wrong: {faults[-1]}")
+
+
+def _find_draw_faults(
+    sampler: TorchSampler, trie: Trie, crossing: Crossing, rows: Sequence[torch.Tensor], host_rows: Sequence[Any]
+) -> Iterator[str]:
+    """What is wrong with draws after the first row, at two crossings of the same law."""
+    both = tuple(dataclasses.replace(crossing, node=None) for _ in range(2))
+    sources = [tuple(map(sampler.new_random_source, range(_NUM_DRAWS))) for _ in range(2)]
+    requests = [SampleRequest(TokenTree((0,)), both, rows[:1], Sampling(2.0, 1.0), each) for each in sources]
+    choices, again = (result.choices for result in sampler.choose(requests))
+    logits = host_rows[0].logits.astype(np.float64) / 2.0
+    ids = np.flatnonzero(np.isfinite(logits))
+    if crossing.remaining_bytes:
+        interval, more_ids = find_allowed(trie, crossing)
+        ids = np.union1d(trie.order[slice(*interval)], more_ids).astype(np.int64)
+    drawn = [choice.token_id for choice in choices]
+    total = log_sum_exp(logits[ids])
+    log_probs = logits[ids] - total
+    if abs(np.mean([choice.crossing is both[0] for choice in choices]) - 0.5) > _SHARE_TOLERANCE:
+        yield "its draws prefer one of two equal crossings"
+    if not abs((logits[drawn] - total).mean() - (np.exp(log_probs) * log_probs).sum()) < _LAW_TOLERANCE:
+        yield "its draws do not follow the weights of the tokens"
+    if drawn != [choice.token_id for choice in again]:
+        yield "the same draws differ when they are repeated"
+    if not np.isin(drawn, ids).all():
+        yield f"only {np.isin(drawn, ids).sum()} of its {_NUM_DRAWS} draws are allowed tokens"
 
 
 def build_sampler(device: torch.device, dtype: torch.dtype, vocabulary: Vocabulary, trie: Trie) -> Sampler:
@@ -190,7 +341,7 @@ def build_sampler(device: torch.device, dtype: torch.dtype, vocabulary: Vocabula
 
         with refusing_when_out_of_memory("a check of the kernels that choose tokens"):
             logits = _SPREAD * torch.randn(3, ranks.num_logits, generator=torch.Generator().manual_seed(0))
-            sampler = TorchSampler(vocabulary, trie, ranks, KernelScorer(ranks).score)
+            sampler = TorchSampler(vocabulary, trie, ranks, KernelScorer(ranks))
             check_sampler(sampler, HostSampler(vocabulary, trie), trie, logits.to(dtype).to(device))
     except MidtokenError:
         raise

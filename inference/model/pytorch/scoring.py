@@ -1,84 +1,156 @@
-"""What a choice asks of rows of logits, packed for a device. Nothing is chosen here.
+"""What a choice must know of rows of logits, and how it is computed. Nothing is chosen here.
 
-The questions of one choice are one copy to the device, and one copy brings all answers to the host.
+The questions of one choice are packed: one copy takes them to the device, and one brings all answers to the host.
 The kernels of `choice_kernel` answer them on a GPU.
+
+A draw has two steps. Gumbel noise for every token of the vocabulary would cost more than to read it:
+
+1. Draw a chunk of the row, in proportion to the mass of its allowed tokens.
+2. Draw an allowed token of this chunk.
+
+The numbers that draws use are counter-based, so that they need no state on the device: Philox 4x32 with ten rounds
+(Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from inference.model.pytorch.device import copy_together
 from trie_cache.trie import Interval, Trie
 from trie_cache.vocabulary import Vocabulary
 
-CHUNK_SIZE = 2048  # logits that one program of the kernels reads
+CHUNK_SIZE = 2048  # logits that one program of the kernels reads, and that one step of a draw chooses among
 
 
 class TokenRanks:
     """Which ids are tokens, and which of these a question allows."""
 
     def __init__(self, vocabulary: Vocabulary, trie: Trie, device: torch.device, chunk_size: int = CHUNK_SIZE) -> None:
-        """`chunk_size`: a power of two."""
+        """`chunk_size`: a power of two. Draws with the same seed differ between sizes."""
         is_token = np.array([bool(data) for data in vocabulary.token_bytes])
         is_token[sorted(vocabulary.special_ids)] = True
         self.device = device
         self.chunk_size = chunk_size
         self.num_logits = trie.num_rows  # of a row
         self.num_text_tokens = trie.num_tokens  # the rank of special tokens, which are in no interval of text
-        self.all_tokens = Interval(0, trie.num_tokens + 1)  # special ones too
         self.num_leading = int(np.append(is_token, False).argmin())  # the ids from 0 that are tokens without a gap
         self.num_chunks = -(-self.num_logits // chunk_size)
         ranks = np.full(self.num_chunks * chunk_size, -1, np.int32)
         ranks[: self.num_logits][is_token] = trie.rank[is_token]
         self.ranks = torch.from_numpy(ranks).to(device)  # [num_chunks * chunk_size] int32, -1 for ids without a token
 
+    @property
+    def all_tokens(self) -> Interval:
+        """The interval of all tokens, special ones too."""
+        return Interval(0, self.num_text_tokens + 1)
+
+
+_Floats = npt.NDArray[np.float64]
+
 
 # Hot path: a named tuple is created in a third of the time of a frozen dataclass.
 class Question(NamedTuple):
     """One row of logits, and which of its tokens are allowed."""
 
-    row: torch.Tensor  # [vocab_size], contiguous, device
-    interval: Interval  # of ranks; `TokenRanks.all_tokens` for no limit
-    more_ids: tuple[int, ...] = ()  # tokens outside the interval that are allowed too
+    row: int  # among the rows of the batch
+    interval: Interval  # of ranks; `TokenRanks.all_tokens` for no limit, which allows special tokens too
+    more_ids: Sequence[int] = ()  # tokens outside the interval that are allowed too
+    inverse_temperature: float = 0.0  # of its draws; 0 if there are none
+
+
+class Draw(NamedTuple):
+    """A token to be drawn among those that a question allows. The fields are also the columns of `Batch.draws`."""
+
+    question: int
+    seed: int  # 63 bits
+    offset: int  # the number of the draw, among those with this seed
+    stream: int  # the number of the question, among those that this draw is repeated for
+
+
+class Edge(NamedTuple):
+    """A token whose logit is asked for. The fields are also the columns of `Batch.edges`."""
+
+    row: int
+    token_id: int
 
 
 class PackedQuestion(NamedTuple):
-    """The columns of `Batch.questions`."""
+    """The columns of `Batch.packed_questions`."""
 
-    address: int  # of the row's memory
+    row: int
     lo: int  # of the interval
     hi: int
     first_more: int  # of its further ids, in `Batch.more_ids`
     end_more: int
+    scale_bits: int  # of 1 / temperature as a float32
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Questions about rows of one type. The tensors of int64 were copied to the device together."""
+    """Questions about some rows. Tensors are on the device; all of int64 were copied there together."""
 
-    rows: tuple[torch.Tensor, ...]  # of each question
-    questions: torch.Tensor  # [num_questions, len(PackedQuestion._fields)] int64, device
-    more_ids: torch.Tensor  # [num_more] int64, device: the ids that questions allow beside their intervals
-
-
-# Answers the questions of a batch: [3, num_questions] float32 or float64, device. For each question
-# - the log-sum-exp of all tokens of the row
-# - the greatest logit of the allowed tokens; -inf if there are none
-# - the smallest id with this logit; -1 if there are none.
-Scorer = Callable[[Batch], torch.Tensor]
+    rows: tuple[torch.Tensor, ...]  # each [vocab_size], contiguous, of one type
+    questions: tuple[Question, ...]
+    addresses: torch.Tensor  # [num_rows] int64, of the rows' memory, for kernels
+    packed_questions: torch.Tensor  # [num_questions, len(PackedQuestion._fields)] int64
+    more_ids: torch.Tensor  # [num_more] int64: the ids that questions allow beside their intervals
+    draws: torch.Tensor  # [num_draws, len(Draw._fields)] int64
+    edges: torch.Tensor  # [num_edges, len(Edge._fields)] int64
 
 
-def build_batch(questions: Iterable[Question], device: torch.device) -> Batch:
+class Scorer(Protocol):
+    """Answers the questions of a batch."""
+
+    def score(self, batch: Batch) -> torch.Tensor:
+        """The fields of `Scores`, one after the other, in one array of float32 or float64, device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The answers, on the host. All of them are about logits, not about log-probabilities."""
+
+    log_totals: _Floats  # [num_questions] log-sum-exp of all tokens of the row
+    log_masses: _Floats  # [num_questions] log-sum-exp of the allowed tokens; -inf if there are none
+    best_logits: _Floats  # [num_questions] -inf if no token is allowed
+    best_ids: npt.NDArray[np.int64]  # [num_questions] the smallest id with this logit; -1 if no token is allowed
+    # [num_draws] log of the mass of the allowed tokens at the draw's temperature, relative to the best of them, plus
+    # Gumbel noise. With log P(path + best token) / temperature added, the greatest is an exact draw among questions.
+    draw_scores: _Floats
+    drawn_ids: npt.NDArray[np.int64]  # [num_draws] the token drawn among those allowed; -1 if there are none
+    edge_logits: _Floats  # [num_edges]
+
+
+def build_batch(
+    rows: Sequence[torch.Tensor],
+    questions: Sequence[Question],
+    draws: Sequence[Draw] = (),
+    edges: Sequence[Edge] = (),
+    *,
+    device: torch.device,
+) -> Batch:
     """Packs questions and copies them to the device."""
-    rows: list[torch.Tensor] = []
     packed: list[PackedQuestion] = []
     more_ids: list[int] = []
-    for row, (lo, hi), further in questions:
-        rows.append(row)
-        packed.append(PackedQuestion(row.data_ptr(), lo, hi, len(more_ids), len(more_ids) + len(further)))
+    for row, (lo, hi), further, inverse_temperature in questions:
+        start = len(more_ids)
         more_ids += further
-    return Batch(tuple(rows), *copy_together([np.array(each, np.int64) for each in (packed, more_ids)], device))
+        scale_bits = int(np.float32(inverse_temperature).view(np.int32))
+        packed.append(PackedQuestion(row, lo, hi, start, len(more_ids), scale_bits))
+    addresses = [row.data_ptr() for row in rows]
+    arrays = [np.array(values, np.int64) for values in (addresses, packed, more_ids)]
+    arrays += [np.array(values, np.int64).reshape(-1, width) for values, width in ((draws, 4), (edges, 2))]
+    return Batch(tuple(rows), tuple(questions), *copy_together(arrays, device))
+
+
+def find_scores(scorer: Scorer, batch: Batch) -> Scores:
+    """The answers to a batch, copied to the host."""
+    answers: _Floats = scorer.score(batch).cpu().numpy().astype(np.float64)
+    ends = np.cumsum([len(batch.questions)] * 4 + [len(batch.draws)] * 2)
+    totals, masses, best_logits, best_ids, draw_scores, drawn_ids, edge_logits = np.split(answers, ends)
+    ids, drawn = best_ids.astype(np.int64), drawn_ids.astype(np.int64)
+    return Scores(totals, masses, best_logits, ids, draw_scores, drawn, edge_logits)

@@ -4,7 +4,6 @@ import gc
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,7 +13,7 @@ from inference.engine.engine import Engine
 from inference.model.pytorch.attention import AttentionKernel
 from inference.model.pytorch.runner import Runner, TorchModel
 from inference.model.pytorch.sampler import TorchSampler, build_sampler
-from inference.model.pytorch.scoring import TokenRanks
+from inference.model.pytorch.scoring import Scorer, TokenRanks
 from inference.protocol.completion import CompletionRequest, Healing
 from tests.inference.conftest import MakeModel
 from tests.support.attention_oracle import attend_plainly
@@ -25,7 +24,7 @@ from tests.support.samplers import NumpyScorer
 from tests.support.sinks import submit
 from tests.support.toys import build_prompts, toy_tokenizer
 
-BuildScorer = Callable[[TokenRanks], Any]  # NumpyScorer, or KernelScorer, which needs triton
+BuildScorer = Callable[[TokenRanks], Scorer]
 
 _TEXTS = ["return Nod", "x = ", "def read(self, pa", "for i in ran", "    if not sel", "\n"]
 
@@ -40,7 +39,7 @@ def _complete_all(folder: Path, kernel: AttentionKernel | None, build_scorer: Bu
     sampler = build_sampler(cpu, runner.dtype, toy.vocabulary, toy.trie)
     if build_scorer is not None:
         ranks = TokenRanks(toy.vocabulary, toy.trie, cpu)
-        sampler = TorchSampler(toy.vocabulary, toy.trie, ranks, build_scorer(ranks).score)
+        sampler = TorchSampler(toy.vocabulary, toy.trie, ranks, build_scorer(ranks))
     requests = [
         CompletionRequest(text, max_tokens=6, extent=UNBOUNDED, healing=healing, num_candidates=count, explain=True)
         for text, healing, count in zip(_TEXTS, _HEALING, _NUM_CANDIDATES, strict=True)

@@ -1,6 +1,5 @@
 """The choices of both samplers, against members that are scored one by one."""
 
-import dataclasses
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -91,11 +90,8 @@ def _choose(
     num_choices: int = 1,
     seed: int = 0,
 ) -> SampleResult:
-    """The result of one request, whose rows were all read. It asks for scores, and chooses the same without them."""
-    request = _build_request(sampler, covering, logits, sampling, num_choices, seed)
-    result, plain = sampler.choose([request, dataclasses.replace(request, wants_scores=False)])
-    assert plain.choices == result.choices or not sampling.is_greedy
-    return result
+    """The result of one request, whose rows were all read. It asks for scores."""
+    return sampler.choose([_build_request(sampler, covering, logits, sampling, num_choices, seed)])[0]
 
 
 def _build_request(

@@ -1,22 +1,33 @@
 """The kernels of a choice in the interpreter of their language, and what the compiler makes of them for a GPU."""
 
+import dataclasses
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
 
 from inference.model.pytorch.sampler import HostSampler, TorchSampler, check_sampler
-from inference.model.pytorch.scoring import Question, Scorer, TokenRanks, build_batch
+from inference.model.pytorch.scoring import (
+    Edge,
+    Question,
+    TokenRanks,
+    build_batch,
+    find_scores,
+)
 from tests.support.choice_cases import (
     KERNEL_TYPES,
     ChoiceCase,
+    assert_draws_follow_weights,
     assert_right,
     build_case,
     choice_cases,
+    make_draws,
     make_rows,
     make_vocabulary,
 )
 from tests.support.kernels import compiled, compiling, interpreted
-from trie_cache.trie import Interval, Trie
+from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
 _NUM_THREADS = 128  # of a program: 4 warps
@@ -31,10 +42,10 @@ pytestmark = [  # of the interpreter, which computes with NumPy
 of_each_type = pytest.mark.parametrize("dtype", KERNEL_TYPES, ids=str)
 
 
-def _build_scorer(ranks: TokenRanks) -> Scorer:
+def _build_scorer(ranks: TokenRanks) -> Any:
     from inference.model.pytorch.choice_kernel import KernelScorer
 
-    return KernelScorer(ranks).score
+    return KernelScorer(ranks)
 
 
 @interpreted
@@ -44,13 +55,13 @@ def test_all_answers_are_right(case: ChoiceCase) -> None:
 
 
 @interpreted
-def test_many_tokens_of_a_tree_and_beside_an_interval_have_their_answers() -> None:
-    case = build_case(torch.bfloat16, 300)
-    beside = case.trie.find_ancestors(b"abca")
-    assert len(beside) > 2
-    for row in make_rows(2, 300, torch.bfloat16, 1.5):
-        case.questions.append(Question(row, case.trie.find_interval(b"abca"), beside))
-        case.questions.extend(Question(row, Interval(0, 0), (token_id,)) for token_id in range(100))
+@of_each_type
+def test_many_edges_and_tokens_beside_an_interval_have_their_answers(dtype: torch.dtype) -> None:
+    case = build_case(dtype, 300)
+    question = Question(0, case.trie.find_interval(b"abca"), case.trie.find_ancestors(b"abca"))
+    edges = [Edge(row, token_id) for row in range(2) for token_id in range(100)]
+    case = dataclasses.replace(case, questions=[question, question._replace(row=1)], edges=edges)
+    assert len(question.more_ids) > 2
     assert_right(case, _build_scorer(case.ranks))
 
 
@@ -65,12 +76,32 @@ def test_rows_of_real_length_pass_the_check_when_a_model_is_loaded() -> None:
 
 
 @interpreted
+def test_draws_follow_the_weights_of_the_allowed_tokens() -> None:
+    case = build_case(torch.bfloat16)
+    case = make_draws(dataclasses.replace(case, questions=case.questions[1:]), 700, temperature=0.5)
+    assert_draws_follow_weights(case, _build_scorer(case.ranks))
+
+
+@interpreted
 def test_a_logit_that_is_no_number_makes_the_total_no_number() -> None:
     """The sampler refuses such rows."""
     case = build_case(torch.bfloat16)
-    case.questions[1].row[13] = torch.nan
-    case.questions[0].row[40] = torch.inf
-    assert not _build_scorer(case.ranks)(case.batch)[0].isfinite().any()
+    case.rows[1][13] = torch.nan
+    case.rows[0][40] = torch.inf
+    assert not torch.from_numpy(find_scores(_build_scorer(case.ranks), case.batch).log_totals).isfinite().any()
+
+
+@interpreted
+def test_the_same_seed_offset_and_stream_draw_the_same_and_others_differ() -> None:
+    """The greatest score is an exact draw of a question only if the scores of all questions are independent."""
+    case = build_case(torch.float32)
+    case = dataclasses.replace(case, questions=case.questions[:1] * 2)
+    one, again, other = (
+        find_scores(_build_scorer(case.ranks), make_draws(case, num_draws, 1.0, seed).batch).draw_scores
+        for num_draws, seed in ((40, 3), (20, 3), (40, 3 + 2**40))
+    )
+    assert one[:20].tolist() == again[:20].tolist()
+    assert len({*one, *other}) == 160
 
 
 @compiled
@@ -78,9 +109,9 @@ def test_a_logit_that_is_no_number_makes_the_total_no_number() -> None:
 def test_the_kernels_fit_on_a_processor_and_read_sixteen_bytes_at_once(dtype: torch.dtype) -> None:
     """No register is spilled. Five programs that read logits fit: fewer would not hide the memory's latency."""
     ranks = TokenRanks(*make_vocabulary(_NUM_LOGITS), torch.device("cpu"))
-    [row] = make_rows(1, _NUM_LOGITS, dtype, 1.0)
+    batch = build_batch(make_rows(1, _NUM_LOGITS, dtype, 1.0), [Question(0, ranks.all_tokens)], device=ranks.device)
     with compiling() as driver:
-        _build_scorer(ranks)(build_batch([Question(row, ranks.all_tokens)], ranks.device))
+        _build_scorer(ranks).score(batch)
 
     score, merge = driver.launches
     assert (score.kernel, merge.kernel) == ("score_chunks", "merge_chunks")
@@ -90,3 +121,4 @@ def test_the_kernels_fit_on_a_processor_and_read_sixteen_bytes_at_once(dtype: to
     assert score.num_shared_bytes <= 4096
     num_loads = 16 // (16 // dtype.itemsize) + 4  # each thread reads 16 logits, and 16 ranks of 4 bytes
     assert score.num_vector_loads >= num_loads
+    assert merge.num_vector_loads >= num_loads

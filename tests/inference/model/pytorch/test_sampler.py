@@ -27,17 +27,19 @@ _CROSSINGS = (
 )
 
 
-def _score(batch: Batch) -> torch.Tensor:
-    """Answers as the kernels of the device, or of the CPU."""
-    toy = toy_tokenizer("qwen")
-    score = NumpyScorer(TokenRanks(toy.vocabulary, toy.trie, _CPU)).score
-    is_on_cpu = batch.questions.device == _CPU
-    return score(batch) if is_on_cpu else run_kernel("choice", score, batch)
+class _DeviceScorer:
+    """The kernels of the device, or of the CPU."""
+
+    def score(self, batch: Batch) -> torch.Tensor:
+        toy = toy_tokenizer("qwen")
+        score = NumpyScorer(TokenRanks(toy.vocabulary, toy.trie, _CPU)).score
+        is_on_cpu = batch.addresses.device == _CPU
+        return score(batch) if is_on_cpu else run_kernel("choice", score, batch)
 
 
 def _build_sampler(device: torch.device = _CPU) -> TorchSampler:
     toy = toy_tokenizer("qwen")
-    return TorchSampler(toy.vocabulary, toy.trie, TokenRanks(toy.vocabulary, toy.trie, device), _score)
+    return TorchSampler(toy.vocabulary, toy.trie, TokenRanks(toy.vocabulary, toy.trie, device), _DeviceScorer())
 
 
 def _make_logits(num_rows: int = 4, dtype: torch.dtype = torch.bfloat16, seed: int = 0) -> torch.Tensor:
@@ -65,18 +67,18 @@ def _choose_and_count(samplings: list[tuple[Sampling, int]]) -> tuple[list[Sampl
             return sampler.choose(requests), counts
 
 
-@pytest.mark.parametrize("num_requests", [1, 12])
-def test_a_choice_copies_once_to_the_device_and_once_back_however_many_ask(num_requests: int) -> None:
-    results, counts = _choose_and_count([(_GREEDY, 1)] * num_requests)
+def test_a_choice_copies_once_to_the_device_and_once_back_whatever_it_asks() -> None:
+    samplings = [(_GREEDY, 1), (_EXACT, 1), (_EXACT, 5), (_GREEDY, 1)] * 3
 
-    assert [len(result.choices) for result in results] == [1] * num_requests
+    results, counts = _choose_and_count(samplings)
+
+    assert [len(result.choices) for result in results] == [1, 1, 5, 1] * 3
     assert (counts.num_copies_in, counts.num_waits) == (1, 1)
 
 
-def test_samples_and_several_choices_copy_twice_more_to_the_host() -> None:
-    results, counts = _choose_and_count([(_GREEDY, 1), (_GREEDY, 4), (_HEAD, 3), (_EXACT, 1)])
+def test_each_choice_that_needs_sorted_tokens_copies_twice_more_to_the_host() -> None:
+    _, counts = _choose_and_count([(_GREEDY, 1), (_GREEDY, 4), (_HEAD, 3), (_HEAD, 1), (_EXACT, 1)])
 
-    assert [len(result.choices) for result in results] == [1, 4, 3, 1]
     assert (counts.num_copies_in, counts.num_waits) == (1, 7)
 
 

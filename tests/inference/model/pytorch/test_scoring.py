@@ -1,6 +1,6 @@
 """Scorers with right answers are accepted when a model is loaded, and wrong ones refused."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 
 import pytest
@@ -12,7 +12,7 @@ from inference.model.pytorch.scoring import Batch, Scorer, TokenRanks
 from tests.support.choice_cases import KERNEL_TYPES, make_vocabulary
 from tests.support.samplers import NumpyScorer
 
-_Spoil = Callable[[torch.Tensor], torch.Tensor]
+_Spoil = Callable[[Sequence[torch.Tensor]], torch.Tensor]
 
 
 def check(num_logits: int, dtype: torch.dtype, build_scorer: Callable[[TokenRanks], Scorer]) -> None:
@@ -26,7 +26,7 @@ def check(num_logits: int, dtype: torch.dtype, build_scorer: Callable[[TokenRank
 @pytest.mark.parametrize("num_logits", [1, 2, 5, 64, 300])
 @pytest.mark.parametrize("dtype", KERNEL_TYPES, ids=str)
 def test_a_scorer_with_right_answers_is_accepted(dtype: torch.dtype, num_logits: int) -> None:
-    check(num_logits, dtype, lambda ranks: NumpyScorer(ranks).score)
+    check(num_logits, dtype, NumpyScorer)
 
 
 class _WrongScorer(NumpyScorer):
@@ -38,20 +38,28 @@ class _WrongScorer(NumpyScorer):
         self._spoil = spoil
 
     def score(self, batch: Batch) -> torch.Tensor:
+        sizes = [len(batch.questions)] * 4 + [len(batch.draws)] * 2 + [len(batch.edges)]
         answers = super().score(batch)
-        answers[self._kind] = self._spoil(answers[self._kind])
+        parts = torch.split(answers, sizes)
+        parts[self._kind].copy_(self._spoil(parts))
         return answers
 
 
 @pytest.mark.parametrize(
     ("kind", "spoil", "fault"),
     [
-        (0, lambda totals: totals + 0.01, "its best_log_probs are"),
-        (1, lambda bests: bests + torch.nan, "its best_log_probs are .*nan"),
-        (2, lambda ids: (ids + 2) % 300, "its best_ids are"),
+        (0, lambda parts: parts[0] + 0.01, "its log_masses are"),
+        (1, lambda parts: parts[1] + 1, "its log_masses are"),
+        (2, lambda parts: parts[2] + torch.nan, "its best_log_probs are .* nan"),
+        (3, lambda parts: (parts[3] + 2) % 300, "its best_ids are"),
+        (4, lambda parts: torch.full_like(parts[4], torch.nan), "its draws prefer one of two equal crossings"),
+        (4, lambda parts: parts[4] + 9 * torch.rand_like(parts[4]), "the same draws differ when they are repeated"),
+        (5, lambda parts: (parts[5] + 1) % 300, r"only \d+ of its 64 draws are allowed tokens"),
+        (5, lambda parts: parts[3].repeat_interleave(64).repeat(2)[: len(parts[5])], "do not follow the weights"),
+        (6, lambda parts: parts[6] + torch.nan, "its log_masses are .* nan"),
     ],
     ids=count(),
 )
 def test_a_wrong_answer_is_refused_with_its_name(kind: int, spoil: _Spoil, fault: str) -> None:
     with pytest.raises(ModelError, match=f"^on cpu, choices among bfloat16 logits are wrong: .*{fault}"):
-        check(300, torch.bfloat16, lambda ranks: _WrongScorer(ranks, kind, spoil).score)
+        check(300, torch.bfloat16, lambda ranks: _WrongScorer(ranks, kind, spoil))
