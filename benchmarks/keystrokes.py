@@ -13,7 +13,6 @@ respect: what a model still generates for the key before competes with the next 
   the language server answers without a request to the server are counted apart (`typed_ahead_…`).
 - The first key at a place follows a jump, by which each file is opened, or an acceptance. `prefetched_share` of them
   find their context read.
-- `typing_…` are the figures without keys that delete a selection.
 - The layers are those of keys whose answer is the whole completion, `split_share` of those that need the server. The
   first line of a block is answered before the server knows what the whole costs.
 - `overhead` is everything but the model.
@@ -45,7 +44,7 @@ _TARGETS = (
     Target("overhead_ms_p50", "without the model, median, ms", at_most=4),
     Target("overhead_ms_p99", "without the model, 99 of 100 keys, ms", at_most=10),
     Target("first_pass_rows_mean", "rows forwarded until the first token, mean", at_most=1.5),
-    Target("typing_context_reads_le_1_share", "typing: keys that read ≤ 1 context token", at_least=0.97),
+    Target("context_reads_le_1_share", "keys that read ≤ 1 context token", at_least=0.97),
     Target("prefetched_share", "first keys at a place that find their context read", at_least=0.9),
 )
 

@@ -27,7 +27,7 @@ _REAL_CHARS = 220  # about as many as 64 tokens have
 _LOOP = re.compile(r"([^\n]{3,64}?)\1\1|((?:[^\n]*\n){1,8}?)\2\2")
 
 
-def list_situations() -> list[Gap]:
+def _list_situations() -> list[Gap]:
     """Ordinary situations: what a person has written, with the cursor at `▏`. Two blank lines divide them.
 
     Nobody chose them for what the model writes there, and nobody knows what is missing. Those that were reported stand
@@ -39,7 +39,7 @@ def list_situations() -> list[Gap]:
 
 def measure_first_look(engine: CompletionEngine, seed: int) -> Figures:
     """Asks in the ordinary situations, at random cursors, and inside of words in front of code."""
-    rng, files, situations = random.Random(seed), list(iter_held_out()), list_situations()
+    rng, files, situations = random.Random(seed), list(iter_held_out()), _list_situations()
     cursors, cuts = [_draw_cursor(files, rng) for _ in range(_NUM_REAL)], list(_draw_words(files, seed))
     asked = [*situations, *cursors[:_NUM_CURSORS], *cuts]
     shown = [(gap, _suggest(engine, gap)) for gap in track(asked, "completing")]

@@ -122,12 +122,11 @@ def _find_count(stats: dict[str, float], name: str) -> int | None:
 
 
 _MAX_FEW_TOKENS = 1
-_TYPING = (KeyKind.LETTER, KeyKind.WORD_END, KeyKind.NEWLINE, KeyKind.BACKSPACE, KeyKind.ACCEPT)
 
 
 def build_rows(times: Sequence[KeyTime]) -> list[Row]:
-    """A row for all keys, one for those that type, one for each kind, and one for the first keys."""
-    groups = {"all": times, "typing": _find_typing(times)}
+    """A row for all keys, one for each kind, and one for the first keys."""
+    groups = {"all": times}
     groups |= {str(kind): [each for each in times if each.key.kind is kind] for kind in KeyKind}
     groups["first"] = [each for each in times if each.key.is_first]
     return [_build_row(name, group) for name, group in groups.items() if group]
@@ -141,8 +140,10 @@ def find_figures(times: Sequence[KeyTime]) -> dict[str, float | bool | None]:
     overheads = [each.overhead_ms for each in served if each.overhead_ms is not None]
     return {
         "num_keys": len(times),
-        **_find_main_figures(times),
-        **{f"typing_{name}": value for name, value in _find_main_figures(_find_typing(times)).items()},
+        "ghost_ms_p50": find_percentile(_times_ms(served), 50),
+        "ghost_ms_p99": find_percentile(_times_ms(served), 99),
+        "first_pass_rows_mean": find_mean(_first_rows(served)),
+        "context_reads_le_1_share": _find_few_share(times),
         "prefetched_share": _find_few_share(first),
         "first_ms_p50": find_percentile(_times_ms([each for each in first if each.needs_server]), 50),
         "first_ms_p99": find_percentile(_times_ms([each for each in first if each.needs_server]), 99),
@@ -155,20 +156,6 @@ def find_figures(times: Sequence[KeyTime]) -> dict[str, float | bool | None]:
         "overhead_ms_p50": find_percentile(overheads, 50),
         "overhead_ms_p99": find_percentile(overheads, 99),
     }
-
-
-def _find_main_figures(times: Sequence[KeyTime]) -> dict[str, float | bool | None]:
-    served = [each for each in times if each.needs_server]
-    return {
-        "ghost_ms_p50": find_percentile(_times_ms(served), 50),
-        "ghost_ms_p99": find_percentile(_times_ms(served), 99),
-        "first_pass_rows_mean": find_mean(_first_rows(served)),
-        "context_reads_le_1_share": _find_few_share(times),
-    }
-
-
-def _find_typing(times: Sequence[KeyTime]) -> list[KeyTime]:
-    return [each for each in times if each.key.kind in _TYPING]
 
 
 def _find_mean_layers(times: Sequence[KeyTime]) -> dict[Layer, float]:

@@ -77,13 +77,12 @@ def test_a_request_belongs_to_the_last_key_before_it_that_has_its_text(
 def _time(
     total_ms: float,
     *,
-    kind: KeyKind = KeyKind.LETTER,
     is_first: bool = False,
     outcome: Outcome = Outcome.TEXT,
     needs_server: bool = True,
     read: int | None = None,
 ) -> KeyTime:
-    key = Key(0, kind, 0, 0, "x", 1, 0.2, is_first)
+    key = Key(0, KeyKind.LETTER, 0, 0, "x", 1, 0.2, is_first)
     return KeyTime(key, outcome, total_ms, needs_server, num_read_tokens=read)
 
 
@@ -97,10 +96,3 @@ def test_keys_that_are_the_first_or_unanswered_or_need_no_server_are_counted_apa
     assert (figures["answered_share"], figures["typed_ahead_share"]) == pytest.approx((5 / 6, 1 / 6))
     assert figures["context_reads_le_1_share"] == pytest.approx(3 / 5)  # a key that needs no server reads nothing
     assert (figures["served_reads_le_1_share"], figures["prefetched_share"]) == (0.5, 0.5)
-
-
-def test_typing_is_inserting_and_erasing_at_the_cursor() -> None:
-    times = [_time(10), _time(30, kind=KeyKind.BACKSPACE)]
-    times += [_time(900, kind=kind) for kind in (KeyKind.MOVE, KeyKind.DELETE)]
-
-    assert find_figures(times)["typing_ghost_ms_p50"] == 20
