@@ -38,8 +38,7 @@ def main() -> None:
     stack = AsyncExitStack()
     with asyncio.Runner() as runner:
         try:
-            client = Client(runner.run(stack.enter_async_context(run_triton(config))))
-            serve(lambda: lambda request, line: runner.run(_complete(client, request, line)))
+            serve(lambda: _load_client(config, runner, stack))
         finally:
             runner.run(stack.aclose())
 
@@ -60,6 +59,11 @@ def _load_engine(config: EngineConfig) -> Complete:
         sink.wait()
 
     return complete
+
+
+def _load_client(config: EngineConfig, runner: asyncio.Runner, stack: AsyncExitStack) -> Complete:
+    client = Client(runner.run(stack.enter_async_context(run_triton(config))))
+    return lambda request, line: runner.run(_complete(client, request, line))
 
 
 async def _complete(client: Client, request: Request, line: Line) -> None:
