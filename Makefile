@@ -226,7 +226,7 @@ bench-runtimes: $(BENCH_READY)  ## measure start, memory and lines of a server w
 	@$(BIN)/python -m benchmarks.runtimes
 
 .PHONY: bench-real-size
-bench-real-size: $(BENCH_READY) $(LARGE_VOCABULARY) $(CONTESTANTS)/llama_cpp/.ready  ## compare passes of a model of 494 million weights with those of llama.cpp; needs a calm machine
+bench-real-size: $(BENCH_READY) $(LARGE_VOCABULARY) $(CONTESTANTS)/llama_cpp/.ready  ## compare a model of 494 million weights with llama.cpp, in eight minutes; needs a calm machine
 	@$(BIN)/python -m benchmarks.real_size
 
 .PHONY: bench-editors

@@ -204,6 +204,7 @@ def _find_depth(text: str) -> int:
 
 _CONTEXT_CHARS = 2500  # 400 to 1,000 tokens, so that no contestant has to drop any
 _KEYS_BETWEEN = 3
+_SUFFIX_CHARS = 700
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +216,7 @@ class Visit:
 
     cut: Cut
     text: str
+    suffix: str  # what follows the identifier
 
     @property
     def earlier_text(self) -> str:
@@ -232,5 +234,5 @@ def draw_visits(files: Iterable[SourceFile], num_visits: int, seed: int) -> list
             if cut.path in from_start:
                 continue
             from_start.add(cut.path)
-        visits.append(Visit(cut, context.lstrip()))
+        visits.append(Visit(cut, context.lstrip(), cut.suffix[:_SUFFIX_CHARS]))
     return visits[:num_visits]

@@ -4,7 +4,7 @@ from benchmarks.baselines.contestants.line_protocol import Answer
 from benchmarks.contestants import Outcome, build_row
 from benchmarks.corpora.cuts import Cut, Visit
 
-_VISIT = Visit(Cut("identifier", "file.py", "x = no", "de", " + 1\n"), "x = no")
+_VISIT = Visit(Cut("identifier", "file.py", "x = no", "de", " + 1\n"), "x = no", " + 1\n")
 
 
 def _outcome(first_ms: float, line: str = "de") -> Outcome:

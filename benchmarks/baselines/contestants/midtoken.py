@@ -1,6 +1,6 @@
 """midtoken: its engine in the contestant's own process, or its server as editors use it.
 
-    python -m benchmarks.baselines.contestants.midtoken MODEL_DIR --threads N [--server]
+    python -m benchmarks.baselines.contestants.midtoken MODEL_DIR --threads N [--server] [--dtype D --graph-dir FOLDER]
 
 With `--server`, the gRPC client asks a tritonserver.
 """
@@ -31,7 +31,9 @@ class LineSink(WaitingSink):
 
 def main() -> None:
     options = parse_arguments(__doc__, "--server")
-    config = EngineConfig(options.model.resolve(), num_threads=options.threads)
+    config = EngineConfig(
+        options.model.resolve(), dtype=options.dtype, num_threads=options.threads, graph_dir=options.graph_dir
+    )
     if not options.server:
         serve(lambda: _load_engine(config))
         return
