@@ -103,4 +103,4 @@ def find_log_prob(request: SampleRequest, choice: Choice) -> float:
     rows = request.rows
     weights = weigh_nodes(request, lambda row, token: float(rows[row].logits[token]) - rows[row].log_total)
     row = rows[find_row(choice.crossing.node)]
-    return float(weights.find_log_prob(choice.crossing) + row.logits[choice.token_id] - row.log_total)
+    return float(weights.log_probs[choice.crossing.node] + row.logits[choice.token_id] - row.log_total)

@@ -8,6 +8,7 @@ token may follow, the probabilities sum to one, and a greedy choice needs the gr
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,16 +36,8 @@ class NodeWeights:
     2. if any token may follow there, the bound is the mass of the crossing: the probabilities of all tokens sum to one.
     """
 
-    log_probs: list[float]  # log P(path), or a bound if a row on the path is missing
-    missing: list[tuple[int, ...]]  # the branches of the path whose rows are missing, with the node itself
-
-    def find_log_prob(self, crossing: Crossing) -> float:
-        """log P(path) of the crossing, or a bound."""
-        return self.log_probs[find_row(crossing.node)]
-
-    def find_missing(self, crossing: Crossing) -> tuple[int, ...]:
-        """The branches that must be forwarded before the crossing can be scored."""
-        return self.missing[find_row(crossing.node)]
+    log_probs: dict[int | None, float]  # log P(path), or a bound if a row on the path is missing
+    missing: dict[int | None, tuple[int, ...]]  # the branches of the path whose rows are missing, with the node itself
 
 
 def find_row(node: int | None) -> int:
@@ -55,12 +48,12 @@ def find_row(node: int | None) -> int:
 def weigh_nodes(request: SampleRequest, find_log_prob: Callable[[int, int], float]) -> NodeWeights:
     """The weights of the request's nodes. `find_log_prob(row, token_id)`: log P(token) after a node with a row."""
     assert request.rows[0] is not None, "the chain's end is always forwarded"
-    weights = NodeWeights([0.0], [()])
+    weights = NodeWeights({None: 0.0}, {None: ()})
     for branch, (token_id, parent) in enumerate(zip(request.tree.branch_ids, request.tree.parents, strict=True)):
         above = find_row(parent)
         log_prob = 0.0 if request.rows[above] is None else find_log_prob(above, token_id)
-        weights.log_probs.append(weights.log_probs[above] + log_prob)
-        weights.missing.append(weights.missing[above] + (() if request.rows[branch + 1] is not None else (branch,)))
+        weights.log_probs[branch] = weights.log_probs[parent] + log_prob
+        weights.missing[branch] = weights.missing[parent] + (() if request.rows[branch + 1] is not None else (branch,))
     return weights
 
 
@@ -68,13 +61,13 @@ def find_needed(request: SampleRequest, weights: NodeWeights, best: float) -> tu
     """The missing branches that may change the choice, parents first. `best`: of the crossings that were scored."""
     needed: set[int] = set()
     for crossing in request.crossings:
-        missing = weights.find_missing(crossing)
-        if missing and not (request.wants_best and weights.find_log_prob(crossing) < best):
+        missing = weights.missing[crossing.node]
+        if missing and not (request.wants_best and weights.log_probs[crossing.node] < best):
             needed.update(missing)
     return tuple(sorted(needed))
 
 
-def check_numbers(logits: _Logits) -> _Logits:
+def check_numbers(logits: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The same logits. Raises ModelError if some are infinite or no numbers: a choice among them would be arbitrary."""
     with np.errstate(all="ignore"):
         sums = logits.sum(axis=-1)  # much faster than to ask each of them
@@ -171,10 +164,10 @@ class NumpySampler:
 
     def _find_allowed(self, request: SampleRequest, weights: NodeWeights, crossing: Crossing) -> _Allowed | None:
         """The tokens that may follow; None if a row of the path is missing."""
-        if weights.find_missing(crossing):
+        if weights.missing[crossing.node]:
             return None
         row: NumpyRow = request.rows[find_row(crossing.node)]
-        offset = weights.find_log_prob(crossing) - row.log_total
+        offset = weights.log_probs[crossing.node] - row.log_total
         ids = self._find_ids(crossing)
         return _Allowed(ids, row.logits if ids is None else row.logits[ids], offset)
 

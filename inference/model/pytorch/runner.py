@@ -40,9 +40,8 @@ class Runner:
         self._takes_rows = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._kernel = kernel
         self.vocab_size = self._measure()
-        self.layers = tuple(call.shape for call in self.last_calls)
         self._group = max((call.group for call in self.last_calls), default=1)
-        self._pool = TokenPool(self.layers, self.dtype, device)
+        self._pool = TokenPool([call.shape for call in self.last_calls], self.dtype, device)
 
     def _measure(self) -> int:
         """Forwards two tokens. Returns the number of logits of a row."""

@@ -26,7 +26,7 @@ from inference.errors import MidtokenError, ModelError
 from inference.healing.covering import Crossing, Rule, find_allowed
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Choice, CrossingScores, SampleRequest, SampleResult, Sampling
-from inference.model.numpy_sampler import NumpySampler, find_needed, find_row, log_sum_exp, weigh_nodes
+from inference.model.numpy_sampler import NumpySampler, check_numbers, find_needed, find_row, log_sum_exp, weigh_nodes
 from inference.model.pytorch.device import can_run_kernels, refusing_when_out_of_memory
 from inference.model.pytorch.scoring import (
     Draw,
@@ -82,9 +82,7 @@ class TorchSampler:
 
     def copy_logits(self, rows: Sequence[torch.Tensor]) -> npt.NDArray[np.float32]:
         """The logits of some rows on the host, [num_rows, vocab_size]. Raises ModelError as `choose`."""
-        logits: npt.NDArray[np.float32] = torch.stack(list(rows)).float().cpu().numpy()
-        _check_finite(logits)
-        return logits
+        return check_numbers(torch.stack(list(rows)).float().cpu().numpy())
 
     @torch.inference_mode()
     def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
@@ -97,7 +95,7 @@ class TorchSampler:
 
     def _choose_ordered(self, request: SampleRequest) -> SampleResult:
         logits = torch.stack([row for row in request.rows if row is not None]).float()
-        _check_finite(logits.logsumexp(dim=1).cpu().numpy())
+        check_numbers(logits.logsumexp(dim=1).cpu().numpy())
         copies = iter(self._host.build_rows(logits))
         rows = [None if row is None else next(copies) for row in request.rows]
         sources = request.random_sources
@@ -117,7 +115,7 @@ class TorchSampler:
             questions.rows, questions.questions, questions.draws, questions.edges, device=self._ranks.device
         )
         scores = find_scores(self._scorer, batch)
-        _check_finite(scores.log_totals)
+        check_numbers(scores.log_totals)
         for each in scored:
             each.take_answers(scores)
         return [each.build_result(scores) for each in scored]
@@ -130,11 +128,6 @@ class TorchSampler:
     def _find_allowed(self, crossing: Crossing) -> tuple[Interval, tuple[int, ...]]:
         """The interval of the tokens that may follow, and those that may follow beside it."""
         return find_allowed(self._trie, crossing) if crossing.remaining_bytes else (self._ranks.all_tokens, ())
-
-
-def _check_finite(numbers: npt.NDArray[Any]) -> None:
-    if not np.isfinite(numbers).all():
-        raise ModelError("the model's logits are infinite or no numbers: its weights are damaged or too large")
 
 
 def _list_reached(request: SampleRequest) -> tuple[Crossing, ...]:
@@ -206,7 +199,7 @@ class _ScoredRequest:
 
         own = slice(self.first_question, self.first_question + len(self.crossings))
         self._weights = weigh_nodes(self.request, find_log_prob)
-        paths = np.array([self._weights.find_log_prob(crossing) for crossing in self.crossings])
+        paths = np.array([self._weights.log_probs[crossing.node] for crossing in self.crossings])
         # For each crossing: log P(path) - log_total. Added to a logit, it gives log P.
         self.offsets: npt.NDArray[np.float64] = paths - scores.log_totals[own]
         self._scores = CrossingScores(
