@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import os
 import resource
 import signal
@@ -208,16 +209,21 @@ async def test_an_ended_server_leaves_no_zombie_in_the_process_that_started_it(e
 
 def _find_children(folder: Path) -> list[Path]:
     """The children of this process whose command line contains the folder."""
-    return [each for each in _find_all_children() if str(folder) in (each / "cmdline").read_text()]
+    return [each for each in _find_all_children() if str(folder) in _read(each / "cmdline")]
 
 
 def _find_zombies() -> list[Path]:
     """The zombies among the children of this process."""
-    return [each for each in _find_all_children() if "\nState:\tZ" in (each / "status").read_text()]
+    return [each for each in _find_all_children() if "\nState:\tZ" in _read(each / "status")]
 
 
 def _find_all_children() -> list[Path]:
     pids = Path("/proc/self/task").glob("*/children")
-    return [
-        Path("/proc", pid) for children in pids for pid in children.read_text().split() if Path("/proc", pid).exists()
-    ]
+    return [Path("/proc", pid) for children in pids for pid in _read(children).split()]
+
+
+def _read(path: Path) -> str:
+    """Returns nothing for a process that has ended meanwhile."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return path.read_text()
+    return ""
