@@ -2,7 +2,6 @@
 
 MidtokenError (inference.errors)
 ├── EditorError               the editor sent something that cannot be applied
-│   ├── UnknownDocumentError  the document is not open
 │   ├── OutOfStepError        the text is no longer known; the document has to be opened again
 │   ├── TooLargeError         the document is too large for suggestions
 │   └── BrokenInputError      the input is not LSP, so nothing more can be read from it
@@ -19,10 +18,6 @@ from inference.errors import MidtokenError
 
 class EditorError(MidtokenError):
     """The editor sent something that cannot be applied."""
-
-
-class UnknownDocumentError(EditorError):
-    """The document was never opened, or has been closed."""
 
 
 class OutOfStepError(EditorError):

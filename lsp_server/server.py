@@ -22,7 +22,6 @@ from lsp_server.errors import (
     EditorError,
     NotSentError,
     OutOfStepError,
-    UnknownDocumentError,
     to_midtoken_error,
 )
 from lsp_server.filters import Insertion, fit_all
@@ -230,7 +229,7 @@ class MidtokenServer(LanguageServer):
         try:
             return self.sessions[uri]
         except KeyError:
-            raise UnknownDocumentError("the editor refers to a document that is not open") from None
+            raise EditorError("the editor refers to a document that is not open") from None
 
     async def _suggest(self, session: Session, position: types.Position, is_invoked: bool) -> Suggestion | NoSuggestion:
         self._prefetcher.expect(None)

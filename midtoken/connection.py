@@ -46,7 +46,7 @@ class Connection:
 
         A shared server that is started ends when it has had no client for `idle_s`.
 
-        Raises UsageError, MissingPackagesError, ModelError, LaunchError or ServerError.
+        Raises UsageError, ModelError, LaunchError or ServerError.
         """
         address = await asyncio.to_thread(ServerAddress.from_options, options)  # it may look up a name
         if address is not None:

@@ -20,8 +20,7 @@ from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Cleared, Guard
 from lsp_server.privacy.redaction import PLACEHOLDER, Excerpt
 from lsp_server.settings import Settings
-from midtoken.errors import UsageError
-from midtoken.server_arguments import add_connection_arguments, may_be_remote
+from midtoken.server_arguments import UsageError, add_connection_arguments, may_be_remote
 
 # The slowest covering takes some seconds for a piece. Each request reads the context of its piece again.
 _PIECE_BYTES = 1024

@@ -10,7 +10,7 @@ from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
-from midtoken.errors import MissingPackagesError, MissingResourceError
+from inference.errors import LaunchError
 
 DEFAULT_MODEL_LANGUAGES = ("python",)  # those that it was trained on, by their identifiers in LSP
 
@@ -22,7 +22,7 @@ _PACKAGES = {
 
 
 def require_packages(extra: str, purpose: str, other_way: str = "") -> None:
-    """Raises MissingPackagesError if this environment lacks packages of the extra.
+    """Raises LaunchError if this environment lacks packages of the extra.
 
     `purpose` begins the message, which names the missing packages next. `other_way` ends it.
     """
@@ -31,28 +31,28 @@ def require_packages(extra: str, purpose: str, other_way: str = "") -> None:
         command = f"{sys.executable} -m pip install 'midtoken[{extra}]'"
         if extra == "local" and sys.version_info < (3, 11):
             command = "midtoken with Python 3.11 or later"  # the packages are for those only
-        raise MissingPackagesError(f"{purpose} {', '.join(missing)}: run {command}{other_way}")
+        raise LaunchError(f"{purpose} {', '.join(missing)}: run {command}{other_way}")
 
 
 def find_model_repository() -> Path:
-    """Returns the model repository of tritonserver. Raises MissingResourceError if it is missing."""
+    """Returns the model repository of tritonserver. Raises LaunchError if it is missing."""
     return _find_folder("model_repository")
 
 
 def find_default_model() -> Path:
-    """Returns the folder of the default model. Raises MissingResourceError if it is missing."""
+    """Returns the folder of the default model. Raises LaunchError if it is missing."""
     return _find_folder("default_model")
 
 
 def find_playground_page() -> Path:
-    """Returns the folder of the playground's page. Raises MissingResourceError if it was not built."""
+    """Returns the folder of the playground's page. Raises LaunchError if it was not built."""
     return check_page(Path(str(files("midtoken") / "playground_page")).resolve())
 
 
 def check_page(folder: Path) -> Path:
-    """Returns the folder if it has a page. Raises MissingResourceError."""
+    """Returns the folder if it has a page. Raises LaunchError."""
     if not (folder / "index.html").is_file():
-        raise MissingResourceError(
+        raise LaunchError(
             f"{folder} has no page: this midtoken was made without it. In a source tree, `make playground` builds it"
         )
     return folder
@@ -61,5 +61,5 @@ def check_page(folder: Path) -> Path:
 def _find_folder(name: str) -> Path:
     path = Path(str(files("midtoken") / name)).resolve()
     if not path.is_dir():
-        raise MissingResourceError(f"{path} is missing; install midtoken again")
+        raise LaunchError(f"{path} is missing; install midtoken again")
     return path

@@ -87,7 +87,7 @@ async def fetch_model(text: str | None, on_download: OnDownload, is_anew: bool =
     """Downloads the model if it is one of a hub and is not on this machine. When cancelled, it can go on later.
 
     `is_anew`: asks for the newest commit of its revision. Raises ModelError, where to try again would be in vain,
-    LaunchError or MissingPackagesError.
+    or LaunchError.
     """
     model = HubModel.parse(text or "")
     path = model.find_path() if model else None

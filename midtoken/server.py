@@ -23,10 +23,9 @@ from inference.serving.loopback import is_loopback
 from inference.serving.private_files import find_user_folder
 from inference.serving.shared_server import ServerEntry
 from inference.serving.triton_installation import find_obstacle
-from midtoken.errors import UsageError
 from midtoken.installed import find_default_model, find_model_repository, require_packages
 from midtoken.models import find_model
-from midtoken.server_arguments import Runtime
+from midtoken.server_arguments import Runtime, UsageError
 
 TLS_SCHEME = "grpcs://"
 
@@ -132,7 +131,7 @@ class ServerArguments:
     def from_options(cls, options: argparse.Namespace) -> Self:
         """Builds it from the parsed arguments of `add_server_arguments`.
 
-        Raises MissingPackagesError, UsageError, ModelError or LaunchError.
+        Raises UsageError, ModelError or LaunchError.
         """
         require_packages(
             "local",

@@ -5,10 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from inference.config import EngineConfig
+from inference.errors import MidtokenError
 from inference.platforms import StrEnum
 from midtoken.installed import DEFAULT_MODEL_LANGUAGES
 
 _DEFAULTS = EngineConfig(Path())
+
+
+class UsageError(MidtokenError):
+    """An argument, or a file that it names, cannot be used, or arguments contradict each other."""
 
 
 class Runtime(StrEnum):

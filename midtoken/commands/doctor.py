@@ -34,10 +34,9 @@ from lsp_server.privacy.guard import Guard
 from lsp_server.server import find_version
 from lsp_server.settings import Settings
 from midtoken.connection import Connection
-from midtoken.errors import MissingPackagesError, UsageError
 from midtoken.models import fetch_model
 from midtoken.server import ServerArguments
-from midtoken.server_arguments import add_connection_arguments, find_languages
+from midtoken.server_arguments import UsageError, add_connection_arguments, find_languages
 
 _PURPOSES = {
     "": "the client and the language server",
@@ -48,7 +47,7 @@ _PURPOSES = {
 # The example of the README. Its cursor is in the middle of a token.
 _PREFIX = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
 _REST = "e"
-_WITH_ADVICE = (LaunchError, MissingPackagesError, ModelError, UsageError)
+_WITH_ADVICE = (LaunchError, ModelError, UsageError)
 _LANGUAGES = {".py": "python", ".pyi": "python"}  # the identifiers that editors give files with these endings
 
 

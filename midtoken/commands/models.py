@@ -20,11 +20,10 @@ from inference.serving.server_memory import measure_memory
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
 from midtoken.connection import Connection, open_connection, show_waiting
-from midtoken.errors import UsageError
 from midtoken.installed import find_default_model
 from midtoken.models import OLLAMA, HubModel, fetch_model, find_manifests, find_model, find_pins_dir
 from midtoken.server import find_cache_dir
-from midtoken.server_arguments import add_connection_arguments
+from midtoken.server_arguments import UsageError, add_connection_arguments
 
 
 @dataclass(frozen=True, slots=True)

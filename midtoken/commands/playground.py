@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serves the page until it is interrupted.
 
-    Raises MissingPackagesError, MissingResourceError, UsageError or LaunchError.
+    Raises UsageError or LaunchError.
     """
     require_packages("playground", "the playground needs")
     if ServerAddress.from_options(options) is None:  # these raise what every page would be told otherwise

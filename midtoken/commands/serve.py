@@ -20,12 +20,11 @@ from inference.serving.loopback import ADDRESS
 from inference.serving.shared_server import Registration
 from midtoken.cli import run_until_signal
 from midtoken.connection import Connection
-from midtoken.errors import UsageError
 from midtoken.front.door import Door
 from midtoken.installed import require_packages
 from midtoken.models import fetch_model
 from midtoken.server import ServerAddress, ServerArguments
-from midtoken.server_arguments import add_server_arguments, may_be_remote, number_from
+from midtoken.server_arguments import UsageError, add_server_arguments, may_be_remote, number_from
 
 Restart = Callable[[], Awaitable[TritonServer]]
 

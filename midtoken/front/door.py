@@ -11,8 +11,8 @@ from socket import socket
 
 from inference.platforms import Self
 from inference.serving.loopback import ADDRESS, find_stranger, listen
-from midtoken.errors import UsageError
 from midtoken.server import read_key
+from midtoken.server_arguments import UsageError
 
 
 @dataclass(frozen=True, slots=True)

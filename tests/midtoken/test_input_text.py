@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midtoken.errors import UsageError
 from midtoken.input_text import (
     read_cursor,
     read_file,
     split_pieces,
     split_tail,
 )
+from midtoken.server_arguments import UsageError
 
 
 def test_the_bytes_of_the_file_are_returned(tmp_path: Path) -> None:

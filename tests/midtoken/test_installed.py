@@ -3,22 +3,22 @@ from pathlib import Path
 
 import pytest
 
+from inference.errors import LaunchError
 from inference.serving.triton_installation import IMPORT_ROOT
 from midtoken.cli import main
-from midtoken.errors import MissingPackagesError, MissingResourceError
 from midtoken.installed import check_page, find_default_model, find_model_repository, require_packages
 
 
 def test_only_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(MissingPackagesError, match=r"^this needs onnxruntime: run .* or that$"):
+    with pytest.raises(LaunchError, match=r"^this needs onnxruntime: run .* or that$"):
         require_packages("local", "this needs", other_way=" or that")
 
 
 def test_a_python_without_these_packages_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
     monkeypatch.setattr(sys, "version_info", (3, 10))
-    with pytest.raises(MissingPackagesError, match=r"^this needs onnx: run midtoken with Python 3\.11 or later$"):
+    with pytest.raises(LaunchError, match=r"^this needs onnx: run midtoken with Python 3\.11 or later$"):
         require_packages("local", "this needs")
 
 
@@ -55,5 +55,5 @@ def test_a_source_tree_uses_the_folders_at_its_root() -> None:
 
 
 def test_a_page_that_was_not_built_is_an_error_that_says_how(tmp_path: Path) -> None:
-    with pytest.raises(MissingResourceError, match=r"has no page: .* `make playground` builds it"):
+    with pytest.raises(LaunchError, match=r"has no page: .* `make playground` builds it"):
         check_page(tmp_path)

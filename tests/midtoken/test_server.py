@@ -7,9 +7,8 @@ import pytest
 from inference.errors import LaunchError, ModelError
 from inference.serving.calls import Tls
 from midtoken.cli import main
-from midtoken.errors import UsageError
 from midtoken.server import ServerAddress, ServerArguments
-from midtoken.server_arguments import add_connection_arguments
+from midtoken.server_arguments import UsageError, add_connection_arguments
 from tests.support.options import parse_options
 
 _NAMES = {"here": ["127.0.0.1", "::1"], "both": ["127.0.0.1", "192.0.2.7"], "there": ["192.0.2.7"]}

@@ -23,10 +23,10 @@ from inference.protocol.completion import (
     FinishReason,
     Priority,
 )
-from midtoken.errors import UsageError
 from midtoken.front.app import open_front
 from midtoken.front.asked import split_prompt
 from midtoken.front.door import Door
+from midtoken.server_arguments import UsageError
 from tests.support.lsp_fakes import FedBackend, FedStream
 
 _STATS = CompletionStats(

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from midtoken.errors import MissingResourceError
+from inference.errors import LaunchError
 from midtoken.installed import find_playground_page
 from tests.support.other_user import NOBODY
 from tests.support.playground import RunningPlayground, run_playground
@@ -19,7 +19,7 @@ from tests.support.servers import wait_until
 def _has_page() -> bool:
     try:
         return find_playground_page().is_dir()
-    except MissingResourceError:
+    except LaunchError:
         return False
 
 
