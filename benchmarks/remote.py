@@ -8,8 +8,11 @@
 - The server also continues the tokens of the same text by itself. It has read the text before, for both.
   `added_ms_p50`: the median difference until all of `MAX_TOKENS` tokens have come. `right_healed`, `right_plain`:
   the shares of cuts where the text begins with the end of the word, operator, blank or string.
+- front_clients: the editors whose recorded requests get the right word in front of the server;
+  `front_clients_plainly`: from the server itself.
 """
 
+import asyncio
 import json
 import statistics
 import time
@@ -29,6 +32,7 @@ from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.protocol.completion import CompletionRequest, Extent, Priority
 from models.training.corpus import iter_held_out
+from tests.support.front_clients import EDITORS, ask_as_editors
 
 _FOLDER = Path("models/default").absolute()
 _NUM_CUTS, _NUM_VLLM_CUTS = 540, 108
@@ -38,6 +42,7 @@ _TARGETS = (
     Target("wrong_texts", "other texts than our own engine's that are no ties", at_most=0),
     Target("requests_per_choice", "requests for a choice", at_most=2),
     Target("own_cpu_ms", "our own computing for a choice, ms", at_most=6),
+    Target("num_front_clients", "editors that get the right word", at_least=len(EDITORS)),
     Target("vllm_wrong_texts", "the same with vLLM", at_most=0),
     Target("vllm_cuts", "cuts that were compared with our own engine, vLLM", at_least=100),
 )
@@ -49,6 +54,7 @@ def main() -> None:
         parts = {
             "right": partial(_compare, "llama_server", url, cuts),
             "cost": partial(_measure, url, cuts),
+            "fronts": partial(_ask_as_editors, url, Path(folder)),
         }
         if VLLM_PYTHON.exists():
             parts["vllm"] = partial(_compare_vllm, cuts[:: _NUM_CUTS // _NUM_VLLM_CUTS], Path(folder))
@@ -102,6 +108,12 @@ def _measure(url: str, cuts: Sequence[Cut]) -> Figures:
         "right_healed": num_right_healed / len(cuts),
         "right_plain": num_right_plain / len(cuts),
     }
+
+
+def _ask_as_editors(url: str, folder: Path) -> Figures:
+    found = asyncio.run(ask_as_editors(url, folder))
+    names = {name: ", ".join(editors) for name, editors in found.items()}
+    return {"num_front_clients": len(found["front_clients"]), **names}
 
 
 def _complete_plainly(url: str, row: Sequence[int]) -> str:

@@ -17,7 +17,7 @@ from inference.protocol.completion import CompletionRequest
 from inference.remote.engine import load_remote_engine
 from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
-from tests.support.front_clients import EDITORS, REST, complete_as
+from tests.support.front_clients import EDITORS, ask_as_editors
 from tests.support.lsp_editor import Script, StartEditor, build_capabilities, wait_for
 from tests.support.sinks import complete
 
@@ -69,16 +69,7 @@ async def test_an_editor_gets_ghost_text_from_the_server(url: str, start_editor:
 async def test_what_editors_send_is_completed_in_front_of_the_server_and_not_by_itself(
     url: str, tmp_path: Path
 ) -> None:
-    command = _start("serve", "--runtime=embedded", "--openai=0", f"--engine={url}", f"--state-dir={tmp_path}")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as front:
-        try:
-            assert front.stdout is not None
-            address = next(line.split(" find it at ")[1].strip() for line in front.stdout if " find it at " in line)
-            healed, plain = [[await complete_as(editor, at) for editor in EDITORS] for at in (address, url)]
-        finally:
-            front.terminate()
-    assert healed == [REST] * 5
-    assert REST not in plain
+    assert await ask_as_editors(url, tmp_path) == {"front_clients": EDITORS, "front_clients_plainly": []}
 
 
 def test_text_for_another_machine_is_not_sent_unencrypted(tmp_path: Path) -> None:

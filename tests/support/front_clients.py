@@ -4,6 +4,8 @@ Each file of `front_requests` has what one editor sends, and says how that is kn
 """
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,21 @@ async def complete_as(editor: str, url: str) -> str | None:
         session.post(f"{url}{sent['path']}", json=sent["body"]) as response,
     ):
         return _read_text(await response.text()).partition("\n")[0] if response.status == 200 else None
+
+
+async def ask_as_editors(url: str, folder: Path) -> dict[str, list[str]]:
+    """The editors that get the right word in front of an engine, and from the engine itself. The folder is for logs."""
+    command = [sys.executable, "-m", "midtoken", "serve", "--runtime=embedded", "--openai=0", f"--engine={url}"]
+    with subprocess.Popen([*command, f"--state-dir={folder}"], stdout=subprocess.PIPE, text=True) as front:
+        try:
+            assert front.stdout is not None
+            address = next(line.split(" find it at ")[1].strip() for line in front.stdout if " find it at " in line)
+            places = {"front_clients": address, "front_clients_plainly": url}
+            return {
+                name: [each for each in EDITORS if await complete_as(each, at) == REST] for name, at in places.items()
+            }
+        finally:
+            front.terminate()
 
 
 def _read_text(answer: str) -> str:
