@@ -37,7 +37,7 @@ from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import iter_sample, load_tokenizer
 from inference.healing.tokenizer_file import read_tokenizer_file
 from inference.model.folder_file import read_folder_file
-from inference.model.language_model import Choice, SampleRequest, SampleResult, Sampling
+from inference.model.language_model import Choice, SampleRequest, Sampling
 from inference.model.numpy_sampler import NumpyRow, NumpySampler
 from inference.protocol.completion import CompletionRequest, FinishReason, Healing
 from inference.remote.choice import KnownScores
@@ -227,7 +227,8 @@ class RemoteEngine:
             if sampling.is_greedy:
                 enough = min(map(known.weigh, result.choices))
             else:  # whatever was drawn, or the unlikely would be drawn too seldom
-                enough = _find_best(result) / temperature + _NEGLIGIBLE
+                assert result.scores is not None, "they were asked for"
+                enough = float(result.scores.best_log_probs.max()) / temperature + _NEGLIGIBLE
             if known.bound_unknown(temperature) <= enough:
                 break
         if request.explain:
@@ -246,11 +247,6 @@ class RemoteEngine:
                 job.send_ready(time.monotonic())
                 if candidate.answer.finish_reason:
                     return
-
-
-def _find_best(result: SampleResult) -> float:
-    assert result.scores is not None, "they were asked for"
-    return float(result.scores.best_log_probs.max())
 
 
 class _ToldRow(NumpyRow):

@@ -6,6 +6,7 @@ request asks for these; all else is the same.
 
 import hashlib
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -70,6 +71,7 @@ class MeasuredServer(ABC):
 
     kind: ClassVar[str]
     tells_rows: bool = False
+    measured_s: float = 600.0  # what it lets through may have changed since, and nothing tells when it was started
 
     def __init__(self, http: HttpClient) -> None:
         http.name = self.name = f"{self.kind} at {http.url}"
@@ -88,7 +90,7 @@ class MeasuredServer(ABC):
 
     async def identify(self) -> object:
         card = await find_model(self._http)
-        identity = [card.get(name) for name in ("id", "root", "max_model_len")]
+        identity = [card.get("id"), card.get("root"), card.get("max_model_len"), time.monotonic() // self.measured_s]
         if identity != self._identity:
             self._model, self.max_tokens = str(card.get("id")), card.get("max_model_len") or 0
             if not self.max_tokens:
@@ -173,7 +175,8 @@ class MeasuredServer(ABC):
     async def _measure(self) -> None:
         """Finds out what arrives at the server, besides what `Replica` does. Raises ModelError or ServerError."""
         row = await self.tokenize(_TEXT)
-        await self._find_num_top(row)
+        allowed = [each for each in _NUM_TOPS if not await self._refuses(Question([row], num_top=each))]
+        self._num_top = max(allowed, default=1)
         if [tuple(step.echo or ()) for step in await self._gather(_NOBODY, Question([row]))] != [row]:
             raise ModelError(f"{self.name} does not confirm the token ids that it was sent")
         for name, wrong in _WRONG.items():
@@ -181,18 +184,8 @@ class MeasuredServer(ABC):
                 raise ModelError(f"{self.name} does not get the field {name}, or does not understand it")
         self._has_salts = await self._refuses(Question([row], salt=0))
 
-    async def _find_num_top(self, row: tuple[int, ...], numbers: Sequence[int] = _NUM_TOPS) -> None:
-        """Asks for a row with as many likely tokens as the server allows."""
-        self._num_top, *others = numbers
-        try:
-            await self.score(_NOBODY, [row])
-        except ServerError:
-            if not others:
-                raise
-            await self._find_num_top(row, others)
-
     async def _refuses(self, question: Question) -> bool:
-        """True if a field that is wrong is refused. What does not know it, or drops it, lets it pass."""
+        """True if a field with a wrong value is refused. What does not know it, or drops it, lets it pass."""
         try:
             await self._gather(_NOBODY, question)
         except ServerUnreachableError:

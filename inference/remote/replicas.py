@@ -23,8 +23,8 @@ _log = logging.getLogger(__name__)
 _TRUST_S = 1.0  # since the last answer; in a shorter time none is started again
 _AVOID_S = 10.0  # a server that did not answer
 _SLOW_S = 5.0  # without an answer, after which another server may be faster
-_MEASURED_S = 600.0  # what stands before the server may have changed since
 _LOADING_S, _LOOK_S = 300.0, 1.0  # at the start, while one is busy
+_GRACE_S = 2.0  # at the start, once another one will do
 T = TypeVar("T")
 
 
@@ -40,7 +40,7 @@ class Replica:
         self._server: RemoteServer | None = None  # until it has been measured, and again after any failure
         self._identity: object = None
         self._checking: asyncio.Task[None] | None = None
-        self._answered_at = self._measured_at = self._checked_at = self.avoided_until = -math.inf
+        self._answered_at = self._checked_at = self.avoided_until = -math.inf
 
     async def find(self, patience_s: float) -> RemoteServer:
         """Its server. Raises as `check` does."""
@@ -97,13 +97,12 @@ class Replica:
     async def _check(self) -> None:
         with reading(self.http.name):
             server, known = self._server, self._identity
-            if not server or time.monotonic() - self._measured_at > _MEASURED_S:
+            if not server:
                 server, known = await self._find(self.http), None
             identity = await server.identify()
             if identity != known:
                 await self._compare_tokens(server)
                 await self._measure(server)
-                self._measured_at = time.monotonic()
         self._server, self._identity, self.max_tokens = server, identity, server.max_tokens
         self._answered_at = time.monotonic()
 
@@ -129,7 +128,8 @@ class Replica:
 
     def avoid(self, error: MidtokenError) -> None:
         """Has others asked before it for a while, because of the error, and measures it again before it is used."""
-        _log.warning("%s", error)
+        if self.avoided_until < time.monotonic():  # each key of a minute has the same
+            _log.warning("%s", error)
         self.avoided_until, self._server = time.monotonic() + _AVOID_S, None
 
     async def close(self) -> None:
@@ -161,12 +161,19 @@ class Replicas:
         return np.random.default_rng(seed)
 
     async def open(self) -> None:
-        """Checks all. One that is down is checked again before it is used. Raises as `Replica.check` if all are.
+        """Checks all, but waits for none long once one will do. One that will not is checked again before it is used.
 
-        Where one is busy and none will do, it waits: llama.cpp's server is busy while it loads.
+        Where none will and one is busy, it waits: llama.cpp's server is busy while it loads. Raises as `Replica.check`.
         """
         started_at = time.monotonic()
-        while len(failures := [error for each in self._all if (error := await each.find_failure())]) == len(self._all):
+        while True:
+            failures: list[MidtokenError] = []
+            checks = [asyncio.ensure_future(each.find_failure()) for each in self._all]
+            for check in asyncio.as_completed(checks):
+                if not (failure := await check):
+                    await asyncio.wait(checks, timeout=_GRACE_S)
+                    return
+                failures.append(failure)
             is_busy = any(isinstance(error, OverloadedError) for error in failures)
             if not is_busy or time.monotonic() - started_at > _LOADING_S:
                 raise failures[0]
@@ -184,5 +191,4 @@ class Replicas:
 
     async def close(self) -> None:
         """Closes all."""
-        for each in self._all:
-            await each.close()
+        await asyncio.gather(*(each.close() for each in self._all))

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -348,6 +349,23 @@ def test_a_server_that_still_loads_is_waited_for(server: FakeLlamaServer) -> Non
     assert not server.answers
 
 
+def test_a_silent_server_does_not_hold_up_the_start(server: FakeLlamaServer, tokenizer: LoadedTokenizer) -> None:
+    with run_fake_llama_server(tokenizer.encoder, tokenizer.vocabulary.num_rows) as other:
+        other.silent_s = 20.0
+        with closing(_load(other, server)) as several:
+            assert other.num_silent == 1
+            assert _submit(several, CompletionRequest(_NOD, max_tokens=1)).wait().text
+
+
+def test_a_failure_that_lasts_is_logged_once(server: FakeLlamaServer, caplog: pytest.LogCaptureFixture) -> None:
+    with closing(_load(server)) as engine:
+        server.drops_after = 0
+        for _ in range(3):
+            with pytest.raises(ServerUnreachableError):
+                _submit(engine, CompletionRequest(_NOD)).wait()
+    assert len(caplog.messages) == 1
+
+
 def test_a_limit_of_the_servers_own_is_told(engine: RemoteEngine, server: FakeLlamaServer) -> None:
     server.stops_after = 3
     assert _submit(engine, CompletionRequest("x = ", max_tokens=200)).wait().finish_reason is FinishReason.LENGTH
@@ -364,12 +382,12 @@ def test_what_comes_while_the_engine_closes_is_refused(server: FakeLlamaServer) 
     class Late:
         @property
         def healing(self) -> Healing:
-            closing.close()
+            leaving.close()
             return Healing.EXACT
 
-    closing, late = _load(server), cast("Any", Late())
+    leaving, late = _load(server), cast("Any", Late())
     with pytest.raises(OverloadedError, match="shutting down"):
-        closing.submit(late, CollectingSink())
+        leaving.submit(late, CollectingSink())
 
 
 def test_closing_fails_what_runs(server: FakeLlamaServer) -> None:

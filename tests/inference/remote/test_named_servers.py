@@ -5,7 +5,7 @@ import random
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +18,7 @@ from inference.protocol.completion import CompletionRequest, Extent, FinishReaso
 from inference.remote.discovery import find_server
 from inference.remote.engine import RemoteEngine, load_remote_engine
 from inference.remote.http_client import HttpClient
+from inference.remote.measured_server import MeasuredServer
 from inference.remote.replicas import Replica
 from tests.support.fake_llama_server import run_fake_server
 from tests.support.fake_named_servers import FakeNamedServer, FakeSglangServer, FakeVllmServer
@@ -175,6 +176,17 @@ def test_a_server_that_was_started_again_with_other_settings_is_measured_again(
         for _ in range(2):
             with pytest.raises(MidtokenError, match="logprobs-mode"):
                 complete(engine, CompletionRequest("x = ", max_tokens=2))
+
+
+async def test_it_is_measured_again_after_some_minutes(server: FakeNamedServer) -> None:
+    client = HttpClient(server.url)
+    found = cast("MeasuredServer", await find_server(client))
+    before, num_asked = await found.identify(), len(server.asked)
+    assert (await found.identify(), len(server.asked)) == (before, num_asked)
+    found.measured_s = 1e-6
+    assert await found.identify() != before
+    assert len(server.asked) > num_asked
+    await client.close()
 
 
 async def test_the_best_of_all_tokens_is_asked_for_in_parts(server: FakeNamedServer) -> None:
