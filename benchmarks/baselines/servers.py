@@ -16,7 +16,7 @@ from benchmarks.baselines.gguf_file import Precision, write_gguf
 
 LLAMA_SERVER = Path("build/llama-server").absolute()
 _KINDS = ("--cache-type-k", "f32", "--cache-type-v", "f32")  # or rows differ by 0.006 from those of one pass
-_LLAMA_OPTIONS = ("--threads", "1", "-c", "4096", "-np", "2", *_KINDS)
+_LLAMA_OPTIONS = ("--threads", "1", "-c", "4096", "-np", "2", "--cache-ram", "0", *_KINDS)
 
 VLLM_PYTHON = Path("build/vllm/bin/python").absolute()
 _VLLM_OPTIONS = ("--dtype", "float32", "--max-model-len", "2048", "--enforce-eager")

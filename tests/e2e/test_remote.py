@@ -47,6 +47,14 @@ def test_whole_rows_of_the_real_vocabulary_arrive(url: str) -> None:
             assert complete(engine, CompletionRequest(_NOD, max_tokens=4, **changes)).text
 
 
+def test_a_tenant_gets_nothing_of_what_another_one_has_sent(url: str) -> None:
+    asked = [("ann", _NOD), ("bob", "x = 1\nfor"), ("bob", _NOD)]
+    with closing(load_remote_engine(EngineConfig(find_default_model(), engine_url=url))) as engine:
+        for tenant, text in asked:
+            stats = complete(engine, CompletionRequest(text, max_tokens=2, tenant=tenant)).stats
+    assert stats.num_read_tokens >= stats.num_context_tokens - 1  # a slot keeps one token
+
+
 def test_a_command_heals_in_front_of_the_server(url: str, tmp_path: Path) -> None:
     (tmp_path / "file.py").write_text(_NOD)
     command = ["complete", f"--engine={url}", f"--state-dir={tmp_path}", f"{tmp_path / 'file.py'}:6:15"]
