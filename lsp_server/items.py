@@ -17,9 +17,8 @@ from lsprotocol.types import (
 )
 
 from lsp_server.context import Context
-from lsp_server.documents import Place
+from lsp_server.documents import Place, num_units, split_line
 from lsp_server.filters import Insertion, is_word
-from lsp_server.positions import num_units, split_line
 
 
 def inline_item(insertion: Insertion, context: Context, place: Place) -> InlineCompletionItem:

@@ -17,7 +17,7 @@ from inference.platforms import is_there
 from inference.protocol.completion import Chunks, CompletionRequest, Priority
 from lsp_server.backend import BackendFactory, BackendStarter, CompletionBackend, OnDownload
 from lsp_server.context import Context, cut_context
-from lsp_server.documents import Document, Place
+from lsp_server.documents import Document, Place, num_units
 from lsp_server.errors import (
     EditorError,
     NotSentError,
@@ -35,7 +35,6 @@ from lsp_server.no_suggestion import (
     is_paste,
     to_no_suggestion,
 )
-from lsp_server.positions import num_units
 from lsp_server.prefetch import REST_S, Expectation, Prefetcher
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Cleared, Guard
@@ -88,7 +87,7 @@ class MidtokenServer(LanguageServer):
         self.encoding = types.PositionEncodingKind.Utf16
         self.sessions: dict[str, Session] = {}  # of the open documents; the one that was opened or edited last is last
         self._languages = self._default_languages = languages
-        self._guard = Guard(policy or Policy({}), is_remote=is_remote)
+        self._guard = Guard(policy, is_remote=is_remote)
         self._related = RelatedText()
         self._status = Status(Window(self))
         self._starter = BackendStarter(partial(self._connect, connect), self._status)

@@ -22,11 +22,21 @@ from pathlib import Path
 from typing import Any  # grpc has no types, and a pair of streams is passed as two arguments
 
 import grpc
+import numpy as np
+from tritonclient.utils import (
+    deserialize_bytes_tensor,
+    np_to_triton_dtype,
+    serialize_byte_tensor,
+    triton_to_np_dtype,
+)
 
 from inference.errors import MidtokenError
 from inference.platforms import Self
+from inference.protocol.arrays import Array
 from inference.serving.loopback import UNKNOWN_USER, Streams, connect, pass_on
 from inference.serving.private_files import open_folder
+
+COMPLETION, CHARACTERS = "completion", "characters"  # the names of the models
 
 _SEPARATOR = "#"  # between the address and the secret
 _NUMBER, _CODE = "midtoken-number", "midtoken-code"  # the names of the metadata
@@ -181,3 +191,22 @@ class CallOpener:
         if call is not None and call is self._next:
             call.cancel()
             self._next = None
+
+
+def add_tensors(tensors: Any, contents: Any, arrays: Mapping[str, Array]) -> None:
+    """Adds the arrays to the `inputs` and `raw_input_contents` of a message, or to its outputs."""
+    for name, array in arrays.items():
+        tensors.add(name=name, datatype=np_to_triton_dtype(array.dtype), shape=array.shape)
+        is_bytes = array.dtype == np.object_
+        contents.append(b"".join(serialize_byte_tensor(array).reshape(-1)) if is_bytes else array.tobytes())
+
+
+def read_tensors(tensors: Any, contents: Any) -> dict[str, Array]:
+    """The arrays in the `inputs` and `raw_input_contents` of a message, or in its outputs."""
+    pairs = zip(tensors, contents, strict=True)
+    return {each.name: _unpack(each.datatype, content).reshape(tuple(each.shape)) for each, content in pairs}
+
+
+def _unpack(datatype: str, content: bytes) -> Array:
+    read: Callable[[bytes], Array] = deserialize_bytes_tensor
+    return read(content) if datatype == "BYTES" else np.frombuffer(content, triton_to_np_dtype(datatype))

@@ -28,8 +28,7 @@ from inference.protocol.arrays import (
 )
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest
-from inference.serving.calls import CallOpener, Channel, Secret, Tls
-from inference.serving.tensors import CHARACTERS, COMPLETION, add_tensors, read_tensors
+from inference.serving.calls import CHARACTERS, COMPLETION, CallOpener, Channel, Secret, Tls, add_tensors, read_tensors
 
 _REQUIRED_INPUTS = {COMPLETION: "prefix", CHARACTERS: "text"}
 

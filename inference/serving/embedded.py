@@ -28,7 +28,7 @@ from inference.errors import InvalidRequestError, LaunchError, quote, to_public_
 from inference.platforms import Self, timeout
 from inference.protocol import characters, completion_arrays
 from inference.protocol.arrays import HEARTBEAT_TYPES, Array, error_to_response
-from inference.serving.calls import NO_LIMIT, SOCKET_SCHEME, Secret
+from inference.serving.calls import CHARACTERS, COMPLETION, NO_LIMIT, SOCKET_SCHEME, Secret, add_tensors, read_tensors
 from inference.serving.launcher import (
     DRAIN_S,
     END_S,
@@ -40,7 +40,6 @@ from inference.serving.launcher import (
 )
 from inference.serving.loopback import ADDRESS
 from inference.serving.private_files import make_private_folder, open_folder
-from inference.serving.tensors import CHARACTERS, COMPLETION, add_tensors, read_tensors
 from inference.serving.triton_installation import GRPC
 
 _INPUTS = {

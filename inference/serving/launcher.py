@@ -19,10 +19,9 @@ from inference.config import EngineConfig
 from inference.errors import LaunchError, ServerError, ServerUnreachableError
 from inference.platforms import Self, timeout
 from inference.serving import process_guard
-from inference.serving.calls import SOCKET_SCHEME
+from inference.serving.calls import CHARACTERS, COMPLETION, SOCKET_SCHEME
 from inference.serving.client import Client
 from inference.serving.private_files import make_private_folder, open_folder, open_private
-from inference.serving.tensors import CHARACTERS, COMPLETION
 from inference.serving.triton_installation import (
     GRPC,
     SOCKETS,

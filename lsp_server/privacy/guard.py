@@ -76,16 +76,16 @@ class Guard:
 
     def __init__(
         self,
-        policy: Policy,
+        policy: Policy | None = None,
         now_s: Callable[[], float] = time.monotonic,
         wait_s: float = 0.5,
         is_remote: bool = False,
     ) -> None:
-        """`wait_s`: how long to wait for an answer about the document at hand.
+        """`policy`: None for text of no file. `wait_s`: how long to wait for an answer about the document at hand.
 
         `is_remote`: text may go to another machine.
         """
-        self._policy = policy
+        self._policy = policy or Policy({})
         self._now_s = now_s
         self._wait_s = wait_s
         self._rules: tuple[Sequence[str], Sequence[str]] | None = None  # that answers follow; None: not known

@@ -19,9 +19,8 @@ from inference.protocol.completion import (
 )
 from lsp_server.context import Context
 from lsp_server.privacy.guard import Cleared
-from midtoken.answer import Answer, find_shares, read_answer
+from midtoken.answer import Answer, find_shares, mark_blanks, read_answer
 from midtoken.connection import Connection, open_connection
-from midtoken.graphemes import mark_blanks
 from midtoken.input_text import ClearedText, add_text_arguments
 
 _TOKEN_STYLES = ("black on bright_blue", "black on bright_cyan")

@@ -17,7 +17,6 @@ from urllib.parse import unquote
 
 from inference.protocol.completion import CompletionRequest, CompletionStats, Extent
 from inference.serving.server_memory import measure_memory
-from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
 from midtoken.connection import Connection, open_connection, show_waiting
 from midtoken.installed import find_default_model
@@ -143,7 +142,7 @@ def _judge(line_ms: float) -> str:
 async def _ask(connection: Connection, tenant: str, text: str, max_tokens: int) -> _Answer:
     build = partial(CompletionRequest, extent=Extent.BLOCK, tenant=tenant, document="sample", max_tokens=max_tokens)
     started_s, first_s, texts = time.perf_counter(), None, list[str]()
-    async for chunk in connection.stream(Guard(Policy({})).clear(None, text).map(build)):
+    async for chunk in connection.stream(Guard().clear(None, text).map(build)):
         first_s = first_s or time.perf_counter()
         texts.append(chunk.text)
     ended_s, stats = time.perf_counter(), chunk.stats or CompletionStats()

@@ -12,9 +12,8 @@ from rich.text import Text
 
 from inference.protocol.characters import MAX_MEMBERS, CharacterRequest, CoveringMember, NextByte
 from lsp_server.privacy.guard import Cleared
-from midtoken.answer import check_kind, rank_bytes
+from midtoken.answer import check_kind, mark_blanks, rank_bytes
 from midtoken.connection import open_connection
-from midtoken.graphemes import mark_blanks
 from midtoken.input_text import ClearedText, add_text_arguments, split_line, split_tail
 from midtoken.server_arguments import number_from
 

@@ -16,9 +16,8 @@ from rich.text import Text
 from inference.errors import InvalidRequestError
 from inference.protocol.characters import Ask, Surprisals
 from lsp_server.privacy.guard import Cleared
-from midtoken.answer import check_kind
+from midtoken.answer import Grapheme, check_kind, split_graphemes
 from midtoken.connection import open_connection
-from midtoken.graphemes import Grapheme, split_graphemes
 from midtoken.input_text import ClearedText, add_text_arguments, split_pieces
 
 ScoredLine = Sequence[tuple[Grapheme, float]]  # with its line end, and for each grapheme the sum over its bytes

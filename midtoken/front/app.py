@@ -21,7 +21,6 @@ from inference.serving.ports import MAX_BODY_BYTES, serve_http
 from lsp_server.backend import CompletionBackend
 from lsp_server.context import Context
 from lsp_server.errors import NotSentError, to_midtoken_error
-from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Cleared, Guard
 from lsp_server.privacy.redaction import Excerpt
 from midtoken.front.asked import Asked, Fields, read_completion, read_infill
@@ -199,7 +198,7 @@ async def open_front(door: Door, backend: Backend, model: str, is_remote: bool =
 class _Front:
     def __init__(self, door: Door, backend: Backend, model: str, is_remote: bool) -> None:
         self._door, self._backend, self._model = door, backend, model
-        self._guard = Guard(Policy({}), is_remote=is_remote)
+        self._guard = Guard(is_remote=is_remote)
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -21,7 +21,6 @@ from aiohttp.typedefs import Handler
 
 from inference.errors import InvalidRequestError
 from inference.serving.loopback import ADDRESS, find_stranger
-from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
 from lsp_server.server import MidtokenServer
 from midtoken.playground.asker import Asker, Link
@@ -55,7 +54,7 @@ class PageSockets:
         """
         self._link = link
         self._build_server = build_server
-        self._guard = Guard(Policy({}), is_remote=is_remote)
+        self._guard = Guard(is_remote=is_remote)
         self._open: set[web.WebSocketResponse] = set()
 
     async def serve_editor(self, request: web.Request) -> web.WebSocketResponse:

@@ -16,8 +16,7 @@ from rich.cells import cell_len
 from inference.errors import InvalidRequestError
 from inference.protocol.characters import NextByte
 from inference.protocol.completion import CompletionStats, ExplainedNode, Explanation, FinishReason, Healing
-from midtoken.answer import Answer, ByteShare, find_shares, rank_bytes
-from midtoken.graphemes import mark_blanks, split_graphemes
+from midtoken.answer import Answer, ByteShare, find_shares, mark_blanks, rank_bytes, split_graphemes
 
 _NUM_BYTES_SHOWN = 6
 _NUM_TYPED_CHARS = 14

@@ -14,9 +14,8 @@ from lsprotocol.types import (
     TextDocumentItem,
 )
 
-from lsp_server.documents import Document, split_lines
+from lsp_server.documents import Document, join_surrogates, num_units, split_lines
 from lsp_server.errors import OutOfStepError
-from lsp_server.positions import join_surrogates, num_units
 
 UTF8, UTF16, UTF32 = PositionEncodingKind.Utf8, PositionEncodingKind.Utf16, PositionEncodingKind.Utf32
 _CODECS = {UTF8: "utf-8", UTF16: "utf-16-le", UTF32: "utf-32-le"}

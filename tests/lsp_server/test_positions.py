@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from lsprotocol.types import PositionEncodingKind
 
 from lsp_server.context import replace_surrogates
-from lsp_server.positions import join_surrogates, num_units, split_line
+from lsp_server.documents import join_surrogates, num_units, split_line
 
 _ENCODINGS = list(PositionEncodingKind)
 

@@ -15,8 +15,8 @@ from inference.protocol.arrays import Array, heartbeat_to_arrays
 from inference.protocol.characters import Ask, CharacterRequest, Surprisals, answer_to_arrays
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.protocol.completion_arrays import chunk_to_arrays, description_to_arrays
+from inference.serving.calls import CHARACTERS, COMPLETION
 from inference.serving.client import Client
-from inference.serving.tensors import CHARACTERS, COMPLETION
 from tests.support.fake_triton import ModelCall, answer_heartbeats, build_last_chunk, run_fake_triton
 from tests.support.other_user import NOBODY, as_nobody, needs_other_user
 from tests.support.servers import find_free_endpoint

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midtoken.graphemes import mark_blanks, split_graphemes
+from midtoken.answer import mark_blanks, split_graphemes
 
 
 def _show(text: str) -> list[str]:
