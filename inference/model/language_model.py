@@ -95,6 +95,9 @@ class Part:
     stored: tuple[Any, ...] = ()  # rows of the tree's first branches, which are not forwarded again; then no chain
     wants_logits: bool = True  # False while a piece of a long prompt is read
 
+    def __post_init__(self) -> None:
+        assert not (self.stored and self.tree.chain_ids), "stored branches follow the kept tokens"
+
     @property
     def num_new_rows(self) -> int:
         """The number of tokens that are forwarded."""

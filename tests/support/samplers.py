@@ -49,7 +49,7 @@ class NumpyScorer:
     def __init__(self, ranks: TokenRanks) -> None:
         self._ranks = ranks
 
-    def score(self, batch: Batch) -> torch.Tensor:
+    def __call__(self, batch: Batch) -> torch.Tensor:
         with np.errstate(invalid="ignore"):  # logits that are no numbers
             scores, weights = compute_scores(batch, self._ranks)
         for index, (question, *numbers) in enumerate(batch.draws.tolist()):

@@ -149,7 +149,6 @@ class GgufSequenceCache:
     def build_segments(self, part: Part) -> list[Segment]:
         """The rows of a part, after `reserve`. Each leaf of the tree has a sequence id. Raises OverloadedError."""
         tree, num_stored = part.tree, len(part.stored)
-        assert not (num_stored and tree.chain_ids), "stored branches follow the kept tokens"
         leaves = [branch for branch in range(num_stored, len(tree.branch_ids)) if branch not in tree.parents]
         self._ids += self._pool.reserve(0, max(len(leaves) - 1, 0))
         for each in self._ids[1:]:

@@ -66,7 +66,6 @@ class OnnxModel:
         """The logits after the nodes of a part, in one run, or in several if the bias of one would be large."""
         cache, tree, num_stored = part.cache, part.tree, len(part.stored)
         assert isinstance(cache, OnnxSequenceCache), "every cache comes from new_cache"
-        assert not (part.stored and tree.chain_ids), "stored branches follow the kept tokens"
         cache.write_rows(part.stored)
         token_ids = [*tree.chain_ids, *tree.branch_ids[num_stored:]]
         positions = tree.find_positions(cache.num_tokens)[num_stored:]

@@ -200,71 +200,79 @@ def _add_shares(
     tl.store(out + pair * value_dim + value_dims, sums.to(out.dtype.element_ty), mask=value_dims < value_dim)
 
 
-class TreeAttentionKernel:
-    """Launches the kernels: `attend` is an `AttentionKernel`."""
+def attend_together(
+    num_processors: int,
+    packed: PackedPass,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    query: torch.Tensor,
+    rule: ScoreRule,
+) -> torch.Tensor:
+    """Attention of all rows, as `AttentionKernel` says. Raises ModelError if the device cannot run the kernels.
 
-    def __init__(self, num_processors: int) -> None:
-        """`num_processors`: how many tiles the device works on at the same time."""
-        self._num_processors = num_processors
+    `num_processors`: how many tiles the device works on at the same time.
+    """
+    try:
+        # Triton launches on the current device, wherever the tensors are.
+        with torch.cuda.device_of(query):
+            return _attend(num_processors, packed, keys, values, query, rule)
+    except TritonError as error:
+        name = str(query.dtype).removeprefix("torch.")
+        raise ModelError(
+            f"the attention kernel cannot be run on this device for heads of {query.shape[2]} numbers in {name} "
+            f"({type(error).__name__})"
+        ) from error
 
-    def attend(
-        self, packed: PackedPass, keys: torch.Tensor, values: torch.Tensor, query: torch.Tensor, rule: ScoreRule
-    ) -> torch.Tensor:
-        """Attention of all rows, as `AttentionKernel` says. Raises ModelError if the device cannot run the kernels."""
-        try:
-            # Triton launches on the current device, wherever the tensors are.
-            with torch.cuda.device_of(query):
-                return self._attend(packed, keys, values, query, rule)
-        except TritonError as error:
-            name = str(query.dtype).removeprefix("torch.")
-            raise ModelError(
-                f"the attention kernel cannot be run on this device for heads of {query.shape[2]} numbers in {name} "
-                f"({type(error).__name__})"
-            ) from error
 
-    def _attend(
-        self, packed: PackedPass, keys: torch.Tensor, values: torch.Tensor, query: torch.Tensor, rule: ScoreRule
-    ) -> torch.Tensor:
-        assert keys.stride()[1:] == (keys.shape[2], 1), "a plane of the pool"
-        assert values.stride()[1:] == (values.shape[2], 1), "a plane of the pool"
-        query = query if query.stride(2) == 1 else query.contiguous()
-        num_heads, num_rows, key_dim = query.shape
-        num_kv_heads, value_dim = keys.shape[0], values.shape[2]
-        group = num_heads // num_kv_heads
-        num_shares = self._count_shares(packed, num_kv_heads)
-        out = query.new_empty(num_rows, num_heads, value_dim)
-        parts, log_sums = out, out
-        if num_shares > 1:
-            parts = query.new_empty(num_shares, num_rows, num_heads, value_dim, dtype=torch.float32)
-            log_sums = query.new_empty(num_shares, num_rows, num_heads, dtype=torch.float32)
-        sinks = out if rule.sinks is None else rule.sinks
-        reach = rule.reach
-        block_rows, block_value_dim = _find_block(packed.rows_per_tile * group), _find_block(value_dim)
-        row_bytes = query.itemsize * max(_find_block(key_dim), block_value_dim)
-        _attend_tiles[(len(packed.tiles), num_kv_heads, num_shares)](
-            query, keys, values, parts, log_sums, sinks,
-            packed.tiles, packed.positions, packed.key_slots, packed.key_positions, packed.bits,
-            rule.scale, rule.softcap or 1.0, reach.num_tokens or 1,
-            query.stride(0), query.stride(1), keys.stride(0), values.stride(0), num_rows, num_heads, num_shares,
-            group=group, key_dim=key_dim, value_dim=value_dim,
-            block_rows=block_rows, block_keys=min(64, max(_MIN_BLOCK, _BLOCK_BYTES // row_bytes)),
-            block_key_dim=_find_block(key_dim), block_value_dim=block_value_dim,
-            has_window=reach.num_tokens is not None and reach.chunk is None, has_chunks=reach.chunk is not None,
-            has_softcap=rule.softcap is not None, has_sinks=rule.sinks is not None, has_shares=num_shares > 1,
-            num_warps=4 if block_rows * row_bytes <= 8192 else 8, num_stages=2,  # their registers hold a block
+def _attend(
+    num_processors: int,
+    packed: PackedPass,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    query: torch.Tensor,
+    rule: ScoreRule,
+) -> torch.Tensor:
+    assert keys.stride()[1:] == (keys.shape[2], 1), "a plane of the pool"
+    assert values.stride()[1:] == (values.shape[2], 1), "a plane of the pool"
+    query = query if query.stride(2) == 1 else query.contiguous()
+    num_heads, num_rows, key_dim = query.shape
+    num_kv_heads, value_dim = keys.shape[0], values.shape[2]
+    group = num_heads // num_kv_heads
+    num_shares = _count_shares(num_processors, packed, num_kv_heads)
+    out = query.new_empty(num_rows, num_heads, value_dim)
+    parts, log_sums = out, out
+    if num_shares > 1:
+        parts = query.new_empty(num_shares, num_rows, num_heads, value_dim, dtype=torch.float32)
+        log_sums = query.new_empty(num_shares, num_rows, num_heads, dtype=torch.float32)
+    sinks = out if rule.sinks is None else rule.sinks
+    reach = rule.reach
+    block_rows, block_value_dim = _find_block(packed.rows_per_tile * group), _find_block(value_dim)
+    row_bytes = query.itemsize * max(_find_block(key_dim), block_value_dim)
+    _attend_tiles[(len(packed.tiles), num_kv_heads, num_shares)](
+        query, keys, values, parts, log_sums, sinks,
+        packed.tiles, packed.positions, packed.key_slots, packed.key_positions, packed.bits,
+        rule.scale, rule.softcap or 1.0, reach.num_tokens or 1,
+        query.stride(0), query.stride(1), keys.stride(0), values.stride(0), num_rows, num_heads, num_shares,
+        group=group, key_dim=key_dim, value_dim=value_dim,
+        block_rows=block_rows, block_keys=min(64, max(_MIN_BLOCK, _BLOCK_BYTES // row_bytes)),
+        block_key_dim=_find_block(key_dim), block_value_dim=block_value_dim,
+        has_window=reach.num_tokens is not None and reach.chunk is None, has_chunks=reach.chunk is not None,
+        has_softcap=rule.softcap is not None, has_sinks=rule.sinks is not None, has_shares=num_shares > 1,
+        num_warps=4 if block_rows * row_bytes <= 8192 else 8, num_stages=2,  # their registers hold a block
+    )  # fmt: skip
+    if num_shares > 1:
+        _add_shares[(num_rows * num_heads,)](
+            parts, log_sums, sinks, out, num_rows * num_heads, num_heads, num_shares,
+            value_dim=value_dim, block_value_dim=block_value_dim,
+            block_shares=triton.next_power_of_2(num_shares), has_sinks=rule.sinks is not None, num_warps=4,
         )  # fmt: skip
-        if num_shares > 1:
-            _add_shares[(num_rows * num_heads,)](
-                parts, log_sums, sinks, out, num_rows * num_heads, num_heads, num_shares,
-                value_dim=value_dim, block_value_dim=block_value_dim,
-                block_shares=triton.next_power_of_2(num_shares), has_sinks=rule.sinks is not None, num_warps=4,
-            )  # fmt: skip
-        return out
+    return out
 
-    def _count_shares(self, packed: PackedPass, num_kv_heads: int) -> int:
-        """Into how many shares the keys of a tile are divided, so that all processors have work."""
-        wanted = -(-_TILES_PER_PROCESSOR * self._num_processors // (len(packed.tiles) * num_kv_heads))
-        return max(1, min(wanted, packed.max_keys // _MIN_SHARE_KEYS, _MAX_SHARES))
+
+def _count_shares(num_processors: int, packed: PackedPass, num_kv_heads: int) -> int:
+    """Into how many shares the keys of a tile are divided, so that all processors have work."""
+    wanted = -(-_TILES_PER_PROCESSOR * num_processors // (len(packed.tiles) * num_kv_heads))
+    return max(1, min(wanted, packed.max_keys // _MIN_SHARE_KEYS, _MAX_SHARES))
 
 
 def _find_block(size: int) -> int:

@@ -221,35 +221,32 @@ def merge_chunks(
         _read_edges(addresses, edges, draw_results + 2 * num_draws, first, num_edges, logit_type, num_read)
 
 
-class KernelScorer:
-    """A `Scorer` with two launches for a batch, whatever it asks. It computes in float32."""
+@torch.inference_mode()
+def score_batch(ranks: TokenRanks, batch: Batch) -> torch.Tensor:
+    """The answers to a batch, as `Scorer` says, by two launches, whatever it asks. They are computed in float32.
 
-    def __init__(self, ranks: TokenRanks) -> None:
-        self._ranks = ranks
+    Its rows are bfloat16, float16 or float32, and begin at multiples of 16 bytes.
+    """
+    assert all(row.data_ptr() % _ALIGNMENT == 0 for row in batch.rows), "the sampler built the rows"
+    # Triton launches on the current device, wherever the tensors are.
+    with torch.cuda.device_of(batch.addresses):
+        return _launch(ranks, batch)
 
-    @torch.inference_mode()
-    def score(self, batch: Batch) -> torch.Tensor:
-        """The answers to a batch, whose rows are bfloat16, float16 or float32, and begin at multiples of 16 bytes."""
-        assert all(row.data_ptr() % _ALIGNMENT == 0 for row in batch.rows), "the sampler built the rows"
-        # Triton launches on the current device, wherever the tensors are.
-        with torch.cuda.device_of(batch.addresses):
-            return self._launch(batch)
 
-    def _launch(self, batch: Batch) -> torch.Tensor:
-        ranks, device = self._ranks, batch.addresses.device
-        counts = len(batch.questions), len(batch.draws), len(batch.edges)
-        parts = torch.empty((counts[0], _NUM_PARTS.value, ranks.num_chunks), device=device)
-        results = torch.empty(4 * counts[0] + 2 * counts[1] + counts[2], device=device)
-        asked = batch.addresses, batch.packed_questions, batch.more_ids
-        vocabulary = ranks.num_logits, ranks.num_leading, ranks.num_text_tokens, ranks.num_chunks
-        options: dict[str, Any] = {
-            "chunk_size": ranks.chunk_size,
-            "logit_type": _LOGIT_TYPES[batch.rows[0].dtype],
-            "num_warps": _NUM_WARPS,
-        }
-        score_chunks[(ranks.num_chunks, counts[0])](*asked, ranks.ranks, parts, *vocabulary, **options)
-        merge_chunks[(counts[0] + counts[1] + triton.cdiv(counts[2], _NUM_READ_EDGES),)](
-            *asked, batch.draws, batch.edges, ranks.ranks, parts, results, *counts, *vocabulary,
-            padded_chunks=triton.next_power_of_2(ranks.num_chunks), num_read=_NUM_READ_EDGES, **options,
-        )  # fmt: skip
-        return results
+def _launch(ranks: TokenRanks, batch: Batch) -> torch.Tensor:
+    device, counts = batch.addresses.device, (len(batch.questions), len(batch.draws), len(batch.edges))
+    parts = torch.empty((counts[0], _NUM_PARTS.value, ranks.num_chunks), device=device)
+    results = torch.empty(4 * counts[0] + 2 * counts[1] + counts[2], device=device)
+    asked = batch.addresses, batch.packed_questions, batch.more_ids
+    vocabulary = ranks.num_logits, ranks.num_leading, ranks.num_text_tokens, ranks.num_chunks
+    options: dict[str, Any] = {
+        "chunk_size": ranks.chunk_size,
+        "logit_type": _LOGIT_TYPES[batch.rows[0].dtype],
+        "num_warps": _NUM_WARPS,
+    }
+    score_chunks[(ranks.num_chunks, counts[0])](*asked, ranks.ranks, parts, *vocabulary, **options)
+    merge_chunks[(counts[0] + counts[1] + triton.cdiv(counts[2], _NUM_READ_EDGES),)](
+        *asked, batch.draws, batch.edges, ranks.ranks, parts, results, *counts, *vocabulary,
+        padded_chunks=triton.next_power_of_2(ranks.num_chunks), num_read=_NUM_READ_EDGES, **options,
+    )  # fmt: skip
+    return results

@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -204,9 +205,9 @@ def _build_kernel(device: torch.device, dtype: torch.dtype) -> AttentionKernel |
     """The kernel for the attention of all sequences together; None where each sequence has calls of its own."""
     if not can_run_kernels(device, dtype):
         return None
-    from inference.model.pytorch.attention_kernel import TreeAttentionKernel  # here: not all builds of torch
+    from inference.model.pytorch.attention_kernel import attend_together  # here: not all builds of torch
 
-    return TreeAttentionKernel(torch.cuda.get_device_properties(device).multi_processor_count).attend
+    return partial(attend_together, torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 def _load_weights(folder: Path, config: Any, dtype: torch.dtype) -> Any:  # transformers has no types

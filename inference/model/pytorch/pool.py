@@ -202,7 +202,6 @@ class TorchSequenceCache:
 
         `stored`: the first branches of a tree without a chain. They are seen, and not forwarded.
         """
-        assert not (stored and tree.chain_ids), "a chain is forwarded before all branches"
         new_slots = self._spare[: tree.num_rows - len(stored)]
         self._written = np.concatenate([np.array([row.slot for row in stored], dtype=np.int64), new_slots])
         positions = np.array(tree.find_positions(self.num_tokens))

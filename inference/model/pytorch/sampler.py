@@ -15,6 +15,7 @@ import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -330,11 +331,11 @@ def build_sampler(device: torch.device, dtype: torch.dtype, vocabulary: Vocabula
     ranks = TokenRanks(vocabulary, trie, device)
     try:
         # Here, because the packages of torch for other devices come without triton.
-        from inference.model.pytorch.choice_kernel import KernelScorer
+        from inference.model.pytorch.choice_kernel import score_batch
 
         with refusing_when_out_of_memory("a check of the kernels that choose tokens"):
             logits = _SPREAD * torch.randn(3, ranks.num_logits, generator=torch.Generator().manual_seed(0))
-            sampler = TorchSampler(vocabulary, trie, ranks, KernelScorer(ranks))
+            sampler = TorchSampler(vocabulary, trie, ranks, partial(score_batch, ranks))
             check_sampler(sampler, HostSampler(vocabulary, trie), trie, logits.to(dtype).to(device))
     except MidtokenError:
         raise

@@ -12,9 +12,9 @@ The numbers that draws use are counter-based, so that they need no state on the 
 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -103,11 +103,9 @@ class Batch:
     edges: torch.Tensor  # [num_edges, len(Edge._fields)] int64
 
 
-class Scorer(Protocol):
-    """Answers the questions of a batch."""
-
-    def score(self, batch: Batch) -> torch.Tensor:
-        """The fields of `Scores`, one after the other, in one array of float32 or float64, device."""
+# Answers the questions of a batch: the fields of `Scores`, one after the other, in one array of float32 or float64,
+# device.
+Scorer = Callable[[Batch], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +147,7 @@ def build_batch(
 
 def find_scores(scorer: Scorer, batch: Batch) -> Scores:
     """The answers to a batch, copied to the host."""
-    answers: _Floats = scorer.score(batch).cpu().numpy().astype(np.float64)
+    answers: _Floats = scorer(batch).cpu().numpy().astype(np.float64)
     ends = np.cumsum([len(batch.questions)] * 4 + [len(batch.draws)] * 2)
     totals, masses, best_logits, best_ids, draw_scores, drawn_ids, edge_logits = np.split(answers, ends)
     ids, drawn = best_ids.astype(np.int64), drawn_ids.astype(np.int64)

@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -83,11 +84,11 @@ def test_all_slots_are_free_when_the_engine_and_its_answers_are_gone(make_model:
 @pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0:DeprecationWarning")  # of the interpreter
 @pytest.mark.parametrize("num_processors", [1, 200])
 def test_the_kernels_for_gpus_give_the_same_answers(make_model: MakeModel, num_processors: int) -> None:
-    from inference.model.pytorch.attention_kernel import TreeAttentionKernel
-    from inference.model.pytorch.choice_kernel import KernelScorer
+    from inference.model.pytorch.attention_kernel import attend_together
+    from inference.model.pytorch.choice_kernel import score_batch
 
     folder = make_model("qwen")
 
-    assert _complete_all(folder, TreeAttentionKernel(num_processors).attend, KernelScorer) == _complete_all(
-        folder, None
-    )
+    assert _complete_all(
+        folder, partial(attend_together, num_processors), lambda ranks: partial(score_batch, ranks)
+    ) == _complete_all(folder, None)

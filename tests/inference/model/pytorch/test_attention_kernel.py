@@ -1,6 +1,7 @@
 """The kernels run in the interpreter of their language, and are compiled for a GPU that is not there."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 import torch
@@ -16,9 +17,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array with ndim
 
 
 def _pool(segments: Sequence[Segment], group: int, num_processors: int = 132) -> PassAttention:
-    from inference.model.pytorch.attention_kernel import TreeAttentionKernel
+    from inference.model.pytorch.attention_kernel import attend_together
 
-    return PooledAttention(segments, torch.device("cpu"), TreeAttentionKernel(num_processors).attend, group).attend
+    return PooledAttention(segments, torch.device("cpu"), partial(attend_together, num_processors), group).attend
 
 
 def _launch(test: TestPass, reach: Reach) -> None:

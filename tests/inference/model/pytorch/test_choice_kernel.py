@@ -1,6 +1,7 @@
 """The kernels of a choice in the interpreter of their language, and what the compiler makes of them for a GPU."""
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import pytest
@@ -43,9 +44,9 @@ of_each_type = pytest.mark.parametrize("dtype", KERNEL_TYPES, ids=str)
 
 
 def _build_scorer(ranks: TokenRanks) -> Any:
-    from inference.model.pytorch.choice_kernel import KernelScorer
+    from inference.model.pytorch.choice_kernel import score_batch
 
-    return KernelScorer(ranks)
+    return partial(score_batch, ranks)
 
 
 @interpreted
@@ -111,7 +112,7 @@ def test_the_kernels_fit_on_a_processor_and_read_sixteen_bytes_at_once(dtype: to
     ranks = TokenRanks(*make_vocabulary(_NUM_LOGITS), torch.device("cpu"))
     batch = build_batch(make_rows(1, _NUM_LOGITS, dtype, 1.0), [Question(0, ranks.all_tokens)], device=ranks.device)
     with compiling() as driver:
-        _build_scorer(ranks).score(batch)
+        _build_scorer(ranks)(batch)
 
     score, merge = driver.launches
     assert (score.kernel, merge.kernel) == ("score_chunks", "merge_chunks")

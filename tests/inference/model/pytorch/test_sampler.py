@@ -30,9 +30,9 @@ _CROSSINGS = (
 class _DeviceScorer:
     """The kernels of the device, or of the CPU."""
 
-    def score(self, batch: Batch) -> torch.Tensor:
+    def __call__(self, batch: Batch) -> torch.Tensor:
         toy = toy_tokenizer("qwen")
-        score = NumpyScorer(TokenRanks(toy.vocabulary, toy.trie, _CPU)).score
+        score = NumpyScorer(TokenRanks(toy.vocabulary, toy.trie, _CPU))
         is_on_cpu = batch.addresses.device == _CPU
         return score(batch) if is_on_cpu else run_kernel("choice", score, batch)
 

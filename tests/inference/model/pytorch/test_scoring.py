@@ -37,9 +37,9 @@ class _WrongScorer(NumpyScorer):
         self._kind = kind
         self._spoil = spoil
 
-    def score(self, batch: Batch) -> torch.Tensor:
+    def __call__(self, batch: Batch) -> torch.Tensor:
         sizes = [len(batch.questions)] * 4 + [len(batch.draws)] * 2 + [len(batch.edges)]
-        answers = super().score(batch)
+        answers = super().__call__(batch)
         parts = torch.split(answers, sizes)
         parts[self._kind].copy_(self._spoil(parts))
         return answers
