@@ -102,29 +102,28 @@ class _Loader:
         """Maps the constants from the cache folder. They are computed before if necessary, one after the other."""
         if cache is not None:
             try:
-                return self._load_kept(GraphStore(cache))
+                return self._load_from(GraphStore(cache))
             except OSError as error:
                 _log.warning("the converted model cannot be kept: %s", error)
         return self._load_unkept()
 
-    def _load_kept(self, store: GraphStore) -> OnnxModel:
+    def _load_from(self, store: GraphStore) -> OnnxModel:
         key = compute_key(self.graph, self.weights.paths)
         path = store.find(key)
         if path is not None:
             return self._open(path)
         with store.add(self.graph, key) as draft:
-            return self._open_new(draft)
+            model = self._open(draft / GRAPH_NAME)
+            check_model(model, StoredWeights(self.weights, self.graph, draft / CONSTANTS_NAME), self.precision)
+            return model
 
     def _load_unkept(self) -> OnnxModel:
         """Maps the constants from files that are removed at once. Raises ModelError if there is no room for them."""
         problems = []
         for place in _TEMPORARY:
             try:
-                with (
-                    tempfile.TemporaryDirectory(prefix="midtoken-model-", dir=place) as folder,
-                    GraphStore(Path(folder)).add(self.graph, "model") as draft,
-                ):
-                    return self._open_new(draft)
+                with tempfile.TemporaryDirectory(prefix="midtoken-model-", dir=place) as folder:
+                    return self._load_from(GraphStore(Path(folder)))
             except OSError as error:
                 problems.append(f"{place} ({error.strerror})")
         raise ModelError(
@@ -133,8 +132,3 @@ class _Loader:
 
     def _open(self, path: Path) -> OnnxModel:
         return OnnxModel(open_session(str(path), self.num_threads), self.decoder, self.sampler)
-
-    def _open_new(self, draft: Path) -> OnnxModel:
-        model = self._open(draft / GRAPH_NAME)
-        check_model(model, StoredWeights(self.weights, self.graph, draft / CONSTANTS_NAME), self.precision)
-        return model
