@@ -184,7 +184,7 @@ def test_texts_are_sampled_and_a_seed_repeats_one(engine: RemoteEngine) -> None:
     def ask(**changes: Any) -> str:
         return _submit(engine, CompletionRequest("x = self._no", **{"max_tokens": 3, **changes})).wait().text
 
-    assert len({ask(temperature=1.0, seed=seed) for seed in range(20)}) > 5
+    assert len({ask(temperature=1.0, seed=seed) for seed in range(8)}) > 3
     assert ask(temperature=1.5)  # a draw from all tokens of the row
     assert ask(temperature=1.0, seed=3) == ask(temperature=1.0, seed=3) != ask(temperature=1.0, seed=4)
     assert {ask(temperature=1.0, top_p=1e-6, max_tokens=1) for _ in range(4)} == {ask(max_tokens=1)}
