@@ -23,7 +23,7 @@ class ChunkSink(Protocol):
 class CompletionEngine(Protocol):
     """An object that answers completion requests: `Engine`, or a fake in the tests."""
 
-    runs_as: str  # the type of numbers, the threads, and why; empty if the settings or the model's folder name them
+    runs_as: str  # the type of numbers, the threads, and why
 
     def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
         """Queues the request; its chunks go to `sink`. Raises OverloadedError or ServerError."""

@@ -156,7 +156,8 @@ def build_torch_model(config: EngineConfig, runner: Runner) -> LoadedModel[Torch
     """The model of a runner, with the tokenizer of `config.model_dir`. Raises ModelError if this cannot be used."""
     tokenizer = load_tokenizer(config.model_dir, runner.vocab_size)
     sampler = build_sampler(runner.device, runner.dtype, tokenizer.vocabulary, tokenizer.trie)
-    return LoadedModel(TorchModel(runner, sampler), tokenizer)
+    runs_as = f"{str(runner.dtype).removeprefix('torch.')}, PyTorch on {runner.device}"
+    return LoadedModel(TorchModel(runner, sampler), tokenizer, runs_as)
 
 
 def load_torch_runner(config: EngineConfig) -> Runner:

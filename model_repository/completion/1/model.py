@@ -43,7 +43,7 @@ class TritonPythonModel(Adapter):
         self.engine = self._load_engine(config)
         languages, runs_as = read_folder_file(config.model_dir).languages, self.engine.runs_as
         self.description = completion_arrays.description_to_arrays(languages, runs_as)
-        pb_utils.Logger.log_info(f"completion: the model runs as {runs_as or config.dtype}")
+        pb_utils.Logger.log_info(f"completion: the model runs as {runs_as}")
         self._metrics = LateObservations(_Metrics().write, pb_utils.Logger.log_error)
         self.note_end = lambda end: self._metrics.add(observe(end))
 
