@@ -18,7 +18,7 @@ from tests.support.installations import Installation, build_wheel, install_wheel
 if sys.version_info < (3, 11):
     asyncio.timeout = timeout  # which tests use, too
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the tests'
-os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"  # its threads would go on in a fork, and end it before its program runs
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"  # its threads in a fork can end it early
 # Other Pythons are tested without these.
 _MISSING = {name for name in ("torch", "transformers", "tokenizers", "onnxruntime") if find_spec(name) is None}
 if "torch" not in _MISSING:
