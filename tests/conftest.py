@@ -27,7 +27,7 @@ if "torch" not in _MISSING:
     torch.set_num_threads(1)
 
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-settings.register_profile("full", _PATIENT, max_examples=32)
+settings.register_profile("full", _PATIENT, max_examples=24)
 settings.register_profile("quick", _PATIENT, max_examples=12)  # pytest --hypothesis-profile=quick
 settings.load_profile("full")
 
