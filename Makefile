@@ -60,7 +60,7 @@ $(NVIM) $(HELIX) $(LLAMA_SERVER): scripts/get_program.sh
 
 # More workers than cores, because tests of editors mostly wait.
 test: $(READY) $(NVIM) $(HELIX) $(LLAMA_SERVER)  ## run all tests, with real servers and editors
-	@$(BIN)/python -m pytest -n 4 --dist loadfile
+	@$(BIN)/python -m pytest -n 3 --dist loadfile
 
 test-quick: $(READY)  ## run the tests that start no server and no editor, with fewer random inputs
 	@$(PYTEST) --dist worksteal -m "not e2e" --hypothesis-profile=quick

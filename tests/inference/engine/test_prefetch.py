@@ -8,6 +8,7 @@ import pytest
 
 from inference.errors import OverloadedError
 from inference.protocol.completion import CompletionRequest, FinishReason, Healing, Priority
+from tests.support.answer_sink import wait_until_soon
 from tests.support.engine_bench import UNBOUNDED, ScriptedBench, assert_soon, build_scripted_bench, hold_next_pass
 from tests.support.sinks import CollectingSink, complete, submit
 
@@ -113,4 +114,4 @@ def test_what_prefetches_have_read_is_remembered_within_the_same_bound() -> None
     with closing(bench.engine):
         complete(bench.engine, _ahead(_KEY))
 
-        assert bench.model.num_held == 0
+        wait_until_soon(lambda: bench.model.num_held == 0)
