@@ -67,7 +67,7 @@ test-quick: $(READY)  ## run the tests that start no server and no editor, with 
 
 PYTHONS ?= 3.13 3.10
 .PHONY: test-pythons
-test-pythons:  ## run the quick tests on other Pythons that are here (PYTHONS="3.13 3.10"), without Triton and torch
+test-pythons:  ## run the quick tests of what differs by platform on other Pythons that are here (PYTHONS="3.13 3.10"), without Triton and torch
 	@for version in $(PYTHONS); do bash scripts/test_python.sh $$version build/pythons || exit 1; done
 
 $(NODE)/.ready: scripts/get_node.sh | $(RUN_READY)
