@@ -32,7 +32,8 @@ if [ "${#packages[@]}" -gt 0 ]; then
 fi
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-install=("$venv/bin/python" -m pip install --constraint requirements.lock)
+# Python compiles what is imported, which is a small part of torch and transformers.
+install=("$venv/bin/python" -m pip install --no-compile --constraint requirements.lock)
 if [ "${1:-}" != all ]; then
     echo "[1/2] pip and setuptools"
     "${install[@]}" --quiet --upgrade pip setuptools

@@ -21,7 +21,7 @@ fi
 if [ ! -e "$folder/.ready" ] || [ pyproject.toml -nt "$folder/.ready" ]; then
     "$python" -m venv --clear "$folder"
     packages=(gguf hypothesis openai pexpect pynvim pyte pytest pytest-asyncio pytest-timeout pytest-xdist setuptools trustme)
-    "$folder/bin/python" -m pip install --quiet --editable ".$extras" "${packages[@]}"
+    "$folder/bin/python" -m pip install --quiet --no-compile --editable ".$extras" "${packages[@]}"
     touch "$folder/.ready"
 fi
 run=("$folder/bin/python" -m pytest -n 2 -p no:cacheprovider --hypothesis-profile=quick)
