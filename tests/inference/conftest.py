@@ -1,5 +1,4 @@
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,19 +48,17 @@ def memorised(tmp_path_factory: pytest.TempPathFactory) -> Memorised:
 
 @pytest.fixture
 def bench(make_model: MakeModel) -> "Iterator[Bench]":
-    from tests.support.engine_bench import build_bench
+    from tests.support.engine_bench import open_bench
 
-    bench = build_bench(make_model("qwen"), "qwen")
-    with closing(bench.engine):
+    with open_bench(make_model("qwen"), "qwen") as bench:
         yield bench
 
 
 @pytest.fixture
-def scripted() -> "Iterator[ScriptedBench]":
-    """An engine with a model without weights."""
+def scripted(request: pytest.FixtureRequest) -> "Iterator[ScriptedBench]":
+    """An engine with a model without weights, and with the settings of `tests.support.engine_bench.with_settings`."""
     pytest.importorskip("torch")
-    from tests.support.engine_bench import build_scripted_bench
+    from tests.support.engine_bench import open_scripted_bench
 
-    bench = build_scripted_bench()
-    with closing(bench.engine):
+    with open_scripted_bench(**getattr(request, "param", {})) as bench:
         yield bench

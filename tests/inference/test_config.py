@@ -52,9 +52,3 @@ def test_every_number_has_a_range(name: str, value: int) -> None:
     values: dict[str, Any] = {name: value}
     with pytest.raises(ModelError, match=rf"^{name} must be between \d+ and \d+, not {value}$"):
         EngineConfig(Path("/m"), **values)
-
-
-def test_a_number_from_the_environment_is_checked() -> None:
-    environment = {"MIDTOKEN_MODEL_DIR": "/m", "MIDTOKEN_MAX_SEQUENCES": "0"}
-    with pytest.raises(ModelError, match="max_sequences must be between"):
-        config_from_strings(strings_from_environment(environment))

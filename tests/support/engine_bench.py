@@ -2,12 +2,14 @@
 
 import dataclasses
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
+import pytest
 import torch
 
 from inference.config import EngineConfig
@@ -24,7 +26,7 @@ from inference.model.pytorch.sampler import build_sampler
 from inference.model.token_sequence import TokenSequence
 from inference.protocol.completion import CompletionRequest, Extent
 from tests.support.scripted_model import ScriptedModel
-from tests.support.sinks import CollectingSink
+from tests.support.sinks import CollectingSink, submit
 from tests.support.toys import ToyTokenizer, build_prompts, toy_tokenizer
 
 UNBOUNDED = Extent.BLOCK  # after a prefix without indentation, nothing ends a block
@@ -104,6 +106,9 @@ class Clock:
     def __call__(self) -> float:
         return self.now
 
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
 
 @dataclasses.dataclass
 class Bench:
@@ -121,15 +126,17 @@ def load_model_once(folder: Path, dtype: str) -> torch.nn.Module:
     return load_torch_runner(EngineConfig(folder, dtype=dtype))._model
 
 
-def build_bench(
+@contextmanager
+def open_bench(
     folder: Path, kind: str, dtype: str = "float64", prompts: PromptBuilder | None = None, **settings: Any
-) -> Bench:
-    """Builds a Bench. `prompts`: another layout than that of `build_prompts`."""
+) -> Iterator[Bench]:
+    """Builds a Bench, and closes its engine. `prompts`: another layout than that of `build_prompts`."""
     toy, clock = toy_tokenizer(kind), Clock()
     config = EngineConfig(folder, dtype=dtype, **settings)
     runner = WatchedRunner(load_model_once(folder, dtype))
     model = TorchModel(runner, build_sampler(runner.device, runner.dtype, toy.vocabulary, toy.trie))
-    return Bench(toy, runner, Engine(config, model, prompts or build_prompts(toy), clock), clock)
+    with closing(Engine(config, model, prompts or build_prompts(toy), clock)) as engine:
+        yield Bench(toy, runner, engine, clock)
 
 
 @dataclasses.dataclass
@@ -141,14 +148,20 @@ class ScriptedBench:
     clock: Clock
 
 
-def build_scripted_bench(
+@contextmanager
+def open_scripted_bench(
     max_tokens: int = 512, kind: str = "qwen", runs_together: bool = True, **settings: Any
-) -> ScriptedBench:
-    """Builds a ScriptedBench. `max_tokens` is the model's window."""
+) -> Iterator[ScriptedBench]:
+    """Builds a ScriptedBench, and closes its engine. `max_tokens` is the model's window."""
     toy, clock = toy_tokenizer(kind), Clock()
     model = ScriptedModel(toy, max_tokens, runs_together)
-    engine = Engine(EngineConfig(Path("model"), **settings), model, build_prompts(toy), clock)
-    return ScriptedBench(model, engine, clock)
+    with closing(Engine(EngineConfig(Path("model"), **settings), model, build_prompts(toy), clock)) as engine:
+        yield ScriptedBench(model, engine, clock)
+
+
+def with_settings(**settings: Any) -> pytest.MarkDecorator:
+    """Gives the fixture `scripted` settings of `open_scripted_bench`."""
+    return pytest.mark.parametrize("scripted", [settings], indirect=True)
 
 
 def build_parts(max_tokens: int = 512, max_context_tokens: int = 1024) -> EngineParts:
@@ -165,17 +178,20 @@ def begin_job(parts: EngineParts, request: CompletionRequest, sink: ChunkSink | 
     return job
 
 
-def hold_next_pass(model: ScriptedModel) -> tuple[threading.Event, threading.Event]:
-    """Stops the engine in its next pass. Returns what is set when it stands there, and what lets it go on."""
-    is_running, may_go_on = threading.Event(), threading.Event()
+@contextmanager
+def holding(bench: ScriptedBench, request: CompletionRequest) -> Iterator[CollectingSink]:
+    """Submits a request, and holds the engine in the next pass as long as the context lasts."""
+    is_running, may_go_on, before = threading.Event(), threading.Event(), bench.model.before_forward
 
     def hold(_: object) -> None:
+        bench.model.before_forward = before
         is_running.set()
-        assert_soon(may_go_on)
+        assert may_go_on.wait(60)
 
-    model.before_forward = hold
-    return is_running, may_go_on
-
-
-def assert_soon(event: threading.Event) -> None:
-    assert event.wait(60)
+    bench.model.before_forward = hold
+    sink = submit(bench.engine, request)
+    assert is_running.wait(60)
+    try:
+        yield sink
+    finally:
+        may_go_on.set()

@@ -66,9 +66,11 @@ class CollectingSink:
         return self.chunks[-1].stats
 
 
-def submit(engine: CompletionEngine, request: CompletionRequest) -> CollectingSink:
+def submit(
+    engine: CompletionEngine, request: CompletionRequest, on_chunk: Callable[[], None] = lambda: None
+) -> CollectingSink:
     """Submits the request and returns its sink."""
-    sink = CollectingSink()
+    sink = CollectingSink(on_chunk)
     engine.submit(request, sink)
     return sink
 

@@ -15,7 +15,7 @@ from inference.model.language_model import LoadedModel
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest
 from tests.inference.conftest import MakeModel, Memorised
-from tests.support.engine_bench import build_bench
+from tests.support.engine_bench import open_bench
 from tests.support.scripted_model import ScriptedModel, raise_full
 from tests.support.sinks import complete
 from tests.support.toys import KINDS, toy_tokenizer
@@ -24,8 +24,7 @@ from tests.support.toys import KINDS, toy_tokenizer
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_engine_loaded_from_a_folder_completes_like_its_parts(kind: str, make_model: MakeModel) -> None:
     folder, request = make_model(kind), CompletionRequest("x = tex", "\n", max_tokens=4)
-    bench = build_bench(folder, kind, dtype="float32")
-    with closing(bench.engine), closing(load_engine(EngineConfig(folder))) as engine:
+    with open_bench(folder, kind, dtype="float32") as bench, closing(load_engine(EngineConfig(folder))) as engine:
         assert complete(engine, request).text == complete(bench.engine, request).text
 
 

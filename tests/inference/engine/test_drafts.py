@@ -1,5 +1,3 @@
-from contextlib import closing
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,7 +5,7 @@ from hypothesis import strategies as st
 from inference.engine.drafts import MAX_DRAFT_TOKENS, Draft, Drafter, find_earlier
 from inference.protocol.completion import CompletionRequest, Healing
 from tests.inference.conftest import MakeModel
-from tests.support.engine_bench import UNBOUNDED, build_bench
+from tests.support.engine_bench import UNBOUNDED, open_bench
 from tests.support.sinks import complete
 
 _REPEATED = "def walk(node):\n    return node.next\n\n\n" * 4 + "def walk(node):\n    retu"
@@ -79,8 +77,7 @@ def test_drafts_save_passes_and_change_no_completion(
     """Sampled ones too: the draws are the same. Of the guesses some are right for a while, some never."""
     folder = make_model(kind)
     request = CompletionRequest(_REPEATED, max_tokens=20, healing=healing, extent=UNBOUNDED, **sampling)  # type: ignore[arg-type]
-    plain = build_bench(folder, kind, drafts=False)
-    with closing(plain.engine):
+    with open_bench(folder, kind, drafts=False) as plain:
         expected = complete(plain.engine, request)
     said = [list(cache.token_ids) for cache in plain.runner.caches]
 
@@ -92,8 +89,8 @@ def test_drafts_save_passes_and_change_no_completion(
         return Draft(drafter, (*right, 7, 8)[:MAX_DRAFT_TOKENS], 3)
 
     monkeypatch.setattr(Drafter, "propose", guess)
-    with closing(build_bench(folder, kind).engine) as drafting:
-        ours = complete(drafting, request)
+    with open_bench(folder, kind) as drafting:
+        ours = complete(drafting.engine, request)
 
     assert ours.texts == expected.texts
     assert 0 < ours.stats.num_accepted < ours.stats.num_drafted

@@ -4,7 +4,6 @@ import codecs
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from contextlib import closing
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from inference.engine.loop_rule import LoopRule
 from inference.engine.stopping import build_extent_rule
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Healing
 from tests.inference.conftest import MakeModel
-from tests.support.engine_bench import UNBOUNDED, Bench, build_bench
+from tests.support.engine_bench import UNBOUNDED, Bench, open_bench
 from tests.support.sinks import complete, submit
 from tests.support.toys import FIM_NAMES, KINDS, ToyTokenizer, build_prompts, texts
 
@@ -89,8 +88,7 @@ def test_an_answer_is_the_best_member_of_the_covering_and_then_what_transformers
     kind: str, family: str, healing: Healing, prefix: str, make_model: MakeModel
 ) -> None:
     folder, request = make_model(kind, family), CompletionRequest(prefix, "", 8, healing, extent=UNBOUNDED)
-    bench = build_bench(folder, kind)
-    with closing(bench.engine):
+    with open_bench(folder, kind) as bench:
         sink = complete(bench.engine, request)
 
     expected, loops = _complete_slowly(bench.toy, _plain_model(folder), request), LoopRule(prefix)
@@ -102,8 +100,7 @@ def test_a_long_context_is_read_in_pieces_with_the_same_answer(make_model: MakeM
     """A context of 800 tokens in an engine that reads 512 at a time. Healing takes one pass all the same."""
     folder = make_model("qwen", max_position_embeddings=2048)
     request = CompletionRequest(_LONG, max_tokens=3, extent=UNBOUNDED)
-    bench = build_bench(folder, "qwen")
-    with closing(bench.engine):
+    with open_bench(folder, "qwen") as bench:
         sink = complete(bench.engine, request)
 
     assert sink.text == _complete_slowly(bench.toy, _plain_model(folder), request)
@@ -152,7 +149,6 @@ def test_a_completion_always_continues_exactly_the_typed_bytes(kind: str, make_m
     The tokens of the prompt and of the completion spell the typed bytes first. The bytes after them are the text that
     was sent, in one or more chunks.
     """
-    bench = build_bench(make_model(kind), kind, dtype="float32", max_sequences=20, memory_mib=0)
     numbers = itertools.count()
 
     @settings(
@@ -187,7 +183,7 @@ def test_a_completion_always_continues_exactly_the_typed_bytes(kind: str, make_m
                 assert sink.text.startswith(said) or said.startswith(sink.text), document
             assert sink.chunks[0].healed_bytes <= len(document[0].encode())
 
-    with closing(bench.engine):
+    with open_bench(make_model(kind), kind, dtype="float32", max_sequences=20, memory_mib=0) as bench:
         check()
 
 

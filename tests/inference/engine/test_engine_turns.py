@@ -1,8 +1,6 @@
 """Whose turn it is: the order of requests, the room that they have together, and how they end."""
 
 import functools
-from collections.abc import Iterator, Sequence
-from contextlib import closing
 from itertools import accumulate
 
 import pytest
@@ -10,9 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from inference.errors import OverloadedError
-from inference.model.language_model import Part, SampleRequest, SampleResult
+from inference.model.language_model import SampleRequest, SampleResult
 from inference.protocol.completion import CompletionRequest, FinishReason, Healing
-from tests.support.engine_bench import UNBOUNDED, ScriptedBench, assert_soon, build_scripted_bench, hold_next_pass
+from tests.support.engine_bench import UNBOUNDED, ScriptedBench, holding, open_scripted_bench, with_settings
 from tests.support.sequences import count_idle_bytes
 from tests.support.sinks import CollectingSink, complete, submit
 from tests.support.toys import build_prompts, texts
@@ -24,77 +22,60 @@ _LONG = CompletionRequest("x = ", max_tokens=200, extent=UNBOUNDED, healing=Heal
 # The order
 
 
-@pytest.fixture
-def single() -> Iterator[ScriptedBench]:
-    """An engine that steps one request after the other."""
-    bench = build_scripted_bench(max_tokens=1024, runs_together=False)
-    with closing(bench.engine):
-        yield bench
+single = with_settings(max_tokens=1024, runs_together=False)  # steps one request after the other
 
 
 def _find_order(bench: ScriptedBench, requests: dict[str, CompletionRequest]) -> list[str]:
     """The names of the requests, in the order of their ends. They are submitted while another one is running."""
-    is_running, may_go_on = hold_next_pass(bench.model)
     text = "x = 1\n" * 9  # enough to know the speed
-    blocker = submit(bench.engine, CompletionRequest(text, max_tokens=1, tenant="blocker"))
-    assert_soon(is_running)
     order: list[str] = []
-    sinks = [blocker]
-    for name, request in requests.items():
-        sinks.append(CollectingSink(functools.partial(order.append, name)))
-        bench.engine.submit(request, sinks[-1])
-    may_go_on.set()
+    with holding(bench, CompletionRequest(text, max_tokens=1, tenant="blocker")):
+        sinks = [
+            submit(bench.engine, request, functools.partial(order.append, name)) for name, request in requests.items()
+        ]
     for sink in sinks:
         sink.wait()
     return list(dict.fromkeys(order))
 
 
-def test_a_model_that_gains_nothing_from_company_steps_one_request_after_the_other(single: ScriptedBench) -> None:
-    _find_order(single, {"first": CompletionRequest("y", max_tokens=5), "second": CompletionRequest("z", max_tokens=5)})
-
-    assert set(single.model.step_sizes) == {1}
-
-
+@single
 @pytest.mark.parametrize("is_remembered", [True, False])
 def test_of_two_long_texts_one_that_is_remembered_comes_first_else_the_newer(
-    single: ScriptedBench, is_remembered: bool
+    scripted: ScriptedBench, is_remembered: bool
 ) -> None:
+    """The model gains nothing from company, so it steps one request after the other."""
     older = CompletionRequest(_LINES + "y = ", max_tokens=2, tenant="a", document="a")
     newer = CompletionRequest("# another file\n" + _LINES, max_tokens=2, tenant="b", document="b")
     if is_remembered:
-        complete(single.engine, older)
-        complete(single.engine, CompletionRequest("y", max_tokens=8, tenant="b"))  # so that neither is behind
+        complete(scripted.engine, older)
+        complete(scripted.engine, CompletionRequest("y", max_tokens=8, tenant="b"))  # so that neither is behind
 
     order = ["older", "newer"] if is_remembered else ["newer", "older"]
-    assert _find_order(single, {"older": older, "newer": newer}) == order
+    assert _find_order(scripted, {"older": older, "newer": newer}) == order
+    assert set(scripted.model.step_sizes) == {1}
 
 
-def test_one_that_cannot_be_read_in_time_comes_last(single: ScriptedBench) -> None:
-    def take_a_second(_: object) -> None:
-        single.clock.now += 1.0
-
-    single.model.before_forward = take_a_second
-    complete(single.engine, CompletionRequest(_LINES, max_tokens=1, tenant="c"))  # 300 tokens in a second
+@single
+def test_one_that_cannot_be_read_in_time_comes_last(scripted: ScriptedBench) -> None:
+    scripted.model.before_forward = lambda _: scripted.clock.advance(1.0)
+    complete(scripted.engine, CompletionRequest(_LINES, max_tokens=1, tenant="c"))  # 300 tokens in a second
+    scripted.model.before_forward = lambda _: None
     hasty = CompletionRequest("# another file\n" + _LINES, max_tokens=2, tenant="a", deadline_ms=10)
     patient = CompletionRequest("# a third file\n" + _LINES, max_tokens=2, tenant="b", deadline_ms=60_000)
 
-    assert _find_order(single, {"hasty": hasty, "patient": patient}) == ["patient", "hasty"]
+    assert _find_order(scripted, {"hasty": hasty, "patient": patient}) == ["patient", "hasty"]
 
 
-def test_a_step_prefills_no_further_context_once_it_has_a_thousand_tokens() -> None:
-    bench = build_scripted_bench(max_tokens=2048, max_context_tokens=1500, cache_tokens=10_000)
-    widths: list[int] = []
-    with closing(bench.engine):
-        _, may_go_on = hold_next_pass(bench.model)
-        long = [CompletionRequest(f"# file {number}\n" + 3 * _LINES, max_tokens=1) for number in range(4)]
-        sinks = [submit(bench.engine, request) for request in (_LONG, *long)]
-        bench.model.before_choose = lambda _: widths.append(max(bench.model.step_sizes, default=0))
-        may_go_on.set()
-        for sink in sinks[1:]:
-            sink.wait()
-        sinks[0].cancelled.set()
+@with_settings(max_tokens=2048, max_context_tokens=1500, cache_tokens=10_000)
+def test_a_step_prefills_no_further_context_once_it_has_a_thousand_tokens(scripted: ScriptedBench) -> None:
+    long = [CompletionRequest(f"# file {number}\n" + 3 * _LINES, max_tokens=1) for number in range(4)]
+    with holding(scripted, _LONG) as writing:
+        sinks = [submit(scripted.engine, request) for request in long]
+    for sink in sinks:
+        sink.wait()
+    writing.cancelled.set()
 
-    assert max(widths) == 4  # one that writes, and three pieces of contexts; not all four of them
+    assert max(scripted.model.step_sizes) == 4  # one that writes, and three pieces of contexts; not all four of them
 
 
 # Their room
@@ -117,14 +98,14 @@ def test_no_admitted_request_exceeds_the_window_or_its_reserved_room(kind: str) 
 
     What it writes may be the suffix by chance.
     """
-    bench = build_scripted_bench(kind=kind, cache_tokens=250, memory_mib=0)
-    model, ends = bench.model, set[str]()
+    ends = set[str]()
 
     @settings(max_examples=settings().max_examples, database=None)
     @given(requests=st.lists(_requests, min_size=1, max_size=4), window=st.integers(24, 140))
     @example(requests=[CompletionRequest("x", max_tokens=60)], window=24)
     @example(requests=[CompletionRequest("ab" * 40, "", 60, Healing.GREEDY, num_candidates=3)], window=500)
     def check(requests: list[CompletionRequest], window: int) -> None:
+        model = bench.model
         model.max_tokens, model.furthest, model.most_held, model.num_grown = window, 0, 0, 0
         sinks = [submit(bench.engine, request) for request in requests]
         for request, sink in zip(requests, sinks, strict=True):
@@ -138,54 +119,45 @@ def test_no_admitted_request_exceeds_the_window_or_its_reserved_room(kind: str) 
         assert model.most_held <= 250
         assert model.num_grown == 0
 
-    with closing(bench.engine):
+    with open_scripted_bench(kind=kind, cache_tokens=250, memory_mib=0) as bench:
         check()
     assert ends == {"NoneType", "InvalidRequestError", "OverloadedError"}
 
 
-def test_copies_of_a_sequence_in_use_stay_within_the_room_and_are_released() -> None:
-    bench = build_scripted_bench(cache_tokens=400, memory_mib=0)
-    text = "import os\n" * 24
-    copies: list[CollectingSink] = []
+@with_settings(cache_tokens=400, memory_mib=0)
+def test_copies_of_a_sequence_in_use_stay_within_the_room_and_are_released(scripted: ScriptedBench) -> None:
+    text, copies = "import os\n" * 24, list[CollectingSink]()
 
     def submit_others() -> None:
-        if not copies:
-            request = CompletionRequest(text[:40], max_tokens=5, num_candidates=2, extent=UNBOUNDED)
-            copies.extend(submit(bench.engine, request) for _ in range(3))
+        request = CompletionRequest(text[:40], max_tokens=5, num_candidates=2, extent=UNBOUNDED)
+        copies.extend(submit(scripted.engine, request) for _ in range(3 - len(copies)))
 
-    first = CollectingSink(submit_others)
-    with closing(bench.engine):
-        bench.engine.submit(CompletionRequest(text, max_tokens=60, extent=UNBOUNDED), first)
-        first.wait()
-        stats = [copy.wait().stats for copy in copies]
+    submit(scripted.engine, CompletionRequest(text, max_tokens=60, extent=UNBOUNDED), submit_others).wait()
+    stats = [copy.wait().stats for copy in copies]
+    scripted.engine.close()
 
     assert [each.num_read_tokens < each.num_context_tokens for each in stats] == [True] * 3
-    assert 0 < bench.model.most_held <= 400
-    assert bench.model.num_grown == 0
-    assert bench.model.num_held == 0
+    assert 0 < scripted.model.most_held <= 400
+    assert scripted.model.num_grown == 0
+    assert scripted.model.num_held == 0
 
 
 # Their ends
 
 
-@pytest.fixture
-def small() -> Iterator[ScriptedBench]:
-    """An engine with room for two sequences and two waiting requests."""
-    bench = build_scripted_bench(max_sequences=2, max_waiting=2)
-    with closing(bench.engine):
-        yield bench
+small = with_settings(max_sequences=2, max_waiting=2)
 
 
-def test_cancelled_requests_end_after_the_running_step_and_waiting_ones_without_one(small: ScriptedBench) -> None:
-    is_running, may_go_on = hold_next_pass(small.model)
-    running = submit(small.engine, CompletionRequest("x", max_tokens=300, num_candidates=2, extent=UNBOUNDED))
-    assert_soon(is_running)
-    cancelled, superseded, waiting = (
-        submit(small.engine, CompletionRequest("y", max_tokens=2, document=document)) for document in ("", "x", "x")
-    )
-    for sink in (running, cancelled):
-        sink.cancelled.set()
-    may_go_on.set()
+@small
+def test_cancelled_requests_end_after_the_running_step_and_waiting_ones_without_one(scripted: ScriptedBench) -> None:
+    request = CompletionRequest("x", max_tokens=300, num_candidates=2, extent=UNBOUNDED)
+    with holding(scripted, request) as running:
+        cancelled, superseded, waiting = (
+            submit(scripted.engine, CompletionRequest("y", max_tokens=2, document=document))
+            for document in ("", "x", "x")
+        )
+        for sink in (running, cancelled):
+            sink.cancelled.set()
 
     ended = [sink.wait().finish_reason for sink in (running, cancelled, superseded, waiting)]
     assert running.stats.num_forwards == 1
@@ -194,42 +166,36 @@ def test_cancelled_requests_end_after_the_running_step_and_waiting_ones_without_
 
 
 def test_text_generated_before_the_deadline_is_sent(scripted: ScriptedBench) -> None:
-    def let_time_pass(_: Sequence[Part]) -> None:
-        scripted.clock.now += 0.03
-
-    scripted.model.before_forward = let_time_pass
+    scripted.model.before_forward = lambda _: scripted.clock.advance(0.03)
     request = CompletionRequest("x = ", max_tokens=200, deadline_ms=100, extent=UNBOUNDED, healing=Healing.NONE)
     sink = complete(scripted.engine, request)
 
-    assert sink.finish_reason is FinishReason.DEADLINE
-    assert sink.stats.num_forwards == 4
+    assert (sink.finish_reason, sink.stats.num_forwards) == (FinishReason.DEADLINE, 4)
     assert sink.text
     assert sink.stats.total_ms == pytest.approx(120)
 
 
-def test_no_other_begins_before_one_that_waits_for_room(small: ScriptedBench) -> None:
+@small
+def test_no_other_begins_before_one_that_waits_for_room(scripted: ScriptedBench) -> None:
     running = CompletionRequest("a", max_tokens=50, extent=UNBOUNDED)
     large, little = (CompletionRequest("b", max_tokens=2, num_candidates=count) for count in (2, 1))
 
-    order = _find_order(small, {"running": running, "large": large, "little": little})
+    order = _find_order(scripted, {"running": running, "large": large, "little": little})
 
     assert order == ["running", "large", "little"]
 
 
-def test_a_full_engine_refuses_requests(small: ScriptedBench) -> None:
-    is_running, may_go_on = hold_next_pass(small.model)
+@small
+def test_a_full_engine_refuses_requests(scripted: ScriptedBench) -> None:
     request = CompletionRequest("x", max_tokens=2)
-    taken = [submit(small.engine, request)]
-    assert_soon(is_running)
-    taken += [submit(small.engine, request) for _ in range(3)]
+    with holding(scripted, request) as running:
+        taken = [running, *(submit(scripted.engine, request) for _ in range(3))]
+        with pytest.raises(OverloadedError, match="2 requests wait already"):
+            submit(scripted.engine, request)
 
-    with pytest.raises(OverloadedError, match="2 requests wait already"):
-        submit(small.engine, request)
-
-    may_go_on.set()
     for sink in taken:
         sink.wait()
-    complete(small.engine, request)
+    complete(scripted.engine, request)
 
 
 @pytest.mark.parametrize("healing", Healing)
@@ -258,24 +224,19 @@ def test_max_tokens_counts_tokens_that_go_beyond_the_healed_bytes(
     assert sink.stats.num_tokens == len(chosen)
 
 
-def test_the_logits_of_requests_that_run_are_part_of_the_memory() -> None:
+@with_settings(max_tokens=1024, memory_mib=8)
+def test_the_logits_of_requests_that_run_are_part_of_the_memory(scripted: ScriptedBench) -> None:
     """A row of 151,643 tokens takes 0.6 MB, and a sequence remembers up to a hundred."""
-    bench = build_scripted_bench(max_tokens=1024, memory_mib=8)
-    bench.model.num_row_bytes = 2**16
-    held = []
+    engine, held = scripted.engine, []
 
     def count(_parts: object) -> None:
-        running = [candidate for job in bench.engine._scheduler for candidate in job.candidates]
-        held.append(sum(each.sequence.num_row_bytes for each in running) + count_idle_bytes(bench.engine._memory))
+        running = [candidate for job in engine._scheduler for candidate in job.candidates]
+        held.append(sum(each.sequence.num_row_bytes for each in running) + count_idle_bytes(engine._memory))
 
-    bench.model.before_forward = count
-    with closing(bench.engine):
-        for _ in range(2):
-            sinks = [
-                submit(bench.engine, CompletionRequest(f"x = {number}", max_tokens=60, tenant=str(number)))
-                for number in range(16)
-            ]
-            for sink in sinks:
-                sink.wait()
+    scripted.model.before_forward, scripted.model.num_row_bytes = count, 2**16
+    for _ in range(2):
+        requests = [CompletionRequest(f"x = {number}", max_tokens=60, tenant=str(number)) for number in range(16)]
+        for sink in [submit(engine, request) for request in requests]:
+            sink.wait()
 
     assert max(held) <= 10 * 2**20

@@ -1,6 +1,8 @@
 import dataclasses
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,24 +13,10 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest, Co
 _STATS = CompletionStats(num_tokens=3)
 
 
-class _Engine:
-    """Calls the test's function for each request, on its own thread."""
-
-    runs_as = ""
-
-    def __init__(self, act: Callable[[ChunkSink], None]) -> None:
-        self._act = act
-
-    def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
-        assert request == CompletionRequest("x")
-        assert not sink.is_cancelled()
-        threading.Timer(0.01, self._act, (sink,)).start()
-
-    def measure_heartbeat_ms(self) -> float:
-        return 0.0
-
-    def close(self) -> None:
-        pass
+def _complete(act: Callable[[ChunkSink], None]) -> tuple[str, CompletionStats]:
+    """What `complete` returns with an engine that calls the function on a thread of its own."""
+    engine: Any = SimpleNamespace(submit=lambda _, sink: threading.Timer(0.01, act, (sink,)).start())
+    return complete(engine, CompletionRequest("x"))
 
 
 _OTHER = CompletionChunk("other", candidate=1, finish_reason=FinishReason.END)
@@ -48,9 +36,9 @@ def test_the_first_candidates_text_and_the_stats_are_returned_whoever_ends_last(
         for chunk in (CompletionChunk("a"), first, last):
             sink.send(chunk)
 
-    assert complete(_Engine(act), CompletionRequest("x")) == ("ab", _STATS)
+    assert _complete(act) == ("ab", _STATS)
 
 
 def test_a_failure_is_raised() -> None:
     with pytest.raises(OverloadedError, match="full"):
-        complete(_Engine(lambda sink: sink.fail(OverloadedError("full"))), CompletionRequest("x"))
+        _complete(lambda sink: sink.fail(OverloadedError("full")))

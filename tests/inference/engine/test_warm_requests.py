@@ -1,7 +1,6 @@
 """What a request gets does not depend on what was remembered before it; only its cost does."""
 
 import dataclasses
-from contextlib import closing
 from functools import cache
 
 import pytest
@@ -13,7 +12,7 @@ from inference.engine.prompt import PromptBuilder
 from inference.errors import OverloadedError
 from inference.protocol.completion import CompletionRequest, CompletionStats, Explanation, Healing
 from tests.inference.conftest import MakeModel
-from tests.support.engine_bench import UNBOUNDED, Bench, WatchedRunner, build_bench
+from tests.support.engine_bench import UNBOUNDED, Bench, WatchedRunner, open_bench
 from tests.support.scripted_model import raise_full
 from tests.support.sinks import CollectingSink, complete, submit
 from tests.support.toys import build_prompts, load_toy, toy_tokenizer
@@ -116,13 +115,12 @@ def test_a_warm_engine_answers_as_a_fresh_one_after_any_edits_and_failures(
     @settings(max_examples=max(settings().max_examples // 2, 12), suppress_health_check=list(HealthCheck))
     @given(edits=st.lists(st.tuples(_edits, _ways, _failures), min_size=5, max_size=8))
     def check(edits: list[tuple[tuple[str, str | int], dict[str, object], tuple[str, int]]]) -> None:
-        editor, bench = _Editor(), build_bench(folder, "qwen", prompts=prompts)
-        with closing(bench.engine):
+        editor = _Editor()
+        with open_bench(folder, "qwen", prompts=prompts) as bench:
             for (kind, value), way, failure in edits:
                 editor.edit(kind, value)
                 request = CompletionRequest(editor.prefix, editor.suffix, extent=UNBOUNDED, **way)  # type: ignore[arg-type]
-                cold = build_bench(folder, "qwen", prompts=prompts, memory_mib=0)
-                with closing(cold.engine):
+                with open_bench(folder, "qwen", prompts=prompts, memory_mib=0) as cold:
                     expected = complete(cold.engine, request)
                 _fail_once(bench.runner, *failure, failed)
                 sink = submit(bench.engine, request)

@@ -1,6 +1,7 @@
 import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference.errors import InvalidRequestError
-from inference.protocol import completion, completion_arrays
+from inference.protocol import characters, completion, completion_arrays
+from inference.protocol.arrays import FieldTypes
 from inference.protocol.completion import (
     CompletionChunk,
     CompletionRequest,
@@ -78,33 +80,31 @@ _CHUNKS = st.builds(
 
 
 @given(_REQUESTS)
-def test_a_request_is_unchanged_after_a_round_trip(request: CompletionRequest) -> None:
-    assert completion_arrays.request_from_arrays(completion_arrays.request_to_arrays(request)) == request
+def test_a_request_is_unchanged_after_a_round_trip_in_arrays_of_the_tables_types(request: CompletionRequest) -> None:
+    arrays = completion_arrays.request_to_arrays(request)
+    assert completion_arrays.request_from_arrays(arrays) == request
+    assert all(array.dtype == completion_arrays.REQUEST_TYPES[name][1] for name, array in arrays.items())
 
 
 @given(_CHUNKS)
-def test_a_chunk_is_unchanged_after_a_round_trip(chunk: CompletionChunk) -> None:
-    assert completion_arrays.chunk_from_arrays(completion_arrays.chunk_to_arrays(chunk)) == chunk
-
-
-@given(_REQUESTS)
-def test_request_arrays_have_the_types_of_the_table(request: CompletionRequest) -> None:
-    for name, array in completion_arrays.request_to_arrays(request).items():
-        assert array.dtype == completion_arrays.REQUEST_TYPES[name][1]
-
-
-@given(_CHUNKS)
-def test_chunk_arrays_have_the_types_of_the_table(chunk: CompletionChunk) -> None:
-    for name, array in completion_arrays.chunk_to_arrays(chunk).items():
+def test_a_chunk_is_unchanged_after_a_round_trip_in_arrays_of_the_tables_types(chunk: CompletionChunk) -> None:
+    arrays = completion_arrays.chunk_to_arrays(chunk)
+    assert completion_arrays.chunk_from_arrays(arrays) == chunk
+    for name, array in arrays.items():
         assert array.shape == (1,)
         assert array.dtype == completion_arrays.CHUNK_TYPES[name][1]
 
 
-def test_the_table_names_every_field_of_a_request() -> None:
-    assert list(completion_arrays.REQUEST_TYPES) == [field.name for field in dataclasses.fields(CompletionRequest)]
+@pytest.mark.parametrize(
+    ("types", "request_type"),
+    [(completion_arrays.REQUEST_TYPES, CompletionRequest), (characters.REQUEST_TYPES, characters.CharacterRequest)],
+    ids=["completion", "characters"],
+)
+def test_the_table_names_every_field_of_a_request(types: FieldTypes, request_type: Any) -> None:
+    assert list(types) == [field.name for field in dataclasses.fields(request_type)]
 
 
-def test_the_readme_names_every_field_of_a_request_and_of_its_statistics() -> None:
+def test_the_page_names_every_field_of_a_request_and_of_its_statistics() -> None:
     rows = [line for line in Path("docs/http.md").read_text().splitlines() if line.startswith("| `")]
     named = {name for row in rows for name in re.findall("`(\\w+)`", row.split("|")[1])}
 
@@ -133,8 +133,3 @@ def test_an_invalid_array_is_named_in_the_error(arrays: dict[str, list[bytes]], 
     with pytest.raises(InvalidRequestError) as caught:
         completion_arrays.request_from_arrays({name: np.array(items, np.object_) for name, items in arrays.items()})
     assert str(caught.value) == text
-
-
-def test_an_unknown_field_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(InvalidRequestError, match="unknown field 'max_token'; known are prefix, suffix, max_tokens, "):
-        completion_arrays.request_from_arrays({"prefix": np.array([b"a"], np.object_), "max_token": np.array([1])})
