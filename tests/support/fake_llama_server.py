@@ -58,6 +58,15 @@ class FakeLlamaServer:
     stops_after: int | None = None  # tokens, for a limit of its own
     changes: dict[str, Any] = field(default_factory=dict)  # of what it tells of itself and of a text
 
+    def reset(self) -> None:
+        """Does nothing wrong any more, and was asked nothing."""
+        self.__init__(self.encoder, self.num_tokens, self.url, num_silent=self.num_silent)  # type: ignore[misc]
+
+    def change(self, **faults: Any) -> None:
+        """Does something wrong: its fields are changed."""
+        for name, value in faults.items():
+            setattr(self, name, value)
+
     def find_log_probs(self, row: Sequence[int]) -> npt.NDArray[np.float64]:
         """The next token's log probabilities after a row."""
         return _find_log_probs(tuple(row[-_NUM_SEEN:]), self.num_tokens)

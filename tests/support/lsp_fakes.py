@@ -33,9 +33,9 @@ class FedStream:
         """Sends a chunk of text."""
         self._events.put_nowait(CompletionChunk(text, candidate))
 
-    def send(self, chunk: CompletionChunk) -> None:
-        """Sends any chunk."""
-        self._events.put_nowait(chunk)
+    def send(self, event: CompletionChunk | BaseException) -> None:
+        """Sends any chunk, or ends the stream with an error."""
+        self._events.put_nowait(event)
 
     def finish(self, text: str = "", reason: FinishReason = FinishReason.EXTENT) -> None:
         """Sends the last chunk of text."""

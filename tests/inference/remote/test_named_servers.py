@@ -1,8 +1,7 @@
 """The engine in front of vLLM and SGLang: exact choices, and what is refused at the start."""
 
-import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +22,8 @@ from inference.remote.replicas import Replica
 from tests.support.fake_llama_server import run_fake_server
 from tests.support.fake_named_servers import FakeNamedServer, FakeSglangServer, FakeVllmServer
 from tests.support.first_choices import find_first_tokens
-from tests.support.sinks import CollectingSink
+from tests.support.servers import wait_until
+from tests.support.sinks import submit
 
 _FOLDER = Path("models/default").absolute()
 _TEXT = "def get_node(self):\n    return "
@@ -45,11 +45,21 @@ def running(request: pytest.FixtureRequest, tokenizer: LoadedTokenizer) -> Itera
 
 @pytest.fixture
 def server(running: FakeNamedServer) -> FakeNamedServer:
-    """Does nothing wrong, and was asked nothing."""
-    for name, value in (("drops", ()), ("asked", []), ("headers", []), ("delay_s", 0), ("num_closed", 0)):
-        setattr(running, name, value)
-    running.max_top, running.is_incremental = 20, False
+    running.reset()
     return running
+
+
+@pytest.fixture
+def engine(server: FakeNamedServer) -> Iterator[RemoteEngine]:
+    with closing(_load(server)) as engine:
+        yield engine
+
+
+@pytest.fixture
+async def found(server: FakeNamedServer) -> AsyncIterator[MeasuredServer]:
+    client = HttpClient(server.url)
+    yield cast("MeasuredServer", await find_server(client))
+    await client.close()
 
 
 def _load(server: FakeNamedServer) -> RemoteEngine:
@@ -74,46 +84,33 @@ def test_every_first_choice_is_the_best_of_all_paths(
     assert different == []
 
 
+_FAULTS: list[dict[str, Any]] = [
+    *({"drops": (name,)} for name in ("temperature", "repetition_penalty", "presence_penalty", "frequency_penalty")),
+    {"drops": ("allowed_token_ids", "token_ids_logprob")},
+    {"drops": ("logprobs", "return_logprob")},
+    {"drops": ("return_tokens_as_token_ids", "top_logprobs_num")},
+    {"drops": ("return_token_ids", "return_prompt_token_ids")},
+    {"tells": "raw_logits"},
+    {"max_model_len": None},
+    {"extra_token": True},
+    {"owner": "acme"},
+]
+
+
 @pytest.mark.parametrize(
-    "changes",
-    [
-        *(
-            {"drops": (name,)}
-            for name in ("temperature", "repetition_penalty", "presence_penalty", "frequency_penalty")
-        ),
-        {"drops": ("allowed_token_ids", "token_ids_logprob")},
-        {"drops": ("logprobs", "return_logprob")},
-        {"drops": ("return_tokens_as_token_ids", "top_logprobs_num")},
-        {"drops": ("return_token_ids", "return_prompt_token_ids")},
-        {"tells": "raw_logits"},
-        {"max_model_len": None},
-        {"extra_token": True},
-        {"owner": "acme"},
-    ],
+    ("running", "faults"),
+    [*((kind, faults) for kind in _KINDS for faults in _FAULTS), ("vllm", {"tells": "processed_logprobs"})],
+    indirect=["running"],
     ids=str,
 )
-async def test_a_server_that_lacks_something_is_refused_by_name(
-    changes: dict[str, Any], server: FakeNamedServer, tokenizer: LoadedTokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await _check_refusal(changes, server, tokenizer, monkeypatch)
-
-
-@pytest.mark.parametrize("running", ["vllm"], indirect=True)
-async def test_log_probabilities_of_what_is_allowed_are_refused(
-    server: FakeNamedServer, tokenizer: LoadedTokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await _check_refusal({"tells": "processed_logprobs"}, server, tokenizer, monkeypatch)
-
-
-async def _check_refusal(
-    changes: dict[str, Any], server: FakeNamedServer, tokenizer: LoadedTokenizer, monkeypatch: pytest.MonkeyPatch
+async def test_a_server_that_lacks_something_or_tells_what_is_allowed_only_is_refused_by_name(
+    faults: dict[str, Any], server: FakeNamedServer, tokenizer: LoadedTokenizer
 ) -> None:
     replica = Replica(HttpClient(server.url), [(_TEXT, encode_text(tokenizer.encoder, _TEXT))])
-    with monkeypatch.context() as patch:
-        for name, value in changes.items():
-            patch.setattr(server, name, value)
-        with pytest.raises(MidtokenError, match=server.url):
-            await replica.check()
+    server.change(**faults)
+    with pytest.raises(MidtokenError, match=server.url):
+        await replica.check()
+    server.reset()
     await replica.check()
     await replica.http.close()
 
@@ -142,17 +139,14 @@ def test_what_is_lost_later_fails_a_request_and_gives_no_wrong_text(
             complete(engine, CompletionRequest("def f(x):\n    ret", max_tokens=2))
 
 
-def test_a_tenant_has_a_salt_and_a_document_a_replica(server: FakeNamedServer) -> None:
-    with closing(_load(server)) as engine:
-        told: list[tuple[str, str]] = []
-        for tenant, document in (("a", "x.py"), ("a", "y.py"), ("b", "x.py"), ("a", "x.py"), ("", "")):
-            complete(engine, CompletionRequest("x = self._no", max_tokens=2, tenant=tenant, document=document))
-            told.append((server.asked[-1].get("cache_salt", ""), server.headers[-1].get("X-Session-ID", "")))
-    assert told[0] == told[3]
-    assert told[4] == ("", "")
-    assert told[0][0] == told[1][0]
-    assert len({salt for salt, _ in told[:3]}) == 2
-    assert len({session for _, session in told[:3]}) == 3
+def test_a_tenant_has_a_salt_and_a_document_a_replica(engine: RemoteEngine, server: FakeNamedServer) -> None:
+    told: list[tuple[str, str]] = []
+    for tenant, document in (("a", "x.py"), ("a", "y.py"), ("b", "x.py"), ("a", "x.py"), ("", "")):
+        complete(engine, CompletionRequest("x = self._no", max_tokens=2, tenant=tenant, document=document))
+        told.append((server.asked[-1].get("cache_salt", ""), server.headers[-1].get("X-Session-ID", "")))
+    (salt, session), (same_salt, other_session), (other_salt, third_session), again, nobody = told
+    assert (again, nobody, same_salt) == ((salt, session), ("", ""), salt)
+    assert len({salt, other_salt, session, other_session, third_session}) == 5
     assert all(len(each) == 32 for pair in told[:4] for each in pair)
 
 
@@ -164,51 +158,49 @@ def test_tenants_are_refused_where_their_salts_do_not_arrive(server: FakeNamedSe
             complete(engine, CompletionRequest("x = ", max_tokens=2, tenant="a"))
 
 
+@pytest.mark.parametrize("changes", [{"temperature": 0.5}, {"num_candidates": 2}, {"explain": True}], ids=str)
+def test_what_needs_whole_distributions_is_refused(engine: RemoteEngine, changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequestError, match="need whole distributions, which"):
+        complete(engine, CompletionRequest("x = ", **changes))
+
+
 def test_a_server_that_was_started_again_with_other_settings_is_measured_again(
-    server: FakeNamedServer, monkeypatch: pytest.MonkeyPatch
+    engine: RemoteEngine, server: FakeNamedServer
 ) -> None:
-    with closing(_load(server)) as engine:
-        server.max_top = 5
-        with suppress(ServerError):  # vLLM refuses to tell more
+    server.max_top = 5
+    with suppress(ServerError):  # vLLM refuses to tell more
+        complete(engine, CompletionRequest("x = ", max_tokens=2))
+    assert complete(engine, CompletionRequest("x = ", max_tokens=2))[0]
+    server.tells = "raw_logits"
+    for _ in range(2):
+        with pytest.raises(MidtokenError, match="logprobs-mode"):
             complete(engine, CompletionRequest("x = ", max_tokens=2))
-        assert complete(engine, CompletionRequest("x = ", max_tokens=2))[0]
-        monkeypatch.setattr(server, "tells", "raw_logits")
-        for _ in range(2):
-            with pytest.raises(MidtokenError, match="logprobs-mode"):
-                complete(engine, CompletionRequest("x = ", max_tokens=2))
 
 
-async def test_it_is_measured_again_after_some_minutes(server: FakeNamedServer) -> None:
-    client = HttpClient(server.url)
-    found = cast("MeasuredServer", await find_server(client))
+async def test_it_is_measured_again_after_some_minutes(server: FakeNamedServer, found: MeasuredServer) -> None:
     before, num_asked = await found.identify(), len(server.asked)
     assert (await found.identify(), len(server.asked)) == (before, num_asked)
     found.measured_s = 1e-6
     assert await found.identify() != before
     assert len(server.asked) > num_asked
-    await client.close()
 
 
-async def test_the_best_of_all_tokens_is_asked_for_in_parts(server: FakeNamedServer) -> None:
-    client = HttpClient(server.url)
-    found = await find_server(client)
+async def test_the_best_of_all_tokens_is_asked_for_in_parts(server: FakeNamedServer, found: MeasuredServer) -> None:
     await found.identify()
     token_id, log_prob = await found.answer(CompletionRequest(""), (1, 2, 3), tuple(range(server.num_tokens)))
     log_probs = server.find_log_probs([1, 2, 3])
     assert token_id == log_probs.argmax()
     assert log_prob == pytest.approx(log_probs.max())
     assert not server.is_dead
-    await client.close()
 
 
-async def test_what_is_cancelled_ends_its_work_and_what_is_read_ahead_writes_nothing(server: FakeNamedServer) -> None:
-    with closing(_load(server)) as engine:
-        server.delay_s, sink = 0.02, CollectingSink()
-        engine.submit(CompletionRequest("x = ", max_tokens=200), sink)
-        while not sink.chunks:
-            await asyncio.sleep(0.01)
-        sink.cancelled.set()
-        assert sink.wait().finish_reason is FinishReason.CANCELLED
-        while not server.num_closed:
-            await asyncio.sleep(0.01)
-        assert complete(engine, CompletionRequest("x = ", priority=Priority.PREFETCH))[0] == ""
+async def test_what_is_cancelled_ends_its_work_and_what_is_read_ahead_writes_nothing(
+    engine: RemoteEngine, server: FakeNamedServer
+) -> None:
+    server.delay_s = 0.02
+    sink = submit(engine, CompletionRequest("x = ", max_tokens=200))
+    wait_until(lambda: bool(sink.chunks))
+    sink.cancelled.set()
+    assert sink.wait().finish_reason is FinishReason.CANCELLED
+    wait_until(lambda: server.num_closed > 0)
+    assert complete(engine, CompletionRequest("x = ", priority=Priority.PREFETCH))[0] == ""
