@@ -4,15 +4,15 @@
   both. `embedded_scripted_server` and `embedded_real_server` are servers without Triton.
   The real ones have a port for editors.
 - `any_scripted_server`, `any_real_server`, `any_server`: the test runs on both runtimes.
-- `own_server`: a scripted server for one test, which may stop or break it. `any_own_server`: one of both runtimes.
+- `own_server`: a scripted server for one test, which may stop or break it.
 - `write_script`, `start_editor`: a language server with a scripted model, and an editor that is connected to it.
-- `open_editor`: a real Neovim with a language server.
+- `open_editor`: a real Neovim with a language server. `edit`: a file of its own in the Neovim of the session, whose
+  language server has the model of `script`.
 """
 
-import json
-import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +20,18 @@ import pytest
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
-from tests.support.lsp_editor import LspEditor, Script, StartEditor, WriteScript, build_capabilities
-from tests.support.neovim_editor import Editor, OpenEditor, open_file, run_neovim
-from tests.support.servers import EMBEDDED, TRITON, RunningServer, find_real, make_scripted, run_server
+from tests.support.lsp_editor import LspEditor, Script, StartEditor, WriteScript, build_capabilities, make_script
+from tests.support.neovim_editor import RULES, Edit, Editor, OpenEditor, open_file, run_neovim
+from tests.support.servers import EMBEDDED, RunningServer, find_real, make_scripted, run_server
 
-_ROOT = Path(__file__).parents[2]
+# Of the scripted servers. A shell would take it apart, and it is longer than the path of a socket may be.
+_FOLDER = f"my (own) folder {100 * 'a'}"
 
 
 @pytest.fixture
 def write_script(tmp_path: Path) -> WriteScript:
     """A function that writes rules to a file and returns their Script."""
-
-    def write(*rules: dict[str, Any], **options: Any) -> Script:
-        path, log = tmp_path / "script.json", tmp_path / "model.log"
-        path.write_text(json.dumps({"rules": rules, "log": str(log), **options}))
-        return Script((sys.executable, "-m", "tests.support.scripted_server", str(path)), _ROOT, log)
-
-    return write
+    return partial(make_script, tmp_path)
 
 
 @pytest.fixture
@@ -79,13 +74,44 @@ def open_editor(tmp_path: Path) -> Iterator[OpenEditor]:
 
 
 @pytest.fixture(scope="session")
+def neovim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Editor, Script]]:
+    folder = tmp_path_factory.mktemp("neovim")
+    script = make_script(folder, *RULES)
+    with run_neovim(folder) as editor:
+        editor.lua("require('midtoken').setup(...)", {"cmd": script.command})
+        yield editor, script
+
+
+@pytest.fixture
+def script(neovim: tuple[Editor, Script]) -> Script:
+    """The model that completes what `edit` opens, with the events of this test."""
+    neovim[1].log.unlink(missing_ok=True)
+    return neovim[1]
+
+
+@pytest.fixture
+def edit(neovim: tuple[Editor, Script], tmp_path: Path) -> Edit:
+    """A function that opens a Python file with the given lines, and nothing else, in the Neovim of the session."""
+
+    def edit(lines: Sequence[str]) -> Editor:
+        editor = neovim[0]
+        editor.type_and_wait("<Esc>")
+        for command in ("%bwipeout!", "messages clear", "silent! iunmap <Tab>", "unlet! g:midtoken_enabled"):
+            editor.nvim.command(command)
+        open_file(editor, tmp_path / "file.py", lines)
+        return editor
+
+    return edit
+
+
+@pytest.fixture(scope="session")
 def scripted_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A server with scripted models, shared by the whole session: see `tests.support.fakes.ScriptedEngine`.
 
     Not for tests that stop it, kill a part of it or overload it. Other tests use it before and after, so compare its
     metrics, logs and processes with those at the start of the test.
     """
-    folder = tmp_path_factory.mktemp("scripted")
+    folder = tmp_path_factory.mktemp(_FOLDER)
     with run_server(make_scripted(folder), folder / "state") as server:
         yield server
 
@@ -102,7 +128,7 @@ def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSer
 @pytest.fixture(scope="session")
 def embedded_scripted_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """As `scripted_server`, without Triton."""
-    folder = tmp_path_factory.mktemp("embedded")
+    folder = tmp_path_factory.mktemp(_FOLDER)
     with run_server(make_scripted(folder), folder / "state", runtime=EMBEDDED) as server:
         yield server
 
@@ -152,12 +178,5 @@ def _find_server(request: pytest.FixtureRequest) -> RunningServer:
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[RunningServer]:
     """A scripted server for one test, which may stop or break it."""
-    with run_server(make_scripted(tmp_path), tmp_path / "state") as server:
-        yield server
-
-
-@pytest.fixture(params=[TRITON, EMBEDDED])
-def any_own_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunningServer]:
-    """As `own_server`; the test runs twice, with and without Triton."""
-    with run_server(make_scripted(tmp_path), tmp_path / "state", runtime=request.param) as server:
+    with run_server(make_scripted(tmp_path), tmp_path / "state", "--probe-interval=0.5") as server:
         yield server

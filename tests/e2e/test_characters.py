@@ -5,7 +5,6 @@ import json
 import socket
 import urllib.error
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from inference.protocol.characters import (
     Surprisals,
     TextProbability,
 )
+from inference.serving.calls import CHARACTERS
 from inference.serving.client import Client
 from inference.serving.loopback import ADDRESS
 from tests.support.servers import RunningServer, wait_until
@@ -196,12 +196,13 @@ def test_a_question_ends_at_its_deadline(scripted_server: RunningServer) -> None
     assert sum(_post(scripted_server, {"text": "a"})["probabilities"]) == pytest.approx(1)
 
 
-def test_the_heartbeat_is_answered_while_questions_run_and_wait(scripted_server: RunningServer) -> None:
-    with ThreadPoolExecutor() as pool:
-        question = {"text": "a", "context": "endless", "ask": "surprisal", "deadline_ms": 2000}
-        busy = [pool.submit(_post, scripted_server, question) for _ in range(3)]
+async def test_the_heartbeat_is_answered_while_questions_run_and_wait(any_scripted_server: RunningServer) -> None:
+    question = CharacterRequest(b"a", b"endless", Ask.SAMPLE, deadline_ms=700)
+    async with Client(any_scripted_server.url) as client:
+        busy = [asyncio.create_task(client.ask(question)) for _ in range(3)]
         for _ in range(20):
-            assert 0 <= _post(scripted_server, {"text": "", "heartbeat": True})["heartbeat_ms"] < 1000
-            assert not all(each.done() for each in busy)
-    assert all("deadline_ms" in each.result()["error"] for each in busy)
-    assert _post(scripted_server, {"text": "", "heartbeat": True})["heartbeat_ms"] == 0
+            assert 0 <= await client.read_heartbeat_ms(CHARACTERS) < 600
+            assert not all(task.done() for task in busy)
+        refused = await asyncio.gather(*busy, return_exceptions=True)
+        assert all("deadline_ms" in str(error) for error in refused)
+        assert await client.read_heartbeat_ms(CHARACTERS) == 0

@@ -1,127 +1,76 @@
-"""What the user sees in a real Neovim 0.12 with the plugin in editors/neovim: suggestions, and accepting them."""
+"""What the user sees in a real Neovim 0.12 with the plugin in editors/neovim: suggestions, and accepting them.
 
-import sys
+Accepting parts, typing ahead, undoing and choosing are compared with a model in tests/e2e/test_replays.py.
+"""
+
 import time
 
 import pytest
 
-from tests.support.lsp_editor import WriteScript
-from tests.support.neovim_editor import NODE, OpenEditor
-from tests.support.servers import RunningServer
+from tests.support.lsp_editor import Script, WriteScript
+from tests.support.neovim_editor import NODE, Edit, Editor, OpenEditor
 
 pytestmark = pytest.mark.e2e
 
 
-def test_the_rest_of_the_word_is_shown_after_the_cursor(open_editor: OpenEditor, write_script: WriteScript) -> None:
-    editor = open_editor(write_script({"ends_with": "return Nod", "texts": ["e"]}).command, NODE)
+def test_the_rest_of_the_word_is_shown_after_the_cursor_and_accepted_with_tab(edit: Edit) -> None:
+    editor = edit(NODE)
     editor.type("Goreturn Nod")
-    editor.wait_for_ghost("e")
+    editor.wait_for_ghost("e(value, x)")
     assert editor.ghost_place == (len(NODE), len("    return Nod"))
-
-
-def test_the_default_model_completes_the_typed_name(open_editor: OpenEditor, any_real_server: RunningServer) -> None:
-    command = [sys.executable, "-m", "midtoken", "lsp", "--server", any_real_server.url]
-    editor = open_editor(command, NODE)
-    editor.type("Goreturn Nod")
-
-    def find_first_letter() -> str:
-        if editor.ghost is None:  # the request was made before the language server had connected
-            editor.type("<BS>d")
-            time.sleep(1)
-        return (editor.ghost or "")[:1]
-
-    editor.wait_for(find_first_letter, "e")
-
-
-def test_tab_accepts_the_suggestion(open_editor: OpenEditor, write_script: WriteScript) -> None:
-    editor = open_editor(write_script({"ends_with": "return Nod", "texts": ["e(value)"]}).command, NODE)
-    editor.type("Goreturn Nod")
-    editor.wait_for_ghost("e(value)")
     editor.type("<Tab>")
-    editor.wait_for(lambda: editor.lines[-1], "    return Node(value)")
+    editor.wait_for(lambda: editor.lines[-1], "    return Node(value, x)")
     editor.type("<Esc>")
-    assert editor.nvim.current.window.cursor[1] == len("    return Node(value)") - 1
+    assert editor.nvim.current.window.cursor[1] == len("    return Node(value, x)") - 1
+    assert "midtoken" not in editor.messages  # nothing is said if all is well
 
 
-def test_tab_inserts_a_tab_if_no_suggestion_is_shown(open_editor: OpenEditor, write_script: WriteScript) -> None:
-    editor = open_editor(write_script().command, NODE)
-    editor.type(":set noexpandtab<CR>Gox<Tab>")
-    editor.wait_for(lambda: editor.lines[-1].lstrip(), "x\t")
-
-
-def test_matching_letters_typed_just_before_tab_are_part_of_the_accepted_text(
-    open_editor: OpenEditor, write_script: WriteScript
-) -> None:
-    editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e(value)"]}).command, NODE)
+def test_a_part_is_inserted_and_the_rest_stays_without_a_new_generation(edit: Edit, script: Script) -> None:
+    editor = edit(NODE)
     editor.type("Goreturn Nod")
-    editor.wait_for_ghost("e(value)")
-    editor.type("e(<Tab>")  # one batch of keys, so that no request is sent in between
-    editor.wait_for(lambda: editor.lines[-1], "    return Node(value)")
-
-
-def test_after_a_mismatching_letter_tab_inserts_a_tab(open_editor: OpenEditor, write_script: WriteScript) -> None:
-    editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e(value)"]}).command, NODE)
-    editor.type("Goreturn Nod")
-    editor.wait_for_ghost("e(value)")
-    editor.nvim.command("setlocal noexpandtab softtabstop=0")
-    editor.type_and_wait("x<Tab>y")
-    assert editor.lines[-1] == "    return Nodx\ty"
-
-
-def test_the_ghost_text_shrinks_as_it_is_typed_with_one_generation(
-    open_editor: OpenEditor, write_script: WriteScript
-) -> None:
-    script = write_script({"ends_with": "Nod", "texts": ["e(value)"]})
-    editor = open_editor(script.command, NODE)
-    editor.type("Goreturn Nod")
-    editor.wait_for_ghost("e(value)")
-    for letter, ghost in zip("e(v", ("(value)", "value)", "alue)"), strict=True):
-        editor.type(letter)
-        editor.wait_for_ghost(ghost)
-        time.sleep(0.3)  # Neovim asks again 200 ms after the letter
-        assert editor.ghost == ghost
-    assert [event["prefix"].rpartition(" ")[2] for event in script.events if event["event"] == "started"] == ["Nod"]
-
-
-def test_inside_brackets_the_text_is_inserted_before_the_closing_bracket(
-    open_editor: OpenEditor, write_script: WriteScript
-) -> None:
-    editor = open_editor(write_script({"ends_with": "print(na", "texts": ["me)"]}).command, ["print()"])
-    editor.type("f)ina")
-    editor.wait_for_ghost("me")
-    editor.type("m<Tab>")
-    editor.wait_for(lambda: editor.lines, ["print(name)"])
-
-
-def test_a_block_replaces_the_closing_bracket(open_editor: OpenEditor, write_script: WriteScript) -> None:
-    script = write_script({"ends_with": "def f(", "texts": ["self):\n", "    pass"], "delay_s": 0.5})
-    editor = open_editor(script.command, ["def f)"])
-    editor.type("f)i(")
-    editor.wait_for_ghost("self):")
-    editor.type("se<Tab>")
-    editor.wait_for(lambda: editor.lines, ["def f(self):"])
-    editor.wait_for_ghost("\n    pass")
+    editor.wait_for_ghost("e(value, x)")
+    for rest in ("(value, x)", "value, x)", ", x)"):
+        num_before = _count_lsp_requests(editor)
+        editor.type_and_wait("<M-w>")
+        assert editor.ghost == rest  # at once
+        while _count_lsp_requests(editor) == num_before:
+            time.sleep(0.02)
+        time.sleep(0.1)  # the answer takes a few milliseconds
+        assert editor.ghost == rest
     assert script.count("started") == 1
 
 
-def test_after_the_first_line_is_accepted_the_other_lines_are_shown(
-    open_editor: OpenEditor, write_script: WriteScript
-) -> None:
-    script = write_script(
-        {"ends_with": "if x:", "texts": ["\n    a = 1\n", "    b = 2\n", "    c = 3"], "delay_s": 0.1}
+def _count_lsp_requests(editor: Editor) -> int:
+    """Returns how many requests have been sent to the language server, counted from the first call."""
+    return int(
+        editor.lua("""
+        if not vim.g.num_requests then
+          vim.g.num_requests = 0
+          vim.api.nvim_create_autocmd('LspRequest', { callback = function(event)
+            if event.data.request.type == 'pending' then vim.g.num_requests = vim.g.num_requests + 1 end
+          end })
+        end
+        return vim.g.num_requests
+    """)
     )
-    editor = open_editor(script.command, [""])
-    editor.type("iif x:")
-    editor.wait_for_ghost("\n    a = 1")
-    editor.type("<Tab>")
-    editor.wait_for_ghost("\n    b = 2\n    c = 3")
-    editor.type("<Tab>")
-    editor.wait_for(lambda: editor.lines, ["if x:", "    a = 1", "    b = 2", "    c = 3"])
 
 
-def test_the_sent_text_is_the_text_in_the_buffer(open_editor: OpenEditor, write_script: WriteScript) -> None:
-    script = write_script({"ends_with": "END", "texts": ["!"]})
-    editor = open_editor(script.command, ["one 😀 two", "", "thrée", "four", "\tfive\x0c six"])
+def test_after_dismissing_nothing_is_offered_until_the_text_changes(edit: Edit) -> None:
+    editor = edit([""])
+    editor.type("iNod")
+    editor.wait_for_ghost("e(value, x)")
+    num_before = _count_lsp_requests(editor)
+    editor.type_and_wait("<M-d>")
+    assert editor.ghost is None
+    editor.type_and_wait("<Left><Right>")
+    time.sleep(0.3)  # Neovim asks 200 ms after a move
+    assert (editor.ghost, _count_lsp_requests(editor)) == (None, num_before)
+    editor.type("e")
+    editor.wait_for_ghost("(value, x)")
+
+
+def test_the_sent_text_is_the_text_in_the_buffer(edit: Edit, script: Script) -> None:
+    editor = edit(["one 😀 two", "", "thrée", "four", "\tfive\x0c six"])
     for keys in ("ggdd", "u", "jjyyp", ":%s/o/00/g<CR>", "u", "<C-r>", "ggVGd", "u", "Gdd", "ggJx", ":2,3move 0<CR>"):
         editor.type("<Esc>" + keys)
     editor.type("<Esc>GAEND")
@@ -130,11 +79,8 @@ def test_the_sent_text_is_the_text_in_the_buffer(open_editor: OpenEditor, write_
     assert started[-1] == "\n".join(editor.lines)
 
 
-def test_where_the_cursor_rests_the_text_is_sent_before_a_key(
-    open_editor: OpenEditor, write_script: WriteScript
-) -> None:
-    script = write_script()
-    editor = open_editor(script.command, NODE)
+def test_where_the_cursor_rests_the_text_is_sent_before_a_key(edit: Edit, script: Script) -> None:
+    editor = edit(NODE)
     editor.type("gg")
     editor.type("jwl")
     before, after = "class Node:\n    d", "ef __init__(self, value):\n" + "\n".join(NODE[2:]) + "\n"
@@ -142,47 +88,43 @@ def test_where_the_cursor_rests_the_text_is_sent_before_a_key(
     assert script.count("started") == 0
 
 
-def test_leaving_insert_mode_hides_the_ghost_text_and_cancels_the_generation(
-    open_editor: OpenEditor, write_script: WriteScript
-) -> None:
-    slow = {"ends_with": "Nodx", "texts": ["never"], "delay_s": 60}
-    script = write_script({"ends_with": "Nod", "texts": ["e"]}, slow)
-    editor = open_editor(script.command, NODE)
-    editor.type("Goreturn Nod")
-    editor.wait_for_ghost("e")
-    editor.type("x")
+def test_leaving_insert_mode_hides_the_ghost_text_and_cancels_the_generation(edit: Edit, script: Script) -> None:
+    editor = edit([""])
+    editor.type("iNod")
+    editor.wait_for_ghost("e(value, x)")
+    editor.type("slow")
     editor.wait_for(lambda: script.count("started"), 2)
     editor.type("<Esc>")
     editor.wait_for(lambda: (editor.ghost, script.count("cancelled")), (None, 1))
 
 
-def test_the_language_server_ends_with_neovim(open_editor: OpenEditor, write_script: WriteScript) -> None:
-    script = write_script({"ends_with": "Nod", "texts": ["e"]})
-    editor = open_editor(script.command, NODE)
-    editor.type("Goreturn Nod")
-    editor.wait_for_ghost("e")
-    editor.nvim.command("qall!", async_=True)
-    editor.wait_for(lambda: script.count("closed"), 1)
+def test_a_suggestion_comes_after_del_too(edit: Edit) -> None:
+    editor = edit(["f()x"])
+    editor.type("A<Left>")
+    editor.wait_for_ghost("(one)")
+    editor.type("<Del>")
+    editor.wait_for(lambda: editor.lines, ["f()"])
+    editor.wait_for_ghost("(one)")
 
 
 @pytest.mark.parametrize(("keys", "line"), [("<C-d>", "  x = Nod\t"), ("<C-u>", "\t"), ("<CR>", "\t")])
 def test_tab_does_not_insert_a_suggestion_for_text_that_is_no_longer_before_the_cursor(
-    open_editor: OpenEditor, write_script: WriteScript, keys: str, line: str
+    edit: Edit, keys: str, line: str
 ) -> None:
-    editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e(value)"]}).command, ["if x:"])
+    editor = edit(["if x:"])
     editor.nvim.command("setlocal noexpandtab softtabstop=0 shiftwidth=2 indentexpr= noautoindent | set nosmarttab")
     editor.type("o    x = Nod")
-    editor.wait_for_ghost("e(value)")
+    editor.wait_for_ghost("e(value, x)")
     editor.type_and_wait(keys + "<Tab>")
-    assert editor.lines[-1] == line
+    assert (editor.lines[-1], editor.ghost) == (line, None)
 
 
-def test_after_enter_no_suggestion_stays_on_the_line_above(open_editor: OpenEditor, write_script: WriteScript) -> None:
-    editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e(value)"]}).command, NODE)
-    editor.type("Goreturn Nod")
-    editor.wait_for_ghost("e(value)")
-    editor.type_and_wait("<CR>")
-    assert editor.ghost is None
+def test_the_language_server_ends_with_neovim(open_editor: OpenEditor, write_script: WriteScript) -> None:
+    script = write_script()
+    editor = open_editor(script.command, NODE)
+    editor.wait_for(lambda: script.last_prefetch is not None, True)
+    editor.nvim.command("qall!", async_=True)
+    editor.wait_for(lambda: script.count("closed"), 1)
 
 
 @pytest.mark.parametrize(
@@ -195,10 +137,13 @@ def test_after_enter_no_suggestion_stays_on_the_line_above(open_editor: OpenEdit
         ({"redactSecrets": False}, {"redactSecrets": False}, {"redactSecrets": False}),
     ],
 )
-def test_a_later_setup_takes_no_protection_away(
-    first: object, second: object, expected: object, open_editor: OpenEditor, write_script: WriteScript
-) -> None:
-    editor = open_editor(write_script().command, [])
-    editor.lua("package.loaded['midtoken.options'] = nil; require('midtoken.options').set({ settings = ... })", first)
-    found = editor.lua("return require('midtoken.options').set({ settings = ... }).settings", second)
-    assert found == expected
+def test_a_later_setup_takes_no_protection_away(first: object, second: object, expected: object, edit: Edit) -> None:
+    set_both = """
+        local before = package.loaded['midtoken.options']
+        package.loaded['midtoken.options'] = nil
+        local options, first, second = require('midtoken.options'), ...
+        package.loaded['midtoken.options'] = before
+        options.set({ settings = first })
+        return options.set({ settings = second }).settings
+    """
+    assert edit([]).lua(set_both, first, second) == expected

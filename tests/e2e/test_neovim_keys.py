@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from tests.support.lsp_editor import WriteScript
-from tests.support.neovim_editor import OpenEditor
+from tests.support.lsp_editor import Script, WriteScript
+from tests.support.neovim_editor import Edit, OpenEditor
 
 pytestmark = pytest.mark.e2e
 
@@ -23,49 +23,38 @@ pytestmark = pytest.mark.e2e
 )
 @pytest.mark.parametrize("is_first", [True, False])
 def test_without_a_suggestion_the_users_own_mapping_of_the_key_is_used(
-    open_editor: OpenEditor, write_script: WriteScript, mapping: str, is_first: bool
+    edit: Edit, mapping: str, is_first: bool
 ) -> None:
     if "<buffer>" in mapping and not is_first:
         pytest.skip("a later mapping of the buffer replaces the plugin's, as everywhere in Neovim")
-    command = write_script({"ends_with": "Nod", "texts": ["e"]}).command
-    editor = open_editor(command, [""], keys={"accept": False} if is_first else {})
+    editor = edit([""])
     editor.nvim.command("inoremap <Plug>(was) was")
+    if is_first:
+        editor.nvim.command("iunmap <buffer> <Tab>")
     editor.nvim.command(mapping)
     if is_first:
         editor.lua("require('midtoken.keys').bind(0, { accept = '<Tab>' })")
     editor.type_and_wait("ix<Tab>y")
     assert editor.lines == ["xwasy"]
     editor.type("<CR>Nod")
-    editor.wait_for_ghost("e")
+    editor.wait_for_ghost("e(value, x)")
     editor.type_and_wait("<Tab>z")
-    assert editor.lines == ["xwasy", "Nodez"]
+    assert editor.lines == ["xwasy", "Node(value, x)z"]
 
 
-def test_while_the_completion_menu_is_open_the_keys_are_its_own(
-    open_editor: OpenEditor, write_script: WriteScript
-) -> None:
-    editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e"]}).command, ["Nodding", "Nodular", ""])
+def test_while_the_completion_menu_is_open_the_keys_are_its_own(edit: Edit) -> None:
+    editor = edit(["Nodding", "Nodular", ""])
     editor.nvim.command("inoremap <expr> <Tab> pumvisible() ? '<C-n>' : '<Tab>'")
-    editor.nvim.command("set completeopt=menuone,noselect")
+    editor.nvim.command("setlocal completeopt=menuone,noselect")
     editor.type("GANod")
-    editor.wait_for_ghost("e")
+    editor.wait_for_ghost("e(value, x)")
     editor.type_and_wait("<C-x><C-n>")
     assert editor.lua("return vim.fn.pumvisible()") == 1
     editor.wait_for(lambda: editor.ghost, None)
     editor.type_and_wait("<Tab><Tab>")
     assert editor.lines[-1] == "Nodular"
     editor.type_and_wait("<C-e>")
-    editor.wait_for_ghost("e")
-
-
-def test_a_text_that_is_typed_with_the_key_comes_after_the_accepted_text(
-    open_editor: OpenEditor, write_script: WriteScript
-) -> None:
-    editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e(value)"]}).command, [""])
-    editor.type("iNod")
-    editor.wait_for_ghost("e(value)")
-    editor.type_and_wait("<Tab>.x")
-    assert editor.lines == ["Node(value).x"]
+    editor.wait_for_ghost("e(value, x)")
 
 
 def test_keys_can_be_chosen_and_turned_off(open_editor: OpenEditor, write_script: WriteScript) -> None:
@@ -76,63 +65,56 @@ def test_keys_can_be_chosen_and_turned_off(open_editor: OpenEditor, write_script
     assert sorted(mapped) == ["<C-Y>", "<M-d>", "<M-l>", "<M-n>", "<M-p>"]
     editor.type("iNod")
     editor.wait_for_ghost("e value")
-    editor.type_and_wait("<C-y><Tab>")
-    assert editor.lines == ["Node value\t"]
+    editor.type_and_wait("<C-y><Tab>.x")  # a text that is typed with the key comes after the accepted text
+    assert editor.lines == ["Node value\t.x"]
 
 
-def test_an_alt_key_without_a_suggestion_does_not_leave_insert_mode(
-    open_editor: OpenEditor, write_script: WriteScript
-) -> None:
-    editor = open_editor(write_script().command, [""])
+def test_an_alt_key_without_a_suggestion_does_not_leave_insert_mode(edit: Edit) -> None:
+    editor = edit([""])
     editor.nvim.command("let @\" = 'pasted'")
     editor.type_and_wait("ix<M-p><M-w>y")
     assert editor.lines == ["xy"]
 
 
-def test_a_language_server_that_starts_again_binds_the_keys_once(
-    open_editor: OpenEditor, write_script: WriteScript
-) -> None:
-    editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e"]}).command, [""])
+def test_a_language_server_that_starts_again_binds_the_keys_once(edit: Edit) -> None:
+    editor = edit([""])
     editor.nvim.command("setlocal noexpandtab softtabstop=0")
+    find_id = "return (vim.lsp.get_clients({ name = 'midtoken', bufnr = 0 })[1] or {}).id"
+    before = editor.lua(find_id)
     editor.nvim.command("lsp restart midtoken")
-    is_new = "return (vim.lsp.get_clients({ name = 'midtoken', bufnr = 0 })[1] or { id = 1 }).id > 1"
-    editor.wait_for(lambda: editor.lua(is_new), True)
+    editor.wait_for(lambda: editor.lua(find_id) not in (None, before), True)
     editor.type_and_wait("ix<Tab>y")
     assert editor.lines == ["x\ty"]
     editor.type("Nod")
-    editor.wait_for_ghost("e")
+    editor.wait_for_ghost("e(value, x)")
     editor.type_and_wait("<Tab>")
-    assert editor.lines == ["x\tyNode"]
+    assert editor.lines == ["x\tyNode(value, x)"]
 
 
-def test_an_unknown_key_name_is_an_error(open_editor: OpenEditor, write_script: WriteScript) -> None:
-    command = write_script().command
+def test_an_unknown_key_name_is_an_error(edit: Edit) -> None:
     with pytest.raises(Exception, match='unknown key "acept"; known are accept, accept_line, accept_word, dismiss'):
-        open_editor(command, [""], keys={"acept": "<Tab>"})
+        edit([]).lua("require('midtoken.options').set({ keys = { acept = '<Tab>' } })")
 
 
-def test_suggestions_are_switched_in_one_buffer_and_everywhere(
-    open_editor: OpenEditor, write_script: WriteScript
-) -> None:
-    script = write_script({"ends_with": "Nod", "texts": ["e"]})
-    editor = open_editor(script.command, [""])
-    is_on = "return require('midtoken.switch').is_on(0)"
+def test_suggestions_are_switched_in_one_buffer_and_everywhere(edit: Edit, script: Script) -> None:
+    editor = edit([""])
+    off_here, off_everywhere = "off (disabled in this buffer)", "off (disabled everywhere)"
     for command, wanted in [
-        ("MidtokenToggle", False),
-        ("MidtokenToggle", True),
-        ("MidtokenDisable!", False),
-        ("MidtokenEnable", True),
-        ("MidtokenDisable!", False),
-        ("MidtokenToggle!", True),
-        ("MidtokenDisable", False),
+        ("MidtokenToggle", off_here),
+        ("MidtokenToggle", "ready"),
+        ("MidtokenDisable!", off_everywhere),
+        ("MidtokenEnable", "ready"),
+        ("MidtokenDisable!", off_everywhere),
+        ("MidtokenToggle!", "ready"),
+        ("MidtokenDisable", off_here),
     ]:
         editor.nvim.command(command)
-        assert editor.lua(is_on) == wanted, command
+        editor.wait_for(lambda: editor.status, f"midtoken: {wanted}")
     editor.type("iNod")
     time.sleep(0.4)  # Neovim asks after 200 ms
     assert (editor.ghost, script.count("started")) == (None, 0)
     editor.nvim.command("MidtokenEnable")
     editor.type("<BS>d")
-    editor.wait_for_ghost("e")
+    editor.wait_for_ghost("e(value, x)")
     editor.nvim.command("MidtokenDisable")
     assert editor.ghost is None

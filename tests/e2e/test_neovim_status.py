@@ -1,19 +1,17 @@
-"""What Neovim tells the user about the plugin: messages, status line, :checkhealth, :help."""
+"""What Neovim tells the user about the plugin: messages, status line, :checkhealth, :help. And what it is told."""
 
 import shutil
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.lsp_editor import WriteScript
-from tests.support.neovim_editor import NODE, PLUGIN, Editor, OpenEditor, run_neovim
+from tests.support.neovim_editor import NODE, PLUGIN, Edit, Editor, OpenEditor, run_neovim
 
 pytestmark = pytest.mark.e2e
-
-
-def _read_status(editor: Editor) -> str:
-    return str(editor.lua("return require('midtoken').status()"))
 
 
 def _check_health(editor: Editor) -> str:
@@ -21,62 +19,99 @@ def _check_health(editor: Editor) -> str:
     return "\n".join(editor.lines)
 
 
-def test_the_reason_for_no_suggestion_is_shown_once(open_editor: OpenEditor, write_script: WriteScript) -> None:
+@pytest.fixture
+def bare(tmp_path: Path) -> Iterator[Editor]:
+    """A Neovim in which `setup` was not called."""
+    with run_neovim(tmp_path) as editor:
+        yield editor
+
+
+def _command(record: Path) -> list[str]:
+    return [sys.executable, "-m", "tests.support.telling_server", str(record)]
+
+
+def test_the_reason_for_no_suggestion_is_shown_once_and_in_the_health_report(
+    open_editor: OpenEditor, write_script: WriteScript
+) -> None:
     editor = open_editor(write_script(start_error="no tritonserver found").command, NODE)
     editor.type("Goreturn Nod")
     editor.wait_for(lambda: editor.messages.count("no tritonserver found"), 1)
     editor.type("e")
     time.sleep(0.5)  # Neovim asks again 200 ms after the letter
     assert editor.messages.count("no tritonserver found") == 1
+    editor.type_and_wait("<Esc>")
+    assert "ERROR no completion came: no tritonserver found" in _check_health(editor)
 
 
-def test_no_message_is_shown_if_all_is_well(open_editor: OpenEditor, write_script: WriteScript) -> None:
-    editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e"]}).command, NODE)
-    editor.type("Goreturn Nod")
-    editor.wait_for_ghost("e")
-    assert "midtoken" not in editor.messages
+def test_a_missing_command_and_setup_are_named(bare: Editor) -> None:
+    assert "ERROR setup was not called" in _check_health(bare)
+    bare.lua("require('midtoken').setup({ cmd = { 'no-such-midtoken', 'lsp' } })")
+    assert "midtoken: there is no command 'no-such-midtoken'" in bare.messages
+    assert "ERROR there is no command 'no-such-midtoken'" in _check_health(bare)
 
 
-def test_a_missing_command_is_named(open_editor: OpenEditor, write_script: WriteScript) -> None:
-    editor = open_editor(write_script().command, NODE)
-    assert "there is no command" not in editor.messages
-
-    editor.nvim.exec_lua("require('midtoken').setup({ cmd = { 'no-such-midtoken', 'lsp' } })")
-
-    assert "midtoken: there is no command 'no-such-midtoken'" in editor.messages
-
-
-def test_the_status_says_that_the_completion_server_starts_and_then_that_it_is_ready(
+def test_the_status_says_what_the_completion_server_and_the_language_server_do(
     open_editor: OpenEditor, write_script: WriteScript
 ) -> None:
     editor = open_editor(write_script(start_s=1.5).command, NODE)
-    editor.wait_for(lambda: _read_status(editor), "midtoken: starting")
-    editor.wait_for(lambda: _read_status(editor), "midtoken: ready")
+    editor.wait_for(lambda: editor.status, "midtoken: starting")
+    editor.wait_for(lambda: editor.status, "midtoken: ready")
+    editor.lua("for _, pid in ipairs(vim.api.nvim_get_proc_children(vim.fn.getpid())) do vim.uv.kill(pid, 9) end")
+    editor.wait_for(lambda: editor.status.startswith("midtoken: error (the language server ended"), True)
 
 
 def test_the_status_shows_an_error_until_a_completion_arrives(
     open_editor: OpenEditor, write_script: WriteScript
 ) -> None:
     editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e"]}).command, [""], settings={"maxTokens": "x"})
-    editor.wait_for(lambda: _read_status(editor).startswith("midtoken: error (setting maxTokens must be"), True)
+    editor.wait_for(lambda: editor.status.startswith("midtoken: error (setting maxTokens must be"), True)
     editor.type("iNod")
     editor.wait_for_ghost("e")
-    assert _read_status(editor) == "midtoken: ready"
+    assert editor.status == "midtoken: ready"
 
 
-@pytest.mark.parametrize(
-    ("command", "reason"),
-    [
-        ("MidtokenDisable", "disabled in this buffer"),
-        ("MidtokenDisable!", "disabled everywhere"),
-    ],
-)
-def test_the_status_says_why_suggestions_are_off(
-    open_editor: OpenEditor, write_script: WriteScript, command: str, reason: str
+def test_the_status_is_what_the_language_server_tells(open_editor: OpenEditor, tmp_path: Path) -> None:
+    editor = open_editor(_command(tmp_path / "record"), ["", ""])
+    buffer = editor.nvim.current.buffer
+    for uri, state, status in [
+        ("null", "starting", "starting"),
+        ("null", "off", "off (this file is excluded)"),
+        ("null", "error", "error (this file is excluded)"),
+        ("null", "ready", "ready"),
+        ('"here"', "error", "error (this file is excluded)"),
+        ('"here"', "off", "off (this file is excluded)"),
+    ]:
+        line = f'status {{"uri": {uri}, "state": "{state}", "code": "x", "message": "this file is excluded"}}'
+        buffer[0] = line
+        editor.wait_for(lambda: editor.status, f"midtoken: {status}")
+    assert "file.py: off (this file is excluded)" in _check_health(editor)
+    editor.nvim.command("bdelete")
+    buffer[0] = line.replace("off", "ready")
+    editor.wait_for(lambda: editor.status, "midtoken: ready")
+
+
+def test_text_that_was_typed_before_the_server_was_ready_gets_its_suggestion(
+    open_editor: OpenEditor, tmp_path: Path
 ) -> None:
-    editor = open_editor(write_script().command, [""])
-    editor.nvim.command(command)
-    assert _read_status(editor) == f"midtoken: off ({reason})"
+    ready = 'status {"uri": null, "state": "ready", "code": "ready", "message": "", "after_s": 2}'
+    editor = open_editor(_command(tmp_path / "record"), ["silent", ready, ""])
+    editor.type("Gif")
+    editor.wait_for((tmp_path / "record").exists, True)
+    editor.wait_for_ghost("(one 😀)")
+
+
+def test_several_suggestions_are_asked_for_when_the_next_one_is_wanted(open_editor: OpenEditor, tmp_path: Path) -> None:
+    record = tmp_path / "record"
+    editor = open_editor(_command(record), ["f"])
+    editor.type("A")
+    editor.wait_for_ghost("(one 😀)")
+    assert "invoked" not in record.read_text()
+    for key, ghost in [("<M-n>", "(two)"), ("<M-n>", "[three]"), ("<M-n>", "(one 😀)"), ("<M-p>", "[three]")]:
+        editor.type(key)
+        editor.wait_for_ghost(ghost)
+    assert record.read_text().count("invoked") == 1
+    editor.type("<Tab>")
+    editor.wait_for(lambda: editor.lines, ["f[three]"])
 
 
 def test_file_types_are_those_that_are_listed_or_else_all_that_the_model_knows(
@@ -84,106 +119,65 @@ def test_file_types_are_those_that_are_listed_or_else_all_that_the_model_knows(
 ) -> None:
     editor = open_editor(write_script().command, [""])
     editor.nvim.command("set filetype=rust")
-    editor.wait_for(lambda: _read_status(editor), "midtoken: ready")
+    editor.wait_for(lambda: editor.status, "midtoken: ready")
     editor.nvim.command("edit .")  # a list of files is no text
-    assert _read_status(editor) == "midtoken: off (the language server is not attached)"
+    assert editor.status == "midtoken: off (the language server is not attached)"
     editor.nvim.command("buffer #")
     editor.lua("require('midtoken').setup({ filetypes = { 'python' } })")
-    assert _read_status(editor) == "midtoken: off (file type 'rust' is not in the option filetypes)"
+    assert editor.status == "midtoken: off (file type 'rust' is not in the option filetypes)"
+    editor.lua("require('midtoken').setup({ settings = { enabled = false } })")
+    assert editor.status == "midtoken: off (settings.enabled is false)"
 
 
-def test_the_status_says_that_the_settings_switch_suggestions_off(
-    open_editor: OpenEditor, write_script: WriteScript
-) -> None:
-    editor = open_editor(write_script().command, [""], settings={"enabled": False})
-    assert _read_status(editor) == "midtoken: off (settings.enabled is false)"
-
-
-def test_the_status_says_that_the_language_server_has_ended(open_editor: OpenEditor, write_script: WriteScript) -> None:
-    editor = open_editor(write_script().command, [""])
-    editor.wait_for(lambda: _read_status(editor), "midtoken: ready")
-    editor.lua("for _, pid in ipairs(vim.api.nvim_get_proc_children(vim.fn.getpid())) do vim.uv.kill(pid, 9) end")
-    editor.wait_for(lambda: _read_status(editor).startswith("midtoken: error (the language server ended"), True)
-
-
-def test_checkhealth_reports_each_part_and_a_completion(open_editor: OpenEditor, write_script: WriteScript) -> None:
-    editor = open_editor(write_script({"ends_with": "return fir", "texts": ["st"]}).command, [""])
+def test_checkhealth_reports_each_part_and_a_completion(edit: Edit) -> None:
+    editor = edit([""])
     report = _check_health(editor)
-    for part in ("OK Neovim 0.12", "OK command ", "attached to 1 buffers", "OK a completion came after"):
+    for part in ("OK Neovim 0.12", "OK command ", "attached to 1 buffers", "OK a completion came after", '"first"'):
         assert part in report
-    assert '"first"' in report
     assert "ERROR" not in report + editor.messages
 
 
-def test_checkhealth_starts_the_language_server_if_no_file_is_open(tmp_path: Path, write_script: WriteScript) -> None:
+def test_checkhealth_starts_the_language_server_if_no_file_is_open(bare: Editor, write_script: WriteScript) -> None:
     script = write_script({"ends_with": "return fir", "texts": ["st"]})
-    with run_neovim(tmp_path) as editor:
-        editor.lua("require('midtoken').setup(...)", {"cmd": script.command})
-        report = _check_health(editor)
-        assert "It was started for this check" in report
-        assert "OK a completion came after" in report
-        editor.wait_for(lambda: script.count("closed"), 1)
+    bare.lua("require('midtoken').setup(...)", {"cmd": script.command})
+    report = _check_health(bare)
+    assert "It was started for this check" in report
+    assert "OK a completion came after" in report
+    bare.wait_for(lambda: script.count("closed"), 1)
 
 
-def test_checkhealth_says_why_no_completion_comes(open_editor: OpenEditor, write_script: WriteScript) -> None:
-    editor = open_editor(write_script(start_error="no tritonserver found").command, [""])
-    assert "ERROR no completion came: no tritonserver found" in _check_health(editor)
+def test_an_older_neovim_is_told_what_it_needs_and_nothing_is_changed(bare: Editor) -> None:
+    bare.lua("local has = vim.fn.has; vim.fn.has = function(x) return x == 'nvim-0.12' and 0 or has(x) end")
+    find = "return vim.inspect({ vim.api.nvim_get_commands({}), vim.api.nvim_get_autocmds({}) })"
+    before = bare.lua(find)
+    bare.lua("require('midtoken').setup()")
+    assert "midtoken: Neovim 0.12 or newer is needed" in bare.messages
+    assert bare.lua(find) == before
+    assert "ERROR this Neovim is too old" in _check_health(bare)
 
 
-def test_checkhealth_says_what_is_missing(tmp_path: Path) -> None:
-    with run_neovim(tmp_path) as editor:
-        assert "ERROR setup was not called" in _check_health(editor)
-        editor.lua("require('midtoken').setup({ cmd = { 'no-such-midtoken' } })")
-        assert "ERROR there is no command 'no-such-midtoken'" in _check_health(editor)
-
-
-def test_an_older_neovim_is_told_what_it_needs_and_nothing_is_changed(tmp_path: Path) -> None:
-    with run_neovim(tmp_path) as editor:
-        editor.lua("local has = vim.fn.has; vim.fn.has = function(x) return x == 'nvim-0.12' and 0 or has(x) end")
-        find = "return vim.inspect({ vim.api.nvim_get_commands({}), vim.api.nvim_get_autocmds({}) })"
-        before = editor.lua(find)
-        editor.lua("require('midtoken').setup()")
-        assert "midtoken: Neovim 0.12 or newer is needed" in editor.messages
-        assert editor.lua(find) == before
-        assert "ERROR this Neovim is too old" in _check_health(editor)
-
-
-def test_the_highlight_group_is_neovims_own_until_the_user_sets_it(
-    open_editor: OpenEditor, write_script: WriteScript
-) -> None:
-    editor = open_editor(write_script().command, [""])
+def test_the_highlight_group_is_neovims_own_until_the_user_sets_it(bare: Editor) -> None:
+    bare.lua("require('midtoken').setup()")
     find = "return vim.api.nvim_get_hl(0, { name = 'MidtokenSuggestion' })"
-    assert editor.lua(find)["link"] == "ComplHint"
-    editor.nvim.command("colorscheme default")
-    assert editor.lua(find)["link"] == "ComplHint"
-    editor.nvim.command("highlight MidtokenSuggestion gui=italic")
-    editor.lua("require('midtoken').setup()")
-    assert "link" not in editor.lua(find)
+    bare.nvim.command("colorscheme default")
+    assert bare.lua(find)["link"] == "ComplHint"
+    bare.nvim.command("highlight MidtokenSuggestion gui=italic")
+    bare.lua("require('midtoken').setup()")
+    assert "link" not in bare.lua(find)
 
 
-def test_the_help_has_a_tag_for_each_function_command_key_and_option(tmp_path: Path) -> None:
+def test_the_help_has_a_tag_for_each_function_command_key_and_option(bare: Editor, tmp_path: Path) -> None:
     shutil.copytree(PLUGIN / "doc", tmp_path / "plugin/doc")
-    with run_neovim(tmp_path) as editor:
-        editor.nvim.command(f"set runtimepath-={PLUGIN}")
-        editor.nvim.command(f"set runtimepath+={tmp_path / 'plugin'}")
-        editor.nvim.command(f"helptags {tmp_path / 'plugin/doc'}")  # raises an error for a tag that is there twice
-        functions = [name for name in _list_functions(editor) if name != "setup"]
-        names = [f"midtoken.{name}()" for name in functions]
-        names += ["midtoken.setup()", ":MidtokenEnable", ":MidtokenDisable", ":MidtokenToggle", "hl-MidtokenSuggestion"]
-        names += [f"midtoken-option-{name}" for name in _list_options(editor)]
-        for name in names:
-            editor.nvim.command(f"noautocmd help {name}")  # raises an error if there is none
-            assert Path(editor.nvim.current.buffer.name).name == "midtoken.txt", name
-        lines = (PLUGIN / "doc/midtoken.txt").read_text().splitlines()
-        assert max(len(line) for line in lines) <= 78
-
-
-def _list_functions(editor: Editor) -> list[str]:
-    editor.nvim.command(f"set runtimepath+={PLUGIN}")
-    names: list[str] = editor.lua("return vim.tbl_keys(require('midtoken'))")
-    return names
-
-
-def _list_options(editor: Editor) -> list[str]:
-    names: list[str] = editor.lua("return vim.tbl_keys(require('midtoken.options').set({}))")
-    return names
+    functions = bare.lua("return vim.tbl_keys(require('midtoken'))")
+    options = bare.lua("return vim.tbl_keys(require('midtoken.options').set({}))")
+    bare.nvim.command(f"set runtimepath-={PLUGIN}")
+    bare.nvim.command(f"set runtimepath+={tmp_path / 'plugin'}")
+    bare.nvim.command(f"helptags {tmp_path / 'plugin/doc'}")  # raises an error for a tag that is there twice
+    names = [f"midtoken.{name}()" for name in functions]
+    names += [":MidtokenEnable", ":MidtokenDisable", ":MidtokenToggle", "hl-MidtokenSuggestion"]
+    names += [f"midtoken-option-{name}" for name in options]
+    for name in names:
+        bare.nvim.command(f"noautocmd help {name}")  # raises an error if there is none
+        assert Path(bare.nvim.current.buffer.name).name == "midtoken.txt", name
+    lines = (PLUGIN / "doc/midtoken.txt").read_text().splitlines()
+    assert max(len(line) for line in lines) <= 78

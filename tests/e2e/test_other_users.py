@@ -1,15 +1,13 @@
 """What other users of the machine can read of a server and its requests. The tests act as the user `nobody`."""
 
-import asyncio
 import contextlib
 import os
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,8 +18,6 @@ from inference.serving.client import Client
 from inference.serving.loopback import ADDRESS
 from inference.serving.shared_server import ServerEntry
 from inference.serving.triton_installation import SOCKETS
-from tests.support.fake_triton import FakeTriton, answer_heartbeats, run_fake_triton
-from tests.support.lsp_editor import Script, StartEditor, wait_for
 from tests.support.other_user import NOBODY, as_nobody, can_other_user_listen, needs_other_user
 from tests.support.servers import (
     Endpoint,
@@ -29,7 +25,6 @@ from tests.support.servers import (
     find_free_endpoint,
     find_processes,
     make_scripted,
-    run_server,
     wait_until,
 )
 
@@ -113,45 +108,18 @@ def test_a_closed_api_exists_and_refuses_requests(server: RunningServer) -> None
     assert "This protocol is restricted" in _ask_grpc(server.endpoint, b"a", b"b")
 
 
-def test_while_a_server_is_started_again_nobody_else_can_take_its_ports(tmp_path: Path) -> None:
-    with run_server(make_scripted(tmp_path), tmp_path / "state", "--probe-interval=0.5") as server:
-        killed = set(server.find_stubs())
-        ports = [int(each.partition("=")[2]) for each in server.endpoint.arguments]
-        os.kill(next(iter(killed)), signal.SIGKILL)
-        taken: list[int] = []
+def test_while_a_server_is_started_again_nobody_else_can_take_its_ports(own_server: RunningServer) -> None:
+    killed = set(own_server.find_stubs())
+    ports = [int(each.partition("=")[2]) for each in own_server.endpoint.arguments]
+    os.kill(next(iter(killed)), signal.SIGKILL)
+    taken: list[int] = []
 
-        def is_started_again() -> bool:
-            taken.extend(port for port in ports if can_other_user_listen(port))
-            return len(set(server.find_stubs()) - killed) == len(killed)
+    def is_started_again() -> bool:
+        taken.extend(port for port in ports if can_other_user_listen(port))
+        return len(set(own_server.find_stubs()) - killed) == len(killed)
 
-        wait_until(is_started_again)
-        assert not taken
-
-
-async def test_an_open_editor_sends_nothing_to_another_user_who_has_taken_the_port(
-    start_editor: StartEditor, tmp_path: Path
-) -> None:
-    with run_server(make_scripted(tmp_path), tmp_path / "state") as server:
-        url = server.url
-        command = (sys.executable, "-m", "midtoken", "lsp", "--server", url)
-        editor = await start_editor(Script(command, tmp_path, tmp_path / "model.log"))
-        editor.open("ab")
-        await wait_for(lambda: any("completion server ready" in text for text in editor.logged))
-        assert await editor.ask(0, 2) is not None
-    with as_nobody():
-        stranger = await anext(listening := _listen_as_triton(url))
-    for number in range(20):  # a lost connection is made again after ten seconds
-        editor.edit(0, 2 + number, "c")
-        assert await editor.ask(0, 3 + number) is None
-        await asyncio.sleep(1)
-    assert any("belongs to the user nobody, so no text is sent there" in text for text in editor.shown)
-    assert stranger.num_opened == 0
-    await listening.aclose()
-
-
-async def _listen_as_triton(url: str) -> AsyncGenerator[FakeTriton, None]:
-    async with run_fake_triton(answer_heartbeats, url) as fake:
-        yield fake
+    wait_until(is_started_again)
+    assert not taken
 
 
 def _read_as_nobody(path: Path) -> bytes | None:

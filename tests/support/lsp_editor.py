@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
+from inference.serving.triton_installation import IMPORT_ROOT
 from lsp_server.features import CURSOR_NOTIFICATION
 from lsp_server.status import STATUS_NOTIFICATION
 
@@ -38,6 +40,13 @@ class Script:
     def count(self, event: str) -> int:
         """Returns how often an event occurred: started, finished, cancelled, closed."""
         return sum(entry["event"] == event for entry in self.events)
+
+
+def make_script(folder: Path, *rules: dict[str, Any], **options: Any) -> Script:
+    """Writes rules and options of `tests.support.scripted_server` to a file."""
+    path, log = folder / "script.json", folder / "model.log"
+    path.write_text(json.dumps({"rules": rules, "log": str(log), **options}))
+    return Script((sys.executable, "-m", "tests.support.scripted_server", str(path)), IMPORT_ROOT, log)
 
 
 class LspEditor:

@@ -17,6 +17,15 @@ ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "editors/neovim"
 NODE = ["class Node:", "    def __init__(self, value):", "        self.value = value", "", "", "def first():"]
 
+# The answers of the scripted model that the tests of one file share.
+RULES: Sequence[dict[str, Any]] = [
+    {"ends_with": "Nod", "texts": ["e(value, x)"]},
+    {"ends_with": "slow", "texts": ["never"], "delay_s": 60},
+    {"ends_with": "END", "texts": ["!"]},
+    {"ends_with": "f()", "texts": ["(one)"]},
+    {"ends_with": "return fir", "texts": ["st"]},
+]
+
 
 class Editor:
     """A running Neovim, and what it shows."""
@@ -70,14 +79,16 @@ class Editor:
         return list(self.nvim.current.buffer[:])
 
     @property
+    def status(self) -> str:
+        """The text for the status line."""
+        return str(self.lua("return require('midtoken').status()"))
+
+    @property
     def messages(self) -> str:
         return str(self.nvim.command_output("messages"))
 
-    @property
-    def cursor(self) -> tuple[int, int]:
-        """The row, from 0, and the column in bytes."""
-        row, column = self.nvim.current.window.cursor
-        return row - 1, column
+
+Edit = Callable[[Sequence[str]], Editor]
 
 
 class OpenEditor(Protocol):

@@ -1,4 +1,4 @@
-"""A language server that tells its status, and records what the editor tells it.
+"""A language server that tells its status, and records how it is asked.
 
 `python -m tests.support.telling_server RECORD` suggests `(one 😀)`, and more if a person asks. A line `status {…}` of
 the document is sent as the notification `$/midtoken/status`, in which "here" stands for the document's URI, after the
@@ -20,14 +20,11 @@ def main() -> None:
     told: list[str] = []  # the lines
     sent: list[str] = []  # the states
 
-    def note(name: str, value: Any) -> None:
-        with record.open("a") as file:
-            file.write(json.dumps([name, value]) + "\n")
-
     @server.feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())
     def _complete(params: types.InlineCompletionParams) -> types.InlineCompletionList | None:
         is_invoked = params.context.trigger_kind is types.InlineCompletionTriggerKind.Invoked
-        note("asked", "invoked" if is_invoked else "automatic")
+        with record.open("a") as file:
+            file.write("invoked\n" if is_invoked else "automatic\n")
         lines = server.workspace.get_text_document(params.text_document.uri).lines
         if "silent\n" in lines and "ready" not in sent:
             return None
