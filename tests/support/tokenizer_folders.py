@@ -38,7 +38,7 @@ def sequence(*steps: _Json) -> _Json:
     return {"type": "Sequence", "pretokenizers": list(steps)}
 
 
-def add(*contents: str, **flags: bool) -> list[_Json]:
+def add(*contents: str, **flags: int) -> list[_Json]:
     """Returns items of `added_tokens`."""
     return [{"content": content, **flags} for content in contents]
 

@@ -18,62 +18,47 @@ from tests.inference.conftest import MakeModel, Memorised
 from tests.support.engine_bench import open_bench
 from tests.support.scripted_model import ScriptedModel, raise_full
 from tests.support.sinks import complete
-from tests.support.toys import KINDS, toy_tokenizer
+from tests.support.toys import toy_tokenizer
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["qwen", "llama3", "llama2", "metaspace"])
 def test_an_engine_loaded_from_a_folder_completes_like_its_parts(kind: str, make_model: MakeModel) -> None:
     folder, request = make_model(kind), CompletionRequest("x = tex", "\n", max_tokens=4)
     with open_bench(folder, kind, dtype="float32") as bench, closing(load_engine(EngineConfig(folder))) as engine:
         assert complete(engine, request).text == complete(bench.engine, request).text
 
 
-@pytest.mark.parametrize("setting", ["auto", "spm"])
+@pytest.mark.parametrize(("setting", "num_warnings"), [("auto", 1), ("spm", 0)])
 def test_a_model_that_was_not_trained_on_its_markers_reads_suffixes_only_if_the_setting_says_so(
-    setting: str, make_model: MakeModel, caplog: pytest.LogCaptureFixture
+    setting: str, num_warnings: int, make_model: MakeModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = EngineConfig(make_model("qwen"), fill_in_layout=setting)
-
-    fill_in = find_fill_in(config, load_model(config))
-
-    if setting == "spm":
-        assert fill_in is not None
-        assert not caplog.records
-        return
-    assert fill_in is None
-    [record] = caplog.records
-    assert "fill-in markers, but it does not end its text where the suffix begins" in record.getMessage()
-    assert record.getMessage().endswith("so it was not trained on them; it reads no suffixes")
+    assert (find_fill_in(config, load_model(config)) is None) == (num_warnings == 1)
+    assert len(caplog.records) == num_warnings
+    for record in caplog.records:
+        assert "fill-in markers, but it does not end its text where the suffix begins" in record.getMessage()
+        assert record.getMessage().endswith("so it was not trained on them; it reads no suffixes")
 
 
-@pytest.mark.parametrize(("name", "layout"), [("memorised", Layout.PSM_LINE), ("models/default", Layout.SPM)])
-def test_a_model_that_knows_its_markers_reads_suffixes_without_a_warning(
-    name: str, layout: Layout, memorised: Memorised, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("layout", "is_renamed"),
+    [(Layout.PSM_LINE, False), (Layout.PSM_LINE, True), (Layout.SPM_LINE, True), (Layout.SPM, False)],
+)
+def test_a_model_that_knows_its_markers_reads_suffixes_in_the_layout_that_it_knows_without_a_warning(
+    layout: Layout, is_renamed: bool, memorised: Memorised, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The default model's folder names the layout."""
-    config = EngineConfig(memorised(layout) if name == "memorised" else Path(name))
-
-    fill_in = find_fill_in(config, load_model(config))
+    """StarCoder and Mellum have the same names, and another order. The default model's folder names the layout."""
+    folder = Path("models/default")
+    if layout is not Layout.SPM:
+        folder = shutil.copytree(memorised(layout), tmp_path / "model")
+    if is_renamed:
+        text = (folder / "tokenizer.json").read_text().replace("<|fim_", "<fim_")
+        (folder / "tokenizer.json").write_text(text.replace("fix|>", "fix>").replace("middle|>", "middle>"))
+    fill_in = find_fill_in(EngineConfig(folder), load_model(EngineConfig(folder)))
 
     assert fill_in is not None
     assert fill_in.layout is layout
     assert not caplog.records
-
-
-@pytest.mark.parametrize("layout", [Layout.PSM_LINE, Layout.SPM_LINE])
-def test_of_two_layouts_with_the_same_markers_the_one_that_the_model_knows_is_taken(
-    layout: Layout, memorised: Memorised, tmp_path: Path
-) -> None:
-    """StarCoder and Mellum have the same names, and another order."""
-    folder = shutil.copytree(memorised(layout), tmp_path / "renamed")
-    file = folder / "tokenizer.json"
-    file.write_text(file.read_text().replace("<|fim_", "<fim_").replace("fix|>", "fix>").replace("middle|>", "middle>"))
-    config = EngineConfig(folder)
-
-    fill_in = find_fill_in(config, load_model(config))
-
-    assert fill_in is not None
-    assert fill_in.layout is layout
 
 
 def test_a_model_that_fails_in_the_check_is_a_model_error(make_model: MakeModel) -> None:

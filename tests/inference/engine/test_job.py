@@ -1,32 +1,12 @@
-from collections.abc import Sequence
-
 import pytest
 
 from inference.config import MIN_PROMPT_TOKENS
 from inference.engine.answer import Answer
 from inference.engine.job import Candidate, EngineParts, Job
-from inference.engine.stopping import LineRule
 from inference.errors import InvalidRequestError
-from inference.protocol.completion import Chunks, CompletionRequest, Extent, FinishReason, Healing
+from inference.protocol.completion import Chunks, CompletionRequest, FinishReason, Healing
 from tests.support.engine_bench import UNBOUNDED, begin_job, build_parts
 from tests.support.sinks import CollectingSink
-
-
-def _build_job(num_candidates: int = 1, chunks: Chunks = Chunks.TOKENS) -> tuple[Job, CollectingSink]:
-    sink = CollectingSink()
-    request = CompletionRequest("x = nam", max_tokens=5, num_candidates=num_candidates, extent=UNBOUNDED, chunks=chunks)
-    job = begin_job(build_parts(), request, sink)
-    [first] = job.candidates
-    job.candidates = [
-        Candidate(job, index, first.sequence, first.tree, first.crossings, Answer(first.answer.limits))
-        for index in range(num_candidates)
-    ]
-    return job, sink
-
-
-def _say(candidate: Candidate, *texts: str) -> None:
-    for text in texts:
-        candidate.answer.add(text.encode())
 
 
 def _prepare(request: CompletionRequest, parts: EngineParts | None = None) -> Job:
@@ -35,43 +15,26 @@ def _prepare(request: CompletionRequest, parts: EngineParts | None = None) -> Jo
     return job
 
 
-def test_the_text_of_a_step_is_one_chunk_with_its_candidate_and_the_healed_bytes() -> None:
-    job, sink = _build_job(2)
-    _say(job.candidates[1], "a", "b")
-
-    job.send_ready(11.0)
-
-    [chunk] = sink.chunks
-    assert (chunk.text, chunk.candidate, chunk.healed_bytes) == ("ab", 1, job.prompt.num_healed_bytes)
-    assert 0 < chunk.healed_bytes <= len(" nam")
-    assert not chunk.is_last
-
-
-@pytest.mark.parametrize(
-    ("chunks", "sent"), [(Chunks.TOKENS, ["a", "b", "\n  c ", "\n  d"]), (Chunks.LINES, ["ab", "\n  c \n  d"])]
-)
-def test_text_is_sent_once_and_only_when_it_is_ready(chunks: Chunks, sent: Sequence[str]) -> None:
-    job, sink = _build_job(chunks=chunks)
-    for text in ("a", "b", "\n  c ", "\n  d"):
-        _say(job.candidates[0], text)
-        job.send_ready(11.0)
-        job.send_ready(12.0)
-    job.end(FinishReason.LENGTH, 13.0)
-
-    assert [chunk.text for chunk in sink.chunks if chunk.text] == sent
-
-
-def test_the_last_chunk_has_the_stats_in_milliseconds_since_the_request_arrived() -> None:
-    job, sink = _build_job(2)
+def test_text_is_sent_once_when_it_is_ready_and_the_last_chunk_has_the_times_since_the_request_arrived() -> None:
+    sink, request = CollectingSink(), CompletionRequest("x = nam", extent=UNBOUNDED, chunks=Chunks.LINES)
+    job = begin_job(build_parts(), request, sink)
+    [first] = job.candidates
+    second = Candidate(job, 1, first.sequence, first.tree, first.crossings, Answer(first.answer.limits))
+    job.candidates.append(second)
     job.costs.queue_ms = 500
-    job.candidates[1].answer.finish(FinishReason.END)
-    job.send_ready(11.0)
+    for text, now in ((b"a", 10.5), (b"b\n  c", 11.0), (b" \n  d", 11.5)):
+        second.answer.add(text)
+        job.send_ready(now)
+    second.answer.finish(FinishReason.END)
     job.end(FinishReason.DEADLINE, 12.0)
 
-    assert [(chunk.candidate, chunk.finish_reason, chunk.is_last) for chunk in sink.chunks] == [
-        (1, FinishReason.END, False),
-        (0, FinishReason.DEADLINE, True),
+    assert [(chunk.text, chunk.candidate, chunk.finish_reason, chunk.is_last) for chunk in sink.chunks] == [
+        ("ab", 1, None, False),
+        ("", 0, FinishReason.DEADLINE, False),
+        ("\n  c \n  d", 1, FinishReason.END, True),
     ]
+    assert {chunk.healed_bytes for chunk in sink.chunks} == {job.prompt.num_healed_bytes}
+    assert 0 < job.prompt.num_healed_bytes <= len(" nam")
     assert (sink.stats.queue_ms, sink.stats.first_chunk_ms, sink.stats.total_ms) == (500, 1000, 2000)
 
 
@@ -82,32 +45,6 @@ def test_a_job_that_never_ran_was_queued_the_whole_time() -> None:
     [chunk] = sink.chunks
     assert (chunk.text, chunk.finish_reason, chunk.is_last) == ("", FinishReason.CANCELLED, True)
     assert (sink.stats.queue_ms, sink.stats.total_ms) == (2000, 2000)
-
-
-def test_the_first_failure_is_kept_and_only_what_ends_the_thread_is_raised() -> None:
-    job, _ = _build_job()
-
-    for text in ("first", "second"):
-        with job.recording_failure():
-            raise RuntimeError(text)
-
-    assert str(job.failure) == "first"
-    with pytest.raises(KeyboardInterrupt), job.recording_failure():
-        raise KeyboardInterrupt
-
-
-def test_a_job_begins_with_one_empty_candidate() -> None:
-    request = CompletionRequest("x = nam", max_tokens=5, stop=("y",), extent=Extent.SINGLE_LINE, num_candidates=3)
-
-    job = begin_job(build_parts(), request)
-
-    [first] = job.candidates
-    limits = first.answer.limits
-    assert (limits.max_tokens, limits.stops, limits.extent) == (5, ("y",), LineRule())
-    assert first.tree.chain_ids == job.prompt.context_ids
-    assert first.crossings == job.prompt.covering.crossings
-    assert job.costs.num_context_tokens == len(job.prompt.context_ids)
-    assert job.costs.num_tree_nodes == 1 + len(first.tree.branch_ids) > 1
 
 
 @pytest.mark.parametrize(("window", "limit", "room"), [(100, 1024, 95), (100, 50, 50)])

@@ -20,7 +20,7 @@ def _measure(folder: Path, kind: str, layout: Layout) -> MarkerMeasure:
 
 @pytest.mark.parametrize(
     ("learned", "layout"),
-    [(layout, layout) for layout in (Layout.PSM_LINE, Layout.SPM)]
+    [(layout, layout) for layout in (Layout.PSM_LINE, Layout.SPM_LINE)]
     + [(None, layout) for layout in (Layout.PSM, Layout.PSM_LINE, Layout.SPM)],
 )
 def test_a_model_is_trained_if_it_learned_the_samples_with_the_markers(

@@ -156,19 +156,6 @@ def test_a_cut_context_is_the_end_of_the_text_and_uses_at_least_half_of_its_room
     assert text.endswith(toy.join(prompt.kept_ids).decode())
 
 
-@kinds
-@pytest.mark.parametrize("healing", Healing)
-@given(prefix=texts)
-def test_kept_tokens_and_healed_bytes_are_the_prefix(kind: str, healing: Healing, prefix: str) -> None:
-    toy = toy_tokenizer(kind)
-
-    prompt = build_prompts(toy).build(CompletionRequest(prefix, healing=healing), 4096)
-
-    spelled = toy.join(prompt.kept_ids) + prompt.healed
-    assert spelled in (prefix.encode(), (toy.encoder.find_dummy_prefix(prefix) + prefix).encode())
-    assert prompt.num_healed_bytes == min(len(prompt.healed), len(prefix.encode()))
-
-
 @pytest.mark.parametrize(
     ("healing", "healed", "rule"),
     [

@@ -1,7 +1,7 @@
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from inference.healing import heal_memory
@@ -30,7 +30,6 @@ def _apply(text: str, edit: _Edit) -> str:
 
 
 @kinds
-@settings(max_examples=3 * settings().max_examples)
 @given(start=texts, num_lines=st.integers(0, 60), edits=_edits)
 def test_every_heal_point_is_that_of_the_text_alone(kind: str, start: str, num_lines: int, edits: list[_Edit]) -> None:
     encoder = toy_tokenizer(kind).encoder

@@ -1,8 +1,9 @@
 import tracemalloc
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from inference.errors import ModelError
@@ -19,54 +20,31 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 
 @all_kinds
 @given(text=texts)
-def test_a_text_gets_the_same_ids_as_from_its_tokenizer(kind: str, text: str) -> None:
-    toy = any_tokenizer(kind)
-    assume(is_judged(kind, text))
-
-    assert encode_text(toy.encoder, text) == toy.encode(text)
-
-
-@all_kinds
-@given(text=texts)
 @example(text="a▁ ▁")
 @example(text="<|fim_prefix|>a<|endoftext|> <unk><0x41><tool_call>")
-def test_the_ids_spell_the_text_whatever_it_looks_like(kind: str, text: str) -> None:
+def test_a_text_gets_the_same_ids_as_from_its_tokenizer_and_they_spell_it_whatever_it_looks_like(
+    kind: str, text: str
+) -> None:
     toy = any_tokenizer(kind)
-
     ids = encode_text(toy.encoder, text)
-
+    assert not is_judged(kind, text) or ids == toy.encode(text)
     text = toy.encoder.normalize(text)
     assert toy.join(ids) == ((toy.encoder.find_dummy_prefix(text) + text) if text else "").encode()
     assert toy.vocabulary.special_ids.isdisjoint(ids)
 
 
 @kinds
-@given(text=texts)
-def test_pre_tokens_joined_are_the_text(kind: str, text: str) -> None:
-    pre_tokens = toy_tokenizer(kind).encoder.split(text)
-
-    assert b"".join(piece.data for piece in pre_tokens) == text.encode()
-    assert [piece.end for piece in pre_tokens] == [
-        sum(len(piece.data) for piece in pre_tokens[: index + 1]) for index in range(len(pre_tokens))
-    ]
-
-
-@kinds
 @given(text=texts, data=st.data())
-def test_the_tokens_of_a_beginning_spell_its_bytes(kind: str, text: str, data: st.DataObject) -> None:
+def test_the_first_tokens_of_a_beginning_are_the_tokens_of_their_bytes(
+    kind: str, text: str, data: st.DataObject
+) -> None:
     toy = toy_tokenizer(kind)
-    beginning = text.encode()[: data.draw(st.integers(0, len(text.encode())))]
-
-    assert toy.join(toy.encoder.encode_beginning(beginning)) == beginning
-
-
-@kinds
-@given(text=texts)
-def test_the_first_tokens_of_a_beginning_are_the_tokens_of_their_bytes(kind: str, text: str) -> None:
-    toy = toy_tokenizer(kind)
-    for pre_token in toy.encoder.split(text):
-        ids = toy.encoder.encode_beginning(pre_token.data)
-
+    pre_tokens = toy.encoder.split(text)
+    assert [piece.end for piece in pre_tokens] == list(accumulate(len(piece.data) for piece in pre_tokens))
+    for pre_token in pre_tokens:
+        beginning = pre_token.data[: data.draw(st.integers(0, len(pre_token.data)))]
+        ids = toy.encoder.encode_beginning(beginning)
+        assert toy.join(ids) == beginning
         for num_ids in range(len(ids)):
             assert toy.encoder.encode_beginning(toy.join(ids[:num_ids])) == ids[:num_ids]
 

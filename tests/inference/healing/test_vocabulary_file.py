@@ -10,7 +10,6 @@ from tokenizers.pre_tokenizers import ByteLevel
 from inference.errors import ModelError
 from inference.healing.vocabulary_file import (
     BYTE_LEVEL_ALPHABET,
-    AddedToken,
     iter_steps,
     read_added_tokens,
     read_object,
@@ -127,25 +126,16 @@ def test_end_tokens_in_an_unknown_form_are_an_error_with_the_file(tmp_path: Path
         _read(_write(tmp_path, {}, **configs))
 
 
-def test_rows_beyond_the_tokens_are_padding(tmp_path: Path) -> None:
-    folder = _write(tmp_path, {}, config={"vocab_size": 500})
-
-    assert _read(folder).token_bytes[5:] == (b"",) * 495
-    assert _read(folder, num_rows=450).num_rows == 450
-
-
-def test_special_token_without_a_row_is_dropped(tmp_path: Path) -> None:
-    late = {"id": 5, "content": "<|late|>", "special": True}
-    folder = _write(tmp_path, {"added_tokens": [_END, late]}, tokenizer_config={"eos_token": "<|late|>"})
-    vocabulary = _read(folder, num_rows=5)
-
-    assert vocabulary.special_id("<|late|>") is None
-    assert (vocabulary.special_ids, vocabulary.end_ids) == (frozenset({2}), frozenset())
-
-
-def test_ordinary_token_without_a_row_is_an_error(tmp_path: Path) -> None:
+def test_rows_beyond_the_tokens_are_padding_and_a_special_token_without_a_row_is_dropped(tmp_path: Path) -> None:
+    late = {"id": 480, "content": "<|late|>", "special": True}
+    configs = {"config": {"vocab_size": 500}, "tokenizer_config": {"eos_token": "<|late|>"}}
+    folder = _write(tmp_path, {"added_tokens": [_END, late]}, **configs)
+    vocabulary, shorter = _read(folder), _read(folder, num_rows=450)
+    assert vocabulary.token_bytes[5:] == (b"",) * 495
+    assert (vocabulary.special_id("<|late|>"), vocabulary.end_ids) == (480, frozenset({480}))
+    assert (shorter.num_rows, shorter.special_ids, shorter.end_ids) == (450, frozenset({2}), frozenset())
     with pytest.raises(ModelError, match=r"tokenizer\.json: token b'b' has id 4.* the model's head has 4 rows"):
-        _read(_write(tmp_path, {}), num_rows=4)
+        _read(folder, num_rows=4)
 
 
 @pytest.mark.parametrize(
@@ -166,40 +156,33 @@ def test_broken_files_are_refused(tmp_path: Path, name: str, content: str, messa
 def test_steps_inside_sequences_are_listed_in_their_order() -> None:
     inner = {"type": "Sequence", "normalizers": [{"type": "b"}, {"type": "c"}]}
     steps = {"type": "Sequence", "pretokenizers": [{"type": "a"}, inner]}
-
     assert [step["type"] for step in iter_steps(steps, None, {"type": "d"})] == ["a", "b", "c", "d"]
 
 
-def _read_added(content: str, **flags: bool) -> AddedToken:
-    [added] = read_added_tokens({"added_tokens": [{"id": 3, "content": content, "special": False} | flags]})
-    return added
-
-
 @pytest.mark.parametrize(
-    "content",
+    ("contents", "is_control"),
     [
-        "<|fim_prefix|>", "<|im_start|>user", "<｜tool▁calls▁begin｜>", "[INST]", "[/INST]", "<tool_call>", "</think>",
-        "<start_of_turn>", "<unused12>", "▁<PRE>", "]<]end[>[", "",
+        (
+            (
+                "<|fim_prefix|>", "<|im_start|>user", "<｜tool▁calls▁begin｜>", "[INST]", "[/INST]", "<tool_call>",
+                "</think>", "<start_of_turn>", "<unused12>", "▁<PRE>", "]<]end[>[", "",
+            ),
+            True,
+        ),
+        (("    ", "\n\n", "<b>", "</table>", "<h1>", "<s>", "return", "ü", "▁▁", "[", "<>", "a<b>"), False),
     ],
+    ids=["control", "text"],
 )  # fmt: skip
-def test_what_looks_like_a_control_token_is_one(content: str) -> None:
-    assert _read_added(content).is_control
-
-
-@pytest.mark.parametrize(
-    "content", ["    ", "\n\n", "<b>", "</table>", "<h1>", "<s>", "return", "ü", "▁▁", "[", "<>", "a<b>"]
-)
-def test_other_added_tokens_are_text_if_the_file_does_not_mark_them_as_special(content: str) -> None:
-    assert not _read_added(content).is_control
-    assert _read_added(content, special=True).is_control
+def test_an_added_token_is_a_control_token_if_it_looks_like_one_or_the_file_says_so(
+    contents: tuple[str, ...], is_control: bool
+) -> None:
+    for special in (False, True):
+        spec = {"added_tokens": [{"id": 3, "content": content, "special": special} for content in contents]}
+        assert {each.is_control for each in read_added_tokens(spec)} == {is_control or special}
 
 
 def test_the_flags_that_are_set_are_named() -> None:
-    added = _read_added("a", lstrip=True, rstrip=False)
-
-    assert added.flags == ("lstrip",)
-    assert not added.is_normalized
-
-
-def test_a_file_without_added_tokens_has_none() -> None:
+    flags = {"special": False, "lstrip": True, "rstrip": False}
+    [added] = read_added_tokens({"added_tokens": [{"id": 3, "content": "a"} | flags]})
+    assert (added.flags, added.is_normalized) == (("lstrip",), False)
     assert read_added_tokens({}) == read_added_tokens({"added_tokens": None}) == ()
