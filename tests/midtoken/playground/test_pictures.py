@@ -24,8 +24,7 @@ from tests.support.playground_fakes import EXACT, EXPLANATION, NEXT_BYTE
 
 
 def test_a_question_is_read() -> None:
-    text = json.dumps({"number": 3, "prefix": "a\n😀", "suffix": ""})
-    assert read_question(text) == Question(3, "a\n😀", "")
+    assert read_question('{"number": 3, "prefix": "a\\n😀", "suffix": ""}') == Question(3, "a\n😀", "")
 
 
 @pytest.mark.parametrize(
