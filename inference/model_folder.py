@@ -31,6 +31,15 @@ _OTHER_TOKENIZERS = {
 
 def check_model_folder(folder: Path) -> None:
     """Raises ModelError if the folder is no complete model."""
+    check_description(folder)
+    find_tokenizer_file(folder)
+    for path in [*sorted(folder.glob("*.json")), *find_weight_files(folder)]:
+        if _is_pointer(path):
+            raise ModelError(f"{path} is a Git LFS pointer in place of the file; run 'git lfs pull' in the folder")
+
+
+def check_description(folder: Path) -> None:
+    """Raises ModelError if the folder is of no model that can be run, whatever its weights are."""
     refuse(
         ModelError,
         {
@@ -45,10 +54,6 @@ def check_model_folder(folder: Path) -> None:
         },
     )
     _check_numbers(folder)
-    find_tokenizer_file(folder)
-    for path in [*sorted(folder.glob("*.json")), *find_weight_files(folder)]:
-        if _is_pointer(path):
-            raise ModelError(f"{path} is a Git LFS pointer in place of the file; run 'git lfs pull' in the folder")
 
 
 def _check_numbers(folder: Path) -> None:

@@ -34,7 +34,7 @@ from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_st
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
 from inference.errors import LaunchError, MidtokenError, ModelError
-from inference.model_folder import check_model_folder, find_tokenizer_file
+from inference.model_folder import check_description, check_model_folder, find_tokenizer_file
 from inference.serving.private_files import FileLock, make_private_folder
 from midtoken.gguf_file import CutOffError, list_part_names, read_metadata
 from midtoken.made_folder import make_folder, write_contents
@@ -116,8 +116,9 @@ class _Download:
         for file in self._files:
             if file.place.suffix == ".safetensors":
                 self.show(0)
+                check_description(self.folder)  # before the large files
                 if not can_write_tokenizer(self.folder):
-                    find_tokenizer_file(self.folder)  # before the large files
+                    find_tokenizer_file(self.folder)
             if not file.place.exists():
                 self._fetch(file)
         self.show(0)
