@@ -1,6 +1,5 @@
 import io
 import sys
-from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any  # grpc has no types
 
@@ -9,14 +8,15 @@ import pytest
 import trustme
 
 from inference.errors import ServerUnreachableError
-from inference.protocol.arrays import Array, asks_for_heartbeat, heartbeat_to_arrays
 from inference.protocol.completion import CompletionRequest
 from midtoken.connection import Connection, show_waiting
 from midtoken.server_arguments import add_connection_arguments
-from tests.support.fake_triton import ModelCall, build_last_chunk, run_fake_triton
+from tests.support.fake_triton import build_last_chunk, run_fake_triton, say
 from tests.support.lsp_fakes import clear
 from tests.support.options import parse_options
 from tests.support.servers import wait_until
+
+_SAY_DONE = say(build_last_chunk("done"))
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def _build_credentials(authority: trustme.CA, name: str) -> Any:
 
 
 async def test_a_server_with_a_certificate_of_ones_own_is_used_over_tls(authority: trustme.CA, ca_file: Path) -> None:
-    async with run_fake_triton(_complete, credentials=_build_credentials(authority, "127.0.0.1")) as server:
+    async with run_fake_triton(_SAY_DONE, credentials=_build_credentials(authority, "127.0.0.1")) as server:
         connection = await Connection.open(
             parse_options(add_connection_arguments, "--server", server.url, "--tls-ca", str(ca_file))
         )
@@ -52,7 +52,7 @@ async def test_a_certificate_that_is_unknown_or_of_another_name_is_refused(
     name: str, authority: trustme.CA, ca_file: Path
 ) -> None:
     trusted = () if name == "127.0.0.1" else ("--tls-ca", str(ca_file))
-    async with run_fake_triton(_complete, credentials=_build_credentials(authority, name)) as server:
+    async with run_fake_triton(_SAY_DONE, credentials=_build_credentials(authority, name)) as server:
         with pytest.raises(ServerUnreachableError, match="no server answers at"):
             await Connection.open(
                 parse_options(add_connection_arguments, "--server", f"grpcs://{server.url}", *trusted)
@@ -61,16 +61,12 @@ async def test_a_certificate_that_is_unknown_or_of_another_name_is_refused(
 
 
 async def test_nothing_is_sent_in_plain_text_to_a_server_that_should_use_tls(ca_file: Path) -> None:
-    async with run_fake_triton(_complete) as server:
+    async with run_fake_triton(_SAY_DONE) as server:
         with pytest.raises(ServerUnreachableError, match="no server answers at"):
             await Connection.open(
                 parse_options(add_connection_arguments, "--server", server.url, "--tls-ca", str(ca_file))
             )
     assert server.calls == []
-
-
-async def _complete(call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
-    yield heartbeat_to_arrays(0.0) if asks_for_heartbeat(call.arrays) else build_last_chunk("done")
 
 
 def test_waiting_is_shown_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,36 +4,32 @@ import asyncio
 import io
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from inference.protocol.arrays import Array, asks_for_heartbeat, heartbeat_to_arrays
 from inference.protocol.characters import CharacterRequest
 from inference.protocol.completion import CompletionRequest
 from lsp_server.privacy.guard import Cleared
 from midtoken.cli import main
 from midtoken.connection import Connection
 from midtoken.server import ServerAddress
-from tests.support.fake_triton import ModelCall, run_fake_triton
+from tests.support.fake_triton import run_fake_triton, say
 from tests.support.private_files import EXCLUDED_FILES, ExcludedFile
 from tests.support.secret_forms import SECRETS, count_secret_bytes
 
 
-async def _refuse(call: ModelCall) -> AsyncIterator[Mapping[str, Array] | str]:
-    yield heartbeat_to_arrays(0.0) if asks_for_heartbeat(call.arrays) else "a test: it answers nothing"
-
-
 async def _find_sent(*arguments: str) -> list[str]:
     """Runs a command, and returns the texts that the server has received."""
-    async with run_fake_triton(_refuse) as server:
+    async with run_fake_triton(say("a test: it answers nothing")) as server:
         assert await asyncio.to_thread(main, [*arguments, "--server", server.url]) == 1
     values = [value for call in server.calls for array in call.arrays.values() for value in array.reshape(-1)]
     return [os.fsdecode(value) for value in values if isinstance(value, bytes) and value]
 
 
 _OPEN = "before = 1\n"
+_SECRETS = SECRETS[::15]  # all are replaced alike, whatever reads them; tests of lsp_server/privacy have every one
 # Each way in which a command reads a file.
 _READERS: Mapping[str, tuple[str, ...]] = {
     "complete": ("complete", "{file}:1"),
@@ -54,6 +50,10 @@ _UNNAMED = {
 @pytest.fixture(params=_READERS)
 def reader(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return _READERS[request.param]
+
+
+def _count_secret_bytes(sent: list[str], line_end: str = "\n") -> int:
+    return count_secret_bytes(sent, [each.secret.replace("\n", line_end) for each in _SECRETS])
 
 
 class _Folder:
@@ -103,17 +103,16 @@ async def test_no_byte_of_an_excluded_file_is_sent(
 async def test_secrets_are_replaced_unless_an_option_says_so(
     reader: tuple[str, ...], folder: _Folder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    secrets = [each.secret for each in SECRETS]
     path = folder.path / "app.py"
-    path.write_text(_OPEN + "".join(each.text for each in SECRETS) + "after = 1\n")
+    path.write_text(_OPEN + "".join(each.text for each in _SECRETS) + "after = 1\n")
     reader = tuple(argument.replace(":1", f":{path.read_text().count(chr(10))}") for argument in reader)
     sent = await folder.send(reader, path, path.read_text())
     told = capsys.readouterr().err
     assert "before = 1" in "".join(sent)
-    assert count_secret_bytes(sent, secrets) == 0
+    assert _count_secret_bytes(sent) == 0
     assert told.startswith("midtoken: REDACTED is sent for each secret; --send-secrets sends them\n")
     sent = await folder.send(reader, path, path.read_text(), "--send-secrets")
-    assert count_secret_bytes(sent, secrets) > 0
+    assert _count_secret_bytes(sent) > 0
     assert "REDACTED" not in capsys.readouterr().err
 
 
@@ -122,9 +121,9 @@ async def test_secrets_are_replaced_unless_an_option_says_so(
 async def test_text_of_no_file_has_its_secrets_replaced_whatever_its_bytes_are(
     reader: tuple[str, ...], line_end: str, folder: _Folder
 ) -> None:
-    text = (_OPEN + "".join(each.text for each in SECRETS)).replace("\n", line_end) + "after = 1"
+    text = (_OPEN + "".join(each.text for each in _SECRETS)).replace("\n", line_end) + "after = 1"
     sent = await folder.send(reader, Path(), text)
-    assert count_secret_bytes(sent, [each.secret.replace("\n", line_end) for each in SECRETS]) == 0
+    assert _count_secret_bytes(sent, line_end) == 0
     assert "before = 1" in "".join(sent)
 
 
@@ -140,7 +139,7 @@ async def test_with_the_cursor_in_a_secret_nothing_is_sent(
 
 
 async def test_a_connection_sends_only_what_is_cleared() -> None:
-    async with run_fake_triton(_refuse) as server:
+    async with run_fake_triton(say("a test: it answers nothing")) as server:
         connection = Connection(ServerAddress(server.url, None), None)
         with pytest.raises(AttributeError):
             connection.stream(CompletionRequest("a"))  # type: ignore[arg-type]

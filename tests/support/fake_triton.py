@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, repeat
 from typing import Any  # tritonclient has no types
 
 import grpc
@@ -35,11 +36,19 @@ class ModelCall:
 Answer = Callable[[ModelCall], AsyncIterator[Mapping[str, Array] | str]]
 
 
-async def answer_heartbeats(call: ModelCall, heartbeat_ms: float = 0.0) -> AsyncGenerator[Mapping[str, Array], None]:
-    """Answers heartbeat requests, and never answers any other request."""
-    if not asks_for_heartbeat(call.arrays):
-        await asyncio.Event().wait()
-    yield heartbeat_to_arrays(heartbeat_ms)
+def say(*responses: Mapping[str, Array] | str, heartbeat_ms: float | None = 0.0, waits: bool = False) -> Answer:
+    """Answers heartbeats, unless that is None, and all else with the responses; then it ends, or waits for ever."""
+
+    async def answer(call: ModelCall) -> AsyncGenerator[Mapping[str, Array] | str, None]:
+        if heartbeat_ms is not None and asks_for_heartbeat(call.arrays):
+            yield heartbeat_to_arrays(heartbeat_ms)
+            return
+        for response in responses:
+            yield response
+        if waits:
+            await asyncio.Event().wait()
+
+    return answer
 
 
 def build_last_chunk(text: str) -> dict[str, Array]:
@@ -115,16 +124,11 @@ def _to_response(response: Mapping[str, Array] | str) -> Any:
 async def _serve_as_a_program(arguments: list[str]) -> None:
     http, grpc, metrics = (each.partition("=unix:")[2] for each in arguments if "-address=unix:" in each)
     heartbeat_ms = float(os.environ.get("FAKE_HEARTBEAT_MS", "0"))
-    is_first = True
+    waits = say(heartbeat_ms=heartbeat_ms, waits=True)
+    answers = chain([say(build_last_chunk("done"))], repeat(waits))
 
-    async def answer(call: ModelCall) -> AsyncGenerator[Mapping[str, Array], None]:
-        nonlocal is_first
-        if not asks_for_heartbeat(call.arrays) and is_first:
-            is_first = False
-            yield build_last_chunk("done")
-        else:
-            async for response in answer_heartbeats(call, heartbeat_ms):
-                yield response
+    def answer(call: ModelCall) -> AsyncIterator[Mapping[str, Array] | str]:
+        return (waits if asks_for_heartbeat(call.arrays) else next(answers))(call)
 
     async with run_fake_triton(answer, f"unix:{grpc}:8001"):
         for path in (http, metrics):

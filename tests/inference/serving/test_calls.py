@@ -4,74 +4,53 @@ import pytest
 
 from inference.serving.calls import CallOpener
 
-
-class _Call:
-    """A call that the server ends when the test says so."""
-
-    def __init__(self) -> None:
-        self.is_done = False
-        self.cancelled = asyncio.Event()
-
-    def done(self) -> bool:
-        return self.is_done
-
-    def cancel(self) -> None:
-        self.is_done = True
-        self.cancelled.set()
+# A future stands for a call: it is done when it has a result, as a call when the server has ended it, or is cancelled.
+_Calls = list["asyncio.Future[None]"]
 
 
 @pytest.fixture
-def opened() -> list[_Call]:
+def opened() -> _Calls:
     """The calls that were opened."""
     return []
 
 
-def _make_opener(opened: list[_Call], kept_s: float = 60.0) -> CallOpener:
-    def open_call() -> _Call:
-        opened.append(_Call())
+@pytest.fixture
+def opener(opened: _Calls, request: pytest.FixtureRequest) -> CallOpener:
+    def open_call() -> "asyncio.Future[None]":
+        opened.append(asyncio.get_running_loop().create_future())
         return opened[-1]
 
-    return CallOpener(open_call, kept_s)
+    return CallOpener(open_call, getattr(request, "param", 60.0))
 
 
-@pytest.fixture
-def opener(opened: list[_Call]) -> CallOpener:
-    return _make_opener(opened)
-
-
-async def test_the_next_call_is_open_before_it_is_taken(opener: CallOpener, opened: list[_Call]) -> None:
+async def test_the_next_call_is_open_before_it_is_taken_once_and_then_not_closed(
+    opener: CallOpener, opened: _Calls
+) -> None:
     opener.open_next()
     opener.open_next()
     assert len(opened) == 1
     assert opener.take() is opened[0]
+    opener.close()
     assert opener.take() is not opened[0]
-    assert len(opened) == 2
-    assert not opened[0].is_done
+    assert (len(opened), opened[0].done()) == (2, False)
 
 
-async def test_a_call_that_the_server_has_ended_is_not_taken(opener: CallOpener, opened: list[_Call]) -> None:
+async def test_a_call_that_the_server_has_ended_is_not_taken(opener: CallOpener, opened: _Calls) -> None:
     opener.open_next()
-    opened[0].is_done = True
+    opened[0].set_result(None)
     assert opener.take() is not opened[0]
     opener.open_next()
     assert len(opened) == 3
 
 
-async def test_a_call_that_is_not_needed_is_closed(opened: list[_Call]) -> None:
-    opener = _make_opener(opened, kept_s=0.0)
+@pytest.mark.parametrize("opener", [0.0], indirect=True)
+async def test_a_call_that_is_not_needed_is_closed(opener: CallOpener, opened: _Calls) -> None:
     opener.open_next()
-    await opened[0].cancelled.wait()
-    assert opener.take() is not opened[0]
+    await asyncio.wait(opened)
+    assert (opened[0].cancelled(), opener.take() is opened[0]) == (True, False)
 
 
-async def test_a_call_that_was_taken_is_not_closed(opener: CallOpener) -> None:
-    opener.open_next()
-    call = opener.take()
-    opener.close()
-    assert not call.is_done
-
-
-async def test_close_closes_the_call_that_was_not_taken(opener: CallOpener, opened: list[_Call]) -> None:
+async def test_close_closes_the_call_that_was_not_taken(opener: CallOpener, opened: _Calls) -> None:
     opener.open_next()
     opener.close()
-    assert opened[0].is_done
+    assert opened[0].cancelled()

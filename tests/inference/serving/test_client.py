@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import numpy as np
 import pytest
 
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError, ServerUnreachableError
@@ -17,11 +16,13 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.protocol.completion_arrays import chunk_to_arrays, description_to_arrays
 from inference.serving.calls import CHARACTERS, COMPLETION
 from inference.serving.client import Client
-from tests.support.fake_triton import ModelCall, answer_heartbeats, build_last_chunk, run_fake_triton
+from tests.support.fake_triton import Answer, ModelCall, build_last_chunk, run_fake_triton, say
 from tests.support.other_user import NOBODY, as_nobody, needs_other_user
 from tests.support.servers import find_free_endpoint
 
 _REQUEST = CompletionRequest("é")
+_NO = chunk_to_arrays(CompletionChunk("No"))
+_SAY_NODE = say(_NO, build_last_chunk("de"))
 
 
 async def _complete(url: str, idle_timeout_s: float = 30.0) -> list[tuple[str, bool]]:
@@ -29,18 +30,8 @@ async def _complete(url: str, idle_timeout_s: float = 30.0) -> list[tuple[str, b
         return [(chunk.text, chunk.is_last) async for chunk in client.stream(_REQUEST)]
 
 
-async def _answer_two_chunks(_call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
-    yield chunk_to_arrays(CompletionChunk("No"))
-    yield build_last_chunk("de")
-
-
-async def _answer_one_chunk_and_wait(_call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
-    yield chunk_to_arrays(CompletionChunk("No"))
-    await asyncio.Event().wait()
-
-
 async def test_chunks_arrive_in_order() -> None:
-    async with run_fake_triton(_answer_two_chunks) as server:
+    async with run_fake_triton(_SAY_NODE) as server:
         assert await _complete(server.url) == [("No", False), ("de", True)]
         (call,) = server.calls
         assert (call.model_name, call.arrays["prefix"].tolist()) == ("completion", ["é".encode()])
@@ -48,40 +39,27 @@ async def test_chunks_arrive_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "kind"),
+    ("answer", "kind", "words"),
     [
-        ("invalid request: no", InvalidRequestError),
-        ("overloaded: no", OverloadedError),
-        ("the stub process is not healthy", ServerError),
+        (say("invalid request: no"), InvalidRequestError, "no"),
+        (say("overloaded: no"), OverloadedError, "no"),
+        (say("the stub process is not healthy"), ServerError, "the stub process is not healthy"),
+        (say(_NO, waits=True), ServerError, r"the server at 127.0.0.1:\d+ sent nothing for 0.2 s"),
+        (say(_NO), ServerError, "ended its answer before the last part"),
     ],
+    ids=["invalid", "overloaded", "failed", "silent", "ended early"],
 )
-async def test_an_error_text_becomes_the_matching_exception(text: str, kind: type[MidtokenError]) -> None:
-    async def answer(_call: ModelCall) -> AsyncIterator[str]:
-        yield text
-
+async def test_what_goes_wrong_becomes_the_matching_exception(
+    answer: Answer, kind: type[MidtokenError], words: str
+) -> None:
     async with run_fake_triton(answer) as server:
-        with pytest.raises(MidtokenError) as raised:
-            await _complete(server.url)
+        with pytest.raises(MidtokenError, match=words) as raised:
+            await _complete(server.url, idle_timeout_s=0.2)
         assert type(raised.value) is kind
 
 
-async def test_a_silent_server_is_an_error_after_the_idle_timeout() -> None:
-    async with run_fake_triton(_answer_one_chunk_and_wait) as server:
-        with pytest.raises(ServerError, match=f"the server at {server.url} sent nothing for 0.2 s"):
-            await _complete(server.url, idle_timeout_s=0.2)
-
-
-async def test_a_stream_that_ends_early_is_an_error() -> None:
-    async def answer(_call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
-        yield chunk_to_arrays(CompletionChunk("No"))
-
-    async with run_fake_triton(answer) as server:
-        with pytest.raises(ServerError, match="ended its answer before the last part"):
-            await _complete(server.url)
-
-
 async def test_closing_the_generator_cancels_the_request() -> None:
-    async with run_fake_triton(_answer_one_chunk_and_wait) as server, Client(server.url) as client:
+    async with run_fake_triton(say(_NO, waits=True)) as server, Client(server.url) as client:
         chunks = client.stream(_REQUEST)
         await anext(chunks)
         await chunks.aclose()
@@ -113,7 +91,7 @@ async def test_a_call_that_was_open_when_its_server_ended_is_unreachable() -> No
 
 
 async def test_a_system_that_does_not_say_whose_a_port_is_gets_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with run_fake_triton(_answer_two_chunks) as server:
+    async with run_fake_triton(_SAY_NODE) as server:
         monkeypatch.delattr(socket, "AF_NETLINK")  # which only Linux has
         with pytest.raises(ServerUnreachableError, match="this system does not say whose it is; --insecure"):
             Client(server.url)
@@ -123,24 +101,20 @@ async def test_a_system_that_does_not_say_whose_a_port_is_gets_no_text(monkeypat
 
 async def test_ask_returns_the_answer_of_the_character_level_model() -> None:
     expected = Surprisals((1.0, 2.5), 1.75)
-
-    async def answer(_call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
-        yield answer_to_arrays(expected)
-
-    async with run_fake_triton(answer) as server, Client(server.url) as client:
+    async with run_fake_triton(say(answer_to_arrays(expected))) as server, Client(server.url) as client:
         assert await client.ask(CharacterRequest(b"ab", ask=Ask.SURPRISAL)) == expected
         assert server.calls[0].model_name == "characters"
 
 
 async def test_ask_fails_when_no_answer_comes_in_time() -> None:
-    async with run_fake_triton(answer_heartbeats) as server, Client(server.url, answer_timeout_s=0.2) as client:
+    async with run_fake_triton(say(waits=True)) as server, Client(server.url, answer_timeout_s=0.2) as client:
         with pytest.raises(ServerError, match=r"sent nothing for 0\.2 s"):
             await client.ask(CharacterRequest(b"ab"))
 
 
 @pytest.mark.parametrize(("model_name", "required"), [(COMPLETION, "prefix"), (CHARACTERS, "text")])
 async def test_a_heartbeat_is_read_in_milliseconds(model_name: str, required: str) -> None:
-    async with run_fake_triton(lambda call: answer_heartbeats(call, 1500.0)) as server, Client(server.url) as client:
+    async with run_fake_triton(say(heartbeat_ms=1500.0)) as server, Client(server.url) as client:
         assert await client.read_heartbeat_ms(model_name) == 1500.0
         (call,) = server.calls
         assert call.model_name == model_name
@@ -149,16 +123,14 @@ async def test_a_heartbeat_is_read_in_milliseconds(model_name: str, required: st
 
 @pytest.mark.parametrize("languages", [(), ("python", "go")])
 async def test_the_languages_of_the_model_are_read_with_its_heartbeat(languages: tuple[str, ...]) -> None:
-    async def answer(_: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
-        yield heartbeat_to_arrays(0.0) | description_to_arrays(languages, "int8")
-
+    answer = say(heartbeat_to_arrays(0.0) | description_to_arrays(languages, "int8"), heartbeat_ms=None)
     async with run_fake_triton(answer) as server, Client(server.url) as client:
         assert await client.read_description() == ((languages or None), "int8")
 
 
 async def test_heartbeat_is_answered_while_completions_wait() -> None:
-    async with run_fake_triton(answer_heartbeats) as server, Client(server.url, idle_timeout_s=1.0) as client:
-        with pytest.raises(ServerError, match="sent nothing for 1 s"):
+    async with run_fake_triton(say(waits=True)) as server, Client(server.url, idle_timeout_s=0.2) as client:
+        with pytest.raises(ServerError, match=r"sent nothing for 0\.2 s"):
             await client.probe()
         assert await client.read_heartbeat_ms() == 0.0
 
@@ -175,39 +147,33 @@ async def test_a_lost_heartbeat_is_requested_again() -> None:
         assert await client.read_heartbeat_ms(first_wait_s=0.2) == 0.0
 
 
-async def test_a_response_without_a_heartbeat_is_an_error() -> None:
-    async with run_fake_triton(_answer_one_chunk_and_wait) as server, Client(server.url) as client:
-        with pytest.raises(ServerError, match="answered a request for its heartbeat with something else"):
-            await client.read_heartbeat_ms()
-
-
-async def test_an_unanswered_heartbeat_is_an_error() -> None:
-    async def answer(_call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
-        await asyncio.Event().wait()
-        yield {"n": np.array([1])}
-
+@pytest.mark.parametrize(
+    ("responses", "words"),
+    [([_NO], "answered a request for its heartbeat with something else"), ([], "the model completion at .* does not")],
+    ids=["another", "none"],
+)
+async def test_a_heartbeat_that_does_not_come_is_an_error(responses: list[Mapping[str, Array]], words: str) -> None:
+    answer = say(*responses, heartbeat_ms=None, waits=True)
     async with run_fake_triton(answer) as server, Client(server.url) as client:
-        with pytest.raises(ServerError, match=r"the model completion at .* does not answer"):
+        with pytest.raises(ServerError, match=words):
             await client.read_heartbeat_ms(timeout_s=0.2)
 
 
 async def test_an_overloaded_server_passes_the_probe() -> None:
-    async def answer(_call: ModelCall) -> AsyncIterator[str]:
-        yield "overloaded: 64 requests are waiting already"
-
+    answer = say("overloaded: 64 requests are waiting already")
     async with run_fake_triton(answer) as server, Client(server.url) as client:
         await client.probe()
 
 
 @needs_other_user
 async def test_a_connection_that_is_made_again_is_checked_again() -> None:
-    async with run_fake_triton(_answer_two_chunks) as server, Client(server.url) as client:
+    async with run_fake_triton(_SAY_NODE) as server, Client(server.url) as client:
         assert len([chunk async for chunk in client.stream(_REQUEST)]) == 2
         await server.stop()
         for is_stranger in (True, False):
             async with AsyncExitStack() as stack:
                 with as_nobody() if is_stranger else nullcontext():
-                    other = await stack.enter_async_context(run_fake_triton(_answer_two_chunks, server.url))
+                    other = await stack.enter_async_context(run_fake_triton(_SAY_NODE, server.url))
                 await _wait_for_an_answer(client, "belongs to the user nobody" if is_stranger else None)
                 assert bool(other.num_opened) is not is_stranger
 
@@ -232,7 +198,7 @@ async def _wait_for_an_answer(client: Client, wanted: str | None) -> None:
 async def test_a_socket_in_a_folder_of_others_is_not_used(user: int, mode: int, tmp_path: Path) -> None:
     tmp_path.chmod(mode)
     os.chown(tmp_path, user, user)
-    async with run_fake_triton(_answer_two_chunks, f"unix:{tmp_path}/grpc") as server:
+    async with run_fake_triton(_SAY_NODE, f"unix:{tmp_path}/grpc") as server:
         with pytest.raises(ServerUnreachableError, match="other users can write in its folder"):
             await _complete(server.url)
         tmp_path.chmod(0o755)

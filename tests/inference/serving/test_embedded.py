@@ -19,7 +19,7 @@ from inference.serving.calls import Secret
 from inference.serving.client import Client
 from inference.serving.embedded import NAME, EmbeddedServer
 from inference.serving.launcher import ServerOptions
-from tests.support.fake_triton import answer_heartbeats, run_fake_triton
+from tests.support.fake_triton import run_fake_triton, say
 from tests.support.fakes import FakeTriton
 from tests.support.servers import make_scripted
 
@@ -102,7 +102,7 @@ async def test_on_a_port_only_clients_with_the_secret_are_answered(port_server: 
 
 @pytest.mark.parametrize("answers", [True, False])
 async def test_a_program_without_the_secret_that_took_the_port_gets_no_text(answers: bool) -> None:
-    async with run_fake_triton(answer_heartbeats) as stranger:
+    async with run_fake_triton(say(waits=True)) as stranger:
         url = Secret.create(stranger.url if answers else "127.0.0.1:9").url
         with pytest.raises(ServerUnreachableError):
             await _complete(url, idle_timeout_s=0.5)

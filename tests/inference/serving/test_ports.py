@@ -13,7 +13,7 @@ from inference.serving.client import Client
 from inference.serving.launcher import ServerOptions
 from inference.serving.ports import open_ports
 from inference.serving.triton_installation import GRPC, HTTP
-from tests.support.fake_triton import ModelCall, build_last_chunk, run_fake_triton
+from tests.support.fake_triton import build_last_chunk, run_fake_triton, say
 
 _JSON = {"Content-Type": "application/json"}
 _PATH = "/v2/models/a%2Fb/generate?x=%20y"
@@ -96,14 +96,11 @@ async def test_while_tritonserver_is_started_the_answer_says_so(options: ServerO
 
 
 async def test_completions_pass_the_grpc_port(options: ServerOptions, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def answer(_call: ModelCall) -> AsyncIterator[Any]:
-        yield build_last_chunk("done" * 100_000)
-
     monkeypatch.chdir(options.state_dir)
     async with open_ports([0, 0, 0], options) as [_, grpc, _]:
         for _ in range(2):  # tritonserver is started again
             async with (
-                run_fake_triton(answer, f"unix:{options.find_socket(GRPC).name}"),
+                run_fake_triton(say(build_last_chunk("done" * 100_000)), f"unix:{options.find_socket(GRPC).name}"),
                 Client(f"localhost:{grpc}") as client,
             ):
                 [chunk] = [each async for each in client.stream(CompletionRequest("a" * 1_000_000))]

@@ -1,16 +1,14 @@
 import re
-from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from benchmarks.baselines.gguf_file import write_plain_gguf, write_tokenizer_gguf
 from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
-from inference.protocol.arrays import Array, asks_for_heartbeat, heartbeat_to_arrays
 from lsp_server.documents import MAX_CHARS
 from midtoken.commands.doctor import Check, Mark, check_document, check_packages, check_python, check_server
 from midtoken.server_arguments import add_connection_arguments
-from tests.support.fake_triton import Answer, ModelCall, build_last_chunk, run_fake_triton
+from tests.support.fake_triton import Answer, build_last_chunk, run_fake_triton, say
 from tests.support.options import parse_options
 
 
@@ -31,19 +29,21 @@ async def _check(*arguments: str) -> list[Check]:
     return [check async for check in check_server(parse_options(add_connection_arguments, *arguments))]
 
 
-async def _complete(call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
-    yield heartbeat_to_arrays(0.0) if asks_for_heartbeat(call.arrays) else build_last_chunk("e")
-
-
-async def _fail(call: ModelCall) -> AsyncIterator[Mapping[str, Array] | str]:
-    yield heartbeat_to_arrays(70.0) if asks_for_heartbeat(call.arrays) else "the engine has stopped"
-
-
 @pytest.mark.parametrize(
     ("answer", "mark", "state", "what"),
     [
-        (_complete, Mark.GOOD, "idle", "a completion in the middle of a token: `return Nod` goes on with `e` after "),
-        (_fail, Mark.WRONG, "busy, its last step was 70 ms ago", "a completion: "),
+        (
+            say(build_last_chunk("e")),
+            Mark.GOOD,
+            "idle",
+            "a completion in the middle of a token: `return Nod` goes on with `e` ",
+        ),
+        (
+            say("the engine has stopped", heartbeat_ms=70.0),
+            Mark.WRONG,
+            "busy, its last step was 70 ms ago",
+            "a completion: ",
+        ),
     ],
 )
 async def test_a_server_that_completes_is_good(answer: Answer, mark: Mark, state: str, what: str) -> None:
