@@ -21,7 +21,7 @@ from rich.progress import track
 from tokenizers import Tokenizer
 
 from benchmarks.corpora.cuts import Cut, draw_cuts, draw_cuts_by_offset
-from benchmarks.measures.report import Row, Value, find_percent, print_rows, write_report
+from benchmarks.measures.report import Row, Value, find_percent, write_report
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
 from inference.engine.sink import CompletionEngine, complete
@@ -63,8 +63,6 @@ def main() -> None:
         outcomes = list(_iter_outcomes(engine, track(offset_cuts, "completing by offset")))
     rows = [_build_row(healing, solved, costs[healing]) for healing in _HEALINGS]
     offset_rows = _build_offset_rows(outcomes)
-    print_rows(f"Right rest of the run, {len(cuts)} cursors, {bits:.3f} bits/byte", rows)
-    print_rows(f"Right rest of the identifier, %, after one to eight characters, {len(outcomes)} cursors", offset_rows)
     figures: dict[str, Value] = {"num_cuts": len(cuts), "bits_per_byte": bits}
     columns = ("identifier", "other", "forwards", "ms")
     figures |= {f"{name}_{row['healing']}": row[name] for row in rows for name in columns}

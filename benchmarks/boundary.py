@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from benchmarks.corpora.awkward_text import make_awkward_text
 from benchmarks.corpora.languages import load_sources
 from benchmarks.corpora.large_tokenizer import build_large_folder
-from benchmarks.measures.report import Row, Value, find_mean, find_percent, print_rows, write_report
+from benchmarks.measures.report import Row, Value, find_mean, find_percent, write_report
 from inference.healing.covering import build_covering
 from inference.healing.heal_point import encode_text, find_heal_point
 from inference.healing.loaded_tokenizer import build_text_encoder
@@ -95,7 +95,6 @@ def main() -> None:
         measured = {"plain": _measure(rules, plain), "adversarial": _measure(rules, awkward)}
         for rule in measured["plain"]:
             rows.append(_build_row(rule, rules.name, {kind: by_rule[rule] for kind, by_rule in measured.items()}))
-    print_rows("Kept tokens begin the finished text's tokens", rows)
     write_report("boundary", rows, _find_figures(rows))
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from rich.console import Console
 
 from benchmarks.baselines.reference_model import ReferenceModel, Walk
-from benchmarks.measures.report import Row, Value, print_rows, write_report
+from benchmarks.measures.report import Row, Value, write_report
 from inference.characters.assembly import load_character_model
 from inference.characters.model import CharacterModel, CoveringSettings
 from inference.characters.model_reader import ModelReader
@@ -60,7 +60,6 @@ def main() -> None:
     rows: list[Row] = [_to_row(name, repeats, reference) for name, repeats in walks.items()]
     bits_of_tokens = _measure_bits_of_tokens(config, text)
     rows.append({"covering": "the tokenizer's own tokens", "bits/byte": bits_of_tokens})
-    print_rows(f"{len(text):,} bytes of held-out text", rows)
     figures = _find_figures(rows) | {"bits_per_byte_tokens": bits_of_tokens}
     write_report("characters", rows, figures)
 

@@ -27,7 +27,7 @@ from rich.progress import track
 
 from benchmarks.baselines.contestants.line_protocol import Answer, Contestant, Request
 from benchmarks.corpora.cuts import Visit, draw_visits
-from benchmarks.measures.report import Row, Value, find_percent, print_rows, write_report
+from benchmarks.measures.report import Row, Value, find_percent, write_report
 from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
 
@@ -83,7 +83,6 @@ def main() -> None:
             runs[entry.name].append(outcomes)
         rows = [build_row(name, own) for name, own in runs.items()]
         write_report("contestants", rows, _build_figures(rows))
-        print_rows(f"The rest of the line at {len(visits)} cursors, {repeat + 1} repeats", rows)
 
 
 def _build_entries(model_dir: Path) -> list[Entry]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from rich.progress import track
 
 from benchmarks.corpora.cuts import Gap, GapKind, draw_gaps
-from benchmarks.measures.report import Row, find_percent, print_rows, write_report
+from benchmarks.measures.report import Row, find_percent, write_report
 from inference.config import EngineConfig
 from inference.engine.assembly import find_fill_in
 from inference.engine.engine import Engine
@@ -55,7 +55,6 @@ def main() -> None:
                 filled[layout] += _fill(engine, batch)
     without = filled[Layout.NONE]
     rows = [_build_row(layout, filled[layout], without, layout is default) for layout in Layout]
-    print_rows(f"Right, {len(gaps)} gaps; the default is {default}", rows)
     figures: dict[str, float | bool | None] = {
         "num_cuts": _COUNTS[GapKind.IDENTIFIER],
         "right_without_suffix": _percent_right(without),

@@ -23,15 +23,25 @@ respect: what a model still generates for the key before competes with the next 
 
 import asyncio
 import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.corpora.typing import Session
+from benchmarks.corpora.typing import Key, KeyKind, Moment, Session
 from benchmarks.corpora.typist import draw_typing
-from benchmarks.measures.key_times import KeyTime, build_rows, find_figures, find_key_times
 from benchmarks.measures.lsp_client import RECORDED_LANGUAGE_SERVER
-from benchmarks.measures.recorded_lsp import read_records
-from benchmarks.measures.replay_editor import ReplayEditor
-from benchmarks.measures.report import Target, print_rows, write_report
+from benchmarks.measures.recorded_lsp import RequestRecord, read_records
+from benchmarks.measures.replay_editor import PressedKey, replay
+from benchmarks.measures.report import (
+    Figures,
+    Row,
+    Target,
+    build_rows,
+    find_mean,
+    find_percent,
+    find_percentile,
+    write_report,
+)
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
 from midtoken.installed import find_default_model
@@ -48,14 +58,39 @@ _TARGETS = (
     Target("prefetched_share", "first keys at a place that find their context read", at_least=0.9),
 )
 
+# The parts of a key's time: with the pipes to the editor; gRPC, tritonserver, the adapter; in the engine until the
+# request runs; with the rest of the prompt; the model; the choice; everything else in the engine.
+_LAYERS = ("language server", "wire", "queue", "healing", "model", "choice", "engine")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTime:
+    """One key of a replay, and what is known about its answer."""
+
+    key: Key
+    is_answered: bool  # even that there is nothing to suggest
+    total_ms: float  # to the answer, or until it was known that there is none
+    needs_server: bool  # False: answered from text that was there already
+    layers: Mapping[str, float] | None = None  # of an answer that is the whole completion, which alone can be split
+    stats: Mapping[str, float] = field(default_factory=dict)  # of the completion, if it is known
+
+    @property
+    def overhead_ms(self) -> float | None:
+        """Everything but the model; None if that is not known."""
+        return None if self.layers is None or not self.layers["model"] else self.total_ms - self.layers["model"]
+
+    @property
+    def reads_few(self) -> bool | None:
+        """Whether it read at most one token of context; None if that is not known."""
+        num_read = self.stats.get("num_read_tokens") if self.needs_server else 0
+        return None if num_read is None else num_read <= 1
+
 
 def main() -> None:
     session = draw_typing(_NUM_KEYS, seed=1)
     times = asyncio.run(_play(session))
-    rows, figures = build_rows(times), find_figures(times)
-    print_rows(f"{len(times):,} keys in ms", rows)
-    print_rows("Targets", [target.build_row(figures) for target in _TARGETS])
-    write_report("keystrokes", rows, figures)
+    figures = find_figures(times)
+    write_report("keystrokes", [*_iter_rows(times), *build_rows(_TARGETS, figures)], figures)
 
 
 async def _play(session: Session) -> list[KeyTime]:
@@ -64,11 +99,110 @@ async def _play(session: Session) -> list[KeyTime]:
         path = Path(folder) / "record.json"
         async with run_triton(config) as url:
             command = [*RECORDED_LANGUAGE_SERVER, "--server", url, "--record", str(path)]
-            editor = await ReplayEditor.start(command, session)
-            pressed = await editor.play(session)
-            await editor.leave()
-        records = read_records(path)
-    return find_key_times(session.iter_edits(), pressed, records)
+            pressed = await replay(command, session)
+        return find_key_times(session.iter_edits(), pressed, read_records(path))
+
+
+def find_key_times(
+    moments: Iterable[Moment], pressed: Sequence[PressedKey], records: Sequence[RequestRecord]
+) -> list[KeyTime]:
+    """Returns the time of each key: what the editor saw, matched with what the language server recorded."""
+    moments = list(moments)
+    by_key = _match(moments, pressed, records)
+    return [
+        _build_key_time(moment.key, press, by_key.get(index))
+        for index, (moment, press) in enumerate(zip(moments, pressed, strict=True))
+    ]
+
+
+def _match(
+    moments: Sequence[Moment], pressed: Sequence[PressedKey], records: Sequence[RequestRecord]
+) -> dict[int, RequestRecord]:
+    """The last request of each key that made one.
+
+    A request belongs to the last key before it that has its text. The order alone does not tell: the language server
+    may start a key's request after the editor has sent the next key.
+    """
+    found: dict[int, RequestRecord] = {}
+    num_before = 0
+    for record in sorted((each for each in records if not each.is_prefetch), key=lambda each: each.asked_at):
+        while num_before < len(pressed) and pressed[num_before].sent_at <= record.asked_at:
+            num_before += 1
+        for index in range(num_before - 1, -1, -1):
+            if record.is_about(moments[index].prefix, moments[index].suffix):
+                found[index] = record
+                break
+    return found
+
+
+def _build_key_time(key: Key, press: PressedKey, record: RequestRecord | None) -> KeyTime:
+    is_answered, total_ms = press.answer.result is not None, 1e3 * (press.answer.ended_at - press.sent_at)
+    if record is None:
+        return KeyTime(key, is_answered, total_ms, needs_server=False)
+    layers, stats = None, record.stats or {}
+    if is_answered and stats and record.chunks_at[-1] <= press.answer.ended_at:  # else it was not whole by then
+        server_ms, stream_ms = stats["total_ms"], 1e3 * (record.chunks_at[-1] - record.asked_at)
+        healing_ms, model_ms, choice_ms = (stats.get(f"{part}_ms", 0.0) for part in ("prompt", "model", "choice"))
+        queue_ms = max(stats["queue_ms"] - healing_ms, 0.0)  # it is healed before it runs
+        inside = (queue_ms, healing_ms, model_ms, choice_ms)
+        parts = (total_ms - stream_ms, stream_ms - server_ms, *inside, server_ms - sum(inside))
+        layers = dict(zip(_LAYERS, parts, strict=True))
+    return KeyTime(key, is_answered, total_ms, needs_server=True, layers=layers, stats=stats)
+
+
+def _iter_rows(times: Sequence[KeyTime]) -> Iterator[Row]:
+    """A row for all keys, one for each kind, and one for the first keys."""
+    groups = {"all": times, **{str(kind): [each for each in times if each.key.kind is kind] for kind in KeyKind}}
+    groups["first"] = [each for each in times if each.key.is_first]
+    return (_build_row(name, group) for name, group in groups.items() if group)
+
+
+def _build_row(name: str, times: Sequence[KeyTime]) -> Row:
+    served = [each for each in times if each.needs_server]
+    split = [each.layers for each in served if each.layers is not None]
+    return {
+        "keys": name,
+        "number": len(times),
+        "without server, %": find_percent(not each.needs_server for each in times),
+        "answered, %": find_percent(each.is_answered for each in times),
+        "ms, p50": _find_ms(served, 50),
+        "ms, p99": _find_ms(served, 99),
+        **{layer: find_mean(layers[layer] for layers in split) for layer in _LAYERS},
+        "rows": find_mean(each.stats.get("num_first_rows") for each in served),
+        "read": find_mean(each.stats.get("num_read_tokens") for each in served),
+        "read ≤ 1, %": find_percent(each.reads_few for each in served),
+    }
+
+
+def find_figures(times: Sequence[KeyTime]) -> Figures:
+    """The figures of a replay."""
+    served = [each for each in times if each.needs_server]
+    first = [each for each in times if each.key.is_first]
+    first_served = [each for each in first if each.needs_server]
+    ahead = [each for each in times if not each.needs_server and each.is_answered]
+    overheads = [each.overhead_ms for each in served]
+    return {
+        "num_keys": len(times),
+        "ghost_ms_p50": _find_ms(served, 50),
+        "ghost_ms_p99": _find_ms(served, 99),
+        "first_pass_rows_mean": find_mean(each.stats.get("num_first_rows") for each in served),
+        "context_reads_le_1_share": find_mean(each.reads_few for each in times),
+        "prefetched_share": find_mean(each.reads_few for each in first),
+        "first_ms_p50": _find_ms(first_served, 50),
+        "first_ms_p99": _find_ms(first_served, 99),
+        "typed_ahead_ms_p50": _find_ms(ahead, 50),
+        "typed_ahead_ms_p99": _find_ms(ahead, 99),
+        "typed_ahead_share": len(ahead) / len(times),
+        "answered_share": find_mean(each.is_answered for each in times),
+        "split_share": find_mean(each.layers is not None for each in served),
+        "served_reads_le_1_share": find_mean(each.reads_few for each in served),
+        "overhead_ms_p50": find_percentile(overheads, 50),
+        "overhead_ms_p99": find_percentile(overheads, 99),
+    }
+
+
+def _find_ms(times: Sequence[KeyTime], percent: float) -> float | None:
+    return find_percentile((each.total_ms for each in times if each.is_answered), percent)
 
 
 if __name__ == "__main__":

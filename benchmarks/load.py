@@ -22,15 +22,20 @@ All files are long enough to fill the prompt, so that no editor's requests are c
 """
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 
-from benchmarks.corpora.sent_requests import iter_requests
+from lsprotocol.types import Position, PositionEncodingKind, Range, TextDocumentContentChangePartial, TextDocumentItem
+
 from benchmarks.corpora.typist import draw_typing
 from benchmarks.measures.load_editors import Outcome, PhaseResult, TimedRequest, run_editors
-from benchmarks.measures.report import Figures, Target, find_percentile, print_rows, write_report
+from benchmarks.measures.lsp_client import find_place
+from benchmarks.measures.report import Figures, Target, build_rows, find_percentile, write_report
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
+from inference.protocol.completion import Chunks, CompletionRequest
+from lsp_server.context import cut_context
+from lsp_server.documents import Document
+from lsp_server.settings import Settings
 from midtoken.installed import find_default_model
 
 _NUM_EDITORS = 16
@@ -46,61 +51,64 @@ _TARGETS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LoadResult:
-    """A closed loop; open loops at 1, 1.3 and 3 times the capacity; and patient clients at 3 times the capacity."""
-
-    closed: PhaseResult
-    open: tuple[PhaseResult, PhaseResult, PhaseResult]
-    patient: PhaseResult
-
-    @property
-    def phases(self) -> list[PhaseResult]:
-        """All of them, in their order."""
-        return [self.closed, *self.open, self.patient]
-
-    def find_figures(self) -> Figures:
-        """The figures of the report. `benchmarks.load` explains them."""
-        _, above, far_above = self.open
-        refused_ms = [each for phase in self.phases[1:] for each in phase.refused_ms]
-        goodput = [phase.completed_per_s / self.closed.completed_per_s for phase in self.open]
-        return {
-            "capacity_per_s": self.closed.completed_per_s,
-            **dict(zip(("goodput_1", "goodput_1_3", "goodput_3"), goodput, strict=True)),
-            "least_share": min(*above.shares, *far_above.shares),
-            "num_refused": len(refused_ms),
-            "refused_ms_p99": find_percentile(refused_ms, 99),
-            "num_failed": sum(phase.count(Outcome.FAILED) for phase in self.phases),
-        }
-
-
 def main() -> None:
-    result = asyncio.run(_measure([_record(editor) for editor in range(_NUM_EDITORS)]))
-    rows, figures = [phase.build_row() for phase in result.phases], result.find_figures()
-    print_rows(f"{_NUM_EDITORS} editors", rows)
-    print_rows("Targets", [target.build_row(figures) for target in _TARGETS])
-    write_report("load", rows, figures)
+    phases = asyncio.run(_measure([list(_record(editor)) for editor in range(_NUM_EDITORS)]))
+    figures = find_figures(phases)
+    write_report("load", [*(phase.build_row() for phase in phases), *build_rows(_TARGETS, figures)], figures)
 
 
-def _record(editor: int) -> list[TimedRequest]:
-    """The requests of one editor."""
-    session = draw_typing(_NUM_KEYS, 1 + editor, _MIN_FILE_TOKENS)
-    return [
-        TimedRequest(moment.key.gap_s, replace(request, tenant=f"editor {editor}", document=str(moment.key.document)))
-        for moment, request in zip(session.iter_edits(), iter_requests(session), strict=True)
-    ]
+def _record(editor: int) -> Iterator[TimedRequest]:
+    """What the language server of one editor would send, if it asked the server at each key."""
+    session, settings = draw_typing(_NUM_KEYS, 1 + editor, _MIN_FILE_TOKENS), Settings()
+    texts = [*session.documents]
+    items = [TextDocumentItem(str(index), "python", 0, text) for index, text in enumerate(texts)]
+    documents = [Document(item, PositionEncodingKind.Utf32) for item in items]
+    for moment in session.iter_edits():
+        key, document, before = moment.key, documents[moment.key.document], texts[moment.key.document]
+        span = Range(Position(*find_place(before, key.start)), Position(*find_place(before, key.end)))
+        document.apply(document.version + 1, [TextDocumentContentChangePartial(range=span, text=key.text)])
+        texts[key.document] = moment.text
+        context = cut_context(document, Position(*find_place(moment.text, key.cursor)), settings)
+        request = CompletionRequest(
+            context.prefix,
+            context.suffix,
+            settings.max_tokens,
+            settings.healing,
+            extent=settings.extent,
+            chunks=Chunks.LINES,
+            tenant=f"editor {editor}",
+            document=document.uri,
+        )
+        yield TimedRequest(key.gap_s, request)
 
 
-async def _measure(scripts: Sequence[Sequence[TimedRequest]]) -> LoadResult:
+async def _measure(scripts: Sequence[Sequence[TimedRequest]]) -> list[PhaseResult]:
+    """A closed loop; open loops at 1, 1.3 and 3 times the capacity; and patient clients at 3 times the capacity."""
     model = EngineConfig(find_default_model(), num_threads=1)
     async with run_triton(model) as url, run_editors(url, scripts) as editors:
-        closed = await editors.play_closed(_CLOSED_S)
+        closed = await editors.play("closed loop", _CLOSED_S)
         capacity_per_s = closed.completed_per_s
-        at_capacity, above, far_above = [
-            await editors.play_open(f"{load:g} × capacity", load * capacity_per_s, _OPEN_S) for load in (1.0, 1.3, 3.0)
+        opened = [
+            await editors.play(f"{load:g} × capacity", _OPEN_S, load * capacity_per_s) for load in (1.0, 1.3, 3.0)
         ]
-        patient = await editors.play_open("3 ×, patient", 3 * capacity_per_s, _PATIENT_S, is_patient=True)
-    return LoadResult(closed, (at_capacity, above, far_above), patient)
+        patient = await editors.play("3 ×, patient", _PATIENT_S, 3 * capacity_per_s, is_patient=True)
+    return [closed, *opened, patient]
+
+
+def find_figures(phases: Sequence[PhaseResult]) -> Figures:
+    """The figures of these five phases."""
+    closed, at_capacity, above, far_above, _ = phases
+    refused_ms = [each for phase in phases[1:] for each in phase.refused_ms]
+    return {
+        "capacity_per_s": closed.completed_per_s,
+        "goodput_1": at_capacity.completed_per_s / closed.completed_per_s,
+        "goodput_1_3": above.completed_per_s / closed.completed_per_s,
+        "goodput_3": far_above.completed_per_s / closed.completed_per_s,
+        "least_share": min(*above.shares, *far_above.shares),
+        "num_refused": len(refused_ms),
+        "refused_ms_p99": find_percentile(refused_ms, 99),
+        "num_failed": sum(phase.count(Outcome.FAILED) for phase in phases),
+    }
 
 
 if __name__ == "__main__":

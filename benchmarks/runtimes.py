@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.corpora.cuts import draw_cuts
-from benchmarks.measures.report import Value, find_percentile, print_rows, write_report
+from benchmarks.measures.report import Value, find_percentile, write_report
 from inference.protocol.completion import CompletionRequest, Extent
 from inference.serving.client import Client
 from models.training.corpus import iter_held_out
@@ -49,7 +49,6 @@ def main() -> None:
             }
             for name, server in servers.items()
         ]
-    print_rows("Runtimes, with the default model", rows)
     figures = {f"{key.replace(' ', '_')}_{row['runtime']}": row[key] for row in rows for key in list(row)[2:]}
     write_report("runtimes", rows, {**figures, "equal_texts": num_equal, "num_texts": len(prefixes)})
 

@@ -13,8 +13,9 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from itertools import cycle, islice
+from itertools import cycle
 from multiprocessing.connection import Connection
+from statistics import mean
 
 from benchmarks.measures.report import Row, find_percentile
 from inference.errors import MidtokenError, OverloadedError
@@ -58,116 +59,88 @@ class Phase:
     start_at: float
     duration_s: float
     gap_scale: float | None  # for the recorded gaps; None: a closed loop, the next request follows the answer
-    max_requests: int | None = None  # of a closed loop
     is_patient: bool = False  # of an open loop: nothing is cancelled, and no request supersedes another
 
-    @property
-    def end_at(self) -> float:
-        return self.start_at + self.duration_s
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Attempt:
-    """One request that has ended."""
+    """One request."""
 
     sent_at: float
-    ended_at: float
-    outcome: Outcome
+    ended_at: float = 0.0
+    outcome: Outcome | None = None  # None while it runs
+
+    def end(self, outcome: Outcome) -> None:
+        """Notes how it has ended, if it has not before."""
+        if self.outcome is None:
+            self.outcome, self.ended_at = outcome, time.perf_counter()
 
 
 def work(connection: Connection, server: str, requests: Sequence[TimedRequest]) -> None:
-    """The editor's process: receives phases and sends back their attempts, until it receives None."""
+    """The editor's process: sends [] when it is connected, then attempts for each phase, until it receives None."""
     asyncio.run(_work(connection, server, requests))
 
 
 async def _work(connection: Connection, server: str, requests: Sequence[TimedRequest]) -> None:
-    client = Client(server)
     recorded = cycle(requests)  # a phase goes on where the one before ended
-    try:
+    async with Client(server) as client:
+        async for _ in client.stream(next(recorded).request):
+            pass
+        connection.send([])
         while (phase := await asyncio.to_thread(connection.recv)) is not None:
             connection.send(await play(client.stream, recorded, phase))
-    finally:
-        await client.close()
 
 
 async def play(stream: _Stream, requests: Iterator[TimedRequest], phase: Phase) -> list[Attempt]:
     """Plays one phase. Requests that have not ended at its end are cancelled, and are in no attempt."""
-    editor = _Editor(stream)
+    sent: list[tuple[Attempt, asyncio.Task[None]]] = []
     await _sleep_until(phase.start_at)
     with contextlib.suppress(TimeoutError):  # the phase is over
-        async with asyncio.timeout(phase.end_at - time.perf_counter()):
-            await editor.play(islice(requests, phase.max_requests), phase)
-    return await editor.leave()
+        async with asyncio.timeout(phase.start_at + phase.duration_s - time.perf_counter()):
+            await _send(stream, requests, phase, sent)
+    attempts = [attempt for attempt, _ in sent if attempt.outcome is not None]
+    for _, task in sent:
+        task.cancel()
+    await asyncio.gather(*(task for _, task in sent), return_exceptions=True)
+    return attempts
 
 
-class _Editor:
-    """Sends one request after the other."""
+async def _send(
+    stream: _Stream, requests: Iterator[TimedRequest], phase: Phase, sent: list[tuple[Attempt, asyncio.Task[None]]]
+) -> None:
+    """Sends each request when the one before has ended, or at its time.
 
-    def __init__(self, stream: _Stream) -> None:
-        self._stream = stream
-        self._sent: list[_Running] = []
-
-    async def play(self, requests: Iterator[TimedRequest], phase: Phase) -> None:
-        """Sends each request when the one before has ended, or at its time.
-
-        Then the one before is cancelled if it has not ended. A patient editor cancels nothing, and names no document.
-        """
-        due_at = time.perf_counter()
-        for recorded in requests:
-            request = recorded.request
-            if phase.gap_scale is not None:
-                due_at += phase.gap_scale * recorded.gap_s
-                await _sleep_until(due_at)
-            if phase.is_patient:
-                request = dataclasses.replace(request, document="")
-            elif self._sent:
-                self._sent[-1].supersede()
-            self._sent.append(_Running(self._stream, request))
-            if phase.gap_scale is None:
-                await self._sent[-1].task
-        await asyncio.wait([self._sent[-1].task])
-
-    async def leave(self) -> list[Attempt]:
-        """Returns what has ended, and cancels the others."""
-        attempts = [running.build_attempt() for running in self._sent if running.outcome is not None]
-        for running in self._sent:
-            running.task.cancel()
-        await asyncio.gather(*(running.task for running in self._sent), return_exceptions=True)
-        return attempts
+    Then the one before is cancelled if it has not ended. A patient editor cancels nothing, and names no document.
+    """
+    due_at = time.perf_counter()
+    for recorded in requests:
+        request = recorded.request
+        if phase.gap_scale is not None:
+            due_at += phase.gap_scale * recorded.gap_s
+            await _sleep_until(due_at)
+        if phase.is_patient:
+            request = dataclasses.replace(request, document="")
+        elif sent:
+            sent[-1][0].end(Outcome.SUPERSEDED)
+            sent[-1][1].cancel()
+        attempt = Attempt(time.perf_counter())
+        sent.append((attempt, asyncio.create_task(_complete(stream, request, attempt))))
+        if phase.gap_scale is None:
+            await sent[-1][1]
+    await asyncio.wait([sent[-1][1]])
 
 
-class _Running:
-    """A request that has been sent."""
-
-    def __init__(self, stream: _Stream, request: CompletionRequest) -> None:
-        self.outcome: Outcome | None = None
-        self._sent_at = self._ended_at = time.perf_counter()
-        self.task = asyncio.create_task(self._run(stream, request))
-
-    def supersede(self) -> None:
-        """Cancels it if it has not ended."""
-        if self.outcome is None:
-            self._end(Outcome.SUPERSEDED)
-            self.task.cancel()
-
-    def _end(self, outcome: Outcome) -> None:
-        self.outcome, self._ended_at = outcome, time.perf_counter()
-
-    def build_attempt(self) -> Attempt:
-        assert self.outcome is not None, "it has ended"
-        return Attempt(self._sent_at, self._ended_at, self.outcome)
-
-    async def _run(self, stream: _Stream, request: CompletionRequest) -> None:
-        reason = ""
-        try:
-            async with aclosing(stream(request)) as chunks:
-                async for chunk in chunks:
-                    reason = chunk.finish_reason or ""
-            self._end(_OUTCOMES.get(reason, Outcome.COMPLETED))
-        except OverloadedError:
-            self._end(Outcome.REFUSED)
-        except MidtokenError:
-            self._end(Outcome.FAILED)
+async def _complete(stream: _Stream, request: CompletionRequest, attempt: Attempt) -> None:
+    reason = ""
+    try:
+        async with aclosing(stream(request)) as chunks:
+            async for chunk in chunks:
+                reason = chunk.finish_reason or ""
+        attempt.end(_OUTCOMES.get(reason, Outcome.COMPLETED))
+    except OverloadedError:
+        attempt.end(Outcome.REFUSED)
+    except MidtokenError:
+        attempt.end(Outcome.FAILED)
 
 
 async def _sleep_until(due_at: float) -> None:
@@ -222,29 +195,29 @@ class PhaseResult:
         }
 
 
+@dataclass(frozen=True, slots=True)
 class LoadEditors:
-    """Running editors, each in a process of its own."""
+    """Running editors, each in a process of its own. Use `run_editors`."""
 
-    def __init__(self, connections: Sequence[Connection], mean_gap_s: float) -> None:
-        """Use `run_editors`."""
-        self._connections = connections
-        self._mean_gap_s = mean_gap_s  # of the recorded keys
+    connections: Sequence[Connection]
+    mean_gap_s: float  # of the recorded keys
 
-    async def play_closed(self, duration_s: float) -> PhaseResult:
-        """All editors send each request when the last one is answered."""
-        return await self.play("closed loop", Phase(_find_start(), duration_s, gap_scale=None))
+    async def play(
+        self, name: str, duration_s: float, keys_per_s: float | None = None, is_patient: bool = False
+    ) -> PhaseResult:
+        """All editors together send so many requests a second on average. Patient ones let all of them end.
 
-    async def play_open(self, name: str, keys_per_s: float, duration_s: float, is_patient: bool = False) -> PhaseResult:
-        """All editors together send so many requests a second on average. Patient ones let all of them end."""
-        gap_scale = len(self._connections) / (keys_per_s * self._mean_gap_s)
-        return await self.play(name, Phase(_find_start(), duration_s, gap_scale, is_patient=is_patient))
-
-    async def play(self, name: str, phase: Phase) -> PhaseResult:
-        """All editors play a phase."""
-        for connection in self._connections:
+        Without a number, each sends its next request when the last one is answered.
+        """
+        gap_scale = None if keys_per_s is None else len(self.connections) / (keys_per_s * self.mean_gap_s)
+        phase = Phase(time.perf_counter() + _LEAD_S, duration_s, gap_scale, is_patient)
+        for connection in self.connections:
             connection.send(phase)
-        by_editor: list[list[Attempt]] = [await asyncio.to_thread(connection.recv) for connection in self._connections]
-        return PhaseResult(name, phase.duration_s, by_editor)
+        return PhaseResult(name, duration_s, await self.receive())
+
+    async def receive(self) -> list[list[Attempt]]:
+        """What each editor sends next."""
+        return [await asyncio.to_thread(connection.recv) for connection in self.connections]
 
 
 @asynccontextmanager
@@ -258,18 +231,12 @@ async def run_editors(server: str, scripts: Sequence[Sequence[TimedRequest]]) ->
     ]
     for process in processes:
         process.start()
-    connections = [ours for ours, _ in pairs]
-    gaps = [recorded.gap_s for script in scripts for recorded in script]
+    editors = LoadEditors([ours for ours, _ in pairs], mean(each.gap_s for script in scripts for each in script))
     try:
-        editors = LoadEditors(connections, sum(gaps) / len(gaps))
-        await editors.play("connecting", Phase(time.perf_counter(), 120.0, None, max_requests=1))
+        await editors.receive()
         yield editors
     finally:
-        for connection in connections:
+        for connection in editors.connections:
             connection.send(None)
         for process in processes:
             process.join()
-
-
-def _find_start() -> float:
-    return time.perf_counter() + _LEAD_S

@@ -134,3 +134,8 @@ def build_message(method: str, params: Any, request_id: int | None = None) -> by
 
 def _to_position(place: tuple[int, int]) -> dict[str, int]:
     return {"line": place[0], "character": place[1]}
+
+
+def find_place(text: str, offset: int) -> tuple[int, int]:
+    """Returns the line of a character, and the characters before it there. Lines end with line feeds only."""
+    return text.count("\n", 0, offset), offset - text.rfind("\n", 0, offset) - 1

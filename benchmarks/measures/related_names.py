@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lsprotocol.types import PositionEncodingKind, TextDocumentItem
+from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
 from rich.progress import track
 
 from benchmarks.corpora.cuts import Cut, iter_runs
-from benchmarks.corpora.sent_requests import find_position
+from benchmarks.measures.lsp_client import find_place
 from benchmarks.measures.report import Figures, find_mean
 from inference.engine.sink import CompletionEngine, complete
 from inference.protocol.completion import CompletionRequest, Extent
@@ -118,7 +118,7 @@ def _is_right(engine: CompletionEngine, asked: _Cut, related: RelatedText, tenan
     line_start = cut.prefix.rfind("\n") + 1
     for at in range(line_start, len(cut.prefix) + 1):  # since a line gets its comments once
         document = _open(cut.path, cut.prefix[:at] + cut.suffix)
-        context = cut_context(document, find_position(cut.prefix, at), Settings())
+        context = cut_context(document, Position(*find_place(cut.prefix, at)), Settings())
         sent = related.add(context, document, others)
     request = CompletionRequest(
         sent, suffix=context.suffix, max_tokens=_MAX_TOKENS, extent=Extent.SINGLE_LINE, tenant=tenant

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,7 @@ class Target:
         is_met = low <= value <= high if isinstance(value, int | float) else None
         return {
             "figure": self.meaning,
-            "target": f"≥ {format_number(low)}" if math.isinf(high) else f"≤ {format_number(high)}",
+            "target": f"≥ {_format(low)}" if math.isinf(high) else f"≤ {_format(high)}",
             "measured": value,
             "met": None if is_met is None else "yes" if is_met else "no",
         }
@@ -65,96 +66,86 @@ def run_parts(
     parser.add_argument("--output", type=Path, default=RESULTS_DIR, help="the report's folder (default: %(default)s)")
     parser.add_argument("--only", nargs="+", default=[*parts], choices=parts)
     options = parser.parse_args()
-    figures, failed = dict(read_figures(name, options.output)), False
+    path, figures, failed = options.output / f"{name}.json", dict[str, Value](), False
+    if path.exists():
+        figures |= json.loads(path.read_text())["figures"]
     for part in options.only:
         try:
             figures |= parts[part]()
         except Exception:  # whatever fails, the other parts are measured
             traceback.print_exc()
             failed = True
-        rows = [target.build_row(figures) for target in targets]
-        write_report(name, rows, figures, device=device, folder=options.output)
-    print_rows(name, rows)
+        write_report(name, build_rows(targets, figures), figures, device, options.output)
     sys.exit(failed)
 
 
-def write_report(
-    name: str,
-    rows: Sequence[Row],
-    figures: Mapping[str, Value],
-    device: str | None = None,
-    folder: Path = RESULTS_DIR,
-) -> None:
-    """Writes `NAME.json`.
+def build_rows(targets: Iterable[Target], figures: Figures) -> list[Row]:
+    """The figures beside their limits."""
+    return [target.build_row(figures) for target in targets]
 
-    `rows` are the rows of the printed table. `figures` are the numbers that are compared with targets; None means not
-    measured. `device` is the device that was measured, by default this machine's processor.
+
+def write_report(
+    name: str, rows: Sequence[Row], figures: Figures, device: str | None = None, folder: Path = RESULTS_DIR
+) -> None:
+    """Prints the rows, a table for those with the same columns, and writes `NAME.json`.
+
+    `figures` are the numbers that are compared with targets; None means not measured. `device` is the device that was
+    measured, by default this machine's processor.
     """
+    for columns, some in groupby(rows, tuple):
+        _print_rows(name, columns, [*some])
     folder.mkdir(exist_ok=True)
     report = {
-        "commit": find_commit(),
-        "device": device or find_processor(),
+        "commit": _find_commit(),
+        "device": device or _find_processor(),
         "load": round(os.getloadavg()[0], 2),  # of the machine, to see who else used the cores
         "command": " ".join(["python", *sys.orig_argv[1:]]),
         "figures": dict(figures),
         "rows": [dict(row) for row in rows],
     }
-    path = folder / f"{name}.json"
-    path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    (folder / f"{name}.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
 
 
-def read_figures(name: str, folder: Path = RESULTS_DIR) -> Figures:
-    """Returns the figures of a report that was written earlier; none if there is no such report."""
-    path = folder / f"{name}.json"
-    return dict(json.loads(path.read_text())["figures"]) if path.exists() else {}
-
-
-def print_rows(title: str, rows: Sequence[Row]) -> None:
-    """Prints `rows` as a table. Its columns are the first row's keys; None is shown as a dash."""
+def _print_rows(title: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+    """None is shown as a dash."""
     table = Table(title=title)
-    for name in rows[0]:
+    for name in columns:
         table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right", no_wrap=True)
     for row in rows:
-        table.add_row(*(_format(row.get(name)) for name in rows[0]))
+        table.add_row(*map(_format, row.values()))
     Console(width=Console(width=1000).measure(table).maximum).print(table)  # only a terminal wraps wide tables
 
 
-def find_percentile(values: Iterable[float], percent: float) -> float | None:
-    """Returns the value below which `percent` of the values lie; None if there are no values."""
-    listed = list(values)
-    return float(np.percentile(listed, percent)) if listed else None
+def find_percentile(values: Iterable[float | None], percent: float) -> float | None:
+    """Returns the value below which `percent` of the known values lie; None if no value is known."""
+    known = [value for value in values if value is not None]
+    return float(np.percentile(known, percent)) if known else None
 
 
-def find_mean(values: Iterable[float]) -> float | None:
-    """Returns the mean; None if there are no values."""
-    listed = list(values)
-    return float(np.mean(listed)) if listed else None
+def find_mean(values: Iterable[float | None]) -> float | None:
+    """Returns the mean of the known values; None if no value is known."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
 
 
-def format_number(value: float) -> str:
-    """Formats a number with three digits below 100, as a whole number above."""
-    return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
-
-
-def find_percent(marks: Iterable[bool]) -> float:
-    """Returns how many of the marks are true, in percent; 0 if there are none."""
+def find_percent(marks: Iterable[bool | None]) -> float:
+    """Returns how many of the known marks are true, in percent; 0 if no mark is known."""
     return 100 * (find_mean(marks) or 0.0)
 
 
-def find_processor() -> str:
+def _find_processor() -> str:
     """Returns the processor's name and the number of its cores."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return f"{names[0] if names else platform.processor()}, {len(names)} cores"
 
 
-def find_commit() -> str:
+def _find_commit() -> str:
     """Returns the measured commit, with `+` if a file other than a result differs; `unknown` in a copy without Git."""
     if not (RESULTS_DIR.parents[1] / ".git").exists():
         return "unknown"
-    commit = _run_git("rev-parse", "HEAD")
     changed = _run_git("status", "--porcelain", "--", ":/", ":(exclude,top)benchmarks/results")
-    return f"{commit}+" if changed else commit
+    return _run_git("rev-parse", "HEAD") + ("+" if changed else "")
 
 
 def _run_git(*arguments: str) -> str:
@@ -163,8 +154,7 @@ def _run_git(*arguments: str) -> str:
 
 
 def _format(value: Value) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return format_number(value)
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    """Numbers with three digits below 100, as whole ones above."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
+    return "–" if value is None else str(value)

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from benchmarks.load import LoadResult
+from benchmarks.load import find_figures
 from benchmarks.measures.load_editors import Attempt, Outcome, Phase, PhaseResult, TimedRequest, play
 from inference.errors import OverloadedError, ServerError
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
@@ -80,7 +80,7 @@ def test_goodput_is_relative_to_the_capacity_and_shares_to_the_mean() -> None:
     at_capacity = _phase(_completed(40), _completed(40))
     above, far_above = _phase(_completed(30), _completed(34)), _phase(_completed(2), _completed(38))
 
-    figures = LoadResult(closed, (at_capacity, above, far_above), at_capacity).find_figures()
+    figures = find_figures([closed, at_capacity, above, far_above, at_capacity])
 
     assert [figures[name] for name in ("capacity_per_s", "goodput_1", "goodput_1_3", "goodput_3", "least_share")] == [
         10, 0.8, 0.64, 0.4, 0.1
@@ -91,6 +91,6 @@ def test_refusals_of_all_open_loops_count() -> None:
     refused = [Attempt(1.0, 1.0 + seconds, Outcome.REFUSED) for seconds in (0.01, 0.02)]
     one = _phase(_completed(1))
 
-    figures = LoadResult(one, (one, one, _phase(refused[:1])), _phase(refused)).find_figures()
+    figures = find_figures([one, one, one, _phase(refused[:1]), _phase(refused)])
 
     assert [figures["num_refused"], figures["refused_ms_p99"]] == pytest.approx([3, 20], rel=0.05)

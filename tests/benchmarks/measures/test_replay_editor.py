@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.corpora.typing import Key, KeyKind, Session
-from benchmarks.measures.replay_editor import Outcome, ReplayEditor
+from benchmarks.measures.replay_editor import replay
 
 _TEXT = "a = 1\n\nb = 2\n"
 
@@ -24,16 +24,15 @@ def _session(*keys: Key) -> Session:
 
 async def _play(
     folder: Path, session: Session, rules: Sequence[dict[str, Any]], max_gap_s: float = 60.0
-) -> tuple[list[Outcome], list[dict[str, str]]]:
-    """The outcomes of the keys, and the events at the model."""
+) -> tuple[list[int | None], list[dict[str, str]]]:
+    """How many suggestions each key got, None without an answer; and the events at the model."""
     script, log = folder / "script.json", folder / "log"
     warm = {"ends_with": "", "texts": [""]}  # an empty document is asked for until the server is connected
     script.write_text(json.dumps({"rules": [*rules, warm], "log": str(log)}))
-    editor = await ReplayEditor.start([sys.executable, "-m", "tests.support.scripted_server", str(script)], session)
-    pressed = await editor.play(session, max_gap_s)
-    await editor.leave()
-    assert all(key.sent_at <= key.ended_at for key in pressed)
-    return [key.outcome for key in pressed], [json.loads(line) for line in log.read_text().splitlines()]
+    pressed = await replay([sys.executable, "-m", "tests.support.scripted_server", str(script)], session, max_gap_s)
+    assert all(key.sent_at <= key.answer.ended_at for key in pressed)
+    counts = [key.answer.result and len(key.answer.result["items"]) for key in pressed]
+    return counts, [json.loads(line) for line in log.read_text().splitlines()]
 
 
 async def test_the_language_server_sees_each_key_as_the_session_has_it(tmp_path: Path) -> None:
@@ -47,11 +46,11 @@ async def test_the_language_server_sees_each_key_as_the_session_has_it(tmp_path:
         _key(KeyKind.DELETE, 6, 12, "", 6, gap_s=0.5),
     )
 
-    outcomes, events = await _play(tmp_path, session, [])
+    counts, events = await _play(tmp_path, session, [])
 
     asked = [(event["prefix"], event["suffix"]) for event in events if event["event"] == "started" and event["prefix"]]
     assert asked == [(moment.prefix, moment.suffix) for moment in session.iter_edits()]
-    assert outcomes == [Outcome.EMPTY] * 5
+    assert counts == [0] * 5
     ahead = [(event["prefix"], event["suffix"]) for event in events if event["event"] == "prefetched"]
     assert ahead[-1] == asked[-1]  # what was selected is as good as deleted
 
@@ -59,9 +58,9 @@ async def test_the_language_server_sees_each_key_as_the_session_has_it(tmp_path:
 async def test_a_suggestion_is_text_and_typing_it_needs_no_further_request(tmp_path: Path) -> None:
     session = _session(_key(KeyKind.LETTER, 6, 6, "c", 7), _key(KeyKind.LETTER, 7, 7, "d", 8))
 
-    outcomes, events = await _play(tmp_path, session, [{"ends_with": "c", "texts": ["de"]}])
+    counts, events = await _play(tmp_path, session, [{"ends_with": "c", "texts": ["de"]}])
 
-    assert outcomes == [Outcome.TEXT, Outcome.TEXT]
+    assert counts == [1, 1]
     assert [event["prefix"] for event in events if event["event"] == "started" and event["prefix"]] == ["a = 1\nc"]
 
 
@@ -70,7 +69,7 @@ async def test_the_next_key_cancels_a_request_after_the_longest_gap(document: in
     following = _key(KeyKind.LETTER, 7 - 5 * document, 7 - 5 * document, "d", 8 - 5 * document, document, gap_s=0.39)
     rules = [{"ends_with": "c", "texts": ["never"], "delay_s": 600}]
 
-    outcomes, events = await _play(tmp_path, _session(_key(KeyKind.LETTER, 6, 6, "c", 7), following), rules, 0.2)
+    counts, events = await _play(tmp_path, _session(_key(KeyKind.LETTER, 6, 6, "c", 7), following), rules, 0.2)
 
-    assert outcomes == [Outcome.NONE, Outcome.EMPTY]
+    assert counts == [None, 0]
     assert [event["event"] for event in events if event.get("prefix") == "a = 1\nc"] == ["started", "cancelled"]

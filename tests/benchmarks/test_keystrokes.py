@@ -1,9 +1,12 @@
+from typing import Any
+
 import pytest
 
 from benchmarks.corpora.typing import Key, KeyKind, Moment
-from benchmarks.measures.key_times import KeyTime, Layer, find_figures, find_key_times
+from benchmarks.keystrokes import KeyTime, find_figures, find_key_times
+from benchmarks.measures.lsp_client import Answer
 from benchmarks.measures.recorded_lsp import RequestRecord
-from benchmarks.measures.replay_editor import Outcome, PressedKey
+from benchmarks.measures.replay_editor import PressedKey
 
 _STATS = {"total_ms": 50.0, "queue_ms": 5.0, "prompt_ms": 2.0, "model_ms": 40.0, "choice_ms": 1.0}
 
@@ -12,8 +15,8 @@ def _moment(text: str) -> Moment:
     return Moment(Key(0, KeyKind.LETTER, len(text) - 1, len(text) - 1, text[-1], len(text), 0.2), text)
 
 
-def _pressed(sent_at: float, ended_at: float, outcome: Outcome = Outcome.TEXT) -> PressedKey:
-    return PressedKey(sent_at, ended_at, outcome)
+def _pressed(sent_at: float, ended_at: float, result: Any = ()) -> PressedKey:
+    return PressedKey(sent_at, Answer(ended_at, result))
 
 
 def _record(
@@ -28,13 +31,13 @@ def test_the_layers_of_a_key_add_up_to_its_time() -> None:
 
     assert found.layers == pytest.approx(
         {
-            Layer.LANGUAGE_SERVER: 40,
-            Layer.WIRE: 10,
-            Layer.QUEUE: 3,  # its queue_ms contains the healing
-            Layer.HEALING: 2,
-            Layer.MODEL: 40,
-            Layer.CHOICE: 1,
-            Layer.ENGINE: 4,
+            "language server": 40,
+            "wire": 10,
+            "queue": 3,  # its queue_ms contains the healing
+            "healing": 2,
+            "model": 40,
+            "choice": 1,
+            "engine": 4,
         }
     )
     assert sum((found.layers or {}).values()) == pytest.approx(found.total_ms) == pytest.approx(100)
@@ -42,14 +45,15 @@ def test_the_layers_of_a_key_add_up_to_its_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "record"),
+    ("result", "record"),
     [
-        (Outcome.TEXT, _record("ab", 1.01, 1.07, 1.5, stats=_STATS)),  # answered before the completion is whole
-        (Outcome.NONE, _record("ab", 1.01)),  # cancelled
+        ((), _record("ab", 1.01, 1.07, 1.5, stats=_STATS)),  # answered before the completion is whole
+        (None, _record("ab", 1.01, 1.07, stats=_STATS)),  # too late
+        ((), _record("ab", 1.01)),  # cancelled
     ],
 )
-def test_what_is_not_answered_with_the_whole_completion_is_not_split(outcome: Outcome, record: RequestRecord) -> None:
-    [found] = find_key_times([_moment("ab")], [_pressed(1.0, 1.1, outcome)], [record])
+def test_what_is_not_answered_with_the_whole_completion_is_not_split(result: Any, record: RequestRecord) -> None:
+    [found] = find_key_times([_moment("ab")], [_pressed(1.0, 1.1, result)], [record])
 
     assert (found.needs_server, found.layers) == (True, None)
 
@@ -76,19 +80,19 @@ def test_a_request_belongs_to_the_last_key_before_it_that_has_its_text(
 
 def _time(
     total_ms: float,
-    *,
-    is_first: bool = False,
-    outcome: Outcome = Outcome.TEXT,
-    needs_server: bool = True,
     read: int | None = None,
+    is_first: bool = False,
+    is_answered: bool = True,
+    needs_server: bool = True,
 ) -> KeyTime:
     key = Key(0, KeyKind.LETTER, 0, 0, "x", 1, 0.2, is_first)
-    return KeyTime(key, outcome, total_ms, needs_server, num_read_tokens=read)
+    stats = {} if read is None else {"num_read_tokens": read}
+    return KeyTime(key, is_answered, total_ms, needs_server, stats=stats)
 
 
 def test_keys_that_are_the_first_or_unanswered_or_need_no_server_are_counted_apart_too() -> None:
-    times = [_time(10, read=0), _time(30, read=5), _time(900, outcome=Outcome.NONE)]
-    times += [_time(500, is_first=True, read=899), _time(20, is_first=True, read=1), _time(1, needs_server=False)]
+    times = [_time(10, 0), _time(30, 5), _time(900, is_answered=False)]
+    times += [_time(500, 899, is_first=True), _time(20, 1, is_first=True), _time(1, needs_server=False)]
 
     figures = find_figures(times)
 
