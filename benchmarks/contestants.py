@@ -73,6 +73,13 @@ class Outcome:
 
 Runs = list[list[Outcome]]  # one list for each repeat, in the order of the visits
 
+_TIMES: dict[str, Callable[[Outcome], float]] = {
+    "first_text_ms": lambda outcome: outcome.warm.first_text_ms,
+    "line_ms": lambda outcome: outcome.warm.line_ms,
+    "cold_first_text_ms": lambda outcome: outcome.cold.first_text_ms,
+    "cold_line_ms": lambda outcome: outcome.cold.line_ms,
+}
+
 
 def main() -> None:
     entries = _build_entries(find_default_model())
@@ -82,7 +89,8 @@ def main() -> None:
         for entry, outcomes in _run(entries, visits, f"{repeat + 1}").items():
             runs[entry.name].append(outcomes)
         rows = [build_row(name, own) for name, own in runs.items()]
-        write_report("contestants", rows, _build_figures(rows))
+        figures = {f"{name}_{row['contestant']}": row[name] for row in rows for name in (*_TIMES, "right")}
+        write_report("contestants", rows, figures)
 
 
 def _build_entries(model_dir: Path) -> list[Entry]:
@@ -93,8 +101,8 @@ def _build_entries(model_dir: Path) -> list[Entry]:
     return [
         Entry("midtoken", ours, "midtoken", (folder,)),
         Entry("midtoken_grpc", ours, "midtoken", (folder, "--server")),
-        Entry("llama_cpp_f16", llama_cpp, "llama_cpp_loop", (f16,)),
-        Entry("llama_cpp_q8_0", llama_cpp, "llama_cpp_loop", (q8_0,)),
+        Entry("llama_cpp_f16", llama_cpp, "llama_cpp_python", (f16,)),
+        Entry("llama_cpp_q8_0", llama_cpp, "llama_cpp_python", (q8_0,)),
         Entry("guidance", llama_cpp, "guidance_gen", (f16,)),
         Entry("transformers", transformers, "transformers_generate", (folder,)),
         Entry("transformers_healing", transformers, "transformers_generate", (folder, "--healing")),
@@ -139,39 +147,13 @@ def _visit(contestant: Contestant, visit: Visit) -> Outcome:
 
 def build_row(name: str, runs: Runs) -> Row:
     """The row of one contestant."""
-    warm_first = _TimeOf(runs, lambda outcome: outcome.warm.first_text_ms)
-    warm_line = _TimeOf(runs, lambda outcome: outcome.warm.line_ms)
-    cold_first = _TimeOf(runs, lambda outcome: outcome.cold.first_text_ms)
-    cold_line = _TimeOf(runs, lambda outcome: outcome.cold.line_ms)
-    return {
-        "contestant": name,
-        "first text ms": warm_first.median,
-        "± first": warm_first.spread,
-        "line ms": warm_line.median,
-        "± line": warm_line.spread,
-        "cold first text ms": cold_first.median,
-        "cold line ms": cold_line.median,
-        "right %": find_percent(outcome.is_right for outcome in runs[0]),
-    }
-
-
-class _TimeOf:
-    """One time, over the cursors and the repeats."""
-
-    def __init__(self, runs: Runs, read: Callable[[Outcome], float]) -> None:
+    row: dict[str, Value] = {"contestant": name}
+    for figure, read in _TIMES.items():
         times = [[read(outcome) for outcome in run] for run in runs]
-        typical = [statistics.median(each) for each in zip(*times, strict=True)]  # one for each cursor
-        medians = [statistics.median(each) for each in times]  # one for each repeat
-        self.median = statistics.median(typical)
-        self.spread = max(medians) - min(medians)
-
-
-def _build_figures(rows: Sequence[Row]) -> dict[str, Value]:
-    names = {
-        "first_text_ms": "first text ms", "line_ms": "line ms", "cold_first_text_ms": "cold first text ms",
-        "cold_line_ms": "cold line ms", "right": "right %",
-    }  # fmt: skip
-    return {f"{figure}_{row['contestant']}": row[name] for row in rows for figure, name in names.items()}
+        by_cursor = [statistics.median(each) for each in zip(*times, strict=True)]
+        by_repeat = [statistics.median(each) for each in times]
+        row |= {figure: statistics.median(by_cursor), f"± {figure}": max(by_repeat) - min(by_repeat)}
+    return row | {"right": find_percent(outcome.is_right for outcome in runs[0])}
 
 
 if __name__ == "__main__":

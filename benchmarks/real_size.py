@@ -88,23 +88,22 @@ def _find_gguf(precision: str) -> Path:
     return _FOLDER / f"{_MODEL.name}-{precision}.gguf"
 
 
-def _start(name: str, kind: str, num_threads: int) -> Contestant:
-    """Starts the module of this kind for `name`, a type of our numbers or one of llama.cpp's."""
+def _start(name: str, num_threads: int, *options: str) -> Contestant:
+    """Starts the contestant for `name`, a type of our numbers or one of llama.cpp's."""
     if _find_gguf(name).exists():
-        command = [str(find_python("llama_cpp")), "-m", f"benchmarks.baselines.contestants.llama_cpp_{kind}"]
-        command.append(str(_find_gguf(name)))
+        python, module, model = find_python("llama_cpp"), "llama_cpp_python", _find_gguf(name)
     else:
-        module = "midtoken_passes" if kind == "passes" else "midtoken"
-        command = [sys.executable, "-m", f"benchmarks.baselines.contestants.{module}", str(_MODEL), f"--dtype={name}"]
-        command.append(f"--graph-dir={_FOLDER / 'graphs'}")
-    return Contestant(name, [*command, f"--threads={num_threads}"], {}, _FOLDER / "logs" / f"{name}.log")
+        python, module, model = Path(sys.executable), "midtoken", _MODEL
+        options = (*options, f"--dtype={name}", f"--graph-dir={_FOLDER / 'graphs'}")
+    command = [str(python), "-m", f"benchmarks.baselines.contestants.{module}", str(model), f"--threads={num_threads}"]
+    return Contestant(name, [*command, *options], {}, _FOLDER / "logs" / f"{name}.log")
 
 
 def _measure_passes(num_threads: int, num_tokens: int) -> Figures:
     names = [name for pair in _PAIRS.values() for name in pair]
     times: dict[tuple[str, str], list[float]] = {}
     with ExitStack() as stack:
-        contestants = [stack.enter_context(_start(name, "passes", num_threads)) for name in names]
+        contestants = [stack.enter_context(_start(name, num_threads, "--passes")) for name in names]
         for repeat in range(_NUM_REPEATS):
             for message in ({"read": num_tokens, "keep": 500}, {"rows": 1}, {"rows": 5}):
                 for each in contestants[repeat % 4 :] + contestants[: repeat % 4]:
@@ -142,7 +141,7 @@ def _repeat_lines(visit: Visit) -> Visit:
 def _compare_lines(visits: Sequence[Visit]) -> float:
     ratios = []
     with ExitStack() as stack:
-        pair = [stack.enter_context(_start(name, "loop", _MAIN_THREADS)) for name in _PAIRS["q8"]]
+        pair = [stack.enter_context(_start(name, _MAIN_THREADS)) for name in _PAIRS["q8"]]
         for repeat in range(_NUM_REPEATS):
             times = {each.name: 0.0 for each in pair}
             num_chars = {each.name: 0 for each in pair}

@@ -23,5 +23,5 @@ def test_a_time_is_the_median_over_cursors_of_the_median_over_repeats() -> None:
     runs = [[_outcome(1.0), _outcome(5.0), _outcome(9.0)], [_outcome(1.0), _outcome(7.0), _outcome(900.0)]]
     row = build_row("theirs", [*runs, [_outcome(2.0), _outcome(6.0), _outcome(10.0)]])
 
-    assert (row["first text ms"], row["line ms"]) == (6.0, 60.0)
-    assert row["± first"] == 2.0  # the repeats' medians are 5, 7 and 6
+    assert (row["first_text_ms"], row["line_ms"]) == (6.0, 60.0)
+    assert row["± first_text_ms"] == 2.0  # the repeats' medians are 5, 7 and 6

@@ -11,15 +11,19 @@ import codecs
 import contextlib
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from random import Random
+from typing import Any, Protocol, Self
 
 _LOG_TAIL_CHARS = 3000
+_NUM_PASSES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +92,13 @@ def parse_arguments(description: str | None, *flags: str) -> argparse.Namespace:
 
 def serve(load: Callable[[], Complete]) -> None:
     """Loads a contestant and answers requests until the standard input ends."""
+    serve_json(lambda: partial(_answer, load()))
 
-    def load_answer() -> Callable[[Any], object]:
-        complete = load()
 
-        def answer(received: dict[str, Any]) -> object:
-            line = Line()
-            complete(Request(**received), line)
-            return asdict(line.finish())
-
-        return answer
-
-    serve_json(load_answer)
+def _answer(complete: Complete, received: dict[str, Any]) -> object:
+    line = Line()
+    complete(Request(**received), line)
+    return asdict(line.finish())
 
 
 def serve_json(load: Callable[[], Callable[[Any], object]]) -> None:
@@ -110,6 +109,38 @@ def serve_json(load: Callable[[], Callable[[Any], object]]) -> None:
     print(file=answers, flush=True)
     for received in sys.stdin:
         print(json.dumps(answer(json.loads(received))), file=answers, flush=True)
+
+
+class Passes(Protocol):
+    """A model with one sequence."""
+
+    def read(self, token_ids: list[int]) -> None: ...  # forgets what was read before; computes the last logits
+    def cut(self, num_tokens: int) -> None: ...
+    def forward(self, token_ids: list[int]) -> None: ...  # computes the logits of all rows, and keeps none
+
+
+def serve_passes(load: Callable[[], Passes], num_tokens: int = 8000) -> None:
+    """Loads a model, and answers how many milliseconds its passes take. `num_tokens`: ids below it are drawn.
+
+    {"read": 1000, "keep": 500}   forgets everything, reads so many tokens, and forgets those after the first 500
+    {"rows": 5}                   forwards a token, or a tree of so many, several times, and keeps none of them: median
+    """
+    serve_json(lambda: partial(_time_passes, load(), Random(0), range(num_tokens)))
+
+
+def _time_passes(passes: Passes, random: Random, all_ids: Sequence[int], asked: dict[str, Any]) -> float:
+    if "rows" in asked:
+        rows = [random.choices(all_ids, k=asked["rows"]) for _ in range(_NUM_PASSES)]
+        return statistics.median(_measure_ms(passes.forward, each) for each in rows)
+    took_ms = _measure_ms(passes.read, random.choices(all_ids, k=asked["read"]))
+    passes.cut(asked["keep"])
+    return took_ms
+
+
+def _measure_ms(run: Callable[[list[int]], None], token_ids: list[int]) -> float:
+    started_at = time.perf_counter()
+    run(token_ids)
+    return 1e3 * (time.perf_counter() - started_at)
 
 
 class Contestant:
