@@ -11,13 +11,11 @@ as all others. `make build/large-tokenizer/tokenizer.json` makes the tokens that
 
 import json
 import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 import transformers
@@ -26,21 +24,12 @@ from benchmarks.corpora.grown_model import Shape
 from inference.config import EngineConfig
 from inference.engine.assembly import build_engine
 from inference.engine.engine import Engine
-from inference.engine.sink import CompletionEngine
 from inference.healing.heal_point import encode_text
 from inference.model.language_model import LoadedModel
 from inference.model.pytorch.loader import build_torch_model, build_torch_runner
 from inference.model.pytorch.runner import TorchModel
 from inference.model.pytorch.transformers_hook import ATTENTION_NAME, register_attention
-from inference.protocol.completion import (
-    Chunks,
-    CompletionChunk,
-    CompletionRequest,
-    CompletionStats,
-    Extent,
-    FinishReason,
-)
-from tests.support.sinks import CollectingSink
+from inference.protocol.completion import Chunks, CompletionRequest, Extent
 
 DEFAULT_MODEL = Path("models/default")
 
@@ -63,9 +52,12 @@ SHAPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
-    """How much is measured."""
+class Setting:
+    """The device, and what is measured on it."""
 
+    device: str
+    tokenizer: Path  # a folder with a tokenizer.json
+    shapes: Mapping[str, Shape] = field(default_factory=lambda: SHAPES, hash=False)
     num_context: int = 2048  # tokens before the cursor
     num_tokens: int = 20  # of a completion
     num_keys: int = 40
@@ -75,16 +67,6 @@ class Sizes:
     num_right_cuts: int = 50
     num_copy_bytes: int = 4 * 2**30
     vocab_rows: int = 151_936  # of the rows from which the sampler chooses
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """The device, and what is measured on it."""
-
-    device: str
-    tokenizer: Path  # a folder with a tokenizer.json
-    sizes: Sizes = Sizes()
-    shapes: Mapping[str, Shape] = field(default_factory=lambda: SHAPES, hash=False)
 
     def synchronize(self) -> None:
         """Returns when the device has done all that it was given."""
@@ -127,7 +109,6 @@ class RandomEngine:
 @contextmanager
 def random_engine(setting: Setting, name: str) -> Iterator[RandomEngine]:
     """A model of this shape and an engine without drafts, which ends with the context. Raises ModelError."""
-    sizes = setting.sizes
     with ExitStack() as owner:
         config = EngineConfig(
             prepare_tokenizer(setting.tokenizer, owner),
@@ -135,51 +116,21 @@ def random_engine(setting: Setting, name: str) -> Iterator[RandomEngine]:
             dtype="bfloat16",
             drafts=False,
             fill_in_layout="none",
-            max_sequences=sizes.num_sequences,
-            max_context_tokens=2 * sizes.num_context,
-            cache_tokens=2 * sizes.num_sequences * (sizes.num_context + 256),
+            max_sequences=setting.num_sequences,
+            max_context_tokens=2 * setting.num_context,
+            cache_tokens=2 * setting.num_sequences * (setting.num_context + 256),
             memory_mib=48 * 1024,  # all that was read stays
-            max_waiting=2 * sizes.num_sequences,
+            max_waiting=2 * setting.num_sequences,
         )
         loaded = _load_random_model(setting.shapes[name], config)
         yield RandomEngine(setting, name, loaded, owner.enter_context(closing(build_engine(config, loaded))))
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """A completion, and how long it took."""
-
-    ms: float
-    finish_reason: FinishReason | None
-    stats: CompletionStats
-
-
-class _TimedSink(CollectingSink):
-    """Also notes when its last chunk came."""
-
-    ended_at = 0.0
-
-    def send(self, chunk: CompletionChunk) -> None:
-        self.ended_at = time.perf_counter()
-        super().send(chunk)
-
-
-def complete_all(engine: CompletionEngine, requests: Sequence[CompletionRequest]) -> list[Completion]:
-    """Asks for all at once. Raises the error of a failed request."""
-    sinks = [_TimedSink() for _ in requests]
-    began_at = time.perf_counter()
-    for request, sink in zip(requests, sinks, strict=True):
-        engine.submit(request, sink)
-    for sink in sinks:
-        sink.wait()
-    return [Completion(1e3 * (sink.ended_at - began_at), sink.finish_reason, sink.stats) for sink in sinks]
 
 
 class Document:
     """A document in which somebody types at the end. Its last line has no indentation, so no extent ends a block."""
 
     def __init__(self, engine: RandomEngine, index: int = 0) -> None:
-        self._text = engine.cut_text(engine.setting.sizes.num_context, index)
+        self._text = engine.cut_text(engine.setting.num_context, index)
         self._uri = f"file:///document_{index}.py"
         self._num_typed = _FIRST_KEY
 
@@ -195,11 +146,15 @@ class Document:
         )
 
 
-def _build_random_model(
-    shape: Shape, device: torch.device, dtype: torch.dtype, attention: str
-) -> Any:  # a transformers model, which has no types
-    """A model of this shape on its device, with the same weights for the same device and type."""
-    config = transformers.Qwen2Config(
+def _load_random_model(shape: Shape, config: EngineConfig) -> LoadedModel[TorchModel]:
+    """A model of this shape on `config.device`, with the same weights for the same device and type.
+
+    It is checked as one from a folder, and has the tokenizer of `model_dir`. Raises ModelError.
+    """
+    register_attention()
+    torch.set_num_threads(config.num_threads or 1)
+    device = torch.empty(0, device=config.device).device  # with its number
+    sizes = transformers.Qwen2Config(
         **asdict(shape),
         max_position_embeddings=32_768,
         rope_parameters={"rope_type": "default", "rope_theta": 1e6},
@@ -208,29 +163,22 @@ def _build_random_model(
         eos_token_id=None,
     )
     with device:
-        model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention)
-    generator = torch.Generator(device).manual_seed(_SEED)
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if weight.dim() == 1:
-                weight.fill_(1.0 if name.endswith("norm.weight") else 0.0)
-            else:
-                is_table = "embed_tokens" in name or "lm_head" in name
-                spread = _EMBEDDING_SPREAD if is_table else weight.shape[1] ** -0.5
-                weight.normal_(0.0, spread, generator=generator)
-    return model.eval()
+        model = transformers.AutoModelForCausalLM.from_config(
+            sizes, dtype=getattr(torch, config.dtype), attn_implementation=ATTENTION_NAME
+        )
+    _draw_weights(model, torch.Generator(device).manual_seed(_SEED))
+    return build_torch_model(config, build_torch_runner(model.eval(), device))
 
 
-def _load_random_model(shape: Shape, config: EngineConfig) -> LoadedModel[TorchModel]:
-    """A model of this shape on `config.device`, checked as one from a folder, with the tokenizer of `model_dir`.
-
-    Raises ModelError.
-    """
-    register_attention()
-    torch.set_num_threads(config.num_threads or 1)
-    device = torch.empty(0, device=config.device).device  # with its number
-    model = _build_random_model(shape, device, getattr(torch, config.dtype), ATTENTION_NAME)
-    return build_torch_model(config, build_torch_runner(model, device))
+@torch.no_grad()
+def _draw_weights(model: torch.nn.Module, generator: torch.Generator) -> None:
+    for name, weight in model.named_parameters():
+        if weight.dim() == 1:
+            weight.fill_(1.0 if name.endswith("norm.weight") else 0.0)
+        else:
+            is_table = "embed_tokens" in name or "lm_head" in name
+            spread = _EMBEDDING_SPREAD if is_table else weight.shape[1] ** -0.5
+            weight.normal_(0.0, spread, generator=generator)
 
 
 def prepare_tokenizer(folder: Path, owner: ExitStack) -> Path:

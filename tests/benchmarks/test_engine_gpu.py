@@ -6,9 +6,14 @@ import pytest
 
 from benchmarks.corpora.cuts import draw_cuts
 from benchmarks.corpora.grown_model import Shape
-from benchmarks.engine_gpu import TARGETS, build_parts
-from benchmarks.measures.gpu_engine import DEFAULT_MODEL, SHAPES, Setting, Sizes
-from benchmarks.measures.gpu_speed import count_completion_bytes, count_layer_weights, count_prefill_flops
+from benchmarks.engine_gpu import (
+    TARGETS,
+    build_parts,
+    count_completion_bytes,
+    count_layer_weights,
+    count_prefill_flops,
+)
+from benchmarks.measures.gpu_engine import DEFAULT_MODEL, SHAPES, Setting
 from benchmarks.measures.right_choices import compare_engines
 from inference.config import EngineConfig
 from models.training.corpus import iter_held_out
@@ -21,7 +26,7 @@ _TINY = {
 
 
 def test_the_whole_run_is_rehearsed_and_gives_all_figures() -> None:
-    setting = Setting("cpu", DEFAULT_MODEL, Sizes(96, 6, 6, 4, 6, 3, 8, 2**22, 8_448), _TINY)
+    setting = Setting("cpu", DEFAULT_MODEL, _TINY, 96, 6, 6, 4, 6, 3, 8, 2**22, 8_448)
 
     figures = {name: value for measure in build_parts(setting).values() for name, value in measure().items()}
 
